@@ -86,7 +86,7 @@ def _folded(value: Any, kind: Any) -> Any:
     result = _evaluate(name, arrays, shape, value)
     if result.shape != shape or str(result.dtype) != dtype:
         return None
-    return relax.const(tvm.runtime.tensor(np.ascontiguousarray(result)))
+    return relax.const(tvm.runtime.tensor(np.asarray(result, order="C")))
 
 
 def _arrays(name: str, call: Any, dtype: str) -> list[Array] | None:

@@ -18,6 +18,7 @@ from autosplit.deploy.targets.program import add_program
 from autosplit.deploy.verify import sample_items
 from autosplit.errors import ConfigError
 from autosplit.frontend.samples import random_items
+from tests import nets
 from tests.deploy import manifests
 from tests.deploy.targets.programs import PACKAGES, checked, require_tools
 
@@ -60,7 +61,7 @@ def raw(items: Any, document: Any) -> bytes:
     return b"".join(item[port.name].tobytes() for item in items for port in document.model.inputs)
 
 
-@pytest.fixture(scope="module", params=["branches", "amplifier"])
+@pytest.fixture(scope="module", params=["branches", "number", "amplifier"])
 def folder(request: pytest.FixtureRequest, exported: Path, tmp_path_factory: Any) -> Path:
     if request.param == "branches":
         add_program(exported, "onnx")
@@ -69,7 +70,15 @@ def folder(request: pytest.FixtureRequest, exported: Path, tmp_path_factory: Any
 
     from autosplit.zoo import stream_nets, weights
 
-    place = tmp_path_factory.mktemp("amplifier")
+    place = tmp_path_factory.mktemp(request.param)
+    if request.param == "number":
+        text = """g (float x, float[4] v) => (float[4] y) {
+            m = Mul(v, x)  s = Softmax(m)  y = Softmax(s)
+        }"""
+        onnx.save(nets.net(text), place / "net.onnx")
+        model = autosplit.load_model(place / "net.onnx")
+        model.split(after=[[model.graph.ops[0].name]]).export(place / "out", format="onnx")
+        return place / "out"
     net, shapes = stream_nets.amplifier(2, 4, 8)
     weights.fill(net.graph, shapes, seed=0)
     onnx.save(net, place / "net.onnx")

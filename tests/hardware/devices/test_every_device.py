@@ -16,6 +16,7 @@ from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
+from tests import nets
 from tests.hardware.servers import HOST, free_port, servers  # noqa: F401  a fixture
 
 pytest.importorskip("onnxruntime")
@@ -60,6 +61,16 @@ def test_a_stage_on_it_computes_what_the_whole_does(branches, there, place):
     items = branches.items(3)
     with branches.split([["first"]]).pipeline(along) as pipeline:
         assert compare(pipeline.run(items), branches.expected(items)).equal
+
+
+def test_a_single_number_goes_there_and_back(save, there):
+    text = """g (float x, float[4] v) => (float y, float[4] z) {
+        y = Exp(x)  s = Softmax(v)  z = Mul(s, y)
+    }"""
+    model = autosplit.load_model(save(nets.net(text)))
+    items = model.items(2)
+    with model.split([["y"]]).pipeline([there, there]) as pipeline:
+        assert compare(pipeline.run(items), model.expected(items)).equal
 
 
 def test_its_profile_and_its_link_are_measured(branches, there):

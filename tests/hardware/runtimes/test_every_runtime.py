@@ -6,6 +6,7 @@ import os
 import threading
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -23,9 +24,10 @@ from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.arrays import array_of
 from autosplit.hardware.runtimes.openvino import workers
-from autosplit.hardware.runtimes.registry import EXACT, OPENVINO, TVM
+from autosplit.hardware.runtimes.registry import EXACT, ONNXRUNTIME, OPENVINO, TVM
 from tests import nets
 
+onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 BRIEF = Budget(seconds=0.2, share=0.5, items=4, latency_items=1)
 HERE = devices.along(2)
@@ -95,6 +97,24 @@ def test_results_outlive_their_pipeline_and_later_items(split):
         first = pipeline.run(items[:1])
         pipeline.run(items[1:] * 3)
     assert compare(first, split.model.expected(items[:1])).equal
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16", "uint8", "int32", "bool"])
+def test_a_single_number_stays_one(save, runtime, kind):
+    to = onnx.TensorProto.DataType.Value(kind.upper())
+    text = f"g (float x) => ({kind} y) {{ y = Cast<to={to}>(x) }}"
+    model = autosplit.load_model(save(nets.net(text)), runtime=runtime)
+    nets.judge(model, model.split([]))
+
+
+def test_numbers_of_bfloat16_come_and_go(save, runtime):
+    if runtime == ONNXRUNTIME:
+        pytest.skip("onnxruntime takes no arrays of bfloat16")
+    proto = nets.net("g (bfloat16[4] x) => (bfloat16[4] y) { y = Add(x, x) }", opset=18)
+    split = autosplit.load_model(save(proto), runtime=runtime).split([])
+    x = np.array([1, -3.2, 1e20, 0.1], ml_dtypes.bfloat16)
+    (item,) = outputs(split.pipeline(), [{"x": x}])
+    np.testing.assert_array_equal(array_of(item["y"]), x + x)
 
 
 def test_an_array_need_not_be_contiguous(split):

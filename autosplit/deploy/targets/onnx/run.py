@@ -41,7 +41,7 @@ def read_items(items: Items) -> None:
     """Put the items of standard input into the first queue."""
     while data := sys.stdin.buffer.read(ITEM.itemsize):
         record = np.frombuffer(data, ITEM)[0]
-        items.put({name: np.ascontiguousarray(record[name]) for name in ITEM.fields or ()})
+        items.put({name: np.asarray(record[name], order="C") for name in ITEM.fields or ()})
     items.put(None)
 
 

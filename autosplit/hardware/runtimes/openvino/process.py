@@ -27,7 +27,7 @@ from autosplit.hardware.runtimes.openvino.stage import (
     Precision,
     compile_model,
     infer_request,
-    require_openvino,
+    shared_tensor,
 )
 from autosplit.serialization import dump, load
 
@@ -93,11 +93,10 @@ def open_stage(document: Mapping[str, Any]) -> Handler:
     compiled = compile_model(Path(setting.file), setting.cores, setting.precision)
     request = infer_request(compiled, inputs, outputs)
     arrays = views(mapped(setting.memory), _shapes((*inputs, *outputs)))
-    tensor = require_openvino().Tensor
     for position, array in enumerate(arrays[: len(inputs)]):
-        request.set_input_tensor(position, tensor(array, shared_memory=True))
+        request.set_input_tensor(position, shared_tensor(array))
     for position, array in enumerate(arrays[len(inputs) :]):
-        request.set_output_tensor(position, tensor(array, shared_memory=True))
+        request.set_output_tensor(position, shared_tensor(array))
 
     # A tensor does not keep the memory that it shares.
     def infer(_: Mapping[str, Any], memory: object = arrays) -> None:

@@ -13,9 +13,11 @@ from autosplit.errors import ModelError
 from autosplit.extras import require
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.wiring import Port
+from autosplit.hardware.runtimes.arrays import dtype_of
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelStage
 from autosplit.hardware.runtimes.openvino import workers
 
+Array = np.ndarray[Any, Any]
 Precision = Literal["f32", "bf16"]  # OpenVINO's names
 # What precedes the reason in the text of an error of OpenVINO.
 _PREAMBLE = ("Exception from", "Check '", "FrontEnd API failed", "Model wasn't", "Summary:")
@@ -29,6 +31,7 @@ class OpenvinoStage(SubmodelStage):
     ) -> None:
         super().__init__(inputs, outputs, claim.cores)
         self._workers = claim if claim.has_workers else None
+        self._types = [dtype_of(port.dtype) for port in outputs]
         self._request = infer_request(compiled, inputs, outputs)
 
     def open(self) -> None:
@@ -51,11 +54,21 @@ class OpenvinoStage(SubmodelStage):
         results = self._request.infer(arrays, share_inputs=True)
         if self._workers:
             self._workers.pin_new()
-        return [np.asarray(results[position]) for position in range(len(self._outputs))]
+        # OpenVINO has bfloat16 as float16 with the same bits.
+        return [np.asarray(results[place]).view(t) for place, t in enumerate(self._types)]
 
     def close(self) -> None:
         """Leave the workers to other stages."""
         self._workers = None
+
+
+def shared_tensor(array: Array) -> Any:
+    """An OpenVINO tensor in the memory of an array."""
+    openvino = require_openvino()
+    if array.dtype != dtype_of("bfloat16"):
+        return openvino.Tensor(array, shared_memory=True)
+    shape = openvino.Shape(array.shape)
+    return openvino.Tensor(array.view(np.float16), shape, openvino.Type.bf16)
 
 
 def require_openvino() -> Any:

@@ -136,4 +136,4 @@ def send(value: Any, tensor: Any) -> None:
     """Copy an array or a tensor into the memory of ``tensor``, which may be on another device."""
     array = array_of(value)
     if array.size:
-        tensor.copyfrom(np.ascontiguousarray(array))
+        tensor.copyfrom(np.asarray(array, order="C"))
