@@ -68,7 +68,7 @@ def require_supported(program: Any, origins: Mapping[str, str]) -> None:
                 f"{place} is control flow ({node.target}), which cannot be split; export without it"
             )
         name = target_name(node.target).partition(".")[0]
-        reason = _lost(node, name) or _random(node, name)
+        reason = _lost(node, name) or _undefined(node, name) or _random(node, name)
         if reason is not None:
             raise ModelError(f"{place} {reason}")
 
@@ -87,12 +87,25 @@ def target_name(op: Any) -> str:
 
 
 def _lost(node: Any, name: str) -> str | None:
-    """An argument that torch's ONNX exporter leaves out."""
+    """What torch's ONNX exporter leaves out or computes wrong."""
     args = (*node.args, *[None] * 7)
+    if name in ("special_erfcx", "special_log_ndtr"):
+        return "overflows in ONNX for numbers that are far from 0; replace it"
+    if name == "_scaled_dot_product_flash_attention_for_cpu" and any(
+        item.args[1] and item.users for item in node.users
+    ):
+        return "has a logarithm of sums that ONNX does not compute; use its first result alone"
     if name in ("avg_pool2d", "avg_pool3d") and args[6] is not None:
         return f"divides by divisor_override={args[6]}; export it without"
     if name in _NORMS and args[5] is True and args[3] is not None:
         return "normalises by the statistics of its input; export the model after eval()"
+    return None
+
+
+def _undefined(node: Any, name: str) -> str | None:
+    """An output that is whatever the memory holds; what is written there first is defined."""
+    if name.removeprefix("new_").startswith("empty") and any(u.op == "output" for u in node.users):
+        return "has values that are not defined; use torch.zeros"
     return None
 
 

@@ -86,8 +86,8 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceMode
     proto = file.prepared(exported.proto, shapes)
     named = exported.named
     nodes = [
-        replace(node, name=maker)
-        for node, maker in zip(importer.source_nodes(proto.graph), named.makers, strict=True)
+        replace(node, name=named.makers.get(node.outputs[0], node.name))
+        for node in importer.source_nodes(proto.graph)
     ]
     source = importer.convert(proto, name, tuple(nodes))
     _check_values(source, named.results)

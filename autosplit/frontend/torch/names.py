@@ -63,12 +63,12 @@ def _origin(node: Any, graph_id: int) -> str:
 class NamedGraph:
     """The names of an ONNX graph after those of a program.
 
-    ``makers`` names, for each ONNX node, the node of the program that it came from. ``nodes`` are
+    ``makers`` names, for each value, the node of the program that it came from. ``nodes`` are
     those of the program, with all values that were made for them. ``alias`` maps nodes that only
     pass a value on to its name. ``results`` maps values to torch's tensors without data.
     """
 
-    makers: tuple[str, ...]
+    makers: dict[str, str]
     nodes: tuple[SourceNode, ...]
     alias: dict[str, str]
     results: dict[str, Any]
@@ -102,7 +102,7 @@ def rename(
     # The exporter renames a value that a later node only passes on.
     aliased = [(value.name, value) for value in graph.inputs if value.name in new_calls]
     makers = _makers(graph, new_calls)
-    values = []
+    values, made_by = [], []
     for node, maker in zip(graph, makers, strict=True):
         node.metadata_props.clear()  # it holds paths of source files, and would be exported
         for value in node.outputs:
@@ -112,6 +112,7 @@ def rename(
                 aliased.append((call.name, value))
             name = value.name if is_item else maker
             values.append(_Value(value, origin_of.get(name, name), call))
+            made_by.append((value, origin_of.get(maker, maker)))
     used = _name_entries(graph, program, names)
     last = {v.origin: v.value for v in values if v.call is not None}
     # The names of nodes are taken first.
@@ -127,7 +128,7 @@ def rename(
             results[name] = entry.call.meta.get("val")
     alias = {origin_of[name]: value.name for name, value in aliased if origin_of[name] not in last}
     return NamedGraph(
-        tuple(origin_of.get(maker, maker) for maker in makers),
+        {value.name: maker for value, maker in made_by},
         tuple(_source_node(n, names, outputs) for n in nodes.values() if not _is_item(n)),
         alias,
         results,

@@ -60,7 +60,13 @@ def export(
         flat = _with_numbered_weights(flat)
         try:
             readable = _decomposed(flat)
-            exported = torch.onnx.export(readable, dynamo=True, optimize=False, verbose=False)
+            exported = torch.onnx.export(
+                readable,
+                dynamo=True,
+                optimize=False,
+                verbose=False,
+                custom_translation_table=_translations(),
+            )
             decomposed = exported.exported_program
             origins = _origins(decomposed, flat, node_names)
             named = names.rename(exported.model.graph, flat, decomposed, node_names, origins)
@@ -158,6 +164,33 @@ def _remainder(x: Any, divisor: Any) -> Any:
     result = torch.fmod(x, divisor)
     differ = (result != 0) & ((result < 0) != (divisor < 0))
     return torch.where(differ, result + divisor, result)
+
+
+def _translations() -> dict[Any, Any]:
+    """ONNX for ops that the exporter writes as ``log(1 + x)`` and ``exp(x) - 1``.
+
+    These lose a small ``x``. Near 0 the logarithm is the series of ``2 atanh(x / (2 + x))``.
+    TVM would simplify the usual correction, ``(1 + x) - 1``, to ``x``.
+    """
+    from onnxscript import opset18
+
+    op: Any = opset18
+
+    def log1p(x: Any) -> Any:
+        ratio = op.Div(x, op.Add(x, op.CastLike(2.0, x)))
+        square = op.Mul(ratio, ratio)
+        series = op.CastLike(2 / 9, x)
+        for divisor in (7, 5, 3, 1):
+            series = op.Add(op.Mul(series, square), op.CastLike(2 / divisor, x))
+        is_near = op.Less(op.Abs(x), op.CastLike(0.25, x))
+        return op.Where(is_near, op.Mul(ratio, series), op.Log(op.Add(x, op.CastLike(1.0, x))))
+
+    def expm1(x: Any) -> Any:
+        half = op.Mul(x, op.CastLike(0.5, x))
+        return op.Mul(op.Tanh(half), op.Add(op.Exp(x), op.CastLike(1.0, x)))
+
+    aten = torch.ops.aten
+    return {aten.log1p.default: log1p, aten.expm1.default: expm1}
 
 
 def _misread(node: Any) -> str | None:

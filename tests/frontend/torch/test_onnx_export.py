@@ -102,6 +102,8 @@ def run(program, item, shapes=None):
         pytest.param(lambda x: x.median(1), id="medians of rows and their positions"),
         pytest.param(lambda x: x.median(0, keepdim=True).values * 2, id="medians of columns"),
         pytest.param(lambda x: x.median() * 2, id="one median"),
+        pytest.param(lambda x: (x * 1e-5).log1p(), id="a logarithm near 0"),
+        pytest.param(lambda x: (x * 1e-5).expm1(), id="a power near 0"),
         pytest.param(lambda x: (x * 1e7).remainder(0.3), id="what large quotients leave"),
         pytest.param(lambda x: x.remainder(-x.flip(0)), id="remainders of either sign"),
     ],
@@ -202,6 +204,16 @@ def test_the_last_of_a_dynamic_dimension():
         (lambda x: x.cummax(0), "node 'cummax'"),
         (lambda x: x.cumprod(0), "node 'cumprod'"),
         (lambda x: functional.dropout(x, 0.5, True), "node 'dropout' draws random numbers"),
+        (lambda x: x.new_empty(3), "node 'new_empty' has values that are not defined"),
+        (torch.special.log_ndtr, "node 'special_log_ndtr' overflows in ONNX"),
+        (
+            lambda x: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*[x[None]] * 3)[1],
+            "_cpu' has a logarithm of sums that ONNX does not compute",
+        ),
+        (
+            lambda x: functional.embedding_bag(torch.tensor([1, 0]), x[0, 0], torch.tensor([0])),
+            "node 'embedding_bag' .* cannot be imported",
+        ),
         (lambda x: x + torch.randn_like(x), "node 'randn_like' draws random numbers"),
         (
             lambda x: functional.batch_norm(x, torch.zeros(3), torch.ones(3), training=True),
