@@ -40,7 +40,12 @@ class PlannedBaseline:
 def planned_baselines(
     costs: CostModel, stages: int, *, deadline: Deadline | None = None
 ) -> tuple[PlannedBaseline, ...]:
-    """All baselines along the model's own order of ops; groups of ops stay together in each."""
+    """All baselines along the model's own order of ops; groups of ops stay together in each.
+
+    None where there are fewer groups than stages.
+    """
+    if len(costs.contraction.groups) < stages:
+        return ()  # some stages are empty, which none of these splits has
     problem = pose(costs, stages, FREE)
     groups = problem.contraction.groups
     weights = {
@@ -58,9 +63,9 @@ def planned_baselines(
         "single-tensor cuts": to_words(sorted(_single_tensor_cuts(problem)), problem.size),
     }
     for name, words in tables.items():
-        best = search(problem, words, None, deadline).plan
-        note = "" if best else "no such split fits"
-        baselines.append(PlannedBaseline(name, best, None, note))
+        found = search(problem, words, None, deadline)
+        note = "no such split fits" if found.proven else "the time was up"
+        baselines.append(PlannedBaseline(name, found.plan, None, "" if found.plan else note))
     return (*baselines, _bisection(problem))
 
 

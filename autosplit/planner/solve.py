@@ -22,7 +22,14 @@ from autosplit.planner.large.parallel_bound import parallel_bound
 from autosplit.planner.problem.constraints import FREE, Constraints
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import Plan
-from autosplit.planner.problem.problem import Deadline, OutOfTime, Problem, pose, work_bound
+from autosplit.planner.problem.problem import (
+    Deadline,
+    NotFound,
+    OutOfTime,
+    Problem,
+    pose,
+    work_bound,
+)
 from autosplit.planner.problem.reductions import reduced
 from autosplit.planner.problem.scaling import scale
 
@@ -33,6 +40,9 @@ _NEAR = 1.15  # times the bound: a split above is rather improved
 _GAP_SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)
 _PATIENT_ROUNDS = 12  # rounds without a better split before giving up
 # How far above the least period the front is looked for: less where the stages are too many.
+# Costs that forbid an edge would round all others away, so that lists begin with low limits.
+_LIST_LIMITS = (2.0, 64.0, math.inf)
+_COARSE = 1e-6  # of the period: costs rounded to more tell too little
 _FRONT_LIMITS = (math.inf, 1.5, 1.1, 1.02, 1.005, 1.0)
 
 
@@ -107,19 +117,23 @@ def k_best(
     best, rows = _solve(problem, constraints, costs, deadline)
     if k == 1:
         return (best,)
+    words, plans = _table(problem, rows, best), list[Plan]()
     try:
-        scaled, words = scale(problem, math.inf), _table(problem, rows, best)
-        layers = DownsetLayers(scaled, words, deadline)
-        # The period of the best split, up to rounding.
-        limit = best.period / scaled.unit + scaled.rounding
-        least = dynamic_program.least_period(layers, limit)
-        paths = best_paths(layers, least[0], k) if least else []
+        for factor in _LIST_LIMITS:
+            scaled = scale(problem, best.period * factor)
+            layers = DownsetLayers(scaled, words, deadline)
+            # The period of the best split, up to rounding.
+            limit = best.period / scaled.unit + scaled.rounding
+            least = dynamic_program.least_period(layers, limit)
+            paths = best_paths(layers, least[0], k) if least else []
+            # Sorted by exact costs: in units, splits within rounding may change places.
+            plans = sorted((problem.plan(cuts) for cuts in paths), key=lambda plan: plan.rank)
+            if len(plans) == k and plans[-1].period <= best.period * factor:
+                break
     except OutOfTime:
         return (_noted(best, "the time was up before further splits were found"),)
     except TooManyStages as error:
         return (_noted(best, str(error)),)
-    # Sorted by exact costs: in units, splits within rounding may change places.
-    plans = sorted((problem.plan(cuts) for cuts in paths), key=lambda plan: plan.rank)
     plans = [
         replace(p, lower_bound=best.lower_bound, optimal=best.optimal and p.period <= best.period)
         for p in plans
@@ -183,9 +197,12 @@ def pareto_front(
     best, rows = _solve(problem, constraints, costs, deadline)
     words, noted = _table(problem, rows, best), best
     for factor in _FRONT_LIMITS:
+        scaled = scale(problem, best.period * factor)
+        if factor > 1 and scaled.rounding * scaled.unit > _COARSE * best.period > 0:
+            noted = _noted(best, "periods far above the least were left out")
+            continue
         try:
-            layers = DownsetLayers(scale(problem, best.period * factor), words, deadline)
-            paths, complete = front(layers)
+            paths, complete = front(DownsetLayers(scaled, words, deadline))
         except OutOfTime:
             noted = _noted(noted, "the time was up; this is the split of least period")
             return Front((best,), False, noted.note)
@@ -239,9 +256,10 @@ def _solve(
         )
     if result.plan is None:
         if rows is None or not result.proven:
-            raise Infeasible(
-                f"no split into {problem.stages} stages was found within the time limit; raise it"
-            )
+            where = "among some of the cuts; loosen a constraint or a memory limit"
+            if deadline is not None and deadline():
+                where = "within the time limit; raise it"
+            raise NotFound(f"no split into {problem.stages} stages was found {where}")
         message = f"no split into {problem.stages} stages satisfies all conditions"
         raise explained(message, costs, problem.stages, constraints, problem.allow_empty, deadline)
     best = replace(result.plan, lower_bound=result.bound, optimal=result.proven, note=note)

@@ -2,10 +2,11 @@ import copy
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from autosplit import api
+from autosplit import api, planner
 from autosplit.cli import main, options
 from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.results import Profile
@@ -102,6 +103,23 @@ def test_a_period_limit_and_empty_stages(graph, capsys):
     assert planned(capsys, graph(), "--stages", "5", "--allow-empty")["period"] == pytest.approx(
         4.5
     )
+
+
+def test_a_period_limit_says_what_is_proven(graph, capsys):
+    assert main(["plan", graph(), "--stages", "2", "--max-period", "9.5"]) == 0
+    assert "latency 11 (least for a period of at most 9.5)" in capsys.readouterr().out
+
+
+def test_baselines_and_empty_stages(graph, capsys):
+    document = planned(capsys, graph(), "--stages", "5", "--allow-empty", "--baselines")
+    assert document["baselines"] == []
+
+
+def test_a_list_that_was_cut_short_says_so(graph, capsys, monkeypatch):
+    monkeypatch.setattr(planner, "k_best", lambda *_, **__: (replace(best, note="cut short"),))
+    best = planner.plan(read_graph(Path(graph())), 2)
+    assert main(["plan", graph(), "--stages", "2", "--k-best", "2"]) == 0
+    assert "cut short" in capsys.readouterr().out
 
 
 def broken(change):

@@ -25,6 +25,16 @@ def named(model, stages):
     return {b.name: b for b in planned_baselines(model, stages)}
 
 
+def test_empty_stages_have_no_baselines():
+    assert planned_baselines(CHAIN, 7) == ()
+
+
+def test_a_search_without_time_says_so():
+    baselines = planned_baselines(CHAIN, 3, deadline=lambda: True)
+    notes = {b.name: b.note for b in baselines if b.plan is None}
+    assert notes["best over one order"] == notes["single-tensor cuts"] == "the time was up"
+
+
 def test_equal_shares_of_ops_parameters_and_flops():
     model = replace(CHAIN, sizes=(10.0, 0, 0, 0, 0, 10.0), flops=(1.0, 1.0, 2.0, 0, 0, 0))
     result = named(model, 2)

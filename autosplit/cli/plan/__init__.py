@@ -173,7 +173,9 @@ def run(args: argparse.Namespace) -> int:
         planned.leave_out_empty(document, alike=costs.devices is None)
     document["seconds"] = time.perf_counter() - start
     if args.save:
-        graph_file.save_graph(args.save, costs, args.cores or args.stages)
+        # Rows of costs for several cores are numbers of threads and no devices.
+        graph = costs.on_devices([0]) if args.cores else costs
+        graph_file.save_graph(args.save, graph, args.cores or args.stages)
     if args.format == "json":
         output.emit_json(document)
     else:
@@ -268,7 +270,7 @@ def _deadline(start: float, timeout: float | None) -> Callable[[], bool] | None:
 def _print(args: argparse.Namespace, costs: CostModel, document: dict[str, Any]) -> None:
     # A model's times are in ms; a graph file's are in no unit.
     unit = "" if _is_graph_file(args) else " ms"
-    output.emit_line(_summary(costs.name, document, unit))
+    output.emit_line(_summary(costs.name, document, unit, args.max_period))
     for note in (document["note"], *document.get("disturbances", ())):
         if note:
             output.emit_line(note)
@@ -321,16 +323,25 @@ def _print_lists(document: dict[str, Any], unit: str) -> None:
                 numbers = [" ".join(map(str, plan[column])) for column in shape]
                 rows.append((*_split_row(number, plan), *numbers))
             output.emit_table(title, titles, rows)
+            if document[f"{key}_note"] not in ("", document["note"]):
+                output.emit_line(document[f"{key}_note"])
 
 
-def _summary(name: str, document: dict[str, Any], unit: str) -> str:
+def _summary(
+    name: str, document: dict[str, Any], unit: str, max_period: float | None = None
+) -> str:
     low, high = document.get("period_interval") or (None, None)
     interval = "" if low is None else f" ({low:.6g} to {high:.6g})"
-    return (
-        f"{name}: period {document['period']:.6g}{unit}{interval}, "
-        f"lower bound {document['lower_bound']:.6g}{unit} ({latency.proof(document)}), "
-        f"latency {document['latency']:.6g}{unit}, planned in {document['seconds']:.2f} s"
-    )
+    period = f"{name}: period {document['period']:.6g}{unit}{interval}, "
+    least = f"latency {document['latency']:.6g}{unit}"
+    if max_period is not None:
+        # The proof is about the latency, and the bound about the period.
+        proof = "least" if document["optimal"] else "not proven to be the least"
+        least += f" ({proof} for a period of at most {max_period:.6g}{unit})"
+    else:
+        bound = f"lower bound {document['lower_bound']:.6g}{unit}"
+        period += f"{bound} ({latency.proof(document)}), "
+    return f"{period}{least}, planned in {document['seconds']:.2f} s"
 
 
 def _baseline_row(baseline: dict[str, Any]) -> tuple[object, ...]:

@@ -153,6 +153,8 @@ def two_stage_periods(
         legal = list(map(contraction.expand, downsets(contraction, most)[1:-1]))
     except TooManyDownsets:
         return {}
+    if not legal:
+        return {}
     splits = [stages_between(costs, [cut]) for cut in legal]
     shapes = list(row_numbers(tuple(thread_counts)))
     candidates = [DeployedSplit(s, (1, 1), (w, w), (k, k)) for s in splits for w, k in shapes]

@@ -176,7 +176,7 @@ def _update_latency(best: _Best, block: Block, first: Array, second: Array, limi
     i, j = np.nonzero((value == least) & (least < math.inf) & (least <= best.first[block.right]))
     if not len(i):
         return
-    # Among equal latencies the fewest bytes bytes_moved win, for each row on the right.
+    # Among equal latencies the fewest bytes moved win, for each row on the right.
     bytes_moved = second[block.left][i] + block.bytes_moved(i, j)
     order = np.lexsort((bytes_moved, j))
     winner = order[np.unique(j[order], return_index=True)[1]]

@@ -118,7 +118,8 @@ def least_latency_placement(
         ConfigError: The costs are of another number of accelerators.
     """
     if accelerators < 1 or costs.devices not in (None, accelerators):
-        raise ConfigError(f"{accelerators} accelerators and costs of {costs.devices or 'any'}")
+        remedy = f"there are costs of {costs.devices}" if costs.devices else "give at least 1"
+        raise ConfigError(f"the number of accelerators is {accelerators}; {remedy}")
     best = evaluate_placement(costs, cpu_times, [()] * accelerators)
     try:
         # Without the CPU: a pipeline whose stages come one after the other.

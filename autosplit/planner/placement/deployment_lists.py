@@ -17,7 +17,7 @@ import numpy as np
 from autosplit.cuts import TooManyDownsets, members
 from autosplit.errors import ConfigError
 from autosplit.planner.exact.downset_layers import MOST_ARCS, TooManyStages
-from autosplit.planner.exact.downset_table import list_rows, to_int
+from autosplit.planner.exact.downset_table import list_rows, merge, to_int, to_words
 from autosplit.planner.exact.layered_search import (
     Arcs,
     CostLabels,
@@ -41,6 +41,8 @@ from autosplit.planner.problem.scaling import scale
 from autosplit.planner.solve import Front
 
 _MOST_LABELS = 100_000
+_FINE = 64.0  # times the best period: costs up to it are exact first
+_COARSE = 1e-6  # of the period: costs rounded to more tell too little
 _FIRST_STEP = 0.01  # how far above the least period the k best are looked for first
 
 
@@ -68,16 +70,18 @@ def k_best_deployments(
     )
     if k == 1:
         return (best,)
-    search = _LabelSearch(costs, cores, thread_counts, deadline, constraints)
+    plans: list[PlannedDeployment] = []
     period, step = best.period, _FIRST_STEP
     try:
-        while True:
-            # A low limit leaves few stages to look at.
-            period = min(period * (1 + step), search.top) or search.top
-            plans = search.deployments(period, k, criteria=3)
-            if len(plans) >= k or period >= search.top:
+        for factor in (_FINE, math.inf):
+            search = _LabelSearch(best, factor, costs, cores, thread_counts, deadline, constraints)
+            while len(plans) < k and period < search.top:
+                # A low limit leaves few stages to look at.
+                period = min(period * (1 + step), search.top) or search.top
+                plans = search.deployments(period, k, criteria=3)
+                step *= 2
+            if len(plans) >= k:
                 break
-            step *= 2
     except (OutOfTime, TooManyStages) as stop:
         text = str(stop) or "the time was up before further deployments were found"
         return (replace(best, note=f"{best.note} {text}".strip()),)
@@ -109,7 +113,10 @@ def deployment_front(
     best = plan_deployment(
         costs, cores, thread_counts=thread_counts, deadline=deadline, constraints=constraints
     )
-    search = _LabelSearch(costs, cores, thread_counts, deadline, constraints)
+    search = _LabelSearch(best, math.inf, costs, cores, thread_counts, deadline, constraints)
+    is_coarse = search.scaled.rounding * search.scaled.unit > _COARSE * best.period > 0
+    if is_coarse:
+        search = _LabelSearch(best, _FINE, costs, cores, thread_counts, deadline, constraints)
     try:
         plans = search.deployments(search.top, 1, criteria=4)
     except (OutOfTime, TooManyStages) as stop:
@@ -125,18 +132,21 @@ def deployment_front(
         replace(plan, lower_bound=best.lower_bound, optimal=proven)
         for plan, proven in zip(front.values(), optimal, strict=True)
     ]
-    return Front(tuple(bounded), search.complete, best.note)
+    return Front(tuple(bounded), search.complete and not is_coarse, best.note)
 
 
 class _LabelSearch:
     """The deployments of a problem by labels; a label is a partial deployment up to a cut.
 
     Its criteria are period, cores, latency and peak memory; the replicas and threads of its last
-    stage are stored beside them.
+    stage are stored beside them. Costs are exact for periods up to ``factor`` times that of
+    ``best``, whose cuts are among those searched.
     """
 
     def __init__(
         self,
+        best: PlannedDeployment,
+        factor: float,
         costs: CostModel,
         cores: int,
         thread_counts: Sequence[int],
@@ -145,20 +155,19 @@ class _LabelSearch:
     ) -> None:
         self.problem = pose(costs, len(thread_counts), constraints, allow_empty=True)
         self.cores, self.thread_counts, self.deadline = cores, tuple(thread_counts), deadline
-        self.scaled = scale(self.problem, math.inf)
+        limit = best.period * factor if best.period else math.inf
+        self.scaled = scale(self.problem, cores * limit)
+        # A period that no deployment exceeds that is looked for.
+        self.top = min(limit, self.scaled.top)
         try:
             words = list_rows(self.problem.contraction.predecessors, row_limit(self.problem))
             self.complete = True
         except TooManyDownsets:
-            words, self.complete = start_rows(self.problem), False
+            cuts = to_words(self.problem.group_cuts(best), self.problem.size)
+            words, self.complete = merge(start_rows(self.problem), cuts), False
         words = words[allowed_rows(self.problem, words)]
         # The empty cut is the first row and the full one the last.
         self.words = words[np.argsort(Side(self.scaled, words, 0).count, kind="stable")]
-
-    @property
-    def top(self) -> float:
-        """A period that no deployment exceeds."""
-        return self.scaled.top
 
     def deployments(self, limit: float, count: int, criteria: int) -> list[PlannedDeployment]:
         """All deployments within a period that fewer than ``count`` others equal or beat.

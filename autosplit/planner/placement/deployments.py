@@ -44,6 +44,7 @@ from autosplit.planner.problem.problem import (
     Array,
     Deadline,
     Index,
+    NotFound,
     OutOfTime,
     Problem,
     RuntimeTables,
@@ -77,6 +78,8 @@ def plan_deployment(
         ConfigError: A number makes no sense, or a constraint names stages or devices.
     """
     _check(costs, cores, thread_counts, constraints)
+    if not costs.names:
+        raise Infeasible(f"model '{costs.name}' has no op; there is nothing to plan")
     # The rows of the problem are numbers of threads; its stages are as many, and not used.
     problem = pose(costs, len(thread_counts), constraints, allow_empty=True)
     # What costs no stage more with one thread count or another costs no deployment more, but a
@@ -100,26 +103,35 @@ def plan_deployment(
         # A good deployment spares the search over all cuts most of its steps.
         for _ in range(rounds if note or len(words) > _FEW_ROWS else 0):
             near = rows_around(problem, best, [], random, _FEW_ROWS)
-            near_search = _Search(problem, near, cores, thread_counts, deadline)
+            near_search = _Search(problem, near, cores, thread_counts, deadline, best)
             best, _ = near_search.least(bound, best)
             if note:
                 words = merge(words, near)
-        search = _Search(problem, words, cores, thread_counts, deadline)
-        best, searched_bound = search.least(bound, best)
+        known = best.period if best else math.inf
+        while True:
+            search = _Search(problem, words, cores, thread_counts, deadline, best)
+            best, searched_bound = search.least(bound, best)
+            # Far below the last period, costs were rounded too much to tell what is better.
+            if best is None or 2 * best.period >= known:
+                break
+            known = best.period
         # A table of some cuts proves nothing about the others.
         proven = bound if note else searched_bound
     if best is None:
         remedy = "satisfies all conditions; loosen one, or give more memory or cores"
+        error: type[Infeasible] = Infeasible
         if proven < math.inf:
-            remedy = "was found in the time given; give more time"
-        raise Infeasible(f"no deployment of '{costs.name}' on {cores} cores {remedy}")
+            error, remedy = NotFound, "was found among some of the cuts; give more memory or cores"
+            if deadline is not None and deadline():
+                remedy = "was found in the time given; give more time"
+        raise error(f"no deployment of '{costs.name}' on {cores} cores {remedy}")
     best = search.cheapest(best)
     optimal = best.period <= proven * (1 + _SAME)
     return replace(best, lower_bound=best.period if optimal else proven, optimal=optimal, note=note)
 
 
 class _Search:
-    """The search over the cuts of one table."""
+    """The search over the cuts of one table; ``best`` is a deployment that is known already."""
 
     def __init__(
         self,
@@ -128,10 +140,12 @@ class _Search:
         cores: int,
         thread_counts: Sequence[int],
         deadline: Deadline | None,
+        best: PlannedDeployment | None = None,
     ) -> None:
         self.problem, self.cores, self.deadline = problem, cores, deadline
         self.thread_counts = tuple(thread_counts)
-        self.scaled = scale(problem, math.inf)
+        # No stage of a better one has a load above its period on all cores.
+        self.scaled = scale(problem, cores * best.period if best else math.inf)
         words = words[allowed_rows(problem, words)]
         per_core = Side(_core_time(self.scaled, self.thread_counts), words, 0)
         order = np.argsort(per_core.times[0], kind="stable")

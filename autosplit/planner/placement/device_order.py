@@ -11,7 +11,7 @@ from autosplit.errors import Infeasible
 from autosplit.planner.problem.constraints import FREE, Constraints
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import Plan
-from autosplit.planner.problem.problem import Deadline, pose, work_bound
+from autosplit.planner.problem.problem import Deadline, NotFound, pose, work_bound
 from autosplit.planner.solve import plan
 
 MOST_ORDERS = 5040
@@ -40,6 +40,7 @@ def plan_assigned(
     orders = list(islice(device_orders(costs, stages), MOST_ORDERS + 1))
     complete = len(orders) <= MOST_ORDERS
     best: Plan | None = None
+    unsure: NotFound | None = None
     bound = math.inf
     candidates = []
     for order in orders[:MOST_ORDERS]:
@@ -60,13 +61,17 @@ def plan_assigned(
                 constraints=pinned,
                 allow_empty=allow_empty,
             )
+        except NotFound as error:
+            # That order may have a better split all the same.
+            bound, unsure = min(bound, least), error
+            continue
         except Infeasible:
             continue
         bound = min(bound, candidate.lower_bound)
         if best is None or candidate.rank < best.rank:
             best = replace(candidate, devices=tuple(order))
     if best is None:
-        raise Infeasible(
+        raise unsure or Infeasible(
             "no order of the devices has a split that fits; loosen a constraint or a memory limit"
         )
     if not complete:

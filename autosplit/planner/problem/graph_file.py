@@ -71,7 +71,11 @@ def cpu_times(document: object, costs: CostModel) -> tuple[float, ...]:
     """
     nodes = _Fields(document, "the graph file").list("nodes")
     fields = [_Fields(node, f"node {i}") for i, node in enumerate(nodes)]
-    times = {node.id("id"): node.cost("cpuLatency") for node in fields}
+    times = {}
+    for node in fields:
+        identity = node.id("id")
+        node.where = f"node {identity!r}"
+        times[identity] = node.cost("cpuLatency")
     return tuple(times[i] for i in costs.ids)
 
 

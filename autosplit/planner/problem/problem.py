@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autosplit.cuts import Contraction, bitset, members
+from autosplit.cuts import Contraction, bitset, closure, members
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.planner.problem.constraints import (
     Constraints,
@@ -28,6 +28,10 @@ from autosplit.planner.problem.shares import device_shares
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Deadline = Callable[[], bool]
+
+
+class NotFound(Infeasible):
+    """Nothing was found, which does not prove that there is nothing."""
 
 
 class OutOfTime(Exception):
@@ -190,6 +194,9 @@ def pose(
     tensors, place_of = _tensors_between_groups(costs, group_of)
     merged = list(tensors.values())
     inside, outside = pinned_groups(costs, group_of, stages, constraints)
+    # What a pinned group reads lies before the same cuts, and what reads it after them.
+    inside = tuple(closure(contraction, pinned) for pinned in inside)
+    outside = tuple(_with_readers(contraction, pinned) for pinned in outside)
     produced = np.array([producer >= 0 for producer, _ in tensors], dtype=bool)
     group_ops = [list(members(ops)) for ops in groups]
     runtimes = _runtime_tables(costs, contraction, group_ops)
@@ -230,6 +237,14 @@ def work_bound(problem: Problem) -> float:
     alone = times + problem.rows(problem.overheads, devices)[:, None]
     shared = problem.least(problem.times, devices).sum() + problem.least_overhead(devices)
     return max(float(alone.min(axis=0).max(initial=0.0)), float(shared))
+
+
+def _with_readers(contraction: Contraction, groups: int) -> int:
+    """The groups and all that read from them, directly or not."""
+    for group, producers in enumerate(contraction.predecessors):
+        if producers & groups:
+            groups |= 1 << group
+    return groups
 
 
 def _tensors_between_groups(

@@ -58,7 +58,7 @@ def document(
         writer, costs = writer.in_order(best.devices), _on(costs, best.devices)
     if max_period is not None:
         best = planner.least_latency(costs, stages, max_period, **limits)
-    elif best is None or not assign:
+    elif best is None:
         best = planner.plan(costs, stages, **limits)
     best = writer.real(best)
     result = writer.split(best) | {key: getattr(best, key) for key in _PROOF}
@@ -68,10 +68,11 @@ def document(
         plans = planner.k_best(costs, stages, k_best, **limits, empty_last=empty_last)
         by_rank = sorted(map(writer.real, plans), key=lambda plan: plan.rank)
         result["k_best"] = list(map(writer.split, by_rank))
+        result["k_best_note"] = plans[0].note
     if pareto:
         front = planner.pareto_front(costs, stages, **limits)
         result["pareto"] = [writer.split(writer.real(plan)) for plan in front.plans]
-        result["pareto_complete"] = front.complete
+        result |= {"pareto_complete": front.complete, "pareto_note": front.note}
     if baselines:
         simple = planner.planned_baselines(costs, stages, deadline=deadline)
         result["baselines"] = [writer.baseline(baseline, best) for baseline in simple]
@@ -129,12 +130,13 @@ def deployment(
             costs, cores, k_best, thread_counts=thread_counts, deadline=deadline
         )
         result["k_best"] = [deployed(plan) for plan in plans]
+        result["k_best_note"] = plans[0].note if plans else ""
     if pareto:
         front = planner.deployment_front(
             costs, cores, thread_counts=thread_counts, deadline=deadline
         )
         result["pareto"] = [deployed(plan) for plan in front.plans]
-        result["pareto_complete"] = front.complete
+        result |= {"pareto_complete": front.complete, "pareto_note": front.note}
     return result
 
 

@@ -11,8 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.cuts import members
-from autosplit.planner import decode, evaluate_deployment
-from autosplit.planner.batch.deployments import DeployedSplit, DeploymentEvaluator
+from autosplit.planner import CostModel, decode, evaluate_deployment
+from autosplit.planner.batch.deployments import (
+    DeployedSplit,
+    DeploymentEvaluator,
+    two_stage_periods,
+)
 from autosplit.planner.problem.contention import ContentionCosts
 from tests.planner.strategies import models, with_states
 
@@ -68,3 +72,7 @@ def test_contention_lies_between_one_busy_core_and_all(known: Any) -> None:
 def test_no_deployments_are_an_empty_batch(model: Any) -> None:
     batch = DeploymentEvaluator(model, COUNTS).batch([])
     assert len(batch.periods(model)) == len(batch.memory) == 0
+
+
+def test_a_model_that_cannot_be_cut_has_no_periods_of_two_stages() -> None:
+    assert two_stage_periods(CostModel("m", ("a",), (0,), ((1.0,),)), [2], [1]) == {}

@@ -19,6 +19,7 @@ from autosplit.planner import (
     evaluate_cuts,
     from_workload,
     k_best,
+    pareto_front,
     plan,
 )
 from autosplit.planner.exact.downset_table import list_rows
@@ -167,14 +168,31 @@ def test_the_unit_of_time_changes_nothing(model, factor):
     )
 
 
-def test_a_cost_that_forbids_does_not_blur_the_others():
+@pytest.fixture
+def forbidding():
+    """A chain in which every other edge has a cost that no period can have."""
     edges = [{"sourceId": i, "destId": i + 1, "cost": 1e15 if i % 2 else 0.125} for i in range(9)]
     nodes = [
         {"id": i, "supportedOnFpga": 1, "fpgaLatency": 0.1 * (i + 1), "size": 0} for i in range(10)
     ]
-    best = plan(from_workload({"maxSizePerFPGA": 0, "nodes": nodes, "edges": edges}), 2)
+    return from_workload({"maxSizePerFPGA": 0, "nodes": nodes, "edges": edges})
+
+
+def test_a_cost_that_forbids_does_not_blur_the_others(forbidding):
+    best = plan(forbidding, 2)
     assert best.stages == (tuple(range(7)), (7, 8, 9))
     assert best.period == pytest.approx(2.8 + 0.125)
+
+
+def test_lists_are_right_beside_a_cost_that_forbids(forbidding):
+    splits = (evaluate_cuts(forbidding, [(1 << place) - 1]) for place in range(1, 10))
+    ranked = sorted(splits, key=lambda split: split.rank)
+    for k in (2, 5, 9):
+        periods = [split.period for split in k_best(forbidding, 2, k)]
+        assert periods == [split.period for split in ranked[:k]]
+    front = pareto_front(forbidding, 2)
+    assert front.plans[0].period == ranked[0].period
+    assert not front.complete
 
 
 @pytest.mark.parametrize(("number", "length", "stages"), [(2, 6, 3), (5, 3, 3), (9, 2, 2)])

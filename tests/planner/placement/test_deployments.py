@@ -15,6 +15,7 @@ from autosplit.cuts import downsets, members
 from autosplit.errors import ConfigError, Infeasible, SplitError
 from autosplit.planner import (
     Constraints,
+    CostModel,
     deployment_front,
     evaluate_deployment,
     from_workload,
@@ -23,7 +24,7 @@ from autosplit.planner import (
     plan_deployment,
 )
 from autosplit.planner.dominance import dominates
-from autosplit.planner.placement import deployments
+from autosplit.planner.placement import deployment_lists, deployments
 from tests.planner.graphs import branchy, easy_to_reduce, parallel_chains, random_dag
 from tests.planner.milp import least_deployment_period
 from tests.planner.reference import all_splits, model_cost
@@ -327,3 +328,29 @@ def test_what_makes_no_sense_is_refused():
     for replicas, threads in (((0,), (1,)), ((1, 1), (1,)), ((1,), (2,))):
         with pytest.raises(SplitError):
             evaluate_deployment(model, whole, replicas, threads)
+
+
+def test_a_cost_that_forbids_does_not_blur_the_others():
+    nodes = [
+        {"id": i, "supportedOnFpga": 1, "fpgaLatency": 10.0 * (i + 1), "size": 1} for i in range(6)
+    ]
+    edges = [{"sourceId": i, "destId": i + 1, "cost": 0 if i else 1e17} for i in range(5)]
+    costs = from_workload({"maxSizePerFPGA": 4, "nodes": nodes, "edges": edges})
+    best = plan_deployment(costs, 2)
+    assert (best.period, best.lower_bound, best.optimal) == (110, 110, True)
+    assert [d.period for d in k_best_deployments(costs, 2, 3)] == [110, 150, 180]
+    front = deployment_front(costs, 2)
+    assert front.plans[0].period == 110
+    assert not front.complete
+
+
+def test_a_list_begins_with_the_best_where_not_all_cuts_are_searched(monkeypatch):
+    costs = replace(parallel_chains(6, 1), memory=(4.0,), sizes=(1.0, 2.0, 3.0) * 2)
+    best = plan_deployment(costs, 4)
+    monkeypatch.setattr(deployment_lists, "row_limit", lambda problem: 1)
+    assert k_best_deployments(costs, 4, 2)[0].period == best.period
+
+
+def test_a_model_without_ops_has_no_deployment():
+    with pytest.raises(Infeasible, match="model 'm' has no op"):
+        plan_deployment(CostModel("m", (), (), ((),)), 2)

@@ -9,6 +9,7 @@ from autosplit.errors import Infeasible
 from autosplit.planner import Constraints, CostModel, evaluate, plan, plan_assigned
 from autosplit.planner.placement import device_order
 from autosplit.planner.placement.device_order import device_orders
+from autosplit.planner.problem.problem import NotFound
 from tests.planner.graphs import parallel_chains, random_dag
 from tests.planner.reference import brute_force
 from tests.planner.strategies import models
@@ -21,6 +22,21 @@ def assigned(draw):
     return draw(
         models(most=5, devices=devices, memory=draw(st.booleans()), unsupported=draw(st.booleans()))
     ), stages
+
+
+def test_an_order_that_was_given_up_proves_nothing(monkeypatch):
+    model = CostModel("m", ("a", "b"), (0, 1), ((1.0, 2.0), (3.0, 3.0)))
+
+    def given_up(costs, *arguments, **options):
+        if costs.times[0] == (1.0, 2.0):
+            raise NotFound("the time was up")
+        return plan(costs, *arguments, **options)
+
+    monkeypatch.setattr(device_order, "plan", given_up)
+    best = plan_assigned(model, 2)
+    assert best.devices == (1, 0)
+    assert not best.optimal
+    assert best.lower_bound < best.period
 
 
 @pytest.mark.integration

@@ -7,12 +7,19 @@ from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.planner import Constraints, CostModel, Transfer, k_best, plan
+from autosplit.planner.problem.problem import pose
 from tests.planner.graphs import parallel_chains
 from tests.planner.reference import brute_force, model_cost
 from tests.planner.strategies import questions
 
 CHAIN = parallel_chains(1, 6)
 FORK = parallel_chains(2, 4)
+
+
+def test_what_a_pinned_op_reads_lies_before_the_same_cuts_and_its_readers_after_them():
+    problem = pose(CHAIN, 3, Constraints(stages={"op3": 1}))
+    assert problem.inside == (0, 0, 0b1111, 0b111111)
+    assert problem.outside == (0b111111, 0b111000, 0, 0)
 
 
 @st.composite
