@@ -36,15 +36,17 @@ def _broken(text: str, stream: TextIO, indent: str = "") -> str:
 
 
 class PhaseLines:
-    """A listener that prints phases as lines; of those that count, one a second."""
+    """A listener that prints each new phase as a line; of those that count, one a second."""
 
     def __init__(self) -> None:
-        self._kind = ""
+        self._phase = self._kind = ""
         self._printed = 0.0
 
     def __call__(self, phase: str, stages: Mapping[str, int]) -> None:
         """Print a phase."""
-        kind = phase.rstrip("0123456789/ ")
+        if phase == self._phase:
+            return
+        self._phase, kind = phase, phase.rstrip("0123456789/ ")
         now = time.monotonic()
         if kind != self._kind or now - self._printed >= 1:
             self._kind, self._printed = kind, now

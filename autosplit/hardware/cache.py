@@ -20,12 +20,14 @@ def folder() -> Path:
     )
 
 
-def keep(file: Path, make: Callable[[Path], object]) -> Path:
+def keep(file: Path, make: Callable[[Path], object], again: bool = False) -> Path:
     """``file``, made by ``make(temporary)`` where it is absent or not that of its digest file.
+
+    ``again`` replaces one that is there.
 
     Raises MachineError where the cache cannot be written.
     """
-    if not _is_whole(file):
+    if again or not is_whole(file):
         remedy = f"{REMEDY} with AUTOSPLIT_CACHE" if file.is_relative_to(folder()) else REMEDY
         # A file that a power cut truncates does not match its digest.
         with atomic_write(file, remedy, durable=False) as temporary:
@@ -41,7 +43,8 @@ def digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(f"{len(p)}:{p}" for p in parts).encode()).hexdigest()[:20]
 
 
-def _is_whole(file: Path) -> bool:
+def is_whole(file: Path) -> bool:
+    """Whether a file of the cache is there and that of its digest file."""
     try:
         return _digest_of(file).read_text(encoding="ascii") == sha256(file)
     except (OSError, UnicodeDecodeError):

@@ -80,7 +80,6 @@ def fake_pipeline(
     before: dict[int, Callable[[int], object]] | None = None,
     replicas: Sequence[int] = (),
     states: Mapping[str, str] | None = None,
-    streams: int | None = None,
 ) -> tuple[Pipeline, list[FakeStage]]:
     """A pipeline of fake stages, one replica each by default, and all replicas in order."""
     pairs = [(o, o) for o in outputs]
@@ -90,7 +89,7 @@ def fake_pipeline(
     for stage, ports in enumerate(wiring.stages):
         count = replicas[stage] if replicas else 1
         fakes.append([FakeStage(graph, ports, (before or {}).get(stage)) for _ in range(count)])
-    pipeline = Pipeline(wiring, fakes, depth, trace, streams)
+    pipeline = Pipeline(wiring, fakes, depth, trace)
     return pipeline, [fake for copies in fakes for fake in copies]
 
 

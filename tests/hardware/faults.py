@@ -85,6 +85,13 @@ def fail(job: Mapping[str, Any]) -> None:
     raise ValueError("the handler said no")
 
 
+def work_in_phases(job: Mapping[str, Any]) -> str:
+    for number in range(job["count"]):
+        phases.report(f"phase {number}")
+        time.sleep(job["seconds"])
+    return "done"
+
+
 FAULTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "echo": lambda job: job["value"],
     "segfault": segfault,
@@ -98,6 +105,7 @@ FAULTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "sigterm": ignore_sigterm,
     "grandchild": grandchild,
     "fail": fail,
+    "phases": work_in_phases,
     "import": import_modules,
     "pid": lambda job: os.getpid(),
 }

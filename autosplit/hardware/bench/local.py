@@ -173,7 +173,6 @@ class LocalBench(DescribedBench):
             for pipeline in [*split, *unsplit]:
                 accuracies.append(self._verify(pipeline))
                 turns.append(_Turns(pipeline, self._items, self._streams))
-            phases.report("comparing interleaved")
             start = disturbance.Counters.now()
             periods = compare_interleaved(turns, self.budget, len(candidates))
             reasons = disturbance.since(start).reasons
@@ -278,6 +277,7 @@ class _Turns:
 
     def __call__(self, budget: Budget) -> Spread:
         """The period of one turn."""
+        phases.report("comparing interleaved", self._pipeline.threads)
         turn = self._pipeline, self._items, budget
         period, busy = measure.period_and_busy(*turn, self._streams)
         self._stage_ms.append(tuple(map(sum, busy)))

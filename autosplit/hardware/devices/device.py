@@ -212,6 +212,9 @@ def _cores(text: str, rest: str, cores: Sequence[int]) -> Cores:
             )
         # A range is cut off where no core can be, so that a huge one is refused at once.
         end = min(int(last or first), int(first) + cores[-1] + 1)
+        if end < int(first):  # 2-1
+            numbers = []
+            break
         numbers.extend(range(int(first), end + 1))
     missing = [n for n in numbers if n not in cores]
     if missing or not numbers:

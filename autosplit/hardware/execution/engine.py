@@ -59,7 +59,6 @@ class Engine:
         replicas: Sequence[Sequence[Stage]],
         depth: int,
         trace: bool,
-        streams: int | None = None,
         lanes: Sequence[int] = (),
     ) -> None:
         threads = lanes or [1] * len(replicas)
@@ -79,7 +78,7 @@ class Engine:
         # garbage collection may stop another engine, or this one, while a thread holds it.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self.states = StreamStates(wiring, streams)
+        self.states = StreamStates(wiring)
         self._queues = [
             StageQueue(self._lock, count, self.states.has_any(stage))
             for stage, count in enumerate(counts)
@@ -128,7 +127,6 @@ class Engine:
         self.start()
         with self._lock:
             self.wait_for(lambda: len(self._inside) < self.limit)
-            self.states.require_room(stream)
             try:
                 return self._admit(values, outputs, stream)
             except BaseException as error:
@@ -144,8 +142,7 @@ class Engine:
                 raise Closed
             self.states.reset(stream, state)
             if self.states.is_idle(stream):
-                for queue in self._queues:
-                    queue.forget(stream)
+                self._forget(stream)
 
     def state(self, stream: Stream) -> dict[str, Any]:
         """The states of a stream, once no item of it is inside."""
@@ -309,12 +306,17 @@ class Engine:
             ticket.unfinished -= 1
             if not ticket.unfinished:
                 self._inside.discard(ticket)
-                self.states.end_item(ticket.stream)
+                if self.states.end_item(ticket.stream):
+                    self._forget(ticket.stream)
                 self._changed.notify_all()
             # One that ``stop`` discarded has its exception already.
             is_complete = not ticket.unfinished and not self._is_stopped
         if is_complete:
             ticket.set_result(ticket.outputs)
+
+    def _forget(self, stream: Stream) -> None:
+        for queue in self._queues:
+            queue.forget(stream)
 
     def _deliver(self, sender: int, ticket: Ticket, values: Sequence[Any]) -> None:
         for edge in self._edges.out_of[sender]:

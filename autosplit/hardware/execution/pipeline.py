@@ -40,8 +40,7 @@ class Pipeline:
     caller that is woken for many results at once leaves more time to the stages.
     Where the model has states, an item gets those that the last item of its stream left. A stream
     is whatever the caller names it by and begins with its first item, its states at zero or at what
-    the model begins with. A replica holds whole streams. At most ``streams`` are open at once;
-    ``reset`` ends one.
+    the model begins with. A replica holds whole streams. ``reset`` ends one.
 
     ``lanes[i]`` threads call each replica of stage i at once, so that one that sends tensors away
     can send those of the next item while it computes.
@@ -56,12 +55,11 @@ class Pipeline:
         replicas: Sequence[Sequence[Stage]],
         depth: int = 2,
         trace: bool = False,
-        streams: int | None = None,
         lanes: Sequence[int] = (),
     ) -> None:
         self.wiring = wiring
         self.replicas = tuple(map(len, replicas))
-        self._engine = Engine(wiring, replicas, depth, trace, streams, lanes)
+        self._engine = Engine(wiring, replicas, depth, trace, lanes)
         self.capacity = self._engine.capacity
         self.events = self._engine.events
         self.submitted = self._engine.submitted

@@ -26,10 +26,10 @@ class StreamStates:
     """What the last item of each stream left in each stage.
 
     The lock of the engine guards all but ``restore`` and ``keep``: those are called by the replica
-    that holds the stream. At most ``streams`` streams are open; None is no limit.
+    that holds the stream.
     """
 
-    def __init__(self, wiring: Wiring, streams: int | None = None) -> None:
+    def __init__(self, wiring: Wiring) -> None:
         self._states: list[list[StageState]] = [[] for _ in wiring.stages]
         for state in wiring.states:
             self._states[state.stage].append(state)
@@ -37,7 +37,6 @@ class StreamStates:
         # Outputs of stages that the caller gets too, and may change.
         self._shared = {c.source for c in wiring.connections if c.outputs}
         self._first = initial_states(wiring.states)
-        self._limit = streams
         self._left: list[dict[Stream, list[Any]]] = [{} for _ in wiring.stages]
         self._open: set[Stream] = set()
         self._lost: set[Stream] = set()
@@ -53,13 +52,6 @@ class StreamStates:
         """The streams that had items inside when the pipeline stopped."""
         return sorted(map(str, self._lost))
 
-    def require_room(self, stream: Stream) -> None:
-        """Raises ConfigError where a stream would be one too many."""
-        if self._ports and stream not in self._open and len(self._open) == self._limit:
-            raise ConfigError(
-                f"stream {stream!r} is one too many, {self._limit} are open; reset one that ended"
-            )
-
     def begin_item(self, stream: Stream) -> Mapping[str, Any] | None:
         """Note that an item enters; returns the states where its stream begins anew, else None."""
         if not self._ports:
@@ -69,10 +61,15 @@ class StreamStates:
         self._inside[stream] += 1
         return self._initial.pop(stream, {} if is_new else None)
 
-    def end_item(self, stream: Stream) -> None:
-        """Note that an item left."""
-        if self._ports:
-            self._inside[stream] -= 1
+    def end_item(self, stream: Stream) -> bool:
+        """Note that an item left; returns whether its stream, which was reset, ended with it."""
+        if not self._ports:
+            return False
+        self._inside[stream] -= 1
+        has_ended = self.is_idle(stream) and self._initial.get(stream) == {}
+        if has_ended:
+            self._drop(stream)
+        return has_ended
 
     def is_idle(self, stream: Stream) -> bool:
         """Whether no item of a stream is inside."""
@@ -121,7 +118,10 @@ class StreamStates:
         if values or not self.is_idle(stream):
             self._initial[stream] = values
             return
-        # Nothing is kept of a stream that ended.
+        self._drop(stream)
+
+    def _drop(self, stream: Stream) -> None:
+        """Keep nothing of a stream that ended."""
         self._initial.pop(stream, None)
         self._open.discard(stream)
         del self._inside[stream]
@@ -134,7 +134,9 @@ class StreamStates:
         Raises StageError for a stream that is lost.
         """
         if stream in self._lost:
-            raise StageError(f"stream {stream!r} is lost: it had items inside; reset it")
+            raise StageError(
+                f"stream {stream!r} is lost: it had items inside; begin it in a new pipeline"
+            )
         # A stream that has not begun is as one that was reset.
         initial = self._initial.get(stream, None if stream in self._open else {})
         values = {}

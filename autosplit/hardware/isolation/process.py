@@ -52,6 +52,7 @@ class Worker:
         self.phase = "starting"
         self.stages: dict[str, int] = {}
         self._buffer = b""
+        self._log_start = 0
         module, name = _address(open_handler)
         self._log = _open_log()
         alive_read, self._alive = os.pipe()
@@ -86,9 +87,12 @@ class Worker:
         """The answer to a job.
 
         Raises the AutosplitError of the handler. Raises StageError if the worker crashes, takes
-        longer than ``timeout_s`` or ends without an answer; the worker is then killed.
+        longer than ``timeout_s`` for a phase or ends without an answer; the worker is then killed.
         """
         self.phase = str(job.get("kind", "working"))
+        # What earlier jobs ran and printed explains nothing.
+        self.stages = {}
+        self._log_start = os.fstat(self._log.fileno()).st_size
         self._send(job)
         deadline = time.monotonic() + timeout_s
         while True:
@@ -97,6 +101,7 @@ class Worker:
                 self.kill()
                 raise StageError(f"timeout {timeout_s:g} s while {self.phase}")
             if "phase" in message:
+                deadline = time.monotonic() + timeout_s
                 self.phase = str(message["phase"])
                 self.stages = message["stages"] or self.stages
             elif "exit" in message:
@@ -109,11 +114,13 @@ class Worker:
                 return message["answer"]
 
     def log_tail(self) -> str:
-        """The last lines the worker printed."""
+        """The last lines the worker printed in its last job."""
         if self._log.closed:
             return ""
         size = os.fstat(self._log.fileno()).st_size
-        length = min(size, _TAIL_BYTES)
+        # A log that grew too large was begun anew.
+        start = self._log_start if self._log_start <= size else 0
+        length = min(size - start, _TAIL_BYTES)
         # The offset of the file is shared with the worker and must not change.
         return os.pread(self._log.fileno(), length, size - length).decode(errors="replace")
 

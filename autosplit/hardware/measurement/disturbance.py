@@ -7,6 +7,7 @@ cannot be read disturbs nothing; ``doctor`` says what that is.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,8 @@ _LEAST_S = 0.5  # of a window: the system counts in hundredths of a second on ea
 class Counters:
     """What the processor did since the system was started, in seconds of all cores.
 
-    ``process`` is the time of this process, ``throttled`` counts slowed clocks and withheld time.
+    ``process`` is the time of this process and its children, ``throttled`` counts slowed clocks and
+    withheld time.
     """
 
     total: float
@@ -52,12 +54,24 @@ class Counters:
         """The counters at this moment."""
         import psutil
 
-        times, process = psutil.cpu_times()._asdict(), psutil.Process().cpu_times()
+        times = psutil.cpu_times()._asdict()
         # A guest's time is a part of its host's user time.
         total = sum(seconds for name, seconds in times.items() if not name.startswith("guest"))
         idle = times["idle"] + times.get("iowait", 0.0)
         stolen = times.get("steal", 0.0)
-        return cls(total, idle, stolen, process.user + process.system, _throttled())
+        return cls(total, idle, stolen, _own_seconds(), _throttled())
+
+
+def _own_seconds() -> float:
+    """The time of this process and of those that compute stages for it."""
+    import psutil
+
+    own, seconds = psutil.Process(), 0.0
+    for process in (own, *own.children(recursive=True)):
+        with contextlib.suppress(psutil.Error):  # one that has just ended
+            times = process.cpu_times()
+            seconds += times.user + times.system + times.children_user + times.children_system
+    return seconds
 
 
 @dataclass(frozen=True)

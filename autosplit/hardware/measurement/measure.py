@@ -69,6 +69,8 @@ def period_and_busy(
     warm = last + warm_up_items(pipeline)
     deadline = clock() + budget.seconds
     next_look = warm
+    # Results of replicas come in groups, of which at least one is timed whole.
+    least = max(budget.items, *pipeline.replicas)
     is_enough = False
 
     def may_enter(_: tuple[Stream, Item]) -> bool:
@@ -79,7 +81,7 @@ def period_and_busy(
         if is_enough:
             continue  # the pipeline runs empty, for the last item has entered
         last += 1
-        if last - warm < budget.items:
+        if last - warm < least:
             continue
         is_enough = clock() > deadline
         if budget.share and last >= next_look and not is_enough:
@@ -217,7 +219,7 @@ def longest_comparison(contenders: Sequence[tuple[float, int]], budget: Budget) 
     least, timed = 0.0, _turn_items(budget, LOOKS[-1])
     for period_ms, replicas in contenders:
         # A pipeline of two items a replica fills, is timed, runs empty and computes a single item.
-        items = timed + 4 + 6 * replicas
+        items = max(timed, replicas) + 4 + 6 * replicas
         least += LOOKS[0] * max(budget.seconds / LOOKS[-1], items * period_ms / MS)
     return max(_AROUND * budget.seconds * len(contenders), least)
 

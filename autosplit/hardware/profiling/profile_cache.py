@@ -23,21 +23,16 @@ def cached(key: Sequence[str], measure: Callable[[], Profile], force: bool = Fal
     One that was disturbed is taken again, at once and by later processes.
     """
     file = cache.folder() / "profiles" / f"{cache.digest(*key)}.json"
-    if force:
-        file.unlink(missing_ok=True)
-
-    def write(temporary: Path) -> None:
+    profile = None if force or not cache.is_whole(file) else _read(file)
+    if profile is None or (profile.disturbances and file not in _taken):
         _taken.add(file)
+        # An error of the measurement leaves the profile that is there.
         profile = _in_known_conditions(measure)
         if profile.disturbances:
             disturbance.wait_until_calm(_WAIT_S)
             profile = _in_known_conditions(measure)
-        temporary.write_text(json.dumps(asdict(profile)), encoding="utf-8")
-
-    profile = _read(cache.keep(file, write))
-    if profile.disturbances and file not in _taken:
-        file.unlink(missing_ok=True)
-        profile = _read(cache.keep(file, write))
+        text = json.dumps(asdict(profile))
+        cache.keep(file, lambda new: new.write_text(text, encoding="utf-8"), again=True)
     if profile.disturbances:
         phases.report(f"profile of {profile.device} disturbed: {'; '.join(profile.disturbances)}")
     return profile

@@ -33,6 +33,10 @@ bool follow(Pipeline& pipeline, Stream stream) {
     is_same &= first_byte(pipeline.submit(item(2), stream).get()[0]) == second;
     pipeline.reset(stream);
     is_same &= first_byte(pipeline.submit(item(1), stream).get()[0]) == first && first != second;
+    auto inside = pipeline.submit(item(2), stream);
+    pipeline.reset(stream);
+    inside.get();
+    is_same &= first_byte(pipeline.submit(item(1), stream).get()[0]) == first;
   }
   return is_same;
 }

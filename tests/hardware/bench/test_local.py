@@ -335,6 +335,18 @@ def test_a_damaged_profile_is_measured_again(tmp_path, monkeypatch):
     assert profile_cache.cached(["key"], lambda: profile) == profile
 
 
+def test_a_profile_that_cannot_be_taken_again_stays(tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))
+    profile = Profile("cores:0", (1.0, 2.0), (0.1, 0.2))
+    profile_cache.cached(["key"], lambda: profile)
+    with pytest.raises(ZeroDivisionError):
+        profile_cache.cached(["key"], lambda: 1 / 0, force=True)
+    assert profile_cache.cached(["key"], lambda: 1 / 0) == profile
+    other = Profile("cores:0", (3.0, 4.0), (0.1, 0.2))
+    assert profile_cache.cached(["key"], lambda: other, force=True) == other
+    assert profile_cache.cached(["key"], lambda: 1 / 0) == other
+
+
 def test_a_disturbed_profile_is_taken_again_now_and_by_the_next_process(tmp_path, monkeypatch):
     monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))
     monkeypatch.setattr(profile_cache.disturbance, "wait_until_calm", lambda limit: limit)

@@ -175,8 +175,9 @@ def test_of_many_cores_that_are_not_there_eight_are_named():
 
 @pytest.mark.usefixtures("four")
 def test_a_range_without_a_core_needs_numbers():
-    with pytest.raises(MachineError, match="needs core numbers;"):
-        devices.parse("cores:2-1")
+    for text in ("cores:2-1", "cores:0,2-1"):
+        with pytest.raises(MachineError, match="needs core numbers;"):
+            devices.parse(text)
 
 
 @pytest.mark.parametrize("number", ["1000", "99999999999999999999", "1_0", "+1", " 1"])

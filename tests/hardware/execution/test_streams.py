@@ -189,14 +189,22 @@ def test_a_stream_that_has_not_begun_has_the_states_of_the_model():
         assert (begun.tolist(), begun.dtype) == (values, np.int8)
 
 
-def test_more_streams_than_allowed_are_refused_until_one_ends():
-    with summing(streams=2) as pipeline:
-        for stream in "ab":
-            pipeline.run(items(1), stream=stream)
-        with pytest.raises(ConfigError, match="'c' is one too many"):
-            pipeline.run(items(1), stream="c")
+def test_a_stream_that_is_reset_halfway_is_forgotten_with_its_last_item():
+    net = graph([("y", ["x", "h"])], ["x", "h"], ["y"])
+    goes_on = threading.Event()
+    pipeline, replicas = fake_pipeline(
+        net, [[0]], ["y"], before={0: lambda _: goes_on.wait(10)}, replicas=[2], states={"h": "y"}
+    )
+    with pipeline:
+        pipeline.submit(items(1)[0], stream="a")
         pipeline.reset(stream="a")
-        assert len(pipeline.run(items(1), stream="c")) == 1
+        goes_on.set()
+        in_time(lambda: next(pipeline.results()))
+        assert plain([pipeline.state("a")]) == plain([{"h": np.zeros(2)}])
+        # Its replica has room for other streams.
+        for stream in "bcd":
+            pipeline.run(items(1), stream=stream)
+    assert [len(replica.seen) for replica in replicas] == [3, 1]
 
 
 def test_a_new_stream_goes_to_the_replica_with_the_fewest():

@@ -110,6 +110,18 @@ def test_a_flood_of_output_does_not_stop_the_answer(start: Callable[..., Worker]
     assert len(worker.log_tail()) <= 4096
 
 
+def test_a_crash_is_not_explained_by_an_earlier_job(start: Callable[..., Worker]) -> None:
+    worker = start()
+    worker.call({"kind": "flood", "phase": "running"}, 60)
+    assert worker.call({"kind": "echo", "phase": "running", "value": 1}, 30) == 1
+    assert worker.log_tail() == ""
+
+
+def test_a_job_has_its_time_for_each_phase(start: Callable[..., Worker]) -> None:
+    job = {"kind": "phases", "phase": "building", "count": 6, "seconds": 0.5}
+    assert start().call(job, 2.0) == "done"
+
+
 def test_a_worker_survives_an_exception(start: Callable[..., Worker]) -> None:
     worker = start()
     assert reason(worker, "fail", "building") == "ValueError: the handler said no"

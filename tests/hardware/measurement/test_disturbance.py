@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,24 @@ def test_conditions_are_shares_of_all_cores(monkeypatch: pytest.MonkeyPatch) -> 
     assert conditions.load == pytest.approx(0.4)
     monkeypatch.setattr(Counters, "now", lambda: CALM)
     assert since(CALM) == Conditions()
+
+
+def test_the_time_of_children_is_not_that_of_others() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        start, own = Counters.now(), time.process_time()
+
+        def seconds_of_child() -> float:
+            time.sleep(0.05)
+            return Counters.now().process - start.process - (time.process_time() - own)
+
+        assert any(seconds_of_child() > 0.2 for _ in range(200))
+        later = Counters.now()
+    finally:
+        child.kill()
+        child.wait()
+    # What it took is kept when it has ended.
+    assert Counters.now().process >= later.process
 
 
 def test_waiting_ends_when_it_is_calm_and_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,14 @@ def test_at_least_the_items_of_the_budget_are_timed():
     assert len(period.samples) >= 12
 
 
+def test_at_least_one_result_of_each_replica_is_timed():
+    pipeline, _ = fake_pipeline(CHAIN, [[0], [1, 2]], ["c"], trace=True, replicas=[1, 7])
+    with pipeline:
+        budget = Budget(seconds=1e-9, items=3, share=0)
+        period, _ = in_time(lambda: measure.period_and_busy(pipeline, items(3), budget))
+    assert period.median > 0
+
+
 def test_a_failing_stage_ends_the_measurement():
     def fail(item):
         if item == 10:

@@ -66,7 +66,12 @@ def test_what_is_not_finite_must_stand_where_it_is_expected():
 def test_integers_and_booleans_are_equal_to_the_bit(dtype):
     expected = np.array([1, 0, 1], dtype)
     assert accuracy_of(expected.copy(), expected).equal
-    assert accuracy_of(np.array([1, 1, 1], dtype), expected) == Accuracy(False, 1.0, 1.0, 1)
+    assert accuracy_of(np.array([1, 1, 1], dtype), expected) == Accuracy(False, 1.0, np.inf, 1)
+
+
+def test_no_tolerance_is_advised_against_wrong_integers():
+    with pytest.raises(StageError, match=r"or integers$"):
+        require_equal(accuracy_of(np.array([7]), np.array([4])))
 
 
 def test_zeros_are_compared_absolutely():

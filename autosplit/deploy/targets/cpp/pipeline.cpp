@@ -158,13 +158,20 @@ void Pipeline::reset(Stream stream, const States& states) {
   if (!states.empty() || !is_idle) {
     begin_at_[stream] = states;
   } else {
-    // Nothing is kept of a stream that ended.
-    begin_at_.erase(stream);
-    items_of_.erase(stream);
-    for (Queue& queue : queues_) queue.left.erase(stream);
+    drop(stream);
   }
   if (is_idle)
     for (Queue& queue : queues_) queue.line_of.erase(stream);
+}
+
+// Keeps nothing of a stream that ended.
+void Pipeline::drop(Stream stream) {
+  begin_at_.erase(stream);
+  items_of_.erase(stream);
+  for (Queue& queue : queues_) {
+    queue.left.erase(stream);
+    queue.line_of.erase(stream);
+  }
 }
 
 States Pipeline::state(Stream stream) {
@@ -173,7 +180,7 @@ States Pipeline::state(Stream stream) {
   has_room_.wait(lock, [&] { return is_stopped_ || is_idle(); });
   if (lost_.count(stream))
     throw Error(STAGE_FAILED, "stream " + std::to_string(stream) +
-                                  " is lost: it had items inside; reset it");
+                                  " is lost: it had items inside; begin it in a new pipeline");
   const auto anew = begin_at_.find(stream);
   const States states = anew == begin_at_.end() ? States{} : anew->second;
   const bool begins = anew != begin_at_.end() || !items_of_.count(stream);
@@ -256,7 +263,10 @@ void Pipeline::finish(std::size_t stage, const Ticket& item, const Tensors& resu
     for (auto [from, to] : described.model_outputs) item->outputs[to] = results[from];
     if (--item->unfinished) return;
     inside_.erase(item);
-    if (has_states_) --items_of_[item->stream];
+    if (has_states_ && !--items_of_[item->stream]) {
+      const auto anew = begin_at_.find(item->stream);
+      if (anew != begin_at_.end() && anew->second.empty()) drop(item->stream);
+    }
     has_room_.notify_all();
   }
   item->result.set_value(std::move(item->outputs));

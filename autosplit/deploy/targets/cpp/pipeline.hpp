@@ -70,6 +70,7 @@ class Pipeline {
   std::size_t queue_line(std::size_t stage, Stream stream);
   void restore(std::size_t stage, const Item& item, Tensors& inputs);
   Tensor initial(std::size_t stage, const State& state, const States& states) const;
+  void drop(Stream stream);
   void stop(const std::string& reason);
   [[noreturn]] void raise() const;
   std::string replica_name(std::size_t stage, std::size_t replica) const;
