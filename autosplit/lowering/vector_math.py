@@ -37,25 +37,44 @@ _TANH = (
     (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03),
     7.90531110763549805,
 )  # fmt: skip
+# sinh(x) - x over x^3 for |x| <= 1, by Taylor's series.
+_SINH = (1 / math.factorial(9), 1 / math.factorial(7), 1 / math.factorial(5), 1 / math.factorial(3))
+# TVM has rules for them in 32 bits only.
+_NOT_IN_HALF = frozenset(
+    f"tirx.{function}"
+    for function in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh")
+)
 # Below it tanh(x) and erf(x) are linear.
 _TINY = 4e-4
 
 
 def vectorize_math(function: Any) -> Any:
-    """The PrimFunc with exp, erf, tanh, sigmoid and powers of 32-bit floats as arithmetic."""
+    """The PrimFunc with exp, erf, tanh, sigmoid and powers of 32-bit floats as arithmetic.
+
+    Functions that TVM does not build for vectors, or not for 16-bit floats, are computed by others.
+    """
     rules: dict[str, Callable[..., Any]] = {
         "tirx.exp": _exp,
         "tirx.erf": lambda x: _rational(x, _ERF, 2 / math.sqrt(math.pi)),
         "tirx.tanh": lambda x: _rational(x, _TANH, 1.0),
         "tirx.sigmoid": lambda x: _number(1) / (_number(1) + _exp(-x)),
         "tirx.pow": _power,
+        "tirx.cosh": _cosh,
+        "tirx.sinh": _sinh,
     }
 
     def replaced(call: Any) -> Any:
-        rule = rules.get(str(getattr(call.op, "name", "")))
-        if rule is None or str(call.ty.dtype) != "float32":
+        name = str(getattr(call.op, "name", ""))
+        rule = rules.get(name)
+        if rule is None and name not in _NOT_IN_HALF:
             return call
-        return rule(*call.args)
+        kind = str(call.ty.dtype)
+        if kind == "float16" and name in _NOT_IN_HALF:
+            (x,) = call.args
+            wide = tirx.Cast("float32", x)
+            result = rule(wide) if rule else tirx.call_intrin("float32", name, wide)
+            return tirx.Cast("float16", result)
+        return rule(*call.args) if rule and kind == "float32" else call
 
     return tvm_ffi.structural_map(function, (tvm.ir.Call, replaced))
 
@@ -134,6 +153,24 @@ def _rational(
     def chosen(x: Any) -> Any:
         is_tiny = tirx.And(x < _number(_TINY), x > _number(-_TINY))
         return tirx.Select(is_tiny, x * _number(slope), shared(limited(x), value))
+
+    return shared(x, chosen)
+
+
+def _cosh(x: Any) -> Any:
+    # exp(x / 2) is finite wherever the result is.
+    return shared(_exp(x * _number(0.5)), lambda e: e * _number(0.5) * e + _number(0.5) / e / e)
+
+
+def _sinh(x: Any) -> Any:
+    def far(e: Any) -> Any:
+        return e * _number(0.5) * e - _number(0.5) / e / e
+
+    def chosen(x: Any) -> Any:
+        # The exponentials nearly cancel each other near 0.
+        is_near = tirx.And(x < _number(1), x > _number(-1))
+        near = shared(x * x, lambda square: x * square * _polynomial(square, _SINH) + x)
+        return tirx.Select(is_near, near, shared(_exp(x * _number(0.5)), far))
 
     return shared(x, chosen)
 

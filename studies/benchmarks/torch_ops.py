@@ -3,11 +3,12 @@
     python -m studies.benchmarks.torch_ops [TEXT ...] [--count N] [--seed N] [-o FILE]
 
 TEXT keeps the operators with it in their names; N are drawn by a seed. The samples are those that
-PyTorch tests its operators with, the first one in float32 of each; it is exported by torch, split
-after its first op and compared with torch: in TVM, or in onnxruntime where an op is opaque. Those
-do not count that torch cannot export or that give no dense tensor. Needs the packages torch and
-expecttest. Bars: at least 80 % are equal, none differs, crashes or hangs, and the remaining ones
-are refused by name.
+PyTorch tests its operators with: of each the first one in float32 whose tensors have dimensions and
+are not empty, or where there is none the first one. Complex results are taken as pairs of numbers.
+A sample is exported by torch, split after its first op and compared with torch: in TVM, or in
+onnxruntime where an op is opaque. Those do not count that torch cannot export or that give no dense
+tensor. Needs the packages torch and expecttest. Bars: at least 80 % are equal, none differs,
+crashes or hangs, and the remaining ones are refused by name.
 """
 
 from __future__ import annotations
@@ -72,10 +73,12 @@ def judge(operator: Any) -> verdicts.Verdict:
     torch.manual_seed(0)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        sample = next(iter(operator.sample_inputs("cpu", torch.float32)), None)
-        if sample is None:
+        samples = operator.sample_inputs("cpu", torch.float32)
+        calls = [_call(operator, (s.input, s.args, s.kwargs)) for s in samples]
+        if not calls:
             return NO_TENSORS, ""
-        module, tensors = _call(operator, (sample.input, sample.args, sample.kwargs))
+        usual = (call for call in calls if all(t.ndim and t.numel() for t in call[1]))
+        module, tensors = next(usual, calls[0])
         if not tensors or any(tensor.layout != torch.strided for tensor in tensors):
             return NO_TENSORS, ""
         try:
@@ -102,10 +105,18 @@ def _call(operator: Any, arguments: tuple[Any, Any, Any]) -> tuple[Any, tuple[An
             rest = iter(tensors)
             values = [next(rest) if t else v for t, v in zip(is_tensor, leaves, strict=True)]
             first, others, named = pytree.tree_unflatten(values, tree)
-            return operator.op(first, *others, **named)
+            return pytree.tree_map_only(
+                torch.Tensor, _as_real, operator.op(first, *others, **named)
+            )
 
     tensors = [leaf for leaf, t in zip(leaves, is_tensor, strict=True) if t]
     return Call().eval(), tuple(tensors)
+
+
+def _as_real(tensor: Any) -> Any:
+    import torch
+
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 if __name__ == "__main__":

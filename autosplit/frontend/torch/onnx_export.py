@@ -7,7 +7,7 @@ import io
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -15,18 +15,11 @@ from typing import Any
 from autosplit.errors import ModelError, line_of
 from autosplit.extras import torch
 from autosplit.frontend.torch import names
-from autosplit.frontend.torch.checks import is_wrapper, target_name
+from autosplit.frontend.torch.checks import is_wrapper
+from autosplit.frontend.torch.decompositions import without_lacking_ops
 from autosplit.frontend.torch.names import NamedGraph
 
 _FAILED_NODE = re.compile(r"translating node %(\w+)[^\n]*target=([\w.]+)")
-# ONNX has ops for these that TVM's importer lacks, and the exporter writes a wrong Conv for a
-# conv3d without bias. Torch decomposes them into ops that are right in both.
-_LACKING = """
-    celu.default conv3d.default gru.input lstm.input cross_entropy_loss.default nll_loss_nd.default
-    nll_loss.default nll_loss2d.default nll_loss_forward.default nll_loss2d_forward.default
-    median.dim median.default
-"""
-_DECOMPOSED = frozenset(_LACKING.split())
 
 
 @dataclass(frozen=True)
@@ -59,7 +52,7 @@ def export(
         node_names = {**names.flat_names(flat, program), **inputs}
         flat = _with_numbered_weights(flat)
         try:
-            readable = _decomposed(flat)
+            readable = without_lacking_ops(flat)
             exported = torch.onnx.export(
                 readable,
                 dynamo=True,
@@ -135,37 +128,6 @@ def _with_numbered_weights(program: Any) -> Any:
     )
 
 
-def _decomposed(program: Any) -> Any:
-    """The program without the ops, or forms of ops, that ONNX or TVM's importer of it lacks."""
-    misread = {_misread(node) for node in names.calls(program).values()} - {None}
-    if not misread:
-        return program
-    aten = torch.ops.aten
-    medians = {aten.median.dim: _median, aten.median.default: _median}
-    remainders = {aten.remainder.Tensor: _remainder, aten.remainder.Scalar: _remainder}
-    decompositions = {**torch.export.default_decompositions(), **medians, **remainders}
-    replaced = misread | _DECOMPOSED  # some are decomposed to others
-    return program.run_decompositions(
-        {op: how for op, how in decompositions.items() if target_name(op) in replaced}
-    )
-
-
-def _median(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower of the two in the middle, as torch has it; torch itself has no decomposition."""
-    if dim is None:
-        return _median(x.reshape(-1), 0)[0]
-    middle = (x.shape[dim] - 1) // 2 if x.ndim else 0
-    values = [part.narrow(dim, middle, 1) for part in x.sort(dim)]
-    return tuple(part if keepdim else part.squeeze(dim) for part in values)
-
-
-def _remainder(x: Any, divisor: Any) -> Any:
-    """Exact for any quotient, which the exporter's ``x - floor(x / divisor) * divisor`` is not."""
-    result = torch.fmod(x, divisor)
-    differ = (result != 0) & ((result < 0) != (divisor < 0))
-    return torch.where(differ, result + divisor, result)
-
-
 def _translations() -> dict[Any, Any]:
     """ONNX for ops that the exporter writes as ``log(1 + x)`` and ``exp(x) - 1``.
 
@@ -189,25 +151,19 @@ def _translations() -> dict[Any, Any]:
         half = op.Mul(x, op.CastLike(0.5, x))
         return op.Mul(op.Tanh(half), op.Add(op.Exp(x), op.CastLike(1.0, x)))
 
+    def amax(x: Any, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+        return op.ReduceMax(x, *([op.Constant(value_ints=dim)] if dim else []), keepdims=keepdim)
+
+    def amin(x: Any, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+        return op.ReduceMin(x, *([op.Constant(value_ints=dim)] if dim else []), keepdims=keepdim)
+
     aten = torch.ops.aten
-    return {aten.log1p.default: log1p, aten.expm1.default: expm1}
-
-
-def _misread(node: Any) -> str | None:
-    """The functional name of an op that is decomposed; None for any other."""
-    name, _, form = target_name(node.target).partition(".")
-    name = f"{name.removesuffix('_')}.{form}"
-    args: tuple[Any, ...] = (*node.args, *[None] * 3)
-    is_misread = name in _DECOMPOSED
-    if name == "scaled_dot_product_attention.default":
-        is_misread = args[0].meta["val"].ndim != 4 or bool(node.kwargs.get("enable_gqa"))
-    if name == "pad.default" and args[2] == "circular":
-        is_misread = min(args[1]) < 0
-    if name in ("remainder.Tensor", "remainder.Scalar"):
-        is_misread = node.meta["val"].dtype.is_floating_point
-    if name in ("softmax.int", "log_softmax.int"):  # of integers, as floating point
-        is_misread = not args[0].meta["val"].dtype.is_floating_point
-    return name if is_misread else None
+    return {
+        aten.log1p.default: log1p,
+        aten.expm1.default: expm1,
+        aten.amax.default: amax,
+        aten.amin.default: amin,
+    }
 
 
 def _refusal(error: BaseException, flat: Any, node_names: dict[str, str]) -> str:
@@ -234,6 +190,6 @@ def _origin_of(name: str, flat: Any, node_names: dict[str, str]) -> str:
     # The exporter does not tell. Decomposing again gives the same nodes the same names.
     with contextlib.suppress(Exception):
         registry = _registration.ONNXRegistry.from_torchlib()
-        decomposed = _fx_passes.decompose_with_registry(_decomposed(flat), registry)
+        decomposed = _fx_passes.decompose_with_registry(without_lacking_ops(flat), registry)
         return _origins(decomposed, flat, node_names).get(name, name)
     return name

@@ -1,0 +1,207 @@
+"""Decomposes ops, or forms of ops, that ONNX or TVM's importer of it lacks into ops that both have.
+
+What torch decomposes itself is named only; the functions here are for the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autosplit.extras import torch
+from autosplit.frontend.torch.checks import target_name
+from autosplit.frontend.torch.names import calls
+
+# ONNX has ops for some that TVM's importer lacks. The exporter writes a wrong Conv for a conv3d
+# without bias, stacks by a function of sequences, and divides numbers of unlike types.
+_BY_TORCH = """
+    celu.default conv3d.default gru.input lstm.input cross_entropy_loss.default nll_loss_nd.default
+    nll_loss.default nll_loss2d.default nll_loss_forward.default nll_loss2d_forward.default
+    hstack.default vstack.default dstack.default column_stack.default linalg_vander.default
+    aminmax.default adaptive_max_pool1d.default adaptive_avg_pool3d.default
+    divide.Tensor multiply.Tensor subtract.Tensor true_divide.Tensor
+"""
+Pair = tuple[Any, Any]
+
+
+def without_lacking_ops(program: Any) -> Any:
+    """The program without the ops that are lacking; itself where there are none."""
+    own = _own()
+    replaced = frozenset((*_BY_TORCH.split(), *map(target_name, own)))
+    misread = {_misread(node, replaced) for node in calls(program).values()} - {None}
+    if not misread:
+        return program
+    decompositions = {**torch.export.default_decompositions(), **own}
+    # Remainders of integers are right as they are.
+    wanted = misread | {name for name in replaced if not name.startswith("remainder.")}
+    return program.run_decompositions(
+        {op: how for op, how in decompositions.items() if target_name(op) in wanted}
+    )
+
+
+def _misread(node: Any, replaced: frozenset[str]) -> str | None:
+    """The functional name of an op that is decomposed; None for any other."""
+    name, _, form = target_name(node.target).partition(".")
+    name = f"{name.removesuffix('_')}.{form}"
+    args: tuple[Any, ...] = (*node.args, *[None] * 3)
+    is_misread = name in replaced
+    if name == "scaled_dot_product_attention.default":
+        is_misread = args[0].meta["val"].ndim != 4 or bool(node.kwargs.get("enable_gqa"))
+    if name == "pad.default" and args[2] == "circular":
+        is_misread = min(args[1]) < 0
+    if name in ("remainder.Tensor", "remainder.Scalar"):
+        is_misread = node.meta["val"].dtype.is_floating_point
+    if name in ("softmax.int", "log_softmax.int"):  # of integers, as floating point
+        is_misread = not args[0].meta["val"].dtype.is_floating_point
+    return name if is_misread else None
+
+
+def _own() -> dict[Any, Callable[..., Any]]:
+    """The functions for ops that torch does not decompose, or to ops that ONNX lacks."""
+    aten = torch.ops.aten
+    return {
+        aten.median.dim: _median,
+        aten.median.default: _median,
+        aten.kthvalue.default: _kthvalue,
+        aten.remainder.Tensor: _remainder,
+        aten.remainder.Scalar: _remainder,
+        aten.squeeze.dims: _squeeze,
+        aten.atleast_1d.Sequence: lambda parts: [torch.atleast_1d(part) for part in parts],
+        aten.atleast_2d.Sequence: lambda parts: [torch.atleast_2d(part) for part in parts],
+        aten.atleast_3d.Sequence: lambda parts: [torch.atleast_3d(part) for part in parts],
+        aten.fmax.default: lambda a, b: _but_nan(torch.maximum, a, b),
+        aten.fmin.default: lambda a, b: _but_nan(torch.minimum, a, b),
+        aten.cumprod.default: _cumprod,
+        aten.cummax.default: lambda x, dim: _cumulative_extreme(torch.ge, x, dim),
+        aten.cummin.default: lambda x, dim: _cumulative_extreme(torch.le, x, dim),
+        aten.cdist.default: _cdist,
+        aten._cdist_forward.default: _cdist,
+        aten.adaptive_max_pool2d.default: _adaptive_max_pool,
+        aten.adaptive_max_pool3d.default: _adaptive_max_pool,
+        aten._adaptive_avg_pool3d.default: _adaptive_avg_pool,
+    }
+
+
+def _median(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower of the two in the middle, as torch has it."""
+    if dim is None:
+        return _median(x.reshape(-1), 0)[0]
+    return _kthvalue(x, (x.shape[dim] + 1) // 2 if x.ndim else 1, dim, keepdim)
+
+
+def _kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
+    values, places = (part.narrow(dim, k - 1, 1) for part in x.sort(dim))
+    return (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))
+
+
+def _remainder(x: Any, divisor: Any) -> Any:
+    """Exact for any quotient, which the exporter's ``x - floor(x / divisor) * divisor`` is not."""
+    result = torch.fmod(x, divisor)
+    differ = (result != 0) & ((result < 0) != (divisor < 0))
+    return torch.where(differ, result + divisor, result)
+
+
+def _squeeze(x: Any, dims: Sequence[int]) -> Any:
+    squeezed = {dim % x.ndim for dim in dims} if x.ndim else set()
+    return x.reshape([n for i, n in enumerate(x.shape) if n != 1 or i not in squeezed])
+
+
+def _but_nan(function: Any, a: Any, b: Any) -> Any:
+    """The larger or lesser; where one is NaN the other."""
+    return torch.where(a.isnan(), b, torch.where(b.isnan(), a, function(a, b)))
+
+
+def _scan(combine: Callable[[Any, Any], Any], parts: Sequence[Any], dim: int) -> Any:
+    """What ``combine`` makes of each place along ``dim`` and of all before it, in log2(n) steps.
+
+    Hillis and Steele, "Data parallel algorithms", 1986. ``parts`` are tensors of one shape.
+    """
+    length, step = parts[0].shape[dim], 1
+    while step < length:
+        before = [part.narrow(dim, 0, length - step) for part in parts]
+        after = [part.narrow(dim, step, length - step) for part in parts]
+        first = [part.narrow(dim, 0, step) for part in parts]
+        combined = combine(before, after)
+        parts = [torch.cat(pair, dim) for pair in zip(first, combined, strict=True)]
+        step *= 2
+    return parts
+
+
+def _cumprod(x: Any, dim: int, *, dtype: Any = None) -> Any:
+    kind = dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
+    if not x.ndim:
+        return x.to(kind)
+    return _scan(lambda before, after: [before[0] * after[0]], [x.to(kind)], dim)[0]
+
+
+def _cumulative_extreme(is_better: Any, x: Any, dim: int) -> Pair:
+    """The largest or least so far and the last place where it was."""
+    if not x.ndim:
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    line = [1] * x.ndim
+    line[dim] = x.shape[dim]
+    places = torch.arange(x.shape[dim]).reshape(line).expand(x.shape)
+
+    def later(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
+        takes = is_better(after[0], before[0])
+        if x.dtype.is_floating_point:
+            takes = takes | after[0].isnan()
+        return [torch.where(takes, b, a) for a, b in zip(before, after, strict=True)]
+
+    values, places = _scan(later, [x, places], dim)
+    return values, places
+
+
+def _cdist(a: Any, b: Any, p: float = 2.0, compute_mode: int | None = None) -> Any:
+    """The distances of all rows of ``a`` and all rows of ``b``."""
+    distances = (a.unsqueeze(-2) - b.unsqueeze(-3)).abs()
+    if p == 0:
+        return (distances != 0).to(a.dtype).sum(-1)
+    if p == 1:
+        return distances.sum(-1)
+    if p == 2:
+        return (distances * distances).sum(-1).sqrt()
+    return distances.amax([-1]) if math.isinf(p) else distances.pow(p).sum(-1).pow(1 / p)
+
+
+def _windows(x: Any, dim: int, count: int) -> tuple[Any, Any, Any]:
+    """What each of ``count`` results of adaptive pooling reads along ``dim``, counted from the end.
+
+    The dimension becomes two, of windows and of the places in them. Shorter windows repeat their
+    last place. Also the first place of each window and whether a place in it is not repeated.
+    """
+    length, number = x.shape[dim], torch.arange(count)
+    first = number * length // count
+    last = ((number + 1) * length + count - 1) // count - 1
+    longest = max(-(-(i + 1) * length // count) - i * length // count for i in range(count))
+    places = first.unsqueeze(1) + torch.arange(longest)
+    parts = x.index_select(dim, torch.minimum(places, last.unsqueeze(1)).reshape(-1))
+    return parts.unflatten(dim, (count, longest)), first, places <= last.unsqueeze(1)
+
+
+def _adaptive_avg_pool(x: Any, size: Sequence[int]) -> Any:
+    for dim, count in zip(range(-len(size), 0), size, strict=True):
+        parts, _, counts = _windows(x, dim, count)
+        weights = counts.to(x.dtype) / counts.sum(1, True)
+        x = (parts * weights.reshape(*weights.shape, *[1] * (-1 - dim))).sum(dim)
+    return x
+
+
+def _adaptive_max_pool(x: Any, size: Sequence[int]) -> Pair:
+    """The largest of each window and its place in the flattened image."""
+    outer, image, firsts = x.ndim - len(size), x.shape[-len(size) :], []
+    for dim, count in zip(range(-len(size), 0), size, strict=True):
+        # The windows of the dimensions before have two dimensions each.
+        x, first, _ = _windows(x, dim, count)
+        firsts.append(first)
+    pairs = range(outer, x.ndim, 2)
+    inside = [x.shape[pair + 1] for pair in pairs]
+    x = x.permute(*range(outer), *pairs, *(pair + 1 for pair in pairs)).flatten(-len(size))
+    values, chosen = x.max(-1)
+    place, stride = 0, 1
+    for dim in range(-1, -len(size) - 1, -1):
+        along = chosen % inside[dim] + firsts[dim].reshape(-1, *[1] * (-1 - dim))
+        place, stride = place + along * stride, stride * image[dim]
+        chosen = chosen // inside[dim]
+    return values, place
