@@ -63,9 +63,9 @@ def planned_baselines(
         "single-tensor cuts": to_words(sorted(_single_tensor_cuts(problem)), problem.size),
     }
     for name, words in tables.items():
-        found = search(problem, words, None, deadline)
-        note = "no such split fits" if found.proven else "the time was up"
-        baselines.append(PlannedBaseline(name, found.plan, None, "" if found.plan else note))
+        result = search(problem, words, None, deadline)
+        note = "no such split fits" if result.proven else "the time was up"
+        baselines.append(PlannedBaseline(name, result.plan, None, "" if result.plan else note))
     return (*baselines, _bisection(problem))
 
 

@@ -27,16 +27,16 @@ Pair = tuple[Any, Any]
 
 def without_lacking_ops(program: Any) -> Any:
     """The program without the ops that are lacking; itself where there are none."""
-    own = _own()
-    replaced = frozenset((*_BY_TORCH.split(), *map(target_name, own)))
+    functions = _functions()
+    replaced = frozenset((*_BY_TORCH.split(), *map(target_name, functions)))
     misread = {_misread(node, replaced) for node in calls(program).values()} - {None}
     if not misread:
         return program
-    decompositions = {**torch.export.default_decompositions(), **own}
+    decompositions = {**torch.export.default_decompositions(), **functions}
     # Remainders of integers are right as they are.
-    wanted = misread | {name for name in replaced if not name.startswith("remainder.")}
+    targets = misread | {name for name in replaced if not name.startswith("remainder.")}
     return program.run_decompositions(
-        {op: how for op, how in decompositions.items() if target_name(op) in wanted}
+        {op: function for op, function in decompositions.items() if target_name(op) in targets}
     )
 
 
@@ -57,7 +57,7 @@ def _misread(node: Any, replaced: frozenset[str]) -> str | None:
     return name if is_misread else None
 
 
-def _own() -> dict[Any, Callable[..., Any]]:
+def _functions() -> dict[Any, Callable[..., Any]]:
     """The functions for ops that torch does not decompose, or to ops that ONNX lacks."""
     aten = torch.ops.aten
     return {

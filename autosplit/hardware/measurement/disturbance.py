@@ -66,8 +66,8 @@ def _own_seconds() -> float:
     """The time of this process and of those that compute stages for it."""
     import psutil
 
-    own, seconds = psutil.Process(), 0.0
-    for process in (own, *own.children(recursive=True)):
+    this, seconds = psutil.Process(), 0.0
+    for process in (this, *this.children(recursive=True)):
         with contextlib.suppress(psutil.Error):  # one that has just ended
             times = process.cpu_times()
             seconds += times.user + times.system + times.children_user + times.children_system

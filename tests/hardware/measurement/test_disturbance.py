@@ -58,11 +58,11 @@ def test_conditions_are_shares_of_all_cores(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_time_of_children_is_not_that_of_others() -> None:
     child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        start, own = Counters.now(), time.process_time()
+        start, here = Counters.now(), time.process_time()
 
         def seconds_of_child() -> float:
             time.sleep(0.05)
-            return Counters.now().process - start.process - (time.process_time() - own)
+            return Counters.now().process - start.process - (time.process_time() - here)
 
         assert any(seconds_of_child() > 0.2 for _ in range(200))
         later = Counters.now()
