@@ -73,8 +73,8 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         aten.fmax.default: lambda a, b: _but_nan(torch.maximum, a, b),
         aten.fmin.default: lambda a, b: _but_nan(torch.minimum, a, b),
         aten.cumprod.default: _cumprod,
-        aten.cummax.default: lambda x, dim: _cumulative_extreme(torch.ge, x, dim),
-        aten.cummin.default: lambda x, dim: _cumulative_extreme(torch.le, x, dim),
+        aten.cummax.default: lambda x, dim: _cumulative_extreme(torch.amax, x, dim, _ends(x)[0]),
+        aten.cummin.default: lambda x, dim: _cumulative_extreme(torch.amin, x, dim, _ends(x)[1]),
         aten.cdist.default: _cdist,
         aten._cdist_forward.default: _cdist,
         aten.adaptive_max_pool2d.default: _adaptive_max_pool,
@@ -112,45 +112,41 @@ def _but_nan(function: Any, a: Any, b: Any) -> Any:
     return torch.where(a.isnan(), b, torch.where(b.isnan(), a, function(a, b)))
 
 
-def _scan(combine: Callable[[Any, Any], Any], parts: Sequence[Any], dim: int) -> Any:
-    """What ``combine`` makes of each place along ``dim`` and of all before it, in log2(n) steps.
+def _prefixes(x: Any, dim: int, rest: float) -> tuple[Any, Any]:
+    """For each place along ``dim``, which comes last but one, the numbers up to it and ``rest``.
 
-    Hillis and Steele, "Data parallel algorithms", 1986. ``parts`` are tensors of one shape.
+    Also where they are. Steps that double what is summed up would be fewer operations, but in one
+    fused kernel each would compute those before it twice.
     """
-    length, step = parts[0].shape[dim], 1
-    while step < length:
-        before = [part.narrow(dim, 0, length - step) for part in parts]
-        after = [part.narrow(dim, step, length - step) for part in parts]
-        first = [part.narrow(dim, 0, step) for part in parts]
-        combined = combine(before, after)
-        parts = [torch.cat(pair, dim) for pair in zip(first, combined, strict=True)]
-        step *= 2
-    return parts
+    places = torch.arange(x.shape[dim])
+    is_before = places <= places.unsqueeze(1)
+    return torch.where(is_before, x.movedim(dim, -1).unsqueeze(-2), rest), is_before
 
 
 def _cumprod(x: Any, dim: int, *, dtype: Any = None) -> Any:
     kind = dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
     if not x.ndim:
         return x.to(kind)
-    return _scan(lambda before, after: [before[0] * after[0]], [x.to(kind)], dim)[0]
+    return _prefixes(x.to(kind), dim, 1)[0].prod(-1).movedim(-1, dim)
 
 
-def _cumulative_extreme(is_better: Any, x: Any, dim: int) -> Pair:
+def _cumulative_extreme(function: Any, x: Any, dim: int, rest: float) -> Pair:
     """The largest or least so far and the last place where it was."""
     if not x.ndim:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
-    line = [1] * x.ndim
-    line[dim] = x.shape[dim]
-    places = torch.arange(x.shape[dim]).reshape(line).expand(x.shape)
+    numbers, is_before = _prefixes(x, dim, rest)
+    values = function(numbers, [-1], True)
+    # NaN is the largest and the least of all, and differs from itself.
+    is_there = (numbers == values) | ((numbers != numbers) & (values != values))
+    places = torch.where(is_there & is_before, torch.arange(x.shape[dim]), -1).amax([-1])
+    return values.squeeze(-1).movedim(-1, dim), places.movedim(-1, dim)
 
-    def later(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
-        takes = is_better(after[0], before[0])
-        if x.dtype.is_floating_point:
-            takes = takes | after[0].isnan()
-        return [torch.where(takes, b, a) for a, b in zip(before, after, strict=True)]
 
-    values, places = _scan(later, [x, places], dim)
-    return values, places
+def _ends(x: Any) -> tuple[float, float]:
+    """The least and the largest number of a type."""
+    if x.dtype.is_floating_point:
+        return -math.inf, math.inf
+    return torch.iinfo(x.dtype).min, torch.iinfo(x.dtype).max
 
 
 def _cdist(a: Any, b: Any, p: float = 2.0, compute_mode: int | None = None) -> Any:
