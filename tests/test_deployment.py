@@ -2,7 +2,8 @@
 
 import pytest
 
-from autosplit.deployment import DeployedStage, Deployment, cores_of
+from autosplit.deployment import DeployedStage, Deployment, cores_of, on_its_machine, resources_of
+from autosplit.planner.problem.deployment import kinds_of_rows, ways_to_use
 
 
 def test_a_split_has_one_replica_a_stage_and_leaves_out_empty_stages() -> None:
@@ -33,3 +34,29 @@ def test_the_devices_say_how_many_replicas_and_threads_there_are() -> None:
 )
 def test_the_cores_of_a_device(device: str, cores: tuple[int, ...]) -> None:
     assert cores_of(device) == cores
+
+
+@pytest.mark.parametrize(
+    ("device", "plain", "resources"),
+    [
+        ("cores:0,2", "cores:0,2", ("core 0", "core 2")),
+        ("ray:a/cores:0-1", "cores:0-1", ("ray:a/core 0", "ray:a/core 1")),
+        ("ray:a/cuda:0", "cuda:0", ("ray:a/cuda:0",)),
+        ("cuda:1", "cuda:1", ("cuda:1",)),
+        ("rpc:host:9090", "rpc:host:9090", ("rpc:host:9090",)),
+        ("tracker:host:9190:board", "tracker:host:9190:board", ()),
+    ],
+)
+def test_what_stages_on_one_device_share(
+    device: str, plain: str, resources: tuple[str, ...]
+) -> None:
+    assert on_its_machine(device) == plain
+    assert resources_of(device) == resources
+
+
+def test_rows_of_a_kind_of_cores_begin_with_one_thread() -> None:
+    assert kinds_of_rows([1, 2, 4, 1, 2]) == [0, 0, 0, 1, 1]
+
+
+def test_none_some_or_all_cores_of_each_kind_are_used() -> None:
+    assert ways_to_use([2, 1]) == 6

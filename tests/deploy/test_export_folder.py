@@ -74,11 +74,25 @@ def test_an_export_has_the_plain_names_in_a_new_folder(tmp_path):
 
 def test_an_export_replaces_the_one_before_and_nothing_else(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
+    before = set()
     for content in ("old", "new", "newer", "newest"):
         write(tmp_path, content)
         assert read(tmp_path, tmp_path / "private") == content
-    assert len(list(tmp_path.glob("stage*"))) == 3
+        stages = {file.name for file in tmp_path.glob("stage*.so")}
+        assert len(stages) == 3
+        # A reader of the manifest before finds its files until the new one is there.
+        assert not stages & before
+        before = stages
+    assert before == {"stage0-2.so", "stage1-2.so", "stage2-2.so"}
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_what_a_killed_export_left_is_removed(tmp_path):
+    leftover = tmp_path / ".autosplit-export-1"
+    leftover.mkdir(parents=True)
+    (leftover / "stage0.so").write_text("half")
+    write(tmp_path, "new")
+    assert names(tmp_path) == ["split.json", "stage0.so", "stage1.so", "stage2.so"]
 
 
 def test_the_files_can_be_read_by_others(tmp_path):

@@ -264,6 +264,13 @@ def test_what_is_not_json_is_told_so(tmp_path, text):
         manifest_file.read(tmp_path)
 
 
+@pytest.mark.parametrize("text", ["[]", "1", '"text"', "null"])
+def test_json_without_a_format_is_told_so(tmp_path, text):
+    (tmp_path / manifest.NAME).write_text(text)
+    with pytest.raises(ConfigError, match="has format None, this autosplit reads 1 to 2"):
+        manifest_file.read(tmp_path)
+
+
 def test_what_is_no_text_is_told_so(tmp_path):
     (tmp_path / manifest.NAME).write_bytes(b"\xff\xfe{")
     with pytest.raises(ConfigError, match="is not JSON"):

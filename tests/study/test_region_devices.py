@@ -104,6 +104,7 @@ def test_a_plan_puts_them_there_too(model: Any) -> None:
         api.plan(model, 2, TWO, regions={NAME: f"cores:{TWO[0][6:]},{TWO[1][6:]}"})
 
 
+@pytest.mark.integration
 def test_a_plan_of_any_number_of_stages_runs(model: Any) -> None:
     split = autosplit.plan(model, stages="auto")
     assert 1 <= len(split.stages) <= len(api.device.available())

@@ -122,6 +122,20 @@ def test_a_stream_moves_to_another_pipeline_with_its_states():
     assert results == expected
 
 
+def test_a_stream_that_is_reset_begins_anew_beside_the_others():
+    with summing() as pipeline:
+        first = plain(pipeline.run(items(3)))
+        for stream in ("a", "b"):
+            pipeline.run(items(3), stream=stream)
+        left = plain([pipeline.state("b")])
+        pipeline.reset(stream="a")
+        assert plain(pipeline.run(items(3), stream="a")) == first
+        assert plain([pipeline.state("b")]) == left
+        state = {"before": np.array([3.0, 4.0]), "older": np.array([5.0, 6.0])}
+        pipeline.reset(stream="b", state=state)
+        assert plain([pipeline.state("b")]) == plain([state])
+
+
 def test_states_are_no_inputs_and_no_outputs():
     with summing() as pipeline:
         (result,) = pipeline.run(items(1))

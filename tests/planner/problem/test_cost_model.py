@@ -29,6 +29,7 @@ from autosplit.planner import (
 )
 from autosplit.planner.decode import spread_places
 from autosplit.planner.placement.device_order import kinds_of
+from autosplit.planner.problem.runtime_costs import RuntimeCosts
 from tests.planner.graphs import parallel_chains
 from tests.planner.reference import brute_force, model_cost
 from tests.planner.strategies import models
@@ -337,3 +338,14 @@ def test_two_tensors_between_the_same_ops_are_no_cut_at_a_single_tensor():
         (1,),
     )
     assert {b.name: b for b in planned_baselines(double, 2)}["single-tensor cuts"].plan is None
+
+
+def test_each_device_has_the_costs_of_its_runtime() -> None:
+    first = RuntimeCosts("first", ((1.0, 9.0), (2.0, 9.0)), (0.1, 0.2))
+    second = RuntimeCosts("second", ((9.0, 3.0), (9.0, 4.0)), (1.0, 2.0))
+    least = {"times": ((1.0, 3.0), (2.0, 4.0)), "overheads": (0.1, 0.2)}
+    costs = replace(PAIR, runtimes=(first, second), **least)
+    chosen = costs.in_runtimes(["second", "first"])
+    assert (chosen.times, chosen.overheads) == (((9.0, 3.0), (2.0, 9.0)), (1.0, 0.2))
+    assert chosen.runtimes == ()
+    assert costs.in_runtimes(["unknown"] * 2).times == first.times

@@ -68,6 +68,12 @@ def test_cuts_that_do_not_nest_are_refused():
         evaluate_cuts(CHAIN, [0b111, 0b1])
 
 
+def test_an_empty_stage_is_refused_unless_it_may_be():
+    with pytest.raises(SplitError, match="empty"):
+        evaluate_cuts(CHAIN, [0b1, 0b1])
+    assert len(evaluate_cuts(CHAIN, [0b1, 0b1], allow_empty=True).stages) == 3
+
+
 def test_the_gap_is_relative_to_the_bound():
     best = plan(random_dag(10, 0), 2)
     assert best.gap == 0

@@ -18,6 +18,8 @@ pytest.importorskip("openvino")
 from autosplit.hardware.runtimes.openvino import runtime, workers
 from autosplit.hardware.runtimes.openvino.stage import supports
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture
 def needs_bfloat16():
