@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autosplit.study.persistence.records import KEY
+from autosplit.study.persistence.records import KEY, searched
 from autosplit.study.persistence.storage import connect, storage_url
 from autosplit.study.trials.results import best_trial
 
@@ -203,13 +203,15 @@ def _url(folder: Path) -> str:
 
 
 def _complete(folder: Path) -> dict[int, Any]:
-    """The value and the split of the complete trials; none where there is no study yet."""
+    """The split and the value of each complete trial; none where there is no study yet.
+
+    The value is what the search measured: the final comparison measures the best ones again.
+    """
     import optuna
 
     try:
         study = optuna.load_study(study_name=KILLED, storage=connect(_url(folder)))
     except KeyError:
         return {}
-    return {
-        t.number: (t.value, t.user_attrs[KEY]) for t in study.trials if t.state.name == "COMPLETE"
-    }
+    complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
+    return {trial.number: (trial.user_attrs[KEY], searched(trial)["values"]) for trial in complete}
