@@ -11,6 +11,7 @@ Read in this order:
 - ``placement``: stages with replicas and threads on equal cores (``deployments``) and on cores of
   several kinds (``core_kinds``), replicas on unlike devices (``unlike_devices``), the order of
   unequal devices, devices that share cores, and stages that stay empty.
+- ``accelerators``: the least latency on accelerators and a CPU.
 - ``batch``: the same search for many cost models, as a study asks after each trial.
 - ``baselines``: the splits users know. ``decode``: from shares of the work to a split.
 
@@ -18,9 +19,10 @@ Imports numpy, networkx, the standard library, ``autosplit.cuts``, ``graph`` and
 and no clock.
 """
 
+from autosplit.planner.accelerators.least_latency import least_latency_placement
+from autosplit.planner.accelerators.placement import Placement
 from autosplit.planner.baselines import PlannedBaseline, planned_baselines
 from autosplit.planner.decode import decode, shares_of
-from autosplit.planner.placement.accelerators import Placement, least_latency_placement
 from autosplit.planner.placement.core_kinds import plan_cores
 from autosplit.planner.placement.deployment_lists import deployment_front, k_best_deployments
 from autosplit.planner.placement.deployments import plan_deployment

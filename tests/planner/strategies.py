@@ -57,6 +57,27 @@ def models(draw, most=7, devices=1, memory=False, groups=False, inputs=False, un
 
 
 @st.composite
+def with_serial_ops(draw, model):
+    """A model in which up to two ops need all earlier ones and are needed by all later ones."""
+    n = len(model.names)
+    predecessors, edges = list(model.predecessors), []
+    for op in draw(st.sets(st.integers(0, n - 1), max_size=2)):
+        edges += [(earlier, op) for earlier in range(op)]
+        edges += [(op, later) for later in range(op + 1, n)]
+    for producer, reader in edges:
+        predecessors[reader] |= 1 << producer
+    tensors = tuple(Transfer(f"{p} to {r}", p, (r,), 1.0) for p, r in edges)
+    costs = st.lists(COST, min_size=len(edges), max_size=len(edges)).map(tuple)
+    return replace(
+        model,
+        predecessors=tuple(predecessors),
+        tensors=model.tensors + tensors,
+        send=tuple(row + draw(costs) for row in model.send),
+        receive=tuple(row + draw(costs) for row in model.receive),
+    )
+
+
+@st.composite
 def experts(draw):
     """A router, four experts and their reader, beside them an op, on one or two kinds of device."""
     devices = draw(st.sampled_from([1, 2]))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from functools import partial
 from itertools import chain
 from typing import Any
 
 from autosplit.extras import require
 from autosplit.planner import CostModel, least_latency_placement
-from autosplit.planner.placement.accelerators import IntegerProgram
+from autosplit.planner.accelerators.integer_program import IntegerProgram
 
 
 def placement(
@@ -26,11 +25,7 @@ def placement(
     """
     end = math.inf if seconds is None else time.monotonic() + seconds
     best = least_latency_placement(
-        costs,
-        cpu_times,
-        accelerators,
-        partial(_solve, seconds),
-        deadline=lambda: time.monotonic() > end,
+        costs, cpu_times, accelerators, Solver(seconds), deadline=lambda: time.monotonic() > end
     )
     gap = best.latency / best.lower_bound - 1 if best.lower_bound > 0 else math.inf
     return {
@@ -45,21 +40,51 @@ def placement(
     }
 
 
-def _solve(seconds: float | None, program: IntegerProgram) -> tuple[Sequence[float] | None, float]:
-    """Solve an integer program with HiGHS (Huangfu and Hall 2018), which scipy has."""
+_FAILED = 4  # scipy's status for a solver that stopped with an error, which presolving can cause
+
+
+class Solver:
+    """Solves integer programs with HiGHS (Huangfu and Hall 2018), which scipy has.
+
+    ``seconds``: from the first program on, for all of them.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = math.inf if seconds is None else seconds
+        self._end: float | None = None
+
+    def __call__(
+        self, program: IntegerProgram, share: float
+    ) -> tuple[Sequence[float] | None, float] | None:
+        """The values and the bound, None if no time is left; ``share``: of the time."""
+        began = time.monotonic()
+        if self._end is None:
+            self._end = began + self.seconds
+        limit = min(self._end - began, share * self.seconds)
+        if limit <= 0:
+            return None
+        result = _solve(program, limit)
+        if result.status == _FAILED:
+            result = _solve(program, limit, presolve=False)
+        # Stopped before its first bound, a solver has proven nothing.
+        return result.x, max(0.0, result.mip_dual_bound or 0.0)
+
+
+def _solve(program: IntegerProgram, seconds: float, *, presolve: bool = True) -> Any:
     optimize, sparse = require("scipy.optimize", "plan"), require("scipy.sparse", "plan")
     terms, lows, highs = zip(*program.rows, strict=True)
     rows = [number for number, row in enumerate(terms) for _ in row]
     columns, values = zip(*chain.from_iterable(row.items() for row in terms), strict=True)
     shape = len(terms), len(program.bounds)
-    result = optimize.milp(
+    options = {"mip_rel_gap": 1e-7, "presolve": presolve}
+    if seconds < math.inf:
+        options["time_limit"] = seconds
+    return optimize.milp(
         [*[0.0] * (len(program.bounds) - 1), 1.0],
         integrality=program.integer,
         bounds=optimize.Bounds(*zip(*program.bounds, strict=True)),
         constraints=optimize.LinearConstraint(
             sparse.csr_array((values, (rows, columns)), shape=shape), lows, highs
         ),
-        options={"mip_rel_gap": 1e-7} | ({} if seconds is None else {"time_limit": seconds}),
+        options=options,
     )
-    # Stopped before its first bound, a solver has proven nothing.
-    return result.x, max(0.0, result.mip_dual_bound or 0.0)

@@ -1,28 +1,21 @@
-"""The least latency of one item on accelerators that hold little, and a CPU beside them.
+"""The integer program of the least latency on accelerators and a CPU.
 
-Each op runs on the CPU or on one of k accelerators. An accelerator begins when all that its ops
-read is there, takes its load (see ``cost_model``), and is done with all of them at once; no result
-of its ops may come back to it. An op on the CPU begins when what it reads is there, whatever else
-runs there. The integer program is that of Tarnawski et al., Efficient Algorithms for Device
-Placement of DNN Graph Operators, NeurIPS 2020, with two kinds of rows more, without which a solver
-finds no bound: ``_order`` and ``_paths``. The caller has a solver for it.
+It is that of Tarnawski et al., Efficient Algorithms for Device Placement of DNN Graph Operators,
+NeurIPS 2020, with two kinds of rows more, without which a solver finds no bound: ``_order`` and
+``_paths``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from autosplit.cuts import bitset, contract, members
-from autosplit.errors import ConfigError, Infeasible, SplitError
-from autosplit.planner.batch.evaluation import BatchEvaluator
+from autosplit.cuts import members
+from autosplit.planner.accelerators.placement import SAME
 from autosplit.planner.problem.cost_model import CostModel
-from autosplit.planner.problem.problem import Deadline
 from autosplit.planner.problem.runtime_costs import disjoint, of_device
-from autosplit.planner.solve import least_latency
 
-_SAME = 1e-6  # latencies nearer than this, relative, count as equal: solvers round as much
 Terms = Iterable[tuple[int, float]]  # variables and their coefficients
 
 
@@ -55,103 +48,14 @@ class IntegerProgram:
         self.require([(variable, 1.0), *((v, -c) for v, c in terms)], low=constant)
 
 
-# The values of the variables, None without a solution, and a bound of the last one.
-Solve = Callable[[IntegerProgram], tuple[Sequence[float] | None, float]]
-
-
-@dataclass(frozen=True)
-class Placement:
-    """The ops of each accelerator and of the CPU, and what an item takes.
-
-    ``loads`` and ``memory``: of the accelerators; ``lower_bound``: no placement has less latency.
-    """
-
-    accelerators: tuple[tuple[int, ...], ...]
-    cpu: tuple[int, ...]
-    loads: tuple[float, ...]
-    memory: tuple[float, ...]
-    latency: float
-    lower_bound: float = 0.0
-    optimal: bool = False
-
-
-def evaluate_placement(
-    costs: CostModel, cpu_times: Sequence[float], accelerators: Sequence[Iterable[int]]
-) -> Placement:
-    """What a placement costs; ops on no accelerator are on the CPU. Memory limits do not raise.
-
-    Raises:
-        SplitError: An accelerator would wait for a result of its own.
-    """
-    stages = [tuple(sorted(ops)) for ops in accelerators]
-    table = BatchEvaluator[object](costs).table(list(enumerate(stages)))
-    loads = dict(zip(map(bitset, stages), table.loads(costs).tolist(), strict=True))
-    contraction = contract(costs.predecessors, loads)
-    done: list[float] = []
-    on_cpu: list[int] = []
-    for ops, producers in zip(contraction.groups, contraction.predecessors, strict=True):
-        start = max((done[p] for p in members(producers)), default=0.0)
-        if ops not in loads and ops.bit_count() > 1:
-            names = ", ".join(costs.names[op] for op in members(ops))
-            raise SplitError(f"ops {names} wait for each other; leave them on one accelerator")
-        if ops not in loads:
-            on_cpu += members(ops)
-        done.append(start + (loads[ops] if ops in loads else cpu_times[on_cpu[-1]]))
-    memory = tuple(table.memory.tolist())
-    times = tuple(loads[bitset(ops)] for ops in stages)
-    return Placement(tuple(stages), tuple(sorted(on_cpu)), times, memory, max(done, default=0.0))
-
-
-def least_latency_placement(
-    costs: CostModel,
-    cpu_times: Sequence[float],
-    accelerators: int,
-    solve: Solve,
-    deadline: Deadline | None = None,
-) -> Placement:
-    """The placement of least latency; ``optimal`` where the solver proved it.
-
-    ``costs``: of the accelerators, with their memory; ``cpu_times``: of each op. Groups of ops stay
-    on one accelerator or on the CPU.
-
-    Raises:
-        ConfigError: The costs are of another number of accelerators.
-    """
-    if accelerators < 1 or costs.devices not in (None, accelerators):
-        remedy = f"there are costs of {costs.devices}" if costs.devices else "give at least 1"
-        raise ConfigError(f"the number of accelerators is {accelerators}; {remedy}")
-    best = evaluate_placement(costs, cpu_times, [()] * accelerators)
-    try:
-        # Without the CPU: a pipeline whose stages come one after the other.
-        chain = least_latency(costs, accelerators, math.inf, deadline=deadline, allow_empty=True)
-        best = _quicker(best, evaluate_placement(costs, cpu_times, chain.stages))
-    except Infeasible:
-        pass
-    model = _Model(costs, cpu_times, accelerators, best.latency)
-    values, bound = solve(model.program)
-    bound = max(bound, model.longest_path)
-    if values is not None:
-        try:
-            planned = evaluate_placement(costs, cpu_times, model.placement(values))
-        except SplitError:  # in the program, accelerators without any load may wait for each other
-            planned = best
-        best = _quicker(best, planned)
-    optimal = best.latency <= bound * (1 + _SAME)
-    return replace(best, lower_bound=min(bound, best.latency), optimal=optimal)
-
-
-def _quicker(one: Placement, other: Placement) -> Placement:
-    return other if other.latency < one.latency else one
-
-
-class _Model:
+class PlacementProgram:
     """The integer program of a placement with a latency of at most ``longest``."""
 
     def __init__(
         self, costs: CostModel, cpu_times: Sequence[float], accelerators: int, longest: float
     ) -> None:
         self.costs, self.cpu_times, self.devices = costs, cpu_times, range(accelerators)
-        self.longest, self.program = longest * (1 + _SAME), IntegerProgram()
+        self.longest, self.program = longest * (1 + SAME), IntegerProgram()
         ops = range(len(costs.names))
         unit_of = {op: unit for unit in disjoint(costs.groups) for op in members(unit)}
         # Per group of ops that stay together: the variables of whether each accelerator has it.
@@ -238,7 +142,10 @@ class _Model:
         program.at_least(finish, [(start, 1.0), *load])
         limit = of_device(costs.memory, device)
         if limit < math.inf:
-            program.require(memory, high=limit * (1 + 1e-12))
+            # Bytes are large numbers beside 0 and 1, on which solvers lose precision.
+            unit = limit or 1.0
+            scaled = [(variable, size / unit) for variable, size in memory]
+            program.require(scaled, high=limit / unit * (1 + 1e-12))
         self._keep_contiguous(device)
 
     def _if(self, condition: int, later: int, earlier: int) -> None:
