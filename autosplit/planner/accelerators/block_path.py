@@ -69,15 +69,15 @@ class _Paths:
         self._parts: dict[tuple[int, bool, bool, int], BlockPart] = {}
 
     def better(self, best: Placement) -> Placement:
-        """``best``, or the placement of the shortest path through the choices found."""
+        """``best``, or the placement of the shortest path through the choices found so far."""
         path = self.shortest(best.latency, proven=False)
         if not path:
             return best
         # A path leaves out tensors that skip a block, so its latency is not quite that.
-        found = evaluate_placement(self.costs, self.cpu_times, self._stages(path))
-        if found.latency >= best.latency or max(found.memory) > self.limit:
+        placement = evaluate_placement(self.costs, self.cpu_times, self._stages(path))
+        if placement.latency >= best.latency or max(placement.memory) > self.limit:
             return best
-        return replace(found, lower_bound=best.lower_bound)
+        return replace(placement, lower_bound=best.lower_bound)
 
     def _stages(self, path: Sequence[_Step]) -> list[list[int]]:
         """The ops of each accelerator."""
