@@ -14,7 +14,7 @@ import numpy as np
 from autosplit.frontend.samples import random_items
 from autosplit.graph import FusedGraph
 from autosplit.hardware.devices.device import Device
-from autosplit.hardware.execution.wiring import Port, StagePorts, Wiring, wire
+from autosplit.hardware.execution.wiring import StagePorts, Wiring, wire
 from autosplit.hardware.measurement.results import LinkCost, Profile
 
 if TYPE_CHECKING:
@@ -164,14 +164,13 @@ class Runtime(ABC):
         cls,
         file: Path,
         sha256: str,
-        inputs: Sequence[Port],
-        outputs: Sequence[Port],
+        ports: StagePorts,
         devices: Sequence[Device],
         shared: bool = False,
     ) -> list[Stage]:
         """The stage of a file that ``write`` made, on each of some devices, as ``stages``.
 
-        ``sha256`` is the file's digest.
+        ``sha256`` is the file's digest; the ops of ``ports`` are not used.
         """
 
 

@@ -11,7 +11,7 @@ from autosplit.errors import ConfigError, MachineError, line_of
 from autosplit.hardware.codegen.target import architecture, target_of
 from autosplit.hardware.devices import processor
 from autosplit.hardware.devices.device import Device
-from autosplit.hardware.execution.wiring import Port
+from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.hardware.runtimes.interface import Stage
 from autosplit.hardware.runtimes.registry import TVM, runtime_class
 from autosplit.versions import require_pair
@@ -62,8 +62,8 @@ class StageFile:
             digest = self.digests[self.name]
             file = folder / self.name
             runtime = runtime_class(self.runtime)
-            ports = self.inputs, self.outputs
-            return runtime.load_stages(file, digest, *ports, places, shared)
+            ports = StagePorts((), self.inputs, self.outputs)
+            return runtime.load_stages(file, digest, ports, places, shared)
         except (ConfigError, MachineError):
             raise
         except Exception as error:

@@ -7,6 +7,7 @@ import pytest
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices.device import Cores, Cuda, Rpc
+from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.runtimes.registry import RUNTIMES, runtime_class, sharing
 
 ELSEWHERE = [Cuda(0), Rpc("h", 1)]
@@ -32,8 +33,9 @@ def test_other_devices_are_refused_by_name_with_the_runtime_that_takes_them(onnx
 
 @pytest.mark.parametrize("device", ELSEWHERE)
 def test_a_stage_for_another_device_is_refused_before_its_file_is_read(tmp_path, device):
+    file, ports = tmp_path / "absent.onnx", StagePorts((), (), ())
     with pytest.raises(ConfigError, match=f"not on '{device}'"):
-        runtime_class("onnxruntime").load_stages(tmp_path / "absent.onnx", "", (), (), [device])
+        runtime_class("onnxruntime").load_stages(file, "", ports, [device])
 
 
 def test_runtimes_have_stage_files_of_different_kinds():

@@ -1,7 +1,7 @@
-"""Op times as a runtime takes them without a profiler, which hides or adds some time at each node.
+"""Calibration of op times, because a profiler hides or adds some time at each node.
 
-What a call of a stage takes beside its ops is measured with a model of one number. Both matter
-where runtimes compete, because each hides another share of its time.
+The time of a stage call beside its ops is measured with a model of one number. Both matter where
+runtimes compete, because the hidden share of the time differs between them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from autosplit.hardware.devices.device import Cores
-from autosplit.hardware.execution.wiring import Port
+from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.timing import on_cores, repeated_ms
 from autosplit.hardware.runtimes.interface import Stage
 from autosplit.hardware.runtimes.onnx.time_shares import LEAST_DISTURBED
 
-SMALLEST = Port("x", (1,), "float32"), Port("y", (1,), "float32")
+SMALLEST = StagePorts((), (Port("x", (1,), "float32"),), (Port("y", (1,), "float32"),))
 _LEAST_OPS = 0.1  # share of a run that is left to the ops at least
 
 

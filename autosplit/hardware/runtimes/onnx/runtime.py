@@ -14,7 +14,7 @@ import numpy as np
 from autosplit.errors import ConfigError, SplitError
 from autosplit.hardware.codegen.target import toolchain
 from autosplit.hardware.devices.device import Cores, Device, on_its_machine
-from autosplit.hardware.execution.wiring import Port, StagePorts
+from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling import profile_cache
 from autosplit.hardware.runtimes.arrays import array_of
@@ -29,10 +29,10 @@ from autosplit.versions import machine
 class SubmodelStage:
     """Implements Stage beside ``run``; the model has inputs and outputs by the ports' names."""
 
-    def __init__(self, inputs: Sequence[Port], outputs: Sequence[Port], cores: Cores) -> None:
+    def __init__(self, ports: StagePorts, cores: Cores) -> None:
         self._cores = cores
-        self._inputs = [p.name for p in inputs]
-        self._outputs = [p.name for p in outputs]
+        self._inputs = [p.name for p in ports.inputs]
+        self._outputs = [p.name for p in ports.outputs]
 
     def open(self) -> None:
         """Pin the calling thread to the stage's cores."""
@@ -106,13 +106,12 @@ class SubmodelRuntime(Runtime):
         whole = self.stage(self.source.whole, cores)
         values = [item[port.name] for port in self.source.whole.inputs]
         whole_ms = calibration.run_ms(whole, values, cores, seconds)
-        inputs, outputs = calibration.SMALLEST[:1], calibration.SMALLEST[1:]
         with tempfile.TemporaryDirectory(prefix="autosplit-call-") as folder:
             file = Path(folder, "smallest.onnx")
             file.write_bytes(calibration.smallest_model())
-            (smallest,) = self.load_stages(file, "", inputs, outputs, [cores])
-        number = [np.ones(inputs[0].shape, np.float32)]
-        call_ms = calibration.run_ms(smallest, number, cores, seconds / 4)
+            (smallest,) = self.load_stages(file, "", calibration.SMALLEST, [cores])
+        number = np.ones(calibration.SMALLEST.inputs[0].shape, np.float32)
+        call_ms = calibration.run_ms(smallest, [number], cores, seconds / 4)
         return calibration.calibrated(profile, whole_ms, call_ms)
 
     def write(self, ports: StagePorts, file: Path, device: Device) -> Path | None:

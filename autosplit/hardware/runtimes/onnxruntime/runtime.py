@@ -9,7 +9,7 @@ from typing import Any
 from autosplit.errors import ModelError
 from autosplit.hardware.devices.core_kinds import memory_node
 from autosplit.hardware.devices.device import Cores, Device
-from autosplit.hardware.execution.wiring import Port, StagePorts
+from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.runtimes.interface import Stage
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime, SubmodelStage
@@ -20,10 +20,8 @@ from autosplit.hardware.runtimes.onnxruntime.session import require_onnxruntime,
 class SessionStage(SubmodelStage):
     """Implements Stage with one thread a core; on a single core that is the calling thread."""
 
-    def __init__(
-        self, session: Any, inputs: Sequence[Port], outputs: Sequence[Port], cores: Cores
-    ) -> None:
-        super().__init__(inputs, outputs, cores)
+    def __init__(self, session: Any, ports: StagePorts, cores: Cores) -> None:
+        super().__init__(ports, cores)
         self._session = session
         _require_names("inputs", self._inputs, self._session.get_inputs())
         _require_names("outputs", self._outputs, self._session.get_outputs())
@@ -62,26 +60,21 @@ class OnnxruntimeRuntime(SubmodelRuntime):
         cls,
         file: Path,
         sha256: str,
-        inputs: Sequence[Port],
-        outputs: Sequence[Port],
+        ports: StagePorts,
         devices: Sequence[Device],
         shared: bool = False,
     ) -> list[Stage]:
         """See Runtime."""
-        return session_stages(file, inputs, outputs, map(OnnxruntimeRuntime.cores, devices))
+        return session_stages(file, ports, map(OnnxruntimeRuntime.cores, devices))
 
     def _stages(self, ports: StagePorts, devices: Sequence[Device], spinning: bool) -> list[Stage]:
         places = map(self.cores, devices)
         with model_file.loadable(self.submodel(ports)) as model:
-            return session_stages(model, ports.inputs, ports.outputs, places, spinning)
+            return session_stages(model, ports, places, spinning)
 
 
 def session_stages(
-    model: Path | bytes,
-    inputs: Sequence[Port],
-    outputs: Sequence[Port],
-    places: Iterable[Cores],
-    spinning: bool = False,
+    model: Path | bytes, ports: StagePorts, places: Iterable[Cores], spinning: bool = False
 ) -> list[Stage]:
     """A stage on each of ``places``.
 
@@ -102,7 +95,7 @@ def session_stages(
             if memory not in shared:
                 shared[memory] = session_on(model, cores, options)
             session = shared[memory]
-        stages.append(SessionStage(session, inputs, outputs, cores))
+        stages.append(SessionStage(session, ports, cores))
     return stages
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.shared_memory import Shape, SharedArrays, mapped, views
-from autosplit.hardware.execution.wiring import Port
+from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import Handler
 from autosplit.hardware.profiling.timing import on_cores
@@ -38,31 +38,23 @@ class StageSetting:
 
     file: str
     cores: Cores
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    ports: StagePorts
     memory: int
-    precision: Precision = "f32"
+    precision: Precision
 
 
 class ProcessStage(SubmodelStage):
     """Implements Stage; what is computed here is copies of tensors, on the stage's cores too."""
 
-    def __init__(
-        self,
-        file: Path,
-        inputs: Sequence[Port],
-        outputs: Sequence[Port],
-        cores: Cores,
-        precision: Precision = "f32",
-    ) -> None:
-        super().__init__(inputs, outputs, cores)
-        memory = SharedArrays(_shapes((*inputs, *outputs)))
+    def __init__(self, file: Path, ports: StagePorts, cores: Cores, precision: Precision) -> None:
+        super().__init__(ports, cores)
+        memory = SharedArrays(_shapes(ports))
         arrays, descriptor = memory.arrays, memory.descriptor
-        ports = tuple(inputs), tuple(outputs)
-        setting = dump(StageSetting(str(file), cores, *ports, descriptor, precision))
+        setting = dump(StageSetting(str(file), cores, ports, descriptor, precision))
         # Every thread of the process inherits the cores of the thread that starts it.
         self._worker = on_cores(cores, lambda: Worker(open_stage, setting, [descriptor]))
-        self._input_arrays, self._output_arrays = arrays[: len(inputs)], arrays[len(inputs) :]
+        count = len(ports.inputs)
+        self._input_arrays, self._output_arrays = arrays[:count], arrays[count:]
         self._phase = f"running OpenVINO on {cores}"
         self._end = weakref.finalize(self, self._worker.close)
         try:
@@ -89,13 +81,13 @@ class ProcessStage(SubmodelStage):
 def open_stage(document: Mapping[str, Any]) -> Handler:
     """The handler of a process; each job is an item."""
     setting = load(StageSetting, document)
-    inputs, outputs = setting.inputs, setting.outputs
+    count = len(setting.ports.inputs)
     compiled = compile_model(Path(setting.file), setting.cores, setting.precision)
-    request = infer_request(compiled, inputs, outputs)
-    arrays = views(mapped(setting.memory), _shapes((*inputs, *outputs)))
-    for position, array in enumerate(arrays[: len(inputs)]):
+    request = infer_request(compiled, setting.ports)
+    arrays = views(mapped(setting.memory), _shapes(setting.ports))
+    for position, array in enumerate(arrays[:count]):
         request.set_input_tensor(position, shared_tensor(array))
-    for position, array in enumerate(arrays[len(inputs) :]):
+    for position, array in enumerate(arrays[count:]):
         request.set_output_tensor(position, shared_tensor(array))
 
     # A tensor does not keep the memory that it shares.
@@ -105,5 +97,5 @@ def open_stage(document: Mapping[str, Any]) -> Handler:
     return infer
 
 
-def _shapes(ports: Sequence[Port]) -> list[Shape]:
-    return [(port.shape, dtype_of(port.dtype)) for port in ports]
+def _shapes(ports: StagePorts) -> list[Shape]:
+    return [(port.shape, dtype_of(port.dtype)) for port in (*ports.inputs, *ports.outputs)]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices.device import Cores, Device, available
-from autosplit.hardware.execution.wiring import Port, StagePorts
+from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.runtimes.interface import Stage, closed_on_error
 from autosplit.hardware.runtimes.onnx import model_file
@@ -59,7 +59,7 @@ class OpenvinoRuntime(SubmodelRuntime):
         places = [self.cores(device) for device in devices]
         if shared:
             with model_file.loadable(self.submodel(ports)) as model:
-                together = self._sharing(model, ports.inputs, ports.outputs, places)
+                together = self._sharing(model, ports, places)
             if together:
                 return together
         return closed_on_error(self._stage(ports, cores) for cores in places)
@@ -67,11 +67,11 @@ class OpenvinoRuntime(SubmodelRuntime):
     def _stage(self, ports: StagePorts, cores: Cores) -> Stage:
         claim = workers.claim(cores)
         if claim:
-            return OpenvinoStage(self._compiled(ports, cores), ports.inputs, ports.outputs, claim)
+            return OpenvinoStage(self._compiled(ports, cores), ports, claim)
         with tempfile.TemporaryDirectory(prefix="autosplit-stage-") as folder:
             file = Path(folder, "stage.onnx")
             self.write(ports, file, cores)
-            return ProcessStage(file, ports.inputs, ports.outputs, cores, self.precision)
+            return ProcessStage(file, ports, cores, self.precision)
 
     def whole(
         self, ports: StagePorts, devices: Sequence[Device], by_hint: bool = False
@@ -83,12 +83,12 @@ class OpenvinoRuntime(SubmodelRuntime):
             return self.stages(ports, devices)
         compiled = self._compiled(ports, cores, NUM_STREAMS="AUTO", PERFORMANCE_HINT="THROUGHPUT")
         count = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
-        return [OpenvinoStage(compiled, ports.inputs, ports.outputs, claim) for _ in range(count)]
+        return [OpenvinoStage(compiled, ports, claim) for _ in range(count)]
 
     def profile(self, device: Device, seconds: float, force: bool) -> Profile:
-        """See Runtime. On some of the process's cores as beside a stage on others.
+        """See Runtime. On some of the process's cores, times are as beside a stage on the others.
 
-        So the times of a stage on several cores include its process, which it needs there.
+        The times of a stage on several cores then include its process, which it needs there.
         """
         others = workers.claim(Cores(available()))
         try:
@@ -101,21 +101,20 @@ class OpenvinoRuntime(SubmodelRuntime):
         cls,
         file: Path,
         sha256: str,
-        inputs: Sequence[Port],
-        outputs: Sequence[Port],
+        ports: StagePorts,
         devices: Sequence[Device],
         shared: bool = False,
     ) -> list[Stage]:
         """See Runtime."""
         places = list(map(cls.cores, devices))
-        together = cls._sharing(file, inputs, outputs, places) if shared else []
+        together = cls._sharing(file, ports, places) if shared else []
 
         def loaded(cores: Cores) -> Stage:
             claim = workers.claim(cores)
             if claim:
                 compiled = compile_model(file, cores, cls.precision)
-                return OpenvinoStage(compiled, inputs, outputs, claim)
-            return ProcessStage(file, inputs, outputs, cores, cls.precision)
+                return OpenvinoStage(compiled, ports, claim)
+            return ProcessStage(file, ports, cores, cls.precision)
 
         return together or closed_on_error(map(loaded, places))
 
@@ -125,11 +124,7 @@ class OpenvinoRuntime(SubmodelRuntime):
 
     @classmethod
     def _sharing(
-        cls,
-        model: Path | bytes,
-        inputs: Sequence[Port],
-        outputs: Sequence[Port],
-        places: Sequence[Cores],
+        cls, model: Path | bytes, ports: StagePorts, places: Sequence[Cores]
     ) -> list[Stage]:
         """A stage with one thread on each of some cores, all of one compiled model.
 
@@ -142,7 +137,7 @@ class OpenvinoRuntime(SubmodelRuntime):
         if claim is None:
             return []
         compiled = compile_model(model, every, cls.precision, NUM_STREAMS=len(places))
-        return [OpenvinoStage(compiled, inputs, outputs, claim) for _ in places]
+        return [OpenvinoStage(compiled, ports, claim) for _ in places]
 
 
 class OpenvinoBfloat16Runtime(OpenvinoRuntime):

@@ -12,7 +12,7 @@ import numpy as np
 from autosplit.errors import ModelError
 from autosplit.extras import require
 from autosplit.hardware.devices.device import Cores
-from autosplit.hardware.execution.wiring import Port
+from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.hardware.runtimes.arrays import dtype_of
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelStage
 from autosplit.hardware.runtimes.openvino import workers
@@ -26,13 +26,11 @@ _PREAMBLE = ("Exception from", "Check '", "FrontEnd API failed", "Model wasn't",
 class OpenvinoStage(SubmodelStage):
     """Implements Stage for a compiled model; on a single core it runs in the calling thread."""
 
-    def __init__(
-        self, compiled: Any, inputs: Sequence[Port], outputs: Sequence[Port], claim: workers.Claim
-    ) -> None:
-        super().__init__(inputs, outputs, claim.cores)
+    def __init__(self, compiled: Any, ports: StagePorts, claim: workers.Claim) -> None:
+        super().__init__(ports, claim.cores)
         self._workers = claim if claim.has_workers else None
-        self._types = [dtype_of(port.dtype) for port in outputs]
-        self._request = infer_request(compiled, inputs, outputs)
+        self._types = [dtype_of(port.dtype) for port in ports.outputs]
+        self._request = infer_request(compiled, ports)
 
     def open(self) -> None:
         """Pin the calling thread and the worker threads to the stage's cores."""
@@ -113,11 +111,11 @@ def compile_model(
             raise ModelError(f"OpenVINO cannot load the model: {_reason(error)}") from error
 
 
-def infer_request(compiled: Any, inputs: Sequence[Port], outputs: Sequence[Port]) -> Any:
+def infer_request(compiled: Any, ports: StagePorts) -> Any:
     """A request for inferences. Raises ModelError where the model does not have these ports."""
     # By position: OpenVINO forgets the name of an input that a Dropout node reads.
-    _require_shapes("inputs", inputs, compiled.inputs)
-    _require_shapes("outputs", outputs, compiled.outputs)
+    _require_shapes("inputs", ports.inputs, compiled.inputs)
+    _require_shapes("outputs", ports.outputs, compiled.outputs)
     return compiled.create_infer_request()
 
 

@@ -14,7 +14,7 @@ from autosplit.hardware.codegen.link import ENTRY, large_weights, link, write
 from autosplit.hardware.codegen.target import spelled, toolchain
 from autosplit.hardware.devices import rpc
 from autosplit.hardware.devices.device import Cores, Device, LocalDevice, Rpc, on_its_machine
-from autosplit.hardware.execution.wiring import Port, StagePorts
+from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling import profile_cache, transfer_costs
 from autosplit.hardware.profiling.timing import on_cores
@@ -82,7 +82,7 @@ class TvmRuntime(Runtime):
         symbols = sorted(kernels.symbols.values())
         key = cache.digest(self.source.sha256, spelled(target), repr(ports), *symbols)
         write_library = partial(write, lowered, kernels, {ENTRY: ports}, target)
-        return RpcStage(rpc.connect(device), key, write_library, ports.inputs, len(ports.outputs))
+        return RpcStage(rpc.connect(device), key, write_library, ports)
 
     def profile(self, device: Device, seconds: float, force: bool) -> Profile:
         """See Runtime."""
@@ -128,8 +128,7 @@ class TvmRuntime(Runtime):
         cls,
         file: Path,
         sha256: str,
-        inputs: Sequence[Port],
-        outputs: Sequence[Port],
+        ports: StagePorts,
         devices: Sequence[Device],
         shared: bool = False,
     ) -> list[Stage]:
@@ -140,7 +139,7 @@ class TvmRuntime(Runtime):
             if not isinstance(device, Rpc):
                 return VmStage(load_library(file), device)
             copy_library = partial(shutil.copyfile, file)
-            return RpcStage(rpc.connect(device), sha256, copy_library, inputs, len(outputs))
+            return RpcStage(rpc.connect(device), sha256, copy_library, ports)
 
         return closed_on_error(map(loaded, devices))
 

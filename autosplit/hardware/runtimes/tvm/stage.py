@@ -12,7 +12,7 @@ from autosplit.errors import StageError
 from autosplit.hardware.codegen.link import ENTRY
 from autosplit.hardware.devices.device import Cores, LocalDevice
 from autosplit.hardware.devices.server_connection import ServerConnection
-from autosplit.hardware.execution.wiring import Port
+from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.hardware.runtimes.arrays import array_of, tensor_of
 
 
@@ -59,17 +59,16 @@ class RpcStage:
         connection: ServerConnection,
         key: str,
         write: Callable[[Path], object],
-        inputs: Sequence[Port],
-        output_count: int,
+        ports: StagePorts,
     ) -> None:
-        self._output_count = output_count
+        self._output_count = len(ports.outputs)
         self._connection: ServerConnection | None = connection
         self._machine: Any = None
         self._inputs: list[Any] = []
         module = connection.load(key, write)
         with connection.guarded("a stage was set up"):
             self._machine = server_machine(module, connection)
-            self._inputs = [empty(port, connection.tvm_device) for port in inputs]
+            self._inputs = [empty(port, connection.tvm_device) for port in ports.inputs]
 
     def open(self) -> None:
         """The calling thread only waits for the server, so it is not pinned."""

@@ -15,6 +15,7 @@ import autosplit
 from autosplit import api, planner
 from autosplit.errors import ConfigError, MachineError, SplitError
 from autosplit.hardware.devices import device as devices
+from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.time_shares import TimeShares
@@ -137,7 +138,8 @@ def test_replicas_with_one_thread_share_weights(monkeypatch, nodes, places, sess
 
     monkeypatch.setattr(runtime, "session_on", session_on)
     monkeypatch.setattr(runtime, "memory_node", lambda core: nodes[core])
-    stages = runtime.session_stages(b"", (), (), [devices.Cores(numbers) for numbers in places])
+    cores = [devices.Cores(numbers) for numbers in places]
+    stages = runtime.session_stages(b"", StagePorts((), (), ()), cores)
     assert (len(stages), len(opened)) == (len(places), sessions)
 
 

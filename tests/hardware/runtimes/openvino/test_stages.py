@@ -67,7 +67,7 @@ def test_a_model_with_other_shapes_than_the_ports_is_refused(branches):
     model = onnx_model([node("Relu", "x", "y")]).SerializeToString()
     ports = branches.stage_source.whole
     with pytest.raises(ModelError, match="the stage's inputs have the shapes"):
-        OpenvinoStage(compile_model(model, HERE), ports.inputs, ports.outputs, Claim(HERE))
+        OpenvinoStage(compile_model(model, HERE), ports, Claim(HERE))
 
 
 def test_without_openvino_the_extra_is_named(load, monkeypatch):

@@ -17,6 +17,7 @@ import pytest
 from autosplit.errors import ModelError, StageError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.runtimes.openvino import runtime, workers
 
 pytest.importorskip("openvino")
@@ -174,9 +175,9 @@ def test_a_process_that_dies_is_an_error_of_its_stage(process_stage, transformer
 def test_a_model_that_a_process_refuses_is_a_model_error(process_stage, tmp_path):
     file = tmp_path / "model.onnx"
     file.write_bytes(b"no model")
-    before = processes()
+    before, ports = processes(), StagePorts((), (), ())
     with pytest.raises(ModelError, match="OpenVINO cannot load the model"):
-        runtime.OpenvinoRuntime.load_stages(file, "", (), (), [devices.Cores(FIRST)])
+        runtime.OpenvinoRuntime.load_stages(file, "", ports, [devices.Cores(FIRST)])
     assert processes() == before
 
 
