@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autosplit.deployment import cores_of
+from autosplit.hardware.devices.system_files import system_text
 
 _DEVICES = Path("/sys/devices")
 
@@ -15,11 +16,11 @@ def by_kind(numbers: Sequence[int], devices: Path = _DEVICES) -> tuple[tuple[int
 
     Processors of Arm have a capacity for each core; Intel's hybrid ones list their small cores.
     """
-    listed = _text(devices / "cpu_atom" / "cpus")
+    listed = system_text(devices / "cpu_atom" / "cpus")
     small = cores_of(f"cores:{listed}") if listed else ()
     kinds: dict[tuple[str, bool], list[int]] = {}
     for core in numbers:
-        capacity = _text(devices / "system" / "cpu" / f"cpu{core}" / "cpu_capacity")
+        capacity = system_text(devices / "system" / "cpu" / f"cpu{core}" / "cpu_capacity")
         kinds.setdefault((capacity, core in small), []).append(core)
     return tuple(map(tuple, kinds.values()))
 
@@ -28,11 +29,3 @@ def memory_node(core: int, devices: Path = _DEVICES) -> str:
     """The name of the memory (NUMA node) next to a core; empty where there is one for all."""
     links = (devices / "system" / "cpu" / f"cpu{core}").glob("node[0-9]*")
     return min((link.name for link in links), default="")
-
-
-def _text(file: Path) -> str:
-    """What a file of the kernel says; empty where there is none."""
-    try:
-        return file.read_text().strip()
-    except OSError:
-        return ""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from autosplit.hardware.devices.system_files import system_text
+
 CPUINFO = Path("/proc/cpuinfo")
 
 # Linux's names by LLVM's, for features that a compiler uses of its own accord
@@ -47,12 +49,8 @@ def required_features(target: Any) -> tuple[str, ...]:
 
 def cpu_features(file: Path) -> frozenset[str]:
     """The features that all processors of this machine have, by Linux's names."""
-    try:
-        text = file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return frozenset()
     features = []
-    for line in text.splitlines():
+    for line in system_text(file).splitlines():
         key, _, names = line.partition(":")
         if key.strip() in ("flags", "Features"):
             features.append(frozenset(names.split()))

@@ -1,8 +1,8 @@
 """What disturbs a measurement on this machine, and how its figures show it.
 
-The load of others, time that a hypervisor stole, and throttling are read where the system tells
+The load of others, time that a hypervisor stole, and throttling are read where the system reports
 them: from /proc/stat, from the counters below /sys, and from the control group of a container. What
-cannot be read disturbs nothing; ``doctor`` says what that is.
+cannot be read counts as no disturbance; ``doctor`` lists it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from autosplit.hardware.devices.system_files import system_text
 from autosplit.hardware.measurement.results import Spread
 
 T = TypeVar("T")
@@ -21,16 +22,16 @@ CPUS = Path("/sys/devices/system/cpu")
 CONTROL_GROUP = Path("/sys/fs/cgroup/cpu.stat")
 
 # A hypervisor that takes more than this share of the processor moves a period beyond the 1 % that
-# it is measured to, even where the loss meets all stages alike.
+# it is measured to, even where all stages lose equally.
 MOST_STEAL = 0.02
-# Others that take this share disturb only where no core is idle: else the scheduler finds room.
+# Other processes with this share disturb only where no core is idle.
 MOST_LOAD, LEAST_IDLE = 0.05, 0.05
 # Half an interval, as a share of the median. Candidates that matter differ by less than this.
 MOST_SPREAD = 0.1
 # Stages side by side are slower than one item alone only where something else slows them.
 MOST_OVER_LATENCY = 1.5
-# In measurements: how long a run waits and measures again in all, and waits for one of them. A
-# machine that never gets calm so costs a run no more than a dozen trials.
+# Limits in multiples of the time of one measurement: for all waiting and repeating of a run, and
+# for waiting before one repetition.
 _PATIENCE, _WAIT = 12, 4
 _LEAST_S = 0.5  # of a window: the system counts in hundredths of a second on each core
 
@@ -134,9 +135,9 @@ def wait_until_calm(limit_s: float, sleep: Callable[[float], None] = time.sleep)
 
 
 class Calm:
-    """Measures again, on a calm machine, what was disturbed; its patience is bounded.
+    """Repeats disturbed measurements once the machine is calm, for a limited time in all.
 
-    A measurement takes ``seconds``; ``note`` says what happens.
+    A measurement takes ``seconds``; ``note`` is called with a message for each repetition.
     """
 
     def __init__(self, seconds: float, note: Callable[[str], None]) -> None:
@@ -166,12 +167,13 @@ def state() -> str:
 
     load = psutil.getloadavg()[0]
     parts = [f"load {load:.1f} on {psutil.cpu_count() or 1} cores"]
-    governors = sorted({_text(file) for file in CPUS.glob("cpu*/cpufreq/scaling_governor")} - {""})
+    files = CPUS.glob("cpu*/cpufreq/scaling_governor")
+    governors = sorted({system_text(file) for file in files} - {""})
     return ", ".join(parts + [f"governor {' and '.join(governors)}"] * bool(governors))
 
 
 def unreadable() -> tuple[str, ...]:
-    """What this system, or its container, does not tell."""
+    """The sources of disturbance that this system, or its container, does not report."""
     import psutil
 
     sources = {
@@ -184,8 +186,8 @@ def unreadable() -> tuple[str, ...]:
 
 def _throttled() -> int:
     """The counts of clocks that were slowed, and the time that the control group withheld."""
-    counts = [_text(file) for file in _throttle_files()]
-    for line in _text(CONTROL_GROUP).splitlines():
+    counts = [system_text(file) for file in _throttle_files()]
+    for line in system_text(CONTROL_GROUP).splitlines():
         key, _, value = line.partition(" ")
         counts += [value] if key == "throttled_usec" else []
     return sum(int(count) for count in counts if count.isdecimal())
@@ -193,10 +195,3 @@ def _throttled() -> int:
 
 def _throttle_files() -> list[Path]:
     return sorted(CPUS.glob("cpu*/thermal_throttle/core_throttle_count"))
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""

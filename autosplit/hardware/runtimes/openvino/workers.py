@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autosplit.hardware.devices.device import Cores, can_pin
+from autosplit.hardware.devices.system_files import system_text
 
 _TASKS = Path("/proc/self/task")
 _NAME = "openvino"
@@ -107,17 +108,10 @@ def worker_threads() -> list[int]:
     return [
         thread
         for thread in (int(task.name) for task in _TASKS.glob("*"))
-        if thread not in python_threads and _name_of(thread) == _NAME
+        if thread not in python_threads and system_text(_TASKS / str(thread) / "comm") == _NAME
     ]
 
 
 def _count_threads() -> int:
     # A folder has a link from each of its subfolders, one a thread here.
     return os.stat(_TASKS).st_nlink if _TASKS.is_dir() else 0
-
-
-def _name_of(thread: int) -> str:
-    try:
-        return (_TASKS / str(thread) / "comm").read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):  # it has just ended, or has a name of another kind
-        return ""
