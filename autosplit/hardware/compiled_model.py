@@ -54,8 +54,8 @@ class CompiledModel:
     ``onnx_model`` is the ONNX model of a program of torch.
     ``targets`` gives devices, by their spelling, targets of their own; the graph is the same for
     all. ``reference`` computes the original without stages, and outputs may differ from it by
-    ``tolerance``, which by default follows from the model. Of ``runtimes`` the first computes
-    what is asked for without a runtime.
+    ``tolerance``, which by default follows from the model. Where
+    no runtime is named, ``runtime_in_use`` computes.
     """
 
     path: Path | None
@@ -195,9 +195,9 @@ class CompiledModel:
             replicas.insert(position, stage)
         return replicas
 
-    def unsplit(self, device: Device, trace: bool = False) -> Pipeline:
+    def unsplit(self, device: Device) -> Pipeline:
         """The whole model on one device, as fast as the runtime computes it there."""
-        return self.whole(self.runtime_in_use, device, trace=trace)
+        return self.whole(self.runtime_in_use, device)
 
     def whole(
         self, runtime: str, *places: Device, by_hint: bool = False, trace: bool = False
@@ -214,7 +214,7 @@ class CompiledModel:
     def check(self, places: Sequence[Device]) -> None:
         """Raises ConfigError for a device, ModelError for an op that the runtime cannot use.
 
-        With runtime ``auto`` it only has no times there.
+        With runtime ``auto`` nothing is checked; such a runtime has infinite times there.
         """
         if self.runtime_name != AUTO:
             self.runtime.check(places)
@@ -295,7 +295,7 @@ class CompiledModel:
         """The costs of sending tensors to each device and of calling it, measured now.
 
         They are the same in every runtime that supports the device; those of devices on Ray nodes
-        follow from the ways between each pair.
+        follow from the paths between each pair.
         """
         names = [TVM] if self.runtime_name == AUTO else list(self.runtimes)
         runtime = self.runtime_of(names[0])
