@@ -108,7 +108,7 @@ class Bench(DescribedBench, Protocol):
     def baselines(self) -> Sequence[Baseline]:
         """The unsplit model in each runtime and device, as replicas and by its throughput hint.
 
-        Each is measured briefly: all of them tell which are worth a final comparison.
+        Each is measured briefly, to choose those that the final comparison measures again.
         """
         ...
 
@@ -117,7 +117,7 @@ class Bench(DescribedBench, Protocol):
     ) -> tuple[Sequence[Measurement], Mapping[str, Baseline]]:
         """Candidates, and baselines by their names, measured in turns.
 
-        A name that is none of a baseline is left out.
+        Names of no baseline are ignored.
         """
         ...
 

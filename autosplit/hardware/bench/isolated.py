@@ -41,7 +41,7 @@ class IsolatedBench(Bench):
         # One job may measure several pipelines, each for the budget.
         self._timeout_s = CANDIDATE_TIMEOUT_S + 4 * setting.budget.seconds
         self._worker: Worker | None = None
-        # A server that was there once may return; one that never was is not waited for.
+        # Only a server that has answered before is waited for.
         self._wait_s = 0.0
         self.log_tail = ""
 
@@ -114,6 +114,6 @@ class IsolatedBench(Bench):
         except AutosplitError:
             raise
         except BaseException:
-            # The answer would be taken for that of the next job.
+            # Otherwise the late answer would be read as that of the next job.
             self.close()
             raise

@@ -55,14 +55,14 @@ class LocalBench(DescribedBench):
         self.model = model
         self.places = tuple(places)
         self.budget = budget or Budget()
-        # Without states all items are alike, whichever stream they are of.
+        # Without states the stream of an item makes no difference.
         self._streams = streams if model.graph.states else 1
         self._wait_s = wait_s
         self._items = model.items(STEPS if model.graph.states else items)
         model.check(self.places)
         with self.reached():
             self._targets = {str(d): spelled(model.kernels.target_on(d)) for d in self.places}
-        # Every server has answered once: one that is away from now on may return.
+        # Every server has answered once, so one that is lost later may come back.
         self._wait_s = rpc.RETURN_S
 
     @cached_property
@@ -100,7 +100,7 @@ class LocalBench(DescribedBench):
     def profile(self) -> Sequence[Profile]:
         """See Bench. Devices with the same spelling are profiled once.
 
-        With runtime ``auto`` one whose outputs differ is left out.
+        With runtime ``auto`` a runtime whose outputs differ is left out.
         """
         with self.reached():
             if self.model.runtime_name != AUTO:
@@ -124,7 +124,7 @@ class LocalBench(DescribedBench):
             return self.model.links(self.places)
 
     def measure(self, deployment: Deployment) -> Measurement:
-        """See Bench. Outputs are compared first: a candidate that is wrong has no period."""
+        """See Bench. Outputs are compared first; a candidate with wrong outputs is not timed."""
         phases.report("waiting for devices")
         with self.reached(in_trial=True), self._pipeline(deployment) as pipeline:
             accuracy = self._verify(pipeline)
@@ -137,7 +137,7 @@ class LocalBench(DescribedBench):
         return Measurement(period, latency, tuple(map(sum, busy)), accuracy, reasons)
 
     def baselines(self) -> Sequence[Baseline]:
-        """See Bench. Only a runtime that was asked for by name may not fail.
+        """See Bench. A runtime that fails is skipped, unless it was requested by name.
 
         There are many baselines, so each is measured briefly.
         """
@@ -268,7 +268,7 @@ class LocalBench(DescribedBench):
 
 
 class _Turns:
-    """A contender: a pipeline, with all figures of its turns beside the periods."""
+    """A contender of a comparison: a pipeline, with the latencies and stage times of its turns."""
 
     def __init__(self, pipeline: Pipeline, items: Sequence[Item], streams: int) -> None:
         self._pipeline, self._items, self._streams = pipeline, items, streams

@@ -1,9 +1,9 @@
-"""Hardware that exists only in numbers: a study on it takes a second and needs no compiler.
+"""Simulated hardware: a study on it takes a second and needs no compiler.
 
-The known costs stand for a profile. The true costs, hidden from the search, are the known times
-times a lognormal factor for each op, an overhead for each stage, and a slowdown by contention
-between stages; every measured stage time has noise of its own. All numbers follow from the seed and
-the split, so an interrupted study continues with the same numbers.
+The known costs take the place of a profile. The true costs, hidden from the search, are the known
+times multiplied by a lognormal factor for each op, plus an overhead for each stage, and slowed down
+by contention between stages; every measured stage time has noise of its own. All numbers follow
+from the seed and the split, so an interrupted study continues with the same numbers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CORE_SHARE = 0.7  # of a core, which each further core adds to an unsplit run
 
 @dataclass(frozen=True)
 class Simulation:
-    """The distance of the true costs from the known ones.
+    """How the true costs differ from the known ones.
 
     ``error``, ``noise`` and ``contention`` (for each further stage) are relative. ``overhead`` is
     in ms a stage, ``delay`` in seconds a measurement, for tests of interruptions.
@@ -120,7 +120,7 @@ class SimulatedBench(Bench):
     ) -> tuple[Sequence[Measurement], Mapping[str, Baseline]]:
         """See Bench. A longer measurement has a quarter of the noise."""
         noise = self.simulation.noise / 4
-        # The word is a part of the seed, so it must not change.
+        # This string is a part of the seed, so it must not change.
         measurements = [self._measured(c, "duel", noise) for c in candidates]
         return measurements, {b.name: b for b in self.baselines() if b.name in baselines}
 

@@ -33,7 +33,7 @@ _Shape = tuple[
 
 @dataclass(frozen=True)
 class CoreSimulation(Simulation):
-    """How cores differ from what is known of them.
+    """How the true costs of cores differ from the known ones.
 
     ``contention`` is that of each further busy core; ``thread_share`` is the share of a core that
     each further thread adds; ``speeds`` are those of the kinds of cores, by default all 1.

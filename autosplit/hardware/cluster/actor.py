@@ -109,7 +109,7 @@ class StageActor:
                 self._senders.submit(_send, channel, reply, arrays)
             else:
                 _send(channel, reply, arrays)
-            # What the next wait would keep in memory.
+            # Otherwise they would stay in memory during the next wait.
             del values, arrays
 
     def _computed(self, values: Sequence[Any]) -> tuple[dict[str, Any], Sequence[Any]]:
@@ -165,7 +165,7 @@ class StageActor:
         return self._borrowed[source]
 
     def _pass_on(self, request: dict[str, Any], channel: Channel) -> None:
-        """Answer who fetches a tensor, on this machine with memory that it may keep mapped."""
+        """Answer an actor that fetches a tensor; on this machine lend it the memory."""
         key = request["fetch"]
         if not request["lend"] or key < 0:
             channel.send({}, [self._tensor(key)])

@@ -19,14 +19,14 @@ from autosplit.hardware.execution.tensor_channel import open_socket
 from autosplit.versions import VERSION
 
 START_S = 300.0  # for an actor to be started and to load its stage
-_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # a frame without any
+_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # an empty SETTINGS frame of HTTP/2
 
 
 def connected(address: str | None = None) -> Any:
     """Ray, connected to the cluster at ``address``.
 
     Without one it is that of RAY_ADDRESS, the one that this machine belongs to, or a new one here.
-    Raises MachineError where Ray is missing, no cluster answers, or its versions are others.
+    Raises MachineError where Ray is missing, no cluster answers, or it has other versions.
     """
     ray = require("ray", "ray")
     if ray.is_initialized():
@@ -66,7 +66,7 @@ def start_actor(kind: type, place: RayPlace, cpus: int, *arguments: Any) -> Any:
     """Ray's handle of a new actor on a node, for which Ray reserves ``cpus``."""
     ray = connected()
     affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(place.node, soft=False)
-    # A thread of a stage's actor stays in one call for ever.
+    # One thread of a stage's actor never returns from ``live``.
     options = {"num_cpus": cpus, "max_concurrency": 2, "scheduling_strategy": affinity}
     return ray.remote(kind).options(**options).remote(*arguments)
 
@@ -96,7 +96,7 @@ def answer(call: Any, name: str, seconds: float = START_S) -> Any:
 def write_files(folder: Path, digests: Mapping[str, str], contents: Sequence[Any]) -> None:
     """Write files by name into a folder.
 
-    Raises ConfigError for a name that leads elsewhere, and where a sha256 is another one.
+    Raises ConfigError for a name outside the folder, and for a sha256 that does not match.
     """
     for (name, digest), content in zip(digests.items(), contents, strict=True):
         file = folder / name

@@ -1,4 +1,4 @@
-"""What is asked of the nodes of a Ray cluster: targets, op times, and the ways between them.
+"""What is asked of the nodes of a Ray cluster: targets, op times, and the paths between them.
 
 Requests and answers are JSON, as those of a worker process; model files go through Ray.
 """
@@ -50,7 +50,7 @@ class NodeActor:
         require_version(version)
 
     def ask(self, function: str) -> str | None:
-        """The text that a function of TVM returns there; None where there is no such one."""
+        """The text that a function of TVM returns there; None where there is no such function."""
         known = tvm.get_global_func(function, allow_missing=True)
         return None if known is None else str(known())
 
@@ -77,7 +77,7 @@ class NodeActor:
 
 
 def ask(device: RayCores, function: str) -> str | None:
-    """The text that a function of TVM returns on a node; None where there is no such one."""
+    """The text that a function of TVM returns on a node; None where there is no such function."""
     text = _call(device, lambda actor: actor.ask.remote(function))
     return None if text is None else str(text)
 
@@ -112,11 +112,11 @@ def profile(
 
 
 def links(devices: Sequence[RayCores], beside_local: bool = False) -> list[LinkCost]:
-    """The link of each device, of distinct ones, from the ways between each pair of them.
+    """The link cost of each of some distinct devices, from the paths between each pair of them.
 
-    The planner counts half of a way at each of its ends. With three devices or more those halves
-    are the nearest to all ways, by least squares. With ``beside_local`` there are stages on this
-    machine too, whose end of a way costs nothing.
+    The planner counts half of a path's cost at each of its ends. With three devices or more the
+    halves are fitted to all paths by least squares. With ``beside_local`` there are stages on this
+    machine too, whose end of a path costs nothing.
     """
     if not devices:
         return []
@@ -124,14 +124,16 @@ def links(devices: Sequence[RayCores], beside_local: bool = False) -> list[LinkC
     addresses = [_call(device, lambda actor: actor.listen.remote(key)) for device in devices]
     # A tensor goes from an earlier device to a later one.
     numbers = range(len(devices))
-    ways: dict[tuple[int, ...], tuple[float, float]] = {}  # by the devices at their ends
+    paths: dict[tuple[int, ...], tuple[float, float]] = {}  # costs by the devices at the ends
     for sender, reader in combinations(numbers, 2):
         times = _call(devices[reader], _receiving(addresses[sender], key, devices[reader]))
-        ways[sender, reader] = _way(times)
-    if beside_local or not ways:
-        ways |= {(n,): _way(_receive_ms(addresses[n], key, transfer_costs.SIZES)) for n in numbers}
-    ends = np.array([[float(n in way) for n in numbers] for way in ways])
-    halves = np.maximum(np.linalg.lstsq(ends, np.array(list(ways.values())), rcond=None)[0], 0.0)
+        paths[sender, reader] = _fitted(times)
+    if beside_local or not paths:
+        for number in numbers:
+            times = _receive_ms(addresses[number], key, transfer_costs.SIZES)
+            paths[(number,)] = _fitted(times)
+    ends = np.array([[float(n in path) for n in numbers] for path in paths])
+    halves = np.maximum(np.linalg.lstsq(ends, np.array(list(paths.values())), rcond=None)[0], 0.0)
     costs = []
     for device, address, (ms_per_byte, latency) in zip(devices, addresses, halves, strict=True):
         (call_ms,) = _receive_ms(address, key, [0])
@@ -140,7 +142,7 @@ def links(devices: Sequence[RayCores], beside_local: bool = False) -> list[LinkC
     return costs
 
 
-def _way(times: Sequence[float]) -> tuple[float, float]:
+def _fitted(times: Sequence[float]) -> tuple[float, float]:
     """The ms for a byte and for a message, from the times in ms to receive the ``SIZES``."""
     bandwidth, latency = transfer_costs.fit(list(zip(transfer_costs.SIZES, times, strict=True)))
     return 1 / bandwidth, latency

@@ -84,7 +84,7 @@ def pipeline_of(
     if remotes:
         # The threads end the actors, also those of a pipeline that nobody used or closed.
         pipeline.start()
-        # Registered last it comes first: what Ray does at exit would look like a loss.
+        # Exit handlers run in reverse order: after Ray's, the actors would seem to be lost.
         atexit.register(_close, weakref.ref(pipeline))
     return pipeline
 

@@ -15,7 +15,7 @@ from autosplit.hardware.execution.tensor_channel import Array, Channel, connect
 class RayReplica:
     """Implements Stage; several threads call it, each through a channel of its own.
 
-    ``end`` kills the actor. ``cause`` says, once a channel broke, which actor or node is to blame.
+    ``end`` kills the actor. ``cause`` says, once a channel broke, which actor or node failed.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class RayReplica:
         self._end()
 
     def disconnect(self) -> None:
-        """Close every channel; who waits for one gets the cause."""
+        """Close every channel; a thread that waits for one raises StageError with the cause."""
         for channel in list(self._channels):
             channel.close()
 

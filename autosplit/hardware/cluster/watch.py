@@ -14,7 +14,7 @@ NOTICE_S = 10.0  # for Ray to say which actor ended, once a channel broke
 
 
 class Watch:
-    """Notices the end of an actor, and says whose it was."""
+    """Notices the end of an actor, and says of which replica."""
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
@@ -35,7 +35,7 @@ class Watch:
         return self._loss
 
     def close(self) -> None:
-        """The actors end on purpose from here on."""
+        """Report no further end: from here on the actors are ended on purpose."""
         self._is_closed.set()
 
     def _run(self) -> None:

@@ -71,7 +71,7 @@ def tune(
 def shares(work: Mapping[str, float], samples: int) -> dict[str, int]:
     """How many schedules to try of each kernel, ``samples`` on average.
 
-    Tries grow with the square root of the work, since a further schedule brings ever less; at
+    Tries grow with the square root of the work, since further schedules gain less and less; at
     least one, at most ``MOST`` times the average. All kernels are alike where no work is known.
     """
     roots = {name: math.sqrt(amount) for name, amount in work.items()}

@@ -1,7 +1,7 @@
 """The database of tuned schedules.
 
-It is MetaSchedule's (``database_workload.json`` and ``database_tuning_record.json`` in a folder):
-one made by another tool on the same kernels serves here, and this one serves there.
+It has MetaSchedule's format (``database_workload.json`` and ``database_tuning_record.json`` in a
+folder), so databases of the same kernels can be exchanged with other tools.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def database(folder: Path, create: bool = False) -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence MetaSchedule's warnings of unknown kernels and failed draws: both are answers."""
+    """Silence MetaSchedule's warnings of unknown kernels and failed samples: both are expected."""
     logger = logging.getLogger("tvm.s_tir.meta_schedule")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -148,7 +148,7 @@ def available() -> tuple[int, ...]:
 
 
 def parse(text: str, *, anywhere: bool = False) -> Device:
-    """A device from its spelling; whether a GPU or a server exists shows when it is used.
+    """A device from its spelling, without checking that a GPU, a server or a node exists.
 
     Cores are those that this process may use, or with ``anywhere`` those of any machine. Raises
     ConfigError where it is misspelt, MachineError for a core that does not exist.
@@ -230,7 +230,7 @@ def _ray_cores(text: str, rest: str) -> RayCores:
     kind, _, numbers = spelling.partition(":")
     if not _NODE.fullmatch(node) or kind != "cores" or not numbers:
         raise ConfigError(f"device '{text}' is not cores of a Ray node; write ray:NODE/cores:0-3")
-    # Which cores a node has it says itself.
+    # The node itself checks which cores it has.
     return RayCores(node, _cores(text, numbers, range(_MOST_CORES)))
 
 
@@ -242,7 +242,7 @@ def _server(text: str, rest: str, by_tracker: bool) -> Rpc:
             f"device '{text}' has an IPv6 address; "
             f"write the host's name or IPv4 address as in {form}"
         )
-    # TVM resolves the name; here only what could be no name is refused.
+    # TVM resolves the name; here only what cannot be a name is refused.
     match = _ADDRESS.fullmatch(address)
     if not match or not 0 < int(match["port"]) < 1 << 16:
         raise ConfigError(f"device '{text}' has '{address}' instead of HOST:PORT; write {form}")

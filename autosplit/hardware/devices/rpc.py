@@ -1,7 +1,8 @@
 """The connections of this process to TVM RPC servers.
 
 A server serves one session at a time, so a process has one connection a server, which all users
-share. It ends with its last user: an idle one would keep other processes out.
+share. It is closed with its last user, because an idle one would keep
+other processes out.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Session(NamedTuple):
 def open_session(device: Rpc, wait_s: float) -> Session:
     """A session with a server; one that refuses is tried again for ``wait_s`` seconds.
 
-    Raises MachineError, with the address and the remedy, where no session comes about.
+    Raises MachineError, with the address and the remedy, where no session can be opened.
     """
     deadline = time.monotonic() + wait_s
     while True:
@@ -98,7 +98,7 @@ def _connect(host: str, port: int, key: str) -> Session:
 
     before = _open_sockets()
     remote = rpc.connect(host, port, key, session_timeout=SESSION_S)
-    # TVM does not tell its socket: it is the new one whose peer has the server's port.
+    # TVM does not expose its socket: it is the new one whose peer has the server's port.
     for number, _ in _open_sockets() - before:
         with contextlib.suppress(OSError):
             duplicate = socket.socket(fileno=os.dup(number))

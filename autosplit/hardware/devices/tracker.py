@@ -1,4 +1,4 @@
-"""The client of a TVM RPC tracker, which may be down, slow or something else altogether.
+"""The client of a TVM RPC tracker, which may be down, slow or no tracker at all.
 
 TVM's own client waits without a limit and reads answers of any size.
 """

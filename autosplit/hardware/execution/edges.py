@@ -9,7 +9,7 @@ from typing import Any
 
 from autosplit.hardware.execution.wiring import Wiring
 
-Stream = Hashable  # whatever the caller names a stream by
+Stream = Hashable  # any value by which the caller names a stream
 
 
 class Closed(Exception):

@@ -38,7 +38,7 @@ class StageEvent(NamedTuple):
 
 
 CLOSE_TIMEOUT_S = 5.0
-_MOST = 4  # times its capacity that an engine holds items, all the more before its first stages
+_MOST = 4  # the limit of items inside, as a multiple of the capacity
 _running: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
@@ -46,7 +46,7 @@ class Engine:
     """``lanes[i]`` threads for each replica of stage i, by default one.
 
     Items enter one by one. A free replica takes the oldest item that waits for its stage, so a slow
-    replica takes fewer items. It begins none whose results would have no room, so no thread ever
+    replica takes fewer items. It begins no item whose results would have no room, so no thread ever
     waits with a result: the oldest item inside always has room, and nothing can block it.
 
     At most ``limit`` items are inside, and ``capacity`` keep all replicas busy. The first replica
@@ -192,7 +192,7 @@ class Engine:
             )
 
     def stop(self, failure: tuple[str, BaseException] | None = None) -> None:
-        """Let every thread end after its current item; who waits gets ``failure``. Idempotent."""
+        """Let every thread end after its current item; waiters get ``failure``. Idempotent."""
         if os.getpid() != self._pid:
             return  # threads that do not exist here may hold the locks
         with self._lock:
@@ -261,7 +261,7 @@ class Engine:
                     self.events.append(StageEvent(stage, ticket.number, start, end, number))
                 self.states.keep(stage, ticket, results)
                 self._finish(stage, ticket, results)
-                # What the next wait would keep in memory.
+                # Otherwise they would stay in memory during the next wait.
                 del ticket, values, results
         except Closed:
             pass

@@ -20,7 +20,7 @@ from autosplit.hardware.runtimes.interface import Stage
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Item = Mapping[str, Array]
-# So long the stages have work while the caller sleeps, if their items are short.
+# For how long items inside keep the stages busy while the caller sleeps, if items are short.
 _WINDOW_S = 10e-3
 
 
@@ -39,7 +39,7 @@ class Pipeline:
     an item takes less than some ms, ``map`` and ``run`` have up to four times as many inside: a
     caller that is woken for many results at once leaves more time to the stages.
     Where the model has states, an item gets those that the last item of its stream left. A stream
-    is whatever the caller names it by and begins with its first item, its states at zero or at what
+    has any hashable name and begins with its first item, its states at zero or at what
     the model begins with. A replica holds whole streams. ``reset`` ends one.
 
     ``lanes[i]`` threads call each replica of stage i at once, so that one that sends tensors away

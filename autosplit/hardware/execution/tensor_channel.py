@@ -51,7 +51,7 @@ Array = np.ndarray[Any, Any]
 class Channel:
     """One end of a connection; one thread uses it at a time, and any thread may close it.
 
-    The ends send in turns, as who sends may overwrite the arrays of its last message.
+    The ends send in turns, because a sender may overwrite the arrays of its last message.
     Every method but ``close`` raises OSError where the other end is gone.
     """
 
@@ -79,7 +79,7 @@ class Channel:
     def receive(self, are_lasting: bool = True) -> tuple[dict[str, Any], list[Array]]:
         """The next message and its tensors; waits for it.
 
-        Those that need not last may change once this end sends again, and spare a copy.
+        Without ``are_lasting`` they may change once this end sends again, which saves a copy.
         """
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
         if length > MAX_HEADER:
@@ -153,7 +153,7 @@ def _shapes(entries: Sequence[tuple[str, Sequence[int]]]) -> list[Shape]:
 
 
 def connect(address: tuple[str, int], key: bytes) -> Channel:
-    """A channel to who listens at ``address``. Raises OSError where that is not so."""
+    """A channel to the listener at ``address``. Raises OSError where there is none."""
     connected = _local_socket(address, key) or open_socket(address)
     try:
         channel = Channel(connected)
@@ -190,14 +190,14 @@ def listen(host: str, key: bytes, serve: Callable[[Channel], None]) -> tuple[str
         while True:
             try:
                 connected, _ = listener.accept()
-            except OSError:  # too many descriptors, or who called is gone
+            except OSError:  # too many descriptors, or the client is gone
                 time.sleep(_RETRY_S)
                 continue
             threading.Thread(target=greet, args=(connected,), daemon=True).start()
 
     def greet(connected: socket.socket) -> None:
         connected.settimeout(HANDSHAKE_S)
-        # Who does not know the secret, or went away, is no concern of the others.
+        # A client that does not know the secret, or went away, must not affect the others.
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             stack.callback(connected.close)
             if context:
@@ -218,7 +218,7 @@ def listen(host: str, key: bytes, serve: Callable[[Channel], None]) -> tuple[str
 
 
 def _local_socket(address: tuple[str, int], key: bytes) -> socket.socket | None:
-    """A connection to who listens on this machine; None where nobody does, or Ray uses TLS."""
+    """A connection to a listener on this machine; None where there is none, or Ray uses TLS."""
     if not IS_AVAILABLE or _tls(ssl.Purpose.SERVER_AUTH):
         return None
     connected = socket.socket(_LOCAL)
@@ -232,7 +232,7 @@ def _local_socket(address: tuple[str, int], key: bytes) -> socket.socket | None:
 
 
 def _local_name(address: tuple[str, int], key: bytes) -> bytes:
-    """Linux's name of a socket without a file, which who does not know the secret cannot take."""
+    """An abstract socket name of Linux, which nobody can take without knowing the secret."""
     host, port = address
     return b"\0" + hmac.digest(key, f"{host} {port}".encode(), "sha256")
 

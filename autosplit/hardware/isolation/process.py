@@ -90,7 +90,7 @@ class Worker:
         longer than ``timeout_s`` for a phase or ends without an answer; the worker is then killed.
         """
         self.phase = str(job.get("kind", "working"))
-        # What earlier jobs ran and printed explains nothing.
+        # Threads and output of earlier jobs do not explain the end of this one.
         self.stages = {}
         self._log_start = os.fstat(self._log.fileno()).st_size
         self._send(job)

@@ -17,17 +17,17 @@ MS = 1e3
 _GROUPS = 16  # of neighbouring results, over which a stream is averaged
 _MIN_GAPS = 6  # fewer give no 95 % interval
 _MIN_ITEMS = 4  # of a turn of an interleaved comparison
-# After so many rounds such a comparison may end; the last is its limit. After an even number each
-# contender has gone first and last equally often, which cancels a steady drift, and in four rounds
-# a disturbance of two turns in a row leaves half of the samples of everyone.
+# An interleaved comparison may end after these rounds; the last is its limit. After an even number
+# each contender has gone first and last equally often, which cancels a steady drift, and in four
+# rounds a disturbance of two turns in a row leaves half of the samples of each contender.
 LOOKS = (4, 6, 8)
-# Who looks three times is misled up to three times as often as who looks once. Intervals of this
-# many standard deviations hold the median at all looks with 95 %, whatever ends the comparison:
+# Three looks are misleading up to three times as often as one look. Intervals of this many standard
+# deviations contain the median at all looks with 95 %, whatever ends the comparison:
 # Pocock, Biometrika 64 (1977), table 1; Jennison and Turnbull, Interim Analyses: The Repeated
 # Confidence Interval Approach, J. R. Stat. Soc. B 51 (1989). Looks at 1/2, 3/4 and all of the
 # samples are less independent than the three equal steps of the table, so this is on the safe side.
 _Z_OF_THREE_LOOKS = 2.289
-# A comparison may take so many times its budget: pipelines that fill, run empty and compute single
+# A comparison may take this multiple of its budget: filling and emptying the pipelines and single
 # items take a tenth of a turn where an item takes a hundredth.
 _AROUND = 1.25
 
@@ -87,7 +87,7 @@ def period_and_busy(
         if budget.share and last >= next_look and not is_enough:
             samples = _period_samples(pipeline, pipeline.events[begin:], warm, last)
             is_enough = is_known(samples, budget)
-            # A look costs time in proportion to the results, and the stages need that time.
+            # A look takes time in proportion to the results, on the cores of the stages.
             next_look = last + max(4, sum(pipeline.replicas), (last - warm) // 4)
     events = pipeline.events[begin:]
     period = spread(_period_samples(pipeline, events, warm, last))
@@ -130,8 +130,8 @@ def completions(events: Sequence[StageEvent], first: int, last: int) -> list[flo
 def gaps(ends: Sequence[float], sources: int = 1) -> list[float]:
     """The times between results in ms, from completion times in seconds.
 
-    A stage that alternates between fast and slow must not hide in a median, so gaps are averaged
-    over a sixteenth of the stream. Results of several ``sources`` come in groups, and an average is
+    A median would hide a stage that alternates between fast and slow, so gaps are averaged over a
+    sixteenth of the stream. Results of several ``sources`` come in groups, and an average is
     over whole groups.
     """
     width = sources * max(1, (len(ends) - 1) // (_GROUPS * sources))
@@ -174,7 +174,7 @@ def _busy(
         shares = [seconds / (end - start) for seconds in worked[stage]]
         # A replica on another machine may have two calls at once, of which one waits.
         several = tuple(min(share, 1.0) * period.median for share in shares)
-        # The same statistic as the period: a median of single items is none of skewed times.
+        # The same statistic as the period; a median of single items would hide skewed times.
         times = list(accumulate(items_ms[stage], initial=0.0))
         single = min(median(gaps([t / MS for t in times])), period.median)
         busy.append(several if count > 1 else (single,))
@@ -241,8 +241,8 @@ def measure_rounds(
 ) -> Iterator[list[Spread]]:
     """The periods of all contenders in ms, round after round: A B, B A, and so on.
 
-    A drift of the machine so meets all alike, and periods of one round, which were measured within
-    moments, can be compared in pairs.
+    This way a drift of the machine affects all contenders equally, and the periods of one round can
+    be compared in pairs.
     """
     items = _turn_items(budget, rounds)
     turn = replace(budget, seconds=budget.seconds / rounds, items=items, share=0.0)

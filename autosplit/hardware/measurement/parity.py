@@ -13,7 +13,7 @@ from autosplit.hardware.measurement.results import Accuracy
 Array = np.ndarray[Any, np.dtype[Any]]
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2}
 DEFAULT_TOLERANCE = 1e-4
-_WRONG = 0.1  # a larger error is no matter of rounding
+_WRONG = 0.1  # a larger error is not caused by rounding
 NO_NOISE: Mapping[str, float] = {}
 _DIFFERENT = (np.inf, np.inf, False)
 
@@ -46,7 +46,7 @@ def compare(
                 array, output = np.asarray(array), np.asarray(item[name])
                 of_output = _tolerance(str(array.dtype)) if asked is None else 0.0
                 allowed = noise.get(name, 0.0)
-                # A reference that differs from itself by more is wrong, and no scale.
+                # A reference that differs from itself by more than this is wrong.
                 noisy = max(tolerance, of_output) + min(allowed, _WRONG)
                 errors = _errors(output, array, noisy, allowed)
             absolute, relative = max(absolute, errors[0]), max(relative, errors[1])
@@ -77,7 +77,7 @@ def require_equal(accuracy: Accuracy) -> Accuracy:
 def distances(
     outputs: Sequence[Mapping[str, Array]], others: Sequence[Mapping[str, Array]]
 ) -> dict[str, float]:
-    """The largest error of each output between two ways to compute it; 0 where it is no number."""
+    """The largest error of each output between two ways to compute it; 0 where it is not finite."""
     largest: dict[str, float] = {}
     for item, other in zip(outputs, others, strict=True):
         for name, array in item.items():
@@ -100,7 +100,7 @@ def _errors(
         error = _integer_error(output, expected)
         is_quantised = expected.dtype.kind in "iu" and expected.dtype.itemsize == 1
         is_equal = error <= (noise if is_quantised else 0)
-        # No tolerance makes wrong integers right.
+        # The tolerance does not apply to integers.
         return error, error if is_equal else np.inf, is_equal
     output, expected = output.astype(np.float64), expected.astype(np.float64)
     finite = np.isfinite(expected)

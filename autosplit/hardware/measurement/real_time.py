@@ -22,10 +22,10 @@ def real_time(
     streams: int = 1,
     disturbances: tuple[str, ...] = (),
 ) -> RealTime:
-    """What ``latencies`` at a rate and the ``period`` at full speed say, all in ms."""
+    """The result of ``latencies`` at a rate and the ``period`` at full speed, all in ms."""
     budget = MS / rate
     p99, worst = np.percentile(latencies, [99, 100]).tolist()
-    # By the upper end of the interval: that many streams are held for sure.
+    # By the upper end of the interval, so the number of streams is not too high.
     holds = math.floor(budget / period.high) if period.high > 0 else 0
     share, jitter = streams * period.median / budget, float(np.std(latencies))
     return RealTime(rate, budget, share, p99, worst, jitter, holds, streams, disturbances)
@@ -50,15 +50,15 @@ def paced_latencies(
 ) -> list[float]:
     """The latencies in ms of items, repeated, that come at a rate a second for some seconds.
 
-    Each of the streams has that rate, and their items come in turn. The pipeline has ``trace``. No
-    item is left out when it falls behind: the next ones are late.
+    Each of the streams has that rate, and their items come in turn. The pipeline has ``trace``.
+    When it falls behind, no item is skipped; the next ones are late.
     """
     first, results, waiting = len(pipeline.submitted), pipeline.results(), 0
     rate *= streams
     start = time.perf_counter()
     for number, item in enumerate(cycle(items)):
         due = start + number / rate
-        # One that falls behind still ends in time.
+        # A pipeline that falls behind must end in time too.
         is_over = number > 1 and time.perf_counter() > start + seconds
         if is_over or due > start + seconds:
             break

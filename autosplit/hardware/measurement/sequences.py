@@ -49,7 +49,7 @@ class Expected(Computed):
         states: Sequence[Outputs],
         successors: Mapping[str, str],
     ) -> Expected:
-        """What the steps of a stream say of each step alone as well."""
+        """What is expected along a stream, and from each of its steps alone."""
         alone = [o | _named(after) for o, after in zip(outputs, states[1:], strict=False)]
         return cls(outputs, alone, items, states, successors)
 

@@ -13,20 +13,20 @@ from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.measurement.results import Profile
 from autosplit.serialization import load
 
-_WAIT_S = 5.0  # for a calm machine, before a disturbed profile is taken again
-_taken: set[Path] = set()  # by this process, which takes none a third time
+_WAIT_S = 5.0  # for a calm machine, before a disturbed profile is measured again
+_taken: set[Path] = set()  # measured by this process, which does not measure them again
 
 
 def cached(key: Sequence[str], measure: Callable[[], Profile], force: bool = False) -> Profile:
     """The profile of a key, from the cache or by ``measure()``; with ``force`` measured again.
 
-    One that was disturbed is taken again, at once and by later processes.
+    A disturbed profile is measured again, at once and by later processes.
     """
     file = cache.folder() / "profiles" / f"{cache.digest(*key)}.json"
     profile = None if force or not cache.is_whole(file) else _read(file)
     if profile is None or (profile.disturbances and file not in _taken):
         _taken.add(file)
-        # An error of the measurement leaves the profile that is there.
+        # If the measurement fails, the stored profile stays.
         profile = _in_known_conditions(measure)
         if profile.disturbances:
             disturbance.wait_until_calm(_WAIT_S)
@@ -46,6 +46,6 @@ def _in_known_conditions(measure: Callable[[], Profile]) -> Profile:
 
 
 def _read(file: Path) -> Profile:
-    # Only the caller knows the runtime, and profiles of before lack some of the fields.
+    # Only the caller knows the runtime, and older profiles lack some of the fields.
     document = json.loads(file.read_text(encoding="utf-8"))
     return load(Profile, {key: document[key] for key in document if key != "runtime"})

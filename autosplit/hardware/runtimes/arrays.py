@@ -34,7 +34,7 @@ def tensor_of(value: Any, tvm_device: Any) -> Any:
     # Types of other packages, and processors that are not this one's, take TVM's own copy.
     if array.dtype.kind not in "biuf" or tvm_device != tvm.cpu():
         return tvm.runtime.tensor(array, tvm_device)
-    # Numpy does not hand out memory that must not be written.
+    # Numpy does not export read-only memory.
     if not (array.flags.c_contiguous and array.flags.writeable) or _address(array) % ALIGNMENT:
         array = aligned_copy(array)
     return tvm_ffi.from_dlpack(array)
@@ -50,7 +50,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
     try:
         return np.dtype(name)
     except TypeError:
-        import ml_dtypes  # noqa: F401  registers bfloat16 and its kin
+        import ml_dtypes  # noqa: F401  registers bfloat16 and similar types
 
         return np.dtype(name)
 

@@ -48,7 +48,7 @@ def runtime_class(name: str) -> type[Runtime]:
 def sharing(deployment: Deployment) -> Deployment | None:
     """Replicas of the whole model with one loaded model for all of them.
 
-    None for any other shape, and where the runtime knows one way only.
+    None for other shapes, and for a runtime that has no such mode.
     """
     stage, *others = deployment.stages
     if others or len(stage.devices) == 1 or any(len(cores_of(d)) != 1 for d in stage.devices):

@@ -19,7 +19,7 @@ from autosplit.lowering.layout.tiles import Registers
 
 # A matrix by one row reads each weight once: long stretches of a row keep the prefetcher going.
 _STRETCH = 64
-# So many partial sums of a row at once, for an addition waits for the one before it.
+# Partial sums of a row at once, because an addition waits for the one before it.
 _ACCUMULATORS = 4
 # A vector of fewer numbers gains nothing.
 _FEWEST_LANES = 4

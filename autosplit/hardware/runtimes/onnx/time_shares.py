@@ -1,7 +1,7 @@
 """Op times from the times of the nodes that a runtime executes.
 
-A runtime fuses, renames and adds nodes. What it says about its optimised graph tells which tensors
-of the original lie around each of its nodes. The original nodes between those are what it computes,
+A runtime fuses, renames and adds nodes. Its optimised graph shows which tensors of the
+original lie around each of its nodes. The original nodes between those are what it computes,
 and its time goes to the ops that they belong to.
 """
 
