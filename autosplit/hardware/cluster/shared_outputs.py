@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from autosplit.hardware.execution.shared_memory import SharedArrays
 from autosplit.hardware.execution.tensor_channel import Array
 
-# The items that are added at once. Each memory takes open files, of which a process often may have
-# 1,024 only, and every item may add one to the memory that lies unused.
+# Items that are added at once, at most. More of them need fewer open files, of which a process
+# often may have 1,024 only, but leave more memory unused.
 MOST_ADDED = 8
 
 

@@ -106,7 +106,7 @@ def connect(wiring: Wiring, replicas: Sequence[int], depth: int) -> Edges:
 
 
 def _reach(sender: int, reader: int, replicas: Sequence[int], depth: int) -> int:
-    """``depth`` items wait for every replica on the way, and one is in each that sends.
+    """The reach of an edge: ``depth`` items wait for each replica on it, one is in each that sends.
 
     Stages that an edge skips have as many items inside, so a skip never holds them back.
     """

@@ -12,8 +12,8 @@ from autosplit.planner.problem.deployment import useful_replicas
 from autosplit.units import counted
 
 COMPARED = 4  # baselines in a final comparison at most
-# The first measurement of a baseline is so many times shorter than that of a candidate, and its
-# interval as many times wider as that makes it: by the root.
+# The first measurement of a baseline is this many times shorter than that of a candidate, so its
+# interval may be wider by the square root of this number.
 BRIEFER = 4
 
 
@@ -42,7 +42,7 @@ class UnsplitRun:
         return f"{self.runtime}, {device}"
 
     def of_streams(self, streams: int) -> UnsplitRun:
-        """The run without the replicas that so few streams with states have no use for."""
+        """The run without the replicas that would get none of so few streams with states."""
         return replace(self, devices=self.devices[: useful_replicas(len(self.devices), streams)])
 
 
@@ -77,7 +77,7 @@ def unsplit_runs(runtime: str, devices: Sequence[Device], has_hint: bool) -> lis
 
 
 def baseline_name(deployment: Deployment) -> str | None:
-    """The name of the baseline that the deployment is; None for any other shape."""
+    """The name of the baseline that equals the deployment; None where there is none."""
     stage, *others = deployment.stages
     if others or min(*deployment.replicas, *deployment.threads) > 1:
         return None

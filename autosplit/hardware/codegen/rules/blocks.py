@@ -7,7 +7,7 @@ from typing import Any
 from autosplit.extras import s_tir
 
 _SPATIAL, _REDUCTION = 0, 2
-# Has the loop divided into a part without rest and a last step, each with code of its own.
+# Divides a loop into its full steps and a last partial one, each with code of its own.
 PARTITION = "pragma_loop_partition_hint"
 # Enough steps of a parallel loop that no thread waits long for the others at its end.
 _STEPS = 16
