@@ -131,9 +131,9 @@ def k_best(
             if len(plans) == k and plans[-1].period <= best.period * factor:
                 break
     except OutOfTime:
-        return (_noted(best, "the time was up before further splits were found"),)
+        return (noted(best, "the time was up before further splits were found"),)
     except TooManyStages as error:
-        return (_noted(best, str(error)),)
+        return (noted(best, str(error)),)
     plans = [
         replace(p, lower_bound=best.lower_bound, optimal=best.optimal and p.period <= best.period)
         for p in plans
@@ -195,30 +195,30 @@ def pareto_front(
     """
     problem = _posed(costs, stages, constraints, allow_empty)
     best, rows = _solve(problem, constraints, costs, deadline)
-    words, noted = _table(problem, rows, best), best
+    words, reported = _table(problem, rows, best), best
     for factor in _FRONT_LIMITS:
         scaled = scale(problem, best.period * factor)
         if factor > 1 and scaled.rounding * scaled.unit > _COARSE * best.period > 0:
-            noted = _noted(best, "periods far above the least were left out")
+            reported = noted(best, "periods far above the least were left out")
             continue
         try:
             paths, complete = front(DownsetLayers(scaled, words, deadline))
         except OutOfTime:
-            noted = _noted(noted, "the time was up; this is the split of least period")
-            return Front((best,), False, noted.note)
+            reported = noted(reported, "the time was up; this is the split of least period")
+            return Front((best,), False, reported.note)
         except TooManyStages:
-            noted = _noted(best, "periods more than a few percent above the least were left out")
+            reported = noted(best, "periods more than a few percent above the least were left out")
             continue
         break
     else:
-        noted = _noted(best, "too many splits; this is the one of least period")
-        return Front((best,), False, noted.note)
+        reported = noted(best, "too many splits; this is the one of least period")
+        return Front((best,), False, reported.note)
     plans = sorted((problem.plan(cuts) for cuts in paths), key=lambda plan: plan.rank)
     bound = best.lower_bound
     return Front(
         tuple(replace(p, lower_bound=bound, optimal=p.period <= bound) for p in plans),
         complete and rows is not None and factor == math.inf,
-        noted.note,
+        reported.note,
     )
 
 
@@ -330,5 +330,6 @@ def _table(problem: Problem, rows: Words | None, best: Plan) -> Words:
     return merge(start_rows(problem), to_words(problem.group_cuts(best), problem.size))
 
 
-def _noted(best: Plan, note: str) -> Plan:
+def noted(best: P, note: str) -> P:
+    """The plan with one more note."""
     return replace(best, note=f"{best.note} {note}".strip())

@@ -18,6 +18,7 @@ from autosplit.planner.problem.deployment import row_numbers, shares, sharing, u
 from autosplit.planner.problem.problem import Array
 
 T = TypeVar("T")
+_MOST_CUTS = 2_000  # of which the periods of all deployments are computed
 
 
 @dataclass(frozen=True)
@@ -142,15 +143,15 @@ class DeploymentEvaluator(BatchEvaluator[DeployedSplit]):
 
 
 def two_stage_periods(
-    costs: CostModel, cores: Sequence[int], thread_counts: Sequence[int], most: int = 2_000
+    costs: CostModel, cores: Sequence[int], thread_counts: Sequence[int]
 ) -> dict[int, float]:
     """For each legal cut the least period of a deployment of two stages there, if it fits.
 
-    ``cores``: of each kind. Empty where there are more than ``most`` cuts.
+    ``cores``: of each kind. Empty where there are too many cuts.
     """
     contraction = costs.contraction
     try:
-        legal = list(map(contraction.expand, downsets(contraction, most)[1:-1]))
+        legal = list(map(contraction.expand, downsets(contraction, _MOST_CUTS)[1:-1]))
     except TooManyDownsets:
         return {}
     if not legal:

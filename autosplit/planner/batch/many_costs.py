@@ -9,9 +9,8 @@ differ. Stages that are too long are left out in blocks, and so are cuts out of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import pairwise
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from autosplit.planner.batch.best_paths import SAME
 from autosplit.planner.exact.layered_search import Arcs, Network, collect_arcs
 from autosplit.planner.problem.cost_model import CostModel
-from autosplit.planner.problem.problem import Array, Index
+from autosplit.planner.problem.problem import Array, Index, least_table
 from autosplit.planner.problem.runtime_costs import of_device
 
 _BLOCK = 32_768  # numbers of a block: about what the caches near a core hold
@@ -125,7 +124,7 @@ class StageTimes:
             stop = max(r.last_short(part, slice(first, heads.stop), limits) for r in runtimes)
             if stop > first:
                 columns = slice(first, stop)
-                yield part, columns, _least(r.loads(part, columns) for r in runtimes)
+                yield part, columns, least_table(r.loads(part, columns) for r in runtimes)
 
     def _most_even(self, limits: Array) -> Index:
         """Cost model by layer: the cuts of the most even path with no stage above the limit."""
@@ -142,7 +141,7 @@ class StageTimes:
         # From the last cut back: the stage before each cut that has the least sum.
         for stage in reversed(range(self.stages)):
             tails, head = ranges[stage], path[:, stage + 1]
-            load = _least(r.loads_to(tails, head) for r in self._parts(stage))
+            load = least_table(r.loads_to(tails, head) for r in self._parts(stage))
             total = np.where(load <= limits[:, None], load * load + squares[stage], math.inf)
             path[:, stage] = tails.start + total.argmin(axis=1)
         return path
@@ -206,12 +205,6 @@ class _RuntimeTimes:
         return load
 
 
-def _least(loads: Iterable[Array]) -> Array:
-    """The load of each stage in its best runtime."""
-    result: Array = reduce(np.minimum, loads)
-    return result
-
-
 def _shifted(part: slice, whole: slice) -> slice:
     """The places of a part of a range in that range."""
     return slice(part.start - whole.start, part.stop - whole.start)
@@ -226,7 +219,7 @@ def stage_times(
         every_row.append(_stacked([r.times for r in runtimes]))
         overheads.append(_stacked([r.overheads for r in runtimes]))
     # The lower bound of any split: each op where it is fastest.
-    least = _least(rows.min(axis=1) for rows in every_row)
+    least = least_table(rows.min(axis=1) for rows in every_row)
     before = [_finite(rows) @ inside.T for rows in every_row]
     return StageTimes(stages, before, _finite(least) @ inside.T, overheads, transfers)
 

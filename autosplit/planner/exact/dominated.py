@@ -30,9 +30,8 @@ def undominated(layers: DownsetLayers, limit: float, few: int = _FEW) -> list[In
         # The replacements are no longer than what they replace, so they are within any limit.
         return layers.windows.among(rows, limit)
     window, p = layers.windows.rows(limit), layers.problem
-    most = p.sizes.sum() + (2 * p.bytes.sum() if p.costs.activations else 0.0)
     # A longer stage may be the one that fits its memory, or has the runtime of its groups.
-    if len(p.runtimes) > 1 or p.required or p.memory.min() < most:
+    if len(p.runtimes) > 1 or p.required or p.memory.min() < p.largest_memory:
         return window
     for k in range(1, p.stages):
         # Rows left out before need no replacement any more, so fewer groups are undecided.

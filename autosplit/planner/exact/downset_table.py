@@ -34,6 +34,11 @@ def to_int(words: Words) -> int:
     return int.from_bytes(words.astype("<u8").tobytes(), "little")
 
 
+def ops_between(problem: Problem, before: Words, after: Words) -> tuple[int, ...]:
+    """The ops of the stage between two rows, ascending."""
+    return tuple(members(problem.contraction.expand(to_int(after & ~before))))
+
+
 def to_bits(words: Words, groups: int) -> NDArray[np.uint8]:
     """One column a group, 0 or 1."""
     raw = np.ascontiguousarray(words, dtype="<u8").view(np.uint8)

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,6 +154,12 @@ def extend_labels(
         chosen = select(layer, node, cost)
         layers.append(CostLabels(node[chosen], label[chosen], cost[:, chosen]))
     return layers
+
+
+def parts_by_node(labels: Index, node: Index) -> list[Index]:
+    """Labels ordered by node as one part for each node; only labels of one node are comparable."""
+    bounds = np.flatnonzero(np.diff(node[labels], prepend=-1, append=-1))
+    return [labels[a:b] for a, b in pairwise(bounds)]
 
 
 def trace(layers: Sequence[Labels], label: int) -> list[int]:

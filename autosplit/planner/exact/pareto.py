@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from autosplit.planner.exact.downset_layers import DownsetLayers
-from autosplit.planner.exact.layered_search import Arcs, extend_labels, trace
+from autosplit.planner.exact.layered_search import Arcs, extend_labels, parts_by_node, trace
 from autosplit.planner.problem.problem import Array, Index
 
 MOST_LABELS = 200_000
@@ -37,9 +35,7 @@ def front(layers: DownsetLayers) -> tuple[list[list[int]], bool]:
     def select(layer: int, node: Index, cost: Array) -> Index:
         nonlocal complete
         order = np.lexsort((cost[2], cost[1], cost[0], node))
-        # One part a node: labels of different nodes are not comparable.
-        bounds = np.flatnonzero(np.diff(node[order], prepend=-1, append=-1))
-        parts = [order[a:b] for a, b in pairwise(bounds)]
+        parts = parts_by_node(order, node)
         labels = [label for part in parts for label in _undominated(part, cost)]
         chosen = np.array(labels, dtype=np.intp)
         if len(chosen) > MOST_LABELS:

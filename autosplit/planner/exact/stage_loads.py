@@ -215,8 +215,7 @@ class _Pairs:
         self.problem, self.left, self.right = p, left, right
         self.send, self.receive = p.at(scaled.send, device), p.at(scaled.receive, device)
         self.memory = float(p.memory[device])
-        most = p.sizes.sum() + (2 * p.bytes.sum() if p.costs.activations else 0.0)
-        self.memory_binds = self.memory < most
+        self.memory_binds = self.memory < p.largest_memory
         self.overheads = [float(p.at(r.overheads, device)) for r in scaled.runtimes]
         self.start = [time - left.receive for time in left.times]
         self.end = [

@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autosplit.cuts import TooManyDownsets, members
+from autosplit.cuts import TooManyDownsets
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.planner.exact.downset_table import Words, list_rows, to_int
+from autosplit.planner.exact.downset_table import Words, list_rows, ops_between
 from autosplit.planner.exact.search import start_rows
-from autosplit.planner.exact.stage_loads import Side, load_table
+from autosplit.planner.exact.stage_loads import Side
 from autosplit.planner.placement.deployments import cores_bound, plan_deployment, states_before
-from autosplit.planner.placement.unlike_devices import Numbers, least_path
+from autosplit.planner.placement.unlike_devices import Numbers, least_path, loads_between
 from autosplit.planner.problem.constraints import FREE
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.deployment import (
@@ -135,12 +135,9 @@ class _Table:
         before = states_before(problem, words)
         self._has_state, self._streams = before > before[:, None], problem.costs.streams
         scaled = scale(problem, math.inf)
-        self._loads: dict[_Shape, Array] = {}
-        for place, shape in enumerate(shapes):
-            loads = load_table(scaled, words, place)
-            loads[loads > scaled.top] = math.inf  # an op that cannot run counts as more than all
-            np.fill_diagonal(loads, math.inf)  # a stage has an op
-            self._loads[shape] = loads
+        self._loads = {
+            shape: loads_between(scaled, words, place) for place, shape in enumerate(shapes)
+        }
         self.options: dict[Numbers, Array] = {}
         for kind, most in enumerate(cores):
             for number in range(1, most + 1):
@@ -167,8 +164,7 @@ class _Table:
         replicas = sum(used) // shape.threads
         if self._has_state[start, end]:
             replicas = useful_replicas(replicas, self._streams)
-        groups = to_int(self.words[end] & ~self.words[start])
-        ops = tuple(members(self.problem.contraction.expand(groups)))
+        ops = ops_between(self.problem, self.words[start], self.words[end])
         return ops, replicas, shape.threads, shape.kind
 
 

@@ -10,20 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
-from autosplit.cuts import TooManyDownsets, members
+from autosplit.cuts import TooManyDownsets
 from autosplit.errors import ConfigError
+from autosplit.planner.dominance import at_least_as_good
 from autosplit.planner.exact.downset_layers import MOST_ARCS, TooManyStages
-from autosplit.planner.exact.downset_table import list_rows, merge, to_int, to_words
+from autosplit.planner.exact.downset_table import list_rows, merge, ops_between, to_words
 from autosplit.planner.exact.layered_search import (
     Arcs,
     CostLabels,
     Network,
     collect_arcs,
     extend_labels,
+    parts_by_node,
 )
 from autosplit.planner.exact.search import row_limit, start_rows
 from autosplit.planner.exact.stage_loads import Side, loads
@@ -38,7 +39,7 @@ from autosplit.planner.problem.deployment import (
 )
 from autosplit.planner.problem.problem import Array, Deadline, Index, OutOfTime, pose
 from autosplit.planner.problem.scaling import scale
-from autosplit.planner.solve import Front
+from autosplit.planner.solve import Front, noted
 
 _MOST_LABELS = 100_000
 _FINE = 64.0  # times the best period: costs up to it are exact first
@@ -84,7 +85,7 @@ def k_best_deployments(
                 break
     except (OutOfTime, TooManyStages) as stop:
         text = str(stop) or "the time was up before further deployments were found"
-        return (replace(best, note=f"{best.note} {text}".strip()),)
+        return (noted(best, text),)
     ranked = sorted(plans, key=lambda plan: (plan.period, plan.cores, plan.latency))[:k]
     return tuple(
         replace(
@@ -125,12 +126,11 @@ def deployment_front(
     points = [(plan.period, plan.latency, max(plan.memory)) for plan in plans]
     front: dict[tuple[float, float, float], PlannedDeployment] = {}
     for plan, point in sorted(zip(plans, points, strict=True), key=lambda pair: pair[1]):
-        if not any(all(map(float.__le__, other, point)) for other in front):
+        if not any(at_least_as_good(other, point) for other in front):
             front[point] = plan
-    optimal = [plan.period <= best.lower_bound for plan in front.values()]
     bounded = [
-        replace(plan, lower_bound=best.lower_bound, optimal=proven)
-        for plan, proven in zip(front.values(), optimal, strict=True)
+        replace(plan, lower_bound=best.lower_bound, optimal=plan.period <= best.lower_bound)
+        for plan in front.values()
     ]
     return Front(tuple(bounded), search.complete and not is_coarse, best.note)
 
@@ -194,8 +194,7 @@ class _LabelSearch:
         def select(layer: int, node: Index, cost: Array) -> Index:
             order = np.lexsort((*cost[criteria - 1 :: -1], node))
             order = order[cost[1, order] <= self.cores]
-            bounds = np.flatnonzero(np.diff(node[order], prepend=-1, append=-1))
-            parts = [order[a:b] for a, b in pairwise(bounds)]
+            parts = parts_by_node(order, node)
             chosen = [self._undominated(part, cost[:criteria], count) for part in parts]
             return np.concatenate([np.zeros(0, dtype=np.intp), *chosen])
 
@@ -270,8 +269,8 @@ class _LabelSearch:
             end = len(self.words) - 1 if layer is layers[-1] else int(layer.node[label])
             label = int(layer.parent[label])
             if shape[0]:
-                groups = to_int(self.words[end] & ~self.words[before.node[label]])
-                stages.append(tuple(members(self.problem.contraction.expand(groups))))
+                start = before.node[label]
+                stages.append(ops_between(self.problem, self.words[start], self.words[end]))
                 replicas.append(shape[0])
                 threads.append(shape[1])
         shapes = replicas[::-1], threads[::-1]

@@ -21,7 +21,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from autosplit.cuts import TooManyDownsets, members
+from autosplit.cuts import TooManyDownsets
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.planner.exact.downset_table import (
     Words,
@@ -30,9 +30,9 @@ from autosplit.planner.exact.downset_table import (
     list_rows,
     live_tensors,
     merge,
+    ops_between,
     prefixes,
     to_bits,
-    to_int,
 )
 from autosplit.planner.exact.search import row_limit, start_rows
 from autosplit.planner.exact.stage_loads import Block, Side, loads
@@ -242,14 +242,13 @@ class _Search:
         node = len(words) - 1
         while node:
             parent = int(paths.parent[node])
-            groups = to_int(words[node] & ~words[parent])
-            stages.append(members(self.problem.contraction.expand(groups)))
+            stages.append(ops_between(self.problem, words[parent], words[node]))
             threads.append(int(paths.threads[node]))
             replicas.append(int(paths.cores[node] - paths.cores[parent]) // threads[-1])
             node = parent
         return evaluate_deployment(
             self.problem.costs,
-            [tuple(ops) for ops in reversed(stages)],
+            stages[::-1],
             replicas[::-1],
             threads[::-1],
             self.thread_counts,

@@ -20,9 +20,9 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from autosplit.cuts import TooManyDownsets, members
+from autosplit.cuts import TooManyDownsets
 from autosplit.cuts.stages import Stages
-from autosplit.planner.exact.downset_table import Words, list_rows, to_int
+from autosplit.planner.exact.downset_table import Words, list_rows, ops_between
 from autosplit.planner.exact.stage_loads import Side, load_table
 from autosplit.planner.placement.deployments import states_before
 from autosplit.planner.placement.device_order import kinds_of
@@ -30,7 +30,7 @@ from autosplit.planner.problem.constraints import FREE
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.deployment import sharing
 from autosplit.planner.problem.problem import Array, Index, Problem, pose
-from autosplit.planner.problem.scaling import scale
+from autosplit.planner.problem.scaling import ScaledProblem, scale
 
 _MOST_CUTS = 2_000
 _MOST_STEPS = 500_000_000  # pairs of cuts, for each pair of numbers of devices
@@ -85,8 +85,7 @@ def plan_devices(costs: CostModel, count: int) -> DevicePlan | None:
     free = {first: [d for d in range(count) if kinds[d] == first] for first in firsts}
     stages, devices, runtimes, loads = [], [], [], []
     for start, end, used in chosen:
-        groups = to_int(words[end] & ~words[start])
-        stages.append(tuple(members(problem.contraction.expand(groups))))
+        stages.append(ops_between(problem, words[start], words[end]))
         places = []
         for first, number in zip(firsts, used, strict=True):
             places += [free[first].pop(0) for _ in range(number)]
@@ -107,13 +106,18 @@ def _rates(problem: Problem, words: Words) -> list[list[Array]]:
     for number, tables in enumerate(scaled.runtimes):
         alone = replace(problem, runtimes=problem.runtimes[number : number + 1])
         one = replace(scaled, problem=alone, runtimes=(tables,))
-        loads = [load_table(one, words, kind) for kind in range(problem.stages)]
-        for load in loads:
-            load[load > one.top] = math.inf  # an op that cannot run counts as more than all
-            np.fill_diagonal(load, math.inf)  # a stage has an op
+        loads = [loads_between(one, words, kind) for kind in range(problem.stages)]
         with np.errstate(divide="ignore"):
             rates.append([np.divide(1.0, load) for load in loads])
     return rates
+
+
+def loads_between(scaled: ScaledProblem, words: Words, device: int) -> Array:
+    """The load of every stage, cut before by cut after, infinite for none or unsupported ops."""
+    loads = load_table(scaled, words, device)
+    loads[loads > scaled.top] = math.inf  # an op that cannot run counts as more than all
+    np.fill_diagonal(loads, math.inf)  # a stage has an op
+    return loads
 
 
 def _together(

@@ -27,13 +27,12 @@ def from_workload(document: object, name: str = "graph") -> CostModel:
     """
     top = _Fields(document, "the graph file")
     memory = top.number("maxSizePerFPGA")
-    nodes = [_Fields(node, f"node {i}") for i, node in enumerate(top.list("nodes"))]
+    nodes = _nodes(top)
     if not nodes:
         raise GraphError("the graph file has no nodes; give it at least one")
     ids = [node.id("id") for node in nodes]
     place: dict[_Id, int] = {}
-    for i, node in enumerate(nodes):
-        node.where = f"node {ids[i]!r}"
+    for i in range(len(nodes)):
         if place.setdefault(ids[i], i) != i:
             raise GraphError(f"node id {ids[i]!r} appears twice; ids must be unique")
     outputs = _outputs(top, place)
@@ -69,13 +68,8 @@ def cpu_times(document: object, costs: CostModel) -> tuple[float, ...]:
 
     Raises GraphError where a node has none.
     """
-    nodes = _Fields(document, "the graph file").list("nodes")
-    fields = [_Fields(node, f"node {i}") for i, node in enumerate(nodes)]
-    times = {}
-    for node in fields:
-        identity = node.id("id")
-        node.where = f"node {identity!r}"
-        times[identity] = node.cost("cpuLatency")
+    nodes = _nodes(_Fields(document, "the graph file"))
+    times = {node.id("id"): node.cost("cpuLatency") for node in nodes}
     return tuple(times[i] for i in costs.ids)
 
 
@@ -197,6 +191,14 @@ class _Fields:
 
     def _refuse(self, key: str, expected: str) -> Any:
         raise GraphError(f"{self.where} has {key} {_short(self.fields[key])}; give {expected}")
+
+
+def _nodes(top: _Fields) -> list[_Fields]:
+    """The nodes of the file; errors name them by id."""
+    nodes = [_Fields(node, f"node {i}") for i, node in enumerate(top.list("nodes"))]
+    for node in nodes:
+        node.where = f"node {node.id('id')!r}"
+    return nodes
 
 
 def _outputs(top: _Fields, place: Mapping[_Id, int]) -> dict[int, _Output]:

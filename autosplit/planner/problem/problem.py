@@ -103,6 +103,12 @@ class Problem:
         """Whether all devices cost the same."""
         return len(self.times) == len(self.send) == len(self.receive) == len(self.overheads) == 1
 
+    @property
+    def largest_memory(self) -> float:
+        """An upper bound of the bytes that a stage holds."""
+        transferred = 2 * self.bytes.sum() if self.costs.activations else 0.0
+        return float(self.sizes.sum() + transferred)
+
     @cached_property
     def reader_index(self) -> tuple[Index, Index]:
         """The consumers of all tensors one after the other, and where each tensor's begin."""
@@ -290,7 +296,7 @@ def _runtime_tables(
 
 
 def least_table(tables: Iterable[Array]) -> Array:
-    """The least of tables with a row a device or one for all."""
+    """The elementwise minimum; a table of one row or column stands for all."""
     result: Array = reduce(np.minimum, tables)
     return result
 

@@ -119,8 +119,7 @@ class View:
             takes |= runtime.times.any(axis=0)
             for groups in runtime.together:
                 takes[list(members(groups))] = True
-        most = p.sizes.sum() + (2 * p.bytes.sum() if p.costs.activations else 0.0)
-        if p.memory.min() < most:
+        if p.memory.min() < p.largest_memory:
             takes |= (p.sizes > 0) | p.costs.activations
         return [not t for t in takes.tolist()]
 
