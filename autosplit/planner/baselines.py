@@ -1,4 +1,4 @@
-"""The splits users know, from the same cost model: what the plan is compared with."""
+"""Baselines: simple ways to split, planned with the same cost model for comparison."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def planned_baselines(
 ) -> tuple[PlannedBaseline, ...]:
     """All baselines along the model's own order of ops; groups of ops stay together in each.
 
-    None where there are fewer groups than stages.
+    Empty where there are fewer groups than stages.
     """
     if len(costs.contraction.groups) < stages:
         return ()  # some stages are empty, which none of these splits has

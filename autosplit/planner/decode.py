@@ -1,6 +1,6 @@
-"""From numbers to splits: the nearest legal cuts to shares of the work.
+"""Decoding: the legal cuts nearest to given shares of the work.
 
-So a search may move in shares, which are numbers from 0 to 1.
+A search can then vary the shares, which are numbers from 0 to 1.
 """
 
 from __future__ import annotations

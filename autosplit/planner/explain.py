@@ -41,7 +41,7 @@ def explained(
     allow_empty: bool,
     deadline: Deadline | None = None,
 ) -> Infeasible:
-    """The error that names conditions which clash, or what else is wrong."""
+    """The error to raise: names conflicting conditions, states or an unsupported op."""
 
     def feasible(model: CostModel, remaining: Constraints) -> bool:
         try:

@@ -154,10 +154,10 @@ class PlacementProgram:
         self.program.at_least(later, terms, -self.longest)
 
     def _keep_contiguous(self, device: int) -> None:
-        """No way from an op of the accelerator leads out of it and back in.
+        """The ops of an accelerator form a convex set: no path leaves it and returns.
 
-        A variable an op is 1 where the op or one that needs it is on the accelerator, and 0 behind
-        an op that is not, but reads from one that is.
+        Each op has a variable: 1 if the op or an op that depends on it is on the accelerator, 0 if
+        the op is not on it but reads from one that is.
         """
         needed = [self.program.variable() for _ in self.on]
         for op, producers in enumerate(self.costs.predecessors):
