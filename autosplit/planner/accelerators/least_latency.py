@@ -7,9 +7,12 @@ a solver for integer programs. Where accelerators are alike, it first solves par
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
+from typing import TypeVar
 
 from autosplit.errors import ConfigError, Infeasible, SplitError
 from autosplit.planner.accelerators.block_path import improve_blocks
@@ -17,8 +20,10 @@ from autosplit.planner.accelerators.integer_program import IntegerProgram, Place
 from autosplit.planner.accelerators.placement import SAME, Placement, evaluate_placement
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.problem import Deadline
+from autosplit.planner.problem.runtime_costs import of_device
 from autosplit.planner.solve import least_latency
 
+_T = TypeVar("_T")
 # Of a program, and the share of the solver's time that it may take: the values of the variables,
 # None without a solution, and a bound of the last one. None if no time is left.
 Solve = Callable[[IntegerProgram, float], tuple[Sequence[float] | None, float] | None]
@@ -44,19 +49,53 @@ def least_latency_placement(
         remedy = f"there are costs of {costs.devices}" if costs.devices else "give at least 1"
         raise ConfigError(f"the number of accelerators is {accelerators}; {remedy}")
 
-    best = evaluate_placement(costs, cpu_times, [()] * accelerators)
-    try:
-        # Without the CPU: a pipeline whose stages come one after the other.
-        chain = least_latency(costs, accelerators, math.inf, deadline=deadline, allow_empty=True)
-        planned = evaluate_placement(costs, cpu_times, chain.stages)
-        best = min(best, planned, key=lambda placement: placement.latency)
-    except Infeasible:
-        pass
+    pipelines = _pipelines(costs, cpu_times, accelerators, deadline)
+    best = min(pipelines, key=lambda placement: placement.latency)
     if costs.devices is None:
         best = improve_blocks(costs, cpu_times, best, partial(improve_by_program, solve, _PART))
     if best.optimal:
         return best
     return improve_by_program(solve, 1.0, costs, cpu_times, best) or best
+
+
+def _pipelines(
+    costs: CostModel, cpu_times: Sequence[float], accelerators: int, deadline: Deadline | None
+) -> Iterator[Placement]:
+    """Placements whose stages come one after the other.
+
+    All on the CPU, all on accelerators, and with stages on the CPU between those on accelerators.
+    """
+    yield evaluate_placement(costs, cpu_times, [()] * accelerators)
+    with suppress(Infeasible):
+        plan = least_latency(costs, accelerators, math.inf, deadline=deadline, allow_empty=True)
+        yield evaluate_placement(costs, cpu_times, plan.stages)
+    if deadline is not None and deadline():
+        return
+    mixed = _with_cpu_between(costs, cpu_times, accelerators)
+    with suppress(Infeasible):
+        plan = least_latency(
+            mixed, 2 * accelerators + 1, math.inf, deadline=deadline, allow_empty=True
+        )
+        yield evaluate_placement(costs, cpu_times, plan.stages[1::2])
+
+
+def _with_cpu_between(costs: CostModel, cpu_times: Sequence[float], accelerators: int) -> CostModel:
+    """The costs of a pipeline whose stages are on the CPU and on an accelerator in turn."""
+
+    def in_turn(table: Sequence[_T], of_cpu: _T) -> tuple[_T, ...]:
+        pairs = ((of_cpu, of_device(table, device)) for device in range(accelerators))
+        return (*chain.from_iterable(pairs), of_cpu)
+
+    free = (0.0,) * len(costs.tensors)
+    return replace(
+        costs,
+        times=in_turn(costs.times, tuple(cpu_times)),
+        send=in_turn(costs.send, free),
+        receive=in_turn(costs.receive, free),
+        overheads=in_turn(costs.overheads, 0.0),
+        memory=in_turn(costs.memory, math.inf),
+        runtimes=(),
+    )
 
 
 def improve_by_program(

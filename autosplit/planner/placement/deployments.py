@@ -247,11 +247,7 @@ class _Search:
             replicas.append(int(paths.cores[node] - paths.cores[parent]) // threads[-1])
             node = parent
         return evaluate_deployment(
-            self.problem.costs,
-            stages[::-1],
-            replicas[::-1],
-            threads[::-1],
-            self.thread_counts,
+            self.problem.costs, stages[::-1], replicas[::-1], threads[::-1], self.thread_counts
         )
 
 

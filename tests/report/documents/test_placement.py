@@ -160,6 +160,19 @@ def test_blocks_are_shared_within_the_memory_of_accelerators(memory: float) -> N
     assert max(best["memory"]) <= memory
 
 
+def test_without_a_solver_the_cpu_may_take_stages_between_accelerators() -> None:
+    # Accelerators have room for one op each, and the CPU is slow but for the op in the middle.
+    tensors = Transfer("a", 0, (1,)), Transfer("b", 1, (2,))
+    model = CostModel(
+        "chain", ("a", "b", "c"), (0, 1, 2), ((1.0, 5.0, 1.0),), tensors, ((0.5,) * 2,),
+        ((0.5,) * 2,), sizes=(1.0,) * 3, memory=(1.0,),
+    )  # fmt: skip
+    best = least_latency_placement(model, [9.0, 2.0, 9.0], 2, lambda program, share: None)
+    assert best.accelerators == ((0,), (2,))
+    assert best.cpu == (1,)
+    assert best.latency == pytest.approx(1.5 + 2 + 1.5)
+
+
 def test_a_program_that_the_solver_cannot_presolve_is_solved() -> None:
     tensors = (Transfer("a", 0, (2,)), Transfer("b", 1, (2,)), Transfer("c", 2, (3,)))
     model = CostModel(
