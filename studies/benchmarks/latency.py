@@ -3,9 +3,9 @@
     python -m studies.benchmarks.latency FOLDER [--seconds S] [-o FILE]
 
 FOLDER holds workloads of msr-fiddle/dnn-partitioning. Each is placed on as many accelerators as it
-names, with half and with a quarter of the memory of all ops on each, within S seconds each for the
-search of a pipeline and for the solver. The collection has no answers, so the bar is the proof: a
-placement is at most 5 % above its bound. Needs the extra ``plan``.
+names, with half and with a quarter of the memory of all ops on each, within S seconds. The
+collection has no answers, so the bar is the proof: a placement is at most 5 % above its bound.
+Needs the extra ``plan``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COLUMNS = ("workload", "accelerators", "memory", "latency", "bound", "gap %", "s
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("folder", type=Path, help="folder with graph files")
-    parser.add_argument("--seconds", type=float, default=30.0, metavar="S")
+    parser.add_argument("--seconds", type=float, default=60.0, metavar="S")
     args = parser.parse_args()
     rows = list(placed(args.folder, args.seconds))
     bars = [at_most(f"{row[0]}, {row[2]}: gap, %", float(row[5]), GAP) for row in rows]

@@ -18,14 +18,14 @@ def placement(
 ) -> dict[str, Any]:
     """The document of ``plan --objective latency -f json`` without ``seconds``.
 
-    ``seconds``: for the search of a pipeline, and for the solver.
+    ``seconds``: at most, of which the search of a pipeline takes up to a half.
 
     Raises:
         MachineError: scipy is missing.
     """
-    end = math.inf if seconds is None else time.monotonic() + seconds
+    half = math.inf if seconds is None else time.monotonic() + seconds / 2
     best = least_latency_placement(
-        costs, cpu_times, accelerators, Solver(seconds), deadline=lambda: time.monotonic() > end
+        costs, cpu_times, accelerators, Solver(seconds), deadline=lambda: time.monotonic() > half
     )
     gap = best.latency / best.lower_bound - 1 if best.lower_bound > 0 else math.inf
     return {
@@ -46,21 +46,18 @@ _FAILED = 4  # scipy's status for a solver that stopped with an error, which pre
 class Solver:
     """Solves integer programs with HiGHS (Huangfu and Hall 2018), which scipy has.
 
-    ``seconds``: from the first program on, for all of them.
+    ``seconds``: from now on.
     """
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = math.inf if seconds is None else seconds
-        self._end: float | None = None
+        self._end = time.monotonic() + self.seconds
 
     def __call__(
         self, program: IntegerProgram, share: float
     ) -> tuple[Sequence[float] | None, float] | None:
         """The values and the bound, None if no time is left; ``share``: of the time."""
-        began = time.monotonic()
-        if self._end is None:
-            self._end = began + self.seconds
-        limit = min(self._end - began, share * self.seconds)
+        limit = min(self._end - time.monotonic(), share * self.seconds)
         if limit <= 0:
             return None
         result = _solve(program, limit)
