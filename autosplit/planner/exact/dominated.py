@@ -1,8 +1,8 @@
-"""Cuts that another cut of their layer replaces in every split.
+"""Dominated cuts: those that another cut of their layer can replace in every split.
 
-Of parallel ops some subsets are never better than others. Two cuts at layer k that differ only in
-*free* groups, which no cut before can hold and every cut after does, cost all other stages the
-same. Then the cut before whose stage is shorter, and after whose stage is shorter too, is as good.
+A group is *free* at layer k if no cut of the layer before holds it and every cut of the layer after
+does. Two cuts of layer k that differ in free groups alone change only the two stages beside them.
+If with the first cut neither stage takes longer than with the second, the second is not needed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ _FEW = 512  # rows of a layer that are searched as soon as they are sorted
 
 
 def undominated(layers: DownsetLayers, limit: float, few: int = _FEW) -> list[Index]:
-    """The rows of ``Windows.rows`` without those that no best path needs.
+    """The rows of ``Windows.rows`` without dominated ones.
 
-    For each path within the limit there is one through the rows that are left in which no load is
-    larger; with the same loads it moves no more bytes. Layers of up to ``few`` rows stay.
+    For each path within the limit there is one through the remaining rows in which no load is
+    larger; with the same loads it moves no more bytes. Layers of up to ``few`` rows stay as they
+    are.
     """
     longest, rows = layers.useful_rows
     if limit <= longest:
@@ -34,7 +35,7 @@ def undominated(layers: DownsetLayers, limit: float, few: int = _FEW) -> list[In
     if len(p.runtimes) > 1 or p.required or p.memory.min() < p.largest_memory:
         return window
     for k in range(1, p.stages):
-        # Rows left out before need no replacement any more, so fewer groups are undecided.
+        # Without the dominated rows of the layer before, more groups are free.
         if len(window[k]) > few and len(window[k - 1]) and len(window[k + 1]):
             window[k] = _undominated(layers, k, *window[k - 1 : k + 2])
     layers.useful_rows = limit, window
@@ -44,15 +45,15 @@ def undominated(layers: DownsetLayers, limit: float, few: int = _FEW) -> list[In
 def _undominated(layers: DownsetLayers, k: int, before: Index, rows: Index, after: Index) -> Index:
     left = layers.side(rows, k - 1)
     right = left if layers.problem.uniform else layers.side(rows, k)
-    # The parts of both loads that depend on the cut, as far as its free groups decide them.
+    # The parts of both loads that depend on which free groups the cut holds.
     longer, shorter = left.times[0] + left.send, right.times[0] - right.receive
     class_of = _classes(layers, before, rows, after)
     order = np.lexsort((left.produced_bytes, -shorter, longer, class_of))
     # A later class is above all of an earlier one.
     value = (class_of * len(rows) + _number(shorter))[order]
     best = np.maximum.accumulate(value)
-    # Each other row comes after one of its class that is nowhere worse. Where that one is better,
-    # its paths have less latency, and where it is not, they move no more bytes.
+    # Each row left out comes after one of its class that is at least as good in both loads. If that
+    # one is better in one, its paths have less latency; if it is equal, they move no more bytes.
     return np.sort(rows[order[np.diff(best, prepend=-1) > 0]])
 
 
@@ -65,7 +66,7 @@ def _classes(layers: DownsetLayers, before: Index, rows: Index, after: Index) ->
     columns = [*(words & ~to_words([free], p.size)).T]
     for t, producer in enumerate(p.producer):
         readers = p.consumers[t] & free
-        # Which stages read what is made elsewhere depends on whether some, and all readers are in.
+        # Which stages receive it depends on whether the cut holds some, or all, of its readers.
         if readers and not (producer >= 0 and free >> producer & 1):
             mask = to_words([readers], p.size)[0]
             used = np.flatnonzero(mask)
@@ -75,7 +76,7 @@ def _classes(layers: DownsetLayers, before: Index, rows: Index, after: Index) ->
     for column in columns:
         if (column != column[0]).any():
             class_of = _number(class_of * len(rows) + _number(column))
-    # An empty stage, or one that would be, begins and ends at the same row.
+    # Rows of a layer beside this one stay, because an empty stage needs the same row twice.
     again = np.isin(rows, before) | np.isin(rows, after)
     class_of[again] = len(rows) + np.flatnonzero(again)
     return class_of

@@ -1,8 +1,9 @@
-"""What a period says of each cut, without listing downsets: ops surely before it, surely after it.
+"""The ops that must lie before or after each cut in a split of a given period.
 
-The ops before the cut before stage k are on the first k devices, so each at its cheapest weighted
-device they take no more than the period, and so do those after it on the others. An op whose
-producers alone take more lies after the cut, one whose readers alone take more lies before it.
+No downsets are listed. The ops before the cut of stage k run on the first k devices, so the sum of
+their least weighted times there is at most the period. The same holds for the ops after the cut and
+the other devices. An op lies after the cut if it and all that it needs take longer than that, and
+before the cut if it and all that need it do.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ _SLACK = 1 + 1e-9
 
 @dataclass(frozen=True)
 class CutRange:
-    """One cut: groups surely inside and outside, and what groups of the others it may hold.
+    """What is known of one cut.
 
-    Those inside take ``most`` of ``before`` at most and ``least`` of ``after`` at least. ``sent``
-    and ``received``: what a live tensor adds to the loads before and after the cut; ``crossing``:
-    how much of either ``most`` and ``least`` have taken into account already.
+    ``inside`` and ``outside``: bitsets of the groups that must lie before and after it; ``before``
+    and ``after``: the least time of each group on either side. The groups before the cut have a sum
+    of ``before`` of at most ``most``, and a sum of ``after`` of at least ``least``. ``sent`` and
+    ``received``: what a live tensor adds to the loads before and after the cut; ``crossing``: how
+    much of the two is already part of ``most`` and ``least``.
     """
 
     inside: int
@@ -62,9 +65,9 @@ class CutRanges:
         self.count_below, self.count_above = needs.sum(axis=1), needs.sum(axis=0)
 
     def at(self, k: int, period: float, transfers: Sequence[float] = (0.0, 0.0)) -> CutRange:
-        """What is sure of the cut before stage k in a split of at most ``period``.
+        """What is known of the cut before stage k in a split of at most ``period``.
 
-        ``transfers``: what the devices before it and those after it spend on them at least.
+        ``transfers``: the least time that the devices before and after the cut spend on transfers.
         """
         p, before, after = self.problem, self.before[k], self.after[k]
         spent = map(float.__add__, self.overheads[k], transfers)

@@ -1,11 +1,12 @@
 """A lower bound for blocks of many parallel ops, such as a mixture of experts.
 
-Ops that read the same, need the same and are read by the same one op have 2^n subsets, but a stage
-hardly depends on which of them it has. Let them be divisible. An op of time t whose result costs s
-to send and r to receive then adds its mass t + s to every stage but its reader's, whatever parts of
-ops make up the mass. Its reader's stage has t - r for each, and so best the ops of least share
-(t - r) / (t + s). So it is enough to cut one order, by falling share, into pieces of equal mass. A
-cut rounded to whole pieces adds less than a piece to the load of the stage after it.
+Parallel ops that need the same ops, read the same tensors and have the same one reader have 2^n
+subsets, but the load of a stage depends little on which of them it has. The bound treats the ops as
+divisible. An op of time t whose result costs s to send and r to receive adds t + s, its mass, to
+the load of its stage. On the stage of its reader it adds t and saves r, so that stage should have
+the ops with the least share (t - r) / (t + s). It is therefore enough to sort the ops by falling
+share and to cut this order into pieces of equal mass. Rounding a cut to whole pieces adds less than
+a piece to the load of the stage after it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from autosplit.planner.problem.cost_model import CostModel, Transfer
 from autosplit.planner.problem.problem import Array, Deadline, Problem, pose
 from autosplit.planner.problem.reductions import View
 
-_FEWEST = 4  # parallel ops that are worth it
+_FEWEST = 4  # parallel ops that are treated as a block
 PIECES = 2400  # of all blocks together
 _ROWS = 4000  # cuts listed at most
 

@@ -1,11 +1,10 @@
 """Reductions: a smaller problem whose best split is as good, made before any cut is listed.
 
-An op that takes no time follows a neighbour wherever that lies, if that costs no stage more. The
-rules below hold for any split: with the op on the stage of its neighbour no load, no memory and no
-sum of bytes is larger. So some best split is among those that are left. The stage that the op left
-may be empty, so the reduced problem allows empty stages.
+An op that takes no time can always be on the stage of a neighbour, if that makes no load, no memory
+and no sum of bytes larger in any split. The rules below find such ops, so some best split remains.
+The stage that such an op leaves may become empty, so the reduced problem allows empty stages.
 
-Branches that cost the same may be swapped, so only splits with their first ops in order are left.
+Branches with equal costs may be swapped, so only splits with their first ops in order remain.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from autosplit.planner.problem.problem import Array, Problem, pose
 def reduced(problem: Problem) -> Problem | None:
     """The problem with fewer cuts, None where no rule applies.
 
-    After moves empty stages are allowed: a best split without any is a best one of the problem.
+    If ops were moved it allows empty stages; a best split of it without any solves the problem.
     """
     pinned = any(problem.inside[:-1]) or any(problem.outside[1:])
     limits = (problem.live_tensors, problem.live_bytes)
@@ -59,7 +58,7 @@ class Move:
 def with_moves(problem: Problem, moves: Iterable[Move]) -> CostModel:
     """The costs with the groups of each move kept with its target.
 
-    Left out are moves of a group that another follows, or to one that moves itself.
+    Moves of a group that is itself a target, or to a group that moves, are left out.
     """
     moving: set[int] = set()
     targets: set[int] = set()
@@ -84,7 +83,7 @@ def with_order(problem: Problem) -> CostModel:
 
 
 class View:
-    """What the rules ask about the groups of a problem."""
+    """The groups of a problem with what they read and make, as the rules need it."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -107,7 +106,7 @@ class View:
 
     @cached_property
     def successors(self) -> list[list[int]]:
-        """The groups that must not lie before each."""
+        """For each group those that read from it."""
         return successors(self.problem.contraction.predecessors)
 
     @cached_property
