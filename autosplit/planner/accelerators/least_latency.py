@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -66,17 +65,26 @@ def _pipelines(
     All on the CPU, all on accelerators, and with stages on the CPU between those on accelerators.
     """
     yield evaluate_placement(costs, cpu_times, [()] * accelerators)
-    with suppress(Infeasible):
-        plan = least_latency(costs, accelerators, math.inf, deadline=deadline, allow_empty=True)
-        yield evaluate_placement(costs, cpu_times, plan.stages)
+    stages = _pipeline(costs, accelerators, deadline)
+    if stages:
+        yield evaluate_placement(costs, cpu_times, stages)
     if deadline is not None and deadline():
         return
     mixed = _with_cpu_between(costs, cpu_times, accelerators)
-    with suppress(Infeasible):
-        plan = least_latency(
-            mixed, 2 * accelerators + 1, math.inf, deadline=deadline, allow_empty=True
-        )
-        yield evaluate_placement(costs, cpu_times, plan.stages[1::2])
+    stages = _pipeline(mixed, 2 * accelerators + 1, deadline)
+    if stages:
+        yield evaluate_placement(costs, cpu_times, stages[1::2])
+
+
+def _pipeline(
+    costs: CostModel, stages: int, deadline: Deadline | None
+) -> tuple[tuple[int, ...], ...]:
+    """The ops of the stages of least latency; empty where no split fits."""
+    try:
+        plan = least_latency(costs, stages, math.inf, deadline=deadline, allow_empty=True)
+    except Infeasible:
+        return ()
+    return plan.stages
 
 
 def _with_cpu_between(costs: CostModel, cpu_times: Sequence[float], accelerators: int) -> CostModel:
