@@ -23,9 +23,10 @@ def random_items(
 ) -> list[dict[str, Array]]:
     """``count`` items for inputs given as (name, shape, dtype), alike for the same arguments.
 
-    Floats are standard normal, booleans even chances, integers of 8 and 16 bits 0 to 7, wider ones
-    0 and 1. ``below`` gives the upper end of an input's integers by its name. An item depends on
-    its number and not on ``count``, an array on the name of its input and not on its place.
+    Floats are standard normal, booleans true or false with equal probability, integers of 8 and 16
+    bits 0 to 7, wider ones 0 and 1. ``below`` gives the upper end of an input's integers by its
+    name. An item depends on its number and not on ``count``, an array on the name of its input and
+    not on its place.
 
     Raises:
         ModelError: A dtype is not numeric.
@@ -44,7 +45,7 @@ def random_items(
 def special_items(
     signature: Signature, count: int, seed: int, below: Mapping[str, int] | None = None
 ) -> list[dict[str, Array]]:
-    """Random items with special values among their floats, a kind an item in turn.
+    """Random items with special values among their floats, one kind for each item, in turn.
 
     The kinds are NaN, both infinities, denormals, negative zeros and the largest finite number.
     Few elements are special, so that an op that hides one is seen behind an op that spreads it.

@@ -42,7 +42,7 @@ def _kept(node: Any, wins: Callable[[Any, Any], Any]) -> Any:
     if _is_number(a):
         a, b = b, a
     if _is_number(b):
-        # A comparison with a NaN is false, so the NaN is what is left.
+        # A comparison with NaN is false, so a NaN in ``a`` is returned.
         return shared(a, lambda x: tirx.Select(wins(b, x), b, x))
     return shared(
         a, lambda x: shared(b, lambda y: tirx.Select(tirx.Or(wins(x, y), tirx.isnan(x)), x, y))

@@ -50,9 +50,9 @@ def _require_pair(before: Tensor, after: Tensor, name: str, output: str) -> None
             f"state '{name}={output}': the input is {before.dtype}{list(before.shape)}, "
             f"the output {after.dtype}{list(after.shape)}; pair tensors of one shape and type"
         )
-    if after.producer is None or not before.consumers:
-        if not before.consumers:
-            raise ConfigError(f"state '{name}={output}': no op reads input '{name}'; leave it out")
+    if not before.consumers:
+        raise ConfigError(f"state '{name}={output}': no op reads input '{name}'; leave it out")
+    if after.producer is None:
         raise ConfigError(
             f"state '{name}={output}': output '{output}' is an input as it is; let an op "
             "make it, or leave the state out and give the last item's input beside the next"

@@ -1,4 +1,4 @@
-"""Shapes that ONNX can infer, and the constants that nodes asking for a shape come to."""
+"""Shapes that ONNX can infer, and the constant results of nodes that ask for a shape."""
 
 from __future__ import annotations
 

@@ -101,9 +101,10 @@ def as_inputs(program: Any, states: Collection[SourceState]) -> tuple[Any, dict[
 
 
 def _copied(graph: Any, value: Any) -> Any:
-    """An input as the result of a node, since an op has to renew a state.
+    """An input as the result of a node, because an op has to make the new value of a state.
 
-    The larger of a number and itself is that number, NaN and -0 included; a copy would be left out.
+    The maximum of a number and itself is that number, NaN and -0 included. A node that copies would
+    be removed by the export.
     """
     with graph.inserting_before(graph.output_node()):
         node = graph.call_function(torch.ops.aten.maximum.default, (value, value))

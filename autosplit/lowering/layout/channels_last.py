@@ -3,10 +3,9 @@
 A vector register then holds neighbouring channels of one pixel, whatever the width of an image.
 The pass walks ``main`` once and follows the layout from the convolutions on. A variable may exist
 as the source has it, with channels last, or both; a permutation is emitted where an op needs the
-layout that is missing. So do the inputs and outputs of ``main``; a stage gets and returns them as
-the source has them.
+layout that is missing. The inputs and outputs of a stage have the layout of the source.
 
-``ops`` says what becomes of each op, ``order`` what channels last is of a tensor of any rank.
+``ops`` has the rewriting of each op, ``order`` the order of axes for tensors of any rank.
 """
 
 from __future__ import annotations
@@ -146,9 +145,9 @@ class _Values:
         return not read.isdisjoint(self.last)
 
     def operand(self, expression: Any, rank: int) -> Any:
-        """An operand with channels last, None where it cannot be had.
+        """An operand with channels last, None where that is impossible.
 
-        One of a lower rank is taken as numpy broadcasts it.
+        An operand of lower rank gets leading axes of size 1, as in numpy's broadcasting.
         """
         if is_constant(expression):
             array = expression.value.numpy()

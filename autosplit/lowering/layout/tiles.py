@@ -15,7 +15,7 @@ from typing import Any
 
 from autosplit.extras import tvm
 
-# So many products of bytes an instruction adds to one 32-bit number.
+# The products of bytes that an instruction adds to one 32-bit number.
 BYTES = 4
 
 
@@ -77,8 +77,8 @@ def padded_channels(channels: int, registers: Registers) -> int:
 def tile_of(height: int, width: int, channels: int, registers: Registers) -> Tile:
     """The tile that takes the least time for an output of some size.
 
-    ``channels`` is a number that ``padded_channels`` gives. The tile divides it and the height; of
-    the width a rest may be left, which the last tile computes with rows too many.
+    ``channels`` is a number that ``padded_channels`` returns. The tile divides it and the height,
+    but perhaps not the width: then the last tile also computes pixels that are thrown away.
     """
     lanes = min(registers.lanes, channels)
     best = Tile(1, 1, 1, lanes)
@@ -96,7 +96,7 @@ def tile_of(height: int, width: int, channels: int, registers: Registers) -> Til
 
 
 def padded_width(width: int, tile: Tile) -> int:
-    """The width with the rows too many of the last tile."""
+    """The width rounded up to whole tiles."""
     return -(-width // tile.width) * tile.width
 
 

@@ -25,11 +25,11 @@ POSITIONS = 16  # of a tile
 _B_T = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1))
 _G = ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1))
 _A_T = ((1, 1, 1, 0), (0, 1, -1, -1))
-# More multiplications than this share of a direct convolution's, as where 2 x 2 pixels do not
-# divide a small image, are not made up for by the transforms.
+# The transforms pay off up to this share of a direct convolution's multiplications. Small images
+# that tiles of 2 x 2 pixels do not divide have a larger one.
 _LARGEST_SHARE = 0.55
-# So many tiles at once that a block of weights is read from the cache for several of them; more
-# would push each other's transforms out of the cache.
+# Tiles computed at once: enough to use a block of weights several times while it is in the cache,
+# and few enough for their transforms to stay there.
 _TILES = 28
 
 
@@ -45,7 +45,7 @@ def fits(shape: ConvolutionShape, dtype: Any, registers: Registers) -> bool:
 
 
 def rows_at_once(rows: int, columns: int) -> int:
-    """The rows of tiles that are computed together: as few as are enough tiles."""
+    """The rows of tiles that are computed together: the fewest with ``_TILES`` tiles or more."""
     return next(
         r for r in range(1, rows + 1) if rows % r == 0 and (r * columns >= _TILES or r == rows)
     )
@@ -83,7 +83,7 @@ def winograd(shape: ConvolutionShape, x: Any, weight: Any, tile: Tile) -> Any:
     k = te.reduce_axis((0, shape.channels), "k")
 
     def product(e: Any, n: Any, y: Any, x: Any, o: Any) -> Any:
-        # Columns too many repeat the last one.
+        # The padding of the last tile repeats the last column.
         column = tirx.min(x, columns - 1) if columns % tile.width else x
         factor = weight[e, o // block, k, o % block]
         return te.sum(positions[e, n, y, column, k] * factor, axis=[k])
