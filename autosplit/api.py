@@ -372,4 +372,4 @@ def measured_profiles(model: CompiledModel, devices: Sequence[Device]) -> list[P
     """The op times of each runtime on each of ``devices``, measured or from the cache."""
     model.check(devices)
     with reached(devices):
-        return model.profiles(devices)
+        return model.checked_profiles(devices)

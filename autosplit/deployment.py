@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 
 __all__ = ["DeployedStage", "Deployment"]
@@ -80,6 +80,15 @@ class Deployment:
                     )
                 devices.append(f"cores:{','.join(numbers)}")
         return cls.of_split(stages, devices, runtimes, replicas)
+
+    def with_runtimes(self, replacements: Mapping[str, str]) -> Deployment:
+        """The same stages, each runtime among the keys replaced by its value."""
+        return Deployment(
+            tuple(
+                replace(stage, runtime=replacements.get(stage.runtime, stage.runtime))
+                for stage in self.stages
+            )
+        )
 
     @property
     def split(self) -> tuple[tuple[int, ...], ...]:

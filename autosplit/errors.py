@@ -15,6 +15,7 @@ __all__ = [
     "GraphError",
     "Infeasible",
     "MachineError",
+    "MismatchError",
     "ModelError",
     "SplitError",
     "StageError",
@@ -60,6 +61,10 @@ class StageError(AutosplitError):
     """A stage failed while the pipeline ran; the cause is chained."""
 
     exit_code = 1
+
+
+class MismatchError(StageError):
+    """Outputs that differ from the reference by more than the tolerance."""
 
 
 class MachineError(AutosplitError):

@@ -30,7 +30,7 @@ def test_half_precision_inside_is_judged_as_such(save, tmp_path, after):
         )
     )
     model.split([after] if after else []).export(tmp_path / "out")
-    assert verify(tmp_path / "out")[0].equal
+    assert verify(tmp_path / "out").accuracy.equal
 
 
 def test_half_precision_inside_one_fused_op_counts_too(save):

@@ -24,6 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Export and say where."""
+    from autosplit.report.documents import exported
     from autosplit.report.documents.study_reader import find_study
     from autosplit.study.export import export_stored_split, faster_baseline
 
@@ -31,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         form = args.target_format, not args.no_onnx
         file = export_stored_split(study, args.output, args.trial, *form)
         faster = None if args.trial is not None else faster_baseline(study)
-    output.emit(args.format, {"file": str(file), "faster": faster}, f"wrote {file}")
+    output.emit(args.format, {"file": str(file), "faster": faster}, "\n".join(exported.lines(file)))
     if faster is not None and args.format != "json":
         output.emit_line(faster)
     return 0

@@ -11,7 +11,6 @@ cut. With -o the split is compared with the original model, and written if the o
 from __future__ import annotations
 
 import argparse
-import shlex
 
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
@@ -48,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Cut, write, print."""
-    from autosplit.report.documents import manual_split
+    from autosplit.report.documents import exported, manual_split
 
     if not args.after and not args.replicas:
         raise ConfigError("--after is missing; name the ops before the cut, or give --replicas")
@@ -69,9 +68,6 @@ def run(args: argparse.Namespace) -> int:
     for stage in document["stages"]:
         output.emit_line(manual_split.stage_line(stage))
     if file:
-        output.emit_line(
-            # Quoted, since the line is there to be copied into a shell.
-            f"wrote {file}; `autosplit verify {shlex.quote(str(args.output))}` "
-            "compares it with the model"
-        )
+        for line in exported.lines(file):
+            output.emit_line(line)
     return 0

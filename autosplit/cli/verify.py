@@ -26,33 +26,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--model", type=Path, metavar="FILE", help="the original model, if it has moved"
     )
     parser.add_argument(
-        "--items", type=int, help="number of random items to compare (default 3; with --special 6)"
+        "--items", type=int, help="number of random items to compare (default: as at export, 8)"
     )
     parser.add_argument(
         "--special", action="store_true", help="include NaN, infinities and denormals in the items"
     )
     options.add_tolerance(parser)
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random items")
+    parser.add_argument(
+        "--seed", type=int, help="seed of the random items (default: that of the export)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the errors found."""
     from autosplit.deploy.verify import verify
 
-    items = args.items
-    if items is None:
-        items = 6 if args.special else 3  # there are six kinds of special values
-    accuracy, reference = verify(
-        args.folder, args.model, items, args.seed, args.special, args.tolerance
-    )
-    word = "equal" if accuracy.equal else "DIFFERENT"
-    if accuracy.reason:
-        output.note(accuracy.reason)
+    result = verify(args.folder, args.model, args.items, args.seed, args.special, args.tolerance)
+    accuracy = result.accuracy
+    if result.reason:
+        output.note(result.reason)
     output.emit(
         args.format,
-        asdict(accuracy) | {"against": reference},
-        f"{word}: {accuracy.items} items, max abs error {accuracy.max_abs_error:.3g}, "
-        f"max rel error {accuracy.max_rel_error:.3g}, against {reference}",
+        asdict(accuracy) | {"against": result.reference},
+        f"{'equal' if accuracy.equal else 'DIFFERENT'}: {accuracy.items} items, "
+        f"max abs error {accuracy.max_abs_error:.3g}, max rel error {accuracy.max_rel_error:.3g} "
+        f"(tolerance {accuracy.tolerance:.3g}), against {result.reference}",
     )
     # 1, as for a study with nothing feasible: the command ran, and the answer is no.
     return 0 if accuracy.equal else 1

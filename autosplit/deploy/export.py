@@ -5,7 +5,9 @@ A stage of TVM is written as ONNX too where its boundary exists in the original 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,22 +16,24 @@ from autosplit.deploy import manifest as m
 from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import write_arrays
 from autosplit.deploy.export_folder import replace_export
+from autosplit.deploy.load import load
+from autosplit.deploy.stages import absent_device
 from autosplit.deploy.targets.formats import NATIVE, require_format
 from autosplit.deploy.targets.program import add_program
-from autosplit.deployment import DeployedStage, Deployment, cores_of
-from autosplit.errors import ConfigError, MachineError
+from autosplit.deployment import DeployedStage, Deployment
+from autosplit.errors import ConfigError, MismatchError
 from autosplit.files import require_path, sha256
 from autosplit.frontend.importing import digest
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices import device
 from autosplit.hardware.execution.wiring import StagePorts, StageState, part
 from autosplit.hardware.measurement.results import SplitResults
-from autosplit.hardware.measurement.sequences import STEPS, Expected
+from autosplit.hardware.measurement.sequences import SEED, Expected
 from autosplit.hardware.runtimes.onnx import model_file, submodels
-from autosplit.hardware.runtimes.registry import TVM
+from autosplit.hardware.runtimes.registry import AUTO, TVM
 from autosplit.versions import environment
 
-_MOST_BYTES = 64_000_000  # of the states that are recorded for ``verify``
+_MOST_BYTES = 64_000_000  # of the items, and of the states, that are recorded for ``verify``
 
 if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
@@ -48,17 +52,58 @@ def write_split(
     ``format`` names the program that goes with it. Without ``onnx`` the stages of TVM are written
     for TVM alone.
 
-    A split that was not measured, and so not compared with the model, is compared first where its
-    devices are cores of this machine. Raises StageError where its outputs differ from the model's,
-    ConfigError for a folder that cannot be named or a format that lacks a stage, MachineError where
-    the disk refuses or nothing here can link a stage file.
+    The written files are compared with the reference before they replace anything. Where their
+    outputs differ, runtime ``auto`` leaves out the runtimes that computed them and takes the next.
+    Raises MismatchError where none is left, ConfigError for a folder that cannot be named or a
+    format that lacks a stage, MachineError where the disk refuses, the reference is not installed
+    or nothing here can link a stage file.
     """
     require_path(folder)
     require_format(format)
-    # Before anything is written: a split that computes something else leaves no files.
-    expected = _expected(model)
-    if expected and not results.measured:
-        _require_equal(model, deployment, expected)
+    left_out: dict[str, str] = {}
+    while True:
+        try:
+            _write(model, deployment, folder, results, format, onnx, left_out)
+            return folder / m.NAME
+        except MismatchError as error:
+            # What was measured or chosen by name is what the caller wants, or nothing.
+            if model.runtime_name != AUTO or results.measured:
+                raise
+            failed = set(deployment.runtimes) - {model.reference.name} or {model.reference.name}
+            left_out |= dict.fromkeys(failed, str(error))
+            following = _fastest_runtime(model, deployment, left_out)
+            if following is None:
+                raise
+            deployment = deployment.with_runtimes(dict.fromkeys(left_out, following))
+            results = replace(results, predicted=None)
+
+
+def _fastest_runtime(
+    model: CompiledModel, deployment: Deployment, left_out: Container[str]
+) -> str | None:
+    """The fastest runtime for the whole model that is not left out; None where there is none."""
+    place = device.parse(deployment.stages[0].devices[0], anywhere=True)
+    times = {
+        profile.runtime: math.fsum(profile.op_ms)
+        for profile in model.profiles([place])
+        if profile.runtime not in left_out
+    }
+    fastest = min(times, key=times.__getitem__, default=None)
+    return fastest if fastest and times[fastest] < math.inf else None
+
+
+def _write(
+    model: CompiledModel,
+    deployment: Deployment,
+    folder: Path,
+    results: SplitResults,
+    format: str,
+    onnx: bool,
+    left_out: Mapping[str, str],
+) -> None:
+    """Write a deployment, compare what was written, and replace the export in ``folder``."""
+    # First, since it refuses models and items.
+    expected = model.reference_outputs
     wiring, initial = model.wiring(deployment.split), model.lowered.initial
     # Read once for all stages: the file can have gigabytes.
     original = _original_onnx(model, deployment.runtimes) if onnx else None
@@ -77,7 +122,6 @@ def write_split(
                 inputs=m.tensor_ports(wiring.inputs),
                 outputs=m.tensor_ports(wiring.outputs),
                 file=str(model.path.resolve()) if model.path else None,
-                dtypes=tuple(sorted(model.dtypes)),
                 integers_below=dict(model.lowered.integers_below),
                 states={state.input: state.output for state in model.graph.states},
             ),
@@ -89,8 +133,35 @@ def write_split(
             initial=write_arrays(initial, new.file("states", ".npz")) if initial else None,
         )
         manifest_file.write(document, new.folder / m.NAME)
+        comparison = _compared(model, document, new.folder, left_out)
+        compared = document.model_copy(update={"comparison": comparison})
+        manifest_file.write(compared, new.folder / m.NAME)
         add_program(new.folder, format)
-    return folder / m.NAME
+
+
+def _compared(
+    model: CompiledModel, document: m.Manifest, folder: Path, left_out: Mapping[str, str]
+) -> m.ComparisonPart:
+    """Compare written files with the reference.
+
+    Raises MismatchError where outputs differ. Files for another processor, a GPU or a server that
+    is not here are not compared.
+    """
+    part = m.ComparisonPart(
+        reference=model.reference.name,
+        items=len(model.reference_outputs.items),
+        seed=SEED,
+        tolerance=model.allowed_error,
+        left_out=dict(left_out),
+    )
+    absent = absent_device(document)
+    if absent:
+        return part.model_copy(update={"absent": absent})
+    phases.report("comparing the written files")
+    with load(folder) as pipeline:
+        accuracy = model.require_equal(pipeline, [stage.runtime for stage in document.stages])
+    errors = {"max_abs_error": accuracy.max_abs_error, "max_rel_error": accuracy.max_rel_error}
+    return part.model_copy(update=errors)
 
 
 def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
@@ -121,7 +192,6 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
             inputs=m.tensor_ports(wiring.inputs),
             outputs=m.tensor_ports(wiring.outputs),
             file=str(file.with_suffix(".onnx").resolve()) if stage.onnx else None,
-            dtypes=tuple(sorted(model.dtypes)),
         ),
         stages=(stage,),
         connections=tuple(map(m.ConnectionPart.of, wiring.connections)),
@@ -219,37 +289,23 @@ def _onnx_part(file: Path, weights: Path | None) -> m.OnnxPart:
     )
 
 
-def _expected(model: CompiledModel) -> Expected | None:
-    """What the reference computes; None where the package that it needs is missing."""
-    # Other items than those that candidates are verified with, which have seed 0.
-    items = model.items(STEPS if model.graph.states else 2, seed=1)
-    try:
-        return model.expect(items)
-    except MachineError:
-        return None
+def _write_reference(expected: Expected, file: Path) -> m.ArraysPart:
+    """Write items and reference outputs, which ``verify`` takes where the model is not there.
 
-
-def _require_equal(model: CompiledModel, deployment: Deployment, expected: Expected) -> None:
-    # Servers and GPUs need not be there to write files for them.
-    if not all(cores_of(name) for stage in deployment.stages for name in stage.devices):
-        return
-    try:
-        pipeline = model.pipeline(deployment)
-    except MachineError:  # cores of another machine, or code for another processor
-        return
-    with pipeline:
-        model.require_equal(pipeline, expected)
-
-
-def _write_reference(expected: Expected | None, file: Path) -> m.ArraysPart | None:
-    """Write items and reference outputs, which ``verify`` takes where the model is not there."""
-    if expected is None:
-        return None
+    Of large items only the first are written, at least one.
+    """
     arrays: dict[str, Any] = {}
-    known = sum(array.nbytes for states in expected.states for array in states.values())
+    for number, (inputs, outputs) in enumerate(zip(expected.items, expected.along, strict=True)):
+        step = {f"{number}/in/{name}": array for name, array in inputs.items()}
+        step |= {f"{number}/out/{name}": array for name, array in outputs.items()}
+        if number and _size(arrays) + _size(step) > _MOST_BYTES:
+            break
+        arrays |= step
+    known = sum(map(_size, expected.states))
     for number, states in enumerate(expected.states[1:] if known <= _MOST_BYTES else ()):
         arrays |= {f"{number}/after/{name}": array for name, array in states.items()}
-    for number, (inputs, outputs) in enumerate(zip(expected.items, expected.along, strict=True)):
-        arrays |= {f"{number}/in/{name}": array for name, array in inputs.items()}
-        arrays |= {f"{number}/out/{name}": array for name, array in outputs.items()}
     return write_arrays(arrays, file)
+
+
+def _size(arrays: Mapping[str, Any]) -> int:
+    return sum(array.nbytes for array in arrays.values())

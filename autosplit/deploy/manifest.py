@@ -18,7 +18,9 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    NonNegativeFloat,
     NonNegativeInt,
+    PositiveFloat,
     PositiveInt,
     model_validator,
 )
@@ -65,8 +67,8 @@ class TensorPort(_Part):
 class ModelPart(_Part):
     """The model that was split.
 
-    ``file`` is its original path, a hint for ``verify``. ``dtypes`` are the element types it
-    computes in. ``integers_below`` bounds random values of integer inputs whose use is known.
+    ``file`` is its original path, a hint for ``verify``. ``integers_below`` bounds random values of
+    integer inputs whose use is known.
     ``states`` has the model output that is the successor of each state, by its input; neither is
     among ``inputs`` and ``outputs``. ``sha256`` covers the files of external data.
     """
@@ -76,7 +78,6 @@ class ModelPart(_Part):
     inputs: tuple[TensorPort, ...]
     outputs: tuple[TensorPort, ...]
     file: str | None = None
-    dtypes: tuple[str, ...] = ()
     integers_below: dict[str, PositiveInt] = Field(default_factory=dict)
     states: dict[str, str] = Field(default_factory=dict)
 
@@ -277,6 +278,24 @@ class PredictedPart(_Part):
     period_ms: float
 
 
+class ComparisonPart(_Part):
+    """The comparison of the files with the original model, which ``verify`` repeats.
+
+    ``reference`` computed the expected outputs of ``items`` random items of a ``seed``. Errors are
+    None where the export was not compared; ``absent`` then says why. ``left_out`` has the reason
+    why a runtime computes no stage although it would be faster, by its name.
+    """
+
+    reference: str
+    items: PositiveInt
+    seed: NonNegativeInt
+    tolerance: PositiveFloat
+    max_abs_error: NonNegativeFloat | None = None
+    max_rel_error: NonNegativeFloat | None = None
+    absent: str | None = None
+    left_out: dict[str, str] = Field(default_factory=dict)
+
+
 class ArraysPart(_Part):
     """Arrays by name, as an npz file."""
 
@@ -307,6 +326,7 @@ class Manifest(_Part):
     streams: PositiveInt = 1
     real_time: RealTime | None = None
     environment: dict[str, str]
+    comparison: ComparisonPart | None = None
     reference: ArraysPart | None = None
     initial: ArraysPart | None = None
 

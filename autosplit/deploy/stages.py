@@ -14,7 +14,8 @@ from autosplit.deploy.private_copy import copy_checked
 from autosplit.deployment import cores_of, on_its_machine
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.devices import device
-from autosplit.hardware.devices.device import Device, RayCores, Rpc
+from autosplit.hardware.devices.device import Cuda, Device, RayCores, Rpc
+from autosplit.hardware.devices.rpc import reached
 from autosplit.hardware.runtimes.interface import Stage
 from autosplit.hardware.runtimes.stage_file import StageFile
 from autosplit.units import counted
@@ -47,6 +48,27 @@ def place_replicas(
         raise ConfigError(f"device '{devices[0]}' is on a Ray cluster; use `autosplit serve --ray`")
     placed = iter(device.with_copies(places))
     return tuple(tuple(next(placed) for _ in stage.replicas) for stage in document.stages)
+
+
+def absent_device(document: Manifest) -> str | None:
+    """Why this machine cannot run an export now; None where it can.
+
+    Other cores than those of the manifest may run it, another processor, GPU or server may not.
+    """
+    places = [on_its_machine(r.device) for stage in document.stages for r in stage.replicas]
+    here = [device.parse(name, anywhere=True) for name in places]
+    replicas = [(stage, replica) for stage in document.stages for replica in stage.replicas]
+    try:
+        for place, (stage, replica) in zip(here, replicas, strict=True):
+            if isinstance(place, Cuda):
+                place.tvm_device()
+            if not isinstance(place, Rpc):
+                stage_file(document, stage, replica).require_here()
+        with reached(here):
+            pass
+    except MachineError as error:
+        return str(error)
+    return None
 
 
 def stage_file(document: Manifest, stage: StagePart, replica: ReplicaPart) -> StageFile:

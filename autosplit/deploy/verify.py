@@ -27,10 +27,21 @@ from autosplit.hardware.execution.stream_states import initial_states
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.parity import DEFAULT_TOLERANCE
 from autosplit.hardware.measurement.real_time import measure_real_time
 from autosplit.hardware.measurement.reference import Outputs, Reference, reference_of_file
 from autosplit.hardware.measurement.results import Accuracy, RealTime, Spread
-from autosplit.hardware.measurement.sequences import STEPS, Expected, accuracy_of, compute, expect
+from autosplit.hardware.measurement.sequences import (
+    ITEMS,
+    SEED,
+    STEPS,
+    Expected,
+    accuracy_of,
+    compute,
+    expect,
+    refusal,
+    reproduction_error,
+)
 
 Items = list[dict[str, np.ndarray[Any, Any]]]
 Draw = Callable[..., Items]
@@ -57,30 +68,45 @@ class BenchResult:
     real_time: RealTime | None = None
 
 
+@dataclass(frozen=True)
+class Verification:
+    """The ``accuracy`` of an export against a ``reference``; ``reason`` says why it is rejected."""
+
+    accuracy: Accuracy
+    reference: str
+    reason: str = ""
+
+
 def verify(
     folder: Path,
     model: Path | None = None,
-    items: int = 3,
-    seed: int = 0,
+    items: int | None = None,
+    seed: int | None = None,
     special: bool = False,
     tolerance: float | None = None,
-) -> tuple[Accuracy, str]:
-    """Compare an exported pipeline with a reference; returns the accuracy and the reference's name.
+) -> Verification:
+    """Compare an exported pipeline with a reference.
 
     The reference runs the original model, ``model`` or the file that the export names if it is
-    unchanged, on random items. Without that file, or where nothing here runs it, the items and
+    unchanged, on random items. Their number and ``seed`` and the ``tolerance`` are by default those
+    of the comparison at export. Without that file, or where nothing here runs it, the items and
     reference outputs recorded at export are taken, unless ``special`` puts NaN, infinities and
-    denormals among the items. Raises ConfigError where there is neither, and for fewer than one
-    item; MachineError or ModelError where ``model`` cannot be run.
+    denormals among the items. Raises ConfigError where there is neither, for fewer than one item
+    and a negative seed; MachineError or ModelError where ``model`` cannot be run.
     """
-    if items < 1:
-        raise ConfigError(f"--items {items} is invalid; give 1 or more")
     document = manifest_file.read(folder)
+    before = document.comparison
+    count = items or (before.items if before else ITEMS)
+    draw_seed = seed if seed is not None else (before.seed if before else SEED)
+    if items is not None and items < 1:
+        raise ConfigError(f"--items {items} is invalid; give 1 or more")
+    if draw_seed < 0:
+        raise ConfigError(f"--seed {draw_seed} is invalid; give 0 or more")
     file = _original_model(document, model)
     if special and file is None:
         raise ConfigError("--special needs the original model; give it with --model FILE")
     if document.model.states:
-        items = max(items, STEPS)
+        count = max(count, STEPS)
     draw = special_items if special else random_items
     reference: Reference | None = None
     initial = initial_states(wiring_of(document, manifest_file.locate(folder).parent).states)
@@ -89,7 +115,7 @@ def verify(
     else:
         try:
             reference = reference_of_file(file, _input_shapes(document))
-            inputs = sample_items(document, draw, items, seed)
+            inputs = sample_items(document, draw, count, draw_seed)
             phases.report(f"computing the outputs of {reference.name}")
             expected = expect(reference, inputs, initial, document.model.states)
             name = f"{reference.name} on {file}"
@@ -102,10 +128,13 @@ def verify(
     phases.report("running the export")
     with load(folder) as pipeline:
         computed = compute(pipeline, expected)
-    # The tolerance is that of the coarsest type between the stages, not of the outputs alone.
-    ports = [port for stage in document.stages for port in (*stage.inputs, *stage.outputs)]
-    dtypes = {port.dtype for port in ports}.union(document.model.dtypes)
-    return accuracy_of(computed, expected, dtypes, tolerance, reference), name
+    allowed_error = tolerance or (before.tolerance if before else DEFAULT_TOLERANCE)
+    accuracy = accuracy_of(computed, expected, allowed_error)
+    if accuracy.equal:
+        return Verification(accuracy, name)
+    runtimes = [stage.runtime for stage in document.stages]
+    own_error = reproduction_error(reference, expected) if reference else 0.0
+    return Verification(accuracy, name, refusal(accuracy, runtimes, name, own_error))
 
 
 def bench(
@@ -168,7 +197,8 @@ def recorded(folder: Path, document: Manifest, initial: Outputs) -> tuple[Expect
     # Where states are large, only what comes of them is recorded.
     states = [initial, *after] if after else []
     expected = Expected.of_steps(outputs, items, states, document.model.states)
-    return expected, f"onnxruntime's outputs recorded in {name}"
+    computed_by = document.comparison.reference if document.comparison else "the reference"
+    return expected, f"the outputs of {computed_by} recorded in {name}"
 
 
 def _input_shapes(document: Manifest) -> dict[str, tuple[int, ...]]:

@@ -16,6 +16,9 @@ Signature = Sequence[tuple[str, Sequence[int], str]]
 # integers are quantities. Wide ones are indices, and the shortest table has two rows (token types),
 # or masks, in which only 0 and 1 mean anything.
 _INTEGERS = {1: 8, 2: 8, 4: 2, 8: 2}
+# The standard deviation of the floats of items 0 to 7, and so on: saturation, rounding to a grid
+# and the range of narrow types show at some scales only.
+_SCALES = (1.0, 0.25, 4.0, 1.0, 0.0625, 2.0, 0.5, 8.0)
 
 
 def random_items(
@@ -23,8 +26,9 @@ def random_items(
 ) -> list[dict[str, Array]]:
     """``count`` items for inputs given as (name, shape, dtype), alike for the same arguments.
 
-    Floats are standard normal, booleans true or false with equal probability, integers of 8 and 16
-    bits 0 to 7, wider ones 0 and 1. ``below`` gives the upper end of an input's integers by its
+    Floats are normal, of unlike scale in eight items and standard normal in the first. Booleans are
+    true or false with equal probability, integers of 8 and 16 bits 0 to 7, wider ones 0 and 1.
+    ``below`` gives the upper end of an input's integers by its
     name. An item depends on its number and not on ``count``, an array on the name of its input and
     not on its place.
 
@@ -73,7 +77,8 @@ def _draw(
 ) -> Array:
     generator = np.random.default_rng([seed, item, *name.encode("utf-8", "surrogatepass")])
     if dtype.kind == "f":
-        return np.asarray(generator.standard_normal(shape)).astype(dtype)
+        scale = _SCALES[item % len(_SCALES)]
+        return np.asarray(scale * generator.standard_normal(shape)).astype(dtype)
     limit = 2 if dtype.kind == "b" else below or _INTEGERS[dtype.itemsize]
     return np.asarray(generator.integers(0, limit, shape)).astype(dtype)
 

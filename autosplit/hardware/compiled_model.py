@@ -12,8 +12,9 @@ from typing import Any, Literal, Self
 
 from autosplit import files, phases
 from autosplit.deployment import Deployment
-from autosplit.errors import AutosplitError, ConfigError, MachineError, ModelError
+from autosplit.errors import AutosplitError, ConfigError, MachineError, MismatchError, ModelError
 from autosplit.graph import FusedGraph
+from autosplit.hardware import cache
 from autosplit.hardware.cluster import nodes
 from autosplit.hardware.cluster.pipeline import RemoteStage, pipeline_of, remote_stage
 from autosplit.hardware.codegen.kernels import DeviceKernels
@@ -24,10 +25,20 @@ from autosplit.hardware.devices.device import Device, RayCores
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.stream_states import initial_states
 from autosplit.hardware.execution.wiring import StagePorts, Wiring
-from autosplit.hardware.measurement.parity import require_equal
+from autosplit.hardware.measurement.parity import tolerance_of
 from autosplit.hardware.measurement.reference import Outputs, Reference, reference_of
 from autosplit.hardware.measurement.results import Accuracy, LinkCost, Profile
-from autosplit.hardware.measurement.sequences import Expected, accuracy_of, compute, expect
+from autosplit.hardware.measurement.sequences import (
+    ITEMS,
+    SEED,
+    STEPS,
+    Expected,
+    accuracy_of,
+    compute,
+    expect,
+    refusal,
+    reproduction_error,
+)
 from autosplit.hardware.model_options import check_options, device_targets, options_there
 from autosplit.hardware.runtimes import registry
 from autosplit.hardware.runtimes.interface import Item, Runtime, Stage, StageSource
@@ -271,6 +282,43 @@ class CompiledModel:
             profiles += [self._no_profile(name, device, reason) for device in places]
         return profiles
 
+    def checked_profiles(self, places: Sequence[Device]) -> list[Profile]:
+        """``profiles``; with runtime ``auto`` one whose outputs differ has infinite times."""
+        profiles = self.profiles(places)
+        if self.runtime_name != AUTO:
+            return profiles
+        possible = dict.fromkeys(p.runtime for p in profiles if p.is_possible)
+        mismatches = {runtime: self.mismatch(runtime, places) for runtime in possible}
+        return [p.without_times(mismatches.get(p.runtime) or p.note) for p in profiles]
+
+    def mismatch(self, runtime: str, places: Sequence[Device]) -> str:
+        """By how much the outputs of the whole model in a runtime differ from the reference.
+
+        Empty where they are equal, or where none of ``places`` runs the whole model.
+        """
+        device = next(filter(self.runtime_of(runtime).can_run, places), None)
+        if device is None:
+            return ""
+        key = [*self.identity.values(), runtime, str(device), str(self.allowed_error), str(ITEMS)]
+        file = cache.folder() / "comparisons" / f"{cache.digest(*key)}.txt"
+        if cache.is_whole(file):
+            return file.read_text(encoding="utf-8")
+        phases.report(f"comparing outputs of {runtime}")
+        _ = self.reference_outputs  # first: an item that the reference refuses could crash a kernel
+        text = ""
+        try:
+            with self.whole(runtime, device) as pipeline:
+                pipeline.start()
+                self.require_equal(pipeline, [runtime])
+        except MachineError:
+            raise
+        except MismatchError as error:
+            text = str(error)
+        except AutosplitError as error:
+            return str(error)  # it may be another next time
+        cache.keep(file, lambda new: new.write_text(text, encoding="utf-8"), again=True)
+        return text
+
     def _profile_where_possible(
         self, runtime: str, device: Device, seconds: float, force: bool
     ) -> Profile:
@@ -334,14 +382,27 @@ class CompiledModel:
         """The outputs, by name, that the original model gives for each item of one stream."""
         return self.expect(items).along
 
-    def require_equal(self, pipeline: Pipeline, expected: Expected) -> Accuracy:
-        """The accuracy of a pipeline of the model.
+    @cached_property
+    def reference_outputs(self) -> Expected:
+        """What the original model computes for the items that every deployment is compared on."""
+        return self.expect(self.items(STEPS if self.graph.states else ITEMS, SEED))
 
-        Raises StageError where it differs from what is expected by more than the tolerance.
+    @property
+    def allowed_error(self) -> float:
+        """The relative error that outputs may have: ``tolerance``, or that of the types."""
+        return tolerance_of(self.dtypes) if self.tolerance is None else self.tolerance
+
+    def require_equal(self, pipeline: Pipeline, runtimes: Sequence[str]) -> Accuracy:
+        """The accuracy of a pipeline whose stages ``runtimes`` compute.
+
+        Raises MismatchError where its outputs differ by more than ``allowed_error``.
         """
-        computed = compute(pipeline, expected)
-        accuracy = accuracy_of(computed, expected, self.dtypes, self.tolerance, self.reference)
-        return require_equal(accuracy)
+        expected = self.reference_outputs
+        accuracy = accuracy_of(compute(pipeline, expected), expected, self.allowed_error)
+        if not accuracy.equal:
+            own_error = reproduction_error(self.reference, expected)
+            raise MismatchError(refusal(accuracy, runtimes, self.reference.name, own_error))
+        return accuracy
 
     @property
     def identity(self) -> dict[str, str]:

@@ -133,7 +133,7 @@ def promising(space: Space, within: float) -> list[Stages]:
 
 def screened(net: str, model: Any, splits: Sequence[Stages], budget: Budget) -> list[Stages]:
     """The best few of all splits, each measured once; what cannot be built is told and left."""
-    bench, start = LocalBench(model, along(2), budget, items=1), time.monotonic()
+    bench, start = LocalBench(model, along(2), budget), time.monotonic()
     periods: dict[Stages, float] = {}
     for stages in splits:
         try:

@@ -14,7 +14,7 @@ from autosplit import api
 from autosplit.errors import AutosplitError, StageError, line_of
 from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import OpenHandler
-from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.measurement.parity import compare, tolerance_of
 from autosplit.hardware.runtimes.registry import ONNXRUNTIME, TVM
 from studies.benchmarks.result import Bar, at_least, at_most
 
@@ -78,7 +78,7 @@ def judge(
             outputs = pipeline.run(items)
     except AutosplitError as error:
         return REFUSED, line_of(error)
-    accuracy = compare(outputs, expected, model.lowered.dtypes)
+    accuracy = compare(outputs, expected, tolerance_of(model.lowered.dtypes))
     detail = f"{model.runtime_name}, {len(model.graph.ops)} ops, {len(pieces.stages)} stages"
     if not accuracy.equal:
         return DIFFERS, f"{detail}, relative error {accuracy.max_rel_error:.3g}"

@@ -57,7 +57,7 @@ def test_replicas_are_loaded_and_verified(model, folder):
     with autosplit.load(folder) as pipeline:
         assert pipeline.replicas == (1, 2)
         assert compare(pipeline.run(items), model.expected(items)).equal
-    assert verify(folder)[0].equal
+    assert verify(folder).accuracy.equal
 
 
 def test_no_replica_is_busier_than_the_whole_time(folder):

@@ -82,11 +82,11 @@ def test_verify_compares_a_sequence_in_several_streams(
 ) -> None:
     if not is_there:  # what was recorded at export judges
         monkeypatch.setattr("autosplit.deploy.verify._original_model", lambda *_: None)
-    accuracy, name = verify(folder)
-    assert accuracy.equal
-    assert name.startswith("onnxruntime on") == is_there
+    result = verify(folder)
+    assert result.accuracy.equal
+    assert result.reference.startswith("onnxruntime on") == is_there
     # In three streams side by side, and each step alone on the states of the reference.
-    assert accuracy.items == 3 * 32 + 32
+    assert result.accuracy.items == 3 * 32 + 32
 
 
 def test_the_manifest_lists_the_states_of_each_stage(folder: Path) -> None:

@@ -15,8 +15,6 @@ from autosplit.frontend.importing import digest
 from autosplit.frontend.samples import random_items
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.measurement.reference import reference_of_file
 from tests.deploy.exports import swap_sources
 from tests.deploy.manifests import sound
 
@@ -33,14 +31,14 @@ def test_verify_compares_with_onnxruntime_on_the_model(export, capsys):
 
 def test_verify_says_equal_in_one_line(export, capsys):
     assert main(["verify", str(export.folder)]) == 0
-    assert capsys.readouterr().out.startswith("equal: 3 items, max abs error ")
+    assert capsys.readouterr().out.startswith("equal: 8 items, max abs error ")
 
 
 @pytest.mark.parametrize("pair", [("first", "stem.relu")])
 def test_a_miswired_export_is_not_equal(export, capsys, pair):
     export.edit(lambda d: swap_sources(d, *pair))
     assert main(["verify", str(export.folder)]) == 1
-    assert capsys.readouterr().out.startswith("DIFFERENT: 3 items, max abs error ")
+    assert capsys.readouterr().out.startswith("DIFFERENT: 8 items, max abs error ")
 
 
 def test_without_the_model_the_recorded_outputs_judge(export, capsys):
@@ -54,7 +52,7 @@ def test_without_the_model_the_recorded_outputs_judge(export, capsys):
 def test_a_model_that_is_another_now_does_not_judge(export, tmp_path):
     (tmp_path / "other.onnx").write_bytes(b"another model")
     export.edit(lambda d: d["model"].update(file=str(tmp_path / "other.onnx")))
-    assert "recorded in reference.npz" in verify(export.folder)[1]
+    assert "recorded in reference.npz" in verify(export.folder).reference
     with pytest.raises(ConfigError, match="is not the one the split was made from"):
         verify(export.folder, tmp_path / "other.onnx")
     with pytest.raises(ConfigError, match="does not exist; give the file the split was made from"):
@@ -65,7 +63,7 @@ def test_the_model_may_have_moved(export, branches, tmp_path):
     elsewhere = tmp_path / "moved.onnx"
     elsewhere.write_bytes(branches.path.read_bytes())
     export.edit(lambda d: d["model"].pop("file"))
-    assert verify(export.folder, elsewhere)[0].equal
+    assert verify(export.folder, elsewhere).accuracy.equal
 
 
 def test_a_model_whose_external_weights_changed_does_not_judge(export, branches, tmp_path):
@@ -73,13 +71,13 @@ def test_a_model_whose_external_weights_changed_does_not_judge(export, branches,
     options = {"save_as_external_data": True, "location": "weights", "size_threshold": 0}
     onnx.save_model(onnx.load(branches.path), path, **options)
     export.edit(lambda d: d["model"].update(file=str(path), sha256=digest(path)))
-    assert "recorded" not in verify(export.folder)[1]
+    assert "recorded" not in verify(export.folder).reference
     weights = bytearray((tmp_path / "weights").read_bytes())
     weights[0] ^= 1
     (tmp_path / "weights").write_bytes(weights)
-    assert "recorded in reference.npz" in verify(export.folder)[1]
+    assert "recorded in reference.npz" in verify(export.folder).reference
     (tmp_path / "weights").unlink()
-    assert "recorded in reference.npz" in verify(export.folder)[1]
+    assert "recorded in reference.npz" in verify(export.folder).reference
 
 
 def test_without_model_and_recorded_outputs_there_is_no_judge(export, said):
@@ -97,12 +95,12 @@ def test_without_onnxruntime_the_recorded_outputs_judge_and_the_reason_is_told(
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert main(["verify", str(export.folder)]) == 0
     line = capsys.readouterr().out
-    assert line.startswith("equal: 2 items")
+    assert line.startswith("equal: 8 items")
     assert "recorded in reference.npz, as the model at " in line
     assert "cannot be run here: onnxruntime cannot be imported" in line
     export.edit(lambda d: swap_sources(d, "first", "stem.relu"))
     assert main(["verify", str(export.folder)]) == 1
-    assert capsys.readouterr().out.startswith("DIFFERENT: 2 items")
+    assert capsys.readouterr().out.startswith("DIFFERENT: 8 items")
 
 
 def test_a_model_that_was_asked_for_needs_its_judge(export, said, monkeypatch):
@@ -156,24 +154,6 @@ def test_random_items_stay_below_the_known_ends_and_differ_by_seed():
     assert one["i"].tolist() != other["i"].tolist()
 
 
-def test_the_judge_gets_the_shapes_and_the_comparison_the_types_of_model_and_stages(
-    export, monkeypatch
-):
-    shapes, kinds = [], []
-    monkeypatch.setattr(
-        verifying, "reference_of_file", lambda f, s: shapes.append(s) or reference_of_file(f, s)
-    )
-    monkeypatch.setattr(
-        verifying,
-        "accuracy_of",
-        lambda a, b, among, *others: kinds.append(set(among)) or compare(a.along, b.along, among),
-    )
-    export.edit(lambda d: d["model"].update(dtypes=["float16"]))
-    assert verify(export.folder)[0].equal
-    assert shapes == [{p["name"]: tuple(p["shape"]) for p in export.document["model"]["inputs"]}]
-    assert kinds == [{"float16", "float32"}]
-
-
 def test_an_archive_with_objects_is_not_unpickled(export):
     class Trap:
         def __reduce__(self):
@@ -188,7 +168,7 @@ def test_an_archive_with_objects_is_not_unpickled(export):
 
 def test_special_values_are_compared(export, capsys):
     assert main(["verify", str(export.folder), "--special"]) == 0
-    assert capsys.readouterr().out.startswith("equal: 6 items")
+    assert capsys.readouterr().out.startswith("equal: 8 items")
 
 
 def test_a_stage_that_hides_nan_is_not_equal(export, monkeypatch):
@@ -198,8 +178,8 @@ def test_a_stage_that_hides_nan_is_not_equal(export, monkeypatch):
         return run(self, [{name: np.nan_to_num(item[name]) for name in item} for item in items])
 
     monkeypatch.setattr(Pipeline, "run", run_without_nan)
-    assert verify(export.folder)[0].equal
-    assert not verify(export.folder, special=True)[0].equal
+    assert verify(export.folder).accuracy.equal
+    assert not verify(export.folder, special=True).accuracy.equal
 
 
 def test_special_values_need_the_original_model(export, said):

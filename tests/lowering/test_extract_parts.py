@@ -93,7 +93,7 @@ def test_a_written_part_runs_and_verifies_by_itself(residual, tmp_path):
     np.testing.assert_allclose(got["out1"], known["out1"], rtol=1e-4, atol=1e-4)
     (onnx,) = onnxruntime_outputs(tmp_path / "block.onnx", [{"out0": known["out0"]}])
     np.testing.assert_allclose(onnx["out1"], known["out1"], rtol=1e-5, atol=1e-5)
-    assert verify(manifest)[0].equal
+    assert verify(manifest).accuracy.equal
 
 
 def test_a_part_whose_boundary_is_inside_a_node_says_so(save, tmp_path):

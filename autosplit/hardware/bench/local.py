@@ -31,7 +31,6 @@ from autosplit.hardware.measurement.results import (
     Spread,
     spread,
 )
-from autosplit.hardware.measurement.sequences import STEPS, Expected
 from autosplit.hardware.runtimes.registry import AUTO, ready_made
 
 
@@ -48,7 +47,6 @@ class LocalBench(DescribedBench):
         model: CompiledModel,
         places: Sequence[Device],
         budget: Budget | None = None,
-        items: int = 3,
         wait_s: float = 0.0,
         streams: int = 1,
     ) -> None:
@@ -58,7 +56,6 @@ class LocalBench(DescribedBench):
         # Without states the stream of an item makes no difference.
         self._streams = streams if model.graph.states else 1
         self._wait_s = wait_s
-        self._items = model.items(STEPS if model.graph.states else items)
         model.check(self.places)
         with self.reached():
             self._targets = {str(d): spelled(model.kernels.target_on(d)) for d in self.places}
@@ -92,10 +89,9 @@ class LocalBench(DescribedBench):
         identity["devices"] = " ".join(map(str, self.places))
         return identity
 
-    @cached_property
-    def expected(self) -> Expected:
-        """What the reference computes for the items that candidates are verified with."""
-        return self.model.expect(self._items)
+    @property
+    def _items(self) -> Sequence[Item]:
+        return self.model.reference_outputs.items
 
     def profile(self) -> Sequence[Profile]:
         """See Bench. Devices with the same spelling are profiled once.
@@ -104,18 +100,11 @@ class LocalBench(DescribedBench):
         """
         with self.reached():
             if self.model.runtime_name != AUTO:
-                phases.report("comparing outputs")
-                refusal = self._refusal(self.model.runtime_name)
-                if refusal:
-                    raise StageError(refusal)
+                mismatch = self.model.mismatch(self.model.runtime_name, self.places)
+                if mismatch:
+                    raise StageError(mismatch)
             phases.report("profiling")
-            profiles = self.model.profiles(self.places)
-            if self.model.runtime_name != AUTO:
-                return profiles
-            phases.report("comparing runtimes with the reference")
-            possible = dict.fromkeys(p.runtime for p in profiles if p.is_possible)
-            refusals = {runtime: self._refusal(runtime) for runtime in possible}
-        return [p.without_times(refusals.get(p.runtime) or p.note) for p in profiles]
+            return self.model.checked_profiles(self.places)
 
     def links(self) -> Sequence[LinkCost]:
         """See Bench. Devices with the same spelling are measured once."""
@@ -127,7 +116,7 @@ class LocalBench(DescribedBench):
         """See Bench. Outputs are compared first; a candidate with wrong outputs is not timed."""
         phases.report("waiting for devices")
         with self.reached(in_trial=True), self._pipeline(deployment) as pipeline:
-            accuracy = self._verify(pipeline)
+            accuracy = self._verify(pipeline, deployment.runtimes)
             start = disturbance.Counters.now()
             period, busy = measure.period_and_busy(
                 pipeline, self._items, self.budget, self._streams
@@ -147,7 +136,7 @@ class LocalBench(DescribedBench):
         for run in self.unsplit_runs():
             try:
                 with self.reached(), self._pipeline(run) as pipeline:
-                    self._verify(pipeline)
+                    self._verify(pipeline, [run.runtime])
                     turns = _Turns(pipeline, self._items, self._streams)
                     period, latency = turns(brief), turns.latency
             except MachineError:
@@ -170,8 +159,9 @@ class LocalBench(DescribedBench):
             # Baselines open first, since a stage may need a process because of what is open.
             unsplit = [stack.enter_context(self._pipeline(run)) for run in runs]
             split = [stack.enter_context(self._pipeline(deployment)) for deployment in candidates]
-            for pipeline in [*split, *unsplit]:
-                accuracies.append(self._verify(pipeline))
+            runtimes = [*(each.runtimes for each in candidates), *([run.runtime] for run in runs)]
+            for pipeline, names in zip([*split, *unsplit], runtimes, strict=True):
+                accuracies.append(self._verify(pipeline, names))
                 turns.append(_Turns(pipeline, self._items, self._streams))
             start = disturbance.Counters.now()
             periods = compare_interleaved(turns, self.budget, len(candidates))
@@ -192,7 +182,7 @@ class LocalBench(DescribedBench):
         """See Bench."""
         with self.reached(), self._pipeline(deployment) as pipeline:
             # This warms it up, too.
-            self._verify(pipeline)
+            self._verify(pipeline, deployment.runtimes)
             phases.report(f"running {rate:g} items/s", pipeline.threads)
             seconds, streams = self.budget.seconds, self._streams
             return measure_real_time(pipeline, self._items, rate, seconds, period, streams)
@@ -232,22 +222,9 @@ class LocalBench(DescribedBench):
     def close(self) -> None:
         """See Bench. Pipelines are closed after each job, so nothing is left."""
 
-    def _refusal(self, runtime: str) -> str:
-        """Why stages cannot have a runtime; empty where its outputs of the model are right."""
-        supported = filter(self.model.runtime_of(runtime).can_run, self.places)
-        device = next(supported, None)
-        if device is None:  # no device runs the whole model
-            return ""
-        try:
-            with self.model.whole(runtime, device) as pipeline:
-                self._verify(pipeline)
-        except MachineError:
-            raise
-        except AutosplitError as error:
-            return str(error)
-        return ""
-
     def _pipeline(self, contender: Deployment | UnsplitRun) -> Pipeline:
+        # The reference goes first: an item that it refuses could crash a kernel.
+        _ = self.model.reference_outputs
         if isinstance(contender, UnsplitRun):
             name, devices = contender.runtime, contender.devices
             phases.report(f"measuring {contender.name}")
@@ -259,12 +236,10 @@ class LocalBench(DescribedBench):
         phases.report("building")
         return self.model.pipeline(contender, trace=True)
 
-    def _verify(self, pipeline: Pipeline) -> Accuracy:
-        # The reference goes first: an item that it refuses could crash a kernel.
-        expected = self.expected
+    def _verify(self, pipeline: Pipeline, runtimes: Sequence[str]) -> Accuracy:
         pipeline.start()
         phases.report("running", pipeline.threads)
-        return self.model.require_equal(pipeline, expected)
+        return self.model.require_equal(pipeline, runtimes)
 
 
 class _Turns:

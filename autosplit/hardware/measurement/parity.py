@@ -11,97 +11,58 @@ from autosplit.errors import StageError
 from autosplit.hardware.measurement.results import Accuracy
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Outputs = Mapping[str, Array]
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2}
 DEFAULT_TOLERANCE = 1e-4
-_WRONG = 0.1  # a larger error is not caused by rounding
-NO_NOISE: Mapping[str, float] = {}
-_DIFFERENT = (np.inf, np.inf, False)
+_DIFFERENT = (np.inf, np.inf)
+
+
+def tolerance_of(dtypes: Iterable[str]) -> float:
+    """The relative error that a model may have by default: that of its coarsest element type."""
+    return max((TOLERANCE.get(dtype, 0.0) for dtype in dtypes), default=0.0) or DEFAULT_TOLERANCE
 
 
 def compare(
-    outputs: Sequence[Mapping[str, Array]],
-    expected: Sequence[Mapping[str, Array]],
-    kinds: Iterable[str] = (),
-    noise: Mapping[str, float] = NO_NOISE,
-    asked: float | None = None,
+    outputs: Sequence[Outputs], expected: Sequence[Outputs], tolerance: float = DEFAULT_TOLERANCE
 ) -> Accuracy:
     """Compare outputs with the expected ones, item by item.
 
-    Errors are relative to the largest value of the expected output. Outputs are equal within the
-    largest tolerance of their own element type and of ``kinds``, those that the model computes in,
-    or within the tolerance that was ``asked`` for; ``noise`` adds to it by output. Integers and
-    booleans are equal to the bit, but noise is allowed to integers of 8 bits, which are quantised.
-    NaN and infinities must be where they are expected. Names, shapes and numbers must be equal,
-    and no items at all are not equal.
+    Errors are relative to the largest value of the expected output. Names, shapes, types and
+    numbers of items must be equal, no items at all are not equal, and NaN and infinities must be
+    where they are expected. Integers and booleans must be equal to the bit, but integers of 8 bits,
+    which are quantised values, within a tolerance above ``DEFAULT_TOLERANCE``.
     """
     absolute = relative = 0.0
-    of_kinds = max(map(_tolerance, kinds), default=DEFAULT_TOLERANCE)
-    tolerance = of_kinds if asked is None else asked
     equal = len(outputs) == len(expected) > 0
     for item, expected_item in zip(outputs, expected, strict=False):
         equal = equal and item.keys() == expected_item.keys()
         for name, array in expected_item.items():
             errors = _DIFFERENT
             if name in item:
-                array, output = np.asarray(array), np.asarray(item[name])
-                of_output = _tolerance(str(array.dtype)) if asked is None else 0.0
-                allowed = noise.get(name, 0.0)
-                # A reference that differs from itself by more than this is wrong.
-                noisy = max(tolerance, of_output) + min(allowed, _WRONG)
-                errors = _errors(output, array, noisy, allowed)
+                errors = _errors(np.asarray(item[name]), np.asarray(array), tolerance)
             absolute, relative = max(absolute, errors[0]), max(relative, errors[1])
-            equal = equal and errors[2]
-    reason = "" if equal else _reason(relative, tolerance, max(noise.values(), default=0.0))
-    return Accuracy(equal, float(absolute), float(relative), len(outputs), reason)
-
-
-def _reason(error: float, tolerance: float, noise: float) -> str:
-    if not np.isfinite(error) or error <= tolerance:
-        return "outputs differ from the original model in shape, type, NaN, infinities or integers"
-    text = f"outputs differ from the original model (relative error {error:.3g}, "
-    text += f"tolerance {tolerance:.3g}"
-    if noise:
-        text += f" and {noise:.3g} by which its reference differs from itself without optimisation"
-    if error > _WRONG:
-        return f"{text})"
-    return f"{text}); if that is good enough, give --tolerance {1.1 * error:.2g}"
+    is_equal = equal and relative <= tolerance
+    return Accuracy(is_equal, float(absolute), float(relative), len(outputs), tolerance)
 
 
 def require_equal(accuracy: Accuracy) -> Accuracy:
-    """The accuracy of equal outputs. Raises StageError with the reason if they differ."""
+    """The accuracy of equal outputs. Raises StageError if they differ."""
     if not accuracy.equal:
-        raise StageError(f"candidate rejected: {accuracy.reason}")
+        error, tolerance = accuracy.max_rel_error, accuracy.tolerance
+        raise StageError(f"outputs differ: relative error {error:.3g}, tolerance {tolerance:.3g}")
     return accuracy
 
 
-def distances(
-    outputs: Sequence[Mapping[str, Array]], others: Sequence[Mapping[str, Array]]
-) -> dict[str, float]:
-    """The largest error of each output between two ways to compute it; 0 where it is not finite."""
-    largest: dict[str, float] = {}
-    for item, other in zip(outputs, others, strict=True):
-        for name, array in item.items():
-            error = _errors(np.asarray(other[name]), np.asarray(array), 0.0, np.inf)[1]
-            largest[name] = max(largest.get(name, 0.0), error if np.isfinite(error) else 0.0)
-    return largest
-
-
-def _tolerance(kind: str) -> float:
-    return TOLERANCE.get(kind, DEFAULT_TOLERANCE)
-
-
-def _errors(
-    output: Array, expected: Array, tolerance: float, noise: float
-) -> tuple[float, float, bool]:
-    """The absolute and the relative error of one output, and whether it is equal."""
+def _errors(output: Array, expected: Array, tolerance: float) -> tuple[float, float]:
+    """The absolute and the relative error of one output."""
     if output.shape != expected.shape or output.dtype != expected.dtype:
         return _DIFFERENT
     if expected.dtype.kind not in "fV":  # numpy knows bfloat16 as a void type
         error = _integer_error(output, expected)
         is_quantised = expected.dtype.kind in "iu" and expected.dtype.itemsize == 1
-        is_equal = error <= (noise if is_quantised else 0)
-        # The tolerance does not apply to integers.
-        return error, error if is_equal else np.inf, is_equal
+        if is_quantised and tolerance > DEFAULT_TOLERANCE:
+            return error, error / max(1.0, float(np.max(np.abs(expected.astype(int)), initial=0)))
+        return error, np.inf if error else 0.0
     output, expected = output.astype(np.float64), expected.astype(np.float64)
     finite = np.isfinite(expected)
     if not np.array_equal(output[~finite], expected[~finite], equal_nan=True):
@@ -110,8 +71,7 @@ def _errors(
         return _DIFFERENT
     error = float(np.max(np.abs(output[finite] - expected[finite]), initial=0.0))
     scale = float(np.max(np.abs(expected[finite]), initial=0.0))
-    relative = error / scale if scale > 0 else error
-    return error, relative, relative <= tolerance
+    return error, error / scale if scale > 0 else error
 
 
 def _integer_error(output: Array, expected: Array) -> float:

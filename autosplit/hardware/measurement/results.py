@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import median
 
 from autosplit.units import counted
@@ -59,14 +59,24 @@ def spread(samples: Sequence[float], z: float = _Z) -> Spread:
 class Accuracy:
     """The largest errors of outputs; the relative one is a share of the largest output value.
 
-    ``reason`` says why outputs are not equal.
+    They are equal where it is at most ``tolerance``.
     """
 
     equal: bool
     max_abs_error: float
     max_rel_error: float
     items: int
-    reason: str = field(default="", compare=False)
+    tolerance: float = 0.0
+
+    def with_more(self, other: Accuracy) -> Accuracy:
+        """The accuracy of these outputs and others."""
+        return Accuracy(
+            self.equal and other.equal,
+            max(self.max_abs_error, other.max_abs_error),
+            max(self.max_rel_error, other.max_rel_error),
+            self.items + other.items,
+            self.tolerance,
+        )
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,21 @@ states that the reference had before it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from autosplit.hardware.execution.pipeline import Pipeline
-from autosplit.hardware.measurement.parity import compare, distances
+from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.measurement.reference import Item, Outputs, Reference, Step
 from autosplit.hardware.measurement.results import Accuracy
 
+ITEMS = 8  # that every comparison has, of unlike scale, see ``random_items``
+SEED = 0  # of these items
 STEPS = 32  # of a stream that are compared at least, since errors may grow along it
 STREAMS = 3  # that are compared side by side, since they must not see each other's states
+ROUNDING = 0.1  # a larger error is not caused by rounding
 
 
 @dataclass(frozen=True)
@@ -91,45 +96,44 @@ def compute(pipeline: Pipeline, expected: Expected) -> Computed:
     return Computed(along, alone)
 
 
-def accuracy_of(
-    computed: Computed,
-    expected: Expected,
-    kinds: Collection[str],
-    asked: float | None = None,
-    reference: Reference | None = None,
-) -> Accuracy:
-    """Compare what a pipeline computed with what is expected; ``kinds``: as in ``compare``.
-
-    The tolerance is the one ``asked`` for, or follows from the element types. Where it does not
-    suffice, the distance of the reference from itself without optimisation is added.
-    """
-    accuracy = _compared(computed, expected, kinds, asked, Computed([]))
-    if accuracy.equal or reference is None:
-        return accuracy
-    return _compared(computed, expected, kinds, asked, _unoptimised(reference, expected))
-
-
-def _compared(
-    computed: Computed,
-    expected: Expected,
-    kinds: Collection[str],
-    asked: float | None,
-    plain: Computed,
-) -> Accuracy:
+def accuracy_of(computed: Computed, expected: Expected, tolerance: float) -> Accuracy:
+    """Compare what a pipeline computed with what is expected."""
     copies = STREAMS if expected.successors else 1
-    noise = distances(expected.along, plain.along) if plain.along else {}
     along = [outputs for outputs in expected.along for _ in range(copies)]
-    results = [compare(computed.along, along, kinds, noise, asked)]
+    result = compare(computed.along, along, tolerance)
+    if not expected.alone:
+        return result
+    return result.with_more(compare(computed.alone, expected.alone, tolerance))
+
+
+def refusal(
+    accuracy: Accuracy, runtimes: Iterable[str], reference: str, reproduction: float = 0.0
+) -> str:
+    """Why outputs that ``runtimes`` computed are rejected, and what helps.
+
+    ``reference`` is the name of what they are compared with, ``reproduction`` its own error, see
+    ``reproduction_error``.
+    """
+    error, tolerance = accuracy.max_rel_error, accuracy.tolerance
+    text = f"outputs of {' and '.join(dict.fromkeys(runtimes))} differ from {reference}'s"
+    if not np.isfinite(error) or error <= tolerance:
+        return f"{text} in shape, type, NaN, infinities or integers; choose another --runtime"
+    text += f" (relative error {error:.3g}, tolerance {tolerance:.3g})"
+    if reproduction > tolerance:
+        text += f"; {reference}'s own change by {reproduction:.3g} without its optimisations"
+    remedy = "choose another --runtime"
+    if error <= max(ROUNDING, reproduction):
+        remedy += f" or, if that is good enough, give --tolerance {1.1 * error:.2g}"
+    return f"{text}; {remedy}"
+
+
+def reproduction_error(reference: Reference, expected: Expected) -> float:
+    """The relative error of the reference's outputs without optimisation; 0 where not finite."""
+    plain = _unoptimised(reference, expected)
+    error = compare(plain.along, expected.along).max_rel_error
     if expected.alone:
-        noise = distances(expected.alone, plain.alone) if plain.alone else {}
-        results.append(compare(computed.alone, expected.alone, kinds, noise, asked))
-    return Accuracy(
-        all(result.equal for result in results),
-        max(result.max_abs_error for result in results),
-        max(result.max_rel_error for result in results),
-        sum(result.items for result in results),
-        next((result.reason for result in results if result.reason), ""),
-    )
+        error = max(error, compare(plain.alone, expected.alone).max_rel_error)
+    return error if np.isfinite(error) else 0.0
 
 
 def _unoptimised(reference: Reference, expected: Expected) -> Computed:

@@ -120,9 +120,9 @@ def test_an_exported_relax_model_is_verified_with_its_file(script, tmp_path):
 
     path = script()
     autosplit.load_model(path).split([["twice"]]).export(tmp_path / "out")
-    accuracy, judge = verify(tmp_path / "out", path)
-    assert accuracy.equal
-    assert "TVM without fusion" in judge
+    result = verify(tmp_path / "out", path)
+    assert result.accuracy.equal
+    assert "TVM without fusion" in result.reference
 
 
 def test_dynamic_sizes_are_bound_by_shape(script):

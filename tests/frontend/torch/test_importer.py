@@ -110,9 +110,9 @@ def test_torch_is_the_judge(net, saved, tmp_path):
     for mine, theirs in zip(model.expected(items), by_torch(net, items), strict=True):
         np.testing.assert_allclose(next(iter(mine.values())), theirs[0], rtol=1e-5, atol=1e-5)
     model.split([["relu_"]]).export(tmp_path / "out")
-    accuracy, judge = verify(tmp_path / "out")
-    assert accuracy.equal
-    assert judge.startswith("torch on")
+    result = verify(tmp_path / "out")
+    assert result.accuracy.equal
+    assert result.reference.startswith("torch on")
 
 
 def test_inputs_may_come_in_containers():

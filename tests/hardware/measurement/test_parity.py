@@ -17,7 +17,7 @@ def accuracy_of(output, expected=RIGHT):
 
 
 def test_equal_outputs_are_equal():
-    assert accuracy_of(RIGHT.copy()) == Accuracy(True, 0.0, 0.0, 1)
+    assert accuracy_of(RIGHT.copy()) == Accuracy(True, 0.0, 0.0, 1, 1e-4)
 
 
 @pytest.mark.parametrize(("share", "equal"), [(0.5e-4, True), (2e-4, False)])
@@ -46,11 +46,11 @@ def test_one_wrong_value_is_seen(position, value):
     ],
 )
 def test_another_shape_or_dtype_is_seen(output):
-    assert accuracy_of(output) == Accuracy(False, np.inf, np.inf, 1)
+    assert accuracy_of(output) == Accuracy(False, np.inf, np.inf, 1, 1e-4)
 
 
 def test_a_value_that_is_not_finite_and_an_output_that_is_missing_are_infinitely_wrong():
-    wrong = Accuracy(False, np.inf, np.inf, 1)
+    wrong = Accuracy(False, np.inf, np.inf, 1, 1e-4)
     assert accuracy_of(np.full_like(RIGHT, np.nan)) == wrong
     assert compare([{}], [{"y": RIGHT}]) == wrong
 
@@ -66,24 +66,15 @@ def test_what_is_not_finite_must_stand_where_it_is_expected():
 def test_integers_and_booleans_are_equal_to_the_bit(dtype):
     expected = np.array([1, 0, 1], dtype)
     assert accuracy_of(expected.copy(), expected).equal
-    assert accuracy_of(np.array([1, 1, 1], dtype), expected) == Accuracy(False, 1.0, np.inf, 1)
-
-
-def test_no_tolerance_is_advised_against_wrong_integers():
-    with pytest.raises(StageError, match=r"or integers$"):
-        require_equal(accuracy_of(np.array([7]), np.array([4])))
+    assert accuracy_of(np.array([1, 1, 1], dtype), expected) == Accuracy(
+        False, 1.0, np.inf, 1, 1e-4
+    )
 
 
 def test_zeros_are_compared_absolutely():
     zeros = np.zeros(3, np.float32)
     assert accuracy_of(zeros + np.float32(1e-5), zeros).equal
     assert not accuracy_of(zeros + np.float32(1e-3), zeros).equal
-
-
-def test_half_precision_has_a_tolerance_of_its_own():
-    expected = np.ones(3, np.float16)
-    assert accuracy_of(expected * np.float16(1.005), expected).equal
-    assert not accuracy_of(expected * np.float16(1.02), expected).equal
 
 
 @pytest.mark.parametrize("size", [(), (0,), (2, 0)])
@@ -108,35 +99,10 @@ def test_the_worst_item_counts():
     assert (accuracy.equal, accuracy.max_abs_error, accuracy.items) == (False, 1.0, 3)
 
 
-def test_a_wrong_result_says_how_wrong():
-    with pytest.raises(
-        StageError,
-        match=r"outputs differ .*relative error 0.005, tolerance 0.0001.*--tolerance 0.0055",
-    ):
+def test_outputs_that_differ_are_an_error():
+    with pytest.raises(StageError, match=r"outputs differ: relative error 0.005, tolerance 0.0001"):
         require_equal(accuracy_of(RIGHT + 1))
     assert require_equal(accuracy_of(RIGHT)).equal
-
-
-@pytest.mark.parametrize(
-    ("kinds", "bound"),
-    [
-        ((), 1e-4),
-        (("float32", "int64", "bool"), 1e-4),
-        (("float32", "float16"), 1e-2),
-        (("float16", "float32"), 1e-2),
-        (("bfloat16", "float16"), 5e-2),
-    ],
-)
-def test_the_coarsest_type_a_model_computes_in_decides(kinds, bound):
-    expected = np.array([1.0, -2.0], np.float32)
-    for share, equal in ((0.9, True), (1.1, False)):
-        output = expected + np.float32(2 * bound * share)
-        assert compare([{"y": output}], [{"y": expected}], kinds).equal is equal
-
-
-def test_a_coarse_type_says_nothing_about_integers():
-    expected = np.array([1000, 2000])
-    assert not compare([{"y": expected + 1}], [{"y": expected}], ["float16"]).equal
 
 
 @given(st.integers(-6, 6), st.floats(-1, 1))
@@ -178,4 +144,4 @@ def test_the_error_of_integers_is_exact(dtype, output, expected, error):
 def test_the_sign_of_zero_is_no_error():
     assert accuracy_of(
         np.array([-0.0, 1.0], np.float32), np.array([0.0, 1.0], np.float32)
-    ) == Accuracy(True, 0.0, 0.0, 1)
+    ) == Accuracy(True, 0.0, 0.0, 1, 1e-4)

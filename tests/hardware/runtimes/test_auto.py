@@ -81,7 +81,7 @@ def test_a_runtime_with_wrong_outputs_is_left_out_of_a_study(model, monkeypatch)
     monkeypatch.setattr(OnnxruntimeRuntime, "whole", whole)
     bench = LocalBench(model, HERE, QUICK)
     profiles = bench.profile()
-    assert "outputs differ" in noted(profiles)[ONNXRUNTIME]
+    assert "outputs of onnxruntime differ" in noted(profiles)[ONNXRUNTIME]
     costs = bench.cost_model(profiles, ())
     assert ONNXRUNTIME not in [runtime.name for runtime in costs.runtimes]
 

@@ -1,0 +1,30 @@
+"""What was written into an export, as lines."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from autosplit.deploy import manifest_file
+
+
+def lines(file: Path) -> list[str]:
+    """Where an export is, how exact its outputs are, and which runtimes were left out and why."""
+    # Quoted, since the command is there to be copied into a shell.
+    command = f"`autosplit verify {shlex.quote(str(file.parent))}`"
+    comparison = manifest_file.read(file).comparison
+    if comparison is None:
+        return [f"wrote {file}; {command} compares it with the model"]
+    left_out = [f"{name} is left out: {why}" for name, why in comparison.left_out.items()]
+    if comparison.absent:
+        return [
+            f"wrote {file}",
+            *left_out,
+            f"not compared with the model, since {comparison.absent}; run {command} there",
+        ]
+    return [
+        f"wrote {file}; {command} compares it with the model again",
+        *left_out,
+        f"outputs equal {comparison.reference}'s: {comparison.items} items, largest relative "
+        f"error {comparison.max_rel_error:.2g} (tolerance {comparison.tolerance:.2g})",
+    ]

@@ -1,0 +1,137 @@
+"""An export is written only if its files compute what the model computes, by one comparison."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosplit import api
+from autosplit.cli import main
+from autosplit.deploy import export as exporting
+from autosplit.deploy import manifest_file
+from autosplit.deploy.verify import verify
+from autosplit.errors import MachineError, MismatchError
+from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
+from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME, TVM
+from autosplit.hardware.runtimes.tvm.runtime import TvmRuntime
+
+pytest.importorskip("onnxruntime")
+
+
+class _Off:
+    """A loaded stage whose outputs are too large by a share."""
+
+    def __init__(self, stage: Any, share: float) -> None:
+        self._stage, self._share = stage, share
+        self.open, self.close = stage.open, stage.close
+
+    def run(self, values: Any) -> Any:
+        return [np.asarray(v.numpy()) * (1 + self._share) for v in self._stage.run(values)]
+
+
+def _spoil(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
+    """Stages of TVM that were written to files are off by a share."""
+    real = TvmRuntime.load_stages.__func__  # type: ignore[attr-defined]
+
+    def load_stages(cls: Any, *arguments: Any) -> Any:
+        return [_Off(stage, np.float32(share)) for stage in real(cls, *arguments)]
+
+    monkeypatch.setattr(TvmRuntime, "load_stages", classmethod(load_stages))
+
+
+def test_files_that_compute_something_else_replace_nothing(
+    branches: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    branches.split([["first"]]).export(tmp_path)
+    before = (tmp_path / "split.json").read_bytes()
+    _spoil(monkeypatch, 0.01)
+    with pytest.raises(MismatchError, match=r"outputs of tvm differ.*--runtime.*--tolerance 0\.0"):
+        branches.split([["hinted"]]).export(tmp_path)
+    assert (tmp_path / "split.json").read_bytes() == before
+
+
+def test_the_manifest_has_items_seed_tolerance_and_error(branches: Any, tmp_path: Path) -> None:
+    branches.split([["first"]]).export(tmp_path)
+    comparison = manifest_file.read(tmp_path).comparison
+    assert comparison is not None
+    assert (comparison.items, comparison.seed, comparison.tolerance) == (8, 0, 1e-4)
+    accuracy = verify(tmp_path).accuracy
+    assert accuracy.max_rel_error == comparison.max_rel_error
+
+
+def test_verify_keeps_the_tolerance_of_the_export(
+    branches: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _spoil(monkeypatch, 0.01)
+    replace(branches, tolerance=0.3).split([["first"]]).export(tmp_path)
+    result = verify(tmp_path)
+    assert (result.accuracy.equal, result.accuracy.tolerance) == (True, 0.3)
+    assert not verify(tmp_path, tolerance=1e-4).accuracy.equal
+
+
+def test_runtime_auto_leaves_out_the_one_that_differs_and_takes_the_next(
+    branches: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    model = replace(branches, runtime_name=AUTO)
+    _spoil(monkeypatch, 0.01)
+    split = replace(model.split([["first"]]), runtimes=(TVM, TVM))
+    file = split.export(tmp_path)
+    document = manifest_file.read(tmp_path)
+    assert TVM not in [stage.runtime for stage in document.stages]
+    assert list(document.comparison.left_out) == [TVM]  # type: ignore[union-attr]
+    assert "outputs of tvm differ" in document.comparison.left_out[TVM]  # type: ignore[union-attr]
+    assert main(["verify", str(file.parent)]) == 0
+
+
+def test_a_runtime_that_differs_competes_for_no_stage(
+    branches: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))
+    real = OnnxruntimeRuntime.whole
+
+    def whole(self: Any, *arguments: Any, **options: Any) -> Any:
+        (stage,) = real(self, *arguments)
+        run = stage.run
+        stage.run = lambda values: [v + 1 for v in run(values)]  # type: ignore[method-assign]
+        return [stage]
+
+    monkeypatch.setattr(OnnxruntimeRuntime, "whole", whole)
+    profiles = api.measured_profiles(replace(branches, runtime_name=AUTO), api.device.along(1))
+    notes = {profile.runtime: profile.note for profile in profiles if not profile.is_possible}
+    assert "outputs of onnxruntime differ" in notes[ONNXRUNTIME]
+
+
+@pytest.mark.parametrize("cause", ["the disk is full", "onnxruntime cannot be imported"])
+def test_no_other_cause_skips_the_comparison(
+    branches: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise MachineError(cause)
+
+    monkeypatch.setattr(exporting, "load", fail)
+    with pytest.raises(MachineError, match=cause):
+        branches.split([["first"]]).export(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_for_a_server_that_is_not_here_are_written_and_said_to_be_not_compared(
+    branches: Any, tmp_path: Path, capsys: Any
+) -> None:
+    model = replace(branches, targets={"rpc:127.0.0.1:9": "llvm"})
+    model.split([["first"]]).export(tmp_path / "out", devices=["cores:0", "rpc:127.0.0.1:9"])
+    comparison = manifest_file.read(tmp_path / "out").comparison
+    assert comparison is not None
+    assert comparison.max_rel_error is None
+    assert "rpc:127.0.0.1:9" in (comparison.absent or "")
+
+
+@pytest.mark.parametrize("seed", [-5, -1])
+def test_a_negative_seed_is_refused(export: Any, said: Any, seed: int) -> None:
+    assert said("verify", export.folder, "--seed", seed) == (
+        2,
+        f"--seed {seed} is invalid; give 0 or more",
+    )
