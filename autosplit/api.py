@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -252,7 +253,7 @@ def plan(
 
 def plan(
     model: Model,
-    stages: int | Literal["auto"] = 2,
+    stages: int | Literal["auto"] | None = None,
     devices: Sequence[str] = (),
     regions: Mapping[str, str] | None = None,
     *,
@@ -275,10 +276,18 @@ def plan(
     from autosplit import planner
 
     if cores is not None:
+        if stages is not None:
+            raise ConfigError("give cores or stages, not both: cores=N plans the stages too")
         if devices or regions:
             raise ConfigError("with cores all devices are equal; leave devices and regions out")
-        return _on_cores(model, cores, memory, streams)
-    along = device.along(most_stages(devices) if stages == "auto" else stages, devices)
+        return _on_cores(model, _number("cores", cores), memory, _number("streams", streams))
+    if memory is not None or streams != 1:
+        raise ConfigError("memory and streams are for cores=N; give it instead of stages")
+    if stages == "auto":
+        count = most_stages(devices)
+    else:
+        count = _number("stages", 2 if stages is None else stages, ", or 'auto'")
+    along = device.along(count, devices)
     names = list(map(str, along))
     costs = place_regions(measured_costs(model, along), model.lowered.regions, regions or {}, names)
     resources = list(map(resources_of, names))
@@ -302,9 +311,10 @@ def _on_cores(model: Model, cores: int, memory: float | None, streams: int) -> M
     from autosplit import planner
 
     numbers = device.available()
-    if streams < 1:
-        raise ConfigError(f"streams is {streams}; give at least 1")
-    if not 1 <= cores <= len(numbers):
+    is_size = isinstance(memory, Real) and not isinstance(memory, bool) and memory > 0
+    if memory is not None and not is_size:
+        raise ConfigError(f"memory is {memory!r}; give a number of bytes above 0")
+    if cores > len(numbers):
         raise MachineError(f"cores is {cores}; this process may use 1 to {len(numbers)}")
     costs, counts = costs_by_threads(model, cores)
     limit = math.inf if memory is None else memory
@@ -313,6 +323,13 @@ def _on_cores(model: Model, cores: int, memory: float | None, streams: int) -> M
     runtimes = best.runtimes or [next(iter(model.runtimes))] * len(best.stages)
     deployment = Deployment.on_cores(best.stages, best.replicas, best.threads, runtimes, [numbers])
     return ModelDeployment(model, deployment, best.period, streams)
+
+
+def _number(name: str, value: object, alternative: str = "") -> int:
+    """An argument as an int. Raises ConfigError for what is no whole number from 1."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{name} is {value!r}; give a whole number from 1{alternative}")
+    return int(value)
 
 
 def costs_by_threads(model: CompiledModel, cores: int) -> tuple[CostModel, tuple[int, ...]]:

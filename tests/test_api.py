@@ -113,6 +113,43 @@ def test_more_cores_than_there_are_and_devices_beside_cores_are_refused(branches
         api.plan(branches, cores=1, devices=["cores:0"])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ({"stages": 2, "cores": 2}, "give cores or stages, not both"),
+        ({"stages": "auto", "cores": 2}, "give cores or stages, not both"),
+        ({"stages": 0}, "stages is 0; give a whole number from 1, or 'auto'"),
+        ({"stages": -1}, "stages is -1; give"),
+        ({"stages": "3"}, "stages is '3'; give a whole number"),
+        ({"stages": 2.0}, "stages is 2.0; give"),
+        ({"stages": True}, "stages is True; give"),
+        ({"cores": 0}, "cores is 0; give a whole number from 1"),
+        ({"cores": "2"}, "cores is '2'; give"),
+        ({"cores": 1, "streams": 0}, "streams is 0; give a whole number from 1"),
+        ({"cores": 1, "streams": 1.5}, "streams is 1.5; give"),
+        ({"cores": 1, "memory": -1}, "memory is -1; give a number of bytes above 0"),
+        ({"cores": 1, "memory": float("nan")}, "memory is nan; give"),
+        ({"cores": 1, "memory": "3 GB"}, "memory is '3 GB'; give"),
+        ({"stages": 2, "memory": 1e9}, "memory and streams are for cores=N"),
+        ({"streams": 2}, "memory and streams are for cores=N"),
+        ({"stages": 1, "devices": "cores:0"}, "devices is 'cores:0'; give a list of"),
+        ({"stages": "auto", "devices": "cores:0"}, "devices is 'cores:0'; give a list of"),
+        ({"stages": 1, "devices": [0]}, "device 0 is not a string"),
+    ],
+)
+def test_arguments_of_plan_that_make_no_sense_are_refused(branches, arguments, line):
+    with pytest.raises(ConfigError) as error:
+        autosplit.plan(branches, **arguments)
+    assert line in str(error.value)
+
+
+def test_one_text_is_no_list_of_devices(branches, tmp_path):
+    split = branches.split([["first"]])
+    for method in (split.pipeline, lambda devices: split.export(tmp_path, devices)):
+        with pytest.raises(ConfigError, match="devices is 'cores:0'; give a list"):
+            method(devices="cores:0")
+
+
 def test_threads_are_profiled_while_more_of_them_are_faster(monkeypatch):
     total_ms = {1: 8.0, 2: 5.0, 4: 6.0, 8: 1.0}
 

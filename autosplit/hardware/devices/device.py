@@ -170,8 +170,14 @@ def along(
 ) -> tuple[Device, ...]:
     """One device a stage: ``devices``, else one core a stage, with stages sharing where needed.
 
-    Raises ConfigError for another number of devices than stages, or of ``things``.
+    Raises ConfigError for another number of devices than stages, or of ``things``, and for what is
+    no list of strings.
     """
+    if isinstance(devices, str):  # its letters would be devices
+        raise ConfigError(f"devices is {devices!r}; give a list of devices: [{devices!r}]")
+    for text in devices:
+        if not isinstance(text, str):
+            raise ConfigError(f"device {text!r} is not a string; write {_SPELLINGS}")
     if devices and len(devices) != stages:
         raise ConfigError(
             f"{stages} {things} need {stages} devices, not {len(devices)}: {', '.join(devices)}"
