@@ -6,7 +6,7 @@ Read in this order:
   (``constraints``), and the arrays that a search works on.
 - ``exact``: the layered search over all legal cuts, and what it finds: the best split, the k best,
   the Pareto front.
-- ``large``: graphs with too many cuts to list: a bound and an anytime search.
+- ``near_orders``: graphs with too many cuts to list: those near some op orders.
 - ``solve``: the questions, answered by the packages above. ``explain``: which conditions clash.
 - ``placement``: stages with replicas and threads on equal cores (``deployments``) and on cores of
   several kinds (``core_kinds``), replicas on unlike devices (``unlike_devices``), the order of

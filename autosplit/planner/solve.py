@@ -15,10 +15,7 @@ from autosplit.planner.exact.k_best import best_paths
 from autosplit.planner.exact.pareto import front
 from autosplit.planner.exact.search import SearchResult, row_limit, search, start_rows
 from autosplit.planner.explain import explained
-from autosplit.planner.large.anytime import improve
-from autosplit.planner.large.cut_bound import cut_bound
-from autosplit.planner.large.narrow import narrow_rows
-from autosplit.planner.large.parallel_bound import parallel_bound
+from autosplit.planner.near_orders import improve
 from autosplit.planner.problem.constraints import FREE, Constraints
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import Plan
@@ -33,12 +30,9 @@ from autosplit.planner.problem.problem import (
 from autosplit.planner.problem.reductions import reduced
 from autosplit.planner.problem.scaling import scale
 
-_QUICK_ROUNDS = 4  # rounds without a better split before a proof is tried
-LARGE_TABLE = 200_000  # cuts from which on a quick search and bounds come first
-_NEAR = 1.15  # times the bound: a split above is rather improved
-# How much of the gap between bound and best split lists of cuts are made for, one after the other.
-_GAP_SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)
-_PATIENT_ROUNDS = 12  # rounds without a better split before giving up
+# Rounds without a better split: before the search over all cuts, and where they are too many.
+_QUICK_ROUNDS, _PATIENT_ROUNDS = 4, 24
+LARGE_TABLE = 200_000  # cuts from which on a quick search among some of them comes first
 # How far above the least period the front is looked for: less where the stages are too many.
 # Costs that forbid an edge would round all others away, so that lists begin with low limits.
 _LIST_LIMITS = (2.0, 64.0, math.inf)
@@ -235,25 +229,25 @@ def _solve(
     """The best split, and the table of all downsets where they could be listed."""
     # Without a deadline, so that there is a split to return in any case.
     first = search(problem, prefixes(range(problem.size), problem.size))
-    first = search(problem, start_rows(problem), first.plan, deadline)
-    limit, note = row_limit(problem), ""
+    best = search(problem, start_rows(problem), first.plan, deadline).plan
+    bound, limit, note = work_bound(problem), row_limit(problem), ""
     rows: Words | None = None
     try:
-        rows = list_rows(problem.contraction.predecessors, limit)
-        # What was searched so far says nothing of the other cuts.
-        result = replace(first, bound=0.0, proven=False)
-        if len(rows) > LARGE_TABLE:
-            # A good split and a good bound leave few of the cuts to be searched.
-            result = _solve_large(problem, first, deadline)
-        if not result.proven:
-            result = search(problem, rows, result.plan, deadline, proven=result.bound)
+        rows = list_rows(problem.contraction.predecessors, limit, deadline)
     except TooManyDownsets:
-        result = _solve_large(problem, first, deadline)
-        note = f"more than {limit} legal cuts: " + (
-            "listed those a better split could have"
-            if result.proven
-            else "searched among some, bounded by flows"
-        )
+        note = f"more than {limit} legal cuts: searched among those near some op orders"
+    except OutOfTime:
+        note = "the time was up before all legal cuts were listed"
+    if rows is None or len(rows) > LARGE_TABLE:
+        # A good split leaves few of all cuts to be searched.
+        rounds = _PATIENT_ROUNDS if rows is None else _QUICK_ROUNDS
+        best = improve(problem, best, bound, deadline, rounds)
+    if rows is None:
+        result = SearchResult(best, bound, best is not None and best.period <= bound)
+    else:
+        result = search(problem, rows, best, deadline)
+        if not result.proven:
+            note = "the time was up before all legal cuts were searched"
     if result.plan is None:
         if rows is None or not result.proven:
             where = "among some of the cuts; loosen a constraint or a memory limit"
@@ -262,65 +256,8 @@ def _solve(
             raise NotFound(f"no split into {problem.stages} stages was found {where}")
         message = f"no split into {problem.stages} stages satisfies all conditions"
         raise explained(message, costs, problem.stages, constraints, problem.allow_empty, deadline)
-    best = replace(result.plan, lower_bound=result.bound, optimal=result.proven, note=note)
-    return best, rows
-
-
-def _solve_large(problem: Problem, first: SearchResult, deadline: Deadline | None) -> SearchResult:
-    """The best split where downsets are too many to list.
-
-    A quick search gives a period. Where few cuts can have it, listing those is a proof; otherwise
-    the search goes on.
-    """
-    top = math.inf if first.plan is None else first.plan.period
-    # The cuts met on the way to the bound are good places to cut.
-    bound, cheap = cut_bound(problem, work_bound(problem), top, deadline, sweeps=0)
-    result = improve(problem, first, bound, cheap, deadline, rounds=_QUICK_ROUNDS)
-    if result.plan is not None and result.plan.period <= _NEAR * bound:
-        # Close to a proof a bound that takes longer is worth its time.
-        bound, more = cut_bound(problem, bound, result.plan.period, deadline)
-        cheap |= more
-        bound = parallel_bound(problem, bound, result.plan.period, deadline)
-        result = _narrowed(problem, result.plan, bound, deadline, LARGE_TABLE)
-    if not result.proven and deadline is not None:
-        # The better the split, the fewer cuts a long proof has to list.
-        rounds = 2 * _PATIENT_ROUNDS
-        result = improve(problem, result, result.bound, cheap, deadline, rounds, seed=1)
-    if not result.proven and result.plan is not None:
-        limit = row_limit(problem) // 2
-        result = _narrowed(problem, result.plan, result.bound, deadline, limit)
-    if result.proven:
-        return result
-    # With a deadline the time is there to be used.
-    rounds = _PATIENT_ROUNDS if deadline is None else _PATIENT_ROUNDS * 4
-    return improve(problem, result, result.bound, cheap, deadline, rounds=rounds, seed=2)
-
-
-def _narrowed(
-    problem: Problem, best: Plan, bound: float, deadline: Deadline | None, limit: int
-) -> SearchResult:
-    """The best split, or a larger bound, from lists of the cuts that a better split could have.
-
-    What lies only a little above the bound has few cuts; without a split among them it is one.
-    Lists end where a layer has more than ``limit`` cuts.
-    """
-    low, gap = bound, best.period - bound
-    for share in _GAP_SHARES:
-        period = min(best.period, low + share * gap)
-        try:
-            rows = narrow_rows(problem, period, limit, deadline)
-        except (OutOfTime, TooManyDownsets):
-            break
-        result = search(problem, rows, best, deadline, bound, period)
-        best = result.plan or best
-        if not result.proven:
-            bound = max(bound, min(result.bound, period))
-            break
-        # All splits up to this period have their cuts in the table.
-        bound = max(bound, min(best.period, period))
-        if best.period <= period:
-            break
-    return SearchResult(best, bound, best.period <= bound)
+    plan = replace(result.plan, lower_bound=result.bound, optimal=result.proven, note=note)
+    return plan, rows
 
 
 def _table(problem: Problem, rows: Words | None, best: Plan) -> Words:

@@ -44,7 +44,6 @@ COMMANDS = {
     "planner": ("planner", WORKLOADS, "--wide"),
     "deployments": ("deployments", WORKLOADS),
     "latency": ("latency", WORKLOADS),
-    "networkx": ("networkx_ratio",),
     "search": ("search", WORKLOADS),
     "deployment_search": ("deployment_search",),
     "overhead": ("search", "--overhead"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from autosplit.planner import CostModel, Transfer
@@ -124,3 +125,27 @@ def easy_to_reduce(seed):
         memory=(float(max(1, -(-sum(heavy) // stages))),),
     )
     return model, stages
+
+
+def decoder(layers):
+    """A decoder as exporters write it: parallel projections, caches, small ops at every layer."""
+    edges, number = [], 4  # op 0 embeds; 1 to 3 make the position tables and the mask
+    hidden = 0
+
+    def op(*producers):
+        nonlocal number
+        edges.extend((producer, number) for producer in producers)
+        number += 1
+        return number - 1
+
+    for _ in range(layers):
+        small = [op() for _ in range(6)]
+        normed = op(hidden)
+        query, key, value = op(normed), op(normed), op(normed)
+        keys = op(op(key, 1, 2), *small[:3])
+        context = op(op(op(query, 1, 2), keys, 3), op(value, *small[3:]))
+        normed = op(op(context, hidden))
+        hidden = op(op(op(normed), op(normed)))
+    model = costed(number, edges, transfer=0.02)
+    times = [1.0 if producers else 0.01 for producers in model.predecessors]
+    return replace(model, times=(tuple(times),))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosplit.cuts import TooManyDownsets, members
-from autosplit.planner.problem.problem import Array, Problem
+from autosplit.planner.problem.problem import Array, Deadline, OutOfTime, Problem
 
 Words = NDArray[np.uint64]
 _CHUNK = 256  # rows whose unpacked bits stay in the cache; products stay too small for threads
@@ -52,19 +52,22 @@ def from_bits(bits: NDArray[np.uint8]) -> Words:
     return np.ascontiguousarray(padded).view("<u8")
 
 
-def list_rows(predecessors: Sequence[int], limit: int) -> Words:
+def list_rows(predecessors: Sequence[int], limit: int, deadline: Deadline | None = None) -> Words:
     """All downsets, each once.
 
     Each group in turn is added to the rows that hold its producers.
 
     Raises:
         TooManyDownsets: There are more than ``limit``.
+        OutOfTime: The deadline passed.
     """
     size = len(predecessors)
     rows = np.zeros((1024, width(size)), dtype=np.uint64)
     # No row before ``first[g]`` holds group g, so only the rows from there on are looked at.
     count, first = 1, [0] * size
     for g, producers in enumerate(predecessors):
+        if deadline is not None and deadline():
+            raise OutOfTime
         start = max((first[p] for p in members(producers)), default=0)
         required = to_words([producers], size)[0]
         fits = np.ones(count - start, dtype=bool)

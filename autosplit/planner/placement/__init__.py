@@ -6,5 +6,5 @@ best and the Pareto front. ``core_kinds`` plans deployments on cores of several 
 cores. ``device_order`` plans for unequal devices, ``canonical`` says which splits with empty stages
 are the same, ``device_subsets`` plans for any number of stages.
 
-Imports ``problem``, ``exact``, ``large``, ``batch`` and ``solve``.
+Imports ``problem``, ``exact``, ``near_orders``, ``batch`` and ``solve``.
 """

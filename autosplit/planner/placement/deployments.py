@@ -36,7 +36,7 @@ from autosplit.planner.exact.downset_table import (
 )
 from autosplit.planner.exact.search import row_limit, start_rows
 from autosplit.planner.exact.stage_loads import Block, Side, loads
-from autosplit.planner.large.anytime import rows_around
+from autosplit.planner.near_orders import rows_around
 from autosplit.planner.problem.constraints import FREE, Constraints
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.deployment import PlannedDeployment, evaluate_deployment, sharing
@@ -102,7 +102,7 @@ def plan_deployment(
             note = f"more than {limit} legal cuts: searched among some of them"
         # A good deployment spares the search over all cuts most of its steps.
         for _ in range(rounds if note or len(words) > _FEW_ROWS else 0):
-            near = rows_around(problem, best, [], random, _FEW_ROWS)
+            near = rows_around(problem, best, random, _FEW_ROWS)
             near_search = _Search(problem, near, cores, thread_counts, deadline, best)
             best, _ = near_search.least(bound, best)
             if note:

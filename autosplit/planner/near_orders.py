@@ -1,56 +1,46 @@
-"""A search for graphs with too many downsets to list: the exact search over small tables of them.
+"""Graphs with too many downsets to list: the exact search over small tables of them.
 
 Each round the table holds the cuts of the best split so far, cuts around them, and cuts along
-random topological orders. The exact search over a table can only improve the split; a bound that
-needs no table tells how far it can be from the best.
+random topological orders. The search over a table can only improve the split; it proves nothing
+about the other cuts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from random import Random
 
 from autosplit.cuts import bitset, members, successors
 from autosplit.cuts.orders import random_order
 from autosplit.planner.exact.downset_table import Words, merge, to_words
-from autosplit.planner.exact.search import SearchResult, search
+from autosplit.planner.exact.search import search
 from autosplit.planner.problem.evaluation import Plan
 from autosplit.planner.problem.problem import Deadline, Problem
 
-ROWS = 6000
+_ROWS = 6000
 _CENTRES = 32  # cuts near those of the best split whose neighbours are searched too
 _CLOSE = 1e-4  # a gap not worth another round
 
 
 def improve(
-    problem: Problem,
-    first: SearchResult,
-    bound: float,
-    cheap: Collection[int],
-    deadline: Deadline | None,
-    rounds: int,
-    seed: int = 0,
-) -> SearchResult:
+    problem: Problem, best: Plan | None, bound: float, deadline: Deadline | None, rounds: int
+) -> Plan | None:
     """The best split until the deadline, a closed gap, or ``rounds`` in a row without a better one.
 
-    ``bound`` is proven; ``cheap`` are downsets with few or small live tensors, to cut at or near.
+    ``bound`` of the period is proven.
     """
-    random = Random(seed)
-    best, idle_rounds = first.plan, 0
+    random, idle_rounds = Random(0), 0
     while idle_rounds < rounds and not (deadline is not None and deadline()):
         if best is not None and best.period <= bound * (1 + _CLOSE):
             break
-        table = rows_around(problem, best, sorted(cheap), random)
-        plan = search(problem, table, best, deadline).plan
+        plan = search(problem, rows_around(problem, best, random), best, deadline).plan
         better = plan is not None and (best is None or plan.period < best.period)
         best, idle_rounds = plan, 0 if better else idle_rounds + 1
-    return SearchResult(best, bound, best is not None and best.period <= bound)
+    return best
 
 
-def rows_around(
-    problem: Problem, best: Plan | None, cheap: list[int], random: Random, size: int = ROWS
-) -> Words:
+def rows_around(problem: Problem, best: Plan | None, random: Random, size: int = _ROWS) -> Words:
     """Cuts of the best split, cuts along random orders, and some near the former.
 
     About ``size`` cuts.
@@ -59,13 +49,8 @@ def rows_around(
     cuts = problem.group_cuts(best) if best is not None else []
     downsets = {0, problem.whole, *cuts}
     for n in range(max(4, size // (2 * problem.size))):
-        chain = _nested(cheap, random)
-        # By turns through the best cuts, through cheap ones, and anywhere.
-        if n % 3 == 0:
-            chain = cuts
-        elif n % 3 == 2:
-            chain = []
-        order = _order_through(before, chain, random)
+        # By turns through the best cuts and anywhere.
+        order = _order_through(before, cuts if n % 2 else [], random)
         downsets.update(accumulate((1 << g for g in order), int.__or__))
     once = _sample(_exchanged(before, cuts), size // 3, random)
     twice = _exchanged(before, _sample(once, _CENTRES, random))
@@ -88,15 +73,6 @@ def _exchanged(before: Sequence[int], cuts: Sequence[int]) -> list[int]:
 
 def _sample(cuts: list[int], count: int, random: Random) -> list[int]:
     return random.sample(cuts, min(count, len(cuts)))
-
-
-def _nested(cheap: list[int], random: Random) -> list[int]:
-    """A random chain of nested cheap cuts."""
-    chain: list[int] = []
-    for cut in random.sample(cheap, len(cheap)):
-        if all(not cut & ~c or not c & ~cut for c in chain):
-            chain.append(cut)
-    return sorted(chain, key=int.bit_count)
 
 
 def _order_through(before: Sequence[int], cuts: Sequence[int], random: Random) -> list[int]:

@@ -1,0 +1,150 @@
+import math
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosplit.cuts import bitset, count, is_downset, members
+from autosplit.planner import evaluate, k_best, least_latency, pareto_front, plan, solve
+from autosplit.planner.exact.downset_table import list_rows, to_int
+from autosplit.planner.near_orders import improve, rows_around
+from autosplit.planner.problem.constraints import FREE
+from autosplit.planner.problem.problem import OutOfTime, pose, work_bound
+from tests.planner.graphs import cells, costed, decoder, parallel_chains, random_dag
+from tests.planner.reference import brute_force, model_cost
+from tests.planner.strategies import models, questions
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("stages", [4, 8])
+@pytest.mark.parametrize("model", [cells(20), parallel_chains(64, 10)], ids=["cells", "chains"])
+def test_graphs_too_wide_to_list_end_near_a_proven_bound(model, stages):
+    assert count(model).total > 10_000_000
+    best = plan(model, stages)
+    assert best.gap <= 0.05
+    assert (
+        best.lower_bound <= best.period == pytest.approx(float(model_cost(model, best.stages)[0]))
+    )
+    assert "legal cuts" in best.note
+
+
+@given(questions())
+@settings(deadline=None, max_examples=40)
+def test_a_quick_search_before_all_cuts_leaves_the_best_split(question):
+    model, stages, allow_empty = question
+    best = brute_force(model, stages, allow_empty)
+    if not best:
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solve, "LARGE_TABLE", 0)
+        result = plan(model, stages, allow_empty=allow_empty)
+    assert (result.period, result.latency, result.bytes_moved) == tuple(map(float, best[0][:3]))
+    assert result.optimal
+
+
+@pytest.mark.integration
+def test_wide_graphs_have_next_best_splits_and_a_front_that_say_they_may_miss_some():
+    model = parallel_chains(20, 5)
+    plans = k_best(model, 2, 3)
+    assert len({p.stages for p in plans}) == 3
+    assert [p.period for p in plans] == sorted(p.period for p in plans)
+    assert "legal cuts" in plans[0].note
+    assert not pareto_front(model, 2).complete
+    assert not least_latency(model, 2, math.inf).optimal
+
+
+@pytest.mark.integration
+def test_the_same_question_has_the_same_answer():
+    assert plan(parallel_chains(20, 5), 3) == plan(parallel_chains(20, 5), 3)
+
+
+def test_a_passed_deadline_still_leaves_a_legal_split():
+    model = parallel_chains(64, 10)
+    best = plan(model, 4, deadline=lambda: True)
+    assert evaluate(model, best.stages).period == best.period
+    assert 0 < best.lower_bound <= best.period
+    assert sum(len(list(members(bitset(ops)))) for ops in best.stages) == 640
+
+
+def test_all_cuts_of_a_graph_of_many_ops_are_listed_each_once():
+    model = costed(81, [(n, n + 1) for n in range(78) if n != 39] + [(39, 80), (78, 80)])
+    rows = list_rows(model.predecessors, 10**6)
+    assert len({to_int(row) for row in rows}) == len(rows) == 41 * 40 * 2 + 2
+
+
+def test_a_random_graph_is_never_below_its_bound():
+    for seed in range(5):
+        best = plan(random_dag(30, seed, transfer=0.5), 3)
+        assert best.lower_bound <= best.period
+
+
+@given(
+    st.one_of(models(), models(inputs=True), models(devices=2, unsupported=True)),
+    st.integers(2, 3),
+    st.booleans(),
+)
+@settings(deadline=None, max_examples=60)
+def test_the_work_bound_never_exceeds_the_optimum(model, stages, allow_empty):
+    stages = model.devices or stages
+    splits = brute_force(model, stages, allow_empty)
+    if splits:
+        problem = pose(model, stages, FREE, allow_empty=allow_empty)
+        assert work_bound(problem) <= float(splits[0][0]) * (1 + 1e-12)
+
+
+def test_a_split_at_the_bound_is_not_searched_further():
+    problem, best = pose(random_dag(8, 1), 3, FREE), plan(random_dag(8, 1), 3)
+    assert improve(problem, best, best.period, None, rounds=1) is best
+
+
+def test_rows_around_a_split_are_legal_and_hold_its_cuts():
+    problem = pose(parallel_chains(6, 6), 3, FREE)
+    best = plan(parallel_chains(6, 6), 3, deadline=lambda: True)
+    rows = {to_int(row) for row in rows_around(problem, best, Random(0), 300)}
+    assert all(is_downset(problem.contraction, row) for row in rows)
+    assert {0, problem.whole, *problem.group_cuts(best)} <= rows
+
+
+class Clock:
+    """A deadline that passes after some questions, and counts them."""
+
+    def __init__(self, most):
+        self.most, self.asked = most, 0
+
+    def __call__(self):
+        self.asked += 1
+        return self.asked > self.most
+
+
+@pytest.mark.parametrize("most", [0, 3, 30])
+def test_a_plan_ends_soon_after_its_deadline(most):
+    clock = Clock(most)
+    best = plan(parallel_chains(4, 60), 3, deadline=clock)
+    assert clock.asked <= most + 12
+    assert best.lower_bound <= best.period
+    assert "time was up" in best.note or "legal cuts" in best.note
+
+
+def test_the_listing_of_cuts_keeps_the_deadline():
+    with pytest.raises(OutOfTime):
+        list_rows(parallel_chains(4, 60).predecessors, 10**6, lambda: True)
+
+
+def test_a_decoder_with_many_small_parallel_ops_is_planned_in_few_searches(monkeypatch):
+    model, tables = decoder(4), []
+    search = solve.search
+
+    def counted(problem, words, *args):
+        tables.append(len(words))
+        return search(problem, words, *args)
+
+    monkeypatch.setattr(solve, "search", counted)
+    monkeypatch.setattr("autosplit.planner.near_orders.search", counted)
+    best = plan(model, 2)
+    assert count(model.contraction).total > 10**9
+    assert not best.optimal
+    assert best.lower_bound < best.period < 1.02 * best.lower_bound
+    assert "legal cuts" in best.note
+    assert len(tables) < 60
+    assert max(tables) < 12_000
