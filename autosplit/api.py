@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from numbers import Integral, Real
@@ -27,6 +28,8 @@ from autosplit.lowering import convex
 
 if TYPE_CHECKING:
     from autosplit.planner import CostModel
+
+SEARCH_S = 10.0  # for the search of a plan; the best one that was found by then is returned
 
 
 class Model(CompiledModel):
@@ -299,7 +302,9 @@ def plan(
             counts = tuple(map(len, replicated.devices))
             period, runtimes = replicated.period, replicated.runtimes
             return Split(model, replicated.stages, period, places, runtimes, counts)
-    best = planner.plan_shared(costs, len(along), resources, allow_empty=stages == "auto")
+    best = planner.plan_shared(
+        costs, len(along), resources, deadline=_search_limit(), allow_empty=stages == "auto"
+    )
     # Without a list of devices, ``pipeline`` takes the first cores for the stages that are left.
     used_devices = tuple(used(best.stages, names)) if devices else ()
     runtimes = tuple(name for name in best.runtimes if name)
@@ -319,7 +324,7 @@ def _on_cores(model: Model, cores: int, memory: float | None, streams: int) -> M
     costs, counts = costs_by_threads(model, cores)
     limit = math.inf if memory is None else memory
     costs = replace(costs, streams=streams, memory=(limit,))
-    best = planner.plan_deployment(costs, cores, thread_counts=counts)
+    best = planner.plan_deployment(costs, cores, thread_counts=counts, deadline=_search_limit())
     runtimes = best.runtimes or [next(iter(model.runtimes))] * len(best.stages)
     deployment = Deployment.on_cores(best.stages, best.replicas, best.threads, runtimes, [numbers])
     return ModelDeployment(model, deployment, best.period, streams)
@@ -330,6 +335,12 @@ def _number(name: str, value: object, alternative: str = "") -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise ConfigError(f"{name} is {value!r}; give a whole number from 1{alternative}")
     return int(value)
+
+
+def _search_limit() -> Callable[[], bool]:
+    """Whether the time for the search of a plan is over."""
+    end = time.perf_counter() + SEARCH_S
+    return lambda: time.perf_counter() > end
 
 
 def costs_by_threads(model: CompiledModel, cores: int) -> tuple[CostModel, tuple[int, ...]]:

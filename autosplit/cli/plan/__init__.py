@@ -46,6 +46,7 @@ MODEL_OPTIONS = ("shape", "devices", "target", "device_target", "runtime", "tuni
 SPLIT_OPTIONS = ("devices", "assign", "allow_empty", "max_period", "baselines", "count")
 PERIOD_OPTIONS = ("cores", "streams", *SPLIT_OPTIONS, "k_best", "pareto", "save")
 SHAPE = ("replicas", "threads")  # of the stages of a deployment
+MODEL_SECONDS = 10.0  # of the search for a model where no --timeout is given
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +91,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--timeout",
         type=options.seconds,
         metavar="S",
-        help="stop after S seconds with the best split so far",
+        help="stop after S seconds with the best split so far (default for a model: 10)",
     )
     parser.add_argument(
         "--assign", action="store_true", help="also search the order of the devices"
@@ -141,6 +142,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         _refuse(args, ("streams",), "is for deployments; give --cores instead of --stages")
     model = None if _is_graph_file(args) else options.load_model(args)
+    if model and args.timeout is None:
+        args.timeout = MODEL_SECONDS
+    args.device_note = ""
     costs, thread_counts = _costs(args, model)
     # After profiling: --timeout and ``seconds`` are of planning alone.
     start = time.perf_counter()
@@ -172,6 +176,7 @@ def run(args: argparse.Namespace) -> int:
     if auto:
         planned.leave_out_empty(document, alike=costs.devices is None)
     document["seconds"] = time.perf_counter() - start
+    document["note"] = "; ".join(filter(None, (document["note"], args.device_note)))
     if args.save:
         # Rows of costs for several cores are numbers of threads and no devices.
         graph = costs.on_devices([0]) if args.cores else costs
@@ -192,7 +197,9 @@ def _costs(args: argparse.Namespace, model: Model | None) -> tuple[CostModel, tu
 
     thread_counts: tuple[int, ...] = (1,)
     if model is None:
-        costs = _read_graph(args).costs
+        graph = _read_graph(args)
+        costs = graph.costs
+        args.device_note = graph.device_note(args.stages) if args.stages else ""
     elif args.cores is not None:
         costs, thread_counts = api.costs_by_threads(model, args.cores)
     else:

@@ -36,6 +36,13 @@ class GraphFile:
             )
         return stages
 
+    def device_note(self, stages: int) -> str:
+        """What to say of more stages than the file has devices; empty for as many or fewer."""
+        most = self.document.get("maxFPGAs")
+        if not isinstance(most, int) or isinstance(most, bool) or stages <= most:
+            return ""
+        return f"{stages} stages are more than the {most} devices of the file (maxFPGAs)"
+
     def cpu_times(self) -> tuple[float, ...]:
         """The time of each op on a CPU. Raises GraphError where a node has none."""
         try:

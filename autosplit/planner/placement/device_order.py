@@ -42,8 +42,12 @@ def plan_assigned(
     best: Plan | None = None
     unsure: NotFound | None = None
     bound = math.inf
-    candidates = []
+    candidates, tried = [], 0
     for order in orders[:MOST_ORDERS]:
+        if candidates and deadline is not None and deadline():
+            complete = False
+            break
+        tried += 1
         pinned = _pinned(constraints, order)
         if pinned is not None:
             problem = pose(costs.on_devices(order), stages, pinned, allow_empty=allow_empty)
@@ -75,7 +79,7 @@ def plan_assigned(
             "no order of the devices has a split that fits; loosen a constraint or a memory limit"
         )
     if not complete:
-        note = f"only {MOST_ORDERS} orders of the devices were tried"
+        note = f"only {tried} orders of the devices were tried"
         return replace(best, lower_bound=0.0, optimal=False, note=note)
     bound = min(bound, best.period)
     return replace(best, lower_bound=bound, optimal=bound >= best.period)

@@ -70,3 +70,12 @@ def test_an_error_in_a_graph_is_told_with_its_file(tmp_path):
     file.write_text(json.dumps(document))
     with pytest.raises(GraphError, match=r"^.*g\.json: "):
         read_graph(file)
+
+
+@pytest.mark.parametrize(("stages", "says"), [(3, False), (4, True)])
+def test_more_stages_than_devices_are_said(tmp_path, stages, says):
+    node = {"id": 0, "supportedOnFpga": 1, "fpgaLatency": 1, "cpuLatency": 1, "size": 0}
+    document = {"maxFPGAs": 3, "maxSizePerFPGA": 1, "nodes": [node], "edges": []}
+    (tmp_path / "g.json").write_text(json.dumps(document))
+    note = read_graph_file(tmp_path / "g.json").device_note(stages)
+    assert note == ("4 stages are more than the 3 devices of the file (maxFPGAs)" if says else "")

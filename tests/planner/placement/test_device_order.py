@@ -119,3 +119,17 @@ def test_no_order_that_fits_is_infeasible():
     model = random_dag(4, 0, size=10.0, memory=0.1)
     with pytest.raises(Infeasible):
         plan_assigned(replace(model, memory=(0.1, 0.2)), 2)
+
+
+def test_the_deadline_ends_the_listing_of_device_orders():
+    asked = 0
+
+    def late():
+        nonlocal asked
+        asked += 1
+        return asked > 3
+
+    times = tuple((float(d), 2.0 * d) for d in range(1, 8))
+    best = plan_assigned(CostModel("m", ("a", "b"), (0, 1), times), 2, deadline=late)
+    assert not best.optimal
+    assert asked < 20
