@@ -42,7 +42,8 @@ def plan_assigned(
     best: Plan | None = None
     unsure: NotFound | None = None
     bound = math.inf
-    candidates, tried = [], 0
+    candidates: list[tuple[float, tuple[int, ...], Constraints]] = []
+    tried = 0
     for order in orders[:MOST_ORDERS]:
         if candidates and deadline is not None and deadline():
             complete = False
