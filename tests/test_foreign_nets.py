@@ -5,7 +5,7 @@ import pytest
 
 from autosplit import api
 from autosplit.deploy.verify import verify
-from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.measurement.parity import compare, tolerance_of
 from tests.nets import judge, net
 
 pytest.importorskip("onnx")
@@ -46,8 +46,8 @@ def test_half_precision_inside_one_fused_op_counts_too(save):
 def test_single_precision_is_not_judged_as_half():
     exact = {"y": np.ones(4, np.float32)}
     off = {"y": exact["y"] * np.float32(1.001)}
-    assert compare([off], [exact], {"float32", "float16"}).equal
-    assert not compare([off], [exact], {"float32", "int64"}).equal
+    assert compare([off], [exact], tolerance_of({"float32", "float16"})).equal
+    assert not compare([off], [exact], tolerance_of({"float32", "int64"})).equal
 
 
 FUNCTIONS = """<ir_version: 8, opset_import: ["" : 17, "local" : 1]>

@@ -8,7 +8,7 @@ import pytest
 import autosplit
 from autosplit.deploy.verify import verify
 from autosplit.errors import ModelError
-from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.measurement.parity import compare, tolerance_of
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
@@ -35,7 +35,7 @@ def run(program, item, shapes=None):
     with model.split([]).pipeline() as pipeline:
         got = pipeline.run([item])
     expected = model.expected([item])
-    assert compare(got, expected).equal
+    assert compare(got, expected, tolerance_of(model.lowered.dtypes)).equal
     assert [v.dtype for v in got[0].values()] == [v.dtype for v in expected[0].values()]
 
 
