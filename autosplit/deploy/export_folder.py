@@ -119,8 +119,10 @@ def _switch(hidden: Path, folder: Path, old_names: set[str]) -> None:
         replace(hidden / NAME, folder / NAME)
         os.fsync(descriptor)
     # A pipeline that was loaded before has its own copies, so nobody reads the old files.
-    for name in old_names - new_names:
-        (folder / name).unlink(missing_ok=True)
+    for name in old_names - new_names - {NAME}:
+        # Nothing outside the folder is deleted, whatever an old manifest names.
+        if (folder / name).parent.resolve() == folder.resolve():
+            (folder / name).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

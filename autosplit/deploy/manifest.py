@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -34,17 +33,21 @@ from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
 FORMAT = 2
 READABLE = (1, 2)
 NAME = "split.json"
+MOST_REPLICAS = 1024  # of all stages: each has a thread
 
 
-def _inside(name: str) -> str:
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not path.parts:
-        raise ValueError(f"'{name}' must be a path inside the folder")
+def _file_name(name: str) -> str:
+    if name in ("", ".", "..", NAME) or not {"/", "\\", "\0"}.isdisjoint(name):
+        raise ValueError(f"'{name}' must be the name of a file in the folder")
     name.encode()  # a lone surrogate, which no file name can hold, is a ValueError
     return name
 
 
-FileName = Annotated[str, AfterValidator(_inside)]
+FileName = Annotated[str, AfterValidator(_file_name)]
+# The types of this machine: another byte order would be read as other numbers.
+DtypeName = Annotated[
+    str, Field(pattern="^(bool|u?int(8|16|32|64)|float(16|32|64)|bfloat16|float8_[a-z0-9]+)$")
+]
 RuntimeName = Annotated[str, Field(pattern=f"^({'|'.join(RUNTIMES)})$")]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -61,7 +64,7 @@ class TensorPort(_Part):
 
     name: str
     shape: tuple[NonNegativeInt, ...]
-    dtype: str
+    dtype: DtypeName
 
 
 class ModelPart(_Part):
@@ -123,7 +126,7 @@ class StatePart(_Part):
     input: str
     output: str
     shape: tuple[NonNegativeInt, ...]
-    dtype: str
+    dtype: DtypeName
 
 
 class StagePart(_Part):
@@ -139,7 +142,7 @@ class StagePart(_Part):
     device: str
     file: FileName
     sha256: Digest
-    replicas: tuple[ReplicaPart, ...] = Field(min_length=1)
+    replicas: tuple[ReplicaPart, ...] = Field(min_length=1, max_length=MOST_REPLICAS)
     shared: bool = False
     states: tuple[StatePart, ...] = ()
     ops: tuple[OpPart, ...]
@@ -317,7 +320,7 @@ class Manifest(_Part):
 
     format: Annotated[Literal[2], BeforeValidator(_readable)] = 2
     model: ModelPart
-    stages: tuple[StagePart, ...] = Field(min_length=1)
+    stages: tuple[StagePart, ...] = Field(min_length=1, max_length=MOST_REPLICAS)
     connections: tuple[ConnectionPart, ...]
     measured: MeasuredPart | None = None
     predicted: PredictedPart | None = None
@@ -329,6 +332,13 @@ class Manifest(_Part):
     comparison: ComparisonPart | None = None
     reference: ArraysPart | None = None
     initial: ArraysPart | None = None
+
+    @model_validator(mode="after")
+    def _bound_replicas(self) -> Manifest:
+        count = sum(len(stage.replicas) for stage in self.stages)
+        if count > MOST_REPLICAS:
+            raise ValueError(f"{count} replicas are more than {MOST_REPLICAS}")
+        return self
 
     @property
     def files(self) -> tuple[tuple[str, str], ...]:

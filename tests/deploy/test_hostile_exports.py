@@ -131,3 +131,39 @@ def test_damaged_bytes_of_a_manifest_are_read_or_refused(export):
             damaged[random_numbers.randrange(len(damaged))] = random_numbers.randrange(256)
         with contextlib.suppress(ConfigError):
             manifest_file.parse(bytes(damaged), "split.json").wiring()
+
+
+def test_exporting_again_deletes_nothing_outside_the_folder(export, branches, tmp_path):
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "secret.txt").write_text("secret")
+    (export.folder / "a").symlink_to(victim)
+    export.edit(lambda d: d["stages"][0].update(file="a/secret.txt"))
+    branches.split([["first"]]).export(export.folder)
+    assert (victim / "secret.txt").read_text() == "secret"
+
+
+@pytest.mark.parametrize("name", ["a/b", "split.json", "..", ".", "", "a\\b", "a\0b"])
+def test_a_stage_file_has_a_plain_name(export, name):
+    export.edit(lambda d: d["stages"][0].update(file=name))
+    with pytest.raises(ConfigError, match=r"stages\.0\.file.*must be the name of a file"):
+        manifest_file.read(export.folder)
+
+
+def test_too_many_replicas_are_refused_before_anything_is_loaded(export):
+    export.edit(lambda d: d["stages"][0].update(replicas=[{"device": "cores:0"}] * 100_000))
+    with pytest.raises(ConfigError, match=r"replicas.*at most 1024"):
+        manifest_file.read(export.folder)
+
+
+def test_replicas_of_all_stages_together_are_bounded(export):
+    export.edit(lambda d: [s.update(replicas=[{"device": "cores:0"}] * 400) for s in d["stages"]])
+    with pytest.raises(ConfigError, match="1200 replicas are more than 1024"):
+        manifest_file.read(export.folder)
+
+
+@pytest.mark.parametrize("dtype", [">f4", "f4", "object", "float99"])
+def test_another_byte_order_and_what_is_no_number_is_refused(export, dtype):
+    export.edit(lambda d: d["stages"][0]["inputs"][0].update(dtype=dtype))
+    with pytest.raises(ConfigError, match=r"inputs\.0\.dtype"):
+        manifest_file.read(export.folder)
