@@ -59,6 +59,8 @@ class Pipeline:
     ) -> None:
         self.wiring = wiring
         self.replicas = tuple(map(len, replicas))
+        if depth < 1:
+            raise ConfigError(f"depth is {depth}; let at least 1 item wait for each replica")
         self._engine = Engine(wiring, replicas, depth, trace, lanes)
         self.capacity = self._engine.capacity
         self.events = self._engine.events
@@ -154,6 +156,10 @@ class Pipeline:
 
         Items inside are not affected. Raises ConfigError for values that are no states.
         """
+        _require_hashable(stream)
+        if state is not None and not isinstance(state, Mapping):
+            kind = type(state).__name__
+            raise ConfigError(f"state is a {kind}; give the array of each state by its name")
         try:
             self._engine.reset(stream, state)
         except Closed:
@@ -164,6 +170,7 @@ class Pipeline:
 
         Raises StageError for a stream that a failure has lost.
         """
+        _require_hashable(stream)
         return self._engine.state(stream)
 
     def close(self) -> None:
@@ -184,6 +191,7 @@ class Pipeline:
 
     def _enter(self, item: Item, stream: Stream) -> Ticket:
         arrays = _checked(item, self.wiring.inputs)
+        _require_hashable(stream)
         outputs = {}
         for source, names in self._forwarded:
             for name in names:
@@ -194,6 +202,16 @@ class Pipeline:
     def _result(self, ticket: Ticket) -> dict[str, Array]:
         outputs = ticket.result()
         return {port.name: array_of(outputs[port.name]) for port in self.wiring.outputs}
+
+
+def _require_hashable(stream: Stream) -> None:
+    try:
+        hash(stream)
+    except TypeError:
+        kind = type(stream).__name__
+        raise ConfigError(
+            f"stream {stream!r} is a {kind}, which cannot be a key; use a number or a text"
+        ) from None
 
 
 def _is_late(woken: float) -> bool:

@@ -293,3 +293,28 @@ def test_a_failure_leaves_no_stream_half_advanced(net, at, calls):
     assert lost == set(message.partition("lost streams: ")[2].split(", ")) - {""}
     # What failed was an item of some stream.
     assert bool(lost) == bool(message and states)
+
+
+@pytest.mark.parametrize("stream", [[], {}, [1]])
+def test_a_stream_that_cannot_be_a_key_is_refused_and_closes_nothing(stream):
+    (item,) = items(1)
+    with summing() as pipeline:
+        for use in (
+            lambda: pipeline.run([item], stream=stream),
+            lambda: pipeline.submit(item, stream),
+            lambda: pipeline.reset(stream),
+            lambda: pipeline.state(stream),
+        ):
+            with pytest.raises(ConfigError, match="cannot be a key; use a number or a text"):
+                use()
+        assert len(pipeline.run([item])) == 1
+
+
+def test_states_that_are_no_mapping_are_refused():
+    with summing() as pipeline, pytest.raises(ConfigError, match="state is a list"):
+        pipeline.reset("z", [])
+
+
+def test_a_pipeline_without_room_for_items_is_refused():
+    with pytest.raises(ConfigError, match="depth is 0; let at least 1 item wait"):
+        summing(depth=0)
