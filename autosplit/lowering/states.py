@@ -59,11 +59,14 @@ def _require_pair(before: Tensor, after: Tensor, name: str, output: str) -> None
         )
 
 
-# What an output is called beside its input: past_3 and present_3, h0 and hn, mem_in and mem_out.
+# What an output is called beside its input: past_3 and present_3, p1 and n1, mem_in and mem_out.
 _RENAMES = (
     (r"past", "present"),
     (r"past|prev(ious)?", "next"),
     (r"old", "new"),
+    (r"past_key_values", "present"),
+    (r"\binput\b", "output"),
+    (r"\bp(?=_?\d)", "n"),
     (r"\b([hc])_?0\b", r"\1n"),
     (r"\b([hc])_?0\b", r"\1_n"),
     (r"_in\b", "_out"),

@@ -67,6 +67,19 @@ def test_names_that_belong_together_are_proposed(before: str, after: str) -> Non
     assert propose_states(graph, [(after, after)]) == {before: after}
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("p1", "n1"),
+        ("input.X", "output.X"),
+        ("input.past_key_values.layers.0.keys", "output.past_key_values.layers.0.keys"),
+        ("past_key_values.0.key", "present.0.key"),
+    ],
+)
+def test_names_of_exporters_are_proposed(before: str, after: str) -> None:
+    test_names_that_belong_together_are_proposed(before, after)
+
+
 def test_tensors_that_differ_are_not_proposed() -> None:
     op = Op("op", "k", (), ("h0",), ("hn",))
     graph = build("net", [op], {"h0": SMALL, "hn": LARGE}, ["h0"], ["hn"])
