@@ -25,6 +25,32 @@ class Verdict:
     text: str
 
 
+@dataclass(frozen=True)
+class Contender:
+    """Something that was measured in the final comparison: its shape and its period in ms."""
+
+    shape: Choice
+    period: Spread
+
+
+_SIMPLEST_FIRST: Sequence[Choice] = ("leave", "replicate", "split")
+
+
+def contender_of(baseline: Baseline) -> Contender:
+    """A baseline as a contender: the whole model, or replicas of it."""
+    return Contender("replicate" if baseline.copies > 1 else "leave", baseline.period_ms)
+
+
+def advised(contenders: Sequence[Contender]) -> Contender:
+    """The simplest contender whose interval overlaps that of the fastest; of equals the fastest.
+
+    The whole model is simpler than replicas, and they are simpler than a split.
+    """
+    best = min(contenders, key=lambda c: c.period.median)
+    ties = [c for c in contenders if c.period.low <= best.period.high]
+    return min(ties, key=lambda c: (_SIMPLEST_FIRST.index(c.shape), c.period.median))
+
+
 def judge(
     stages: int,
     period: Spread,
@@ -34,10 +60,9 @@ def judge(
 ) -> Verdict:
     """Compare the ``period`` in ms of the best split with the baselines.
 
-    ``name`` is what the split is called, ``runtimes`` are those of its stages. A split must win:
-    where intervals overlap it ties, and the simpler way is advised, the whole model before
-    replicas. A single stage is no split: where it wins the model is left whole, on the device of
-    that stage.
+    ``name`` is what the split is called, ``runtimes`` are those of its stages. Advised is what
+    ``advised`` says of them all. A single stage is no split: where it wins the model is left whole,
+    on the device of that stage.
     """
     within = f" ({', '.join(runtimes)})" if runtimes else ""
     took = f"takes {described_spread(period)} an item"
@@ -51,19 +76,23 @@ def judge(
     if not baselines:
         text = f"{winner}: {split_text}; nothing was measured to compare it with."
         return Verdict(winning_choice, text)
-    rival = rival_of(baselines)
-    against = f"{_speedup(period, rival)} the whole model ({rival.name})"
-    against += f" at {described_spread(rival.period_ms)}"
-    relation = _relation(period, rival.period_ms)
-    if relation == "slower":
-        return Verdict(winning_choice, f"{winner}: {split_text}, {against}.")
-    choice: Choice = "replicate" if rival.copies > 1 else "leave"
-    advice = "replicate" if rival.copies > 1 else "leave the model whole"
-    if relation == "faster":
-        return Verdict(choice, f"Do not split, {advice}: {split_text}, {against}, {loser_text}.")
-    # Before the ratio, which says nothing then.
-    tie = "a tie, for their intervals overlap"
-    return Verdict(choice, f"Do not split, {advice}: {tie}; {split_text}, {against}.")
+    shape: Choice = "split" if stages > 1 else "leave"
+    split = Contender(shape, period)
+    chosen = advised([split, *map(contender_of, baselines)])
+    rival = next((b for b in baselines if b.period_ms is chosen.period), rival_of(baselines))
+    if chosen is split and _relation(period, rival.period_ms) == "slower":
+        text = f"{winner}: {split_text}, {_speedup(period, rival)} {_whole(rival)}."
+        return Verdict(winning_choice, text)
+    fastest = min(baselines, key=lambda b: b.period_ms.median)
+    advice = "replicate" if chosen.shape == "replicate" else "leave the model whole"
+    if _relation(period, fastest.period_ms) == "faster":
+        text = f"{split_text}, {_speedup(period, rival)} {_whole(rival)}, {loser_text}"
+        return Verdict(chosen.shape, f"Do not split, {advice}: {text}.")
+    # No ratio, which says nothing then.
+    text = f"a tie, for their intervals overlap; {split_text}, {_whole(rival)}"
+    if fastest is not rival:
+        text += f", {_whole(fastest)}"
+    return Verdict(chosen.shape, f"Do not split, {advice}: {text}.")
 
 
 def judge_deployment(
@@ -79,27 +108,38 @@ def judge_deployment(
     is a split; the quickest of that shape among ``others``, all that were measured, counts.
     """
     is_split = len(best.stages) > 1
-    choice: Choice = "leave"
-    if is_split:
-        choice = "split"
-    elif best.replicas[0] > 1:
-        choice = "replicate"
     text = f"{described(best)}: {described_spread(period)} an item"
     # Its own shape as a baseline is no rival; of several ``kinds`` of cores it had other ones.
     own_name = baseline_name(best) if kinds == 1 else None
     rivals = [b for b in baselines if b.name != own_name]
     if rivals:
         rival = rival_of(rivals)
-        text += f", {_speedup(period, rival)} {rival.name} ({milliseconds(rival.period_ms.median)})"
-        relation = _relation(period, rival.period_ms)
-        if relation != "slower":
-            text += f", which is {relation}"
+        relation, time = _relation(period, rival.period_ms), milliseconds(rival.period_ms.median)
+        if relation == "a tie":
+            text += f", a tie with {rival.name} ({time})"
+        else:
+            text += f", {_speedup(period, rival)} {rival.name} ({time})"
+            text += ", which is faster" if relation == "faster" else ""
     of_other_shape = {d: p for d, p in others.items() if (len(d.stages) > 1) != is_split}
     if of_other_shape:
         other = min(of_other_shape.values(), key=lambda spread: spread.median)
         name = "the whole model" if is_split else "the best split"
         text += f"; {name}, {milliseconds(other.median)}, is {_relation(period, other)}"
-    return Verdict(choice, f"{text[0].upper()}{text[1:]}.")
+    measured = {Contender(_shape(best), period): described(best)}
+    measured |= {Contender(_shape(d), p): described(d) for d, p in others.items()}
+    measured |= {contender_of(b): b.name for b in rivals}
+    chosen = advised(list(measured))
+    text = f"{text[0].upper()}{text[1:]}."
+    if chosen.shape != _shape(best):
+        reason = "faster" if _relation(period, chosen.period) == "faster" else "simpler and a tie"
+        text += f" Rather take {measured[chosen]}, {milliseconds(chosen.period.median)}: {reason}."
+    return Verdict(chosen.shape, text)
+
+
+def _shape(deployment: Deployment) -> Choice:
+    if len(deployment.stages) > 1:
+        return "split"
+    return "replicate" if deployment.replicas[0] > 1 else "leave"
 
 
 def rival_of(baselines: Sequence[Baseline]) -> Baseline:
@@ -152,6 +192,10 @@ def _listed(numbers: Sequence[int]) -> str:
     """1, 2 and 3."""
     *head, last = map(str, numbers)
     return f"{', '.join(head)} and {last}"
+
+
+def _whole(baseline: Baseline) -> str:
+    return f"the whole model ({baseline.name}) at {described_spread(baseline.period_ms)}"
 
 
 def _speedup(period: Spread, rival: Baseline) -> str:

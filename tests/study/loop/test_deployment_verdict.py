@@ -67,16 +67,32 @@ def test_the_whole_model_is_compared_with_other_baselines_and_the_best_split() -
     )
 
 
-@pytest.mark.parametrize(("whole", "relation"), [(2.9, "slower"), (2.3, "a tie"), (1.9, "faster")])
-def test_a_split_is_compared_with_the_whole_model(whole: float, relation: str) -> None:
+@pytest.mark.parametrize(
+    ("whole", "relation", "choice"),
+    [(2.9, "slower", "split"), (2.3, "a tie", "replicate"), (1.9, "faster", "replicate")],
+)
+def test_a_split_is_compared_with_the_whole_model(whole: float, relation: str, choice: str) -> None:
     verdict = judge_deployment(PIPELINE, spread(2.2), [], {COPIES: spread(whole)})
-    assert verdict.choice == "split"
-    assert verdict.text.endswith(f"; the whole model, {whole} ms, is {relation}.")
+    assert verdict.choice == choice
+    assert f"; the whole model, {whole} ms, is {relation}." in verdict.text
+    assert ("Rather take 2 replicas of the whole model" in verdict.text) == (choice != "split")
+
+
+@pytest.mark.parametrize(("period", "choice"), [(1.9, "split"), (2.2, "leave"), (3.0, "leave")])
+def test_a_split_that_ties_with_a_baseline_or_loses_is_not_advised(
+    period: float, choice: str
+) -> None:
+    rivals = [baseline("openvino, 2 threads", 2.2)]
+    assert judge_deployment(PIPELINE, spread(period), rivals, {}).choice == choice
 
 
 @pytest.mark.parametrize(
     ("period", "relation"),
-    [(3.0, ", which is a tie."), (3.5, ", which is faster."), (2.0, " ms).")],
+    [
+        (3.0, ", a tie with onnxruntime, 2 threads (2.94 ms)."),
+        (3.5, ", which is faster."),
+        (2.0, " ms)."),
+    ],
 )
 def test_a_rival_that_is_no_slower_is_named_so(period: float, relation: str) -> None:
     verdict = judge_deployment(shape([1], [4]), spread(period), BASELINES[:1], {})

@@ -1,7 +1,9 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autosplit.hardware.measurement.results import Baseline, Spread
-from autosplit.study.loop.verdict import judge
+from autosplit.study.loop.verdict import Contender, advised, judge
 
 
 def spread(median: float, half: float = 0.1) -> Spread:
@@ -45,11 +47,35 @@ def test_replicas_that_win_are_advised() -> None:
 def test_overlapping_intervals_are_a_tie_and_no_win() -> None:
     verdict = judge(2, spread(11.9), [ONE, ALL])
     assert verdict.choice == "leave"
-    assert verdict.text.index("a tie") < verdict.text.index("times the throughput")
+    assert "a tie" in verdict.text
+    assert "times the throughput" not in verdict.text
 
 
 def test_of_baselines_that_tie_the_one_of_fewest_copies_counts() -> None:
     assert judge(2, spread(15), [baseline("all cores", 11.1), COPIES]).choice == "leave"
+
+
+def test_what_ties_with_the_best_ties_although_a_simpler_baseline_is_slower() -> None:
+    whole = Baseline("whole", Spread(10.5, 10.35, 10.6), Spread(10.5, 10.35, 10.6))
+    copies = Baseline("replicas", Spread(10.0, 9.6, 10.4), Spread(10.0, 9.6, 10.4), 2)
+    verdict = judge(3, Spread(10.2, 10.15, 10.3), [whole, copies])
+    assert verdict.choice == "leave"
+    assert "a tie" in verdict.text
+    assert "(replicas) at 10 ms" in verdict.text
+
+
+SPREADS = st.tuples(*[st.integers(1, 30)] * 3).map(lambda t: Spread(*sorted(t)[1::-1], max(t)))
+SHAPES = st.sampled_from(["leave", "replicate", "split"])
+
+
+@given(st.lists(st.builds(Contender, SHAPES, SPREADS), min_size=1, max_size=6))
+def test_advised_is_the_simplest_that_ties_with_the_fastest(contenders: list[Contender]) -> None:
+    chosen = advised(contenders)
+    fastest = min(contenders, key=lambda c: c.period.median)
+    ties = [c for c in contenders if c.period.low <= fastest.period.high]
+    rank = ["leave", "replicate", "split"].index
+    assert chosen in ties
+    assert all(rank(chosen.shape) <= rank(c.shape) for c in ties)
 
 
 def test_without_baselines_nothing_is_claimed_against_them() -> None:
