@@ -38,8 +38,9 @@ def _resolved(model: Any) -> list[Any] | None:
     is_changed = False
     while queue:
         node = queue.popleft()
-        if node.op_type == "If" and node.input[0] in values:
-            queue.extendleft(reversed(_branch(node, bool(values[node.input[0]].all()), names)))
+        branch = _taken(node, values)
+        if branch is not None:
+            queue.extendleft(reversed(_nodes_of(node, branch, names)))
             is_changed = True
             continue
         nodes.append(node)
@@ -51,7 +52,9 @@ def _values(
     node: Any, values: Mapping[str, Any], shapes: Mapping[str, Shape], opset: int
 ) -> dict[str, Any]:
     """The results of a node by name where they are known and small."""
-    if node.op_type == "Constant" and node.attribute[0].HasField("t"):
+    if not node.output:
+        return {}
+    if node.op_type == "Constant" and node.attribute and node.attribute[0].HasField("t"):
         tensor = node.attribute[0].t
         return {node.output[0]: numpy_helper.to_array(tensor)} if _is_small(tensor) else {}
     if node.input and node.input[0] in shapes:
@@ -65,14 +68,20 @@ def _values(
     return {} if results is None else dict(zip(node.output, results, strict=False))
 
 
-def _branch(node: Any, condition: bool, names: set[str]) -> list[Any]:
-    """The nodes of the branch of an If, whose results are those of the If.
+def _taken(node: Any, values: Mapping[str, Any]) -> Any:
+    """The branch that an If of a known condition takes; None for other nodes."""
+    if node.op_type != "If" or not node.output or not node.input or node.input[0] not in values:
+        return None
+    name = "then_branch" if values[node.input[0]].all() else "else_branch"
+    return next((a.g for a in node.attribute if a.name == name and a.HasField("g")), None)
+
+
+def _nodes_of(node: Any, branch: Any, names: set[str]) -> list[Any]:
+    """The nodes of a branch of an If, whose results are those of the If.
 
     ``names`` are the tensors of the graph; those inside the branch are renamed where they clash,
     and added.
     """
-    attribute = "then_branch" if condition else "else_branch"
-    branch = next(a.g for a in node.attribute if a.name == attribute)
     inner = [t for child in branch.node for t in child.output if t]
     # A result has the name of the If's, unless it only passes another tensor on.
     results = {t.name: o for o, t in zip(node.output, branch.output, strict=False) if o}

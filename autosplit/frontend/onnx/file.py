@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
+import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import networkx
 import numpy as np
 
 from autosplit.errors import ModelError
@@ -18,6 +21,8 @@ from autosplit.frontend.onnx.branches import take_known_branches
 from autosplit.frontend.onnx.nodes import inner_graphs
 from autosplit.frontend.onnx.shapes import bind_shapes
 from autosplit.frontend.shapes import Shapes
+
+_MOST_NODES = 1_000_000  # of a model whose functions are inlined
 
 
 def read(path: Path, shapes: Shapes | None = None) -> Any:
@@ -77,6 +82,7 @@ def prepared(model: Any, shapes: Shapes) -> Any:
 
     Raises what ``bind_shapes`` raises.
     """
+    _sort_nodes(model.graph)
     _store_constants_as_tensors(model.graph)
     bind_shapes(model, shapes)
     take_known_branches(model)
@@ -110,11 +116,42 @@ def _inlined(model: Any, path: Path) -> Any:
     if not model.functions:
         return model
     try:
+        count = _inlined_nodes(model)
+    except RecursionError as error:
+        raise ModelError(
+            f"model '{path}' has functions that cannot be inlined: one calls itself"
+        ) from error
+    if count > _MOST_NODES:
+        raise ModelError(
+            f"model '{path}' has more than {_MOST_NODES} nodes once its functions are inlined; "
+            "export a smaller one"
+        )
+    try:
         # TVM's importer knows no functions of a model.
         inliner = require("onnx.inliner", "onnx")
         return inliner.inline_local_functions(model)
     except Exception as error:
         raise ModelError(f"model '{path}' has functions that cannot be inlined: {error}") from error
+
+
+def _inlined_nodes(model: Any) -> int:
+    """How many nodes a model has once its functions are inlined.
+
+    Raises RecursionError where they call themselves, or each other hundreds deep.
+    """
+    functions = {(f.domain, f.name, f.overload): f for f in model.functions}
+
+    def count(nodes: Any) -> int:
+        return sum(count_of(n.domain, n.op_type, n.overload) + inner(n) for n in nodes)
+
+    def inner(node: Any) -> int:
+        return sum(count(graph.node) for graph in inner_graphs(node))
+
+    @cache
+    def count_of(*key: str) -> int:
+        return count(functions[key].node) if key in functions else 1
+
+    return count(model.graph.node)
 
 
 def _load_external_data(model: Any, path: Path) -> None:
@@ -145,15 +182,16 @@ def _external_file(tensor: Any, folder: Path) -> tuple[str, Path]:
             f"weight '{tensor.name}' lies outside the model's folder, in '{location}'; "
             "move the data beside the model"
         )
-    if not file or not file.is_file():
+    if not file or not os.path.isfile(file):
         raise ModelError(
-            f"weight '{tensor.name}' needs the file {location!r} beside the model; it is not there"
+            f"weight '{tensor.name}' needs the file {location[:200]!r} beside the model; "
+            "it is not there"
         )
     offset, length = entry.get("offset", "0"), entry.get("length", "0")
-    if not offset.isdecimal() or not length.isdecimal():
+    if not all(re.fullmatch("[0-9]{1,18}", number) for number in (offset, length)):
         raise ModelError(
-            f"weight '{tensor.name}' has offset {offset!r} and length {length!r}; "
-            "both must be numbers"
+            f"weight '{tensor.name}' has offset {offset[:20]!r} and length {length[:20]!r}; "
+            "both must be numbers of at most 18 digits"
         )
     if int(offset) + int(length) > file.stat().st_size:
         raise ModelError(
@@ -184,6 +222,37 @@ def _check_weights(graph: Any) -> None:
             raise ModelError(
                 f"weight '{tensor.name}' is damaged: {error or type(error).__name__}"
             ) from error
+
+
+def _sort_nodes(graph: Any) -> None:
+    """Put every node behind those whose results it reads, else in the order of the file.
+
+    Graphs with a cycle stay as they are; the importer names what is missing.
+    """
+    maker = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
+    producers = [
+        {maker[name] for name in _read_names(node) if name in maker} for node in graph.node
+    ]
+    if all(max(before, default=-1) < i for i, before in enumerate(producers)):
+        return
+    dependencies = networkx.DiGraph((p, i) for i, before in enumerate(producers) for p in before)
+    dependencies.add_nodes_from(range(len(graph.node)))
+    try:
+        order = list(networkx.lexicographical_topological_sort(dependencies))
+    except networkx.NetworkXUnfeasible:
+        return
+    nodes = [graph.node[i] for i in order]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _read_names(node: Any) -> Iterator[str]:
+    """The tensors that a node reads, in the graphs inside it too."""
+    yield from node.input
+    for graph in inner_graphs(node):
+        for child in graph.node:
+            yield from _read_names(child)
+        yield from (output.name for output in graph.output)
 
 
 # The attributes of a Constant that hold numbers, and the dtype of their tensor.

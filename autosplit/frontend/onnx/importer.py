@@ -91,7 +91,7 @@ def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
             if tensor not in known:
                 raise ModelError(
                     f"node '{node.name}' reads '{tensor}', which no earlier node makes; "
-                    "sort the graph"
+                    "export the model again"
                 )
         for tensor in node.outputs:
             if tensor in known:

@@ -15,6 +15,7 @@ import numpy as np
 from autosplit.errors import line_of
 from autosplit.extras import helper, numpy_helper, onnx, relax, require
 from autosplit.frontend.onnx import shape_arithmetic
+from autosplit.frontend.onnx.nodes import inner_graphs
 from autosplit.frontend.onnx.static_shapes import (
     Shape,
     declared_shapes,
@@ -46,7 +47,8 @@ def results(model: Any, node: Any, values: Mapping[str, Any], builder: Any) -> d
     computed here.
 
     Raises:
-        ValueError: onnxruntime refuses the node, or a result is no tensor of numbers.
+        ValueError: onnxruntime refuses the node, a result is no tensor of numbers, or a loop
+            depends on constants alone.
         UnknownSizeError: A result has no fixed size.
         MachineError: The package onnxruntime is missing.
     """
@@ -60,6 +62,9 @@ def results(model: Any, node: Any, values: Mapping[str, Any], builder: Any) -> d
     session = _session(single)
     outputs = session.get_outputs()
     if not inputs:
+        if any(True for _ in inner_graphs(node)):
+            # Its file alone says how long it runs.
+            raise ValueError("it computes a constant step by step; store its result as a weight")
         arrays = session.run(None, {})
         return {o.name: shape_arithmetic.constant(a) for o, a in zip(outputs, arrays, strict=True)}
     shapes = declared_shapes(model) | inferred_shapes(single, {})

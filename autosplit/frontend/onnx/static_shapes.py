@@ -20,7 +20,8 @@ _ELEMENTWISE = frozenset({
 
 def asks_for_shape(node: Any) -> bool:
     """Whether a node only reads the shape of its input."""
-    return node.op_type in _SHAPE_OPS and node.domain in ("", "ai.onnx")
+    is_complete = bool(node.input) and bool(node.output)
+    return is_complete and node.op_type in _SHAPE_OPS and node.domain in ("", "ai.onnx")
 
 
 def shape_value(node: Any, shape: Shape) -> Any:
@@ -75,12 +76,14 @@ def implied_shapes(model: Any) -> dict[str, Shape]:
         if len(declared[tensor]) != len(inferred[tensor]):
             continue
         for name, size in zip(inferred[tensor], declared[tensor], strict=True):
-            if sizes.setdefault(name, size) != size:
+            # An open size without a name says nothing of another one.
+            if name != "" and sizes.setdefault(name, size) != size:
                 return {}  # the declared shapes contradict each other
     known = {t: tuple(sizes.get(n, n) for n in names) for t, names in inferred.items()}
     static = declared | _static(known)
     for node in reversed(light.graph.node):
-        shape = static.get(node.output[0]) if node.op_type in _ELEMENTWISE else None
+        is_elementwise = node.op_type in _ELEMENTWISE and node.input and node.output
+        shape = static.get(node.output[0]) if is_elementwise else None
         if shape is not None and static.setdefault(node.input[0], shape) != shape:
             return {}
     return static
@@ -111,7 +114,8 @@ def _sizes(model: Any) -> dict[str, Sizes]:
         if value.type.tensor_type.HasField("shape"):
             dims = value.type.tensor_type.shape.dim
             shapes[value.name] = tuple(
-                d.dim_value if d.HasField("dim_value") else d.dim_param for d in dims
+                d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param
+                for d in dims
             )
     return shapes
 

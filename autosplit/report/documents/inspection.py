@@ -124,7 +124,7 @@ def title(document: dict[str, Any]) -> str:
     ops = f"{document['model']['name']}: {counted(len(document['ops']), 'fused op')}"
     if not count["complete"]:
         return f"{ops}, more than {count['total']:,} downsets"
-    inner = count["total"] - 2  # the empty and the full one cut nothing off
+    inner = max(count["total"] - 2, 0)  # the empty and the full one cut nothing off
     cut = "cut" if inner == 1 else "cuts"
     return f"{ops}, {count['total']:,} downsets: {inner:,} {cut} into two stages"
 
