@@ -148,8 +148,9 @@ def _inlined_nodes(model: Any) -> int:
         return sum(count(graph.node) for graph in inner_graphs(node))
 
     @cache
-    def count_of(*key: str) -> int:
-        return count(functions[key].node) if key in functions else 1
+    def count_of(domain: str, name: str, overload: str) -> int:
+        function = functions.get((domain, name, overload))
+        return count(function.node) if function else 1
 
     return count(model.graph.node)
 
