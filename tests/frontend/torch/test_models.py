@@ -142,7 +142,7 @@ def require_equal(split):
     expected = split.model.expected(items)
     with split.pipeline() as pipeline:
         results = pipeline.run(items)
-    assert compare(results, expected).equal
+    assert compare(results, expected, split.model.allowed_error).equal
     assert [v.dtype for v in results[0].values()] == [v.dtype for v in expected[0].values()]
 
 
