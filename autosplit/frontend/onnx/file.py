@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import networkx
 import numpy as np
 
 from autosplit.errors import ModelError
@@ -236,6 +235,8 @@ def _sort_nodes(graph: Any) -> None:
     ]
     if all(max(before, default=-1) < i for i, before in enumerate(producers)):
         return
+    import networkx  # late: a machine that only runs exports lacks it
+
     dependencies = networkx.DiGraph((p, i) for i, before in enumerate(producers) for p in before)
     dependencies.add_nodes_from(range(len(graph.node)))
     try:
