@@ -20,6 +20,7 @@ from autosplit.hardware.profiling import profile_cache, transfer_costs
 from autosplit.hardware.profiling.timing import on_cores
 from autosplit.hardware.runtimes.interface import Runtime, Stage, closed_on_error
 from autosplit.hardware.runtimes.tvm import instrumented_profile, single_op_profile
+from autosplit.hardware.runtimes.tvm.library_file import require_whole
 from autosplit.hardware.runtimes.tvm.stage import (
     RpcStage,
     VmStage,
@@ -132,7 +133,8 @@ class TvmRuntime(Runtime):
         devices: Sequence[Device],
         shared: bool = False,
     ) -> list[Stage]:
-        """See Runtime."""
+        """See Runtime. Raises ConfigError for a library that is cut short."""
+        require_whole(file)
 
         def loaded(device: Device) -> Stage:
             device = on_its_machine(device)
