@@ -139,6 +139,10 @@ def test_a_stage_that_fails_closes_the_pipeline(folder, program, fail, name):
         (["DIR", "--input", "x=GOOD", "--output", "z=f"], "unknown output 'z'"),
         (["DIR", "--output", "y=f"], "input 'x' is missing"),
         (["DIR", "--input", "x=GOOD", "--streams", "-1"], "--streams -1 is invalid"),
+        (["DIR", "--input", "x=GOOD", "--repeat", "9" * 20], "invalid; give 1 to 1000000000"),
+        (["DIR", "--input", "x=GOOD", "--repeat", str(2**63)], "invalid; give 1 to 1000000000"),
+        (["DIR", "--input", "x=DIR"], "cannot be read; give a .npy file"),
+        (["DIR", "--input", "x=PIPE"], "cannot be read; give a .npy file"),
         (["DIR", "--input", "x=DIR/split.json"], "is not a .npy file"),
         (["DIR", "--input", "x=NARROW"], r"float32 with the shape (ITEMS, 2, 3)"),
         (["DIR", "--input", "x=DOUBLE"], r"float32 with the shape (ITEMS, 2, 3)"),
@@ -154,7 +158,8 @@ def test_a_wrong_argument_is_refused_in_a_line(folder, tmp_path, program, words,
         np.save(tmp_path / f"{name}.npy", array)
     short = tmp_path / "SHORT.npy"
     short.write_bytes(short.read_bytes()[:-4])
-    for name in ("GOOD", "NARROW", "DOUBLE", "SHORT", "NONE"):
+    os.mkfifo(tmp_path / "PIPE.npy")
+    for name in ("GOOD", "NARROW", "DOUBLE", "SHORT", "NONE", "PIPE"):
         words = [word.replace(f"={name}", f"={tmp_path / name}.npy") for word in words]
     code, line = failed(program, *(word.replace("DIR", str(folder)) for word in words))
     assert (code, reason in line) == (2, True), line
@@ -167,6 +172,15 @@ def test_a_changed_stage_file_is_refused(folder, tmp_path, program):
     code, line = failed(program, changed, "--input", f"x={changed / 'items.npy'}")
     assert code == 2
     assert "it was changed, export it again" in line
+
+
+def test_a_pipe_in_place_of_a_stage_file_is_refused(folder, tmp_path, program):
+    changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
+    np.save(changed / "items.npy", np.zeros((1, 2, 3), "float32"))
+    (changed / "stage1.so").unlink()
+    os.mkfifo(changed / "stage1.so")
+    code, line = failed(program, changed, "--input", f"x={changed / 'items.npy'}")
+    assert (code, "stage1.so' is missing; export the split again" in line) == (2, True), line
 
 
 @pytest.mark.parametrize(

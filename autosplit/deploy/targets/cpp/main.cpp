@@ -1,6 +1,7 @@
 // Runs the items of .npy files through an export; USAGE has the arguments.
 //
 // Item i belongs to stream i mod N. All items run N times, and outputs are of the first time.
+#include <charconv>
 #include <chrono>
 #include <deque>
 #include <iostream>
@@ -14,6 +15,8 @@ namespace {
 const char* const USAGE =
     "net DIR --input NAME=FILE.npy … [--output NAME=FILE.npy …] [--streams N] [--repeat N]";
 
+const std::size_t MOST = 1000000000;  // so that products of two numbers do not overflow
+
 struct Arguments {
   std::string folder;
   std::map<std::string, std::string> inputs, outputs;
@@ -21,10 +24,10 @@ struct Arguments {
 };
 
 std::size_t number(const std::string& option, const std::string& text) {
-  char* end;
-  const unsigned long long value = std::strtoull(text.c_str(), &end, 10);
-  if (text.empty() || *end || !value || text[0] == '-')
-    throw Error(BAD_INPUT, option + " " + text + " is invalid; give 1 or more");
+  std::size_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || *end || !value || value > MOST)
+    throw Error(BAD_INPUT, option + " " + text + " is invalid; give 1 to " + std::to_string(MOST));
   return value;
 }
 

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "system.hpp"
+
 namespace autosplit {
 namespace {
 
@@ -28,8 +30,8 @@ std::size_t stored_items(const std::string& header) {
 }  // namespace
 
 Tensors read_npy(const std::string& file, const Port& port) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw Error(BAD_INPUT, "'" + file + "' cannot be read; give a .npy file");
+  std::ifstream in = open_regular(file);
+  if (!in.is_open()) throw Error(BAD_INPUT, "'" + file + "' cannot be read; give a .npy file");
   char start[10];
   if (!in.read(start, sizeof start) || MAGIC.compare(0, MAGIC.size(), start, MAGIC.size()))
     throw Error(BAD_INPUT, "'" + file + "' is not a .npy file of version 1.0; write it with " +

@@ -161,6 +161,12 @@ void require_version(const std::string& library, const std::string& present,
                                  ", which the export was made with; install that");
 }
 
+std::ifstream open_regular(const std::string& file) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(file, ignored)) return {};
+  return std::ifstream(file, std::ios::binary);
+}
+
 PrivateFolder::PrivateFolder() {
   std::string name = (std::filesystem::temp_directory_path() / "autosplit-load-XXXXXX").string();
   if (!mkdtemp(name.data()))
@@ -176,9 +182,8 @@ PrivateFolder::~PrivateFolder() {
 std::string PrivateFolder::copy(const std::filesystem::path& folder, const File& file) {
   const std::string source = (folder / file.name).string();
   const auto target = path_ / file.name;
-  std::filesystem::create_directories(target.parent_path());
-  std::ifstream in(source, std::ios::binary);
-  if (!in) throw Error(BAD_INPUT, "'" + source + "' is missing; export the split again");
+  std::ifstream in = open_regular(source);
+  if (!in.is_open()) throw Error(BAD_INPUT, "'" + source + "' is missing; export the split again");
   std::ofstream out(target, std::ios::binary);
   Sha256 hash;
   std::vector<char> chunk(1 << 20);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ void pin(int thread, const std::vector<int>& cores);
 
 // Throws where this processor lacks one of some features.
 void require_features(const std::vector<std::string>& features);
+
+// A file to read, not open where it is none: opening a named pipe would wait for a writer.
+std::ifstream open_regular(const std::string& file);
 
 // A folder of copies that nobody else can change between their check and their use.
 class PrivateFolder {
