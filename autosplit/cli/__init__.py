@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace) -> int:
     try:
         code = int(COMMANDS[args.command].run(args) or 0)
         # A reader that has left is noticed here, not when Python ends.
-        sys.stdout.flush()
+        output.flush()
         return code
     except AutosplitError as error:
         return _report(error, error.exit_code, args.debug, str(error))

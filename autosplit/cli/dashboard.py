@@ -10,7 +10,6 @@ Needs optuna-dashboard and waitress: pip install 'autosplit[dashboard]'
 from __future__ import annotations
 
 import argparse
-import sys
 
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
@@ -45,6 +44,6 @@ def run(args: argparse.Namespace) -> int:
             output.note("autosplit: everyone who can reach this address can read the study")
         output.emit(args.format, {"url": url}, url)
         # Through a pipe the URL would stay in the buffer while the server runs.
-        sys.stdout.flush()
+        output.flush()
         server.serve_forever()
     return 0

@@ -6,15 +6,17 @@ prints, so that every string from outside passes ``printable`` here.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TextIO
 
+from autosplit.errors import MachineError
 from autosplit.printable import printable
 from autosplit.units import bound_text
 
@@ -53,9 +55,32 @@ class PhaseLines:
             note(phase)
 
 
+def flush() -> None:
+    """Write out what was printed. Raises MachineError where standard output takes no more."""
+    with _to_standard_output():
+        sys.stdout.flush()
+
+
+def _write(text: str) -> None:
+    with _to_standard_output():
+        sys.stdout.write(text)
+
+
+@contextlib.contextmanager
+def _to_standard_output() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:  # its reader has left
+        raise
+    except OSError as error:
+        raise MachineError(
+            f"cannot write standard output: {error.strerror}; free the disk or write it elsewhere"
+        ) from error
+
+
 def emit_line(text: object) -> None:
     """Print a line of the result, on a terminal broken between words."""
-    print(_broken(printable(text), sys.stdout))
+    _write(_broken(printable(text), sys.stdout) + "\n")
 
 
 def emit(form: str, document: Mapping[str, Any], line: str) -> None:
@@ -90,7 +115,7 @@ def emit_study(document: Mapping[str, Any], form: str) -> None:
 def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
     """Print one JSON document; numbers that are not finite become null."""
     # JSON in ASCII escapes every control character but DEL.
-    print(json.dumps(_finite(document), indent=1).replace("\x7f", r"\u007f"))
+    _write(json.dumps(_finite(document), indent=1).replace("\x7f", r"\u007f") + "\n")
 
 
 def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -109,7 +134,7 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
         drawn = _plain(table, width)
     if title:
         emit_line(title)
-    sys.stdout.write(drawn)
+    _write(drawn)
 
 
 class Column(NamedTuple):

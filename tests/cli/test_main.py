@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import subprocess
 import sys
@@ -122,6 +123,19 @@ def test_help_imports_nothing_heavy():
     lines = [line.split() for line in process.stdout.splitlines() if line.startswith("LOADED")]
     assert len(lines) == 1 + len(cli.COMMANDS)
     assert [HEAVY & set(modules) for modules in lines] == [set()] * len(lines)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_an_output_that_takes_nothing_is_one_line_and_exit_code_3(form):
+    command = [sys.executable, "-m", "autosplit", "zoo", "list", "-f", form]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert ended.returncode == 3
+    assert ended.stderr == (
+        "autosplit: cannot write standard output: No space left on device; "
+        "free the disk or write it elsewhere\n"
+    )
 
 
 def test_a_closed_output_is_no_error(monkeypatch):
