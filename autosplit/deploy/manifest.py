@@ -21,6 +21,7 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    model_serializer,
     model_validator,
 )
 
@@ -60,11 +61,19 @@ class _Part(BaseModel):
 
 
 class TensorPort(_Part):
-    """A tensor at a boundary."""
+    """A tensor at a boundary.
+
+    ``range`` has the least and the largest legal value of an input of the model, where it is known.
+    """
 
     name: str
     shape: tuple[NonNegativeInt, ...]
     dtype: DtypeName
+    range: tuple[int, int] | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_unknown_range(self, write: Any) -> Any:
+        return {key: value for key, value in write(self).items() if value is not None}
 
 
 class ModelPart(_Part):
@@ -398,7 +407,7 @@ def schema() -> dict[str, Any]:
 
 def ports_of(tensors: Iterable[TensorPort]) -> tuple[Port, ...]:
     """Tensors of the manifest as ports."""
-    return tuple(Port(t.name, t.shape, t.dtype) for t in tensors)
+    return tuple(Port(t.name, t.shape, t.dtype, t.range) for t in tensors)
 
 
 def tensor_ports(ports: Iterable[Port]) -> tuple[TensorPort, ...]:

@@ -244,5 +244,14 @@ def _checked(item: Item, ports: Sequence[Port]) -> dict[str, Array]:
                 f"input '{port.name}' is {array.dtype}{list(array.shape)}, "
                 f"but the model takes {port.dtype}{list(port.shape)}"
             )
+        if port.range is not None and array.size:
+            _require_in_range(array, port.name, *port.range)
         arrays[port.name] = array
     return arrays
+
+
+def _require_in_range(array: Array, name: str, least: int, most: int) -> None:
+    """An index out of its axis: some runtimes raise, others compute with any memory."""
+    for value in (array.min(), array.max()):
+        if not least <= value <= most:
+            raise ConfigError(f"input '{name}' holds {value}; its values are {least} to {most}")

@@ -13,11 +13,15 @@ from autosplit.graph import FusedGraph, State
 
 @dataclass(frozen=True)
 class Port:
-    """A tensor where it enters or leaves a stage or the model."""
+    """A tensor where it enters or leaves a stage or the model.
+
+    ``range`` has the least and the largest legal value of an input of the model, where it is known.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+    range: tuple[int, int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -77,10 +81,12 @@ def wire(
     stages: Sequence[Sequence[int]],
     outputs: Iterable[tuple[str, str]],
     initial: Mapping[str, Any] = MappingProxyType({}),
+    ranges: Mapping[str, tuple[int, int]] = MappingProxyType({}),
 ) -> Wiring:
     """The wiring of a legal split; ``outputs`` pairs each model output with its tensor.
 
-    ``initial`` has, by input, what states begin with that do not begin at zero.
+    ``initial`` has, by input, what states begin with that do not begin at zero; ``ranges`` the
+    legal values of inputs.
 
     Raises SplitError where a state would leave its stage.
     """
@@ -97,8 +103,9 @@ def wire(
         for connection in _connections(graph, ports, visible)
         if connection.source not in state_inputs
     ]
+    inputs = [_port(graph, name) for name in graph.inputs if name not in state_inputs]
     return Wiring(
-        inputs=tuple(_port(graph, name) for name in graph.inputs if name not in state_inputs),
+        inputs=tuple(replace(port, range=ranges.get(port.name)) for port in inputs),
         outputs=tuple(_port(graph, tensor, name) for name, tensor in visible),
         stages=ports,
         connections=tuple(connections),

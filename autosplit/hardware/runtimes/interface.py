@@ -56,7 +56,8 @@ class StageSource:
 
     def wiring(self, stages: Sequence[Sequence[int]]) -> Wiring:
         """The connections of a legal split."""
-        return wire(self.graph, stages, self.lowered.outputs, self.lowered.initial)
+        lowered = self.lowered
+        return wire(self.graph, stages, lowered.outputs, lowered.initial, lowered.index_ranges)
 
     def items(self, count: int, seed: int = 0) -> list[Item]:
         """Random items, reproducible by ``seed``: the array of each input by name."""

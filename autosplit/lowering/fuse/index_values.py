@@ -38,7 +38,7 @@ _HARMLESS = frozenset({
     "round", "shape_of", "sigmoid", "sign", "sin", "split", "sqrt", "square", "stack", "subtract",
     "sum", "tanh", "where", "zeros_like",
 })  # fmt: skip
-_LOOKS_UP = frozenset({
+LOOKS_UP = frozenset({
     "take", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd",
 })  # fmt: skip
 
@@ -102,7 +102,7 @@ class _Walk:
             return True, self._range(value)
         name = str(getattr(value.op, "name", "")).removeprefix("relax.")
         ranges = [self._range(a) for a in value.args]
-        if name in _LOOKS_UP:
+        if name in LOOKS_UP:
             return self._look_up(name, value, ranges)
         if name not in _KEEPS | _BOOLEAN | _HARMLESS:
             # An op that is not known may do anything with the values.
@@ -111,7 +111,7 @@ class _Walk:
 
     def _look_up(self, name: str, call: Any, ranges: list[Range]) -> tuple[bool, Range]:
         if self._depends(call.args[1]):
-            size, indices = _size(name, call), ranges[1]
+            size, indices = axis_size(name, call), ranges[1]
             self.sizes.append(size)
             inside = indices is not None and -size <= indices[0] and indices[1] < size
             self.fits = self.fits and inside
@@ -182,7 +182,7 @@ def _without_overflow(values: Range, dtype: str) -> Range:
     return values if limits.min <= values[0] and values[1] <= limits.max else None
 
 
-def _size(name: str, call: Any) -> int:
+def axis_size(name: str, call: Any) -> int:
     """The smallest axis that the indices of a call look into; 1 where sizes are unknown."""
     shape, indices = (fixed_sizes(operand.ty) for operand in call.args[:2])
     if shape is None or indices is None:

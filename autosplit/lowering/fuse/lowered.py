@@ -12,6 +12,7 @@ from autosplit.graph import FusedGraph
 from autosplit.lowering.external.backend import Backend, groups
 from autosplit.lowering.external.composites import Composite, partition
 from autosplit.lowering.fuse.calls import Call, constants
+from autosplit.lowering.fuse.index_ranges import Range, index_ranges
 from autosplit.lowering.fuse.index_values import integers_below
 from autosplit.lowering.fuse.passes import fuse
 from autosplit.lowering.fuse.reader import read
@@ -32,6 +33,7 @@ class Lowered:
     - ``channels_last``: names of tensors that lie so between the ops of a stage; at cuts they
       have the layout of the source.
     - ``integers_below``: by input of integers what random values of it stay below, where known.
+    - ``index_ranges``: by input of integers the values that are legal, where that is sure.
     - ``initial``: by input what a state begins with, where that is not zero.
     """
 
@@ -45,6 +47,7 @@ class Lowered:
     dtypes: frozenset[str] = frozenset()
     channels_last: frozenset[str] = frozenset()
     integers_below: Mapping[str, int] = field(default_factory=dict)
+    index_ranges: Mapping[str, Range] = field(default_factory=dict)
     initial: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
@@ -97,6 +100,7 @@ def lower(
         dtypes=dtypes | dtypes_of(fused.flat["main"]),
         channels_last=channels_last,
         integers_below=integers_below(source),
+        index_ranges=index_ranges(source),
         initial={state.input: state.initial for state in source.states if state.initial.any()},
     )
     regions = groups(graph, lowered.regions, backends)

@@ -1,0 +1,75 @@
+"""Indices out of the tensor they look into are refused, and no others are."""
+
+import numpy as np
+import pytest
+
+import autosplit
+from autosplit import api
+from autosplit.errors import ConfigError
+from tests.nets import net, onnxruntime_outputs
+
+pytest.importorskip("onnxruntime")
+TABLE = {"w": (9, 4)}
+LOOK_UP = "(int64[6] i) => (float[6,4] y)"
+
+
+@pytest.mark.parametrize(
+    ("text", "weights", "legal"),
+    [
+        (f"{LOOK_UP} {{ y = Gather(w, i) }}", TABLE, (-9, 8)),
+        (f"{LOOK_UP} {{ a = Gather(w, i) b = Gather(v, i) y = Add(a, b) }}",
+         TABLE | {"v": (8, 4)}, (-8, 7)),
+        (f"{LOOK_UP} {{ y = Gather(w, i) unread = Gather(v, i) }}", TABLE | {"v": (3, 4)}, (-9, 8)),
+        ("(int32[6] i) => (float[6,4] y) { c = Cast<to=7>(i) d = Reshape(c, s) y = Gather(w, d) }",
+         TABLE | {"s": np.array([6])}, (-9, 8)),
+        (f"{LOOK_UP} {{ j = Gather(t, i) y = Gather(w, j) }}",
+         TABLE | {"t": np.array([3, 8, 0, 1, 2])}, (-5, 4)),
+        ("(int64[2] i) => (float[4,2] y) { y = Gather<axis=1>(v, i) }", {"v": (4, 7)}, (-7, 6)),
+        ("(int64[2,6] i) => (float[2,6] y) { y = GatherElements<axis=0>(w, i) }",
+         {"w": (3, 6)}, (-3, 2)),
+        ("(int64[2,1] i) => (float[2,6] y) { y = GatherND(w, i) }", {"w": (7, 6)}, (-7, 6)),
+        ("(int64[2,1] i, float[2,4] u) => (float[9,4] y) { y = ScatterND(w, i, u) }",
+         TABLE, (-9, 8)),
+    ],
+)  # fmt: skip
+def test_what_is_looked_up_has_the_range_of_its_axis(save, text, weights, legal):
+    assert ranges(save, text, weights) == {"i": legal}
+
+
+@pytest.mark.parametrize(
+    ("text", "weights"),
+    [
+        # each takes some value beyond the axis, or some element that is not looked up
+        (f"{LOOK_UP} {{ j = Add(i, k) y = Gather(w, j) }}", TABLE | {"k": np.array(2)}),
+        (f"{LOOK_UP} {{ j = Clip(i, a, b) y = Gather(w, j) }}",
+         TABLE | {"a": np.array(0), "b": np.array(8)}),
+        (f"{LOOK_UP} {{ j = Mod(i, k) y = Gather(w, j) }}", TABLE | {"k": np.array(9)}),
+        (f"{LOOK_UP} {{ j = Cast<to=3>(i) k = Cast<to=7>(j) y = Gather(w, k) }}", TABLE),
+        ("(int64[6] i) => (float[3,4] y) { j = Slice(i, a, b) y = Gather(w, j) }",
+         TABLE | {"a": np.array([0]), "b": np.array([3])}),
+        (f"{LOOK_UP} {{ n = Less(i, z) a = Add(i, k) j = Where(n, a, i) y = Gather(w, j) }}",
+         TABLE | {"z": np.array(0), "k": np.array(18)}),
+        ("(int64[2,2] i) => (float[2] y) { y = GatherND(w, i) }", {"w": (7, 6)}),
+        ("(int64[6] i) => (int64[6] y) { y = Mul(i, i) }", {}),
+    ],
+)  # fmt: skip
+def test_a_range_that_is_not_sure_is_none(save, text, weights):
+    assert ranges(save, text, weights) == {}
+
+
+def ranges(save, text, weights):
+    return dict(api.load_model(save(net(f"g {text}", weights))).lowered.index_ranges)
+
+
+def test_an_index_out_of_its_table_is_refused_here_and_where_it_is_loaded(save, tmp_path):
+    file = save(net(f"g {LOOK_UP} {{ y = Gather(w, i) }}", TABLE))
+    split = api.load_model(file).split([])
+    split.export(tmp_path / "out")
+    legal = {"i": np.array([-9, 8, -1, 0, 3, -5])}
+    (expected,) = onnxruntime_outputs(file, [legal])
+    for pipeline in (split.pipeline(), autosplit.load(tmp_path / "out")):
+        with pipeline:
+            for index in (-10, 9, 5000, -(2**63)):
+                with pytest.raises(ConfigError, match=f"input 'i' holds {index}; .* -9 to 8"):
+                    pipeline.run([{"i": np.array([0, 0, index, 0, 0, 0])}])
+            assert (pipeline.run([legal])[0]["y"] == expected["y"]).all()
