@@ -132,7 +132,9 @@ def _port(port: TensorPort) -> tuple[Any, ...]:
                 f"tensor '{port.name}' is {port.dtype}, which the cpp format lacks; use native"
             ) from None
         dtype = np.dtype("V2")
-    return (port.name, port.dtype, dtype.str, port.shape, dtype.itemsize * math.prod(port.shape))
+    size = dtype.itemsize * math.prod(port.shape)
+    indices = port.range or () if port.dtype in ("int32", "int64") else ()
+    return (port.name, port.dtype, dtype.str, port.shape, size, indices)
 
 
 def initialiser(value: Any) -> str:

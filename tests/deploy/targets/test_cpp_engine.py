@@ -174,6 +174,21 @@ def test_a_changed_stage_file_is_refused(folder, tmp_path, program):
     assert "it was changed, export it again" in line
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_an_index_out_of_its_tensor_is_refused(folder, tmp_path, sanitizer, dtype):
+    changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
+    document = json.loads((changed / "split.json").read_text().replace("float32", dtype))
+    document["model"]["inputs"][0]["range"] = [-2, 1]
+    (changed / "split.json").write_text(json.dumps(document))
+    add_program(changed, "cpp")
+    program = compile_with(changed, changed / "main.cpp", sanitizer, objects=folder)
+    for value in (-3, 2):
+        np.save(changed / "items.npy", np.array([[[0, 1, -1], [1, -2, value]]], dtype))
+        code, line = failed(program, changed, "--input", f"x={changed / 'items.npy'}")
+        assert (code, f"input 'x' holds {value}; its values are -2 to 1" in line) == (2, True)
+    run(program, changed, {"x": np.array([[[0, 1, -1], [1, -2, 0]]], dtype)}, ["x"])
+
+
 def test_a_pipe_in_place_of_a_stage_file_is_refused(folder, tmp_path, program):
     changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
     np.save(changed / "items.npy", np.zeros((1, 2, 3), "float32"))

@@ -27,6 +27,17 @@ std::size_t stored_items(const std::string& header) {
   return shape == std::string::npos ? 0 : std::strtoull(&header[shape] + 10, nullptr, 10);
 }
 
+// Some runtimes raise for an index out of its axis, others compute with any memory.
+template <typename Integer>
+void require_in_range(const Tensor& tensor, const Port& port) {
+  const Integer* values = static_cast<const Integer*>(tensor.get());
+  for (std::size_t i = 0; i < port.bytes / sizeof(Integer); ++i)
+    if (values[i] < port.range[0] || values[i] > port.range[1])
+      throw Error(BAD_INPUT, "input '" + port.name + "' holds " + std::to_string(values[i]) +
+                                 "; its values are " + std::to_string(port.range[0]) + " to " +
+                                 std::to_string(port.range[1]));
+}
+
 }  // namespace
 
 Tensors read_npy(const std::string& file, const Port& port) {
@@ -50,6 +61,11 @@ Tensors read_npy(const std::string& file, const Port& port) {
     tensors.push_back(allocate(port.bytes));
     if (!in.read(static_cast<char*>(tensors.back().get()), port.bytes))
       throw Error(BAD_INPUT, "'" + file + "' ends in item " + std::to_string(i) + "; save it again");
+    if (port.range.empty()) continue;
+    if (port.dtype == "int32")
+      require_in_range<std::int32_t>(tensors.back(), port);
+    else
+      require_in_range<std::int64_t>(tensors.back(), port);
   }
   return tensors;
 }

@@ -18,10 +18,12 @@ struct Error : std::runtime_error {
 constexpr int STAGE_FAILED = 1, BAD_INPUT = 2, BAD_MACHINE = 3;
 
 // A tensor at the border of a stage. `dtype` is numpy's name, `descr` its code in .npy files.
+// `range` is empty, or of integers of the caller the least and the largest legal one.
 struct Port {
   std::string name, dtype, descr;
   std::vector<std::int64_t> shape;
   std::size_t bytes;
+  std::vector<std::int64_t> range;
 };
 
 // The memory of a tensor, which nobody changes once it is sent. Its port knows the rest.
