@@ -36,7 +36,7 @@ def type_of(schema: Schema, root: Schema) -> str:
         )
     kind = schema.get("type")
     if kind == "array":
-        return f"list of {type_of(schema['items'], root)}"
+        return f"list of {type_of(schema.get('items') or schema['prefixItems'][0], root)}"
     if kind == "object":
         return f"table of {type_of(schema['additionalProperties'], root)}"
     words = {
