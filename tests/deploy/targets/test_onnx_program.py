@@ -115,6 +115,23 @@ def test_the_python_program_computes_what_load_does(folder, items, expected):
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize("knows_range", [True, False])
+def test_the_python_program_ends_at_an_index_out_of_its_tensor(save, tmp_path, knows_range):
+    pytest.importorskip("onnxruntime")
+    text = "g (int64[2] i) => (float[2,4] y) { y = Gather(w, i) }"
+    autosplit.load_model(save(nets.net(text, {"w": (9, 4)}))).split([]).export(
+        tmp_path, format="onnx"
+    )
+    wiring = tmp_path / "pipeline.json"
+    if not knows_range:
+        wiring.write_text(wiring.read_text().replace('"range"', '"unknown"'))
+    command, data = [sys.executable, tmp_path / "run.py"], np.array([0, 5000]).tobytes()
+    done = subprocess.run(command, input=data, capture_output=True, timeout=60)
+    reason = b"input 'i' holds 5000; its values are -9 to 8" if knows_range else b"idx=5000"
+    assert (done.returncode, reason in done.stderr) == (1, True)
+
+
+@pytest.mark.integration
 def test_the_cpp_program_computes_what_load_does(folder, items, expected, tmp_path):
     pytest.importorskip("openvino")
     require_tools("g++")

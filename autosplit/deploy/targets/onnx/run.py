@@ -4,6 +4,7 @@ Both are raw arrays: of each item its inputs, or outputs, in the order of pipeli
 """
 
 import json
+import os
 import queue
 import sys
 import threading
@@ -37,14 +38,31 @@ def run_stage(stage: dict[str, Any], items: Items, results: Items) -> None:
     results.put(None)
 
 
+def require_in_range(values: Any, name: str, least: int, most: int) -> None:
+    """Raise ValueError for an index out of its axis."""
+    for value in (values.min(), values.max()):
+        if not least <= value <= most:
+            raise ValueError(f"input '{name}' holds {value}; its values are {least} to {most}")
+
+
 def read_items(items: Items) -> None:
     """Put the items of standard input into the first queue."""
     while data := sys.stdin.buffer.read(ITEM.itemsize):
         record = np.frombuffer(data, ITEM)[0]
+        for port in WIRING["inputs"]:
+            if "range" in port and record[port["name"]].size:
+                require_in_range(record[port["name"]], port["name"], *port["range"])
         items.put({name: np.asarray(record[name], order="C") for name in ITEM.fields or ()})
     items.put(None)
 
 
+def end(failure: Any) -> None:
+    """End the program where a thread fails: the others would wait for it for ever."""
+    print(f"run.py: {failure.exc_value}", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+threading.excepthook = end
 queues: list[Items] = [queue.Queue(2) for _ in range(len(WIRING["pipeline"]) + 1)]
 threading.Thread(target=read_items, args=(queues[0],), daemon=True).start()
 for entry, *ends in zip(WIRING["pipeline"], queues, queues[1:], strict=False):
