@@ -31,17 +31,7 @@ from autosplit.hardware.measurement.parity import DEFAULT_TOLERANCE
 from autosplit.hardware.measurement.real_time import measure_real_time
 from autosplit.hardware.measurement.reference import Outputs, Reference, reference_of_file
 from autosplit.hardware.measurement.results import Accuracy, RealTime, Spread
-from autosplit.hardware.measurement.sequences import (
-    ITEMS,
-    SEED,
-    STEPS,
-    Expected,
-    accuracy_of,
-    compute,
-    expect,
-    refusal,
-    reproduction_error,
-)
+from autosplit.hardware.measurement.sequences import ITEMS, SEED, STEPS, Expected, check, expect
 
 Items = list[dict[str, np.ndarray[Any, Any]]]
 Draw = Callable[..., Items]
@@ -126,15 +116,11 @@ def verify(
             expected, name = recorded(folder, document, initial)
             name = f"{name}, as the model at {file} cannot be run here: {error}"
     phases.report("running the export")
-    with load(folder) as pipeline:
-        computed = compute(pipeline, expected)
     allowed_error = tolerance or (before.tolerance if before else DEFAULT_TOLERANCE)
-    accuracy = accuracy_of(computed, expected, allowed_error)
-    if accuracy.equal:
-        return Verification(accuracy, name)
     runtimes = [stage.runtime for stage in document.stages]
-    own_error = reproduction_error(reference, expected) if reference else 0.0
-    return Verification(accuracy, name, refusal(accuracy, runtimes, name, own_error))
+    with load(folder) as pipeline:
+        accuracy, reason = check(pipeline, expected, allowed_error, runtimes, name, reference)
+    return Verification(accuracy, name, reason)
 
 
 def bench(

@@ -28,17 +28,7 @@ from autosplit.hardware.execution.wiring import StagePorts, Wiring
 from autosplit.hardware.measurement.parity import tolerance_of
 from autosplit.hardware.measurement.reference import Outputs, Reference, reference_of
 from autosplit.hardware.measurement.results import Accuracy, LinkCost, Profile
-from autosplit.hardware.measurement.sequences import (
-    ITEMS,
-    SEED,
-    STEPS,
-    Expected,
-    accuracy_of,
-    compute,
-    expect,
-    refusal,
-    reproduction_error,
-)
+from autosplit.hardware.measurement.sequences import ITEMS, SEED, STEPS, Expected, check, expect
 from autosplit.hardware.model_options import check_options, device_targets, options_there
 from autosplit.hardware.runtimes import registry
 from autosplit.hardware.runtimes.interface import Item, Runtime, Stage, StageSource
@@ -397,11 +387,12 @@ class CompiledModel:
 
         Raises MismatchError where its outputs differ by more than ``allowed_error``.
         """
-        expected = self.reference_outputs
-        accuracy = accuracy_of(compute(pipeline, expected), expected, self.allowed_error)
-        if not accuracy.equal:
-            own_error = reproduction_error(self.reference, expected)
-            raise MismatchError(refusal(accuracy, runtimes, self.reference.name, own_error))
+        expected, reference = self.reference_outputs, self.reference
+        accuracy, reason = check(
+            pipeline, expected, self.allowed_error, runtimes, reference.name, reference
+        )
+        if reason:
+            raise MismatchError(reason)
         return accuracy
 
     @property

@@ -46,7 +46,6 @@ MODEL_OPTIONS = ("shape", "devices", "target", "device_target", "runtime", "tuni
 SPLIT_OPTIONS = ("devices", "assign", "allow_empty", "max_period", "baselines", "count")
 PERIOD_OPTIONS = ("cores", "streams", *SPLIT_OPTIONS, "k_best", "pareto", "save")
 SHAPE = ("replicas", "threads")  # of the stages of a deployment
-MODEL_SECONDS = 10.0  # of the search for a model where no --timeout is given
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -143,7 +142,9 @@ def run(args: argparse.Namespace) -> int:
         _refuse(args, ("streams",), "is for deployments; give --cores instead of --stages")
     model = None if _is_graph_file(args) else options.load_model(args)
     if model and args.timeout is None:
-        args.timeout = MODEL_SECONDS
+        from autosplit import api  # late, as ``_costs`` has it: a graph file needs no runtimes
+
+        args.timeout = api.SEARCH_S
     args.device_note = ""
     costs, thread_counts = _costs(args, model)
     # After profiling: --timeout and ``seconds`` are of planning alone.

@@ -118,7 +118,8 @@ def _inlined(model: Any, path: Path) -> Any:
         count = _inlined_nodes(model)
     except RecursionError as error:
         raise ModelError(
-            f"model '{path}' has functions that cannot be inlined: one calls itself"
+            f"model '{path}' has functions that cannot be inlined: one calls itself, or they call "
+            "each other hundreds deep"
         ) from error
     if count > _MOST_NODES:
         raise ModelError(

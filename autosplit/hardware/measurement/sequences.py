@@ -106,6 +106,26 @@ def accuracy_of(computed: Computed, expected: Expected, tolerance: float) -> Acc
     return result.with_more(compare(computed.alone, expected.alone, tolerance))
 
 
+def check(
+    pipeline: Pipeline,
+    expected: Expected,
+    tolerance: float,
+    runtimes: Iterable[str],
+    name: str,
+    reference: Reference | None,
+) -> tuple[Accuracy, str]:
+    """The accuracy of a pipeline, and why it is rejected; empty where outputs are equal.
+
+    ``name`` says where the expected outputs are from; without the ``reference`` that computed them
+    nothing is said of its own error.
+    """
+    accuracy = accuracy_of(compute(pipeline, expected), expected, tolerance)
+    if accuracy.equal:
+        return accuracy, ""
+    reproduction = reproduction_error(reference, expected) if reference else 0.0
+    return accuracy, refusal(accuracy, runtimes, name, reproduction)
+
+
 def refusal(
     accuracy: Accuracy, runtimes: Iterable[str], reference: str, reproduction: float = 0.0
 ) -> str:
