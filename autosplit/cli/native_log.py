@@ -8,7 +8,6 @@ still a terminal where it was one.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import re
 import sys
@@ -16,7 +15,7 @@ import threading
 from collections.abc import Iterator
 
 _LOGGED = re.compile(rb"\[\d\d:\d\d:\d\d\] \S+\.(cc|h|cpp):\d+:|note: run with `TVM_BACKTRACE")
-_STDOUT, _STDERR = 1, 2
+_STDERR = 2
 _DRAIN_S = 1.0  # child processes may keep the pipe open
 
 
@@ -49,23 +48,6 @@ def hidden() -> Iterator[None]:
             reader.join(_DRAIN_S)
     if not reader.is_alive():
         os.close(terminal)
-
-
-@contextlib.contextmanager
-def off_standard_output() -> Iterator[None]:
-    """While in the context, what C++ code prints to standard output goes to standard error.
-
-    HiGHS, scipy's solver, prints a line of its insides now and then.
-    """
-    output = os.dup(_STDOUT)
-    os.dup2(_STDERR, _STDOUT)
-    try:
-        yield
-    finally:
-        # C's own buffer would be written at the end of the process, to the restored descriptor.
-        ctypes.CDLL(None).fflush(None)
-        os.dup2(output, _STDOUT)
-        os.close(output)
 
 
 def _descriptor(stream: object) -> int | None:

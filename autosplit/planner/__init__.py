@@ -11,7 +11,6 @@ Read in this order:
 - ``placement``: stages with replicas and threads on equal cores (``deployments``) and on cores of
   several kinds (``core_kinds``), replicas on unlike devices (``unlike_devices``), the order of
   unequal devices, devices that share cores, and stages that stay empty.
-- ``accelerators``: the least latency on accelerators and a CPU.
 - ``batch``: the same search for many cost models, as a study asks after each trial.
 - ``baselines``: the splits users know. ``decode``: from shares of the work to a split.
 
@@ -19,8 +18,6 @@ Imports numpy, networkx, the standard library, ``autosplit.cuts``, ``graph`` and
 and no clock.
 """
 
-from autosplit.planner.accelerators.least_latency import least_latency_placement
-from autosplit.planner.accelerators.placement import Placement
 from autosplit.planner.baselines import PlannedBaseline, planned_baselines
 from autosplit.planner.decode import decode, shares_of
 from autosplit.planner.placement.core_kinds import plan_cores
@@ -33,7 +30,7 @@ from autosplit.planner.problem.constraints import FREE, Constraints
 from autosplit.planner.problem.cost_model import CostModel, Link, Transfer
 from autosplit.planner.problem.deployment import PlannedDeployment, evaluate_deployment
 from autosplit.planner.problem.evaluation import Plan, evaluate, evaluate_cuts
-from autosplit.planner.problem.graph_file import cpu_times, from_workload, to_workload
+from autosplit.planner.problem.graph_file import from_workload, to_workload
 from autosplit.planner.solve import Front, k_best, least_latency, pareto_front, plan
 
 __all__ = [
@@ -42,12 +39,10 @@ __all__ = [
     "CostModel",
     "Front",
     "Link",
-    "Placement",
     "Plan",
     "PlannedBaseline",
     "PlannedDeployment",
     "Transfer",
-    "cpu_times",
     "decode",
     "deployment_front",
     "evaluate",
@@ -57,7 +52,6 @@ __all__ = [
     "k_best",
     "k_best_deployments",
     "least_latency",
-    "least_latency_placement",
     "pareto_front",
     "plan",
     "plan_assigned",

@@ -5,8 +5,8 @@
 
 NAME is that of a result; without one all are made. ``--list`` prints what each needs and the
 minutes that it took last. FOLDER holds the graph files of msr-fiddle/dnn-partitioning, which the
-planner and the search are tried on besides other graphs. A benchmark whose package or folder is
-absent is left out, with the reason; after a failure the others are run. All of them take most of a
+planner and the search are tried on besides other graphs. A benchmark whose package is absent
+is left out, with the reason; after a failure the others are run. All of them take most of a
 day: ``--stale`` goes on where an earlier run on this machine was interrupted. Prints a summary and
 exits 1 where a benchmark fails or a bar is missed. Leave the machine alone while it runs. No
 benchmark needs a network.
@@ -32,7 +32,6 @@ from studies.benchmarks.result import Result
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "studies" / "results"
 WORKLOADS = "WORKLOADS"  # stands for the folder in a command
-FOLDER_NEEDED = "latency"  # has nothing to do without graph files
 PACKAGES = {  # beside those of the extra `all`
     "architectures": ("torch", "timm", "transformers"),
     "mutation": ("hypothesis", "mutmut", "pytest"),
@@ -43,7 +42,6 @@ UNTIMED = ("architectures", "faults", "mutation", "onnx_cases", "optuna_storage"
 COMMANDS = {
     "planner": ("planner", WORKLOADS, "--wide"),
     "deployments": ("deployments", WORKLOADS),
-    "latency": ("latency", WORKLOADS),
     "search": ("search", WORKLOADS),
     "deployment_search": ("deployment_search",),
     "overhead": ("search", "--overhead"),
@@ -121,7 +119,7 @@ def main() -> int:
     if args.list:
         emit_table("", ("benchmark", "minutes", "needs"), [listed(n, args.folder) for n in names])
         return 0
-    absent = {name: absences(name, args.workloads) for name in names}
+    absent = {name: absences(name) for name in names}
     ran = list(run([name for name in names if not absent[name]], args.workloads, args.folder))
     rows = [r.cells for r in ran]
     rows += [(n, "", "", f"left out: no {', '.join(a)}") for n, a in absent.items() if a]
@@ -135,15 +133,14 @@ def listed(name: str, folder: Path) -> tuple[str, str, str]:
     last = written(folder / f"{name}.json")
     needs = [] if name in UNTIMED else ["a calm machine"]
     if WORKLOADS in COMMANDS[name]:
-        needs.append("graph files" + ("" if name == FOLDER_NEEDED else ", if there are any"))
+        needs.append("graph files, if there are any")
     needs += PACKAGES.get(name, ())
     return name, f"{last.minutes:.1f}" if last and last.minutes else "", ", ".join(needs)
 
 
-def absences(name: str, workloads: Path | None) -> list[str]:
+def absences(name: str) -> list[str]:
     """What a benchmark cannot be run without and is not there."""
-    absent = [package for package in PACKAGES.get(name, ()) if find_spec(package) is None]
-    return absent + ["graph files"] * (name == FOLDER_NEEDED and workloads is None)
+    return [package for package in PACKAGES.get(name, ()) if find_spec(package) is None]
 
 
 def run(names: Sequence[str], workloads: Path | None, folder: Path) -> Iterator[Ran]:

@@ -26,7 +26,6 @@ def without(monkeypatch):
         ("onnx", "onnx", ["inspect", "net.onnx"]),
         ("torch", "torch", ["inspect", "net.pt2"]),
         ("onnxscript", "torch", ["inspect", "net.pt2"]),
-        ("scipy", "plan", ["plan", "graph.json", "--stages", "2", "--objective", "latency"]),
         (
             "psycopg",
             "postgres",
@@ -40,10 +39,6 @@ def test_a_package_that_is_missing_is_named_with_the_extra_that_has_it(
     monkeypatch.chdir(tmp_path)
     for name in ("net.onnx", "net.pt2"):
         (tmp_path / name).touch()
-    (tmp_path / "graph.json").write_text(
-        '{"maxSizePerFPGA": 1, "edges": [], "nodes": [{"id": 0, "supportedOnFpga": 1, '
-        '"cpuLatency": 1, "fpgaLatency": 1, "size": 1}]}'
-    )
     without(package)
     code, line = said(*arguments)
     assert code == 3

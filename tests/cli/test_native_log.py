@@ -58,21 +58,3 @@ def test_inspect_writes_nothing_of_tvm_s_unless_asked(arguments: list[str], tmp_
     command = [sys.executable, "-m", "autosplit", "inspect", *arguments, str(tmp_path / "net.onnx")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert (".cc:" in done.stderr) == bool(arguments)
-
-
-REDIRECTED = """
-import ctypes, os
-from autosplit.cli import native_log
-
-with native_log.off_standard_output():
-    ctypes.CDLL(None).printf(b"a line of a solver")
-os.write(1, b"a result")
-"""
-
-
-def test_what_a_solver_prints_is_no_result() -> None:
-    # C keeps what it prints until the end of the process, where Python does not tell it otherwise.
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
-    command = [sys.executable, "-c", REDIRECTED]
-    done = subprocess.run(command, capture_output=True, check=True, env=environment)
-    assert (done.stdout, done.stderr) == (b"a result", b"a line of a solver")

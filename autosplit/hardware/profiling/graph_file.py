@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.errors import ConfigError, GraphError
-from autosplit.planner import CostModel, cpu_times, from_workload, to_workload
+from autosplit.planner import CostModel, from_workload, to_workload
 
 GRAPH_LIMIT = 64_000_000  # bytes
 
 
 @dataclass(frozen=True)
 class GraphFile:
-    """The costs of the accelerators of a graph file, and its document for what else it says."""
+    """The costs of a graph file, and its document for what else it says."""
 
     path: Path
     costs: CostModel
@@ -42,13 +42,6 @@ class GraphFile:
         if not isinstance(most, int) or isinstance(most, bool) or stages <= most:
             return ""
         return f"{stages} stages are more than the {most} devices of the file (maxFPGAs)"
-
-    def cpu_times(self) -> tuple[float, ...]:
-        """The time of each op on a CPU. Raises GraphError where a node has none."""
-        try:
-            return cpu_times(self.document, self.costs)
-        except GraphError as error:
-            raise GraphError(f"{self.path}: {error}") from error
 
 
 def read_graph(path: Path) -> CostModel:

@@ -1,8 +1,8 @@
 """The graph file of dnn-partitioning (Tarnawski et al., NeurIPS 2020) as a cost model, and back.
 
-Parsed JSON in and out. A cost model is of the accelerators; ``cpu_times`` has the ``cpuLatency``.
-``isBackwardNode`` and ``maxCPUs`` are not used. ``overhead`` (a stage) and ``deviceLatencies``
-(a node: one time per device) are this package's own additions; other planners ignore them.
+Parsed JSON in and out. ``cpuLatency``, ``isBackwardNode`` and ``maxCPUs`` are not used.
+``overhead`` (a stage) and ``deviceLatencies`` (a node: one time per device) are this package's own
+additions; other planners ignore them.
 """
 
 from __future__ import annotations
@@ -61,16 +61,6 @@ def from_workload(document: object, name: str = "graph") -> CostModel:
         memory=(memory,),
         groups=_colour_groups(ordered),
     )
-
-
-def cpu_times(document: object, costs: CostModel) -> tuple[float, ...]:
-    """The time of each op on a CPU, in the order of the cost model of the same graph file.
-
-    Raises GraphError where a node has none.
-    """
-    nodes = _nodes(_Fields(document, "the graph file"))
-    times = {node.id("id"): node.cost("cpuLatency") for node in nodes}
-    return tuple(times[i] for i in costs.ids)
 
 
 def to_workload(costs: CostModel, stages: int = 1) -> dict[str, Any]:
@@ -247,7 +237,6 @@ def _times(nodes: Sequence[_Fields]) -> tuple[tuple[float, ...], ...]:
     """The times of all nodes, a row a device or one for all."""
     columns = []
     for node in nodes:
-        # Checked where present; ``cpu_times`` reads it.
         node.number("cpuLatency", default=0.0)
         times = [node.cost("fpgaLatency") if node.flag("supportedOnFpga") else math.inf]
         if node.fields.get("deviceLatencies") is not None:

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from autosplit.errors import AutosplitError, GraphError
 from autosplit.graph import Op, build
 from autosplit.planner import CostModel, Link, evaluate, from_workload, plan, to_workload
-from autosplit.planner.problem.graph_file import cpu_times
 from tests.planner.reference import file_loads
 from tests.planner.strategies import models
 
@@ -195,11 +194,3 @@ def test_a_saved_measured_net_has_the_loads_of_the_file():
 def test_times_that_cannot_be_are_refused(times):
     with pytest.raises(AutosplitError):
         measured(op_times=times)
-
-
-def test_a_node_without_a_time_on_a_cpu_is_named_by_its_id():
-    nodes = [{"id": i, "supportedOnFpga": 1, "fpgaLatency": 1, "size": 0} for i in (3, 0)]
-    nodes[1]["cpuLatency"] = 1
-    document = {"maxSizePerFPGA": 0, "nodes": nodes, "edges": []}
-    with pytest.raises(GraphError, match="node 3 has no cpuLatency"):
-        cpu_times(document, from_workload(document))

@@ -6,29 +6,25 @@
   autosplit plan net.onnx --stages 2 -f json             the model's ops, profiled on this machine
   autosplit plan graph.json --cores 16 --memory 3e9      replicas of stages, 3 GB each
   autosplit plan net.onnx --cores 4                      stages, replicas and threads of a model
-  autosplit plan graph.json --stages 4 --objective latency   4 accelerators and a CPU
 
 Prints the stages, their loads, the period, and a lower bound on the period of every plan. If both
 are equal, the plan is optimal. The interval of a model's period goes from the low to the high end
 of the time of each op. With --cores a stage may have several replicas that share the items; its
 load is then divided by their number. A replica of a stage with states holds whole streams, so with
 one stream it has no use for a second.
-
-With --objective latency, which needs scipy, one item is to be done soonest: each op of a graph file
-runs on one of K accelerators or, at its cpuLatency, on a CPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
-from autosplit.cli.plan import latency
 from autosplit.deployment import resources_of, threads_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.runtimes import registry
@@ -37,14 +33,12 @@ from autosplit.units import digits
 if TYPE_CHECKING:
     from autosplit.api import Model
     from autosplit.hardware.devices.device import Device
-    from autosplit.hardware.profiling.graph_file import GraphFile
     from autosplit.planner import CostModel
 
 HELP = "find the provably best split of a model or of a graph file"
-# What is asked of models, of a fixed number of stages, and of periods.
+# What is asked of models, and of a fixed number of stages.
 MODEL_OPTIONS = ("shape", "devices", "target", "device_target", "runtime", "tuning", "state")
 SPLIT_OPTIONS = ("devices", "assign", "allow_empty", "max_period", "baselines", "count")
-PERIOD_OPTIONS = ("cores", "streams", *SPLIT_OPTIONS, "k_best", "pareto", "save")
 SHAPE = ("replicas", "threads")  # of the stages of a deployment
 
 
@@ -76,12 +70,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=options.streams,
         metavar="N",
         help="with --cores: streams that share the deployment of a model with states (default 1)",
-    )
-    parser.add_argument(
-        "--objective",
-        choices=("throughput", "latency"),
-        default="throughput",
-        help="latency: of one item, on K accelerators and a CPU (graph files; default: throughput)",
     )
     parser.add_argument(
         "--devices", help="one device per stage of a model (default: one core per stage)"
@@ -130,8 +118,6 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.hardware.profiling import graph_file
     from autosplit.report.documents import plan as planned
 
-    if args.objective == "latency":
-        return _plan_latency(args)
     auto = args.stages == "auto"
     if auto:
         # Any number of stages up to the devices is the same as leaving some of them empty.
@@ -195,11 +181,15 @@ def _costs(args: argparse.Namespace, model: Model | None) -> tuple[CostModel, tu
     A number of stages that is left open is set to the most that there may be.
     """
     from autosplit import api
+    from autosplit.hardware.profiling import graph_file
 
     thread_counts: tuple[int, ...] = (1,)
     if model is None:
-        graph = _read_graph(args)
+        _refuse(args, MODEL_OPTIONS, "is for models; a graph file has its own costs")
+        graph = graph_file.read_graph_file(args.model)
         costs = graph.costs
+        if args.stages is not None:
+            args.stages = graph.stages(args.stages)
         args.device_note = graph.device_note(args.stages) if args.stages else ""
     elif args.cores is not None:
         costs, thread_counts = api.costs_by_threads(model, args.cores)
@@ -208,25 +198,6 @@ def _costs(args: argparse.Namespace, model: Model | None) -> tuple[CostModel, tu
             args.stages = api.most_stages(options.devices(args.devices))
         costs = api.measured_costs(model, _devices(args))
     return _limited(args, costs), thread_counts
-
-
-def _plan_latency(args: argparse.Namespace) -> int:
-    if not _is_graph_file(args):
-        raise ConfigError("--objective latency is for graph files, which have CPU times")
-    _refuse(args, PERIOD_OPTIONS, "has no effect on latency; leave it out")
-    graph = _read_graph(args)
-    costs = _limited(args, graph.costs)
-    return latency.run(costs, graph.cpu_times(), args.stages, args.timeout, args.format)
-
-
-def _read_graph(args: argparse.Namespace) -> GraphFile:
-    from autosplit.hardware.profiling import graph_file
-
-    _refuse(args, MODEL_OPTIONS, "is for models; a graph file has its own costs")
-    graph = graph_file.read_graph_file(args.model)
-    if args.stages is not None:
-        args.stages = graph.stages(args.stages)
-    return graph
 
 
 def _limited(args: argparse.Namespace, costs: CostModel) -> CostModel:
@@ -348,8 +319,17 @@ def _summary(
         least += f" ({proof} for a period of at most {max_period:.6g}{unit})"
     else:
         bound = f"lower bound {document['lower_bound']:.6g}{unit}"
-        period += f"{bound} ({latency.proof(document)}), "
+        period += f"{bound} ({_proof(document)}), "
     return f"{period}{least}, planned in {document['seconds']:.2f} s"
+
+
+def _proof(document: Mapping[str, Any]) -> str:
+    """What is proven of a plan."""
+    if document["optimal"]:
+        return "optimal"
+    if math.isinf(document["gap"]):
+        return "no bound above 0 is proven"
+    return f"at most {100 * document['gap']:.2f} % above the best"
 
 
 def _baseline_row(baseline: dict[str, Any]) -> tuple[object, ...]:
