@@ -92,7 +92,7 @@ def test_another_database_is_no_study(folder: Path, said: Callable[..., tuple[in
 FOUND: dict[str, Any] = {
     "study": {
         "name": "s", "model": "net", "stages": "auto", "devices": ["a", "b", "c"],
-        "objective": ["memory", "latency"],
+        "objective": "latency",
         "stopped": "stopped: 3 trials (limit)",
     },
     "trials": [
@@ -107,7 +107,7 @@ FOUND: dict[str, Any] = {
             "latency_ms": None, "memory_bytes": None,
         },
     ],
-    "pareto": [0, 1], "bound_ms": 1.5, "verdict": {"text": "Split: it wins."}, "export": "out",
+    "bound_ms": 1.5, "verdict": {"text": "Split: it wins."}, "export": "out",
     "best": {
         "number": 0, "cuts": [["p", "q"], ["r"]],
         "live": [[["t", 2048]], [["u", 1024], ["v", 512]]],
@@ -134,8 +134,8 @@ def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[s
     ]
     assert lines[0] == "study s: net, up to 3 stages; stopped: 3 trials (limit)"
     assert rows == [
-        ["0", "complete", "2 (1 to 3)", "", "1.25", "1.5, -, 2.25", "p, q | r", "* front"],
-        ["1", "fail", "", "", "", "", "no room", "front"],
+        ["0", "complete", "2 (1 to 3)", "", "1.5, -, 2.25", "p, q | r", "*"],
+        ["1", "fail", "", "", "", "no room", ""],
         ["1", "p, q", "t (2.05 kB)"],
         ["2", "r", "u (1.02 kB), v (512 B)"],
         ["h", "h_next", "[1, 8]", "0"],
@@ -147,17 +147,9 @@ def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[s
 
 
 def test_a_study_that_has_nothing_yet_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    nothing = {
-        "trials": [],
-        "pareto": [],
-        "best": None,
-        "baselines": [],
-        "bound_ms": None,
-        "verdict": None,
-    }
+    nothing = {"trials": [], "best": None, "baselines": [], "bound_ms": None, "verdict": None}
     study = {**FOUND["study"], "stages": 2, "stopped": None, "objective": "throughput"}
     emit_study({"study": study, **nothing}, "table")
     out = capsys.readouterr().out
     assert out.startswith("study s: net, 2 stages\n")
     assert "best split" not in out
-    assert "memory" not in out

@@ -1,4 +1,4 @@
-"""Any number of stages and two objectives on a real net, from study file to export."""
+"""Any number of stages on a real net, from study file to export."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,6 @@ zoo = "branches"
 runtime = "tvm"
 stages = "auto"
 devices = ["{0}", "{1}"]
-objective = ["throughput", "memory"]
 [search]
 trials = 3
 [measure]

@@ -65,19 +65,15 @@ def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path: Path) -> N
 
 
 def test_threads_shorten_the_latency_and_replicas_do_not(tmp_path: Path) -> None:
-    opened = run(tmp_path, config_of(trials=4, objective=["latency", "throughput"]))
+    opened = run(tmp_path, config_of(trials=4, objective="latency"))
     best = best_trial(opened.study.trials, opened.study.user_attrs)
     assert best is not None
     assert (best[0].user_attrs["replicas"], best[0].user_attrs["threads"]) == ([1], [4])
-    shapes = [(t.user_attrs["replicas"], t.user_attrs["threads"]) for t in opened.study.trials]
-    assert ([4], [1]) in shapes
-    assert opened.study.best_trials
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("objective", ["memory", "latency", ["throughput", "memory"]])
-def test_every_objective_is_searched_on_cores(tmp_path: Path, objective: Any) -> None:
-    opened = run(tmp_path, config_of(memory=THIRD, trials=6, objective=objective))
+def test_the_latency_is_searched_on_cores_within_the_memory(tmp_path: Path) -> None:
+    opened = run(tmp_path, config_of(memory=THIRD, trials=6, objective="latency"))
     keys = {t.user_attrs["key"] for t in opened.study.trials}
     assert len(keys) == len(opened.study.trials) > 0
 

@@ -47,9 +47,8 @@ def copy(study: optuna.Study) -> optuna.Study:
     target = optuna.create_study(
         study_name=study.study_name, directions=study.directions, storage=storage
     )
-    objectives = of_study(study.user_attrs)
-    if len(study.directions) == len(objectives):
-        target.set_metric_names([METRICS[name] for name in objectives])
+    if len(study.directions) == 1:
+        target.set_metric_names([METRICS[of_study(study.user_attrs)]])
     for key, value in _short(study.user_attrs).items():
         target.set_user_attr(key, value)
     for trial in study.get_trials(deepcopy=False):

@@ -32,10 +32,9 @@ class Trial:
     stages that are not empty, ``places`` the index of the device of each. ``cuts`` are the last ops
     before each cut, ``live`` the names and bytes of the tensors on it. ``replicas`` and ``threads``
     are those of each stage in a study of deployments, ``kinds`` those of its cores if several; then
-    its device is the profiled one with as many cores, and its time that of one replica. ``values``
-    are those of the objectives;
-    ``memory_bytes`` is the memory of the largest stage. ``runtimes`` are those of the stages that
-    are not empty, where several compete.
+    its device is the profiled one with as many cores, and its time that of one replica.
+    ``values`` are those that Optuna has; ``memory_bytes`` is the memory of the largest stage.
+    ``runtimes`` are those of the stages that are not empty, where several compete.
     """
 
     number: int
@@ -96,12 +95,12 @@ class Study:
         return {key: value for key, value in known.items() if value} | dict(self.identity)
 
     @property
-    def objectives(self) -> tuple[str, ...]:
-        """The objectives of the study, the most important first."""
+    def objective(self) -> str:
+        """The objective of the study."""
         return of_study({"config": self.config})
 
     def best(self, before: int | None = None) -> Trial | None:
-        """The best trial by the first objective, of those with a lower number than ``before``.
+        """The best trial by the objective, of those with a lower number than ``before``.
 
         For throughput it is the winner of the final comparison if there was one.
         """
@@ -110,7 +109,7 @@ class Study:
             complete = {number: t for number, t in complete.items() if number < before}
         periods = {number: t.period_ms for number, t in complete.items() if t.period_ms}
         values = {number: t.values for number, t in complete.items()}
-        best = best_number(periods, values, self.objectives)
+        best = best_number(periods, values, self.objective)
         return None if best is None else complete[best]
 
     @property
@@ -171,8 +170,8 @@ def read(study: optuna.Study) -> Study:
     graph = stored_graph(stored.graph)
     trials = sorted(study.get_trials(deepcopy=False), key=lambda t: t.number)
     complete = sum(t.state.name == "COMPLETE" for t in trials)
-    objectives = of_study(study.user_attrs)
-    records = tuple(_trial(t, graph, objectives, stored.devices) for t in trials)
+    objective = of_study(study.user_attrs)
+    records = tuple(_trial(t, graph, objective, stored.devices) for t in trials)
     compared = stored.duel.numbers(complete)
     return Study(
         name=study.study_name,
@@ -201,7 +200,7 @@ def read(study: optuna.Study) -> Study:
 def _trial(
     trial: optuna.trial.FrozenTrial,
     graph: FusedGraph | None,
-    objectives: Sequence[str],
+    objective: str,
     devices: Sequence[str],
 ) -> Trial:
     stored = TrialAttributes.model_validate(trial.user_attrs)
@@ -229,7 +228,7 @@ def _trial(
         places=places,
         cuts=stored.cuts,
         live=stored.live_tensors(),
-        period_ms=stored.period_ms or period_of(trial, objectives),
+        period_ms=stored.period_ms or period_of(trial, objective),
         searched_ms=spread_of(stored.searched.get("period_ms")),
         latency_ms=stored.latency_ms,
         stage_ms=stage_ms,

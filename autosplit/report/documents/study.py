@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from autosplit.planner.dominance import front
 from autosplit.report.documents.record import states_of, stored_graph
-from autosplit.study.config.objectives import of_study
 from autosplit.study.persistence.attributes import TrialAttributes, compared_baselines, spread_of
 from autosplit.study.persistence.records import DISTURBED, SEARCHED, SHARED, document_of
 from autosplit.study.persistence.storage import redact_password, storage_errors
@@ -47,23 +45,12 @@ def document(study: optuna.Study, url: str) -> dict[str, Any]:
             "stopped": attributes.get("stopped"),
         },
         "trials": [_trial(t) for t in trials],
-        "pareto": _pareto(trials, best[0] if best else None, attributes),
         "best": None if best is None else _best(best[0], attributes),
         "baselines": [document_of(b) for b in compared_baselines(attributes)],
         "bound_ms": attributes.get("bound_ms"),
         "verdict": attributes.get("verdict"),
         **({"real_time": paced} if paced else {}),
     }
-
-
-def _pareto(
-    trials: Sequence[FrozenTrial], best: FrozenTrial | None, attributes: Mapping[str, Any]
-) -> list[int]:
-    """The numbers of the trials that no other dominates; with one objective that of the best."""
-    if len(of_study(attributes)) == 1:
-        return [best.number] if best else []
-    valued = [t for t in trials if t.state.name == "COMPLETE" and t.values]
-    return [valued[n].number for n in front([t.values for t in valued])]
 
 
 def _trial(trial: FrozenTrial) -> dict[str, Any]:
@@ -132,8 +119,6 @@ def _trial_table(document: Mapping[str, Any]) -> Table:
     if study["stopped"]:
         title += f"; {study['stopped']}"
     columns = dict(_COLUMNS)
-    if "memory" not in (study["objective"] or ()):
-        del columns["memory MB"]
     if not any(trial.get("runtimes") for trial in document["trials"]):
         del columns["runtimes"]
     if "cores" not in study:
@@ -160,20 +145,13 @@ def _cut_table(best: Mapping[str, Any]) -> Table:
 
 
 def _mark(document: Mapping[str, Any], trial: Mapping[str, Any]) -> str:
-    """The marks of a trial: the best, on the Pareto front of several objectives, disturbed."""
+    """The marks of a trial: the best, disturbed."""
     marks, number = [], trial["number"]
     if document["best"] and document["best"]["number"] == number:
         marks.append("*")
-    if len(document["pareto"]) > 1 and number in document["pareto"]:
-        marks.append("front")
     if trial.get(DISTURBED):
         marks.append("disturbed")
     return " ".join(marks)
-
-
-def _memory(trial: Mapping[str, Any]) -> str:
-    memory = trial["memory_bytes"]
-    return digits(memory / 1e6) if isinstance(memory, int | float) else ""
 
 
 def _stage_times(trial: Mapping[str, Any]) -> str:
@@ -208,7 +186,6 @@ _COLUMNS: dict[str, Callable[[Mapping[str, Any]], object]] = {
     "state": lambda trial: trial["state"].lower(),
     "period ms": lambda trial: _ms(trial["period_ms"]),
     "latency ms": lambda trial: _ms(trial["latency_ms"]),
-    "memory MB": _memory,
     "stages ms": _stage_times,
     "replicas x threads": lambda trial: ", ".join(_shapes(trial)),
     "runtimes": lambda trial: ", ".join(name or "-" for name in trial.get("runtimes") or ()),

@@ -53,10 +53,12 @@ class Chart:
 
 def study_charts(study: Study) -> list[Chart]:
     """The charts of a study in the order of its page."""
-    charts = [convergence(study), stage_times(study), throughput_latency(study)]
-    if "memory" in study.objectives:
-        charts.append(throughput_memory(study))
-    return [*charts, predicted_measured(study)]
+    return [
+        convergence(study),
+        stage_times(study),
+        throughput_latency(study),
+        predicted_measured(study),
+    ]
 
 
 def convergence(study: Study) -> Chart:
@@ -132,22 +134,6 @@ def throughput_latency(study: Study) -> Chart:
     title = "Throughput against latency"
     about = "Up and to the left is better; numbers are trials."
     return Chart(title, "latency, ms", "results a second", tuple(series), about=about)
-
-
-def throughput_memory(study: Study) -> Chart:
-    """Trials by the memory of their largest stage and throughput, with their Pareto front."""
-    points = [
-        (t.memory_bytes / 1e6, 1000 / period.median, str(t.number))
-        for t, period in _measured(study)
-        if t.memory_bytes is not None and period.median
-    ]
-    series = (
-        _points("Pareto front of the trials", pareto_front(points), _BEST, kind="steps"),
-        _points("trials", points, colour(0)),
-    )
-    about = "Up and to the left is better; numbers are trials."
-    title, x = "Throughput against memory", "memory of the largest stage, MB"
-    return Chart(title, x, "results a second", series, about=about)
 
 
 def predicted_measured(study: Study) -> Chart:

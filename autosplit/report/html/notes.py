@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from autosplit.report.documents.record import Study, Trial
 from autosplit.report.html import tables
 from autosplit.report.html.tables import Table, plain, spread_text
-from autosplit.units import milliseconds, size
+from autosplit.units import milliseconds
 
 _MARKUP = frozenset("\\`*_{}[]<>()#+-.!|~$&@^=\"'")
 _STATES = {"fail": "failed", "running": "is being measured", "waiting": "waits to be measured"}
@@ -49,9 +49,7 @@ def headline(study: Study, trial: Trial) -> str:
     if trial.state != "complete" or trial.period_ms is None:
         return f"Trial {trial.number} {_STATES.get(trial.state, 'has no measured period')}"
     text = f"Trial {trial.number}: a result every {spread_text(trial.period_ms)}"
-    if trial.memory_bytes is not None and "memory" in study.objectives:
-        text += f", {size(trial.memory_bytes)} in the largest stage"
-    if study.objectives == ("throughput",):
+    if study.objective == "throughput":
         text += _comparison(trial.period_ms.median, study.best(trial.number))
     return text + ("; the best of the study" if study.best() is trial else "")
 

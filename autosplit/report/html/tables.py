@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from autosplit.cuts import last_ops, members
 from autosplit.cuts.stages import live
 from autosplit.hardware.measurement.results import Spread
-from autosplit.planner.dominance import front
 from autosplit.report.documents.record import Study, Trial, states_of
 from autosplit.units import between, digits, milliseconds, size
 
@@ -81,18 +80,15 @@ def ways(study: Study, name: Name, best: Callable[[str], str] = str) -> Table:
 def trials(study: Study, name: Name) -> Table:
     """One row a trial: its measurements and its cuts, or why it failed."""
     has_final = bool(study.final_comparison)
-    has_front = len(study.objectives) > 1
-    members, rows = _front(study), []
+    rows = []
     for trial in study.trials:
         row = [str(trial.number), trial.state, spread_text(trial.period_ms)]
         if has_final:
             row.append(spread_text(trial.searched_ms))
         row.append(spread_text(trial.latency_ms))
-        if has_front:
-            row.append("yes" if trial.number in members else "")
         rows.append((*row, ", ".join(map(digits, trial.stage_ms)), _detail(trial, name)))
     columns = ["trial", "state", "time between two results"]
-    columns += ["in the search"] * has_final + ["latency"] + ["Pareto front"] * has_front
+    columns += ["in the search"] * has_final + ["latency"]
     return Table((*columns, "stages, ms", "cut after, or why not"), tuple(rows), (0,))
 
 
@@ -137,13 +133,6 @@ def spread_text(spread: Spread | None) -> str:
 def rate(period: Spread) -> str:
     """Results a second."""
     return f"{1000 / period.median:.4g}" if period.median else ""
-
-
-def _front(study: Study) -> frozenset[int]:
-    """The numbers of the trials that no other dominates in the objectives."""
-    count = len(study.objectives)
-    valued = [t for t in study.trials if t.state == "complete" and len(t.values) == count]
-    return frozenset(valued[place].number for place in front([t.values for t in valued]))
 
 
 def _detail(trial: Trial, name: Name) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.study.acquisition.expected_improvement import outlook
+from autosplit.study.acquisition.expected_improvement import Outlook, outlook
 from autosplit.study.acquisition.history import History
-from autosplit.study.acquisition.multi_objective import prospects
+from autosplit.study.acquisition.least_latency import LatencyOutlook, latency_outlook
 from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.unmeasured import nearest_free
@@ -18,28 +18,35 @@ EXPLORATION = 0.1  # share of the trials that go to a split that may be the best
 RANDOM_DRAWS = 50  # random splits, until one of them is free
 
 
+def outlook_for(
+    objective: str, space: CandidateSpace, history: History
+) -> Outlook | LatencyOutlook:
+    """What the corrected costs promise for an objective."""
+    return (outlook if objective == "throughput" else latency_outlook)(space, history)
+
+
 def planned(
-    space: CandidateSpace, objectives: tuple[str, ...], history: History, rng: np.random.Generator
+    space: CandidateSpace, objective: str, history: History, rng: np.random.Generator
 ) -> Any | None:
     """The free split that is expected to gain most under the corrected costs.
 
     Now and then it is the one that would be best for costs drawn from what is known of them.
     """
-    is_period_alone = objectives == ("throughput",)
-    if not history.taken and is_period_alone:
+    is_period = objective == "throughput"
+    if not history.taken and is_period:
         return space.plan()
     # It shows costs without contention.
     alone = space.alone if history.taken else None
     if alone is not None and space.key(alone) not in history.taken:
         return alone
-    view = outlook(space, history) if is_period_alone else prospects(space, objectives, history)
+    view = outlook_for(objective, space, history)
     if view.free:
         # Thompson sampling: what one draw calls best, so that wrong costs cannot hide a split for
         # ever.
         is_exploring = view.explores and rng.random() < EXPLORATION
         guess = view.guess(rng) if is_exploring else None
         return view.promising if guess is None else guess
-    if is_period_alone:
+    if is_period:
         return None
     latest = history.measured[-1].candidate if history.measured else None
     return nearest_free(space, latest, history.taken)

@@ -38,13 +38,13 @@ _TPE_DRAWS = 20  # proposals of TPE, until one of them is free
 class SplitSampler:
     """Chooses the splits of ``space``, in the way that ``name``, one of ``SAMPLERS``, says.
 
-    ``objectives``: those of the study's values, in order. Raises ConfigError for an unknown name.
+    ``objective``: that of the study. Raises ConfigError for an unknown name.
     """
 
     name: str
     space: CandidateSpace
     seed: int = 0
-    objectives: tuple[str, ...] = ("throughput",)
+    objective: str = "throughput"
 
     def __post_init__(self) -> None:
         if self.name not in SAMPLERS:
@@ -116,7 +116,7 @@ class SplitSampler:
             for key in self.space.keys_in_one_runtime:
                 if key not in history.taken:
                     return key
-        if "throughput" in self.objectives and self.space.unsplit_keys:
+        if self.objective == "throughput" and self.space.unsplit_keys:
             # Nor is it slower than a baseline that it could export.
             unmeasured = proposals.unmeasured_baselines(self.space, study.user_attrs, history)
             if unmeasured:
@@ -141,7 +141,7 @@ class SplitSampler:
             return proposals.next_listed(self.space, history)
         if self.name == "tpe":
             return self._by_tpe(study, trial, history, rng)
-        return proposals.planned(self.space, self.objectives, history, rng)
+        return proposals.planned(self.space, self.objective, history, rng)
 
     def _by_tpe(
         self, study: optuna.Study, trial: FrozenTrial, history: History, rng: np.random.Generator

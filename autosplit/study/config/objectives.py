@@ -1,30 +1,22 @@
-"""What a study minimises: the period, the latency of an item, the memory of the largest stage."""
+"""What a study minimises: the period, or the latency of an item."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-Objective = Literal["throughput", "latency", "memory"]
+Objective = Literal["throughput", "latency"]
 NAMES: tuple[Objective, ...] = get_args(Objective)
-METRICS: Mapping[str, str] = {
-    "throughput": "period in ms",
-    "latency": "latency in ms",
-    "memory": "memory of the largest stage in bytes",
-}
+METRICS: Mapping[str, str] = {"throughput": "period in ms", "latency": "latency in ms"}
 
 
-def objective_values(
-    objectives: Sequence[str], period_ms: float, latency_ms: float, memory_bytes: float
-) -> list[float]:
-    """The values of a trial that are reported to Optuna, one an objective, all minimised."""
-    values = {"throughput": period_ms, "latency": latency_ms, "memory": memory_bytes}
-    return [float(values[name]) for name in objectives]
+def objective_value(objective: str, period_ms: float, latency_ms: float) -> float:
+    """The value of a trial that is reported to Optuna and minimised."""
+    return float(period_ms if objective == "throughput" else latency_ms)
 
 
-def of_study(attributes: Mapping[str, Any]) -> tuple[str, ...]:
-    """The objectives of a stored study; throughput where it names none that are known."""
+def of_study(attributes: Mapping[str, Any]) -> str:
+    """The objective of a stored study; throughput where it names none that is known."""
     config = attributes.get("config")
     named = config.get("objective") if isinstance(config, dict) else None
-    known = tuple(n for n in (named if isinstance(named, list) else [named]) if n in NAMES)
-    return known or NAMES[:1]
+    return next((name for name in NAMES if name == named), NAMES[0])

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     PlainValidator,
     ValidationError,
@@ -58,12 +59,12 @@ def _positive_dimensions(shapes: dict[str, list[int]]) -> dict[str, list[int]]:
 
 
 def _objective(value: Any) -> Any:
-    """One objective, or several in the order of their importance."""
-    objectives = value if isinstance(value, list) else [value]
-    are_known = all(isinstance(name, str) and name in NAMES for name in objectives)
-    if not objectives or not are_known or len(set(objectives)) < len(objectives):
-        raise ValueError(f"give {', '.join(NAMES)} or a list of them, each once")
-    return value
+    if value in NAMES:
+        return value
+    remedy = f"give {' or '.join(NAMES)}"
+    if "memory" in str(value):
+        remedy += ', and limit the memory with memory = "3 GB"'
+    raise ValueError(remedy)
 
 
 def _stages(value: Any) -> int | Literal["auto"]:
@@ -115,9 +116,7 @@ class StudyConfig(Section):
     ``tolerance``: the relative error that outputs may have; by default it follows from the model.
     ``precision``: with ``"fast"`` TVM's kernels may use Winograd's filtering.
 
-    ``objective``: ``throughput`` (the least period), ``latency`` (of one item), ``memory`` (of the
-    largest stage: its weights and the tensors at its borders), or a list of them. The trials of a
-    list form a Pareto front, of which the best by the first objective is exported.
+    ``objective``: ``throughput`` (the least period) or ``latency`` (of one item).
     """
 
     name: Name
@@ -128,7 +127,7 @@ class StudyConfig(Section):
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
     memory: Annotated[list[float], PlainValidator(_memory)] | None = None
     runtime: RuntimeName = AUTO
-    objective: Annotated[Objective | list[Objective], PlainValidator(_objective)] = "throughput"
+    objective: Annotated[Objective, BeforeValidator(_objective)] = "throughput"
     shapes: Annotated[dict[str, list[int]], AfterValidator(_positive_dimensions)] = Field(
         default_factory=dict
     )
@@ -146,11 +145,6 @@ class StudyConfig(Section):
     states: list[StatePair] = Field(default_factory=list)
     streams: Annotated[int, Field(ge=1, le=MOST_STREAMS)] = 1
     realtime: RealTime | None = None
-
-    @property
-    def objectives(self) -> tuple[str, ...]:
-        """What is minimised, the most important first."""
-        return tuple(self.objective) if isinstance(self.objective, list) else (self.objective,)
 
     @property
     def most_stages(self) -> int:
@@ -280,8 +274,8 @@ class StudyConfig(Section):
             yield "states are given, but no model is, which has them; give model or remove states"
         if self.realtime and self.runtime == "simulated":
             yield "realtime is given, but simulated hardware runs no items; remove realtime"
-        if self.realtime and "throughput" not in self.objectives:
-            yield 'realtime is given, but the objective is not "throughput"; add it or remove one'
+        if self.realtime and self.objective != "throughput":
+            yield 'realtime is given, but the objective is not "throughput"; remove one'
         if self.export and self.runtime == "simulated":
             yield "export is given, but simulated hardware builds no stages; remove export"
 

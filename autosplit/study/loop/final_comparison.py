@@ -21,7 +21,7 @@ from autosplit.planner.explain import forbidden_by_states
 from autosplit.serialization import load
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
-from autosplit.study.config.objectives import objective_values
+from autosplit.study.config.objectives import objective_value
 from autosplit.study.loop import time_left
 from autosplit.study.loop.time_left import FINALISTS
 from autosplit.study.loop.verdict import Verdict, judge, judge_deployment
@@ -50,7 +50,7 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
     history = history_of(opened.space, trials)
     corrected = corrected_costs(opened.space, history.measured)
     chosen: list[Measured] = []
-    if "throughput" in opened.config.objectives:
+    if opened.config.objective == "throughput":
         chosen = finalists(corrected, history.measured)
     comparison: Any = attributes.get("duel")
     if chosen and not covers(comparison, chosen, len(history.measured)):
@@ -67,7 +67,7 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
         opened.study.set_user_attr("duel", comparison)
         _rewrite(opened, comparison["entries"])
     stored, trials = opened.study.user_attrs, opened.study.get_trials(deepcopy=False)
-    fastest = best_trial(trials, stored, ("throughput",))
+    fastest = best_trial(trials, stored, "throughput")
     if fastest is not None:
         verdict = _verdict(opened, *fastest, trials)
         text, blame = verdict.text, forbidden_by_states(opened.space.costs, 2)
@@ -115,12 +115,12 @@ def _verdict(
     key = trial.user_attrs[records.KEY]
     candidate, runtimes = opened.space.split(key), opened.space.runtimes_of(key)
     if not isinstance(candidate, DeployedSplit):
-        name = "best" if opened.config.objectives[0] == "throughput" else "fastest"
+        name = "best" if opened.config.objective == "throughput" else "fastest"
         names = [runtime for runtime in runtimes if runtime]
         return judge(sum(map(bool, candidate)), period, baselines, name, names)
     periods: dict[Deployment, Spread] = {}
     for m in history_of(opened.space, trials).measured:
-        figures = period_of(trials[m.number], opened.config.objectives)
+        figures = period_of(trials[m.number], opened.config.objective)
         if figures is not None:
             periods[opened.deployment(m.candidate, m.runtimes)] = figures
     best = opened.deployment(candidate, runtimes)
@@ -181,7 +181,7 @@ def _compare(
     by_number = {m.number: m for m in measured}
     values: dict[int, float] = {}
     for number in by_number:
-        period = period_of(trials[number], opened.config.objectives)
+        period = period_of(trials[number], opened.config.objective)
         values[number] = period.median if period else math.inf
     known = compared_baselines(opened.study.user_attrs)
     contenders, baselines = _measure(opened, _contenders(opened, chosen), strongest(known))
@@ -259,11 +259,6 @@ def _rewrite(opened: OpenStudy, entries: Sequence[Mapping[str, Any]]) -> None:
         figures = {key: value for key, value in entry.items() if key != "number"}
         if figures.items() <= trial.user_attrs.items():
             continue  # by another worker, or before this process was started again
-        values = objective_values(
-            opened.config.objectives,
-            figures["period"],
-            figures["latency"],
-            trial.user_attrs.get("memory_bytes", 0.0),
-        )
+        value = objective_value(opened.config.objective, figures["period"], figures["latency"])
         attributes = records.compared_attributes(trial, figures)
-        rewrite_trial(opened.study, trial, attributes, values)
+        rewrite_trial(opened.study, trial, attributes, value)

@@ -67,8 +67,8 @@ class OpenStudy:
     @cached_property
     def sampler(self) -> SplitSampler:
         """What gives a trial its split."""
-        search, objectives = self.config.search, self.config.objectives
-        return SplitSampler(search.sampler, self.space, search.seed, tuple(objectives))
+        search = self.config.search
+        return SplitSampler(search.sampler, self.space, search.seed, self.config.objective)
 
     @cached_property
     def start_lock(self) -> HostLock:
@@ -126,7 +126,7 @@ def open_study(
     with lock.hold(), storage_errors(url):
         storage = connect(url, config.search.lease)
         chosen = name or config.name
-        study = _load_or_create(storage, url, chosen, identity, force, config.objectives)
+        study = _load_or_create(storage, url, chosen, identity, force)
         if force:
             progress.note(
                 f"started study '{study.study_name}'; continue it with --name {study.study_name}"
@@ -140,7 +140,7 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     identity = {
         **bench.identity,
         "backend": config.runtime,  # the key of stored studies
-        "objective": ", ".join(config.objectives),
+        "objective": config.objective,
         "stages": str(config.stages),
     }
     if config.precision != PRECISIONS[0]:
@@ -164,7 +164,6 @@ def _load_or_create(
     name: str,
     identity: Mapping[str, str],
     force: bool,
-    objectives: Sequence[str],
 ) -> optuna.Study:
     import optuna
 
@@ -177,11 +176,8 @@ def _load_or_create(
     if name not in known:
         # A worker on another host may create it at the same time.
         with contextlib.suppress(optuna.exceptions.DuplicatedStudyError):
-            directions = [optuna.study.StudyDirection.MINIMIZE] * len(objectives)
-            created = optuna.create_study(
-                storage=storage, study_name=name, directions=directions, sampler=unused
-            )
-            created.set_metric_names([METRICS[objective] for objective in objectives])
+            created = optuna.create_study(storage=storage, study_name=name, sampler=unused)
+            created.set_metric_names([METRICS[identity["objective"]]])
     study = optuna.load_study(storage=storage, study_name=name, sampler=unused)
     _refuse_other_study(study, url, identity)
     return study
@@ -194,8 +190,7 @@ def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, st
     mark = attributes.get("autosplit")
     # A new study, or one that a process left between its creation and its first attribute.
     if not isinstance(mark, dict) or not isinstance(attributes.get("identity"), dict):
-        objectives = identity["objective"].split(", ")
-        if study.get_trials(deepcopy=False) or len(study.directions) != len(objectives):
+        if study.get_trials(deepcopy=False) or len(study.directions) != 1:
             raise ConfigError(f"{where} was not created by autosplit; {remedy}")
         mark = {"format": records.FORMAT, "version": VERSION}
         study.set_user_attr("autosplit", mark)

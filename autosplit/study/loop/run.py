@@ -18,7 +18,7 @@ from autosplit.hardware.measurement.disturbance import state as machine_state
 from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
-from autosplit.study.config.objectives import objective_values
+from autosplit.study.config.objectives import objective_value
 from autosplit.study.loop import final_comparison, time_left
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason, trusted
@@ -111,8 +111,8 @@ class StudyLoop:
         if self.recovery.free_silent_trials():
             trials = self._trials()
         opened, elapsed = self.opened, self.clock() - self.began
-        search, objectives = opened.config.search, opened.config.objectives
-        reason = stop_reason(search, opened.space, trials, elapsed, objectives, self.attributes)
+        search, objective = opened.config.search, opened.config.objective
+        reason = stop_reason(search, opened.space, trials, elapsed, objective, self.attributes)
         if reason:
             return None, reason
         trial = next_trial(self.study)
@@ -173,17 +173,14 @@ class StudyLoop:
         except AutosplitError as error:
             self.writer.fail(trial, str(error), log=error.log)
             return
-        values = objective_values(
-            opened.config.objectives,
-            measurement.period_ms.median,
-            measurement.latency_ms.median,
-            opened.space.memory(candidate),
+        value = objective_value(
+            opened.config.objective, measurement.period_ms.median, measurement.latency_ms.median
         )
         stage_ms = with_unused(opened.space.stages_of(candidate), measurement.stage_ms)
         shares = opened.space.evaluator.shape(candidate).shares
         measurement = replace(measurement, stage_ms=stage_ms)
         attributes = records.measured_attributes(measurement, shares)
-        self.writer.finish(trial, attributes, values)
+        self.writer.finish(trial, attributes, value)
 
     def _describe(
         self,
@@ -216,10 +213,10 @@ class StudyLoop:
         """Tell the user of a finished trial and of the study."""
         trials, attributes = self._trials(), self.attributes
         counts = tally(trials)
-        search, objectives = self.opened.config.search, self.opened.config.objectives
+        search, objective = self.opened.config.search, self.opened.config.objective
         trial = next(t for t in trials if t.number == number)
-        period = period_of(trial, objectives)
-        periods = [period_of(t, objectives) for t in counts.complete]
+        period = period_of(trial, objective)
+        periods = [period_of(t, objective) for t in counts.complete]
         elapsed = self.clock() - self.began
         seconds_left = elapsed / measured * max(0, search.trials - counts.finished)
         if search.timeout is not None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import Infeasible
-from autosplit.planner.dominance import at_least_as_good
-from autosplit.study.acquisition.expected_improvement import Outlook, outlook
 from autosplit.study.acquisition.history import History, history_of
-from autosplit.study.acquisition.multi_objective import Prospects, prospects
-from autosplit.study.acquisition.proposals import unmeasured_baselines
+from autosplit.study.acquisition.proposals import outlook_for, unmeasured_baselines
 from autosplit.study.config.sections import Search
 from autosplit.study.persistence.records import DISTURBED, searched
 from autosplit.study.space.candidate_space import CandidateSpace
@@ -30,7 +28,7 @@ def stop_reason(
     space: CandidateSpace,
     trials: Sequence[FrozenTrial],
     elapsed: float,
-    objectives: tuple[str, ...],
+    objective: str,
     attributes: Mapping[str, Any],
 ) -> str | None:
     """Why no further trial starts, as text for the summary; None to continue.
@@ -57,9 +55,9 @@ def stop_reason(
         return f"exhausted: all {space.size} legal splits are measured"
     if search.sampler != "planner" or not search.converge:
         return None
-    if "throughput" in objectives and unmeasured_baselines(space, attributes, history):
+    if objective == "throughput" and unmeasured_baselines(space, attributes, history):
         return None
-    return _converged(space, objectives, history)
+    return _converged(space, objective, history)
 
 
 def trusted(reason: str, trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> str:
@@ -92,36 +90,29 @@ def commonest_error(counts: Tally) -> str:
 
 
 def _trials_since_best(counts: Tally) -> int:
-    """How many trials have passed since one improved the best value, or the Pareto front."""
-    front: list[list[float]] = []
+    """How many trials have passed since one improved the best value."""
+    best = math.inf
     since = 0
     for trial in sorted((*counts.complete, *counts.failed), key=lambda t: t.number):
         values = searched(trial)["values"]
-        if values and not any(at_least_as_good(old, values) for old in front):
-            front.append(values)
-            since = 0
+        if values and values[0] < best:
+            best, since = values[0], 0
         else:
             since += 1
     return since
 
 
-def _converged(space: CandidateSpace, objectives: tuple[str, ...], history: History) -> str | None:
-    """Whether no free split is expected to beat the best, or the front, by more than the noise."""
-    view: Outlook | Prospects
-    is_period_alone = objectives == ("throughput",)
-    if is_period_alone:
-        view = outlook(space, history)
-        margin = f"half the noise ({view.margin:.1%})"
-    else:
-        view = prospects(space, objectives, history)
-        margin = f"{max(view.margins):.1%}"
+def _converged(space: CandidateSpace, objective: str, history: History) -> str | None:
+    """Whether no free split is expected to beat the best by more than the noise."""
+    view = outlook_for(objective, space, history)
     if not view.free:
+        is_period = objective == "throughput"
         # What cannot be counted was not all looked at: splits that no plan is near may be left.
-        if is_period_alone and space.size is None:
+        if is_period and space.size is None:
             return "converged: every candidate that may be the best is measured"
-        if is_period_alone or nearest_free(space, None, history.taken) is None:
+        if is_period or nearest_free(space, None, history.taken) is None:
             return "exhausted: every split that fits the devices is measured"
     if not view.converged:
         return None
-    gain = "extend the Pareto front" if len(objectives) > 1 else "beat the best"
-    return f"converged: no remaining candidate is expected to {gain} by more than {margin}"
+    margin = f"half the noise ({view.margin:.1%})"
+    return f"converged: no remaining candidate is expected to beat the best by more than {margin}"

@@ -8,7 +8,7 @@ against the installed version.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -102,9 +102,9 @@ def _write_attributes(session: Any, trial_id: int, attributes: Mapping[str, Any]
 
 
 def rewrite_trial(
-    study: optuna.Study, trial: FrozenTrial, attributes: Mapping[str, Any], values: Sequence[float]
+    study: optuna.Study, trial: FrozenTrial, attributes: Mapping[str, Any], value: float
 ) -> None:
-    """Replace values and user attributes of a finished trial, all of them or none.
+    """Replace value and user attributes of a finished trial, all of them or none.
 
     The final comparison measures trials again, and its values are what the best one is judged by.
     Optuna has no public way to say so. Further trials would leave the first, often luckier values
@@ -118,15 +118,14 @@ def rewrite_trial(
     database, trial_id = _database(study), trial._trial_id
     if database is None:
         stored: Any = study._storage.get_trial(trial_id)
-        stored.user_attrs, stored.values = {**stored.user_attrs, **attributes}, list(values)
+        stored.user_attrs, stored.values = {**stored.user_attrs, **attributes}, [value]
         return
     with _create_scoped_session(database.scoped_session, True) as session:
         _write_attributes(session, trial_id, attributes)
         session.query(TrialValueModel).filter(TrialValueModel.trial_id == trial_id).delete()
-        for objective, value in enumerate(values):
-            number, kind = TrialValueModel.value_to_stored_repr(value)
-            row = {"objective": objective, "value": number, "value_type": kind}
-            session.add(TrialValueModel(trial_id=trial_id, **row))
+        number, kind = TrialValueModel.value_to_stored_repr(value)
+        row = {"objective": 0, "value": number, "value_type": kind}
+        session.add(TrialValueModel(trial_id=trial_id, **row))
     # Optuna keeps finished trials in memory, since it never changes them.
     if isinstance(study._storage, _CachedStorage):
         study._storage._studies.pop(study._study_id, None)

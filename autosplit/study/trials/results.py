@@ -42,44 +42,41 @@ def tally(trials: Sequence[FrozenTrial]) -> Tally:
     )
 
 
-def period_of(trial: FrozenTrial, objectives: Sequence[str]) -> Spread | None:
+def period_of(trial: FrozenTrial, objective: str) -> Spread | None:
     """The period of a complete trial in ms.
 
-    Where none is stored it is the trial's value, if one of the objectives is throughput.
+    Where none is stored it is the trial's value, if the objective is throughput.
     """
     if trial.state.name != "COMPLETE":
         return None
     period = spread_of(trial.user_attrs.get("period_ms"))
-    if period is None and "throughput" in objectives:
-        values = dict(zip(objectives, trial.values or (), strict=False))
-        period = spread_of({"median": values.get("throughput")})
+    if period is None and objective == "throughput" and trial.values:
+        period = spread_of({"median": trial.values[0]})
     return period
 
 
 def best_number(
-    periods: Mapping[int, Spread], values: Mapping[int, Sequence[float]], objectives: Sequence[str]
+    periods: Mapping[int, Spread], values: Mapping[int, Sequence[float]], objective: str
 ) -> int | None:
-    """The number of the best trial by the first objective; of equal ones the first.
+    """The number of the best trial by the objective; of equal ones the first.
 
-    Both mappings go by the number of the trial: ``periods`` and ``values`` of the objectives of the
-    complete ones. Only a trial with a period can be the best.
+    Both mappings go by the number of the trial: ``periods`` and ``values``, as Optuna has them, of
+    the complete ones. Only a trial with a period can be the best.
     """
-    if objectives[0] != "throughput":
+    if objective != "throughput":
         valued = [number for number in periods if values.get(number)]
-        return min(valued, key=lambda number: (list(values[number]), number), default=None)
+        return min(valued, key=lambda number: (values[number][0], number), default=None)
     return min(periods, key=lambda number: (periods[number].median, number), default=None)
 
 
 def best_trial(
-    trials: Sequence[FrozenTrial],
-    attributes: Mapping[str, Any],
-    objectives: Sequence[str] | None = None,
+    trials: Sequence[FrozenTrial], attributes: Mapping[str, Any], objective: str | None = None
 ) -> tuple[FrozenTrial, Spread] | None:
-    """The best trial by the first objective of the study, or of ``objectives``, with its period."""
-    aims = of_study(attributes)
+    """The best trial by the objective of the study, or another ``objective``, with its period."""
+    of_values = of_study(attributes)
     complete = {t.number: t for t in tally(trials).complete}
-    all_periods = {number: period_of(trial, aims) for number, trial in complete.items()}
+    all_periods = {number: period_of(trial, of_values) for number, trial in complete.items()}
     periods = {number: period for number, period in all_periods.items() if period is not None}
     values = {number: trial.values or () for number, trial in complete.items()}
-    best = best_number(periods, values, objectives or aims)
+    best = best_number(periods, values, objective or of_values)
     return None if best is None else (complete[best], periods[best])

@@ -37,16 +37,16 @@ class TrialWriter:
         self.finish(trial, attributes, None)
 
     def finish(
-        self, trial: FrozenTrial, attributes: Mapping[str, Any], values: list[float] | None
+        self, trial: FrozenTrial, attributes: Mapping[str, Any], value: float | None
     ) -> None:
-        """Finish a trial with its measurement and a value for each objective; None if it failed."""
+        """Finish a trial with its measurement and the value of its objective; None if it failed."""
         from optuna.exceptions import UpdateFinishedTrialError
         from optuna.trial import TrialState
 
-        state = TrialState.FAIL if values is None else TrialState.COMPLETE
+        state = TrialState.FAIL if value is None else TrialState.COMPLETE
         try:
             write_trial(self.study, trial, attributes)
-            self.study.tell(trial.number, values, state=state)
+            self.study.tell(trial.number, value, state=state)
         except (UpdateFinishedTrialError, ValueError):
             # Optuna raises ValueError for other mistakes too.
             if not is_finished(self.study, trial):

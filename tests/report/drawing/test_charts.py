@@ -37,7 +37,6 @@ STUDY = Study(
         trial(4, 5.0, (5.0,), predicted_ms=9.0, latency_ms=flat(20.0)),
     ),
 )
-MEMORY = "Throughput against memory"
 EMPTY = replace(STUDY, trials=(), baselines=(), bound_ms=None)
 
 
@@ -116,17 +115,6 @@ ODD = {
 def test_odd_studies_are_drawn(study: Study) -> None:
     for chart in charts.study_charts(study):
         assert ElementTree.fromstring(plot(chart).render()).tag.endswith("svg")
-
-
-def test_memory_has_a_front_of_its_own_where_it_is_an_objective() -> None:
-    trials = tuple(
-        trial(n, period, memory_bytes=memory)
-        for n, (period, memory) in enumerate([(10.0, 2e6), (5.0, 4e6), (8.0, 5e6)])
-    )
-    study = replace(STUDY, trials=trials, config={"objective": ["throughput", "memory"]})
-    (chart,) = (c for c in charts.study_charts(study) if c.title == MEMORY)
-    assert points(chart)["Pareto front of the trials"] == [(2.0, 100.0), (4.0, 200.0)]
-    assert MEMORY not in [c.title for c in charts.study_charts(STUDY)]
 
 
 def test_a_mark_says_its_trial_and_its_value() -> None:

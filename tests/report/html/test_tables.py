@@ -74,20 +74,10 @@ def test_a_stage_is_called_by_its_device_where_all_trials_agree() -> None:
         ({}, 3, "60.0 % faster than the best so far (trial 0); the best of the study"),
         ({}, 2, "Trial 2 failed"),
         ({"config": {"objective": "latency"}}, 1, "Trial 1: a result every 10 ms"),
-        (
-            {"config": {"objective": ["throughput", "memory"]}},
-            1,
-            "10 ms, 2.5 MB in the largest stage",
-        ),
     ],
 )
 def test_a_trial_in_one_line(more: dict[str, Any], number: int, text: str) -> None:
-    every = [
-        trial(0, 8.0),
-        trial(1, 10.0, memory_bytes=2.5e6),
-        trial(2, state="fail"),
-        trial(3, 5.0),
-    ]
+    every = [trial(0, 8.0), trial(1, 10.0), trial(2, state="fail"), trial(3, 5.0)]
     line = headline(with_trials(*every, **more), every[number])
     assert line.endswith(text)
 
@@ -130,18 +120,6 @@ def test_the_ways_to_run_it_end_with_the_best_split() -> None:
         ("best split (trial 1)", "5 ms", "200", "9 ms"),
     )
     assert len(tables.ways(STUDY, tables.plain).rows) == 1
-
-
-def test_the_front_is_marked_where_there_are_several_objectives() -> None:
-    every = [
-        trial(0, 8.0, values=(8.0, 1.0)),
-        trial(1, 5.0, values=(5.0, 2.0)),
-        trial(2, 9.0, values=(9.0, 2.0)),
-    ]
-    several = with_trials(*every, config={"objective": ["throughput", "memory"]})
-    table = tables.trials(several, tables.plain)
-    assert [row[table.columns.index("Pareto front")] for row in table.rows] == ["yes", "yes", ""]
-    assert "Pareto front" not in tables.trials(with_trials(*every), tables.plain).columns
 
 
 def test_trials_tell_where_they_were_cut_or_why_not() -> None:
@@ -269,18 +247,6 @@ def test_a_trial_that_failed_says_why_and_others_where_they_were_cut(
 ) -> None:
     study = with_trials(trial(0, state=state, error=error, cuts=(("op_a",),)))
     assert tables.trials(study, tables.plain).rows[0][-1] == text
-
-
-def test_a_trial_that_is_not_complete_is_on_no_front() -> None:
-    config = {"objective": ["throughput", "memory"]}
-    every = (
-        trial(0, 2.0, values=(2.0, 5.0)),
-        trial(1, 1.0, values=(1.0, 1.0), state="fail"),
-        trial(2, 3.0, values=(1.0,)),
-    )
-    table = tables.trials(with_trials(*every, config=config), tables.plain)
-    at = table.columns.index("Pareto front")
-    assert [row[at] for row in table.rows] == ["yes", "", ""]
 
 
 def test_every_name_goes_through_what_makes_it_safe() -> None:

@@ -23,7 +23,7 @@ def history(bench: SimulatedBench, space: Space, trials: int) -> History:
     measured: list[Measured] = []
     for number in range(trials):
         known = History(frozenset(space.key(m.stages) for m in measured), tuple(measured))
-        stages = planned(space, ("throughput",), known, generator(0, number))
+        stages = planned(space, "throughput", known, generator(0, number))
         assert stages is not None
         measurement = bench.measure(deployed(bench, stages))
         measured.append(
@@ -49,7 +49,7 @@ def test_the_split_of_largest_gain_is_next(
     space = Space(bench.costs, 3)
     known = history(bench, space, 3)
     view = outlook(space, known)
-    assert view.gains[planned(space, ("throughput",), known, generator(0, 3)) or ()] == max(
+    assert view.gains[planned(space, "throughput", known, generator(0, 3)) or ()] == max(
         view.gains.values()
     )
 

@@ -26,7 +26,7 @@ name = "fuzz"
 zoo = "squeezenet"
 stages = 2
 devices = ["cores:0", "cores:1"]
-objective = ["throughput", "latency"]
+objective = "latency"
 shapes = {x = [1, 3]}
 [search]
 sampler = "tpe"

@@ -56,7 +56,7 @@ def test_a_finished_trial_gets_better_figures_and_may_lose_its_place(study: optu
         internals.write_trial(study, trial, {"a": value, "b": "as it was"})
         study.tell(trial.number, value)
     assert (study.best_trial.number, len(study.trials)) == (0, 2)
-    internals.rewrite_trial(study, study.trials[0], {"a": 3.0, "c": [1]}, [3.0])
+    internals.rewrite_trial(study, study.trials[0], {"a": 3.0, "c": [1]}, 3.0)
     for reader in (study, optuna.load_study(storage=study._storage, study_name="s")):
         # A storage in memory remembers its best trial, which no study in use asks for.
         if not isinstance(study._storage, optuna.storages.InMemoryStorage):

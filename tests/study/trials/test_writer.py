@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import optuna
 import pytest
 
@@ -34,7 +36,7 @@ def test_a_lost_trial_is_marked(writer: TrialWriter) -> None:
 
 
 def test_a_result_is_stored_with_its_values(writer: TrialWriter, notes: Notes) -> None:
-    writer.finish(next_trial(writer.study), {"a": 1}, [2.5])
+    writer.finish(next_trial(writer.study), {"a": 1}, 2.5)
     (trial,) = writer.study.trials
     assert (trial.state.name, trial.values, trial.user_attrs) == ("COMPLETE", [2.5], {"a": 1})
     assert notes.notes == []
@@ -46,11 +48,11 @@ def test_a_trial_that_another_worker_finished_keeps_its_result(
 ) -> None:
     trial = next_trial(writer.study)
     writer.study.tell(trial.number, 1.0)
-    writer.finish(trial, attributes, [2.5])
+    writer.finish(trial, attributes, 2.5)
     assert (writer.study.trials[0].values, writer.study.trials[0].user_attrs) == ([1.0], {})
     assert len(notes.notes) == 1
 
 
 def test_a_result_that_cannot_be_written_is_an_error(writer: TrialWriter) -> None:
-    with pytest.raises(ValueError, match="number of"):
-        writer.finish(next_trial(writer.study), {}, [1.0, 2.0])
+    with pytest.raises(ValueError, match="nan"):
+        writer.finish(next_trial(writer.study), {}, math.nan)
