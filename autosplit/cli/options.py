@@ -262,5 +262,4 @@ def _above_zero(quantity: str, text: str) -> float:
 # Finite numbers above zero, as argparse types.
 seconds = partial(_above_zero, "time in seconds")
 rate = partial(_above_zero, "number of items a second")
-period = partial(_above_zero, "period")
 tolerance = partial(_above_zero, "tolerance")

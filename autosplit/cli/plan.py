@@ -1,8 +1,6 @@
 """Compute the best plan for a graph file, or for a model from its measured profile, with a proof.
 
   autosplit plan graph.json --stages 6                   a graph file in dnn-partitioning's format
-  autosplit plan graph.json --stages 4 --k-best 5        the next best splits too
-  autosplit plan graph.json --stages 4 --baselines       compare with simple splits
   autosplit plan net.onnx --stages 2 -f json             the model's ops, profiled on this machine
   autosplit plan graph.json --cores 16 --memory 3e9      replicas of stages, 3 GB each
   autosplit plan net.onnx --cores 4                      stages, replicas and threads of a model
@@ -28,7 +26,6 @@ from autosplit.cli import options, output
 from autosplit.deployment import resources_of, threads_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.runtimes import registry
-from autosplit.units import digits
 
 if TYPE_CHECKING:
     from autosplit.api import Model
@@ -38,7 +35,7 @@ if TYPE_CHECKING:
 HELP = "find the provably best split of a model or of a graph file"
 # What is asked of models, and of a fixed number of stages.
 MODEL_OPTIONS = ("shape", "devices", "target", "device_target", "runtime", "tuning", "state")
-SPLIT_OPTIONS = ("devices", "assign", "allow_empty", "max_period", "baselines", "count")
+SPLIT_OPTIONS = ("devices", "assign", "allow_empty")
 SHAPE = ("replicas", "threads")  # of the stages of a deployment
 
 
@@ -85,27 +82,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--allow-empty", action="store_true", help="allow empty stages")
     parser.add_argument(
-        "--max-period",
-        type=options.period,
-        metavar="T",
-        help="minimise the latency for a period of at most T",
-    )
-    _add_lists(parser)
-
-
-def _add_lists(parser: argparse.ArgumentParser) -> None:
-    """What is listed or written beside the plan."""
-    parser.add_argument("--k-best", type=int, metavar="N", help="list the N best splits")
-    parser.add_argument(
-        "--pareto",
-        action="store_true",
-        help="list the Pareto front of period, latency and peak memory",
-    )
-    parser.add_argument(
-        "--baselines", action="store_true", help="compare with simple ways to split"
-    )
-    parser.add_argument("--count", action="store_true", help="count the legal cuts and splits")
-    parser.add_argument(
         "--save",
         type=Path,
         metavar="FILE",
@@ -138,9 +114,7 @@ def run(args: argparse.Namespace) -> int:
     deadline = _deadline(start, args.timeout)
     runtime = args.runtime or registry.DEFAULT if model else None
     if args.cores is not None:
-        document = planned.deployment(
-            costs, args.cores, runtime, thread_counts, deadline, args.k_best, args.pareto
-        )
+        document = planned.deployment(costs, args.cores, runtime, thread_counts, deadline)
     else:
         places = _places(args)
         document = planned.document(
@@ -152,11 +126,6 @@ def run(args: argparse.Namespace) -> int:
             deadline=deadline,
             allow_empty=args.allow_empty,
             assign=args.assign,
-            max_period=args.max_period,
-            k_best=args.k_best,
-            pareto=args.pareto,
-            baselines=args.baselines,
-            count=args.count,
         )
     if model:
         document |= _certainty(args, model, document, costs, thread_counts)
@@ -249,21 +218,12 @@ def _deadline(start: float, timeout: float | None) -> Callable[[], bool] | None:
 def _print(args: argparse.Namespace, costs: CostModel, document: dict[str, Any]) -> None:
     # A model's times are in ms; a graph file's are in no unit.
     unit = "" if _is_graph_file(args) else " ms"
-    output.emit_line(_summary(costs.name, document, unit, args.max_period))
+    output.emit_line(_summary(costs.name, document, unit))
     for note in (document["note"], *document.get("disturbances", ())):
         if note:
             output.emit_line(note)
     columns = _stage_columns(document, _places(args), unit)
     output.emit_table("", tuple(columns), zip(*columns.values(), strict=True))
-    _print_lists(document, unit)
-    if "baselines" in document:
-        rows = map(_baseline_row, document["baselines"])
-        titles = ("split", f"period{unit}", "loss %", "stages measured", "note")
-        output.emit_table("baselines", titles, rows)
-    for key in ("cuts", "splits"):
-        if key in document:
-            least = "" if document[key]["complete"] else "at least "
-            output.emit_line(f"legal {key}: {least}{document[key]['total']}")
     if args.save:
         output.emit_line(args.save)
 
@@ -290,37 +250,14 @@ def _stage_columns(
     return columns
 
 
-def _print_lists(document: dict[str, Any], unit: str) -> None:
-    """The k best and the Pareto front."""
-    best, shape = ("best splits", ()) if "devices" in document else ("best deployments", SHAPE)
-    for key, title in (("k_best", best), ("pareto", "period, latency and peak memory")):
-        if key in document:
-            times = (f"period{unit}", f"latency{unit}")
-            titles = ("split", *times, "MB moved", "peak MB", "ops a stage", *shape)
-            rows = []
-            for number, plan in enumerate(document[key]):
-                numbers = [" ".join(map(str, plan[column])) for column in shape]
-                rows.append((*_split_row(number, plan), *numbers))
-            output.emit_table(title, titles, rows)
-            if document[f"{key}_note"] not in ("", document["note"]):
-                output.emit_line(document[f"{key}_note"])
-
-
-def _summary(
-    name: str, document: dict[str, Any], unit: str, max_period: float | None = None
-) -> str:
+def _summary(name: str, document: dict[str, Any], unit: str) -> str:
     low, high = document.get("period_interval") or (None, None)
     interval = "" if low is None else f" ({low:.6g} to {high:.6g})"
-    period = f"{name}: period {document['period']:.6g}{unit}{interval}, "
-    least = f"latency {document['latency']:.6g}{unit}"
-    if max_period is not None:
-        # The proof is about the latency, and the bound about the period.
-        proof = "least" if document["optimal"] else "not proven to be the least"
-        least += f" ({proof} for a period of at most {max_period:.6g}{unit})"
-    else:
-        bound = f"lower bound {document['lower_bound']:.6g}{unit}"
-        period += f"{bound} ({_proof(document)}), "
-    return f"{period}{least}, planned in {document['seconds']:.2f} s"
+    return (
+        f"{name}: period {document['period']:.6g}{unit}{interval}, "
+        f"lower bound {document['lower_bound']:.6g}{unit} ({_proof(document)}), "
+        f"latency {document['latency']:.6g}{unit}, planned in {document['seconds']:.2f} s"
+    )
 
 
 def _proof(document: Mapping[str, Any]) -> str:
@@ -332,37 +269,10 @@ def _proof(document: Mapping[str, Any]) -> str:
     return f"at most {100 * document['gap']:.2f} % above the best"
 
 
-def _baseline_row(baseline: dict[str, Any]) -> tuple[object, ...]:
-    return (
-        baseline["name"],
-        _cell(baseline["period"]),
-        _cell(baseline["loss_percent"], 3),
-        baseline["candidates"] or "",
-        baseline["note"],
-    )
-
-
-def _split_row(number: int, plan: dict[str, Any]) -> tuple[object, ...]:
-    sizes = " ".join(str(len(ops)) for ops in plan["stages"])
-    peak = max(plan["memory"], default=0.0)
-    return (
-        number,
-        f"{plan['period']:.6g}",
-        f"{plan['latency']:.6g}",
-        digits(plan["bytes_moved"] / 1e6),
-        f"{peak / 1e6:.1f}",
-        sizes,
-    )
-
-
 def _ends(ops: list[Any]) -> str:
     if len(ops) < 2:
         return "".join(map(str, ops))
     return f"{ops[0]} … {ops[-1]}"
-
-
-def _cell(value: float | None, digits: int = 6) -> str:
-    return "" if value is None else f"{value:.{digits}g}"
 
 
 def _places(args: argparse.Namespace) -> tuple[str, ...]:

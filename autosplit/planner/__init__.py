@@ -12,13 +12,12 @@ Read in this order:
   several kinds (``core_kinds``), replicas on unlike devices (``unlike_devices``), the order of
   unequal devices, devices that share cores, and stages that stay empty.
 - ``batch``: the same search for many cost models, as a study asks after each trial.
-- ``baselines``: the splits users know. ``decode``: from shares of the work to a split.
+- ``decode``: from shares of the work to a split.
 
 Imports numpy, networkx, the standard library, ``autosplit.cuts``, ``graph`` and ``errors``; no file
 and no clock.
 """
 
-from autosplit.planner.baselines import PlannedBaseline, planned_baselines
 from autosplit.planner.decode import decode, shares_of
 from autosplit.planner.placement.core_kinds import plan_cores
 from autosplit.planner.placement.deployment_lists import deployment_front, k_best_deployments
@@ -40,7 +39,6 @@ __all__ = [
     "Front",
     "Link",
     "Plan",
-    "PlannedBaseline",
     "PlannedDeployment",
     "Transfer",
     "decode",
@@ -59,7 +57,6 @@ __all__ = [
     "plan_deployment",
     "plan_devices",
     "plan_shared",
-    "planned_baselines",
     "shares_of",
     "to_workload",
 ]

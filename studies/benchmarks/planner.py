@@ -22,6 +22,7 @@ from typing import Any
 from autosplit import cuts, planner
 from autosplit.hardware.profiling.graph_file import read_graph
 from autosplit.planner import CostModel, Transfer
+from studies.benchmarks.planned_baselines import planned_baselines
 from studies.benchmarks.result import Bar, arguments, at_most, finish
 
 STAGES = (2, 3, 4, 6)
@@ -104,7 +105,7 @@ def measure(costs: CostModel, stages: int, seconds: float | None) -> dict[str, A
         "gap %": 100 * best.gap,
         "seconds": spent,
     }
-    for baseline in planner.planned_baselines(costs, stages):
+    for baseline in planned_baselines(costs, stages):
         loss = None if baseline.plan is None else 100 * (baseline.plan.period / best.period - 1)
         row[SHORT[baseline.name]] = loss
         if baseline.candidates is not None:

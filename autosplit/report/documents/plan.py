@@ -1,18 +1,17 @@
-"""The documents of ``plan``: the plan, its proof, and what was asked for beside it."""
+"""The documents of ``plan``: the plan and its proof."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from autosplit.deployment import resources_of
 
 if TYPE_CHECKING:
     from autosplit.hardware.measurement.results import Profile
-    from autosplit.planner import CostModel, Plan, PlannedDeployment
-    from autosplit.planner.baselines import PlannedBaseline
+    from autosplit.planner import CostModel, Plan
 
 _PROOF = ("lower_bound", "gap", "optimal", "note")  # what a plan says of itself
 
@@ -27,19 +26,12 @@ def document(
     deadline: Callable[[], bool] | None = None,
     allow_empty: bool = False,
     assign: bool = False,
-    max_period: float | None = None,
-    k_best: int | None = None,
-    pareto: bool = False,
-    baselines: bool = False,
-    count: bool = False,
 ) -> dict[str, Any]:
     """The document of ``plan -f json`` without ``seconds``, whose keys stay as they are.
 
     Times are in the unit of the costs. ``runtime``: what the costs were measured in, None for those
     of a graph file; ``threads``: of each device, by default 1; ``resources``: of each device its
-    cores, by default none that another has. ``assign`` searches the order of the devices too;
-    ``max_period`` asks for the least latency under a bound on the period. The others add the
-    ``k_best`` splits, the Pareto front, what simple splits lose, and the numbers of legal cuts.
+    cores, by default none that another has. ``assign`` searches the order of the devices too.
 
     Raises:
         Infeasible: no split meets the limits.
@@ -52,41 +44,13 @@ def document(
     costs = slowed(costs, resources) if resources else costs
     limits: dict[str, Any] = {"deadline": deadline, "allow_empty": allow_empty}
     # More devices than stages: which ones are used is a part of the question.
-    best: planner.Plan | None = None
     if assign or (costs.devices or 0) > stages:
         best = planner.plan_assigned(costs, stages, **limits)
         writer, costs = writer.in_order(best.devices), _on(costs, best.devices)
-    if max_period is not None:
-        best = planner.least_latency(costs, stages, max_period, **limits)
-    elif best is None:
+    else:
         best = planner.plan(costs, stages, **limits)
     best = writer.real(best)
-    result = writer.split(best) | {key: getattr(best, key) for key in _PROOF}
-    if k_best is not None:
-        # devices that cost the same are used from the first on
-        empty_last = allow_empty and costs.devices is None
-        plans = planner.k_best(costs, stages, k_best, **limits, empty_last=empty_last)
-        by_rank = sorted(map(writer.real, plans), key=lambda plan: plan.rank)
-        result["k_best"] = list(map(writer.split, by_rank))
-        result["k_best_note"] = plans[0].note
-    if pareto:
-        front = planner.pareto_front(costs, stages, **limits)
-        result["pareto"] = [writer.split(writer.real(plan)) for plan in front.plans]
-        result |= {"pareto_complete": front.complete, "pareto_note": front.note}
-    if baselines:
-        simple = planner.planned_baselines(costs, stages, deadline=deadline)
-        result["baselines"] = [writer.baseline(baseline, best) for baseline in simple]
-    return result | (_counts(costs, stages, deadline) if count else {})
-
-
-def _counts(
-    costs: CostModel, stages: int, deadline: Callable[[], bool] | None
-) -> dict[str, dict[str, Any]]:
-    from autosplit import cuts
-
-    count = cuts.count(costs.contraction, deadline=deadline)
-    splits = cuts.count_splits(costs.contraction, stages, deadline=deadline)
-    return {"cuts": asdict(count), "splits": asdict(splits)}
+    return writer.split(best) | {key: getattr(best, key) for key in _PROOF}
 
 
 def deployment(
@@ -95,14 +59,11 @@ def deployment(
     runtime: str | None,
     thread_counts: Sequence[int] = (1,),
     deadline: Callable[[], bool] | None = None,
-    k_best: int | None = None,
-    pareto: bool = False,
 ) -> dict[str, Any]:
     """The document of ``plan --cores N -f json`` without ``seconds``.
 
     ``runtime``: what the costs were measured in, None for those of a graph file;
-    ``thread_counts``: of a replica, one for each row of the costs. ``k_best`` and ``pareto`` are as
-    in ``document``.
+    ``thread_counts``: of a replica, one for each row of the costs.
 
     Raises:
         Infeasible: no deployment meets the limits.
@@ -111,33 +72,15 @@ def deployment(
     from autosplit import planner
     from autosplit.planner.problem.deployment import shares
 
-    writer = _Writer(costs, runtime)
-
-    def deployed(plan: PlannedDeployment) -> dict[str, Any]:
-        split = writer.split(plan)
-        del split["devices"]
-        divisors = shares(costs, plan.stages, plan.replicas)
-        return split | {
-            "replicas": list(plan.replicas),
-            "threads": list(plan.threads),
-            "periods": list(map(operator.truediv, plan.loads, divisors)),
-        }
-
     best = planner.plan_deployment(costs, cores, thread_counts=thread_counts, deadline=deadline)
-    result = deployed(best) | {key: getattr(best, key) for key in _PROOF}
-    if k_best is not None:
-        plans = planner.k_best_deployments(
-            costs, cores, k_best, thread_counts=thread_counts, deadline=deadline
-        )
-        result["k_best"] = [deployed(plan) for plan in plans]
-        result["k_best_note"] = plans[0].note if plans else ""
-    if pareto:
-        front = planner.deployment_front(
-            costs, cores, thread_counts=thread_counts, deadline=deadline
-        )
-        result["pareto"] = [deployed(plan) for plan in front.plans]
-        result |= {"pareto_complete": front.complete, "pareto_note": front.note}
-    return result
+    result = _Writer(costs, runtime).split(best) | {key: getattr(best, key) for key in _PROOF}
+    del result["devices"]
+    divisors = shares(costs, best.stages, best.replicas)
+    return result | {
+        "replicas": list(best.replicas),
+        "threads": list(best.threads),
+        "periods": list(map(operator.truediv, best.loads, divisors)),
+    }
 
 
 def certainty(
@@ -178,13 +121,12 @@ def certainty(
 
 
 def leave_out_empty(document: dict[str, Any], alike: bool) -> None:
-    """Remove the empty stages of every split, with their devices; ``alike``: all cost the same."""
-    for split in (document, *document.get("k_best", ()), *document.get("pareto", ())):
-        used = [n for n, ops in enumerate(split["stages"]) if ops]
-        for key in ("stages", "replicas", "threads", "runtimes", "loads", "memory", "devices"):
-            split[key] = [split[key][n] for n in used]
-        if alike:
-            split["devices"] = list(range(len(used)))
+    """Remove the empty stages, with their devices; ``alike``: all devices cost the same."""
+    used = [n for n, ops in enumerate(document["stages"]) if ops]
+    for key in ("stages", "replicas", "threads", "runtimes", "loads", "memory", "devices"):
+        document[key] = [document[key][n] for n in used]
+    if alike:
+        document["devices"] = list(range(len(used)))
 
 
 @dataclass(frozen=True)
@@ -225,22 +167,6 @@ class _Writer:
             "bytes_moved": plan.bytes_moved,
             "memory": list(plan.memory),
             "devices": devices,
-        }
-
-    def baseline(self, baseline: PlannedBaseline, best: Plan) -> dict[str, Any]:
-        """A baseline and what it loses against the best plan."""
-        period, loss = None, None
-        if baseline.plan is not None:
-            period = self.real(baseline.plan).period
-            if best.period:
-                # A period of zero has no ratio: all ops are free.
-                loss = 100 * (period / best.period - 1)
-        return {
-            "name": baseline.name,
-            "period": period,
-            "loss_percent": loss,
-            "candidates": baseline.candidates,
-            "note": baseline.note,
         }
 
 

@@ -24,7 +24,6 @@ from autosplit.planner import (
     least_latency,
     pareto_front,
     plan,
-    planned_baselines,
     shares_of,
 )
 from autosplit.planner.decode import spread_places
@@ -311,33 +310,6 @@ def test_with_time_out_at_once_the_questions_still_have_an_answer():
 )
 def test_spread_move_apart_so_that_no_stage_is_empty(places, size, spread_positions):
     assert spread_places(places, size) == spread_positions
-
-
-def test_a_baseline_that_does_not_fit_says_why():
-    sizes = (10.0, 10.0, 10.0, 0.0, 0.0, 0.0)
-    baselines = {
-        b.name: b for b in planned_baselines(replace(CHAIN, sizes=sizes, memory=(20.0,)), 2)
-    }
-    assert baselines["equal op count"].plan is None
-    assert baselines["equal op count"].note == "exceeds the memory of a device"
-    assert baselines["equal parameters"].plan is not None
-    times = (CHAIN.times[0], (*CHAIN.times[0][:5], INF))
-    baselines = {b.name: b for b in planned_baselines(replace(CHAIN, times=times), 2)}
-    assert baselines["equal op count"].note == "puts an op on a device that cannot run it"
-
-
-def test_two_tensors_between_the_same_ops_are_no_cut_at_a_single_tensor():
-    double = replace(
-        PAIR,
-        tensors=(*PAIR.tensors, Transfer("u", 0, (1,), 8.0)),
-        send=((0.0, 0.0),),
-        receive=((0.0, 0.0),),
-    )
-    assert {b.name: b for b in planned_baselines(PAIR, 2)}["single-tensor cuts"].plan.stages == (
-        (0,),
-        (1,),
-    )
-    assert {b.name: b for b in planned_baselines(double, 2)}["single-tensor cuts"].plan is None
 
 
 def test_each_device_has_the_costs_of_its_runtime() -> None:

@@ -1,15 +1,18 @@
+import math
 from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autosplit.planner import plan, planned_baselines
-from autosplit.planner.baselines import block_partition
+from autosplit.planner import CostModel, Transfer, plan
+from studies.benchmarks.planned_baselines import block_partition, planned_baselines
 from tests.planner.graphs import costed, parallel_chains, random_dag
 from tests.planner.strategies import models
 
 CHAIN = costed(6, [(i, i + 1) for i in range(5)], transfer=0.0)
+UNSIZED = parallel_chains(1, 6)
+PAIR = CostModel("m", ("a", "b"), (0, 1), ((1.0, 2.0),), (Transfer("t", 0, (1,), 8.0),))
 
 
 @given(models(most=6, memory=True, groups=True, inputs=True))
@@ -76,3 +79,30 @@ def test_bisection_on_a_line_is_near_the_best_and_says_what_it_measures():
     result = named(model, 4)["Coral bisection"]
     assert result.plan.period <= 1.05 * named(model, 4)["best over one order"].plan.period
     assert 30 <= result.candidates <= 300
+
+
+def test_a_baseline_that_does_not_fit_says_why():
+    sizes = (10.0, 10.0, 10.0, 0.0, 0.0, 0.0)
+    baselines = {
+        b.name: b for b in planned_baselines(replace(UNSIZED, sizes=sizes, memory=(20.0,)), 2)
+    }
+    assert baselines["equal op count"].plan is None
+    assert baselines["equal op count"].note == "exceeds the memory of a device"
+    assert baselines["equal parameters"].plan is not None
+    times = (UNSIZED.times[0], (*UNSIZED.times[0][:5], math.inf))
+    baselines = {b.name: b for b in planned_baselines(replace(UNSIZED, times=times), 2)}
+    assert baselines["equal op count"].note == "puts an op on a device that cannot run it"
+
+
+def test_two_tensors_between_the_same_ops_are_no_cut_at_a_single_tensor():
+    double = replace(
+        PAIR,
+        tensors=(*PAIR.tensors, Transfer("u", 0, (1,), 8.0)),
+        send=((0.0, 0.0),),
+        receive=((0.0, 0.0),),
+    )
+    assert {b.name: b for b in planned_baselines(PAIR, 2)}["single-tensor cuts"].plan.stages == (
+        (0,),
+        (1,),
+    )
+    assert {b.name: b for b in planned_baselines(double, 2)}["single-tensor cuts"].plan is None
