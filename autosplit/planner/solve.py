@@ -27,7 +27,6 @@ from autosplit.planner.problem.problem import (
     pose,
     work_bound,
 )
-from autosplit.planner.problem.reductions import reduced
 from autosplit.planner.problem.scaling import scale
 
 # Rounds without a better split: before the search over all cuts, and where they are too many.
@@ -72,15 +71,6 @@ def plan(
         Infeasible: No split satisfies the constraints; the message names some that clash.
     """
     problem = _posed(costs, stages, constraints, allow_empty)
-    smaller = reduced(problem)
-    if smaller is not None:
-        try:
-            best, _ = _solve(smaller, constraints, costs, deadline)
-        except Infeasible:
-            best = None
-        # Without reductions where these leave a stage empty, or to explain what clashes.
-        if best is not None and (allow_empty or all(best.stages)):
-            return best
     return _solve(problem, constraints, costs, deadline)[0]
 
 

@@ -93,7 +93,7 @@ def branchy(blocks, branches, seed=0, **costs):
     return costed(n, edges, seed, **costs)
 
 
-def easy_to_reduce(seed):
+def half_without_time(seed):
     """(model, stages): half of the ops take time, and few of these fit one stage."""
     random, ops = Random(seed), range(6)
     stages = random.choice([2, 3])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -39,8 +38,6 @@ class DownsetLayers:
         self.scaled, self.problem, self.deadline = scaled, scaled.problem, deadline
         self.windows = Windows(scaled, words, deadline)
         self.words = self.windows.words
-        # The largest limit asked so far, and the rows of each layer that its best paths need.
-        self.useful_rows: tuple[float, list[Index]] = (-math.inf, [])
         self.every_flag = (1 << len(self.problem.required)) - 1
 
     def side(self, rows: Index, stage: int) -> Side:

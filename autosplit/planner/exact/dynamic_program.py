@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autosplit.planner.exact.dominated import undominated
 from autosplit.planner.exact.downset_layers import DownsetLayers
 from autosplit.planner.exact.layered_search import Labels, trace
 from autosplit.planner.exact.stage_loads import Block
@@ -107,7 +106,7 @@ def _forward(
     layers: DownsetLayers, limit: float, update: _Update, latency: float = math.inf
 ) -> list[_Layer] | None:
     """The layers of partial paths, the best complete one first in the last; None without any."""
-    window = undominated(layers, limit)
+    window = layers.windows.rows(limit)
     paths = [_start(window[0])]
     for stage, heads in enumerate(window[1:]):
         if not len(paths[-1].node):

@@ -9,7 +9,6 @@ combination of the loads, so each op and tensor counts at its cheapest weighted 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,11 +49,6 @@ class Windows:
     def rows(self, limit: float) -> list[Index]:
         """For each layer the rows that may be the cut there."""
         return [np.flatnonzero(least <= limit * _SLACK) for least in self.least]
-
-    def among(self, rows: Sequence[Index], limit: float) -> list[Index]:
-        """Those of some rows of each layer that may be the cut there."""
-        parts = zip(rows, self.least, strict=True)
-        return [some[least[some] <= limit * _SLACK] for some, least in parts]
 
     def rest(self, rows: Index, layer: int) -> Array:
         """The least latency of the stages after some cuts at a layer."""

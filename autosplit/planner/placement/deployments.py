@@ -50,7 +50,6 @@ from autosplit.planner.problem.problem import (
     RuntimeTables,
     pose,
 )
-from autosplit.planner.problem.reductions import reduced
 from autosplit.planner.problem.scaling import ScaledProblem, scale
 
 MOST_CORES = 1024
@@ -82,9 +81,6 @@ def plan_deployment(
         raise Infeasible(f"model '{costs.name}' has no op; there is nothing to plan")
     # The rows of the problem are numbers of threads; its stages are as many, and not used.
     problem = pose(costs, len(thread_counts), constraints, allow_empty=True)
-    # What costs no stage more with one thread count or another costs no deployment more, but a
-    # state that follows a neighbour binds the replicas of its stage.
-    problem = problem if costs.stateful else reduced(problem) or problem
     bound = proven = cores_bound(problem, cores, thread_counts)
     note, limit = "", row_limit(problem)
     # Without a deadline, so that there is a deployment to return in any case.

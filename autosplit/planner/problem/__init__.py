@@ -4,7 +4,6 @@
 ``evaluation`` the reference arithmetic of a split, ``deployment`` that of stages with replicas and
 threads, ``constraints`` the conditions, ``graph_file`` the JSON format of cost models,
 ``contention`` costs that depend on the number of busy devices, ``shares`` what devices share.
-``problem`` contracts all that to arrays,
-``reductions`` leaves out cuts that no best split needs, ``scaling`` makes costs whole numbers.
+``problem`` contracts all that to arrays, ``scaling`` makes costs whole numbers.
 Imports nothing else of the planner.
 """

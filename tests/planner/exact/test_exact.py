@@ -27,9 +27,9 @@ from autosplit.planner.exact.stage_loads import Side, loads
 from autosplit.planner.problem.constraints import FREE
 from autosplit.planner.problem.problem import pose
 from autosplit.planner.problem.scaling import scale
-from tests.planner.graphs import parallel_chains
+from tests.planner.graphs import branchy, half_without_time, parallel_chains
 from tests.planner.reference import brute_force, file_loads, model_cost
-from tests.planner.strategies import models, questions
+from tests.planner.strategies import models, questions, with_runtimes
 
 WORKLOADS = Path(__file__).parents[3] / ".." / "shared" / "workloads"
 OPTIMA = {
@@ -323,3 +323,26 @@ def ticks(count):
     """A deadline that passes when it has been asked ``count`` times."""
     left = iter(range(count))
     return lambda: next(left, None) is None
+
+
+@settings(deadline=None, max_examples=150)
+@given(seed=st.integers(0, 10**6), allow_empty=st.booleans(), data=st.data())
+def test_ops_without_time_leave_the_best_split(seed, allow_empty, data):
+    model, stages = half_without_time(seed)
+    if data.draw(st.booleans()):
+        model = data.draw(with_runtimes(model, model.devices or 1))
+    best = brute_force(model, stages, allow_empty)[:1]
+    try:
+        result = plan(model, stages, allow_empty=allow_empty)
+    except Infeasible:
+        assert not best
+        return
+    assert (result.period, result.latency, result.bytes_moved) == tuple(map(float, best[0][:3]))
+    assert result.optimal
+
+
+def test_equal_branches_are_solved():
+    model = branchy(1, 6, transfer=0.0)
+    model = replace(model, times=((1.0, *(2.0, 3.0) * 6, 1.0),))
+    best = plan(model, 3)
+    assert (best.period, best.optimal) == (11.0, True)

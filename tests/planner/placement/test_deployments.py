@@ -25,7 +25,7 @@ from autosplit.planner import (
 )
 from autosplit.planner.dominance import dominates
 from autosplit.planner.placement import deployment_lists, deployments
-from tests.planner.graphs import branchy, easy_to_reduce, parallel_chains, random_dag
+from tests.planner.graphs import branchy, half_without_time, parallel_chains, random_dag
 from tests.planner.milp import least_deployment_period
 from tests.planner.reference import all_splits, model_cost
 from tests.planner.strategies import models, with_runtimes, with_states
@@ -210,7 +210,7 @@ def test_replicas_of_a_stage_with_states_hold_whole_streams():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_ops_without_time_leave_the_best_deployment(seed):
-    model, _ = easy_to_reduce(seed)
+    model, _ = half_without_time(seed)
     model = model.on_devices([0])
     ranks = brute_force(model, 3, (1,))
     best = plan_deployment(model, 3)
