@@ -25,7 +25,7 @@ from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.execution.stream_states import initial_states
 from autosplit.hardware.execution.wiring import Wiring
-from autosplit.hardware.measurement import measure
+from autosplit.hardware.measurement import disturbance, measure
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import DEFAULT_TOLERANCE
 from autosplit.hardware.measurement.real_time import measure_real_time
@@ -43,7 +43,8 @@ class BenchResult:
 
     ``real_time`` is there where a rate of items was given.
     ``gaps`` are the times between results, of which the first ``warm_up`` items do not count.
-    ``busy_ms`` and ``devices`` have the replicas of each stage.
+    ``busy_ms`` and ``devices`` have the replicas of each stage. ``disturbances`` say why the times
+    cannot be trusted.
     """
 
     period: Spread
@@ -55,6 +56,8 @@ class BenchResult:
     events: tuple[StageEvent, ...]
     submitted: tuple[float, ...]
     wiring: Wiring
+    runtimes: tuple[str, ...]
+    disturbances: tuple[str, ...]
     real_time: RealTime | None = None
 
 
@@ -134,10 +137,12 @@ def bench(
     count = streams or document.streams
     items = sample_items(document, random_items, 3, 0)
     with load(folder, trace=True) as pipeline:
+        start = disturbance.Counters.now()
         period, busy_ms = measure.period_and_busy(pipeline, items, budget, count)
         events, submitted = tuple(pipeline.events), tuple(pipeline.submitted)
         warm_up = measure.warm_up_items(pipeline)
         latency = measure.latency(pipeline, items, budget)
+        reasons = disturbance.since(start).reasons + disturbance.signs(period, latency)
         paced = None
         if items_per_second:
             rate = items_per_second, budget.seconds
@@ -145,9 +150,19 @@ def bench(
     ends = sorted(measure.completions(events, warm_up, len(submitted)))
     # Of single results, where the period averages over groups of them.
     gaps = tuple((after - before) * measure.MS for before, after in pairwise(ends))
-    places = place_replicas(document)
     return BenchResult(
-        period, latency, gaps, warm_up, busy_ms, places, events, submitted, pipeline.wiring, paced
+        period,
+        latency,
+        gaps,
+        warm_up,
+        busy_ms,
+        place_replicas(document),
+        events,
+        submitted,
+        pipeline.wiring,
+        tuple(stage.runtime for stage in document.stages),
+        reasons,
+        paced,
     )
 
 

@@ -14,6 +14,7 @@ from autosplit.errors import ConfigError
 from autosplit.frontend.importing import digest
 from autosplit.frontend.samples import random_items
 from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.measurement.measure import Budget
 from tests.deploy.exports import swap_sources
 from tests.deploy.manifests import sound
@@ -217,12 +218,25 @@ def test_bench_prints_what_the_design_says(export, capsys):
     document = json.loads(capsys.readouterr().out)
     times = {"median", "low", "high", "min", "p50", "p90", "p99", "max"}
     assert set(document["period_ms"]) == set(document["latency_ms"]) == times
-    assert [set(s) for s in document["stages"]] == [{"busy_ms", "replicas"}] * 3
+    assert [set(s) for s in document["stages"]] == [{"runtime", "busy_ms", "replicas"}] * 3
     assert [set(r) for s in document["stages"] for r in s["replicas"]] == [
         {"device", "busy_ms"}
     ] * 3
     assert main(["bench", str(export.folder), "--seconds", "0.1"]) == 0
-    assert "items/s, latency" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "items/s, latency" in shown
+    assert "tvm" in shown
+
+
+def test_bench_marks_what_was_measured_under_load(export, capsys, monkeypatch):
+    busy = disturbance.Conditions(load=0.5, idle=0.0)
+    monkeypatch.setattr(disturbance, "since", lambda start: busy)
+    words = ["bench", str(export.folder), "--seconds", "0.1"]
+    assert main([*words, "-f", "json"]) == 0
+    reason = "other processes took 50% of the processor"
+    assert reason in json.loads(capsys.readouterr().out)["disturbances"]
+    assert main(words) == 0
+    assert f"not to be trusted: {reason}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon"])

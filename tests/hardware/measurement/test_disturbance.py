@@ -20,7 +20,8 @@ CALM = Counters(100.0, 50.0, 0.0, 10.0, 0)
     ("conditions", "reason"),
     [
         (Conditions(), None),
-        (Conditions(load=0.4, idle=0.3), None),  # another core was free for it
+        (Conditions(load=0.3, idle=0.3), None),  # another core was free for it
+        (Conditions(load=0.66, idle=0.3), "other processes took 66% of the processor"),
         (Conditions(load=0.4, idle=0.0), "other processes took 40% of the processor"),
         (Conditions(load=0.01, idle=0.0), None),
         (Conditions(stolen=0.1), "the hypervisor took 10% of the processor"),
