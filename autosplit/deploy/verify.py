@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +26,8 @@ from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.execution.stream_states import initial_states
 from autosplit.hardware.execution.wiring import Wiring
+from autosplit.hardware.isolation.process import Worker
+from autosplit.hardware.isolation.worker import Handler
 from autosplit.hardware.measurement import disturbance, measure
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import DEFAULT_TOLERANCE
@@ -32,6 +35,8 @@ from autosplit.hardware.measurement.real_time import measure_real_time
 from autosplit.hardware.measurement.reference import Outputs, Reference, reference_of_file
 from autosplit.hardware.measurement.results import Accuracy, RealTime, Spread
 from autosplit.hardware.measurement.sequences import ITEMS, SEED, STEPS, Expected, check, expect
+from autosplit.serialization import dump
+from autosplit.serialization import load as from_document
 
 Items = list[dict[str, np.ndarray[Any, Any]]]
 Draw = Callable[..., Items]
@@ -118,12 +123,38 @@ def verify(
             reference = None
             expected, name = recorded(folder, document, initial)
             name = f"{name}, as the model at {file} cannot be run here: {error}"
-    phases.report("running the export")
     allowed_error = tolerance or (before.tolerance if before else DEFAULT_TOLERANCE)
     runtimes = [stage.runtime for stage in document.stages]
     with load(folder) as pipeline:
+        pipeline.start()
+        stages = [f"{stage.index} ('{stage.file}')" for stage in document.stages]
+        threads = {thread: stages[stage] for thread, stage in pipeline.threads.items()}
+        phases.report("running the export", threads)
         accuracy, reason = check(pipeline, expected, allowed_error, runtimes, name, reference)
     return Verification(accuracy, name, reason)
+
+
+def verify_apart(folder: Path, model: Path | None, **options: Any) -> Verification:
+    """``verify`` in a process of its own, which a damaged stage file may end.
+
+    Raises StageError where it did.
+    """
+    worker = Worker(open_verification, {}, relays=True)
+    try:
+        job = {"folder": str(folder), "model": model and str(model), "options": options}
+        return from_document(Verification, worker.call(job, math.inf))
+    finally:
+        worker.close()
+
+
+def open_verification(_: Mapping[str, Any]) -> Handler:
+    """The handler of the process of ``verify_apart``."""
+
+    def answer(job: Mapping[str, Any]) -> Any:
+        model = job["model"] and Path(job["model"])
+        return dump(verify(Path(job["folder"]), model, **job["options"]))
+
+    return answer
 
 
 def bench(

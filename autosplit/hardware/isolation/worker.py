@@ -108,7 +108,14 @@ def _work(answers: IO[bytes]) -> None:
         with lock:
             answers.write(json.dumps(message).encode() + b"\n")
 
-    phases.listen(lambda phase, stages: send({"phase": phase, "stages": dict(stages)}))
+    def report(phase: str, stages: Mapping[str, object]) -> None:
+        if stages:
+            # TVM's own handler, which names no thread, took the place when TVM was imported.
+            faulthandler.disable()
+            faulthandler.enable(sys.stderr)
+        send({"phase": phase, "stages": dict(stages)})
+
+    phases.listen(report)
     request = json.loads(sys.stdin.readline())
     handler: Handler | None = None
     for line in sys.stdin:
