@@ -16,6 +16,7 @@ from autosplit.serialization import load
 
 _WAIT_S = 5.0  # for a calm machine, before a disturbed profile is measured again
 _settled: set[Path] = set()  # used by this process, which does not measure them again
+_is_patient = True  # until this process has waited in vain
 
 
 def cached(key: Sequence[str], measure: Callable[[], Profile], force: bool = False) -> Profile:
@@ -32,9 +33,17 @@ def cached(key: Sequence[str], measure: Callable[[], Profile], force: bool = Fal
         profile = _measured(file, measure)
     if profile.disturbances and not is_settled:
         phases.report(f"profile of {profile.device} disturbed: {'; '.join(profile.disturbances)}")
-        if disturbance.wait_until_calm(_WAIT_S) < _WAIT_S:
+        if _is_calm_soon():
             profile = _measured(file, measure)
     return profile
+
+
+def _is_calm_soon() -> bool:
+    """Whether the machine gets calm; a process has many profiles and waits in vain only once."""
+    global _is_patient
+    if _is_patient:
+        _is_patient = disturbance.wait_until_calm(_WAIT_S) < _WAIT_S
+    return _is_patient
 
 
 def _measured(file: Path, measure: Callable[[], Profile]) -> Profile:

@@ -349,6 +349,7 @@ def test_a_profile_that_cannot_be_taken_again_stays(tmp_path, monkeypatch):
 
 def test_a_disturbed_profile_is_taken_again_once_the_machine_is_calm(tmp_path, monkeypatch):
     monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))
+    monkeypatch.setattr(profile_cache, "_is_patient", True)
     waits, stolen, times = iter([5.0, 5.0, 1.0]), iter([0.5, 0.0]), iter([2.0, 1.0])
     monkeypatch.setattr(profile_cache.disturbance, "wait_until_calm", lambda limit: next(waits))
     conditions = profile_cache.disturbance.Conditions
@@ -361,6 +362,7 @@ def test_a_disturbed_profile_is_taken_again_once_the_machine_is_calm(tmp_path, m
 
     def take_in_another_process():
         monkeypatch.setattr(profile_cache, "_settled", set())
+        monkeypatch.setattr(profile_cache, "_is_patient", True)
         return take()
 
     first = take()
@@ -369,3 +371,17 @@ def test_a_disturbed_profile_is_taken_again_once_the_machine_is_calm(tmp_path, m
     assert take() == take_in_another_process() == first  # the machine is not calm yet
     calm = take_in_another_process()
     assert (calm.op_ms, calm.doubt) == ((1.0,), "")
+
+
+def test_a_process_waits_for_a_calm_machine_in_vain_only_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))
+    monkeypatch.setattr(profile_cache, "_is_patient", True)
+    busy = profile_cache.disturbance.Conditions(load=1.0)
+    monkeypatch.setattr(profile_cache.disturbance, "since", lambda start: busy)
+    waits = []
+    monkeypatch.setattr(
+        profile_cache.disturbance, "wait_until_calm", lambda limit: waits.append(limit) or limit
+    )
+    for key in ("first", "second"):
+        assert profile_cache.cached([key], lambda: Profile("cores:0", (), ())).disturbances
+    assert len(waits) == 1
