@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ConfigError
+from autosplit.errors import ConfigError, line_of
 from autosplit.hardware.execution.edges import Closed, Stream, Ticket
 from autosplit.hardware.execution.engine import Engine
 from autosplit.hardware.execution.wiring import Port, Wiring
@@ -244,7 +244,10 @@ def _checked(item: Item, ports: Sequence[Port]) -> dict[str, Array]:
         if port.name not in item:
             raise ConfigError(f"item lacks the input '{port.name}'; give all of {', '.join(names)}")
         # Lists and scalars are welcome, as long as their type is exact.
-        array = np.asarray(item[port.name])
+        try:
+            array = np.asarray(item[port.name])
+        except ValueError as error:
+            raise ConfigError(f"input '{port.name}' is no array: {line_of(error)}") from error
         if array.shape != port.shape or str(array.dtype) != port.dtype:
             raise ConfigError(
                 f"input '{port.name}' is {array.dtype}{list(array.shape)}, "

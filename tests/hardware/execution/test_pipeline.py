@@ -436,6 +436,7 @@ def test_results_taken_by_several_threads_are_not_mixed():
         (None, "item is a NoneType; give the array of each input by its name"),
         (np.zeros(2), "item is a ndarray; give the array of each input by its name"),
         ({"x": np.zeros(2), "z": np.zeros(2)}, "unknown input 'z'; the model's inputs are x"),
+        ({"x": [[1.0], [1.0, 2.0]]}, "input 'x' is no array: "),
         ({"x": np.zeros(3)}, "input 'x' is float64[3], but the model takes float64[2]"),
         ({"x": np.zeros((2, 1))}, "input 'x' is float64[2, 1]"),
         ({"x": np.zeros(2, np.float32)}, "input 'x' is float32[2], but the model takes float64[2]"),
