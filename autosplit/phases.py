@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-Listener = Callable[[str, Mapping[str, int]], None]
+Listener = Callable[[str, Mapping[str, object]], None]
 _listeners: list[Listener] = []
 
 
-def report(phase: str, stages: Mapping[str, int] | None = None) -> None:
+def report(phase: str, stages: Mapping[str, object] | None = None) -> None:
     """Tell every listener what is done next.
 
-    ``stages``: the stage that each thread runs, by the thread's hexadecimal identifier.
+    ``stages``: the stage that each thread runs, by the thread's hexadecimal identifier: its number
+    or text that begins with it.
     """
     for listener in _listeners:
         listener(phase, stages or {})

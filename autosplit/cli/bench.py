@@ -67,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
                 "latency_ms": _distribution(latency, latency.samples),
                 "items": len(result.gaps) + 1,
                 "warm_up": result.warm_up,
-                "stages": list(map(_stage, result.busy_ms, result.devices)),
+                "stages": list(map(_stage, result.busy_ms, result.devices, result.runtimes)),
+                "disturbances": result.disturbances,
             }
         )
         return 0
@@ -77,18 +78,21 @@ def run(args: argparse.Namespace) -> int:
     for stage, busy_ms in enumerate(result.busy_ms):
         for number, ms in enumerate(busy_ms):
             name = replica_name(stage, number, len(busy_ms))
-            rows.append((name, f"{ms:.3f}", f"{100 * ms / period.median:.1f}"))
+            share = f"{100 * ms / period.median:.1f}"
+            rows.append((name, result.runtimes[stage], f"{ms:.3f}", share))
     title = (
         f"period {period.median:.3f} ms ({period.low:.3f} to {period.high:.3f}), "
         f"{1e3 / period.median:.2f} items/s, latency {latency.median:.3f} ms"
     )
-    output.emit_table(title, ("stage", "busy ms", "% of the period"), rows)
+    output.emit_table(title, ("stage", "runtime", "busy ms", "% of the period"), rows)
     counts = f"{len(result.gaps) + 1} items after {result.warm_up} to warm up"
     output.emit_table(
         f"{counts}; latency of {len(latency.samples)} single items", columns, percentiles
     )
     if result.real_time:
         output.emit_line(result.real_time.text)
+    if result.disturbances:
+        output.emit_line(f"not to be trusted: {'; '.join(result.disturbances)}")
     return 0
 
 
@@ -109,8 +113,8 @@ def _row(name: str, samples: Sequence[float]) -> tuple[str, ...]:
     return (name, *(f"{value:.3f}" for value in _percentiles(samples).values()))
 
 
-def _stage(busy_ms: Sequence[float], devices: Sequence[object]) -> dict[str, Any]:
+def _stage(busy_ms: Sequence[float], devices: Sequence[object], runtime: str) -> dict[str, Any]:
     """The time of an item in a stage, and what each replica works of it."""
     pairs = zip(devices, busy_ms, strict=True)
     replicas = [{"device": str(device), "busy_ms": ms} for device, ms in pairs]
-    return {"busy_ms": sum(busy_ms), "replicas": replicas}
+    return {"runtime": runtime, "busy_ms": sum(busy_ms), "replicas": replicas}

@@ -44,7 +44,7 @@ class PhaseLines:
         self._phase = self._kind = ""
         self._printed = 0.0
 
-    def __call__(self, phase: str, stages: Mapping[str, int]) -> None:
+    def __call__(self, phase: str, stages: Mapping[str, object]) -> None:
         """Print a phase."""
         if phase == self._phase:
             return

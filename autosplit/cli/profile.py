@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         _print_one(model.graph.name, measured[0])
     else:
         _print_several(model.graph.name, measured)
-    for line in left_out(profiles):
+    for line in filter(None, (*left_out(profiles), *(profile.doubt for profile in profiles))):
         output.note(line)
     return 0
 
@@ -70,6 +70,9 @@ def _document(profile: Profile, names: list[str]) -> dict[str, Any]:
         "device": profile.device,
         "runtime": profile.runtime,
         "total_ms": sum(profile.op_ms),
+        "measured_at": profile.measured_at,
+        "load": profile.load,
+        "disturbances": profile.disturbances,
         "ops": [{"name": name, "ms": ms, "spread_ms": half} for name, ms, half in times],
     }
 

@@ -39,9 +39,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the errors found."""
-    from autosplit.deploy.verify import verify
+    from autosplit.deploy.verify import verify_apart
 
-    result = verify(args.folder, args.model, args.items, args.seed, args.special, args.tolerance)
+    names = ("items", "seed", "special", "tolerance")
+    result = verify_apart(args.folder, args.model, **{name: getattr(args, name) for name in names})
     accuracy = result.accuracy
     if result.reason:
         output.note(result.reason)

@@ -24,7 +24,7 @@ from autosplit.deploy import manifest_file
 from autosplit.deploy.manifest import NAME
 from autosplit.deploy.targets.program import written_programs
 from autosplit.errors import ConfigError
-from autosplit.files import refused, replace
+from autosplit.files import REMEDY, refused, replace
 
 _HIDDEN = ".autosplit-export-"
 _FULL = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}
@@ -143,8 +143,10 @@ def _raise_if_full(error: BaseException, folder: Path) -> None:
     while cause:
         for number, text in _FULL.items():
             if text in str(cause) or getattr(cause, "errno", None) == number:
-                temporary = tempfile.gettempdir()
-                in_temporary = temporary in str(cause) and str(folder) not in str(cause)
-                place = Path(temporary) if in_temporary else folder
-                raise refused(place, OSError(number, text)) from error
+                full = OSError(number, text)
+                # Python uses another folder than TMPDIR, which the linker uses, where that is full.
+                for temporary in (os.environ.get("TMPDIR"), tempfile.gettempdir()):
+                    if temporary and temporary in str(cause) and str(folder) not in str(cause):
+                        raise refused(Path(temporary), full, f"{REMEDY} with TMPDIR") from error
+                raise refused(folder, full) from error
         cause = cause.__cause__

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -25,13 +26,17 @@ from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.execution.stream_states import initial_states
 from autosplit.hardware.execution.wiring import Wiring
-from autosplit.hardware.measurement import measure
+from autosplit.hardware.isolation.process import Worker
+from autosplit.hardware.isolation.worker import Handler
+from autosplit.hardware.measurement import disturbance, measure
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import DEFAULT_TOLERANCE
 from autosplit.hardware.measurement.real_time import measure_real_time
 from autosplit.hardware.measurement.reference import Outputs, Reference, reference_of_file
 from autosplit.hardware.measurement.results import Accuracy, RealTime, Spread
 from autosplit.hardware.measurement.sequences import ITEMS, SEED, STEPS, Expected, check, expect
+from autosplit.serialization import dump
+from autosplit.serialization import load as from_document
 
 Items = list[dict[str, np.ndarray[Any, Any]]]
 Draw = Callable[..., Items]
@@ -43,7 +48,8 @@ class BenchResult:
 
     ``real_time`` is there where a rate of items was given.
     ``gaps`` are the times between results, of which the first ``warm_up`` items do not count.
-    ``busy_ms`` and ``devices`` have the replicas of each stage.
+    ``busy_ms`` and ``devices`` have the replicas of each stage. ``disturbances`` say why the times
+    cannot be trusted.
     """
 
     period: Spread
@@ -55,6 +61,8 @@ class BenchResult:
     events: tuple[StageEvent, ...]
     submitted: tuple[float, ...]
     wiring: Wiring
+    runtimes: tuple[str, ...]
+    disturbances: tuple[str, ...]
     real_time: RealTime | None = None
 
 
@@ -115,12 +123,38 @@ def verify(
             reference = None
             expected, name = recorded(folder, document, initial)
             name = f"{name}, as the model at {file} cannot be run here: {error}"
-    phases.report("running the export")
     allowed_error = tolerance or (before.tolerance if before else DEFAULT_TOLERANCE)
     runtimes = [stage.runtime for stage in document.stages]
     with load(folder) as pipeline:
+        pipeline.start()
+        stages = [f"{stage.index} ('{stage.file}')" for stage in document.stages]
+        threads = {thread: stages[stage] for thread, stage in pipeline.threads.items()}
+        phases.report("running the export", threads)
         accuracy, reason = check(pipeline, expected, allowed_error, runtimes, name, reference)
     return Verification(accuracy, name, reason)
+
+
+def verify_apart(folder: Path, model: Path | None, **options: Any) -> Verification:
+    """``verify`` in a process of its own, which a damaged stage file may end.
+
+    Raises StageError where it did.
+    """
+    worker = Worker(open_verification, {}, relays=True)
+    try:
+        job = {"folder": str(folder), "model": model and str(model), "options": options}
+        return from_document(Verification, worker.call(job, math.inf))
+    finally:
+        worker.close()
+
+
+def open_verification(_: Mapping[str, Any]) -> Handler:
+    """The handler of the process of ``verify_apart``."""
+
+    def answer(job: Mapping[str, Any]) -> Any:
+        model = job["model"] and Path(job["model"])
+        return dump(verify(Path(job["folder"]), model, **job["options"]))
+
+    return answer
 
 
 def bench(
@@ -134,10 +168,12 @@ def bench(
     count = streams or document.streams
     items = sample_items(document, random_items, 3, 0)
     with load(folder, trace=True) as pipeline:
+        start = disturbance.Counters.now()
         period, busy_ms = measure.period_and_busy(pipeline, items, budget, count)
         events, submitted = tuple(pipeline.events), tuple(pipeline.submitted)
         warm_up = measure.warm_up_items(pipeline)
         latency = measure.latency(pipeline, items, budget)
+        reasons = disturbance.since(start).reasons + disturbance.signs(period, latency)
         paced = None
         if items_per_second:
             rate = items_per_second, budget.seconds
@@ -145,9 +181,19 @@ def bench(
     ends = sorted(measure.completions(events, warm_up, len(submitted)))
     # Of single results, where the period averages over groups of them.
     gaps = tuple((after - before) * measure.MS for before, after in pairwise(ends))
-    places = place_replicas(document)
     return BenchResult(
-        period, latency, gaps, warm_up, busy_ms, places, events, submitted, pipeline.wiring, paced
+        period,
+        latency,
+        gaps,
+        warm_up,
+        busy_ms,
+        place_replicas(document),
+        events,
+        submitted,
+        pipeline.wiring,
+        tuple(stage.runtime for stage in document.stages),
+        reasons,
+        paced,
     )
 
 

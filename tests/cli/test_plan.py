@@ -259,6 +259,7 @@ def test_the_interval_of_a_model_is_that_of_its_op_times(graph, measured, capsys
     # The first stage has 6.0 of ops and 0.5 of a transfer, whose noise is not known.
     assert document["period_interval"] == pytest.approx([5.9, 7.1])
     assert len(document["disturbances"]) == 2
+    assert [p["device"] for p in document["profiles"]] == ["cores:0", "cores:1"]
     replicated = planned(capsys, model, "--cores", "2", "--runtime", "tvm")
     low, high = replicated["period_interval"]
     assert low < replicated["period"] < high
@@ -267,6 +268,18 @@ def test_the_interval_of_a_model_is_that_of_its_op_times(graph, measured, capsys
     assert "period 6.5 ms (5.9 to 7.1)" in text
     assert "profile of tvm on cores:0 was disturbed: load 3.1" in text
     assert "period_interval" not in planned(capsys, graph(), "--stages", "2")
+
+
+def test_op_times_without_a_spread_give_no_interval(graph, measured, capsys, monkeypatch):
+    def profiles(model, along):
+        times = read_graph(model).times[0]
+        return [Profile(str(device), times, (0.0,) * len(times), "tvm") for device in along]
+
+    monkeypatch.setattr(api, "measured_profiles", profiles)
+    words = graph().replace(".json", ".onnx"), "--stages", "2", "--runtime", "tvm"
+    assert planned(capsys, *words)["period_interval"] is None
+    assert main(["plan", *words]) == 0
+    assert "period 6.5 ms, " in capsys.readouterr().out
 
 
 def test_stages_on_one_core_add_their_loads_and_a_line_says_so(graph, measured, capsys):

@@ -6,6 +6,7 @@ import pytest
 from autosplit.cli import main
 from autosplit.hardware import compiled_model
 from autosplit.hardware.devices import device as devices
+from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.runtimes.registry import EXACT, is_installed
 from tests.build import node, onnx_model
 
@@ -30,6 +31,21 @@ def test_a_profile_is_kept_until_it_is_forced(capsys, branches):
     first = profile("--force")
     assert profile() == first
     assert profile("--force") != first
+
+
+def test_a_disturbed_profile_is_marked(capsys, branches, monkeypatch):
+    def profiles(self, places, seconds, force):
+        count = len(self.graph.ops)
+        ops = (1.0,) * count, (0.0,) * count, "tvm"
+        return [Profile("cores:0", *ops, load=0.66, disturbances=("loud",), measured_at="noon")]
+
+    monkeypatch.setattr(compiled_model.CompiledModel, "profiles", profiles)
+    assert main(["profile", str(branches.path), "-f", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    for each in (document, *document["profiles"]):
+        assert (each["load"], each["disturbances"], each["measured_at"]) == (0.66, ["loud"], "noon")
+    assert main(["profile", str(branches.path)]) == 0
+    assert "was disturbed: loud (measured at noon" in capsys.readouterr().err
 
 
 def test_the_table_sums_up(capsys, branches):

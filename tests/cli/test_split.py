@@ -55,6 +55,16 @@ def test_replicas_by_hand_are_exported_and_run(residual, document, tmp_path):
         assert len(pipeline.run(items)) == 3
 
 
+@pytest.mark.parametrize(("form", "is_said"), [("onnx", True), ("native", False)])
+def test_replicas_that_the_program_of_onnx_lacks_are_said(
+    residual, capsys, tmp_path, form, is_said
+):
+    words = ["--after", "out0", "--runtime", "onnxruntime", "--replicas", "1,2", "--format", form]
+    devices = ["--devices", "cores:0 cores:0 cores:1"]
+    assert main(["split", str(residual), *words, *devices, "-o", str(tmp_path / "out")]) == 0
+    assert ("run one replica of each stage" in capsys.readouterr().out) == is_said
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

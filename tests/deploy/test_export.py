@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,6 +100,22 @@ def test_a_full_disk_is_named_and_the_folder_is_left_as_it_was(branches, small_d
     with pytest.raises(MachineError, match=r"disk/out': No space left on device; free the disk"):
         branches.split([["first"]]).export(small_disk / "out")
     assert list(small_disk.iterdir()) == []
+
+
+def test_a_full_temporary_disk_is_named_and_ends_no_process(
+    branches, small_disk, tmp_path, monkeypatch
+):
+    (small_disk / "rest").write_bytes(bytes(44_000))
+    monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
+    with pytest.raises(MachineError, match=r"disk': No space left on device; .* with TMPDIR"):
+        branches.split([["first"]]).export(tmp_path / "out")
+
+
+def test_a_full_disk_of_the_cache_is_named_and_ends_no_process(branches, small_disk, monkeypatch):
+    (small_disk / "rest").write_bytes(bytes(64_000))
+    monkeypatch.setenv("AUTOSPLIT_CACHE", str(small_disk))
+    with pytest.raises(MachineError, match=r"disk/.* No space left on device; .* AUTOSPLIT_CACHE"):
+        _ = api.load_model(branches.path).split([["first"]]).pipeline()
 
 
 def test_exporting_again_replaces_what_was_there(branches, tmp_path):

@@ -123,7 +123,7 @@ def test_there_the_model_file_may_still_lie_where_it_was_and_results_are_plain_t
         python, "-m", "autosplit", "bench", export.folder, "--seconds", "0.1"
     ).splitlines()
     assert title.startswith("period ")
-    assert re.split(" {2,}", head) == ["stage", "busy ms", "% of the period"]
+    assert re.split(" {2,}", head) == ["stage", "runtime", "busy ms", "% of the period"]
     stages = [row.split()[:2] for row in rows[:3]]
     assert stages == [["stage", "0"], ["stage", "1"], ["stage", "2"]]
 

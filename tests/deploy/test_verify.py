@@ -1,6 +1,8 @@
 import hashlib
 import json
+import platform
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -10,10 +12,11 @@ from autosplit.cli import main
 from autosplit.deploy import verify as verifying
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.verify import bench, verify
-from autosplit.errors import ConfigError
+from autosplit.errors import ConfigError, MachineError
 from autosplit.frontend.importing import digest
 from autosplit.frontend.samples import random_items
 from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.measurement.measure import Budget
 from tests.deploy.exports import swap_sources
 from tests.deploy.manifests import sound
@@ -89,27 +92,36 @@ def test_without_model_and_recorded_outputs_there_is_no_judge(export, said):
     )
 
 
-def test_without_onnxruntime_the_recorded_outputs_judge_and_the_reason_is_told(
-    export, capsys, monkeypatch
-):
+def test_without_onnxruntime_the_recorded_outputs_judge_and_the_reason_is_told(export, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    assert main(["verify", str(export.folder)]) == 0
-    line = capsys.readouterr().out
-    assert line.startswith("equal: 8 items")
-    assert "recorded in reference.npz, as the model at " in line
-    assert "cannot be run here: onnxruntime cannot be imported" in line
+    result = verify(export.folder)
+    assert (result.accuracy.equal, result.accuracy.items) == (True, 8)
+    assert "recorded in reference.npz, as the model at " in result.reference
+    assert "cannot be run here: onnxruntime cannot be imported" in result.reference
     export.edit(lambda d: swap_sources(d, "first", "stem.relu"))
-    assert main(["verify", str(export.folder)]) == 1
-    assert capsys.readouterr().out.startswith("DIFFERENT: 8 items")
+    assert not verify(export.folder).accuracy.equal
 
 
-def test_a_model_that_was_asked_for_needs_its_judge(export, said, monkeypatch):
+def test_a_model_that_was_asked_for_needs_its_judge(export, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    file = export.document["model"]["file"]
-    code, line = said("verify", export.folder, "--model", file)
-    assert (code, line.startswith("onnxruntime cannot be imported")) == (3, True)
+    with pytest.raises(MachineError, match="onnxruntime cannot be imported"):
+        verify(export.folder, Path(export.document["model"]["file"]))
     export.edit(lambda d: d.update(reference=None))
-    assert said("verify", export.folder)[0] == 3
+    with pytest.raises(MachineError):
+        verify(export.folder)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="damages the code of x86-64")
+@pytest.mark.parametrize(
+    ("start", "where"), [(0x1120, "while loading stage0.so"), (0x1800, "in stage 0 ('stage0.so')")]
+)
+def test_a_damaged_library_with_the_right_digest_is_named(export, said, start, where):
+    library = export.folder / "stage0.so"
+    content = bytearray(library.read_bytes())
+    content[start : start + 0x800] = bytes.fromhex("488b042500000000") * 0x100  # reads address 0
+    library.write_bytes(content)
+    export.sign(0)
+    assert said("verify", export.folder) == (1, f"crash SIGSEGV {where}")
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04"])
@@ -217,12 +229,25 @@ def test_bench_prints_what_the_design_says(export, capsys):
     document = json.loads(capsys.readouterr().out)
     times = {"median", "low", "high", "min", "p50", "p90", "p99", "max"}
     assert set(document["period_ms"]) == set(document["latency_ms"]) == times
-    assert [set(s) for s in document["stages"]] == [{"busy_ms", "replicas"}] * 3
+    assert [set(s) for s in document["stages"]] == [{"runtime", "busy_ms", "replicas"}] * 3
     assert [set(r) for s in document["stages"] for r in s["replicas"]] == [
         {"device", "busy_ms"}
     ] * 3
     assert main(["bench", str(export.folder), "--seconds", "0.1"]) == 0
-    assert "items/s, latency" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "items/s, latency" in shown
+    assert "tvm" in shown
+
+
+def test_bench_marks_what_was_measured_under_load(export, capsys, monkeypatch):
+    busy = disturbance.Conditions(load=0.5, idle=0.0)
+    monkeypatch.setattr(disturbance, "since", lambda start: busy)
+    words = ["bench", str(export.folder), "--seconds", "0.1"]
+    assert main([*words, "-f", "json"]) == 0
+    reason = "other processes took 50% of the processor"
+    assert reason in json.loads(capsys.readouterr().out)["disturbances"]
+    assert main(words) == 0
+    assert f"not to be trusted: {reason}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon"])

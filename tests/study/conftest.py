@@ -71,12 +71,22 @@ def memory_study() -> optuna.Study:
 def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
     """Open a study over a bench in a database of the test's own."""
 
-    def open_it(bench: Any, force: bool = False, name: str = "s", **search: Any) -> OpenStudy:
+    def open_it(
+        bench: Any,
+        force: bool = False,
+        name: str = "s",
+        progress: Progress | None = None,
+        **search: Any,
+    ) -> OpenStudy:
         config = StudyConfig.model_validate(
             {"name": name, "runtime": "simulated", "stages": len(bench.devices), "search": search}
         )
         return open_study(
-            config, bench, storage_url("s", str(tmp_path / "s.db")), Progress(), force=force
+            config,
+            bench,
+            storage_url("s", str(tmp_path / "s.db")),
+            progress or Progress(),
+            force=force,
         )
 
     return open_it

@@ -33,7 +33,8 @@ class Code(str):
 def files(document: Manifest) -> Mapping[str, bytes]:
     """The sources of the program. Raises ConfigError for a stage that is not on local cores."""
     folder = Path(__file__).parent / "cpp"
-    sources = {file.name: file.read_bytes() for file in folder.iterdir()}
+    names = [file.name for file in folder.iterdir() if file.suffix in (".cpp", ".hpp", ".txt")]
+    sources = {name: (folder / name).read_bytes() for name in names}
     runtimes = sorted({package_of(stage.runtime) for stage in document.stages})
     cmake = f"set(RUNTIMES {' '.join(runtimes)})\n"
     return {**sources, "wiring.cmake": cmake.encode(), "wiring.cpp": _wiring(document).encode()}

@@ -155,7 +155,7 @@ def _compile_files(
 
     def compile_file(symbol: str) -> Path:
         def write(file: Path) -> None:
-            _build({symbol: by_symbol[symbol]}, target).write_to_file(str(file))
+            toolchain.write_object(_build({symbol: by_symbol[symbol]}, target), file)
 
         return cache.keep(folder / f"{symbol}.o", write)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.extras import relax, tvm
+from autosplit.files import REMEDY, refused
 from autosplit.frontend.relax.expressions import substituted
 from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.codegen.kernels import Kernels
@@ -101,7 +102,10 @@ def _packed(target: Any) -> Callable[[Any, bool, str, str], str]:
         packed = tvm.runtime._ffi_api.ModulePackImportsToLLVM(
             module, is_system_lib, str(host), prefix
         )
-        packed.write_to_file(str(file))
+        try:
+            toolchain.write_object(packed, file)
+        except OSError as error:
+            raise refused(file, error, f"{REMEDY} with TMPDIR") from error
         return str(file)
 
     return pack

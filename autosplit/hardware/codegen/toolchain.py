@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from autosplit.errors import MachineError
 from autosplit.extras import install
@@ -44,6 +45,16 @@ def link_shared(
         full = [line for line in lines if "No space left" in line or "quota exceeded" in line]
         reason = [*full, lines[-1]][0]
         raise MachineError(f"linking '{Path(output).name}' with '{command[0]}' failed: {reason}")
+
+
+def write_object(module: Any, file: Path) -> None:
+    """Write a compiled module of TVM as an object file. Raises OSError where the disk refuses.
+
+    LLVM ends the process where it cannot write, so it writes to memory.
+    """
+    with os.fdopen(os.memfd_create("object"), "rb") as memory:
+        module.write_to_file(f"/proc/self/fd/{memory.fileno()}", "o")
+        file.write_bytes(memory.read())
 
 
 def is_available() -> bool:

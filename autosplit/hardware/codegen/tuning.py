@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -156,11 +155,14 @@ def _define_intrinsics() -> None:
 
     Each goes through TVM's parser, which asks for the whole stack with its source lines and reads
     the frames only. Where many modules are loaded (PyTorch, say) the lines take half a minute.
+    Other threads get a stack that is whole but for its source lines.
     """
 
-    def frames_alone(context: int = 1) -> list[Any]:
-        frames = traceback.walk_stack(sys._getframe(1))
-        return [SimpleNamespace(frame=frame, code_context=None) for frame, _ in frames]
+    def frames_alone(context: int = 1) -> list[inspect.FrameInfo]:
+        return [
+            inspect.FrameInfo(f, f.f_code.co_filename, line, f.f_code.co_name, None, None)
+            for f, line in traceback.walk_stack(sys._getframe(1))
+        ]
 
     original = inspect.stack
     inspect.stack = frames_alone

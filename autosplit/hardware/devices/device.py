@@ -45,10 +45,19 @@ class Cores:
         return tvm.cpu()
 
     def bind(self) -> None:
-        """Pin the calling thread, and the kernel threads that it starts later, to these cores."""
+        """Pin the calling thread, and the kernel threads that it starts later, to these cores.
+
+        Raises MachineError where they are gone.
+        """
         # Other systems than Linux cannot pin; `doctor` says so.
-        if hasattr(os, "sched_setaffinity"):
+        if not hasattr(os, "sched_setaffinity"):
+            return
+        try:
             os.sched_setaffinity(0, set(self.numbers))
+        except OSError as error:
+            raise MachineError(
+                f"device '{self}' is not there any more ({error.strerror}); `lscpu` shows which are"
+            ) from error
 
     def bind_kernels(self) -> None:
         """Let TVM's thread pool of the calling thread use these cores; each thread has a pool."""

@@ -20,7 +20,7 @@ from autosplit.hardware.devices.session import open_session
 RETURN_S = 120.0  # for a server that was there before to be back
 
 _CONNECTIONS: WeakValueDictionary[Rpc, ServerConnection] = WeakValueDictionary()
-_OPENING = threading.Lock()
+_OPENING: dict[Rpc, threading.Lock] = {}  # a server that is silent holds up nobody else
 
 
 def connect(device: Rpc, wait_s: float = 0.0) -> ServerConnection:
@@ -29,7 +29,7 @@ def connect(device: Rpc, wait_s: float = 0.0) -> ServerConnection:
     A server that refuses is tried again for ``wait_s`` seconds. Raises MachineError, with the
     address and the remedy, where it does not answer.
     """
-    with _OPENING:
+    with _OPENING.setdefault(device, threading.Lock()):
         connection = _CONNECTIONS.get(device)
         if connection is None or not connection.is_alive:
             session = open_session(device, wait_s)

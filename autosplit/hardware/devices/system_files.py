@@ -1,8 +1,22 @@
-"""Reading the small files by which Linux describes the machine and its processes."""
+"""Reading the small files by which Linux describes the machine and its processes.
+
+A machine that only runs exports has no psutil.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import NamedTuple
+
+_TICKS = os.sysconf("SC_CLK_TCK")  # a second
+
+
+class ProcessUsage(NamedTuple):
+    """A running process: its parent, and its processor time with that of its ended children."""
+
+    parent: int
+    seconds: float
 
 
 def system_text(file: Path) -> str:
@@ -11,3 +25,22 @@ def system_text(file: Path) -> str:
         return file.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
         return ""
+
+
+def processes() -> dict[int, ProcessUsage]:
+    """The processes that can be seen from here, by their identifiers."""
+    usages = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        # The name, in parentheses, may contain anything; proc(5) numbers the fields.
+        fields = system_text(file).rpartition(")")[2].split()
+        if fields:  # else it has just ended
+            seconds = sum(map(int, fields[11:15])) / _TICKS
+            usages[int(file.parent.name)] = ProcessUsage(int(fields[1]), seconds)
+    return usages
+
+
+def cpu_seconds() -> list[float]:
+    """The time of all cores: user, nice, system, idle, iowait, irq, softirq and, if told, steal."""
+    line = system_text(Path("/proc/stat")).partition("\n")[0]
+    # What follows, the time of guests, is a part of user and nice.
+    return [int(ticks) / _TICKS for ticks in line.split()[1:9]]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ConfigError
+from autosplit.errors import ConfigError, line_of
 from autosplit.hardware.execution.edges import Closed, Stream, Ticket
 from autosplit.hardware.execution.engine import Engine
 from autosplit.hardware.execution.wiring import Port, Wiring
@@ -91,6 +91,9 @@ class Pipeline:
         Raises ConfigError for an item whose names, shapes or dtypes are not those of the model, and
         StageError if a stage fails.
         """
+        if isinstance(items, Mapping) or not isinstance(items, Iterable):
+            kind = type(items).__name__
+            raise ConfigError(f"items is a {kind}; give a list of items, for one item [item]")
         return self.map_streams((stream, item) for item in items)
 
     def map_streams(self, items: Iterable[tuple[Stream, Item]]) -> Iterator[dict[str, Array]]:
@@ -228,6 +231,9 @@ def items_inside(period_s: float, capacity: int, limit: int) -> int:
 
 def _checked(item: Item, ports: Sequence[Port]) -> dict[str, Array]:
     """The arrays of an item in the order of the model's inputs."""
+    if not isinstance(item, Mapping):
+        kind = type(item).__name__
+        raise ConfigError(f"item is a {kind}; give the array of each input by its name")
     names = [p.name for p in ports]
     for name in item:
         if name not in names:
@@ -238,7 +244,10 @@ def _checked(item: Item, ports: Sequence[Port]) -> dict[str, Array]:
         if port.name not in item:
             raise ConfigError(f"item lacks the input '{port.name}'; give all of {', '.join(names)}")
         # Lists and scalars are welcome, as long as their type is exact.
-        array = np.asarray(item[port.name])
+        try:
+            array = np.asarray(item[port.name])
+        except ValueError as error:
+            raise ConfigError(f"input '{port.name}' is no array: {line_of(error)}") from error
         if array.shape != port.shape or str(array.dtype) != port.dtype:
             raise ConfigError(
                 f"input '{port.name}' is {array.dtype}{list(array.shape)}, "

@@ -3,5 +3,5 @@
 Read ``process`` (``Worker``: the asking side, and how every interpreter and linker is started) and
 ``worker`` (the process it starts).
 
-Imports errors alone: a worker starts before anything large is imported.
+Imports errors and the reading of /proc alone: a worker starts before anything large is imported.
 """

@@ -21,7 +21,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import IO, Any
 
-from autosplit import errors
+from autosplit import errors, phases
 from autosplit.errors import AutosplitError, MachineError, StageError
 from autosplit.hardware.isolation import worker
 from autosplit.hardware.isolation.worker import OpenHandler
@@ -44,13 +44,19 @@ class Worker:
     ``open_handler`` is a top-level function of a module. The process calls it with ``setting`` and
     hands every job to the handler it returns. What the process prints goes to a temporary file,
     whose end is ``log_tail``. It has the open ``descriptors`` of this process by the same numbers.
+    With ``relays`` this process reports the phases of the jobs as its own.
     """
 
     def __init__(
-        self, open_handler: OpenHandler, setting: Mapping[str, Any], descriptors: Sequence[int] = ()
+        self,
+        open_handler: OpenHandler,
+        setting: Mapping[str, Any],
+        descriptors: Sequence[int] = (),
+        relays: bool = False,
     ) -> None:
+        self._relays = relays
         self.phase = "starting"
-        self.stages: dict[str, int] = {}
+        self.stages: dict[str, object] = {}
         self._buffer = b""
         self._log_start = 0
         module, name = _address(open_handler)
@@ -104,6 +110,8 @@ class Worker:
                 deadline = time.monotonic() + timeout_s
                 self.phase = str(message["phase"])
                 self.stages = message["stages"] or self.stages
+                if self._relays:
+                    phases.report(self.phase)
             elif "exit" in message:
                 self.kill()
                 status = int(message["exit"])
@@ -187,7 +195,7 @@ def _open_log() -> IO[bytes]:
         ) from error
 
 
-def cause_of_death(status: int, phase: str, log: str, stages: Mapping[str, int]) -> str:
+def cause_of_death(status: int, phase: str, log: str, stages: Mapping[str, object]) -> str:
     """Why a worker died, judged by its exit status, the end of its log and its threads."""
     if any(word in log for word in _OUT_OF_MEMORY):
         return f"out of memory while {phase}"

@@ -15,13 +15,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from autosplit import phases
 from autosplit.errors import line_of
-
-if TYPE_CHECKING:
-    import psutil
+from autosplit.hardware.devices.system_files import processes
 
 _LOG_LIMIT = 64 << 20
 _POLL_MS = 200
@@ -58,11 +56,8 @@ def release_memory() -> None:
 
 def _guard(child: int, alive: int, answers: int) -> None:
     """Wait until the worker dies or the asking process closes ``alive``, then kill what is left."""
-    # A process whose parent died becomes a child of the guard, whatever session it is in. This
-    # comes first: the worker may start processes and end while the guard imports.
+    # A process whose parent died becomes a child of the guard, whatever session it is in.
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    import psutil  # now, since at the end there may be no memory for it
-
     poll = select.poll()
     poll.register(alive, select.POLLIN)
     while True:
@@ -78,16 +73,17 @@ def _guard(child: int, alive: int, answers: int) -> None:
         with contextlib.suppress(OSError):
             if os.fstat(1).st_size > _LOG_LIMIT:
                 os.ftruncate(1, 0)
-    _kill_descendants(psutil.Process())
+    _kill_descendants()
     os.killpg(0, signal.SIGKILL)
 
 
-def _kill_descendants(guard: psutil.Process) -> None:
+def _kill_descendants() -> None:
     """Kill children until none is left; the children of a killed one become the guard's."""
-    while children := guard.children():
-        for process in children:
+    guard = os.getpid()
+    while children := [pid for pid, usage in processes().items() if usage.parent == guard]:
+        for pid in children:
             with contextlib.suppress(OSError):
-                os.kill(process.pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(-1, 0)
 
@@ -108,7 +104,14 @@ def _work(answers: IO[bytes]) -> None:
         with lock:
             answers.write(json.dumps(message).encode() + b"\n")
 
-    phases.listen(lambda phase, stages: send({"phase": phase, "stages": dict(stages)}))
+    def report(phase: str, stages: Mapping[str, object]) -> None:
+        if stages:
+            # TVM's own handler, which names no thread, took the place when TVM was imported.
+            faulthandler.disable()
+            faulthandler.enable(sys.stderr)
+        send({"phase": phase, "stages": dict(stages)})
+
+    phases.listen(report)
     request = json.loads(sys.stdin.readline())
     handler: Handler | None = None
     for line in sys.stdin:

@@ -7,14 +7,14 @@ cannot be read counts as no disturbance; ``doctor`` lists it.
 
 from __future__ import annotations
 
-import contextlib
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from autosplit.hardware.devices.system_files import system_text
+from autosplit.hardware.devices.system_files import cpu_seconds, processes, system_text
 from autosplit.hardware.measurement.results import Spread
 
 T = TypeVar("T")
@@ -24,8 +24,9 @@ CONTROL_GROUP = Path("/sys/fs/cgroup/cpu.stat")
 # A hypervisor that takes more than this share of the processor moves a period beyond the 1 % that
 # it is measured to, even where all stages lose equally.
 MOST_STEAL = 0.02
-# Other processes with this share disturb only where no core is idle.
-MOST_LOAD, LEAST_IDLE = 0.05, 0.05
+# Other processes with this share disturb where no core is idle, and with the larger one anywhere:
+# they take the clock and the memory's bandwidth from the cores that are left.
+MOST_LOAD, LEAST_IDLE, MOST_LOAD_BESIDE = 0.05, 0.05, 1 / 3
 # Half an interval, as a share of the median. Candidates that matter differ by less than this.
 MOST_SPREAD = 0.1
 # Stages side by side are slower than one item alone only where something else slows them.
@@ -53,26 +54,17 @@ class Counters:
     @classmethod
     def now(cls) -> Counters:
         """The counters at this moment."""
-        import psutil
-
-        times = psutil.cpu_times()._asdict()
-        # A guest's time is a part of its host's user time.
-        total = sum(seconds for name, seconds in times.items() if not name.startswith("guest"))
-        idle = times["idle"] + times.get("iowait", 0.0)
-        stolen = times.get("steal", 0.0)
-        return cls(total, idle, stolen, _own_seconds(), _throttled())
+        times = cpu_seconds()
+        idle, stolen = sum(times[3:5]), sum(times[7:])
+        return cls(sum(times), idle, stolen, _own_seconds(), _throttled())
 
 
 def _own_seconds() -> float:
     """The time of this process and of those that compute stages for it."""
-    import psutil
-
-    this, seconds = psutil.Process(), 0.0
-    for process in (this, *this.children(recursive=True)):
-        with contextlib.suppress(psutil.Error):  # one that has just ended
-            times = process.cpu_times()
-            seconds += times.user + times.system + times.children_user + times.children_system
-    return seconds
+    usages, family = processes(), {os.getpid()}
+    while children := {pid for pid, usage in usages.items() if usage.parent in family} - family:
+        family |= children
+    return sum(usages[pid].seconds for pid in family if pid in usages)
 
 
 @dataclass(frozen=True)
@@ -91,7 +83,8 @@ class Conditions:
     def reasons(self) -> tuple[str, ...]:
         """What disturbs a measurement; empty on a calm machine."""
         reasons = []
-        if self.load > MOST_LOAD and self.idle < LEAST_IDLE:
+        most_load = MOST_LOAD if self.idle < LEAST_IDLE else MOST_LOAD_BESIDE
+        if self.load > most_load:
             reasons.append(f"other processes took {self.load:.0%} of the processor")
         if self.stolen > MOST_STEAL:
             reasons.append(f"the hypervisor took {self.stolen:.0%} of the processor")
@@ -102,11 +95,9 @@ class Conditions:
 
 def since(start: Counters) -> Conditions:
     """The conditions between some counters and now; calm where the time is too short to tell."""
-    import psutil
-
     end = Counters.now()
     total = end.total - start.total
-    if total < _LEAST_S * (psutil.cpu_count() or 1):
+    if total < _LEAST_S * (os.cpu_count() or 1):
         return Conditions()
     idle, stolen = (end.idle - start.idle) / total, (end.stolen - start.stolen) / total
     load = max(0.0, 1.0 - idle - stolen - (end.process - start.process) / total)
@@ -163,10 +154,7 @@ class Calm:
 
 def state() -> str:
     """The load of this machine and the governor of its clocks, where they can be read."""
-    import psutil
-
-    load = psutil.getloadavg()[0]
-    parts = [f"load {load:.1f} on {psutil.cpu_count() or 1} cores"]
+    parts = [f"load {os.getloadavg()[0]:.1f} on {os.cpu_count() or 1} cores"]
     files = CPUS.glob("cpu*/cpufreq/scaling_governor")
     governors = sorted({system_text(file) for file in files} - {""})
     return ", ".join(parts + [f"governor {' and '.join(governors)}"] * bool(governors))
@@ -174,10 +162,8 @@ def state() -> str:
 
 def unreadable() -> tuple[str, ...]:
     """The sources of disturbance that this system, or its container, does not report."""
-    import psutil
-
     sources = {
-        "steal time": "steal" in psutil.cpu_times()._fields,
+        "steal time": len(cpu_seconds()) > 7,
         "governor": any(CPUS.glob("cpu*/cpufreq/scaling_governor")),
         "throttling": CONTROL_GROUP.exists() or any(_throttle_files()),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from autosplit.units import counted
@@ -158,7 +158,7 @@ class Profile:
     ``call_ms`` is what a stage takes beside its ops, where that is known.
     Times are infinite where the runtime cannot compute ops there; ``note`` says why. ``load`` is
     the share of the processor that other processes had meanwhile, ``disturbances`` say why the
-    times cannot be trusted.
+    times cannot be trusted. ``measured_at`` is the time in UTC.
     """
 
     device: str
@@ -169,6 +169,7 @@ class Profile:
     call_ms: float = 0.0
     load: float = 0.0
     disturbances: tuple[str, ...] = ()
+    measured_at: str = field(default="", compare=False)
 
     @classmethod
     def of_samples(cls, device: str, samples_ms: Sequence[Sequence[float]]) -> Profile:
@@ -181,6 +182,17 @@ class Profile:
     def is_possible(self) -> bool:
         """Whether the device can compute any op; a model may have none."""
         return not self.op_ms or any(t != math.inf for t in self.op_ms)
+
+    @property
+    def doubt(self) -> str:
+        """Why the times cannot be trusted, in one line; empty where they can."""
+        if not self.disturbances:
+            return ""
+        return (
+            f"profile of {self.runtime} on {self.device} was disturbed: "
+            f"{'; '.join(self.disturbances)} (measured at {self.measured_at or 'an unknown time'}, "
+            "and again by the next command on a calm machine)"
+        )
 
     def without_times(self, reason: str) -> Profile:
         """The profile of a runtime that is left out; without a ``reason`` as it is."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from autosplit import phases
@@ -14,27 +15,42 @@ from autosplit.hardware.measurement.results import Profile
 from autosplit.serialization import load
 
 _WAIT_S = 5.0  # for a calm machine, before a disturbed profile is measured again
-_taken: set[Path] = set()  # measured by this process, which does not measure them again
+_settled: set[Path] = set()  # used by this process, which does not measure them again
+_is_patient = True  # until this process has waited in vain
 
 
 def cached(key: Sequence[str], measure: Callable[[], Profile], force: bool = False) -> Profile:
     """The profile of a key, from the cache or by ``measure()``; with ``force`` measured again.
 
-    A disturbed profile is measured again, at once and by later processes.
+    A disturbed profile is measured again where the machine gets calm, now or for a later process.
     """
     file = cache.folder() / "profiles" / f"{cache.digest(*key)}.json"
     profile = None if force or not cache.is_whole(file) else _read(file)
-    if profile is None or (profile.disturbances and file not in _taken):
-        _taken.add(file)
-        # If the measurement fails, the stored profile stays.
-        profile = _in_known_conditions(measure)
-        if profile.disturbances:
-            disturbance.wait_until_calm(_WAIT_S)
-            profile = _in_known_conditions(measure)
-        text = json.dumps(asdict(profile))
-        cache.keep(file, lambda new: new.write_text(text, encoding="utf-8"), again=True)
-    if profile.disturbances:
+    is_settled = file in _settled and not force
+    _settled.add(file)
+    # If a measurement fails, the stored profile stays.
+    if profile is None:
+        profile = _measured(file, measure)
+    if profile.disturbances and not is_settled:
         phases.report(f"profile of {profile.device} disturbed: {'; '.join(profile.disturbances)}")
+        if _is_calm_soon():
+            profile = _measured(file, measure)
+    return profile
+
+
+def _is_calm_soon() -> bool:
+    """Whether the machine gets calm; a process has many profiles and waits in vain only once."""
+    global _is_patient
+    if _is_patient:
+        _is_patient = disturbance.wait_until_calm(_WAIT_S) < _WAIT_S
+    return _is_patient
+
+
+def _measured(file: Path, measure: Callable[[], Profile]) -> Profile:
+    """A new profile, which replaces the stored one."""
+    profile = _in_known_conditions(measure)
+    text = json.dumps(asdict(profile))
+    cache.keep(file, lambda new: new.write_text(text, encoding="utf-8"), again=True)
     return profile
 
 
@@ -42,7 +58,9 @@ def _in_known_conditions(measure: Callable[[], Profile]) -> Profile:
     start = disturbance.Counters.now()
     profile = measure()
     conditions = disturbance.since(start)
-    return replace(profile, load=conditions.load, disturbances=conditions.reasons)
+    now = datetime.now(UTC).isoformat(" ", "seconds")
+    reasons = conditions.reasons
+    return replace(profile, load=conditions.load, disturbances=reasons, measured_at=now)
 
 
 def _read(file: Path) -> Profile:

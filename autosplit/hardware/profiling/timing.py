@@ -29,6 +29,11 @@ def repeated_ms(
 
 def on_cores(cores: Cores, work: Callable[[], T]) -> T:
     """What ``work`` returns in a thread on ``cores``, whose kernel threads end with it."""
+
+    def bound() -> T:
+        cores.bind()
+        return work()
+
     # A new thread inherits the affinity of the one that starts it.
-    with ThreadPoolExecutor(1, "profile", cores.bind) as executor:
-        return executor.submit(work).result()
+    with ThreadPoolExecutor(1, "profile") as executor:
+        return executor.submit(bound).result()

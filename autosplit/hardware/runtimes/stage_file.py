@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from autosplit import phases
 from autosplit.errors import ConfigError, MachineError, line_of
 from autosplit.hardware.codegen.target import architecture, target_of
 from autosplit.hardware.devices import processor
@@ -58,6 +59,7 @@ class StageFile:
 
         ``shared``: as in DeployedStage. Raises ConfigError or MachineError where it does not load.
         """
+        phases.report(f"loading {self.name}")
         try:
             digest = self.digests[self.name]
             file = folder / self.name

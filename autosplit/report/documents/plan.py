@@ -91,33 +91,41 @@ def certainty(
     *,
     shared: bool = True,
 ) -> dict[str, Any]:
-    """``period_interval`` and ``disturbances`` of a plan by the profiles that it rests on.
+    """What is known of the ``profiles`` that a plan rests on: keys of its document.
 
-    The interval is that of the largest load, each between the sums of the low and of the high ends
-    of its ops: what makes one op slow for a while, such as the processor's clock, makes all slow.
-    ``ids`` are the names of the ops in their order, ``places`` the device of each stage. Where
-    they are ``shared`` the loads on a core add up.
+    ``period_interval``, None without a known spread of every stage, ``disturbances``, and when each
+    profile was measured. The interval is that of the largest load, each between the sums of the low
+    and of the high ends of its ops: what makes one op slow for a while, such as the processor's
+    clock, makes all slow. ``ids`` are the names of the ops in their order, ``places`` the device of
+    each stage. Where they are ``shared`` the loads on a core add up.
     """
     by_place = {(profile.runtime, profile.device): profile for profile in profiles}
     index = {op: number for number, op in enumerate(ids)}
     ends: dict[object, tuple[float, float]] = {}
-    disturbances: dict[str, None] = {}
+    used: dict[tuple[str, str], Profile] = {}
+    is_spread_known = True
     for number, ops in enumerate(document["stages"]):
         profile = by_place.get((document["runtimes"][number], places[number]))
         if not ops or profile is None:
             continue
+        used[profile.runtime, profile.device] = profile
         half = sum(profile.spread_ms[index[op]] for op in ops)
         load = document["loads"][number]
+        # A runtime that times an op once knows no spread, whatever it is.
+        is_spread_known &= half > 0 or load == 0
         # What the replicas of a stage make of its load, by the streams that they share.
         share = document["periods"][number] / load if "periods" in document and load else 1.0
         low, high = max(0.0, load - half) * share, (load + half) * share
         for core in (shared and resources_of(places[number])) or (number,):
             others = ends.get(core, (0.0, 0.0))
             ends[core] = others[0] + low, others[1] + high
-        name = f"profile of {profile.runtime} on {profile.device}"
-        disturbances |= dict.fromkeys(f"{name} was disturbed: {r}" for r in profile.disturbances)
     interval = [max(side) for side in zip(*ends.values(), strict=True)]
-    return {"period_interval": interval or None, "disturbances": list(disturbances)}
+    keys = ("runtime", "device", "measured_at")
+    return {
+        "period_interval": interval if interval and is_spread_known else None,
+        "disturbances": [profile.doubt for profile in used.values() if profile.doubt],
+        "profiles": [{key: getattr(profile, key) for key in keys} for profile in used.values()],
+    }
 
 
 def leave_out_empty(document: dict[str, Any], alike: bool) -> None:

@@ -234,6 +234,9 @@ def _prepare(
         return profiles
 
     profiles = records.read(Profile, stored_or_measured("profile", profile))
+    for profile_of_device in profiles:
+        if profile_of_device.doubt:
+            progress.note(profile_of_device.doubt)
     links = records.read(LinkCost, stored_or_measured("links", bench.links))
     costs = bench.cost_model(profiles, links)
     if config.cores is None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from autosplit.deploy.targets.formats import FORMATS, require_format
 from autosplit.deploy.targets.program import add_program
 from autosplit.errors import ConfigError
 from autosplit.hardware.measurement.results import SplitResults
+from tests.deploy import manifests
 
 
 def test_an_unknown_format_is_refused_with_the_nearest(branches, tmp_path):
@@ -21,6 +24,16 @@ def test_an_unknown_format_is_refused_with_the_nearest(branches, tmp_path):
     assert not (tmp_path / "out").exists()
     for name in FORMATS:
         require_format(name)
+
+
+def test_the_cpp_program_is_its_sources_and_nothing_that_lies_beside(tmp_path, monkeypatch):
+    document = manifest_file.parse(json.dumps(manifests.sound()).encode(), "split.json")
+    expected = set(cpp_program.files(document))
+    shutil.copytree(Path(cpp_program.__file__).parent / "cpp", tmp_path / "cpp")
+    (tmp_path / "cpp" / "build").mkdir()
+    (tmp_path / "cpp" / "main.cpp~").write_text("an older one")
+    monkeypatch.setattr(cpp_program, "__file__", str(tmp_path / "cpp_program.py"))
+    assert set(cpp_program.files(document)) == expected
 
 
 @pytest.mark.parametrize(

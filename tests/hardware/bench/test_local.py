@@ -347,21 +347,41 @@ def test_a_profile_that_cannot_be_taken_again_stays(tmp_path, monkeypatch):
     assert profile_cache.cached(["key"], lambda: 1 / 0) == other
 
 
-def test_a_disturbed_profile_is_taken_again_now_and_by_the_next_process(tmp_path, monkeypatch):
+def test_a_disturbed_profile_is_taken_again_once_the_machine_is_calm(tmp_path, monkeypatch):
     monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))
-    monkeypatch.setattr(profile_cache.disturbance, "wait_until_calm", lambda limit: limit)
-    stolen = iter([0.5, 0.5, 0.0])
+    monkeypatch.setattr(profile_cache, "_is_patient", True)
+    waits, stolen, times = iter([5.0, 5.0, 1.0]), iter([0.5, 0.0]), iter([2.0, 1.0])
+    monkeypatch.setattr(profile_cache.disturbance, "wait_until_calm", lambda limit: next(waits))
     conditions = profile_cache.disturbance.Conditions
     monkeypatch.setattr(
         profile_cache.disturbance, "since", lambda start: conditions(0.25, stolen=next(stolen))
     )
-    times = iter([3.0, 2.0, 1.0])
 
     def take():
         return profile_cache.cached(["key"], lambda: Profile("cores:0", (next(times),), (0.0,)))
 
+    def take_in_another_process():
+        monkeypatch.setattr(profile_cache, "_settled", set())
+        monkeypatch.setattr(profile_cache, "_is_patient", True)
+        return take()
+
     first = take()
-    assert (first.op_ms, first.load, bool(first.disturbances)) == ((2.0,), 0.25, True)
-    assert take() == first
-    monkeypatch.setattr(profile_cache, "_taken", set())
-    assert (take().op_ms, take().disturbances) == ((1.0,), ())
+    assert (first.op_ms, first.load, bool(first.measured_at)) == ((2.0,), 0.25, True)
+    assert first.measured_at in first.doubt
+    assert take() == take_in_another_process() == first  # the machine is not calm yet
+    calm = take_in_another_process()
+    assert (calm.op_ms, calm.doubt) == ((1.0,), "")
+
+
+def test_a_process_waits_for_a_calm_machine_in_vain_only_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))
+    monkeypatch.setattr(profile_cache, "_is_patient", True)
+    busy = profile_cache.disturbance.Conditions(load=1.0)
+    monkeypatch.setattr(profile_cache.disturbance, "since", lambda start: busy)
+    waits = []
+    monkeypatch.setattr(
+        profile_cache.disturbance, "wait_until_calm", lambda limit: waits.append(limit) or limit
+    )
+    for key in ("first", "second"):
+        assert profile_cache.cached([key], lambda: Profile("cores:0", (), ())).disturbances
+    assert len(waits) == 1

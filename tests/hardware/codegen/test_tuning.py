@@ -1,3 +1,4 @@
+import inspect
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,12 @@ def test_a_damaged_database_is_one_line(tmp_path: Path):
 def test_a_model_is_not_read_with_a_database_that_is_not_there(small: Path, tmp_path: Path):
     with pytest.raises(ConfigError, match="nowhere' has no tuning database"):
         api.load_model(small, tuning=tmp_path / "nowhere")
+
+
+def test_a_stack_asked_for_meanwhile_has_all_but_its_source_lines(monkeypatch):
+    names = []
+    monkeypatch.setattr(
+        tuning, "import_module", lambda _: names.extend(f.function for f in inspect.stack())
+    )
+    tuning._define_intrinsics()
+    assert "test_a_stack_asked_for_meanwhile_has_all_but_its_source_lines" in names

@@ -171,6 +171,25 @@ def test_two_threads_open_one_connection(monkeypatch, server):
     assert first is second
 
 
+def test_a_server_that_is_silent_holds_up_no_other(monkeypatch, server):
+    is_over, other = threading.Event(), Rpc("other", 9090)
+
+    def open_session(device, wait_s):
+        return Session(server) if device == other or is_over.wait(PATIENCE_S) else None
+
+    monkeypatch.setattr(rpc, "open_session", open_session)
+    silent, connected = threading.Thread(target=rpc.connect, args=[HERE]), threading.Event()
+    quick = threading.Thread(target=lambda: rpc.connect(other) and connected.set())
+    silent.start()
+    quick.start()
+    try:
+        assert connected.wait(PATIENCE_S / 2)
+    finally:
+        is_over.set()
+        silent.join()
+        quick.join()
+
+
 def test_the_connection_ends_with_the_block_whatever_refers_to_it(monkeypatch, server):
     monkeypatch.setattr(rpc, "open_session", lambda device, wait_s: Session(server))
     with rpc.reached([HERE]) as connections:

@@ -433,7 +433,10 @@ def test_results_taken_by_several_threads_are_not_mixed():
     ("item", "line"),
     [
         ({}, "item lacks the input 'x'; give all of x"),
+        (None, "item is a NoneType; give the array of each input by its name"),
+        (np.zeros(2), "item is a ndarray; give the array of each input by its name"),
         ({"x": np.zeros(2), "z": np.zeros(2)}, "unknown input 'z'; the model's inputs are x"),
+        ({"x": [[1.0], [1.0, 2.0]]}, "input 'x' is no array: "),
         ({"x": np.zeros(3)}, "input 'x' is float64[3], but the model takes float64[2]"),
         ({"x": np.zeros((2, 1))}, "input 'x' is float64[2, 1]"),
         ({"x": np.zeros(2, np.float32)}, "input 'x' is float32[2], but the model takes float64[2]"),
@@ -449,6 +452,15 @@ def test_an_item_that_does_not_fit_is_refused_and_nothing_is_lost(item, line):
         assert values_of(in_time(lambda: pipeline.run(items(2))), "c") == expected_of(
             CHAIN, items(2), "c"
         )
+
+
+@pytest.mark.parametrize(
+    ("unusual", "kind"), [({"x": np.zeros(2)}, "dict"), (None, "NoneType"), (5, "int")]
+)
+def test_what_is_no_list_of_items_is_refused(unusual, kind):
+    pipeline, _ = fake_pipeline(CHAIN, THREE, ["c"])
+    with pipeline, pytest.raises(ConfigError, match=f"items is a {kind}; give a list of items"):
+        pipeline.run(unusual)
 
 
 def test_what_numpy_takes_for_an_array_is_an_array():

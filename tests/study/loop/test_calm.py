@@ -62,6 +62,17 @@ def disturbed(bench: SimulatedBench, calls: Counter[str]) -> SimulatedBench:
     return bench
 
 
+def test_a_study_says_that_its_profile_was_disturbed(
+    chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = chain_bench(ops=12, stages=2)
+    profiles = [replace(p, disturbances=NOISE, measured_at="noon") for p in bench.profile()]
+    monkeypatch.setattr(bench, "profile", lambda: profiles)
+    progress = Notes()
+    new_study(bench, progress=progress)
+    assert any("was disturbed" in note and "noon" in note for note in progress.notes)
+
+
 def test_a_study_whose_best_is_disturbed_is_not_converged_until_it_is_measured_calmly(
     chain_bench: Make, new_study: Open
 ) -> None:

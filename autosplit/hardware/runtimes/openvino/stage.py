@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -101,7 +102,10 @@ def compile_model(
     def read_and_compile() -> Any:
         with workers.without_binding():
             core = openvino.Core()
-            network = core.read_model(model if isinstance(model, bytes) else str(model))
+            # ``read_model`` asks every frontend, and TensorFlow's prints what it cannot read.
+            frontend = openvino.frontend.FrontEndManager().load_by_framework("onnx")
+            source = io.BytesIO(model) if isinstance(model, bytes) else str(model)
+            network = frontend.convert(frontend.load(source))
             return core.compile_model(network, "CPU", properties)
 
     with ThreadPoolExecutor(1, "compile", workers.name_thread) as executor:

@@ -63,6 +63,14 @@ def test_a_model_that_openvino_refuses_is_a_model_error():
         compile_model(model, HERE)
 
 
+def test_a_file_that_is_no_model_is_an_error_without_native_lines(tmp_path, capfd):
+    file = tmp_path / "stage0.so"
+    file.write_bytes(b"\x7fELF")
+    with pytest.raises(ModelError, match="OpenVINO cannot load the model: Model can't be parsed"):
+        compile_model(file, HERE)
+    assert capfd.readouterr().err == ""
+
+
 def test_a_model_with_other_shapes_than_the_ports_is_refused(branches):
     model = onnx_model([node("Relu", "x", "y")]).SerializeToString()
     ports = branches.stage_source.whole
