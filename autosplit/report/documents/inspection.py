@@ -26,6 +26,7 @@ def document(model: CompiledModel) -> dict[str, Any]:
         value = graph.tensors[source]
         shape = list(value.shape)
         outputs.append({"name": name, "tensor": source, "shape": shape, "dtype": value.dtype})
+    proposed, ambiguous = propose_states(graph, lowered.outputs)
     return {
         "model": {"name": graph.name, "sha256": model.sha256, "weight_bytes": lowered.weight_bytes},
         "inputs": [
@@ -39,7 +40,8 @@ def document(model: CompiledModel) -> dict[str, Any]:
         "unscheduled": sorted(model.kernels.unscheduled),
         "states": _states(model),
         "balance": _balance(graph),
-        "proposed_states": propose_states(graph, lowered.outputs),
+        "proposed_states": proposed,
+        "ambiguous_states": ambiguous,
     }
 
 
@@ -98,6 +100,10 @@ def state_lines(document: dict[str, Any]) -> Iterator[str]:
     if pairs:
         options = " ".join(f"--state {pair}" for pair in pairs)
         yield f"these look like states, which a stream keeps: {options}"
+    for name, outputs in document["ambiguous_states"].items():
+        if name not in known:
+            options = " or ".join(f"--state {name}={output}" for output in outputs)
+            yield f"input '{name}' looks like a state; choose the output that renews it: {options}"
 
 
 def tensor(graph: FusedGraph, name: str) -> dict[str, Any]:
