@@ -40,7 +40,7 @@ class Model(CompiledModel):
         return f"<Model '{self.graph.name}' of {len(self.graph.ops)} ops>"
 
     def split(self, after: Sequence[Iterable[str]], replicas: Sequence[int] = ()) -> Split:
-        """Split by hand: for each cut the names of ops or source nodes that must lie before it.
+        """Split by hand: for each cut the names of ops, source nodes or modules before it.
 
         A cut is the smallest downset that holds the named ops, the whole of every state they are
         part of, and everything before the cut ahead of it. ``replicas`` are those of each stage, by

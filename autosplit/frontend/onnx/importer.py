@@ -21,7 +21,7 @@ from autosplit.errors import AutosplitError, ModelError, line_of
 from autosplit.extras import helper, onnx, relax
 from autosplit.frontend.onnx import file, normalize, opaque, shape_arithmetic
 from autosplit.frontend.onnx.limits import Limits, check_input
-from autosplit.frontend.onnx.nodes import draws_at_random, tensors_read
+from autosplit.frontend.onnx.nodes import draws_at_random, modules_of, tensors_read
 from autosplit.frontend.onnx.shapes import inputs
 from autosplit.frontend.relax.expressions import fixed_sizes, is_constant, shape_of
 from autosplit.frontend.shapes import Shapes
@@ -74,7 +74,7 @@ def source_nodes(graph: Any) -> tuple[SourceNode, ...]:
             names[i] = unused(f"{name}:{first_outputs[i]}", used, ":")
             used.add(names[i])
     return tuple(
-        SourceNode(name, node.op_type, tuple(tensors_read(node)), tuple(results))
+        SourceNode(name, node.op_type, tuple(tensors_read(node)), tuple(results), modules_of(node))
         for node, name, results in zip(graph.node, names, outputs, strict=True)
     )
 
