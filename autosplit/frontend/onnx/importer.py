@@ -218,7 +218,8 @@ class _NodeByNode:
             if reason:
                 self._construct_opaque(proto, reason)
                 continue
-            self._limits.check_results(bindings, of_constants=of_constants)
+            results = (binding.var for binding in bindings)
+            self._limits.check_results(results, of_constants=of_constants)
             for binding in bindings:
                 self.bb.emit_normalized(binding)
 
@@ -255,6 +256,7 @@ class _NodeByNode:
             raise ModelError(
                 f"node '{node.name}' ({node.kind}) cannot be imported: {reason}; {error}"
             ) from error
+        self._limits.check_results(results.values(), of_constants=False)
         self.opaque[node.name] = reason
         for name, value in results.items():
             self.table[name] = value

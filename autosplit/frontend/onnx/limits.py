@@ -80,11 +80,11 @@ class Limits:
             raise ValueError("nothing says how large its result is; store it as a weight")
         self.spend(node, values, [tuple(shape) for shape in shapes])
 
-    def check_results(self, bindings: Iterable[Any], *, of_constants: bool) -> None:
-        """After a node is converted to ``bindings``."""
+    def check_results(self, values: Iterable[Any], *, of_constants: bool) -> None:
+        """After a node is converted to expressions, ``values``."""
         largest = min(_LARGEST, self._elements) if of_constants else _LARGEST
-        for binding in bindings:
-            elements = math.prod(_shape(binding.var))
+        for value in values:
+            elements = math.prod(_shape(value))
             if elements > largest:
                 raise ValueError(f"it makes a tensor of {elements:,} elements; at most {largest:,}")
 

@@ -15,6 +15,7 @@ import numpy as np
 from autosplit.errors import line_of
 from autosplit.extras import helper, numpy_helper, onnx, relax, require
 from autosplit.frontend.onnx import shape_arithmetic
+from autosplit.frontend.onnx.loop_shapes import loop_shapes
 from autosplit.frontend.onnx.nodes import inner_graphs
 from autosplit.frontend.onnx.static_shapes import (
     Shape,
@@ -74,6 +75,8 @@ def results(
         arrays = session.run(None, {})
         return {o.name: shape_arithmetic.constant(a) for o, a in zip(outputs, arrays, strict=True)}
     shapes = declared_shapes(model) | inferred_shapes(single, {})
+    if node.op_type == "Loop":
+        shapes |= loop_shapes(single)
     try:
         types = [_type(output, shapes) for output in outputs]
     except UnknownSizeError:
