@@ -204,7 +204,8 @@ class _NodeByNode:
                     "compared with the model; make them an input of the model"
                 )
             of_constants = self._varying.isdisjoint(node.outputs)
-            self._limits.check_node(proto, self._values(), of_constants=of_constants)
+            values = self._values()
+            self._limits.check_node(proto, values, of_constants=of_constants)
             # In a block of its own, since a conversion that fails leaves bindings behind.
             self.bb._begin_dataflow_block()
             try:
@@ -219,7 +220,7 @@ class _NodeByNode:
                 self._construct_opaque(proto, reason)
                 continue
             results = (binding.var for binding in bindings)
-            self._limits.check_results(results, of_constants=of_constants)
+            self._limits.check_results(proto, values, results, of_constants=of_constants)
             for binding in bindings:
                 self.bb.emit_normalized(binding)
 
@@ -248,15 +249,16 @@ class _NodeByNode:
 
     def _construct_opaque(self, proto: Any, reason: str) -> None:
         node = self._source_nodes[self.position]
+        values = self._values()
         try:
-            results = opaque.results(self._model, proto, self._values(), self.bb, self._limits)
+            results = opaque.results(self._model, proto, values, self.bb, self._limits)
         except opaque.UnknownSizeError as error:
             raise ModelError(node.unknown_size) from error
         except ValueError as error:
             raise ModelError(
                 f"node '{node.name}' ({node.kind}) cannot be imported: {reason}; {error}"
             ) from error
-        self._limits.check_results(results.values(), of_constants=False)
+        self._limits.check_results(proto, values, results.values(), of_constants=False)
         self.opaque[node.name] = reason
         for name, value in results.items():
             self.table[name] = value

@@ -42,6 +42,7 @@ class Limits:
         self._elements = _ELEMENTS_EACH * stored + _MORE_ELEMENTS
         self._work = _WORK_EACH * stored + _MORE_WORK
         self._items = _MOST_ITEMS
+        self._is_counted = False  # whether the results of the node at hand are taken off already
 
     def check_node(self, node: Any, values: Mapping[str, Any], *, of_constants: bool) -> None:
         """Before ``node`` is converted, whose inputs are the expressions ``values``."""
@@ -53,12 +54,12 @@ class Limits:
                 raise ValueError(
                     f"sequences would hold more than {_MOST_ITEMS} tensors; use Split or Slice"
                 )
-        if of_constants:
-            shapes = self._result_shapes(node, values)
-            if shapes is not None:
-                self.spend(node, values, shapes)
+        shapes = self._result_shapes(node, values) if of_constants else None
+        self._is_counted = shapes is not None
+        if shapes is not None:
+            self._spend(node, values, shapes)
 
-    def spend(self, node: Any, values: Mapping[str, Any], shapes: Sequence[Shape]) -> None:
+    def _spend(self, node: Any, values: Mapping[str, Any], shapes: Sequence[Shape]) -> None:
         """Take the results of a node that reads constants alone from what is left."""
         elements = sum(map(math.prod, shapes))
         self._elements -= elements
@@ -74,19 +75,22 @@ class Limits:
         self, node: Any, values: Mapping[str, Any], shapes: Sequence[Sequence[Any]]
     ) -> None:
         """Before onnxruntime computes a node of constants, of whose results it knows ``shapes``."""
-        if self._result_shapes(node, values) is not None or node.op_type in _NEVER_LARGER:
+        if self._is_counted or node.op_type in _NEVER_LARGER:
             return  # counted already, or not larger than what has been
         if not all(shape and all(isinstance(size, int) for size in shape) for shape in shapes):
             raise ValueError("nothing says how large its result is; store it as a weight")
-        self.spend(node, values, [tuple(shape) for shape in shapes])
+        self._spend(node, values, [tuple(shape) for shape in shapes])
 
-    def check_results(self, values: Iterable[Any], *, of_constants: bool) -> None:
-        """After a node is converted to expressions, ``values``."""
-        largest = min(_LARGEST, self._elements) if of_constants else _LARGEST
-        for value in values:
-            elements = math.prod(_shape(value))
-            if elements > largest:
-                raise ValueError(f"it makes a tensor of {elements:,} elements; at most {largest:,}")
+    def check_results(
+        self, node: Any, values: Mapping[str, Any], results: Iterable[Any], *, of_constants: bool
+    ) -> None:
+        """After ``node`` is converted to expressions, ``results``."""
+        shapes = list(map(_shape, results))
+        largest = max(map(math.prod, shapes), default=0)
+        if largest > _LARGEST:
+            raise ValueError(f"it makes a tensor of {largest:,} elements; at most {_LARGEST:,}")
+        if of_constants and not self._is_counted:
+            self._spend(node, values, shapes)
 
     def _result_shapes(self, node: Any, values: Mapping[str, Any]) -> list[Shape] | None:
         """The shapes that ONNX infers for the results of a node; None if it does not know all."""
@@ -138,6 +142,8 @@ def _work(node: Any, shapes: Sequence[Shape], elements: int) -> int:
     first, second, third = (*shapes, (), (), ())[:3]
     if kind == "Einsum" and "equation" in attributes:
         return _einsum_work(attributes["equation"].s.decode(), shapes)
+    if kind == "Concat" and len(first) == 1:  # TVM makes an expression of each number
+        return elements << 12
     if "Conv" in kind:
         weight = shapes[3] if kind.startswith("QLinear") and len(shapes) > 3 else second
         return elements * math.prod(weight[1:])

@@ -152,9 +152,30 @@ def test_small_steps_to_large_constants_add_up(save: Any) -> None:
         helper.make_node("Add", ["x", "most"], ["y"]),
     ]
     model = _model(nodes)
-    model.graph.initializer.append(helper.make_tensor("v0", FLOAT, [1], [1.0]))
+    model.graph.initializer.append(helper.make_tensor("v0", FLOAT, [1, 1], [1.0]))
     with pytest.raises(ModelError, match=r"'v7' .* makes 268,435,456 numbers of constants"):
         autosplit.load_model(save(model))
+
+
+def test_sizes_that_double_are_not_propagated(save: Any) -> None:
+    branches = [
+        helper.make_graph(
+            [helper.make_node("Relu", ["x"], [name])],
+            name,
+            [],
+            [helper.make_tensor_value_info(name, FLOAT, [2, 4])],
+        )
+        for name in ("then", "else")
+    ]
+    nodes = [helper.make_node("Concat", [f"v{i}"] * 2, [f"v{i + 1}"], axis=0) for i in range(36)]
+    nodes += [
+        helper.make_node("Shape", ["x"], ["v0"]),
+        helper.make_node("ReduceMax", ["v36"], ["most"], keepdims=0),
+        helper.make_node("Cast", ["most"], ["yes"], to=TensorProto.BOOL),
+        helper.make_node("If", ["yes"], ["y"], then_branch=branches[0], else_branch=branches[1]),
+    ]
+    with pytest.raises(ModelError, match=r"'v21' .* exceeds the limit"):
+        autosplit.load_model(save(_model(nodes)))
 
 
 @pytest.mark.parametrize(
