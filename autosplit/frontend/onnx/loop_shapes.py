@@ -37,9 +37,9 @@ def loop_shapes(model: Any) -> dict[str, Shape]:
     scans: _Shapes = []
     for trip in range(_MOST_TRIPS if trips is None else min(trips, _MOST_TRIPS)):
         results = _after_trip(model, body, elements, shapes)
-        following, made = results[: len(carried)], results[len(carried) :]
+        following, new_scans = results[: len(carried)], results[len(carried) :]
         # A scan output is stacked, so that each trip makes the same shape.
-        scans = _common(scans, made) if trip else made
+        scans = _common(scans, new_scans) if trip else new_scans
         if following == shapes:
             break
         if trips is None:  # it may end before any trip
