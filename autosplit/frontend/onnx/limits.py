@@ -133,7 +133,12 @@ def _items(node: Any, values: Mapping[str, Any]) -> int:
     """How many tensors a SplitToSequence makes at most."""
     sizes = _shape(values.get(node.input[0])) or (1,)
     axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
-    return sizes[axis] if -len(sizes) <= axis < len(sizes) else 1
+    size = sizes[axis] if -len(sizes) <= axis < len(sizes) else 1
+    parts = values.get(node.input[1]) if len(node.input) > 1 else None
+    if parts is None or not is_constant(parts):
+        return size
+    numbers = parts.value.numpy()
+    return int(numbers.size) if numbers.ndim else -(-size // max(1, int(numbers)))
 
 
 def _work(node: Any, shapes: Sequence[Shape], elements: int) -> int:

@@ -199,6 +199,18 @@ def test_a_node_that_would_expand_without_limit_is_refused(
         autosplit.load_model(save(model))
 
 
+def test_a_tensor_of_many_rows_is_split_into_few(save: Any) -> None:
+    nodes = [
+        helper.make_node("SplitToSequence", ["x", "rows"], ["parts"], axis=0),
+        helper.make_node("ConcatFromSequence", ["parts"], ["y"], axis=1),
+    ]
+    model = _model(nodes)
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", FLOAT, [20000, 2]))
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", FLOAT, [10000, 4]))
+    model.graph.initializer.append(helper.make_tensor("rows", TensorProto.INT64, [], [10000]))
+    assert autosplit.load_model(save(model)).graph.tensors["y"].shape == (10000, 4)
+
+
 def test_a_name_that_is_not_utf8_is_an_error_of_one_line(save: Any) -> None:
     path = save(_model([helper.make_node("Relu", ["x"], ["y"], name="PLACEHOLDER")]))
     path.write_bytes(path.read_bytes().replace(b"PLACEHOLDER", b"\xff\xfePLACEHOLD"))

@@ -116,7 +116,9 @@ def test_a_loop_reads_what_its_body_takes_from_outside(save: Any) -> None:
 def test_shapes_in_a_loop_are_inferred(
     save: Any, call: str, types: list[str], body: str, shapes: list[tuple[int, ...]]
 ) -> None:
-    result_types = ", ".join(f"float{t} {name}" for t, name in zip(types, ("vo", "so"), strict=False))
+    result_types = ", ".join(
+        f"float{t} {name}" for t, name in zip(types, ("vo", "so"), strict=False)
+    )
     ends = [f"{name}z = Exp({name})" for name in "qr"[: len(types)]]
     outputs = ", ".join(f"float[] {name}z" for name in "qr"[: len(types)])
     text = f"""g (float[2,3] x, int64 n) => ({outputs}) {{
