@@ -27,6 +27,7 @@ from autosplit.hardware.profiling.cost_model import cost_model, place_regions
 from autosplit.lowering import convex
 
 if TYPE_CHECKING:
+    from autosplit.graph import FusedGraph
     from autosplit.planner import CostModel
 
 SEARCH_S = 10.0  # for the search of a plan; the best one that was found by then is returned
@@ -40,7 +41,7 @@ class Model(CompiledModel):
         return f"<Model '{self.graph.name}' of {len(self.graph.ops)} ops>"
 
     def split(self, after: Sequence[Iterable[str]], replicas: Sequence[int] = ()) -> Split:
-        """Split by hand: for each cut the names of ops or source nodes that must lie before it.
+        """Split by hand: for each cut the names of ops, source nodes or modules before it.
 
         A cut is the smallest downset that holds the named ops, the whole of every state they are
         part of, and everything before the cut ahead of it. ``replicas`` are those of each stage, by
@@ -101,24 +102,11 @@ class Model(CompiledModel):
         messages: list[str] = []
         for name, runtime in self.runtimes.items():
             groups = list(map(cuts.bitset, runtime.keep_together))
-            separated = next((g for g in groups if g & downset and g & ~downset), None)
-            if separated is None:
+            separated = _separated(self.graph, name, groups, downset)
+            if not separated:
                 return
-            ops = ", ".join(self._op_names(separated))
-            text = f"cut {number}: {name} runs ops {ops} as one and they cannot be separated"
-            free = cuts.with_whole_groups(self.graph, downset, groups)
-            if free == cuts.full(self.graph):
-                free = cuts.without_torn_groups(self.graph, downset, groups)
-            if free:
-                last = self._op_names(cuts.last_ops(self.graph, free), limit=None)
-                text += f"; the nearest cut that is free is --after {','.join(last)}"
-            messages.append(text if free else f"{text}, and no cut near is free; use fewer stages")
+            messages.append(f"cut {number}: {separated}")
         raise SplitError(messages[0])
-
-    def _op_names(self, ops: int, limit: int | None = 6) -> list[str]:
-        names = [self.graph.ops[i].name for i in cuts.members(ops)]
-        more = [f"{len(names) - limit} more"] if limit and len(names) > limit else []
-        return names[:limit] + more
 
 
 @dataclass(frozen=True)
@@ -379,12 +367,52 @@ def fastest_runtimes(
 
     if len(model.runtimes) == 1:
         return ()
-    runtimes = planner.evaluate(measured_costs(model, devices), stages).runtimes
+    costs = measured_costs(model, devices)
+    runtimes = planner.evaluate(costs, stages).runtimes
     if "" in runtimes:
-        raise SplitError(
-            f"no runtime can compute stage {runtimes.index('')} as it is cut; cut elsewhere"
-        )
+        number = runtimes.index("")
+        reasons = _why_not_computed(model.graph, costs, stages, number)
+        raise SplitError(f"no runtime can compute stage {number} as it is cut: {reasons}")
     return runtimes
+
+
+def _why_not_computed(graph: FusedGraph, costs: CostModel, stages: Stages, number: int) -> str:
+    """Why each runtime cannot compute a stage, and where a cut would be free."""
+    # The cuts on both sides of the stage.
+    downsets = cuts.cuts_of(graph, stages)[max(number - 1, 0) : number + 1]
+    reasons = []
+    for runtime in costs.runtimes:
+        times = runtime.times[number if len(runtime.times) > 1 else 0]
+        lacking = [graph.ops[i] for i in stages[number] if times[i] == math.inf]
+        separated = (_separated(graph, runtime.name, runtime.groups, cut) for cut in downsets)
+        if lacking:
+            reason = lacking[0].opaque or "it has no time there"
+            reasons.append(f"{runtime.name} cannot compute op {lacking[0].name} ({reason})")
+        else:
+            reasons.append(next(filter(None, separated), f"{runtime.name} refuses it"))
+    return "; ".join(reasons)
+
+
+def _separated(graph: FusedGraph, runtime: str, groups: Sequence[int], downset: int) -> str:
+    """Which ops, that a runtime runs as one, a cut separates; empty where it separates none."""
+    separated = next((g for g in groups if g & downset and g & ~downset), None)
+    if separated is None:
+        return ""
+    ops = ", ".join(_op_names(graph, separated))
+    text = f"{runtime} runs ops {ops} as one and they cannot be separated"
+    free = cuts.with_whole_groups(graph, downset, groups)
+    if free == cuts.full(graph):
+        free = cuts.without_torn_groups(graph, downset, groups)
+    if not free:
+        return f"{text}, and no cut near is free; use fewer stages"
+    last = _op_names(graph, cuts.last_ops(graph, free), limit=None)
+    return f"{text}; the nearest cut that is free is --after {','.join(last)}"
+
+
+def _op_names(graph: FusedGraph, ops: int, limit: int | None = 6) -> list[str]:
+    names = [graph.ops[i].name for i in cuts.members(ops)]
+    more = [f"{len(names) - limit} more"] if limit and len(names) > limit else []
+    return names[:limit] + more
 
 
 def measured_costs(model: CompiledModel, devices: Sequence[Device]) -> CostModel:

@@ -83,6 +83,8 @@ class State:
 class FusedGraph:
     """Fused ops in topological order, their tensors, and the model's inputs and outputs by name.
 
+    ``modules`` has the ops of each module of PyTorch, those that compute some of it.
+
     Raises:
         GraphError: A name is unknown or used twice, or an op reads what is only made later.
     """
@@ -94,6 +96,7 @@ class FusedGraph:
     outputs: tuple[str, ...]
     folded: tuple[Folded, ...] = field(default=())
     states: tuple[State, ...] = ()
+    modules: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -240,7 +243,7 @@ def _check(graph: FusedGraph) -> None:
 
 
 def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:
-    """The ops that a name of an op, a source node or a tensor stands for.
+    """The ops that a name of an op, a source node, a tensor or a module stands for.
 
     Raises SplitError where there are none.
     """
@@ -252,6 +255,7 @@ def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:
     # Nobody types op5_fused_conv2d_add_relu.
     if not ops and name[:2] == "op" and name[2:].isdigit():
         ops = tuple(i for i, op in enumerate(graph.ops) if op.name.startswith(f"{name}_"))
+    ops = ops or graph.modules.get(name, ())
     if ops:
         return ops
     for folded in graph.folded:
@@ -259,7 +263,7 @@ def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:
             raise SplitError(
                 f"node '{name}' has no fused op ({folded.reason}); name the node before or after it"
             )
-    known = [*graph.index]
+    known = [*graph.index, *graph.modules]
     for op in graph.ops:
         known += [*op.sources, *op.outputs]
     raise SplitError(

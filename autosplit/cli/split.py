@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NODE[,NODE]",
-        help="source nodes or fused ops before the cut; once per cut, in order",
+        help="source nodes, modules or fused ops before the cut; once per cut, in order",
     )
     parser.add_argument(
         "--replicas",

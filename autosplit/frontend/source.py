@@ -55,12 +55,16 @@ class SourceState:
 
 @dataclass(frozen=True)
 class SourceNode:
-    """A node of the source graph; ``name`` is unique, an unnamed node has that of its output."""
+    """A node of the source graph; ``name`` is unique, an unnamed node has that of its output.
+
+    ``modules`` are the modules of PyTorch that it lies in, such as "stages" and "stages.1".
+    """
 
     name: str
     kind: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    modules: tuple[str, ...] = ()
 
     @property
     def unknown_size(self) -> str:

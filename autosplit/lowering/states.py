@@ -8,7 +8,9 @@ leaves it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from autosplit.errors import ConfigError, nearest
 from autosplit.graph import FusedGraph, State, Tensor
@@ -78,19 +80,25 @@ _RENAMES = (
 )
 
 
-def propose_states(graph: FusedGraph, outputs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Pairs of an input and an output whose names and tensors say that they are a state."""
+def propose_states(
+    graph: FusedGraph, outputs: Sequence[tuple[str, str]]
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """The states that names and tensors suggest: the output by the input that it alone fits.
+
+    The second mapping has the outputs by each input that several fit, or one that fits another
+    input too.
+    """
     tensor_of = dict(outputs)
-    pairs: dict[str, str] = {}
+    fitting: dict[str, list[str]] = {}
     for name in graph.inputs:
-        for pattern, replacement in _RENAMES:
-            output = re.sub(pattern, replacement, name, count=1)
-            if output == name or output not in tensor_of or output in pairs.values():
+        for output in dict.fromkeys(re.sub(*rename, name, count=1) for rename in _RENAMES):
+            if output == name or output not in tensor_of:
                 continue
             try:
                 match_states(graph, outputs, {name: output})
             except ConfigError:
                 continue
-            pairs[name] = output
-            break
-    return pairs
+            fitting.setdefault(name, []).append(output)
+    count = Counter(chain.from_iterable(fitting.values()))
+    clear = {name: o[0] for name, o in fitting.items() if len(o) == 1 and count[o[0]] == 1}
+    return clear, {name: o for name, o in fitting.items() if name not in clear}

@@ -64,7 +64,7 @@ def test_names_that_belong_together_are_proposed(before: str, after: str) -> Non
     op = Op("op", "k", (), ("x", before), (after,))
     tensors = {"x": SMALL, before: SMALL, after: SMALL}
     graph = build("net", [op], tensors, ["x", before], [after])
-    assert propose_states(graph, [(after, after)]) == {before: after}
+    assert propose_states(graph, [(after, after)]) == ({before: after}, {})
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,17 @@ def test_names_of_exporters_are_proposed(before: str, after: str) -> None:
 def test_tensors_that_differ_are_not_proposed() -> None:
     op = Op("op", "k", (), ("h0",), ("hn",))
     graph = build("net", [op], {"h0": SMALL, "hn": LARGE}, ["h0"], ["hn"])
-    assert propose_states(graph, [("hn", "hn")]) == {}
+    assert propose_states(graph, [("hn", "hn")]) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs"),
+    [(["h"], ["h_out", "h_next"]), (["past", "prev"], ["next"])],
+    ids=["two outputs", "two inputs"],
+)
+def test_all_that_fit_are_listed_where_a_state_is_not_clear(
+    inputs: list[str], outputs: list[str]
+) -> None:
+    op = Op("op", "k", (), tuple(inputs), tuple(outputs))
+    graph = build("net", [op], dict.fromkeys([*inputs, *outputs], SMALL), inputs, outputs)
+    assert propose_states(graph, [(o, o) for o in outputs]) == ({}, dict.fromkeys(inputs, outputs))

@@ -7,7 +7,8 @@ import mmap
 import os
 import re
 from collections.abc import Iterator
-from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from autosplit.errors import ModelError
 from autosplit.extras import helper, numpy_helper, onnx, require
 from autosplit.files import sha256
 from autosplit.frontend.onnx.branches import take_known_branches
-from autosplit.frontend.onnx.nodes import inner_graphs
+from autosplit.frontend.onnx.nodes import inner_graphs, tensors_read
 from autosplit.frontend.onnx.shapes import bind_shapes
 from autosplit.frontend.shapes import Shapes
 
 _MOST_NODES = 1_000_000  # of a model whose functions are inlined
+_MOST_NAMED = 8  # of a cycle
 
 
 def read(path: Path, shapes: Shapes | None = None) -> Any:
@@ -108,7 +110,23 @@ def _parse(path: Path) -> Any:
     if not model.graph.node or not model.graph.output:
         missing = "outputs" if model.graph.node else "nodes"
         raise ModelError(f"model '{path}' has a graph without {missing}; there is nothing to split")
+    for name in chain(_names(model.graph), *map(_names, model.functions)):
+        if isinstance(name, bytes):  # protobuf's way to return what is no text
+            raise ModelError(
+                f"model '{path}' has the name {name[:40]!r}, which is not UTF-8; rename it"
+            )
     return model
+
+
+def _names(graph: Any) -> Iterator[Any]:
+    """The names in a graph or a function, in the graphs inside it too."""
+    yield graph.name
+    if hasattr(graph, "initializer"):  # the inputs and outputs of a function are names
+        yield from (v.name for v in (*graph.input, *graph.output, *graph.initializer))
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        for inner in inner_graphs(node):
+            yield from _names(inner)
 
 
 def _inlined(model: Any, path: Path) -> Any:
@@ -116,10 +134,10 @@ def _inlined(model: Any, path: Path) -> Any:
         return model
     try:
         count = _inlined_nodes(model)
-    except RecursionError as error:
+    except CycleError as error:
+        names = " -> ".join(name for _, name, _ in error.args[1])
         raise ModelError(
-            f"model '{path}' has functions that cannot be inlined: one calls itself, or they call "
-            "each other hundreds deep"
+            f"model '{path}' has functions that cannot be inlined: one calls itself, {names}"
         ) from error
     if count > _MOST_NODES:
         raise ModelError(
@@ -137,22 +155,22 @@ def _inlined(model: Any, path: Path) -> Any:
 def _inlined_nodes(model: Any) -> int:
     """How many nodes a model has once its functions are inlined.
 
-    Raises RecursionError where they call themselves, or each other hundreds deep.
+    Raises CycleError, with the functions as (domain, name, overload), where one calls itself.
     """
-    functions = {(f.domain, f.name, f.overload): f for f in model.functions}
+    functions = {(f.domain, f.name, f.overload): f.node for f in model.functions}
+    calls = {key: set(_kinds(nodes)) & functions.keys() for key, nodes in functions.items()}
+    sizes: dict[Any, int] = {}
+    for key in TopologicalSorter(calls).static_order():
+        sizes[key] = sum(sizes.get(kind, 1) for kind in _kinds(functions[key]))
+    return sum(sizes.get(kind, 1) for kind in _kinds(model.graph.node))
 
-    def count(nodes: Any) -> int:
-        return sum(count_of(n.domain, n.op_type, n.overload) + inner(n) for n in nodes)
 
-    def inner(node: Any) -> int:
-        return sum(count(graph.node) for graph in inner_graphs(node))
-
-    @cache
-    def count_of(domain: str, name: str, overload: str) -> int:
-        function = functions.get((domain, name, overload))
-        return count(function.node) if function else 1
-
-    return count(model.graph.node)
+def _kinds(nodes: Any) -> Iterator[tuple[str, str, str]]:
+    """What each node computes, by domain, name and overload, with the nodes inside it."""
+    for node in nodes:
+        yield node.domain, node.op_type, node.overload
+        for graph in inner_graphs(node):
+            yield from _kinds(graph.node)
 
 
 def _load_external_data(model: Any, path: Path) -> None:
@@ -228,11 +246,16 @@ def _check_weights(graph: Any) -> None:
 def _sort_nodes(graph: Any) -> None:
     """Put every node behind those whose results it reads, else in the order of the file.
 
-    Graphs with a cycle stay as they are; the importer names what is missing.
+    Raises ModelError for nodes that form a cycle.
     """
-    maker = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
+    maker: dict[str, int] = {}
+    for i, node in enumerate(graph.node):
+        for name in node.output:
+            maker.setdefault(name, i)
+    for value in (*graph.input, *graph.initializer):
+        maker.pop(value.name, None)  # the importer refuses a tensor that is made twice
     producers = [
-        {maker[name] for name in _read_names(node) if name in maker} for node in graph.node
+        {maker[name] for name in tensors_read(node) if name in maker} for node in graph.node
     ]
     if all(max(before, default=-1) < i for i, before in enumerate(producers)):
         return
@@ -242,20 +265,16 @@ def _sort_nodes(graph: Any) -> None:
     dependencies.add_nodes_from(range(len(graph.node)))
     try:
         order = list(networkx.lexicographical_topological_sort(dependencies))
-    except networkx.NetworkXUnfeasible:
-        return
+    except networkx.NetworkXUnfeasible as error:
+        cycle = [graph.node[i] for i, _ in networkx.find_cycle(dependencies)]
+        names = [node.name or node.output[0] for node in cycle]
+        if len(names) > _MOST_NAMED:
+            names[_MOST_NAMED:] = ["..."]
+        text = " -> ".join([*names, names[0]])
+        raise ModelError(f"nodes {text} form a cycle; export the model again") from error
     nodes = [graph.node[i] for i in order]
     del graph.node[:]
     graph.node.extend(nodes)
-
-
-def _read_names(node: Any) -> Iterator[str]:
-    """The tensors that a node reads, in the graphs inside it too."""
-    yield from node.input
-    for graph in inner_graphs(node):
-        for child in graph.node:
-            yield from _read_names(child)
-        yield from (output.name for output in graph.output)
 
 
 # The attributes of a Constant that hold numbers, and the dtype of their tensor.

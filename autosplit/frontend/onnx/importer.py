@@ -20,7 +20,8 @@ import numpy as np
 from autosplit.errors import AutosplitError, ModelError, line_of
 from autosplit.extras import helper, onnx, relax
 from autosplit.frontend.onnx import file, normalize, opaque, shape_arithmetic
-from autosplit.frontend.onnx.nodes import draws_at_random, tensors_read
+from autosplit.frontend.onnx.limits import Limits, check_input
+from autosplit.frontend.onnx.nodes import draws_at_random, modules_of, tensors_read
 from autosplit.frontend.onnx.shapes import inputs
 from autosplit.frontend.relax.expressions import fixed_sizes, is_constant, shape_of
 from autosplit.frontend.shapes import Shapes
@@ -43,6 +44,8 @@ def convert(model: Any, name: str, nodes: tuple[SourceNode, ...] | None = None) 
     """
     nodes = nodes or source_nodes(model.graph)
     _check_order(model.graph, nodes)
+    for signature in inputs(model):
+        check_input(signature.name, signature.shape)
     importer, module = _import(model, nodes)
     table = importer.table
     _check_types(model, module)
@@ -71,7 +74,7 @@ def source_nodes(graph: Any) -> tuple[SourceNode, ...]:
             names[i] = unused(f"{name}:{first_outputs[i]}", used, ":")
             used.add(names[i])
     return tuple(
-        SourceNode(name, node.op_type, tuple(tensors_read(node)), tuple(results))
+        SourceNode(name, node.op_type, tuple(tensors_read(node)), tuple(results), modules_of(node))
         for node, name, results in zip(graph.node, names, outputs, strict=True)
     )
 
@@ -180,6 +183,7 @@ class _NodeByNode:
         self._read = {tensor for node in nodes for tensor in node.inputs}
         self._read |= {output.name for output in model.graph.output}
         self._varying = _varying(model, nodes)
+        self._limits = Limits(model)
 
     def leave_block(self) -> None:
         """Close the block: one left open makes the builder write a warning when it goes."""
@@ -193,12 +197,15 @@ class _NodeByNode:
         self.table.builder = self.bb
         for position, proto in enumerate(self._model.graph.node):
             self.position = position
+            node = self._source_nodes[position]
             if draws_at_random(proto):
-                node = self._source_nodes[position]
                 raise ModelError(
                     f"node '{node.name}' ({node.kind}) draws random numbers, so no split can be "
                     "compared with the model; make them an input of the model"
                 )
+            of_constants = self._varying.isdisjoint(node.outputs)
+            values = self._values()
+            self._limits.check_node(proto, values, of_constants=of_constants)
             # In a block of its own, since a conversion that fails leaves bindings behind.
             self.bb._begin_dataflow_block()
             try:
@@ -212,6 +219,8 @@ class _NodeByNode:
             if reason:
                 self._construct_opaque(proto, reason)
                 continue
+            results = (binding.var for binding in bindings)
+            self._limits.check_results(proto, values, results, of_constants=of_constants)
             for binding in bindings:
                 self.bb.emit_normalized(binding)
 
@@ -234,17 +243,22 @@ class _NodeByNode:
             return "TVM does not know the size of its result"
         return ""
 
+    def _values(self) -> dict[str, Any]:
+        """The expressions of the tensors that the node reads, by name."""
+        return {name: self.table[name] for name in self._source_nodes[self.position].inputs}
+
     def _construct_opaque(self, proto: Any, reason: str) -> None:
         node = self._source_nodes[self.position]
-        values = {name: self.table[name] for name in node.inputs}
+        values = self._values()
         try:
-            results = opaque.results(self._model, proto, values, self.bb)
+            results = opaque.results(self._model, proto, values, self.bb, self._limits)
         except opaque.UnknownSizeError as error:
             raise ModelError(node.unknown_size) from error
         except ValueError as error:
             raise ModelError(
                 f"node '{node.name}' ({node.kind}) cannot be imported: {reason}; {error}"
             ) from error
+        self._limits.check_results(proto, values, results.values(), of_constants=False)
         self.opaque[node.name] = reason
         for name, value in results.items():
             self.table[name] = value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +30,16 @@ def tensors_read(node: Any) -> list[str]:
             inner.update(child.output)
         names.update(dict.fromkeys(o.name for o in graph.output if o.name not in inner))
     return list(names)
+
+
+def modules_of(node: Any) -> tuple[str, ...]:
+    """The modules of PyTorch that a node lies in, which torch's exporter writes beside it.
+
+    It writes a list of quoted names, the model's first and the node's last.
+    """
+    texts = [p.value for p in node.metadata_props if p.key == "pkg.torch.onnx.name_scopes"]
+    names = re.findall("'([^']*)'", texts[0])[:-1] if texts and isinstance(texts[0], str) else []
+    return tuple(filter(None, names))
 
 
 def draws_at_random(node: Any) -> bool:

@@ -77,6 +77,8 @@ def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
     # The converter is that of com.microsoft, where the attribute is mandatory.
     if kind == "Attention" and "num_heads" not in attrs:
         return "TVM's importer has no Attention of the ONNX standard; export it as MatMul, Softmax"
+    if kind.startswith(("Reduce", "Arg", "Global")) and 0 in shape_of(inputs[0]):
+        return "TVM does not reduce a tensor without elements"
     if kind == "NonMaxSuppression":
         return "TVM makes its result as large as all boxes would need"
     if kind == "RMSNormalization" and attrs.get("axis", -1) in (0, -len(inputs[0].ty.shape)):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autosplit.errors import line_of
 from autosplit.extras import helper, numpy_helper, onnx, relax, require
 from autosplit.frontend.onnx import shape_arithmetic
+from autosplit.frontend.onnx.loop_shapes import loop_shapes
 from autosplit.frontend.onnx.nodes import inner_graphs
 from autosplit.frontend.onnx.static_shapes import (
     Shape,
@@ -24,6 +25,9 @@ from autosplit.frontend.onnx.static_shapes import (
 )
 from autosplit.frontend.relax.expressions import fixed_sizes, is_constant
 from autosplit.frontend.source import OPAQUE
+
+if TYPE_CHECKING:
+    from autosplit.frontend.onnx.limits import Limits
 
 # Larger weights have no part in shapes, and a protobuf holds no more than 2 GB.
 _MAX_ELEMENTS = 1 << 20
@@ -40,15 +44,17 @@ class UnknownSizeError(Exception):
     """A result has a size that is known only when the model runs."""
 
 
-def results(model: Any, node: Any, values: Mapping[str, Any], builder: Any) -> dict[str, Any]:
+def results(
+    model: Any, node: Any, values: Mapping[str, Any], builder: Any, limits: Limits
+) -> dict[str, Any]:
     """The Relax expressions of the results of ``node``, by name.
 
     ``values`` are the expressions of the tensors that it reads. What depends on constants alone is
-    computed here.
+    computed here, within ``limits``.
 
     Raises:
-        ValueError: onnxruntime refuses the node, a result is no tensor of numbers, or a loop
-            depends on constants alone.
+        ValueError: onnxruntime refuses the node, a result is no tensor of numbers, or what
+            depends on constants alone is a loop or exceeds the limits.
         UnknownSizeError: A result has no fixed size.
         MachineError: The package onnxruntime is missing.
     """
@@ -65,9 +71,12 @@ def results(model: Any, node: Any, values: Mapping[str, Any], builder: Any) -> d
         if any(True for _ in inner_graphs(node)):
             # Its file alone says how long it runs.
             raise ValueError("it computes a constant step by step; store its result as a weight")
+        limits.check_computed(node, values, [output.shape for output in outputs])
         arrays = session.run(None, {})
         return {o.name: shape_arithmetic.constant(a) for o, a in zip(outputs, arrays, strict=True)}
     shapes = declared_shapes(model) | inferred_shapes(single, {})
+    if node.op_type == "Loop":
+        shapes |= loop_shapes(single)
     try:
         types = [_type(output, shapes) for output in outputs]
     except UnknownSizeError:
@@ -91,7 +100,7 @@ def _single(model: Any, node: Any, inputs: Mapping[str, Any], weights: Mapping[s
     graph = helper.make_graph(
         [node],
         "node",
-        [_declared(name, value) for name, value in inputs.items()],
+        [declared(name, value) for name, value in inputs.items()],
         [onnx.ValueInfoProto(name=name) for name in node.output if name],
         [numpy_helper.from_array(w.value.numpy(), name) for name, w in weights.items()],
     )
@@ -100,7 +109,8 @@ def _single(model: Any, node: Any, inputs: Mapping[str, Any], weights: Mapping[s
     )
 
 
-def _declared(name: str, value: Any) -> Any:
+def declared(name: str, value: Any) -> Any:
+    """A tensor as ONNX declares it; raises ValueError for one without a fixed size."""
     sizes = fixed_sizes(value.ty)
     if sizes is None:
         raise ValueError(f"it reads '{name}', which is no tensor of a fixed size")

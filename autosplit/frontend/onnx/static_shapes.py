@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from autosplit.extras import helper, numpy_helper, onnx
+from autosplit.frontend.onnx.nodes import inner_graphs
 
 Shape = tuple[int, ...]
 Sizes = tuple[Any, ...]
 
+_MOST_JOINED = 1 << 20  # numbers of shapes
 _SHAPE_OPS = ("Shape", "Size")
 # The result has the shape of the first input.
 _ELEMENTWISE = frozenset({
@@ -92,9 +95,23 @@ def implied_shapes(model: Any) -> dict[str, Shape]:
 def _inferred(model: Any) -> Any:
     """The model with the shapes that ONNX infers."""
     try:
-        return onnx.shape_inference.infer_shapes(model, data_prop=True)
+        return onnx.shape_inference.infer_shapes(model, data_prop=_joins_little(model.graph))
     except Exception:  # without inference the missing tensor is reported as a dependency
         return onnx.ModelProto()
+
+
+def _joins_little(graph: Any) -> bool:
+    """Whether few values can come together: ONNX keeps each one where it propagates data."""
+    sizes = {weight.name: math.prod(weight.dims) for weight in graph.initializer}
+    total = 0
+    for node in graph.node:
+        read = [sizes.get(name, 1) for name in node.input]
+        size = sum(read) if node.op_type == "Concat" else max(read, default=1)
+        total += size if node.op_type == "Concat" else 0
+        sizes.update(dict.fromkeys(node.output, size))
+        if total > _MOST_JOINED or not all(map(_joins_little, inner_graphs(node))):
+            return False
+    return True
 
 
 def declared_shapes(model: Any) -> dict[str, Shape]:

@@ -35,6 +35,7 @@ _SIZE_WORDS = """
     Gt oo int_oo positive nonnegative integer True False
 """
 _FUNCTIONS = frozenset(_SIZE_WORDS.split())
+_MODULES = re.compile(r"[\w.@]+,[\w.@]*,[\w.]+(;[\w.@]+,[\w.@]*,[\w.]+)*")  # key, name, class
 _WORD = re.compile(r"\w+")
 _SIZE = re.compile(r"[su]?\d+")
 _CONTAINERS = {"builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict", None}
@@ -115,7 +116,10 @@ def _check_config(path: Path, document: dict[str, Any]) -> None:
 
 
 def _checked_graph(path: Path, document: dict[str, Any]) -> dict[str, Any]:
-    """The graph without guards and notes; raises ModelError for what torch would evaluate."""
+    """The graph without guards and notes, but for those of modules.
+
+    Raises ModelError for what torch would evaluate.
+    """
     # Python that torch would compile.
     document["guards_code"] = []
     for name in document.get("range_constraints", {}):
@@ -130,7 +134,7 @@ def _checked_graph(path: Path, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_values(path: Path, document: Any) -> None:
-    """Check what torch would look up or evaluate, everywhere, and drop the notes of the nodes."""
+    """Check what torch would look up or evaluate, everywhere, and drop most notes of the nodes."""
     # A stack instead of recursion, since the document may nest as deep as it likes.
     stack = [document]
     while stack:
@@ -142,8 +146,10 @@ def _check_values(path: Path, document: Any) -> None:
         if "target" in value and "inputs" in value:
             is_op = _TARGET.fullmatch(str(value["target"])) is not None
             _require(path, is_op, value["target"], "op")
-            # Notes hold stack traces and names, which torch parses.
-            value["metadata"] = {}
+            # Notes hold stack traces and names, which torch parses; those of modules are plain.
+            stack_text = str((value.get("metadata") or {}).get("nn_module_stack", ""))
+            is_plain = _MODULES.fullmatch(stack_text) is not None
+            value["metadata"] = {"nn_module_stack": stack_text} if is_plain else {}
         if "expr_str" in value:
             _require(path, _is_size(value["expr_str"]), value["expr_str"], "size")
         for key in ("as_operator", "as_custom_obj"):

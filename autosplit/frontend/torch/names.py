@@ -170,7 +170,8 @@ def _source_node(
     name = names[node.name]
     inputs = tuple(names.get(i.name, i.name) for i in node.all_input_nodes)
     tensors = tuple(dict.fromkeys((name, *outputs.get(name, ()))))
-    return SourceNode(name, str(node.target), inputs, tensors)
+    modules = [str(module) for module, _ in node.meta.get("nn_module_stack", {}).values()]
+    return SourceNode(name, str(node.target), inputs, tensors, tuple(filter(None, modules)))
 
 
 def _unused(name: str, used: set[str]) -> str:

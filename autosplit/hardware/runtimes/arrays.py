@@ -31,8 +31,9 @@ def tensor_of(value: Any, tvm_device: Any) -> Any:
     if isinstance(value, tvm.runtime.Tensor) and value.device == tvm_device:
         return value
     array = array_of(value)
-    # Types of other packages, and processors that are not this one's, take TVM's own copy.
-    if array.dtype.kind not in "biuf" or tvm_device != tvm.cpu():
+    # Types of other packages, processors that are not this one's, and empty arrays, whose strides
+    # are not those that TVM expects, take TVM's own copy.
+    if array.dtype.kind not in "biuf" or tvm_device != tvm.cpu() or not array.size:
         return tvm.runtime.tensor(array, tvm_device)
     # Numpy does not export read-only memory.
     if not (array.flags.c_contiguous and array.flags.writeable) or _address(array) % ALIGNMENT:

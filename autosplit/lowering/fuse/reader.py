@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from autosplit.errors import ModelError
@@ -40,7 +43,22 @@ def read(
         tensors,
         reader.names.folded,
     )
+    graph = replace(graph, modules=_modules(source, graph))
     return graph, tuple(reader.calls), outputs, frozenset(reader.channels_last)
+
+
+def _modules(source: SourceModel, graph: FusedGraph) -> dict[str, tuple[int, ...]]:
+    """The ops of each module, by index."""
+    modules_of = {node.name: node.modules for node in source.nodes}
+    ops: dict[str, dict[int, None]] = {}
+    for i, op in enumerate(graph.ops):
+        for name in (*op.sources, *op.parts):
+            for module in modules_of[name]:
+                # Torch numbers the second call of a module, and notes the items of lists alone.
+                path = re.sub(r"@\d+", "", module).split(".")
+                for part in accumulate(path, "{}.{}".format):
+                    ops.setdefault(part, {})[i] = None
+    return {module: tuple(indices) for module, indices in ops.items()}
 
 
 class _Reader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from autosplit.units import counted, digits, size
 if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
 
+_MANY_OPS = 32  # that one node of a program is unrolled into
+
 
 def document(model: CompiledModel) -> dict[str, Any]:
     """The document of ``inspect -f json``, whose keys stay as they are."""
@@ -26,6 +29,7 @@ def document(model: CompiledModel) -> dict[str, Any]:
         value = graph.tensors[source]
         shape = list(value.shape)
         outputs.append({"name": name, "tensor": source, "shape": shape, "dtype": value.dtype})
+    proposed, ambiguous = propose_states(graph, lowered.outputs)
     return {
         "model": {"name": graph.name, "sha256": model.sha256, "weight_bytes": lowered.weight_bytes},
         "inputs": [
@@ -39,7 +43,8 @@ def document(model: CompiledModel) -> dict[str, Any]:
         "unscheduled": sorted(model.kernels.unscheduled),
         "states": _states(model),
         "balance": _balance(graph),
-        "proposed_states": propose_states(graph, lowered.outputs),
+        "proposed_states": proposed,
+        "ambiguous_states": ambiguous,
     }
 
 
@@ -98,6 +103,23 @@ def state_lines(document: dict[str, Any]) -> Iterator[str]:
     if pairs:
         options = " ".join(f"--state {pair}" for pair in pairs)
         yield f"these look like states, which a stream keeps: {options}"
+    for name, outputs in document["ambiguous_states"].items():
+        if name not in known:
+            options = " or ".join(f"--state {name}={output}" for output in outputs)
+            yield f"input '{name}' looks like a state; choose the output that renews it: {options}"
+
+
+def unrolled_lines(model: CompiledModel) -> Iterator[str]:
+    """The nodes of a PyTorch program that many ops compute, such as the steps of an LSTM."""
+    if model.onnx_model is None:
+        return
+    count = Counter(node for op in model.graph.ops for node in (*op.sources, *op.parts))
+    for node, ops in count.items():
+        if ops > _MANY_OPS:
+            yield (
+                f"unrolled: {node} ({ops} ops; an LSTM or GRU stays one op in the ONNX file that "
+                "torch.onnx.export makes of the module with dynamo=True)"
+            )
 
 
 def tensor(graph: FusedGraph, name: str) -> dict[str, Any]:

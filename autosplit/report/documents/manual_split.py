@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosplit import cuts
+from autosplit.graph import ops_named
 from autosplit.report.documents.inspection import op_names, shape_text, tensor
 from autosplit.units import counted, size
 
@@ -29,10 +30,8 @@ def document(split: Split, after: Sequence[Sequence[str]]) -> dict[str, Any]:
         # Cuts nest: what an earlier one took along is not named again.
         ops = [graph.ops[i] for i in cuts.members(cut & ~before)]
         tensors = [tensor(graph, name) for name in cuts.live(graph, cut)]
-        number_of = {op.name: op.name.partition("_")[0] for op in ops}
-        unnamed = [
-            op for op in ops if not {op.name, number_of[op.name], *op.sources}.intersection(names)
-        ]
+        named = {i for name in names for i in ops_named(graph, name)}
+        unnamed = [graph.ops[i] for i in cuts.members(cut & ~before) if i not in named]
         cut_documents.append(
             {
                 "number": number,

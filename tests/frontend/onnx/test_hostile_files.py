@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import autosplit
 from autosplit.errors import ModelError
@@ -36,8 +36,13 @@ def test_nodes_in_any_order_are_read(save: Any) -> None:
 
 
 def test_a_cycle_is_named(save: Any) -> None:
-    nodes = [helper.make_node("Relu", ["a"], ["y"]), helper.make_node("Tanh", ["y"], ["a"])]
-    with pytest.raises(ModelError, match=r"reads '[ay]'"):
+    nodes = [
+        helper.make_node("Relu", ["a"], ["y"], name="first"),
+        helper.make_node("Tanh", ["y"], ["b"], name="second"),
+        helper.make_node("Tanh", ["b"], ["a"], name="third"),
+    ]
+    cycle = "nodes third -> first -> second -> third form a cycle"
+    with pytest.raises(ModelError, match=cycle):
         autosplit.load_model(save(_model(nodes)))
 
 
@@ -70,8 +75,147 @@ def test_a_function_that_calls_itself_is_refused(save: Any) -> None:
     body = [helper.make_node("f", ["x"], ["y"], domain="local")]
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
     function = helper.make_function("local", "f", ["x"], ["y"], body, opsets)
-    with pytest.raises(ModelError, match="cannot be inlined: one calls itself"):
+    with pytest.raises(ModelError, match="one calls itself, f -> f"):
         file.read(save(_model(body, functions=[function])))
+
+
+def test_a_long_chain_of_functions_does_not_call_itself(save: Any) -> None:
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
+    calls = [helper.make_node(f"f{i}", ["x"], ["y"], domain="local") for i in range(400)]
+    bodies = [*calls[1:], helper.make_node("Relu", ["x"], ["y"])]
+    functions = [
+        helper.make_function("local", f"f{i}", ["x"], ["y"], [body], opsets)
+        for i, body in enumerate(bodies)
+    ]
+    with pytest.raises(ModelError, match=r"chain depth exceeds limit \(100\)"):
+        file.read(save(_model(calls[:1], functions=functions)))
+    file.read(save(_model(calls[320:321], functions=functions[320:])))
+
+
+_HUGE = np.array([2**20, 2**20], np.int64)
+_ONE = np.ones((1, 1), np.float32)
+_NUMBER = np.array(2**40, np.int64)
+_IMAGE = np.ones((1, 1, 4, 4), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes", "weights"),
+    [
+        ("Expand", {}, [_ONE, _HUGE]),
+        ("Tile", {}, [_ONE, _HUGE]),
+        ("Pad", {}, [_ONE, np.tile(_HUGE, 2)]),
+        ("OneHot", {}, [np.arange(4), _NUMBER[None], np.float32([0, 1])]),
+        ("Resize", {}, [_IMAGE, np.float32([]), np.float32([1, 1, 2**18, 2**18])]),
+        ("ConvTranspose", {"strides": [2**18, 2**18]}, [_IMAGE, _IMAGE]),
+        ("Einsum", {"equation": "a,b,c->abc"}, [np.ones(4096, np.float32)] * 3),
+        ("HannWindow", {}, [_NUMBER]),
+        ("ConstantOfShape", {}, [_HUGE]),
+        ("MatMul", {}, [np.ones((4096, 4096), np.float32)] * 2),
+        ("Einsum", {"equation": "...a,...b,c->..."}, [np.ones(4096, np.float32)] * 3),
+        ("AveragePool", {"kernel_shape": [2**18, 2**18], "pads": [2**17] * 4}, [_IMAGE]),
+    ],
+)
+def test_constants_that_grow_are_refused_before_they_are_computed(
+    save: Any, kind: str, attributes: dict[str, Any], weights: list[Any]
+) -> None:
+    names = [f"w{i}" for i in range(len(weights))]
+    nodes = [
+        helper.make_node(kind, names, ["big"], name="grow", **attributes),
+        helper.make_node("ReduceMax", ["big"], ["most"], keepdims=0),
+        helper.make_node("Add", ["x", "most"], ["y"]),
+    ]
+    model = _model(nodes)
+    model.graph.initializer.extend(map(numpy_helper.from_array, weights, names))
+    with pytest.raises(ModelError, match=rf"'grow' \({kind}\) .* exceeds the limit of a model"):
+        autosplit.load_model(save(model))
+
+
+def test_an_op_of_another_domain_counts_as_the_standard_one(save: Any) -> None:
+    nodes = [
+        helper.make_node("Range", ["a", "b", "c"], ["big"], domain="com.microsoft"),
+        helper.make_node("Cast", ["big"], ["floats"], to=FLOAT),
+        helper.make_node("ReduceMax", ["floats"], ["most"], keepdims=0),
+        helper.make_node("Add", ["x", "most"], ["y"]),
+    ]
+    model = _model(nodes)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    for name, number in zip("abc", (0, 2**40, 1), strict=True):
+        model.graph.initializer.append(helper.make_tensor(name, TensorProto.INT64, [], [number]))
+    with pytest.raises(ModelError, match="makes 1,099,511,627,776 numbers of constants"):
+        autosplit.load_model(save(model))
+
+
+def test_small_steps_to_large_constants_add_up(save: Any) -> None:
+    nodes = [helper.make_node("Concat", [f"v{i}"] * 16, [f"v{i + 1}"], axis=0) for i in range(9)]
+    nodes += [
+        helper.make_node("ReduceMax", ["v9"], ["most"], keepdims=0),
+        helper.make_node("Add", ["x", "most"], ["y"]),
+    ]
+    model = _model(nodes)
+    model.graph.initializer.append(helper.make_tensor("v0", FLOAT, [1, 1], [1.0]))
+    with pytest.raises(ModelError, match=r"'v7' .* makes 268,435,456 numbers of constants"):
+        autosplit.load_model(save(model))
+
+
+def test_sizes_that_double_are_not_propagated(save: Any) -> None:
+    branches = [
+        helper.make_graph(
+            [helper.make_node("Relu", ["x"], [name])],
+            name,
+            [],
+            [helper.make_tensor_value_info(name, FLOAT, [2, 4])],
+        )
+        for name in ("then", "else")
+    ]
+    nodes = [helper.make_node("Concat", [f"v{i}"] * 2, [f"v{i + 1}"], axis=0) for i in range(36)]
+    nodes += [
+        helper.make_node("Shape", ["x"], ["v0"]),
+        helper.make_node("ReduceMax", ["v36"], ["most"], keepdims=0),
+        helper.make_node("Cast", ["most"], ["yes"], to=TensorProto.BOOL),
+        helper.make_node("If", ["yes"], ["y"], then_branch=branches[0], else_branch=branches[1]),
+    ]
+    with pytest.raises(ModelError, match=r"'v21' .* exceeds the limit"):
+        autosplit.load_model(save(_model(nodes)))
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (("Max", ["x"] * 5000, ["y"]), "reads 5000 tensors; at most 4096"),
+        (("SplitToSequence", ["x"], ["y"]), "sequences would hold more than 16384 tensors"),
+        (("Resize", ["x", "", "scales"], ["y"]), "a tensor of 4,000,000,000,000,000,000 elements"),
+    ],
+)
+def test_a_node_that_would_expand_without_limit_is_refused(
+    save: Any, node: Any, message: str
+) -> None:
+    kind, names, results = node
+    scales = numpy_helper.from_array(np.float32([1, 1, 1e9, 1e9]), "scales")
+    model = _model([helper.make_node(kind, names, results)])
+    sizes = [20000] if kind == "SplitToSequence" else [1, 1, 2, 2]
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", FLOAT, sizes))
+    model.graph.initializer.append(scales)
+    with pytest.raises(ModelError, match=rf"'y' \({kind}\) cannot be imported: .*{message}"):
+        autosplit.load_model(save(model))
+
+
+def test_a_tensor_of_many_rows_is_split_into_few(save: Any) -> None:
+    nodes = [
+        helper.make_node("SplitToSequence", ["x", "rows"], ["parts"], axis=0),
+        helper.make_node("ConcatFromSequence", ["parts"], ["y"], axis=1),
+    ]
+    model = _model(nodes)
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", FLOAT, [20000, 2]))
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", FLOAT, [10000, 4]))
+    model.graph.initializer.append(helper.make_tensor("rows", TensorProto.INT64, [], [10000]))
+    assert autosplit.load_model(save(model)).graph.tensors["y"].shape == (10000, 4)
+
+
+def test_a_name_that_is_not_utf8_is_an_error_of_one_line(save: Any) -> None:
+    path = save(_model([helper.make_node("Relu", ["x"], ["y"], name="PLACEHOLDER")]))
+    path.write_bytes(path.read_bytes().replace(b"PLACEHOLDER", b"\xff\xfePLACEHOLD"))
+    with pytest.raises(ModelError, match="PLACEHOLD', which is not UTF-8; rename it"):
+        file.read(path)
 
 
 def test_a_loop_of_constants_is_refused_and_not_run(save: Any) -> None:

@@ -6,6 +6,7 @@ import pytest
 from autosplit import api
 from autosplit.errors import ModelError
 from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_step
+from tests.build import node, onnx_model, value
 from tests.nets import judge, net
 
 pytest.importorskip("onnx")
@@ -131,6 +132,21 @@ def test_what_the_converter_would_ignore_makes_the_node_opaque(save, line, weigh
     model = api.load_model(save(one(line, weights, opset)), runtime="onnxruntime")
     assert [reason in op.opaque for op in model.graph.ops if op.opaque] == [True]
     judge(model, model.split([]), items=1)
+
+
+@pytest.mark.parametrize("kind", ["ReduceMax", "ReduceMin", "ReduceMean", "ReduceProd"])
+def test_a_reduction_of_no_elements_is_left_to_another_runtime(save, kind):
+    nodes = [
+        node("Tanh", "x", "t"),
+        node(kind, "t", "r", axes=[1], keepdims=0),
+        node("Relu", "r", "y"),
+    ]
+    path = save(onnx_model(nodes, [value("x", (2, 0, 4))], ["y"]))
+    model = api.load_model(path, runtime="onnxruntime")
+    assert [op.opaque for op in model.graph.ops if op.opaque] == [
+        "TVM does not reduce a tensor without elements"
+    ]
+    judge(model, model.split([["t"]]), items=1)
 
 
 def test_a_batch_norm_that_trains_is_refused_by_name(save):

@@ -97,6 +97,59 @@ def test_a_loop_reads_what_its_body_takes_from_outside(save: Any) -> None:
     nets.judge(model, model.split([["a"], ["q"]]))
 
 
+@pytest.mark.parametrize(
+    ("call", "types", "body", "shapes"),
+    [
+        ("q = Loop(trips, yes, x)", ["[s,t]"], "co = Identity(c) vo = Add(v, a)", [(2, 3)]),
+        ("q = Loop(n, yes, x)", ["[s,t]"], "co = Identity(c) vo = Add(v, a)", [(2, 3)]),
+        ("q = Loop(trips, , x)", ["[s,t]"], "co = Identity(c) vo = Add(v, a)", [(2, 3)]),
+        ("q = Loop(trips, , x)", ["[s,t]"], "co = Identity(c) vo = Concat<axis=0>(v, a)", [(8, 3)]),
+        (
+            "q, r = Loop(trips, yes, x)",
+            ["[s,t]", "[u]"],
+            "co = Identity(c) vo = Add(v, a) so = ReduceSum<keepdims=0>(v, one)",
+            [(2, 3), (3, 2)],
+        ),
+    ],
+    ids=["symbols", "any number of trips", "no condition", "growing", "scan output"],
+)
+def test_shapes_in_a_loop_are_inferred(
+    save: Any, call: str, types: list[str], body: str, shapes: list[tuple[int, ...]]
+) -> None:
+    result_types = ", ".join(
+        f"float{t} {name}" for t, name in zip(types, ("vo", "so"), strict=False)
+    )
+    ends = [f"{name}z = Exp({name})" for name in "qr"[: len(types)]]
+    outputs = ", ".join(f"float[] {name}z" for name in "qr"[: len(types)])
+    text = f"""g (float[2,3] x, int64 n) => ({outputs}) {{
+        a = Relu(x)
+        {call} <body = b (int64 i, bool c, float[s,t] v) => (bool co, {result_types}) {{ {body} }}>
+        {" ".join(ends)}
+    }}"""
+    weights = {"yes": np.array(True), "trips": np.array(3), "one": np.array([1])}
+    proto = nets.net(text, weights)
+    for output in proto.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    model = api.load_model(save(proto), runtime="onnxruntime")
+    assert [model.graph.tensors[name].shape for name in "qr"[: len(types)]] == shapes
+    nets.judge(model, model.split([["a"], ["q"]]))
+
+
+def test_a_loop_whose_body_may_end_it_has_no_fixed_size(save: Any) -> None:
+    text = """g (float[2,3] x) => (float[k] z) {
+        q, r = Loop(trips, yes, x) <body = b (int64 i, bool c, float[2,3] v)
+            => (bool co, float[2,3] vo, float[2,3] so) {
+            most = ReduceMax<keepdims=0>(v) co = Less(most, limit) vo = Add(v, v) so = Relu(v)
+        }>
+        z = Exp(r)
+    }"""
+    weights = {"yes": np.array(True), "trips": np.array(3), "limit": np.array(9, np.float32)}
+    proto = nets.net(text, weights)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(ModelError, match=r"node 'q' .* size depends on the data"):
+        api.load_model(save(proto), runtime="onnxruntime")
+
+
 def test_a_node_of_constants_alone_is_computed_at_once(save: Any) -> None:
     text = "g (float[2,3] x) => (float[2,3] y) { k = Hardmax(w)  y = Mul(x, k) }"
     model = api.load_model(save(nets.net(text, {"w": (2, 3)})))

@@ -26,6 +26,10 @@ def test_an_aligned_array_is_shared(dtype):
     assert tensor.numpy()[1, 2] == 1
 
 
+def test_an_empty_array_has_the_strides_that_kernels_expect():
+    assert tuple(tensor_of(np.zeros((3, 0, 5), np.float32), tvm.cpu()).strides) == (0, 5, 1)
+
+
 def test_a_tensor_is_shared_as_an_array():
     tensor = tvm.runtime.tensor(np.ones((3, 5), np.float32))
     assert np.shares_memory(array_of(tensor), array_of(tensor))

@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import autosplit
@@ -156,3 +157,23 @@ def test_a_stage_with_an_opaque_op_is_in_a_runtime_that_computes_it(save):
     mixed = replace(split, runtimes=(TVM, ONNXRUNTIME))
     with mixed.pipeline() as pipeline:
         assert compare(pipeline.run(model.items()), model.expected(model.items())).equal
+
+
+def test_a_stage_that_no_runtime_can_compute_names_ops_reasons_and_a_free_cut(save):
+    proto = nets.net(
+        """g (float[1,3,8,8] x) => (float[1,1,4,4] y) {
+            o = RoiAlign<mode="max", output_height=4, output_width=4>(x, r, b)
+            l = ReduceLogSumExp<axes=[1]>(o)
+            y = Tanh(l)
+        }""",
+        {"r": np.array([[0, 0, 6, 6]], np.float32), "b": np.array([0], np.int64)},
+    )
+    model = api.load_model(save(proto), runtime=AUTO)
+    model.profiles(HERE, seconds=0.05)
+    opaque, inside = model.graph.names[:2]
+    with pytest.raises(SplitError) as refused:
+        api.fastest_runtimes(model, model.split([[inside]]).stages, HERE)
+    assert f"tvm cannot compute op {opaque} (TVM takes the largest sample" in str(refused.value)
+    assert f"onnxruntime runs ops {inside}, " in str(refused.value)
+    after = re.findall("--after ([^; ]+)", str(refused.value))[0]
+    assert api.fastest_runtimes(model, model.split([after.split(",")]).stages, HERE)

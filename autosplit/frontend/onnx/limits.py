@@ -1,0 +1,175 @@
+"""Limits of what a model file makes its import compute or expand.
+
+A few bytes can ask for a terabyte of constants or a day of arithmetic. The sizes follow from shapes
+before anything is computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from autosplit.errors import ModelError
+from autosplit.extras import numpy_helper, onnx
+from autosplit.frontend.onnx.opaque import declared
+from autosplit.frontend.onnx.static_shapes import Shape
+from autosplit.frontend.relax.expressions import fixed_sizes, is_constant
+
+# Of all nodes that read constants alone, each for what the model stores, and beyond it.
+_ELEMENTS_EACH, _MORE_ELEMENTS = 8, 1 << 28
+_WORK_EACH, _MORE_WORK = 64, 1 << 34  # multiplications and additions, of TVM's plain kernels
+_LARGEST = (1 << 31) - 1  # elements of a tensor; TVM's loops count in 32 bits
+_MOST_TENSORS = 4096  # that a node reads; TVM fails at ten thousand
+_MOST_ITEMS = 1 << 14  # of all sequences that tensors are split into
+_SMALL = 1024  # elements of a constant that a size can depend on
+_NEVER_LARGER = ("Compress", "NonZero", "Unique")  # than their input, by axis
+_RECURRENT = ("GRU", "LSTM", "RNN")
+_QUADRATIC = ("Attention", "DFT", "Det", "MultiHeadAttention", "STFT")
+
+
+class Limits:
+    """What is left of the limits while the nodes of a model are imported, one by one.
+
+    Every method raises ValueError, which does not name the node, where a limit is exceeded.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._opset_imports = list(model.opset_import)
+        self._ir_version = model.ir_version
+        self._opset = next((o.version for o in model.opset_import if not o.domain), 1)
+        stored = sum(math.prod(weight.dims) for weight in model.graph.initializer)
+        self._elements = _ELEMENTS_EACH * stored + _MORE_ELEMENTS
+        self._work = _WORK_EACH * stored + _MORE_WORK
+        self._items = _MOST_ITEMS
+        self._is_counted = False  # whether the results of the node at hand are taken off already
+
+    def check_node(self, node: Any, values: Mapping[str, Any], *, of_constants: bool) -> None:
+        """Before ``node`` is converted, whose inputs are the expressions ``values``."""
+        if len(node.input) > _MOST_TENSORS:
+            raise ValueError(f"it reads {len(node.input)} tensors; at most {_MOST_TENSORS} work")
+        if node.op_type == "SplitToSequence":
+            self._items -= _items(node, values)
+            if self._items < 0:
+                raise ValueError(
+                    f"sequences would hold more than {_MOST_ITEMS} tensors; use Split or Slice"
+                )
+        shapes = self._result_shapes(node, values) if of_constants else None
+        self._is_counted = shapes is not None
+        if shapes is not None:
+            self._spend(node, values, shapes)
+
+    def _spend(self, node: Any, values: Mapping[str, Any], shapes: Sequence[Shape]) -> None:
+        """Take the results of a node that reads constants alone from what is left."""
+        elements = sum(map(math.prod, shapes))
+        self._elements -= elements
+        self._work -= _work(node, [_shape(values.get(name)) for name in node.input], elements)
+        if self._elements < 0 or self._work < 0:
+            what = f"{elements:,} numbers" if self._elements < 0 else "too much arithmetic"
+            raise ValueError(
+                f"it makes {what} of constants, which exceeds the limit of a model of its size; "
+                "store its result as a weight"
+            )
+
+    def check_computed(
+        self, node: Any, values: Mapping[str, Any], shapes: Sequence[Sequence[Any]]
+    ) -> None:
+        """Before onnxruntime computes a node of constants, of whose results it knows ``shapes``."""
+        if self._is_counted or node.op_type in _NEVER_LARGER:
+            return  # counted already, or not larger than what has been
+        if not all(shape and all(isinstance(size, int) for size in shape) for shape in shapes):
+            raise ValueError("nothing says how large its result is; store it as a weight")
+        self._spend(node, values, [tuple(shape) for shape in shapes])
+
+    def check_results(
+        self, node: Any, values: Mapping[str, Any], results: Iterable[Any], *, of_constants: bool
+    ) -> None:
+        """After ``node`` is converted to expressions, ``results``."""
+        shapes = list(map(_shape, results))
+        largest = max(map(math.prod, shapes), default=0)
+        if largest > _LARGEST:
+            raise ValueError(f"it makes a tensor of {largest:,} elements; at most {_LARGEST:,}")
+        if of_constants and not self._is_counted:
+            self._spend(node, values, shapes)
+
+    def _result_shapes(self, node: Any, values: Mapping[str, Any]) -> list[Shape] | None:
+        """The shapes that ONNX infers for the results of a node; None if it does not know all."""
+        try:
+            results = onnx.shape_inference.infer_node_outputs(
+                # TVM's importer takes the ops of other domains for the standard ones.
+                onnx.defs.get_schema(node.op_type, self._opset, ""),
+                node,
+                {name: declared(name, value).type for name, value in values.items()},
+                {
+                    name: numpy_helper.from_array(value.value.numpy(), name)
+                    for name, value in values.items()
+                    if is_constant(value) and math.prod(_shape(value)) <= _SMALL
+                },
+                opset_imports=self._opset_imports,
+                ir_version=self._ir_version,
+            )
+        except Exception:  # an op that ONNX does not know, a sequence, a wrong attribute
+            return None
+        shapes = [result.tensor_type.shape.dim for result in results.values()]
+        if not all(size.HasField("dim_value") for sizes in shapes for size in sizes):
+            return None
+        return [tuple(size.dim_value for size in sizes) for sizes in shapes]
+
+
+def check_input(name: str, shape: Shape) -> None:
+    """Raise ModelError for a model input that is too large."""
+    if math.prod(shape) > _LARGEST:
+        raise ModelError(
+            f"input '{name}' has {math.prod(shape):,} elements; at most {_LARGEST:,} work"
+        )
+
+
+def _shape(value: Any) -> Shape:
+    """The static shape of an expression; that of a scalar where it has none."""
+    return tuple(fixed_sizes(getattr(value, "ty", None)) or ())
+
+
+def _items(node: Any, values: Mapping[str, Any]) -> int:
+    """How many tensors a SplitToSequence makes at most."""
+    sizes = _shape(values.get(node.input[0])) or (1,)
+    axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+    size = sizes[axis] if -len(sizes) <= axis < len(sizes) else 1
+    parts = values.get(node.input[1]) if len(node.input) > 1 else None
+    if parts is None or not is_constant(parts):
+        return size
+    numbers = parts.value.numpy()
+    return int(numbers.size) if numbers.ndim else -(-size // max(1, int(numbers)))
+
+
+def _work(node: Any, shapes: Sequence[Shape], elements: int) -> int:
+    """About how many numbers are added up for ``elements`` results of tensors of ``shapes``."""
+    kind, attributes = node.op_type, {a.name: a for a in node.attribute}
+    first, second, third = (*shapes, (), (), ())[:3]
+    if kind == "Einsum" and "equation" in attributes:
+        return _einsum_work(attributes["equation"].s.decode(), shapes)
+    if kind == "Concat" and len(first) == 1:  # TVM makes an expression of each number
+        return elements << 12
+    if "Conv" in kind:
+        weight = shapes[3] if kind.startswith("QLinear") and len(shapes) > 3 else second
+        return elements * math.prod(weight[1:])
+    if "Pool" in kind and "kernel_shape" in attributes:
+        return elements * math.prod(map(int, attributes["kernel_shape"].ints))
+    if "MatMul" in kind or "Gemm" in kind:
+        is_transposed = "transA" in attributes and attributes["transA"].i
+        return elements * (first or (1,))[0 if is_transposed else -1]
+    if kind in _RECURRENT:
+        return elements * 4 * sum(shape[-1] for shape in (second, third) if shape)
+    return elements * (max(first, default=1) if kind in _QUADRATIC else 1)
+
+
+def _einsum_work(equation: str, shapes: Sequence[Shape]) -> int:
+    sizes: dict[str, int] = {}
+    further = 1  # the axes that "..." stands for
+    terms = equation.replace(" ", "").split("->")[0].split(",")
+    for term, shape in zip(terms, shapes, strict=False):
+        before, _, after = term.partition("...")
+        letters = dict(zip(before, shape, strict=False))
+        letters |= dict(zip(reversed(after), reversed(shape), strict=False))
+        sizes |= letters
+        further = max(further, math.prod(shape) // max(1, math.prod(letters.values())))
+    return math.prod(sizes.values()) * further

@@ -1,0 +1,76 @@
+"""Names of PyTorch's modules stand for all of their ops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import autosplit
+from autosplit.cli import main
+from autosplit.errors import SplitError
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnxscript")
+
+
+class Block(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        return torch.softmax(self.linear(torch.tanh(x)), 1)
+
+
+class Net(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.stages = torch.nn.ModuleList(Block() for _ in range(3))
+        self.twice = Block()
+
+    def forward(self, x: Any) -> Any:
+        for stage in self.stages:
+            x = stage(x)
+        return self.twice(self.twice(x))
+
+
+@pytest.fixture(scope="module", params=["net.pt2", "net.onnx"])
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("modules") / request.param
+    arguments = (torch.zeros(2, 8),)
+    if path.suffix == ".pt2":
+        torch.export.save(torch.export.export(Net().eval(), arguments), path)
+    else:
+        torch.onnx.export(Net().eval(), arguments, dynamo=True).save(str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(path: Path) -> autosplit.Model:
+    return autosplit.load_model(path, runtime="tvm")
+
+
+@pytest.mark.parametrize("name", ["stages.1", "stages", "stages.0.linear"])
+def test_a_cut_after_a_module_holds_all_of_its_ops(model: autosplit.Model, name: str) -> None:
+    first, second = model.split(after=[[name]]).stages
+    inside = model.graph.modules[name]
+    assert set(inside) <= set(first)
+    assert first[-1] == inside[-1]
+    assert second
+
+
+def test_a_module_that_is_called_twice_is_both_calls(model: autosplit.Model) -> None:
+    before = set(model.graph.modules["stages"])
+    assert before | set(model.graph.modules["twice"]) == set(range(len(model.graph.ops)))
+
+
+def test_an_unknown_module_is_answered_with_similar_ones(model: autosplit.Model) -> None:
+    with pytest.raises(SplitError, match=r"did you mean .*'stages\.1'"):
+        model.split(after=[["stage.1"]])
+
+
+def test_the_command_line_takes_modules(path: Path, tmp_path: Path) -> None:
+    folder = str(tmp_path / "split")
+    assert main(["split", str(path), "--after", "stages.1", "--runtime", "tvm", "-o", folder]) == 0
