@@ -256,6 +256,16 @@ def test_a_memory_limit_holds_for_stages_too(graph, capsys):
     assert main(["plan", graph(), "--cores", "3", "--memory", "9"]) == 1
 
 
+@pytest.mark.parametrize("size", [("--stages", "2"), ("--cores", "3")])
+def test_a_plan_says_that_the_unsplit_model_exceeds_the_memory_limit(size, graph, capsys):
+    limited = graph(), *size, "--memory", "30"
+    text = "the unsplit model needs 40 B, over the memory limit of 30 B"
+    assert planned(capsys, *limited)["note"] == text
+    assert main(["plan", *limited]) == 0
+    assert text in capsys.readouterr().out.splitlines()
+    assert planned(capsys, graph(), *size)["note"] == ""
+
+
 @pytest.mark.parametrize(
     "option", ["--assign", "--baselines", "--max-period=9", "--devices=cores:0"]
 )

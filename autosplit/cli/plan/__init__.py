@@ -128,6 +128,7 @@ def _add_lists(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan and print."""
     from autosplit.hardware.profiling import graph_file
+    from autosplit.hardware.profiling.cost_model import over_memory
     from autosplit.report.documents import plan as planned
 
     if args.objective == "latency":
@@ -177,7 +178,8 @@ def run(args: argparse.Namespace) -> int:
     if auto:
         planned.leave_out_empty(document, alike=costs.devices is None)
     document["seconds"] = time.perf_counter() - start
-    document["note"] = "; ".join(filter(None, (document["note"], args.device_note)))
+    notes = (document["note"], args.device_note, over_memory(costs))
+    document["note"] = "; ".join(filter(None, notes))
     if args.save:
         # Rows of costs for several cores are numbers of threads and no devices.
         graph = costs.on_devices([0]) if args.cores else costs

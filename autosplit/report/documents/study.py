@@ -115,7 +115,8 @@ def tables(document: Mapping[str, Any]) -> Iterator[Table]:
         (b["name"], _ms(b["period_ms"]), _ms(b["latency_ms"]), b["copies"])
         for b in document["baselines"]
     ]
-    yield "baselines", ("baseline", "period ms", "latency ms", "copies"), rows
+    if rows:
+        yield "baselines", ("baseline", "period ms", "latency ms", "copies"), rows
 
 
 def _trial_table(document: Mapping[str, Any]) -> Table:
