@@ -11,6 +11,7 @@ from autosplit.cli import main, options
 from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.graph_file import read_graph
+from tests import nets
 
 GRAPH = {
     "maxFPGAs": 2,
@@ -371,6 +372,26 @@ def test_any_number_of_stages_is_up_to_the_devices_or_the_cores(graph, measured,
 def test_options_of_a_model_are_refused_for_a_graph_file(graph, said, option):
     code, line = said("plan", graph(), "--stages", "2", *option)
     assert (code, "a graph file has its own costs" in line) == (2, True)
+
+
+def test_a_graph_file_has_no_stages_to_write(graph, said, tmp_path):
+    code, line = said("plan", graph(), "--stages", "2", "-o", tmp_path / "out")
+    assert code == 2
+    assert line == "--output writes stages, which a graph file has not; give the model instead"
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("size", [("--stages", "2"), ("--stages", "auto"), ("--cores", "2")])
+def test_a_plan_of_a_model_is_written_compared_and_loads(size, save, capsys, tmp_path):
+    out = tmp_path / "out"
+    document = planned(capsys, str(save(nets.residual())), *size, "-o", str(out))
+    manifest = json.loads(Path(document["file"]).read_text())
+    ops = [[op["name"] for op in stage["ops"]] for stage in manifest["stages"]]
+    assert ops == document["stages"]
+    assert [len(stage["replicas"]) for stage in manifest["stages"]] == document["replicas"]
+    assert manifest["predicted"]["period_ms"] == document["period"]
+    assert manifest["comparison"]["max_rel_error"] < 1e-4
+    assert main(["verify", str(out)]) == 0
 
 
 def test_the_former_name_of_runtime_is_refused_with_the_new_one(graph, capsys):
