@@ -2,9 +2,8 @@
 
 A command has ``HELP``, ``configure(parser)``, ``run(args)`` and, where its user should know what an
 interrupt leaves behind, ``AFTER_INTERRUPT``. It puts parts together and holds no logic of its own.
-``options`` holds what several commands read, ``output`` everything they print, and ``native_log``
-keeps TVM's own log lines away. Commands import every other package, late: ``--help`` loads nothing
-heavy.
+``options`` holds what several commands read, ``output`` everything they print. Commands import
+every other package, late: ``--help`` loads nothing heavy.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from autosplit.cli import (
     export,
     extract,
     inspect,
-    native_log,
     output,
     plan,
     profile,
@@ -40,6 +38,7 @@ from autosplit.cli import (
     zoo,
 )
 from autosplit.errors import AutosplitError, ConfigError, MachineError
+from autosplit.hardware import native_log
 from autosplit.versions import VERSION
 
 _MODULES = (
@@ -61,8 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     shows_progress = args.progress or sys.stderr.isatty()
     with contextlib.ExitStack() as stack:
-        if not args.debug:
-            stack.enter_context(native_log.hidden())
+        stack.enter_context(native_log.hidden(not args.debug, in_program=True))
         if shows_progress:
             stack.enter_context(phases.listening(output.PhaseLines()))
         return _run(args)

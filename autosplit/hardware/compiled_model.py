@@ -14,7 +14,7 @@ from autosplit import files, phases
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, ConfigError, MachineError, MismatchError, ModelError
 from autosplit.graph import FusedGraph
-from autosplit.hardware import cache
+from autosplit.hardware import cache, native_log
 from autosplit.hardware.cluster import nodes
 from autosplit.hardware.cluster.pipeline import RemoteStage, pipeline_of, remote_stage
 from autosplit.hardware.codegen.kernels import DeviceKernels
@@ -413,6 +413,7 @@ class CompiledModel:
         return identity
 
     @classmethod
+    @native_log.hidden()
     def load(
         cls,
         model: str | Path | Any,

@@ -7,7 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from autosplit.cli import native_log, output
+from autosplit.cli import output
+from autosplit.hardware import native_log
 
 if TYPE_CHECKING:
     from autosplit.planner import CostModel
