@@ -5,10 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 
 from autosplit.cli import main
 from autosplit.cli.output import emit_study
+from autosplit.study.persistence.records import FORMAT
 
 STUDY = 'runtime = "simulated"\nstages = 2\n[search]\ntrials = 2\n[simulated]\nops = 12\n'
 
@@ -161,3 +163,12 @@ def test_a_study_that_has_nothing_yet_is_shown(capsys: pytest.CaptureFixture[str
     assert out.startswith("study s: net, 2 stages\n")
     assert "best split" not in out
     assert "memory" not in out
+
+
+def test_a_study_without_attributes_says_so(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = optuna.create_study(study_name="empty", storage="sqlite:///empty.db")
+    study.set_user_attr("autosplit", {"format": FORMAT})
+    assert main(["show", "empty.db"]) == 0
+    assert capsys.readouterr().out.startswith("study empty: nothing is stored yet\n")

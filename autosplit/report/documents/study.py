@@ -11,7 +11,7 @@ from autosplit.study.config.objectives import of_study
 from autosplit.study.persistence.attributes import TrialAttributes, compared_baselines, spread_of
 from autosplit.study.persistence.records import DISTURBED, SEARCHED, SHARED, document_of
 from autosplit.study.persistence.storage import redact_password, storage_errors
-from autosplit.study.trials.results import best_trial
+from autosplit.study.trials.results import best_trial, state_of
 from autosplit.units import between, counted, digits, size
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _trial(trial: FrozenTrial) -> dict[str, Any]:
     attributes = trial.user_attrs
     stored = {key: attributes.get(key) for key in _STORED}
     stored |= {key: attributes[key] for key in _OPTIONAL if key in attributes}
-    return {"number": trial.number, "state": trial.state.name, **stored}
+    return {"number": trial.number, "state": state_of(trial).upper(), **stored}
 
 
 def _best(trial: FrozenTrial, attributes: dict[str, Any]) -> dict[str, Any]:
@@ -124,12 +124,13 @@ def _trial_table(document: Mapping[str, Any]) -> Table:
     stages = study["stages"]
     if stages == "auto":
         stages = f"up to {len(study['devices'] or ())}"
-    shape = f"{stages} stages"
+    shape = f"{stages} stages" if stages else ""
     if "cores" in study:
         shape = f"deployments on cores {cores_text(study['cores'])}"
         if isinstance(study["cores"], int):
             shape = f"deployments on {counted(study['cores'], 'core')}"
-    title = f"study {study['name']}: {study['model']}, {shape}"
+    known = ", ".join(filter(None, (study["model"], shape))) or "nothing is stored yet"
+    title = f"study {study['name']}: {known}"
     if study["stopped"]:
         title += f"; {study['stopped']}"
     columns = dict(_COLUMNS)
