@@ -7,7 +7,9 @@ prints, so that every string from outside passes ``printable`` here.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import os
 import shutil
 import sys
 import textwrap
@@ -59,6 +61,20 @@ def flush() -> None:
     """Write out what was printed. Raises MachineError where standard output takes no more."""
     with _to_standard_output():
         sys.stdout.flush()
+
+
+def drop_unwritten() -> None:
+    """Leave nothing for the end of the interpreter, which would report a full disk once more."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def emit_text(text: str) -> None:
+    """Print text of our own as it is, such as help, at once."""
+    _write(text)
+    flush()
 
 
 def _write(text: str) -> None:
@@ -173,7 +189,7 @@ def _drawn(columns: Sequence[Column], width: int) -> str:
     spare = width - (sum(least) + 3 * len(columns) + 1)
     if spare < 0:
         return _records(columns)
-    console = Console(width=width)
+    console = Console(file=io.StringIO(), width=width)
     table = Table()
     widths = dict(enumerate(least))
     wanting = [column.width(cell_len) - words for column, words in zip(columns, least, strict=True)]
