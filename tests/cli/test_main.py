@@ -98,6 +98,11 @@ def test_places_on_ray_need_its_option(capsys):
     assert "add --ray" in capsys.readouterr().err
 
 
+def test_serve_has_no_json(said):
+    line = "serve writes raw arrays; leave -f json out"
+    assert said("serve", "out", "-f", "json") == (2, line)
+
+
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [

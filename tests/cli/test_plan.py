@@ -157,6 +157,14 @@ def test_a_file_that_is_no_graph_is_exit_code_2(text, graph, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_relax_module_is_planned_as_the_model_that_it_is(graph, measured, capsys, tmp_path):
+    costs, module = graph(), tmp_path / "module.json"
+    module.write_text('{"root_index":1,"nodes":[{"type":"None"}]}')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(options, "load_model", lambda args: Path(costs))
+        assert planned(capsys, str(module), "--stages", "2")["runtimes"] == ["tvm", "tvm"]
+
+
 def test_a_file_that_is_not_there_or_no_text_is_exit_code_2(tmp_path, capsys):
     assert main(["plan", str(tmp_path / "nothing.json"), "--stages", "2"]) == 2
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x80")

@@ -32,6 +32,7 @@ from autosplit.cli import options, output
 from autosplit.cli.plan import latency
 from autosplit.deployment import Deployment, resources_of, threads_of
 from autosplit.errors import ConfigError
+from autosplit.files import open_regular
 from autosplit.hardware.runtimes import registry
 from autosplit.units import digits
 
@@ -302,8 +303,14 @@ def _certainty(
 
 
 def _is_graph_file(args: argparse.Namespace) -> bool:
-    # Here it is never a Relax module, which other commands read from .json too.
-    return bool(args.model.suffix.lower() == ".json")
+    """Whether it is a .json file, but no Relax module as ``tvm.ir.save_json`` writes it."""
+    if args.model.suffix.lower() != ".json":
+        return False
+    try:
+        with open_regular(args.model) as file:
+            return b'"root_index"' not in file.read(64)
+    except OSError:  # said when the graph is read
+        return True
 
 
 def _deadline(start: float, timeout: float | None) -> Callable[[], bool] | None:
