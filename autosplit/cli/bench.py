@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
+from autosplit.units import between, digits, milliseconds
 
 if TYPE_CHECKING:
     from autosplit.hardware.measurement.results import Spread
@@ -77,10 +78,10 @@ def run(args: argparse.Namespace) -> int:
     for stage, busy_ms in enumerate(result.busy_ms):
         for number, ms in enumerate(busy_ms):
             name = replica_name(stage, number, len(busy_ms))
-            rows.append((name, f"{ms:.3f}", f"{100 * ms / period.median:.1f}"))
+            rows.append((name, digits(ms), f"{100 * ms / period.median:.1f}"))
     title = (
-        f"period {period.median:.3f} ms ({period.low:.3f} to {period.high:.3f}), "
-        f"{1e3 / period.median:.2f} items/s, latency {latency.median:.3f} ms"
+        f"period {milliseconds(period.median)}{between(period.low, period.high)}, "
+        f"{digits(1e3 / period.median)} items/s, latency {milliseconds(latency.median)}"
     )
     output.emit_table(title, ("stage", "busy ms", "% of the period"), rows)
     counts = f"{len(result.gaps) + 1} items after {result.warm_up} to warm up"
@@ -106,7 +107,7 @@ def _distribution(spread: Spread, samples: Sequence[float]) -> dict[str, float]:
 
 
 def _row(name: str, samples: Sequence[float]) -> tuple[str, ...]:
-    return (name, *(f"{value:.3f}" for value in _percentiles(samples).values()))
+    return (name, *map(digits, _percentiles(samples).values()))
 
 
 def _stage(busy_ms: Sequence[float], devices: Sequence[object]) -> dict[str, Any]:
