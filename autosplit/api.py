@@ -41,13 +41,27 @@ class Model(CompiledModel):
         return f"<Model '{self.graph.name}' of {len(self.graph.ops)} ops>"
 
     def split(self, after: Sequence[Iterable[str]], replicas: Sequence[int] = ()) -> Split:
-        """Split by hand: for each cut the names of ops, source nodes or modules before it.
+        """Split by hand.
 
         A cut is the smallest downset that holds the named ops, the whole of every state they are
-        part of, and everything before the cut ahead of it. ``replicas`` are those of each stage, by
-        default one. Raises SplitError for an unknown name, an empty stage, a cut that does not hold
-        the one ahead of it, a cut between ops that are fused, and other numbers of replicas.
+        part of, and everything before the cut ahead of it.
+
+        Args:
+            after: For each cut, from input to output, a list of the ops, nodes or modules that must
+                lie before it. A text in place of a list is one name.
+            replicas: The number of replicas of each stage; one by default.
+
+        Returns:
+            The split, which runs (``pipeline``) and can be written (``export``).
+
+        Raises:
+            SplitError: An unknown name, an empty stage, a cut that does not hold the one ahead of
+                it, a cut between ops that are fused, or other numbers of replicas.
+
+        Example:
+            split = model.split(after=[["first"], ["halves", "hinted"]])
         """
+        after = [[after]] if isinstance(after, str) else after
         if replicas and (len(replicas) != len(after) + 1 or min(replicas) < 1):
             raise SplitError(
                 f"replicas are {', '.join(map(str, replicas))}; give each of the {len(after) + 1} "
@@ -75,11 +89,22 @@ class Model(CompiledModel):
     def extract(
         self, ops: Iterable[str] = (), *, first: Iterable[str] = (), last: Iterable[str] = ()
     ) -> Part:
-        """A convex set of ops: those in ``ops``, or all on a path from ``first`` to ``last``.
+        """A part of the model that runs by itself: a convex set of ops.
 
-        Names are those of ops or source nodes. Raises SplitError for an unknown name, where no path
-        leads from first to last, and, with a path that leaves and returns, for a set that is not
-        convex.
+        Args:
+            ops: Names of ops or source nodes.
+            first: Instead, or in addition, all on a path from these ops or source nodes,
+            last: to these.
+
+        Returns:
+            The part, which runs (``pipeline``) and can be written (``export``).
+
+        Raises:
+            SplitError: An unknown name, no path from first to last, or a path that leaves the set
+                and returns.
+
+        Example:
+            part = model.extract(first=["hinted"], last=["late"])
         """
         chosen, start, end = self._ops(ops), self._ops(first), self._ops(last)
         if start or end:
@@ -122,18 +147,40 @@ class Part:
         return part(self.model.graph, self.ops, self.model.lowered.outputs)
 
     def pipeline(self, on: str | None = None) -> Pipeline:
-        """Link it into a pipeline of one stage, on the device ``on``, the first core by default.
+        """Link it into a pipeline of one stage.
 
-        Raises ConfigError for a misspelt device, MachineError for one that is not there.
+        Args:
+            on: The device; the first core by default.
+
+        Returns:
+            The pipeline, to be closed or used in ``with``.
+
+        Raises:
+            ConfigError: A misspelt device.
+            MachineError: A device that is not there.
+
+        Example:
+            with part.pipeline(on="cores:0") as pipeline:
+                print([port.name for port in pipeline.wiring.inputs])
         """
         (place,) = device.along(1, (on,) if on else ())
         return self.model.run_on(self.wiring, self.model.deployment([self.ops], [str(place)]))
 
     def export(self, file: str | Path) -> Path:
-        """Write it as the library ``file``, with its manifest and, where it can be, as ONNX.
+        """Write it as a library, with its manifest and, where it can be, as ONNX.
 
-        Returns the manifest, which ``autosplit.load`` takes. Raises MachineError where the disk
-        refuses or nothing here links.
+        Args:
+            file: The library.
+
+        Returns:
+            The path of the manifest, which ``autosplit.load`` takes.
+
+        Raises:
+            ConfigError: A file name that the manifest needs.
+            MachineError: The disk refuses, or nothing here links.
+
+        Example:
+            part.export("part.so")
         """
         from autosplit.deploy.export import write_part
 
@@ -162,10 +209,22 @@ class Split:
     ) -> Pipeline:
         """Link the stages into a running pipeline.
 
-        It runs on ``devices``, else on those it was planned for, else on one core a replica.
-        ``depth`` items wait between neighbouring stages; ``trace`` records the events of every
-        stage. Raises ConfigError for another number of devices than replicas, MachineError for a
-        device that is not there, SplitError where the runtime cannot cut so.
+        Args:
+            devices: One a replica; by default those it was planned for, else one core each.
+            depth: Items that wait between neighbouring stages.
+            trace: Whether the times of every stage are recorded, in ``events``.
+
+        Returns:
+            The pipeline, to be closed or used in ``with``.
+
+        Raises:
+            ConfigError: Another number of devices than replicas.
+            MachineError: A device that is not there.
+            SplitError: A runtime that cannot cut so.
+
+        Example:
+            with split.pipeline(["cores:0", "cores:0"]) as pipeline:
+                outputs = pipeline.run(model.items(8))
         """
         return self.model.pipeline(self._along(devices), depth, trace)
 
@@ -177,13 +236,25 @@ class Split:
         onnx: bool = True,
         **results: Any,
     ) -> Path:
-        """Write ``split.json`` and one loadable file a stage into ``folder``; returns the former.
+        """Write ``split.json`` and one loadable file a stage, compared with the model first.
 
-        ``format`` "onnx", "cpp" or "ray" adds a program that runs the stages in that way. Without
-        ``onnx`` the stages of TVM have no ONNX models beside them. An export that is there is
-        replaced in one step. ``results`` is what is known of the split, see
-        ``SplitResults``. Raises as ``pipeline`` does, ConfigError where the format lacks a stage,
-        and MachineError where the disk refuses or nothing here links a stage's file.
+        Args:
+            folder: Where to; an export that is there is replaced in one step.
+            devices: As in ``pipeline``.
+            format: "onnx", "cpp" or "ray" adds a program that runs the stages in that way.
+            onnx: Whether the stages of TVM are written as ONNX models too.
+            results: What is known of the split, see ``SplitResults``.
+
+        Returns:
+            The path of ``split.json``; ``autosplit.load`` takes the folder.
+
+        Raises:
+            ConfigError: A format that lacks a stage; else as ``pipeline``.
+            MismatchError: Outputs that differ from those of the model.
+            MachineError: The disk refuses, or nothing here links a stage's file.
+
+        Example:
+            split.export("out")
         """
         from autosplit.deploy.export import write_split
 
@@ -211,13 +282,38 @@ class ModelDeployment:
     streams: int = 1
 
     def pipeline(self, depth: int = 2, trace: bool = False) -> Pipeline:
-        """Link the stages into a running pipeline, as ``Split.pipeline`` does."""
+        """Link the stages into a running pipeline, on the devices of the deployment.
+
+        Args:
+            depth: Items that wait between neighbouring stages.
+            trace: Whether the times of every stage are recorded, in ``events``.
+
+        Returns:
+            The pipeline, to be closed or used in ``with``; errors are those of ``Split.pipeline``.
+
+        Example:
+            with autosplit.plan(model, cores=1).pipeline() as pipeline:
+                outputs = pipeline.run(model.items(8))
+        """
         return self.model.pipeline(self.deployment, depth, trace)
 
     def export(
         self, folder: str | Path, format: str = "native", onnx: bool = True, **results: Any
     ) -> Path:
-        """Write ``split.json`` and the files of the stages, as ``Split.export`` does."""
+        """Write ``split.json`` and the files of the stages, compared with the model first.
+
+        Args:
+            folder: Where to; an export that is there is replaced in one step.
+            format: "onnx", "cpp" or "ray" adds a program that runs the stages in that way.
+            onnx: Whether the stages of TVM are written as ONNX models too.
+            results: What is known of the deployment, see ``SplitResults``.
+
+        Returns:
+            The path of ``split.json``; errors are those of ``Split.export``.
+
+        Example:
+            autosplit.plan(model, cores=1).export("out")
+        """
         from autosplit.deploy.export import write_split
 
         known = SplitResults(streams=self.streams, **results)
@@ -252,17 +348,31 @@ def plan(
     memory: float | None = None,
     streams: int = 1,
 ) -> Split | ModelDeployment:
-    """The best split into ``stages`` for the measured profile of each device and its links.
+    """Plan the fastest split, or with ``cores`` the fastest deployment, for the measured op times.
 
-    ``devices`` are one a stage, a core each by default; the loads of stages on one core add up.
-    ``"auto"`` weighs any number of stages up to the devices; where ``devices`` share no cores, also
-    replicas of a stage on several of them, which may be unlike. ``regions`` gives external backends
-    the device that their ops run on.
+    Ops that were not timed on a device before are timed first, for some seconds.
 
-    With ``cores`` the best deployment on the first so many cores: stages, replicas, threads and
-    runtimes. A replica holds at most ``memory`` bytes, and with states whole ones of ``streams``.
-    Raises Infeasible for too many stages or too little memory, ConfigError for options that do not
-    go together, MachineError for a device or cores that are not there.
+    Args:
+        model: The model, of ``load_model``.
+        stages: How many (default 2), or "auto": any number up to the devices. Where ``devices``
+            share no cores, "auto" also weighs replicas of a stage on several, also unlike ones.
+        devices: One a stage, such as "cores:0"; by default a core each. The loads of stages on one
+            core add up.
+        regions: By the name of an external backend the device that its ops run on.
+        cores: Instead of stages: plan stages, replicas, threads and runtimes on so many cores.
+        memory: With ``cores``: bytes that a replica may hold.
+        streams: With ``cores``: streams that share the deployment of a model with states.
+
+    Returns:
+        A ``Split``, or with ``cores`` a ``ModelDeployment``; ``predicted_ms`` is its period.
+
+    Raises:
+        Infeasible: Too many stages or too little memory.
+        ConfigError: Arguments that make no sense or do not go together.
+        MachineError: A device or cores that are not there.
+
+    Example:
+        split = autosplit.plan(model, stages=2)
     """
     from autosplit import planner
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -42,17 +43,26 @@ def atomic_write(file: Path, remedy: str = REMEDY, durable: bool = True) -> Iter
 
 
 def replace(temporary: Path, file: Path, durable: bool = True) -> None:
-    """Store ``temporary`` on the disk, readable by everybody, then rename it to ``file``."""
+    """Store ``temporary`` on the disk, with the usual rights, then rename it to ``file``."""
     with temporary.open("rb") as stream:
         if durable:
             # Renamed before its content is stored, the file could be empty after a power cut.
             os.fsync(stream.fileno())
-        os.fchmod(stream.fileno(), 0o644)
+        os.fchmod(stream.fileno(), 0o666 & ~_umask())
     os.replace(temporary, file)
+
+
+def _umask() -> int:
+    """The rights that new files of this process lack; ``os.umask`` would change them meanwhile."""
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    line = re.search(r"^Umask:\s*([0-7]+)$", status, re.MULTILINE)
+    return int(line[1], 8) if line else 0o022
 
 
 def refused(path: Path, error: OSError, remedy: str = REMEDY) -> MachineError:
     """The error for a path that the disk refuses to write."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        remedy = remedy.removeprefix("free the disk or ")
     return MachineError(f"cannot write '{path}': {error.strerror or error}; {remedy}")
 
 

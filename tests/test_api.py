@@ -1,7 +1,10 @@
 """The public API on real nets: cut by hand, plan, run, compare with onnxruntime."""
 
+import inspect
+import shutil
 import subprocess
 import sys
+import textwrap
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -252,6 +255,46 @@ def test_every_public_name_is_there_and_listed():
 
 
 HEAVY = {"tvm", "optuna", "onnx", "onnxruntime", "numpy", "pydantic", "rich", "torch"}
+
+
+DOCUMENTED = (
+    autosplit.load_model, autosplit.plan, autosplit.load,
+    autosplit.Model.split, autosplit.Model.extract, autosplit.Model.pipeline,
+    autosplit.Split.pipeline, autosplit.Split.export,
+    autosplit.ModelDeployment.pipeline, autosplit.ModelDeployment.export,
+    autosplit.Part.pipeline, autosplit.Part.export,
+    autosplit.Pipeline.run, autosplit.Pipeline.map, autosplit.Pipeline.map_streams,
+    autosplit.Pipeline.submit, autosplit.Pipeline.results, autosplit.Pipeline.state,
+    autosplit.Pipeline.reset,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", DOCUMENTED, ids=lambda f: f.__qualname__)
+def test_help_lists_the_arguments_what_is_returned_and_an_example(function):
+    text, signature = inspect.getdoc(function), inspect.signature(function)
+    for name in signature.parameters.keys() - {"self", "cls"}:
+        assert f"\n    {name}: " in text
+    assert ("Returns:" in text) == (signature.return_annotation != "None")
+    assert "Example:" in text
+
+
+@pytest.mark.integration
+def test_the_examples_run(branches, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(branches.path, "net.onnx")
+    split, part = branches.split([["first"]]), branches.extract(["hinted"])
+    split.export("out")
+    names = {"autosplit": autosplit, "model": branches, "split": split, "part": part}
+    names |= {"items": branches.items(2), **branches.items(1)[0]}
+    for function in DOCUMENTED:
+        example = inspect.getdoc(function).partition("Example:\n")[2]
+        with split.pipeline() as pipeline:
+            pipeline.submit(branches.items(1)[0])  # for the reader of results
+            exec(textwrap.dedent(example), names | {"pipeline": pipeline})
+
+
+def test_one_text_is_one_cut_after_one_op(branches):
+    assert branches.split(after="first").stages == branches.split([["first"]]).stages
 
 
 def test_importing_the_package_imports_nothing_heavy():

@@ -60,6 +60,26 @@ def test_a_full_disk_is_named(tmp_path):
         full.write("x" * 100_000)
 
 
+def test_only_a_full_disk_is_to_be_freed(tmp_path):
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(MachineError, match=r": (File exists|Not a directory); choose another"),
+        files.atomic_write(tmp_path / "file" / "f.o"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_a_file_has_the_rights_of_new_files(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        with files.atomic_write(tmp_path / "f.o") as temporary:
+            temporary.write_text("x")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "f.o").stat().st_mode & 0o777 == mode
+
+
 @pytest.mark.parametrize("content", [b"", b"abc", b"x" * 1_000_000])
 def test_sha256_is_that_of_the_content(tmp_path, content):
     (tmp_path / "f").write_bytes(content)

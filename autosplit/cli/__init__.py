@@ -2,9 +2,8 @@
 
 A command has ``HELP``, ``configure(parser)``, ``run(args)`` and, where its user should know what an
 interrupt leaves behind, ``AFTER_INTERRUPT``. It puts parts together and holds no logic of its own.
-``options`` holds what several commands read, ``output`` everything they print, and ``native_log``
-keeps TVM's own log lines away. Commands import every other package, late: ``--help`` loads nothing
-heavy.
+``options`` holds what several commands read, ``output`` everything they print. Commands import
+every other package, late: ``--help`` loads nothing heavy.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from autosplit.cli import (
     export,
     extract,
     inspect,
-    native_log,
     output,
     plan,
     profile,
@@ -39,7 +37,8 @@ from autosplit.cli import (
     verify,
     zoo,
 )
-from autosplit.errors import AutosplitError, ConfigError, MachineError
+from autosplit.errors import AutosplitError, ConfigError, MachineError, nearest
+from autosplit.hardware import native_log
 from autosplit.versions import VERSION
 
 _MODULES = (
@@ -49,7 +48,6 @@ _MODULES = (
 COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
 INTERRUPTED = 130
 EXPORTING = ("export", "split")  # their --format is that of the export
-AFTER_INTERRUPT = {"run": run.AFTER_INTERRUPT, "tune": tune.AFTER_INTERRUPT}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,31 +56,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done, 1 nothing feasible, 2 usage, model or config, 3 environment, 130 interrupted.
     """
     _open_closed_streams()
-    args = _parser().parse_args(argv)
-    shows_progress = args.progress or sys.stderr.isatty()
-    with contextlib.ExitStack() as stack:
-        if not args.debug:
-            stack.enter_context(native_log.hidden())
-        if shows_progress:
-            stack.enter_context(phases.listening(output.PhaseLines()))
-        return _run(args)
-
-
-def _run(args: argparse.Namespace) -> int:
-    """Run a parsed command; every exception becomes a line and an exit code."""
+    args = argparse.Namespace(command=None, debug=False)
     try:
-        code = int(COMMANDS[args.command].run(args) or 0)
+        return _run(args, argv)
+    finally:
+        output.drop_unwritten()
+
+
+def _run(args: argparse.Namespace, argv: Sequence[str] | None) -> int:
+    """Parse and run a command; every exception becomes a line and an exit code."""
+    try:
+        _parse(args, argv)
+        command = COMMANDS[args.command]
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(native_log.hidden(not args.debug, in_program=True))
+            if args.progress or sys.stderr.isatty():
+                stack.enter_context(phases.listening(output.PhaseLines()))
+            code = int(command.run(args) or 0)
         # A reader that has left is noticed here, not when Python ends.
         output.flush()
         return code
     except AutosplitError as error:
         return _report(error, error.exit_code, args.debug, str(error))
     except KeyboardInterrupt as error:
-        text = f"interrupted{AFTER_INTERRUPT.get(args.command, '')}"
+        text = f"interrupted{getattr(COMMANDS.get(args.command), 'AFTER_INTERRUPT', '')}"
         return _report(error, INTERRUPTED, args.debug, text)
-    # The interpreter flushes standard output once more at its end; devnull takes that.
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except MemoryError as error:
         text = f"not enough memory: {str(error) or 'nothing left'}"
@@ -93,11 +92,28 @@ def _run(args: argparse.Namespace) -> int:
         return _report(error, MachineError.exit_code, args.debug, text)
 
 
+def _parse(args: argparse.Namespace, argv: Sequence[str] | None) -> None:
+    """Fill in the arguments; without any the help is the result."""
+    parser = _parser()
+    _, unknown = parser.parse_known_args(argv, args)
+    if args.command is None and not unknown:
+        parser.parse_args(["--help"])
+    if unknown:
+        (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+        parser = commands.choices.get(args.command, parser)
+        remedy = nearest(unknown[0].partition("=")[0], parser._option_string_actions)
+        parser.error(f"unknown argument {unknown[0]!r}{remedy.removesuffix('?')}")
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One line: the usage of a command with many options fills a screen."""
         output.note(f"{self.prog}: {message}; see `{self.prog} --help`")
         raise SystemExit(ConfigError.exit_code)
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        """Print help or version as every result: argparse ignores a full disk."""
+        output.emit_text(message)
 
 
 def _open_closed_streams() -> None:
@@ -111,25 +127,23 @@ def _parser() -> argparse.ArgumentParser:
     summary = (autosplit.__doc__ or "").splitlines()[0]
     parser = _Parser(prog="autosplit", description=summary)
     parser.add_argument("--version", action="version", version=f"autosplit {VERSION}")
-    commands = parser.add_subparsers(
-        title="commands", dest="command", required=True, metavar="COMMAND"
-    )
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     for name, module in COMMANDS.items():
         # Raw, since the examples in a command's docstring are lines of their own.
         command = commands.add_parser(
             name,
             help=module.HELP,
             description=module.__doc__,
-            parents=[_common(name)],
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.configure(command)
+        _add_common(command, name)
     return parser
 
 
-def _common(command: str) -> _Parser:
+def _add_common(parser: argparse.ArgumentParser, command: str) -> None:
     """The options of every command; where something is exported, --format is that of the export."""
-    common = _Parser(add_help=False)
+    common = parser.add_argument_group("options of every command")
     flags = ("-f",) if command in EXPORTING else ("-f", "--format")
     choices = ("table", "json")
     common.add_argument(
@@ -137,7 +151,6 @@ def _common(command: str) -> _Parser:
     )
     common.add_argument("--progress", action="store_true", help="show progress even off a terminal")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    return common
 
 
 def _report(error: BaseException, code: int, debug: bool, text: str) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
+from autosplit.units import between, digits, milliseconds
 
 if TYPE_CHECKING:
     from autosplit.hardware.measurement.results import Spread
@@ -79,10 +80,10 @@ def run(args: argparse.Namespace) -> int:
         for number, ms in enumerate(busy_ms):
             name = replica_name(stage, number, len(busy_ms))
             share = f"{100 * ms / period.median:.1f}"
-            rows.append((name, result.runtimes[stage], f"{ms:.3f}", share))
+            rows.append((name, result.runtimes[stage], digits(ms), share))
     title = (
-        f"period {period.median:.3f} ms ({period.low:.3f} to {period.high:.3f}), "
-        f"{1e3 / period.median:.2f} items/s, latency {latency.median:.3f} ms"
+        f"period {milliseconds(period.median)}{between(period.low, period.high)}, "
+        f"{digits(1e3 / period.median)} items/s, latency {milliseconds(latency.median)}"
     )
     output.emit_table(title, ("stage", "runtime", "busy ms", "% of the period"), rows)
     counts = f"{len(result.gaps) + 1} items after {result.warm_up} to warm up"
@@ -110,7 +111,7 @@ def _distribution(spread: Spread, samples: Sequence[float]) -> dict[str, float]:
 
 
 def _row(name: str, samples: Sequence[float]) -> tuple[str, ...]:
-    return (name, *(f"{value:.3f}" for value in _percentiles(samples).values()))
+    return (name, *map(digits, _percentiles(samples).values()))
 
 
 def _stage(busy_ms: Sequence[float], devices: Sequence[object], runtime: str) -> dict[str, Any]:

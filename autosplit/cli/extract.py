@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     op_names = ", ".join(op["name"] for op in document["ops"])
     title = f"{document['model']}: {len(document['ops'])} fused ops: {op_names}"
-    columns = ("", "tensor", "shape", "dtype", "bytes")
+    columns = ("", "tensor", "shape", "dtype", "size")
     output.emit_table(title, columns, part_document.rows(document))
     for key in ("file", "manifest", "onnx"):
         if document[key]:

@@ -7,14 +7,16 @@ prints, so that every string from outside passes ``printable`` here.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import os
 import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import Any, Literal, NamedTuple, TextIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple, TextIO
 
 from autosplit.errors import MachineError
 from autosplit.printable import printable
@@ -26,14 +28,12 @@ def note(text: str) -> None:
     print(_broken(printable(text), sys.stderr), file=sys.stderr, flush=True)
 
 
-def _broken(text: str, stream: TextIO, indent: str = "") -> str:
+def _broken(text: str, stream: TextIO) -> str:
     """A text whose lines fit a terminal; only a single word may be longer."""
     width = shutil.get_terminal_size().columns
     if not stream.isatty() or max(map(len, text.splitlines()), default=0) <= width:
         return text
-    wrapper = textwrap.TextWrapper(
-        width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+    wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
     return "\n".join(map(wrapper.fill, text.splitlines()))
 
 
@@ -59,6 +59,20 @@ def flush() -> None:
     """Write out what was printed. Raises MachineError where standard output takes no more."""
     with _to_standard_output():
         sys.stdout.flush()
+
+
+def drop_unwritten() -> None:
+    """Leave nothing for the end of the interpreter, which would report a full disk once more."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def emit_text(text: str) -> None:
+    """Print text of our own as it is, such as help, at once."""
+    _write(text)
+    flush()
 
 
 def _write(text: str) -> None:
@@ -121,19 +135,19 @@ def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
 def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table; columns of numbers are right-aligned.
 
-    Nothing is cut, and no word is broken: where the columns do not fit into the width, on a
-    terminal with lines broken between words, each value gets a line. Where rich is not installed,
-    which a machine that only runs exports does without, the columns are plain text.
+    Off a terminal a row is a line with all of its texts, whatever the width. On a terminal, long
+    texts are broken between words or end in an ellipsis, and columns without room are named below.
+    Where rich is not installed, which a machine that only runs exports does without, a terminal
+    gets plain lines too.
     """
     texts = [list(map(printable, row)) for row in rows]
     table = [Column(printable(name), [row[i] for row in texts]) for i, name in enumerate(columns)]
-    width = shutil.get_terminal_size().columns
-    try:
-        drawn = _drawn(table, width)
-    except ImportError:
-        drawn = _plain(table, width)
     if title:
         emit_line(title)
+    try:
+        drawn = _drawn(table) if sys.stdout.isatty() else _plain(table)
+    except ImportError:
+        drawn = _plain(table)
     _write(drawn)
 
 
@@ -149,70 +163,47 @@ class Column(NamedTuple):
         digits = [cell.translate(_SIGNS) for cell in self.cells]
         return bool(digits) and all(text.isdigit() or not text for text in digits)
 
-    def width(self, length: Callable[[str], int]) -> int:
+    @property
+    def width(self) -> int:
         """The length of the longest text."""
-        return max(map(length, (self.name, *self.cells)))
-
-    def least_width(self, length: Callable[[str], int]) -> int:
-        """The length of the longest word."""
-        return max(map(length, chain(*map(str.split, (self.name, *self.cells)))), default=0)
+        return max(map(len, (self.name, *self.cells)))
 
 
 _SIGNS = str.maketrans("", "", ".,-% ")
+_LEGIBLE = 12  # characters that a text is not shortened below
 
 
-def _drawn(columns: Sequence[Column], width: int) -> str:
-    from rich.cells import cell_len  # a Chinese character takes two places
+def _drawn(columns: Sequence[Column]) -> str:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    # Off a terminal every row is one line; a border takes three places.
-    is_terminal = sys.stdout.isatty()
-    least = [c.least_width(cell_len) if is_terminal else c.width(cell_len) for c in columns]
-    spare = width - (sum(least) + 3 * len(columns) + 1)
-    if spare < 0:
-        return _records(columns)
-    console = Console(width=width)
-    table = Table()
-    widths = dict(enumerate(least))
-    wanting = [column.width(cell_len) - words for column, words in zip(columns, least, strict=True)]
-    # What is left goes in equal shares to the columns that can use it.
-    for count, place in enumerate(sorted(widths, key=wanting.__getitem__)):
-        extra = min(wanting[place], spare // (len(columns) - count))
-        widths[place] += extra
-        spare -= extra
-    for place, column in enumerate(columns):
-        justify: Literal["left", "right"] = "right" if column.is_numeric else "left"
-        table.add_column(column.name, justify=justify, width=widths[place], overflow="fold")
-    for row in zip(*(column.cells for column in columns), strict=True):
+    width = shutil.get_terminal_size().columns
+    console, table = Console(file=io.StringIO(), force_terminal=True, width=width), Table()
+    # A border takes three places.
+    least = [3 + (c.width if c.is_numeric else min(c.width, _LEGIBLE)) for c in columns]
+    count = sum(total < width for total in accumulate(least))
+    for column in columns[:count]:
+        if column.is_numeric:
+            table.add_column(column.name, justify="right", no_wrap=True)
+        else:
+            table.add_column(column.name, overflow="ellipsis")
+    for row in zip(*(column.cells for column in columns[:count]), strict=True):
         # As Text: rich would read [brackets] in a name as markup.
         table.add_row(*map(Text, row))
     # Printing directly, rich ends the program itself where the reader has left.
     with console.capture() as captured:
         console.print(table)
-    return captured.get()
+    hidden = ", ".join(column.name for column in columns[count:])
+    note = f"no room for: {hidden}; widen the terminal or give -f json"
+    return captured.get() + (_broken(note, sys.stdout) + "\n" if hidden else "")
 
 
-def _records(columns: Sequence[Column]) -> str:
-    """A value a line, under its name, and an empty line after each row."""
-    lines = []
-    for cells in zip(*(column.cells for column in columns), strict=True):
-        pairs = zip(columns, cells, strict=True)
-        texts = [f"{c.name}: {cell}" if c.name else cell for c, cell in pairs if cell]
-        lines += [_broken(text, sys.stdout, "  ") for text in texts]
-        lines.append("")
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _plain(columns: Sequence[Column], width: int) -> str:
-    if sum(column.width(len) + 2 for column in columns) > width + 2:
-        return _records(columns)
+def _plain(columns: Sequence[Column]) -> str:
     padded = []
     for column in columns:
         pad = str.rjust if column.is_numeric else str.ljust
-        most = column.width(len)
-        padded.append([pad(text, most) for text in (column.name, *column.cells)])
+        padded.append([pad(text, column.width) for text in (column.name, *column.cells)])
     return "".join("  ".join(row).rstrip() + "\n" for row in zip(*padded, strict=True))
 
 

@@ -4,6 +4,7 @@
   autosplit plan net.onnx --stages 2 -f json             the model's ops, profiled on this machine
   autosplit plan graph.json --cores 16 --memory 3e9      replicas of stages, 3 GB each
   autosplit plan net.onnx --cores 4                      stages, replicas and threads of a model
+  autosplit plan net.onnx --stages 2 -o out/             write the planned stages, as `split` does
 
 Prints the stages, their loads, the period, and a lower bound on the period of every plan. If both
 are equal, the plan is optimal. The interval of a model's period goes from the low to the high end
@@ -23,18 +24,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
-from autosplit.deployment import resources_of, threads_of
+from autosplit.deployment import Deployment, resources_of, threads_of
 from autosplit.errors import ConfigError
+from autosplit.files import open_regular
 from autosplit.hardware.runtimes import registry
 
 if TYPE_CHECKING:
     from autosplit.api import Model
     from autosplit.hardware.devices.device import Device
+    from autosplit.hardware.profiling.graph_file import GraphFile
     from autosplit.planner import CostModel
 
 HELP = "find the provably best split of a model or of a graph file"
 # What is asked of models, and of a fixed number of stages.
-MODEL_OPTIONS = ("shape", "devices", "target", "device_target", "runtime", "tuning", "state")
+MODEL_OPTIONS = (
+    "shape", "devices", "target", "device_target", "runtime", "tuning", "state", "tolerance",
+)  # fmt: skip
 SPLIT_OPTIONS = ("devices", "assign", "allow_empty")
 SHAPE = ("replicas", "threads")  # of the stages of a deployment
 
@@ -43,6 +48,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
     options.add_runtime(parser)
+    options.add_tolerance(parser)
+    options.add_output(parser, "DIR", "folder to write split.json and the stages of a model into")
     size = parser.add_mutually_exclusive_group(required=True)
     size.add_argument(
         "--stages",
@@ -92,6 +99,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan and print."""
     from autosplit.hardware.profiling import graph_file
+    from autosplit.hardware.profiling.cost_model import over_memory
+    from autosplit.report.documents import exported
     from autosplit.report.documents import plan as planned
 
     auto = args.stages == "auto"
@@ -132,16 +141,44 @@ def run(args: argparse.Namespace) -> int:
     if auto:
         planned.leave_out_empty(document, alike=costs.devices is None)
     document["seconds"] = time.perf_counter() - start
-    document["note"] = "; ".join(filter(None, (document["note"], args.device_note)))
+    notes = (document["note"], args.device_note, over_memory(costs))
+    document["note"] = "; ".join(filter(None, notes))
     if args.save:
         # Rows of costs for several cores are numbers of threads and no devices.
         graph = costs.on_devices([0]) if args.cores else costs
         graph_file.save_graph(args.save, graph, args.cores or args.stages)
+    file = _export(args, model, document) if model and args.output else None
     if args.format == "json":
-        output.emit_json(document)
+        output.emit_json(document | ({"file": str(file)} if file else {}))
     else:
         _print(args, costs, document)
+        for line in exported.lines(file) if file else ():
+            output.emit_line(line)
     return 0
+
+
+def _export(args: argparse.Namespace, model: Model, document: Mapping[str, Any]) -> Path:
+    """Write the planned stages, compared with the model; returns their ``split.json``."""
+    from autosplit import api
+    from autosplit.hardware.devices.device import available
+
+    period, index = document["period"], model.graph.index
+    stages = tuple(tuple(index[op] for op in ops) for ops in document["stages"] if ops)
+    runtimes = tuple(name for name in document["runtimes"] if name)
+    if args.cores is None:
+        places = _places(args)
+        used = [
+            places[d] for d, ops in zip(document["devices"], document["stages"], strict=True) if ops
+        ]
+        split = api.Split(model, stages, period, tuple(used), runtimes)
+        return split.export(args.output, predicted=period)
+    # A plan may be for a machine with more cores.
+    cores = available() if args.cores <= len(available()) else range(args.cores)
+    shape = document["replicas"], document["threads"], runtimes, [cores]
+    planned = api.ModelDeployment(
+        model, Deployment.on_cores(stages, *shape), period, args.streams or 1
+    )
+    return planned.export(args.output, predicted=period)
 
 
 def _costs(args: argparse.Namespace, model: Model | None) -> tuple[CostModel, tuple[int, ...]]:
@@ -167,6 +204,17 @@ def _costs(args: argparse.Namespace, model: Model | None) -> tuple[CostModel, tu
             args.stages = api.most_stages(options.devices(args.devices))
         costs = api.measured_costs(model, _devices(args))
     return _limited(args, costs), thread_counts
+
+
+def _read_graph(args: argparse.Namespace) -> GraphFile:
+    from autosplit.hardware.profiling import graph_file
+
+    _refuse(args, MODEL_OPTIONS, "is for models; a graph file has its own costs")
+    _refuse(args, ("output",), "writes stages, which a graph file has not; give the model instead")
+    graph = graph_file.read_graph_file(args.model)
+    if args.stages is not None:
+        args.stages = graph.stages(args.stages)
+    return graph
 
 
 def _limited(args: argparse.Namespace, costs: CostModel) -> CostModel:
@@ -206,8 +254,14 @@ def _certainty(
 
 
 def _is_graph_file(args: argparse.Namespace) -> bool:
-    # Here it is never a Relax module, which other commands read from .json too.
-    return bool(args.model.suffix.lower() == ".json")
+    """Whether it is a .json file, but no Relax module as ``tvm.ir.save_json`` writes it."""
+    if args.model.suffix.lower() != ".json":
+        return False
+    try:
+        with open_regular(args.model) as file:
+            return b'"root_index"' not in file.read(64)
+    except OSError:  # said when the graph is read
+        return True
 
 
 def _deadline(start: float, timeout: float | None) -> Callable[[], bool] | None:

@@ -1,7 +1,7 @@
 """Time every fused op of a model on devices, inside the whole model.
 
-Profiles are cached, each by itself; --force measures again. With --runtime auto there is one for
-each runtime that can compute the model.
+The slowest op comes first. Profiles are cached, each by itself; --force measures again. With
+--runtime auto there is one for each runtime that can compute the model.
 
 autosplit profile net.onnx --device cores:0
 autosplit profile net.onnx --runtime auto --device cores:0 --device cores:0-1   with 1 and 2 threads
@@ -11,10 +11,12 @@ autosplit profile net.onnx --device rpc:192.168.0.7:9090                        
 from __future__ import annotations
 
 import argparse
+import math
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
+from autosplit.units import digits, milliseconds
 
 if TYPE_CHECKING:
     from autosplit.hardware.measurement.results import Profile
@@ -79,19 +81,25 @@ def _document(profile: Profile, names: list[str]) -> dict[str, Any]:
 
 def _print_one(model: str, profile: dict[str, Any]) -> None:
     rows = []
-    for op in profile["ops"]:
+    for op in sorted(profile["ops"], key=lambda op: -op["ms"]):
         share = 100 * op["ms"] / (profile["total_ms"] or 1)
-        rows.append((op["name"], f"{op['ms']:.4f}", f"{op['spread_ms']:.4f}", f"{share:.1f}"))
+        rows.append((op["name"], digits(op["ms"]), digits(op["spread_ms"]), f"{share:.1f}"))
     where = f"{profile['runtime']} on {profile['device']}"
-    title = f"{model} in {where}: {profile['total_ms']:.3f} ms in {len(rows)} fused ops"
+    title = f"{model} in {where}: {milliseconds(profile['total_ms'])} in {len(rows)} fused ops"
     output.emit_table(title, ("fused op", "ms", "± ms", "%"), rows)
 
 
 def _print_several(model: str, profiles: list[dict[str, Any]]) -> None:
-    """A column of times for each runtime on each device."""
+    """A column of times for each runtime on each device; shares are those of the fastest."""
     columns = [f"{p['runtime']}, {p['device']}, ms" for p in profiles]
-    rows = [("all", *(f"{p['total_ms']:.4f}" for p in profiles))]
-    for ops in zip(*(p["ops"] for p in profiles), strict=True):
-        rows.append((ops[0]["name"], *(f"{op['ms']:.4f}" for op in ops)))
-    title = f"{model}: {len(rows) - 1} fused ops"
-    output.emit_table(title, ("fused op", *columns), rows)
+    fastest = min(profiles, key=lambda profile: profile["total_ms"])
+    total = fastest["total_ms"] or 1
+    rows = [("all", "100.0", *(digits(p["total_ms"]) for p in profiles))]
+    for op in sorted(range(len(fastest["ops"])), key=lambda op: -fastest["ops"][op]["ms"]):
+        name, ms = fastest["ops"][op]["name"], fastest["ops"][op]["ms"]
+        share = "" if math.isinf(total) else f"{100 * ms / total:.1f}"
+        rows.append((name, share, *(digits(p["ops"][op]["ms"]) for p in profiles)))
+    share_title = f"% of {fastest['runtime']}"
+    output.emit_table(
+        f"{model}: {len(rows) - 1} fused ops", ("fused op", share_title, *columns), rows
+    )

@@ -102,29 +102,32 @@ def run(args: argparse.Namespace) -> int:
 
     config = load(args.study, _options(args))
     url = storage_url(config.name, args.storage, config.storage)
-    display = progress()
-    check_linker(config, display.note)
-    if config.runtime != "simulated":
-        # Nothing else is shown until the first kernels are compiled.
-        display.note("reading the model and compiling its ops")
-    bench = open_bench(config)
     dashboard: Thread | None = None
-    try:
+    with contextlib.ExitStack() as stack:
+        display = progress()
+        # Also where the bench does not open: a terminal would stay without its cursor.
+        stack.callback(display.close)
+        check_linker(config, display.note)
+        if config.runtime != "simulated":
+            # Nothing else is shown until the first kernels are compiled.
+            display.note("reading the model and compiling its ops")
+        bench = open_bench(config)
+        stack.callback(bench.close)
         opened = open_study(config, bench, url, display, name=args.name, force=args.force)
         if args.open:
             dashboard = _open_dashboard(url, opened.study.study_name, display.note)
         run_study(opened, display)
         # With the bench still open: its worker has the kernels.
         folder = export_best_split(opened)
-    finally:
-        display.close()
-        bench.close()
     exported = {"export": None if folder is None else str(folder)}
     output.emit_study({**document(opened.study, url), **exported}, args.format)
     if args.format != "json":
         output.note("next:")
-        for command in _next_commands(args, opened, folder):
+        commands = _next_commands(args, opened, folder)
+        for command in commands:
             output.note(f"  autosplit {command}")
+        if any(":***@" in command for command in commands):
+            output.note("write the password in place of ***")
     if dashboard:
         output.note("the dashboard stays until Ctrl-C")
         with contextlib.suppress(KeyboardInterrupt):

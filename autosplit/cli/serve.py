@@ -44,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
 
     devices = options.devices(args.devices)
     pipeline: Pipeline
+    if args.format == "json":
+        raise ConfigError("serve writes raw arrays; leave -f json out")
     if args.ray is None and any(device.startswith("ray:") for device in devices):
         raise ConfigError(f"--devices {args.devices} is on Ray; add --ray or --ray HOST:PORT")
     if args.ray is None:

@@ -15,6 +15,7 @@ import argparse
 import time
 
 from autosplit.cli import options, output
+from autosplit.units import digits
 
 HELP = "tune the kernels of a model and store the schedules in a database"
 AFTER_INTERRUPT = "; the tuned kernels are saved, run the same command to resume"
@@ -75,4 +76,4 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+    return "-" if value is None else digits(value)

@@ -46,13 +46,26 @@ class LoadedPipeline(Pipeline):
 def load(
     folder: str | Path, devices: Sequence[str] = (), depth: int = 2, trace: bool = False
 ) -> LoadedPipeline:
-    """The pipeline of an exported folder, or of a manifest.
+    """The pipeline of an export. An export is code: load only what you would run.
 
-    It runs on ``devices``, one a replica, else on those it was exported for; where this machine
-    lacks one of those cores, its local replicas take the cores there are. A stage for a server is
-    sent there. An export is code: load only what you would run. Raises ConfigError for a damaged or
-    miswired folder, MachineError for a stage of another architecture or processor, a server that
-    is not there, and a file that does not load.
+    Args:
+        folder: The exported folder, or a manifest.
+        devices: One a replica; by default those it was exported for, and where this machine lacks
+            one of those cores, the cores there are. A stage for a server is sent there.
+        depth: Items that wait between neighbouring stages.
+        trace: Whether the times of every stage are recorded, in ``events``.
+
+    Returns:
+        The pipeline, to be closed or used in ``with``.
+
+    Raises:
+        ConfigError: A damaged or miswired folder.
+        MachineError: A stage of another architecture or processor, a server that is not there, or a
+            file that does not load.
+
+    Example:
+        with autosplit.load("out") as pipeline:
+            outputs = pipeline.run(model.items(8))
     """
     file = manifest_file.locate(Path(folder))
     document = manifest_file.read(file)

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from autosplit.errors import ConfigError
+from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Port
 from autosplit.hardware.runtimes.arrays import aligned_empty, bytes_of, dtype_of
@@ -21,7 +21,8 @@ from autosplit.hardware.runtimes.arrays import aligned_empty, bytes_of, dtype_of
 def serve(pipeline: Pipeline, source: BinaryIO, sink: BinaryIO) -> None:
     """Write the outputs of each item of ``source`` to ``sink`` as soon as they are computed.
 
-    Raises ConfigError where ``source`` ends inside an item, and as ``Pipeline.submit``.
+    Raises ConfigError where ``source`` ends inside an item, MachineError where ``sink`` takes
+    nothing, and as ``Pipeline.submit``.
     """
     submitted: queue.Queue[BaseException | bool] = queue.Queue()
 
@@ -42,9 +43,20 @@ def serve(pipeline: Pipeline, source: BinaryIO, sink: BinaryIO) -> None:
             if isinstance(event, BaseException):
                 raise event
             outputs = next(results)
-            for port in pipeline.wiring.outputs:
-                sink.write(bytes_of(outputs[port.name]))
-            sink.flush()
+            _write([bytes_of(outputs[port.name]) for port in pipeline.wiring.outputs], sink)
+
+
+def _write(arrays: Sequence[memoryview], sink: BinaryIO) -> None:
+    try:
+        for array in arrays:
+            sink.write(array)
+        sink.flush()
+    except BrokenPipeError:  # its reader has left
+        raise
+    except OSError as error:
+        raise MachineError(
+            f"cannot write the outputs: {error.strerror}; free the disk or write them elsewhere"
+        ) from error
 
 
 def _items(source: BinaryIO, ports: Sequence[Port]) -> Iterator[dict[str, np.ndarray[Any, Any]]]:

@@ -24,13 +24,13 @@ def bound_symbols(inputs: Mapping[str, Sizes], shapes: Shapes) -> dict[Any, int]
     for name in shapes:
         if name not in inputs:
             names = ", ".join(map(repr, inputs)) or "none"
-            raise ConfigError(f"--shape names '{name}', but the model's inputs are {names}")
+            raise ConfigError(f"shapes name '{name}', but the model's inputs are {names}")
     symbols: dict[Any, int] = {}
     for name, shape in shapes.items():
         sizes = inputs[name]
         if sizes is None:
             sizes = [None] * len(shape)
-        option = f"--shape {name}={'x'.join(map(str, shape))}"
+        option = f"shape {name}={'x'.join(map(str, shape))}"
         if len(sizes) != len(shape):
             rank, text = len(sizes), _text(sizes)
             raise ConfigError(
@@ -54,10 +54,15 @@ def require_static(name: str, sizes: Sizes) -> None:
     """Raise ModelError, with the option that helps, unless all sizes of an input are numbers."""
     if sizes is not None and all(isinstance(size, int) for size in sizes):
         return
-    example = "x".join(str(size) if isinstance(size, int) else "1" for size in sizes or ())
+    example = tuple(size if isinstance(size, int) else 1 for size in sizes or ()) or (
+        1,
+        3,
+        224,
+        224,
+    )
     raise ModelError(
-        f"input '{name}' has a dynamic shape {_text(sizes)}; "
-        f"give it, e.g. --shape {name}={example or '1x3x224x224'}"
+        f"input '{name}' has a dynamic shape {_text(sizes)}; give it, e.g. --shape "
+        f"{name}={'x'.join(map(str, example))}, in Python shapes={ {name: example} }"
     )
 
 

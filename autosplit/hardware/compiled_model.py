@@ -14,7 +14,7 @@ from autosplit import files, phases
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, ConfigError, MachineError, MismatchError, ModelError
 from autosplit.graph import FusedGraph
-from autosplit.hardware import cache
+from autosplit.hardware import cache, native_log
 from autosplit.hardware.cluster import nodes
 from autosplit.hardware.cluster.pipeline import RemoteStage, pipeline_of, remote_stage
 from autosplit.hardware.codegen.kernels import DeviceKernels
@@ -152,8 +152,22 @@ class CompiledModel:
     def pipeline(self, deployment: Deployment, depth: int = 2, trace: bool = False) -> Pipeline:
         """Link the stages of a deployment and put every replica on its device.
 
-        Raises ConfigError for a misspelt device, MachineError for one that is not there, SplitError
-        where a runtime cannot cut so.
+        Args:
+            deployment: Its stages, their ops, runtimes and devices.
+            depth: Items that wait between neighbouring stages.
+            trace: Whether the times of every stage are recorded, in ``events``.
+
+        Returns:
+            The pipeline, to be closed or used in ``with``.
+
+        Raises:
+            ConfigError: A misspelt device.
+            MachineError: A device that is not there.
+            SplitError: A runtime that cannot cut so.
+
+        Example:
+            with model.pipeline(autosplit.plan(model, cores=1).deployment) as pipeline:
+                outputs = pipeline.run(model.items(8))
         """
         return self.run_on(self.wiring(deployment.split), deployment, depth, trace)
 
@@ -413,6 +427,7 @@ class CompiledModel:
         return identity
 
     @classmethod
+    @native_log.hidden()
     def load(
         cls,
         model: str | Path | Any,
@@ -428,21 +443,33 @@ class CompiledModel:
     ) -> Self:
         """Read and fuse a model.
 
-        ``model`` is an ONNX file, TVMScript (.py), a saved module (.json) or exported program
-        (.pt2), a TVM IRModule or a ``torch.export.ExportedProgram``. ``shapes`` gives the shapes of
-        dynamic inputs by name. ``target`` defaults to this machine's processor; ``targets`` are
-        those of devices by their spelling, and a device without one is asked. ``tuning`` is the
-        folder of a tuning database. ``states`` has, by the name of an input, the output that takes
-        its place in the next step of a stream. ``backends`` are external code generators for the
-        ops that they match. ``runtime`` computes the stages; all but ``tvm`` need an ONNX file or a
-        PyTorch program. With ``auto`` each stage has the one that is fastest for
-        it, of those that are installed and can compute the model. ``tolerance`` is the relative
-        error that outputs may have; by default it follows from the model. With ``precision``
-        "fast" TVM's kernels may use Winograd's filtering: an input that is no finite number then
-        changes outputs near those that read it.
+        Args:
+            model: An ONNX file, TVMScript (.py), a saved module (.json) or exported program (.pt2),
+                a TVM IRModule or a ``torch.export.ExportedProgram``.
+            shapes: The shapes of dynamic inputs by name.
+            target: The target of the kernels; by default this machine's processor.
+            tuning: The folder of a tuning database.
+            backends: External code generators for the ops that they match.
+            runtime: What computes the stages; all but "tvm" need an ONNX file or a PyTorch program.
+                With "auto" each stage has the fastest that is installed and can compute it.
+            targets: Those of devices, by their spelling; a device without one is asked.
+            states: By the name of an input, the output that takes its place in the next step of a
+                stream.
+            tolerance: The relative error that outputs may have; by default it follows from the
+                model.
+            precision: With "fast" TVM's kernels may use Winograd's filtering: an input that is no
+                finite number then changes outputs near those that read it.
 
-        Raises ModelError or ConfigError for a wrong model or option, MachineError for a missing
-        package.
+        Returns:
+            The model, which can be split; its ops are ``graph.ops``.
+
+        Raises:
+            ModelError: A file or an op that cannot be read.
+            ConfigError: A wrong option.
+            MachineError: A missing package.
+
+        Example:
+            model = autosplit.load_model("net.onnx", shapes={"image": (1, 3, 28, 28)})
         """
         from autosplit.frontend import importing
 

@@ -103,7 +103,7 @@ def _measured(net: str, seconds: float) -> tuple[tuple[str, ...], list[Bar]]:
 
 def _model(path: Path, runtime: str) -> autosplit.Model:
     model = autosplit.load_model(path, runtime=runtime)
-    states = propose_states(model.graph, model.lowered.outputs)
+    states, _ = propose_states(model.graph, model.lowered.outputs)
     return autosplit.load_model(path, runtime=runtime, states=states)
 
 

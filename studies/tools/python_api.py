@@ -6,6 +6,7 @@ Public is what ``__all__`` of a module of ``MODULES`` lists.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -127,5 +128,8 @@ def _lines(parameters: list[inspect.Parameter]) -> Iterator[str]:
 
 
 def entry(level: int, name: str, code: str, text: str | None) -> str:
-    """A heading, the signature and the docstring."""
-    return f"{'#' * level} {name}\n\n```text\n{code}\n```\n\n{text or ''}".rstrip() + "\n"
+    """A heading, the signature and the docstring, whose lists of arguments keep their lines."""
+    text = re.sub(r"^(Args|Returns|Raises|Example):\n", "\\g<0>\n", text or "", flags=re.MULTILINE)
+    lists, example, code_of_it = text.partition("Example:\n")
+    text = re.sub(r"^ {4}(?=\S)", "- ", lists, flags=re.MULTILINE) + example + code_of_it
+    return f"{'#' * level} {name}\n\n```text\n{code}\n```\n\n{text}".rstrip() + "\n"

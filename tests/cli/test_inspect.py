@@ -61,7 +61,7 @@ def test_shapes_are_shown_and_with_a_profile_the_time_of_each_op(shown, branches
     assert "1x" in shown(branches.path)
     profiled = json.loads(shown(branches.path, "--profile", "-f", "json"))
     assert len(profiled["op_ms"]) == len(profiled["ops"])
-    assert " ms " in shown(branches.path, "--profile")
+    assert " ms\n" in shown(branches.path, "--profile")
 
 
 def test_kernels_that_no_rule_schedules_are_named(shown, save):

@@ -10,6 +10,7 @@ import autosplit
 from autosplit import cli
 from autosplit.cli import inspect, main
 from autosplit.errors import ConfigError, Infeasible, MachineError
+from tests.cli.test_plan import GRAPH
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_the_version_is_the_packages(capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["nonsense"], ["inspect"], ["inspect", "a", "--nonsense"], ["inspect", "a", "-f", "xml"]],
+    [["nonsense"], ["inspect"], ["inspect", "a", "--nonsense"], ["inspect", "a", "-f", "xml"]],
 )
 def test_a_wrong_call_is_exit_code_2(capsys, arguments):
     with pytest.raises(SystemExit, match="2"):
@@ -58,9 +59,48 @@ def test_a_wrong_call_is_exit_code_2(capsys, arguments):
     assert re.fullmatch(r"(autosplit( inspect)?): .+; see `\1 --help`", line)
 
 
+def test_without_arguments_the_help_is_printed(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main([])
+    assert capsys.readouterr().out.startswith("usage: autosplit")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["tune", "net.onnx", "-o", "out", "--sampels", "3"],
+            "autosplit tune: unknown argument '--sampels'; did you mean '--samples' or '--shape' "
+            "or '--state'; see `autosplit tune --help`\n",
+        ),
+        (
+            ["--versoin"],
+            "autosplit: unknown argument '--versoin'; did you mean '--version'; "
+            "see `autosplit --help`\n",
+        ),
+    ],
+)
+def test_an_unknown_option_is_answered_with_the_nearest_one(capsys, arguments, said):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert capsys.readouterr().err == said
+
+
+def test_the_options_of_a_command_stand_before_those_of_all(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["bench", "--help"])
+    shown = capsys.readouterr().out
+    assert shown.index("--seconds") < shown.index("--debug")
+
+
 def test_places_on_ray_need_its_option(capsys):
     assert main(["serve", "out", "--devices", "ray:a/cores:0 ray:b"]) == 2
     assert "add --ray" in capsys.readouterr().err
+
+
+def test_serve_has_no_json(said):
+    line = "serve writes raw arrays; leave -f json out"
+    assert said("serve", "out", "-f", "json") == (2, line)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +122,12 @@ def test_places_on_ray_need_its_option(capsys):
 def test_every_error_is_one_line_and_an_exit_code(broken, said, error, code, line):
     broken(error)
     assert said("inspect", "net.onnx") == (code, line)
+
+
+def test_a_command_says_what_an_interrupt_leaves_behind(broken, said, monkeypatch):
+    broken(KeyboardInterrupt())
+    monkeypatch.setattr(inspect, "AFTER_INTERRUPT", "; nothing was written", raising=False)
+    assert said("inspect", "net.onnx") == (130, "interrupted; nothing was written")
 
 
 def test_debug_shows_the_traceback(broken, capsys):
@@ -126,11 +172,21 @@ def test_help_imports_nothing_heavy():
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-@pytest.mark.parametrize("form", ["table", "json"])
-def test_an_output_that_takes_nothing_is_one_line_and_exit_code_3(form):
-    command = [sys.executable, "-m", "autosplit", "zoo", "list", "-f", form]
+@pytest.mark.parametrize(
+    "arguments",
+    ["--help", "show --help", "zoo list", "zoo list -f json", "plan graph.json --stages 2"],
+)
+@pytest.mark.parametrize("is_buffered", [True, False])
+def test_an_output_that_takes_nothing_is_one_line_and_exit_code_3(arguments, is_buffered, tmp_path):
+    graph = tmp_path / "graph.json"
+    graph.write_text(json.dumps(GRAPH))
+    words = [str(graph) if word == graph.name else word for word in arguments.split()]
+    command = [sys.executable, "-m", "autosplit", *words]
+    environment = os.environ | {"PYTHONUNBUFFERED": "" if is_buffered else "1"}
     with open("/dev/full", "w") as full:
-        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        ended = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment
+        )
     assert ended.returncode == 3
     assert ended.stderr == (
         "autosplit: cannot write standard output: No space left on device; "

@@ -2,6 +2,7 @@ import copy
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from autosplit.cli import main, options
 from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.graph_file import read_graph
+from tests import nets
 
 GRAPH = {
     "maxFPGAs": 2,
@@ -108,6 +110,14 @@ def test_a_file_that_is_no_graph_is_exit_code_2(text, graph, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_relax_module_is_planned_as_the_model_that_it_is(graph, measured, capsys, tmp_path):
+    costs, module = graph(), tmp_path / "module.json"
+    module.write_text('{"root_index":1,"nodes":[{"type":"None"}]}')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(options, "load_model", lambda args: Path(costs))
+        assert planned(capsys, str(module), "--stages", "2")["runtimes"] == ["tvm", "tvm"]
+
+
 def test_a_file_that_is_not_there_or_no_text_is_exit_code_2(tmp_path, capsys):
     assert main(["plan", str(tmp_path / "nothing.json"), "--stages", "2"]) == 2
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x80")
@@ -179,8 +189,7 @@ def test_the_table_of_a_deployment(graph, tmp_path, capsys):
     assert main(["plan", graph(), "--cores", "3", "--memory", "30", "--save", saved]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "period 3.75, lower bound 3.75 (optimal)" in lines[0]
-    rows = [[c.strip() for c in line.strip("│").split("│")] for line in lines if line[:1] == "│"]
-    assert rows == [
+    assert [line.split(maxsplit=7) for line in lines[3:5]] == [
         ["0", "2", "1", "1", "3.5", "3.5", "0.0", "0 … 1"],
         ["1", "2", "2", "1", "7.5", "3.75", "0.0", "2 … 3"],
     ]
@@ -190,6 +199,16 @@ def test_the_table_of_a_deployment(graph, tmp_path, capsys):
 def test_a_memory_limit_holds_for_stages_too(graph, capsys):
     assert planned(capsys, graph(), "--stages", "2", "--memory", "20")["period"] == 7.5
     assert main(["plan", graph(), "--cores", "3", "--memory", "9"]) == 1
+
+
+@pytest.mark.parametrize("size", [("--stages", "2"), ("--cores", "3")])
+def test_a_plan_says_that_the_unsplit_model_exceeds_the_memory_limit(size, graph, capsys):
+    limited = graph(), *size, "--memory", "30"
+    text = "the unsplit model needs 40 B, over the memory limit of 30 B"
+    assert planned(capsys, *limited)["note"] == text
+    assert main(["plan", *limited]) == 0
+    assert text in capsys.readouterr().out.splitlines()
+    assert planned(capsys, graph(), *size)["note"] == ""
 
 
 @pytest.mark.parametrize("option", ["--assign", "--allow-empty", "--devices=cores:0"])
@@ -310,6 +329,26 @@ def test_options_of_a_model_are_refused_for_a_graph_file(graph, said, option):
     assert (code, "a graph file has its own costs" in line) == (2, True)
 
 
+def test_a_graph_file_has_no_stages_to_write(graph, said, tmp_path):
+    code, line = said("plan", graph(), "--stages", "2", "-o", tmp_path / "out")
+    assert code == 2
+    assert line == "--output writes stages, which a graph file has not; give the model instead"
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("size", [("--stages", "2"), ("--stages", "auto"), ("--cores", "2")])
+def test_a_plan_of_a_model_is_written_compared_and_loads(size, save, capsys, tmp_path):
+    out = tmp_path / "out"
+    document = planned(capsys, str(save(nets.residual())), *size, "-o", str(out))
+    manifest = json.loads(Path(document["file"]).read_text())
+    ops = [[op["name"] for op in stage["ops"]] for stage in manifest["stages"]]
+    assert ops == document["stages"]
+    assert [len(stage["replicas"]) for stage in manifest["stages"]] == document["replicas"]
+    assert manifest["predicted"]["period_ms"] == document["period"]
+    assert manifest["comparison"]["max_rel_error"] < 1e-4
+    assert main(["verify", str(out)]) == 0
+
+
 def test_the_former_name_of_runtime_is_refused_with_the_new_one(graph, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["plan", graph(), "--stages", "2", "--backend", "onnxruntime"])
@@ -345,13 +384,9 @@ def test_the_table_tells_what_each_number_is(graph, tmp_path, capsys):
         r"graph: period 6.5, lower bound 6.5 \(optimal\), latency 11, planned in \d+\.\d\d s$",
         lines[0],
     )
-    rows = [
-        [cell.strip() for cell in line.strip("│").split("│")]
-        for line in lines
-        if line.startswith("│")
-    ]
-    assert rows[0] == ["0", "0", "3", "6.5", "0.0", "0 … 2"]
-    assert rows[1] == ["1", "1", "1", "4.5", "0.0", "3"]
+    rows = [re.split(r" {2,}", line.strip()) for line in lines]
+    assert ["0", "0", "3", "6.5", "0.0", "0 … 2"] in rows
+    assert ["1", "1", "1", "4.5", "0.0", "3"] in rows
     assert saved in lines
 
 

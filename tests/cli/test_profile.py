@@ -53,6 +53,11 @@ def test_the_table_sums_up(capsys, branches):
     shown = capsys.readouterr().out
     assert "19 fused ops" in shown
     assert all(op.name in shown for op in branches.graph.ops)
+    rows = [line.split() for line in shown.splitlines()[2:]]
+    shares = [float(row[-1]) for row in rows]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) == pytest.approx(100, abs=1)
+    assert max(len(row[1].replace(".", "").lstrip("0")) for row in rows) <= 3
 
 
 def test_every_runtime_and_number_of_threads_has_its_times(capsys, branches):
@@ -68,6 +73,9 @@ def test_every_runtime_and_number_of_threads_has_its_times(capsys, branches):
     assert main(["profile", *words]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in (*runtimes, *cores, "op0_"))
+    shares = [float(line.split()[1]) for line in shown.splitlines()[3:]]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) == pytest.approx(100, abs=1)
 
 
 def test_what_is_not_installed_is_left_out_or_an_error(capsys, branches, monkeypatch):

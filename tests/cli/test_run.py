@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from autosplit.cli import main
+from autosplit.errors import ModelError
 from autosplit.report.dashboard import app
 from autosplit.report.documents.study_reader import StudyReader
+from autosplit.study.progress import Progress
 
 STUDY = """
 name = "net"
@@ -167,6 +169,35 @@ def test_an_error_is_one_line_and_a_code(
     line = failed(capsys, code, "run", *args)
     assert text in line
     assert "secret" not in line
+
+
+def test_the_progress_ends_where_the_model_cannot_be_opened(
+    study: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+
+    class Shown(Progress):
+        def close(self) -> None:
+            closed.append("closed")
+
+    def broken(config: Any) -> None:
+        raise ModelError("no model")
+
+    monkeypatch.setattr("autosplit.study.progress.progress", Shown)
+    monkeypatch.setattr("autosplit.study.loop.benches.open_bench", broken)
+    assert "no model" in failed(capsys, 2, "run", study)
+    assert closed == ["closed"]
+
+
+def test_a_hidden_password_in_the_next_commands_is_mentioned(
+    study: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = "postgresql://me:***@host/db"
+    monkeypatch.setattr("autosplit.study.persistence.storage.redact_password", lambda url: shown)
+    assert main(["run", study, "--storage", "net.db"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert f"  autosplit dashboard net --storage '{shown}'" in lines
+    assert lines[-1] == "write the password in place of ***"
 
 
 def test_a_full_disk_is_a_broken_machine(

@@ -48,15 +48,15 @@ def test_the_document_has_an_entry_a_kernel_and_progress_is_on_stderr(tuned, cap
         ],
     }
     first, second = err.splitlines()
-    assert first.startswith("1 of 2 conv: 2.0000 to 0.5000 ms, about ")
-    assert second.startswith("2 of 2 relu: 0.2500 to - ms, about 0 s left")
+    assert first.startswith("1 of 2 conv: 2 to 0.5 ms, about ")
+    assert second.startswith("2 of 2 relu: 0.25 to - ms, about 0 s left")
 
 
 def test_the_table_says_why_a_kernel_keeps_its_default(tuned, capsys):
     assert main(["tune", "net.onnx", "-o", "folder"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("folder: 2 kernels\n")
-    for text in ("conv", "0.5000", "every sample failed"):
+    for text in ("conv", "0.5", "every sample failed"):
         assert text in out
 
 

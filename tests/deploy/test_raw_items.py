@@ -1,12 +1,13 @@
 """Items and outputs as bytes: what ``serve`` reads and writes."""
 
 import io
+import os
 
 import numpy as np
 import pytest
 
 from autosplit.deploy.raw_items import serve
-from autosplit.errors import ConfigError
+from autosplit.errors import ConfigError, MachineError
 from tests.hardware.fakes import fake_pipeline, graph, in_time
 
 NET = graph([("a", ["x", "z"]), ("y", ["a"])], ["x", "z"], ["a", "y"])
@@ -49,3 +50,14 @@ def test_a_pipe_may_give_parts_of_an_item():
 def test_an_item_that_ends_early_is_refused(cut):
     with pytest.raises(ConfigError, match=f"the input ends after {cut} bytes of an item"):
         served(np.arange(8.0).tobytes()[: 32 + cut])
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_outputs_that_cannot_be_written_are_named():
+    items, line = io.BytesIO(np.arange(4.0).tobytes()), "cannot write the outputs: No space left"
+    with (
+        open("/dev/full", "wb", buffering=0) as sink,
+        fake_pipeline(NET, [[0], [1]], ["a", "y"])[0] as pipeline,
+        pytest.raises(MachineError, match=line),
+    ):
+        in_time(lambda: serve(pipeline, items, sink))

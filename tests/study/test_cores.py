@@ -90,6 +90,17 @@ def test_with_little_memory_a_hybrid_is_near_the_optimum_after_six_trials(tmp_pa
     assert median(losses) < 0.02
 
 
+@pytest.mark.parametrize("question", [{"cores": 4}, {"cores": None, "stages": 3}])
+def test_the_verdict_says_that_the_unsplit_model_exceeds_the_memory(
+    tmp_path: Path, question: dict[str, Any]
+) -> None:
+    opened = run(tmp_path, config_of(**question, memory=30e6, trials=2))
+    text = "The unsplit model needs 60 MB, over the memory limit of 30 MB."
+    assert text in opened.study.user_attrs["verdict"]["text"]
+    # An empty table would say nothing.
+    assert "baselines" not in [title for title, *_ in tables(document(opened.study, opened.url))]
+
+
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_other_samplers_propose_deployments(tmp_path: Path, sampler: str) -> None:
     opened = run(tmp_path, config_of(sampler=sampler, trials=8))

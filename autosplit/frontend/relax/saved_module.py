@@ -12,6 +12,7 @@ written anew, so that both have read the same.
 from __future__ import annotations
 
 import base64
+import importlib
 import json
 import math
 import struct
@@ -62,6 +63,7 @@ def load_harmless(text: str) -> Any:
         ModelError: Something in it is not on the list.
         ValueError: The text is no such document, or TVM cannot read it.
     """
+    importlib.import_module("tvm.relax")  # TVM knows the attributes of ops from then on
     try:
         document = json.loads(text)
         _Document(document).check()

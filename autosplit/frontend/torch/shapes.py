@@ -31,7 +31,7 @@ def static_shapes(
         for axis, (size, number) in enumerate(zip(shape, shapes.get(name, ()), strict=False)):
             if isinstance(size, int) and size != number:
                 raise ConfigError(
-                    f"--shape {name}={'x'.join(map(str, shapes[name]))} differs at axis {axis}, "
+                    f"shape {name}={'x'.join(map(str, shapes[name]))} differs at axis {axis}, "
                     f"which is {size} by the other inputs; give {size}"
                 )
         shape = list(shapes.get(name, shape))

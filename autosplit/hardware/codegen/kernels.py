@@ -17,7 +17,7 @@ from typing import Any
 from autosplit import phases
 from autosplit.errors import ModelError, line_of
 from autosplit.extras import tvm
-from autosplit.hardware import cache
+from autosplit.hardware import cache, native_log
 from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.codegen.schedules import completed, only_reshapes, schedule, unscheduled
 from autosplit.hardware.codegen.target import spelled, target_on
@@ -187,6 +187,7 @@ def _can_build(named: tuple[str, Any], target: Any) -> bool:
     return True
 
 
+@native_log.hidden()
 def _build(by_symbol: Mapping[str, tuple[str, Any]], target: Any) -> Any:
     functions = {s: f.with_attr("global_symbol", s) for s, (_, f) in by_symbol.items()}
     try:

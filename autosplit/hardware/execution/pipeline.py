@@ -81,15 +81,39 @@ class Pipeline:
         self.close()
 
     def run(self, items: Iterable[Item], stream: Stream = 0) -> list[dict[str, Array]]:
-        """The outputs of all items, in order, as {output name: array}; see ``map``."""
+        """Compute all items of one stream.
+
+        Args:
+            items: Of each the array of every input, but states, by name.
+            stream: The stream that they belong to.
+
+        Returns:
+            Of each item, in order, the array of every output by name.
+
+        Raises:
+            ConfigError: An item whose names, shapes or dtypes are not those of the model.
+            StageError: A stage fails.
+
+        Example:
+            (outputs,) = pipeline.run([{"image": image, "hint": hint}])
+        """
         return list(self.map(items, stream))
 
     def map(self, items: Iterable[Item], stream: Stream = 0) -> Iterator[dict[str, Array]]:
-        """Yield the outputs of items in order; an item is read once there is room for it.
+        """As ``run``, but an item is read once there is room for it, and outputs come one by one.
 
-        They belong to one stream. Those that entered before an exception have changed its states.
-        Raises ConfigError for an item whose names, shapes or dtypes are not those of the model, and
-        StageError if a stage fails.
+        Items that entered before an exception have changed the states of their stream.
+
+        Args:
+            items: As in ``run``, of any number.
+            stream: The stream that they belong to.
+
+        Returns:
+            An iterator over the outputs of each item, in order; errors are those of ``run``.
+
+        Example:
+            for outputs in pipeline.map(items):
+                print(outputs.keys())
         """
         if isinstance(items, Mapping) or not isinstance(items, Iterable):
             kind = type(items).__name__
@@ -97,7 +121,17 @@ class Pipeline:
         return self.map_streams((stream, item) for item in items)
 
     def map_streams(self, items: Iterable[tuple[Stream, Item]]) -> Iterator[dict[str, Array]]:
-        """As ``map`` for items of several streams, each with its stream."""
+        """As ``map`` for items of several streams.
+
+        Args:
+            items: Pairs of a stream and its next item.
+
+        Returns:
+            An iterator over the outputs of each item, in order; errors are those of ``run``.
+
+        Example:
+            early, late = pipeline.map_streams([("a", items[0]), ("b", items[1])])
+        """
         tickets: deque[Ticket] = deque()
         window, woken = self.capacity, time.perf_counter()
         try:
@@ -123,9 +157,15 @@ class Pipeline:
             self._engine.raise_failure()
 
     def submit(self, item: Item, stream: Stream = 0) -> None:
-        """Hand in one item of a stream; waits while ``capacity`` submitted items are unread.
+        """Hand in one item; waits while ``capacity`` submitted items are unread in ``results``.
 
-        The arrays are not copied and must not change until the result is there. Raises as ``run``.
+        Args:
+            item: The array of every input, but states, by name. The arrays are not copied and must
+                not change until the result is there.
+            stream: The stream that it belongs to; errors are those of ``run``.
+
+        Example:
+            pipeline.submit(items[0])
         """
         self._engine.require_process()
         try:
@@ -138,7 +178,14 @@ class Pipeline:
             self._engine.raise_failure()
 
     def results(self) -> Iterator[dict[str, Array]]:
-        """The outputs of submitted items, in order, waiting for each; ends with the pipeline."""
+        """The outputs of submitted items, in order, waiting for each.
+
+        Returns:
+            An iterator, which ends when the pipeline is closed; errors are those of ``run``.
+
+        Example:
+            outputs = next(pipeline.results())
+        """
         while True:
             self._engine.require_process()
             try:
@@ -155,9 +202,17 @@ class Pipeline:
             yield result
 
     def reset(self, stream: Stream = 0, state: Mapping[str, Array] | None = None) -> None:
-        """Let the next item of a stream begin anew: at ``state`` by name, else as the first.
+        """Let the next item of a stream begin anew; items inside are not affected.
 
-        Items inside are not affected. Raises ConfigError for values that are no states.
+        Args:
+            stream: The stream.
+            state: The array of each state by name, as ``state`` gave them; by default as the first.
+
+        Raises:
+            ConfigError: Values that are no states.
+
+        Example:
+            pipeline.reset(stream="a")
         """
         _require_hashable(stream)
         if state is not None and not isinstance(state, Mapping):
@@ -169,9 +224,19 @@ class Pipeline:
             self._engine.raise_failure()
 
     def state(self, stream: Stream = 0) -> dict[str, Array]:
-        """The states of a stream by name, which ``reset`` takes; waits for its items inside.
+        """The states of a stream, once its items inside are computed.
 
-        Raises StageError for a stream that a failure has lost.
+        Args:
+            stream: The stream.
+
+        Returns:
+            The array of each state by name, which ``reset`` takes.
+
+        Raises:
+            StageError: A stream that a failure has lost.
+
+        Example:
+            before = pipeline.state(stream="a")
         """
         _require_hashable(stream)
         return self._engine.state(stream)

@@ -19,6 +19,7 @@ from autosplit.extras import relax, transform, tvm
 from autosplit.frontend import importing
 from autosplit.frontend.relax.main_function import with_kernels
 from autosplit.frontend.source import SourceModel
+from autosplit.hardware import native_log
 from autosplit.hardware.codegen.target import target_of
 from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_step
 from autosplit.lowering.fuse.indices import bound_lookups
@@ -67,6 +68,7 @@ def _unfused_reference(source: SourceModel, target: Any) -> Reference:
     return Reference("TVM without fusion", open_module)
 
 
+@native_log.hidden()
 def _unfused(module: Any, target: Any) -> Any:
     """The function of a Relax module, built op by op."""
     with target:

@@ -11,8 +11,9 @@ from autosplit.errors import ConfigError
 from autosplit.graph import FusedGraph
 from autosplit.hardware.devices.device import parse
 from autosplit.hardware.measurement.results import LinkCost, Profile
-from autosplit.planner import CostModel, Link
+from autosplit.planner import CostModel, Link, evaluate
 from autosplit.planner.problem.runtime_costs import of_device
+from autosplit.units import size
 
 
 def cost_model(
@@ -92,3 +93,14 @@ def place_regions(
         places = [place for place, device in enumerate(devices) if device == name]
         costs = costs.only_on(regions.get(backend, ()), places, len(devices))
     return costs
+
+
+def over_memory(costs: CostModel) -> str:
+    """That the unsplit model exceeds the memory of every device; empty where one holds it."""
+    limit = max(costs.memory)
+    if limit == math.inf:
+        return ""
+    needed = evaluate(costs.on_devices([0]), [range(len(costs.names))]).memory[0]
+    if needed <= limit:
+        return ""
+    return f"the unsplit model needs {size(needed)}, over the memory limit of {size(limit)}"

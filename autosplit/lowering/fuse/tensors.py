@@ -22,7 +22,7 @@ def static_shape(name: str, kind: Any) -> tuple[int, ...]:
     if sizes is None:
         raise ModelError(
             f"tensor '{name}' has a shape known only at run time ({kind}); "
-            "give static shapes by --shape"
+            "give static shapes by --shape, in Python by shapes"
         )
     return tuple(sizes)
 

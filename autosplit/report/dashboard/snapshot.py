@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Draw = Callable[[], bytes]
 Picture = tuple[str, str, Draw]  # alternative text, identity and how to draw it
 
-_ENDED = ("complete", "fail", "pruned")
+_ENDED = ("complete", "fail", "interrupted", "pruned")
 _MAX_ATTRIBUTE = 2000  # characters; notes show longer ones better
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.deploy import manifest_file
 from autosplit.report.documents.inspection import op_names, shape_text, tensor
+from autosplit.units import size
 
 if TYPE_CHECKING:
     from autosplit.api import Part
@@ -33,8 +34,8 @@ def document(part: Part, manifest: Path | None) -> dict[str, Any]:
 
 
 def rows(document: dict[str, Any]) -> Iterator[tuple[object, ...]]:
-    """One row a tensor at the boundary: direction, name, shape, dtype, bytes."""
+    """One row a tensor at the boundary: direction, name, shape, dtype, size."""
     for direction, side in (("reads", "inputs"), ("makes", "outputs")):
         for value in document[side]:
             shape = shape_text(value["shape"])
-            yield direction, value["name"], shape, value["dtype"], value["bytes"]
+            yield direction, value["name"], shape, value["dtype"], size(value["bytes"])

@@ -15,7 +15,7 @@ from autosplit.lowering.states import match_states
 from autosplit.planner.problem.deployment import row_numbers
 from autosplit.study.config.objectives import of_study
 from autosplit.study.persistence.attributes import StudyAttributes, TrialAttributes, spread_of
-from autosplit.study.trials.results import best_number, period_of
+from autosplit.study.trials.results import best_number, period_of, state_of
 from autosplit.units import bound_text, counted
 
 if TYPE_CHECKING:
@@ -28,8 +28,9 @@ class Trial:
 
     They are those of the final comparison where it took part in one; then ``searched_ms`` is the
     period that was measured before, in the search.
-    ``state`` is complete, fail, running, pruned or waiting. ``stages`` are the op indices of the
-    stages that are not empty, ``places`` the index of the device of each. ``cuts`` are the last ops
+    ``state`` is complete, fail, interrupted, running, pruned or waiting. ``stages`` are the op
+    indices of the stages that are not empty, ``places`` the index of the device of each. ``cuts``
+    are the last ops
     before each cut, ``live`` the names and bytes of the tensors on it. ``replicas`` and ``threads``
     are those of each stage in a study of deployments, ``kinds`` those of its cores if several; then
     its device is the profiled one with as many cores, and its time that of one replica.
@@ -56,6 +57,11 @@ class Trial:
     values: tuple[float, ...] = ()
     error: str = ""
     runtimes: tuple[str, ...] = ()
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether it was measured in vain."""
+        return self.state == "fail" or bool(self.error and self.state != "interrupted")
 
 
 @dataclass(frozen=True)
@@ -223,7 +229,7 @@ def _trial(
         stage_ms = tuple(stage_ms[place] for place in places)
     return Trial(
         number=trial.number,
-        state=trial.state.name.lower(),
+        state=state_of(trial),
         stages=stages,
         places=places,
         cuts=stored.cuts,

@@ -9,7 +9,7 @@ from autosplit.report.documents.record import states_of, stored_graph
 from autosplit.study.persistence.attributes import TrialAttributes, compared_baselines, spread_of
 from autosplit.study.persistence.records import DISTURBED, SEARCHED, SHARED, document_of
 from autosplit.study.persistence.storage import redact_password, storage_errors
-from autosplit.study.trials.results import best_trial
+from autosplit.study.trials.results import best_trial, state_of
 from autosplit.units import between, counted, digits, size
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _trial(trial: FrozenTrial) -> dict[str, Any]:
     attributes = trial.user_attrs
     stored = {key: attributes.get(key) for key in _STORED}
     stored |= {key: attributes[key] for key in _OPTIONAL if key in attributes}
-    return {"number": trial.number, "state": trial.state.name, **stored}
+    return {"number": trial.number, "state": state_of(trial).upper(), **stored}
 
 
 def _best(trial: FrozenTrial, attributes: dict[str, Any]) -> dict[str, Any]:
@@ -102,7 +102,8 @@ def tables(document: Mapping[str, Any]) -> Iterator[Table]:
         (b["name"], _ms(b["period_ms"]), _ms(b["latency_ms"]), b["copies"])
         for b in document["baselines"]
     ]
-    yield "baselines", ("baseline", "period ms", "latency ms", "copies"), rows
+    if rows:
+        yield "baselines", ("baseline", "period ms", "latency ms", "copies"), rows
 
 
 def _trial_table(document: Mapping[str, Any]) -> Table:
@@ -110,12 +111,13 @@ def _trial_table(document: Mapping[str, Any]) -> Table:
     stages = study["stages"]
     if stages == "auto":
         stages = f"up to {len(study['devices'] or ())}"
-    shape = f"{stages} stages"
+    shape = f"{stages} stages" if stages else ""
     if "cores" in study:
         shape = f"deployments on cores {cores_text(study['cores'])}"
         if isinstance(study["cores"], int):
             shape = f"deployments on {counted(study['cores'], 'core')}"
-    title = f"study {study['name']}: {study['model']}, {shape}"
+    known = ", ".join(filter(None, (study["model"], shape))) or "nothing is stored yet"
+    title = f"study {study['name']}: {known}"
     if study["stopped"]:
         title += f"; {study['stopped']}"
     columns = dict(_COLUMNS)

@@ -26,7 +26,8 @@ def sections(study: Study, first: Trial, second: Trial) -> Iterator[str]:
     for trial in (first, second):
         name = f"Trial {trial.number}"
         if trial.error:
-            pictures += f"<p>{name} failed: {html.escape(plain(trial.error, 2000))}</p>"
+            outcome = "failed" if trial.is_failed else "was interrupted"
+            pictures += f"<p>{name} {outcome}: {html.escape(plain(trial.error, 2000))}</p>"
         if trial.stages and study.graph:
             view = graph_of(study, trial, f"box{trial.number}")
             pictures += graph_figure(view, f"{name}, coloured by stage.")

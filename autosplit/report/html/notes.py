@@ -13,7 +13,12 @@ from autosplit.report.html.tables import Table, plain, spread_text
 from autosplit.units import milliseconds
 
 _MARKUP = frozenset("\\`*_{}[]<>()#+-.!|~$&@^=\"'")
-_STATES = {"fail": "failed", "running": "is being measured", "waiting": "waits to be measured"}
+_STATES = {
+    "fail": "failed",
+    "interrupted": "was interrupted",
+    "running": "is being measured",
+    "waiting": "waits to be measured",
+}
 
 
 def escape(text: str, limit: int = 200) -> str:
@@ -29,8 +34,9 @@ def trial_note(study: Study, trial: Trial, pictures: Iterable[tuple[str, str]] =
     ``pictures`` are (alternative text, path) of images to show.
     """
     parts = [f"### {headline(study, trial)}"]
-    if trial.error or trial.state == "fail":
-        parts.append(f"**Failed:** {escape(trial.error or 'no reason was recorded', 2000)}")
+    if trial.error or trial.is_failed:
+        outcome = "Failed" if trial.is_failed else "Interrupted"
+        parts.append(f"**{outcome}:** {escape(trial.error or 'no reason was recorded', 2000)}")
     if trial.stages or trial.stage_ms:
         parts.append(markdown(tables.stages(study, trial, escape)))
     states = tables.states(study, trial, escape)

@@ -87,7 +87,7 @@ def sections(study: Study) -> Iterator[str]:
         yield section("How the study went", f'<div class="charts">{"".join(charts)}</div>')
     if study.trials:
         marked = next((i for i, t in enumerate(study.trials) if best is t), None)
-        failed = frozenset(i for i, t in enumerate(study.trials) if t.error or t.state == "fail")
+        failed = frozenset(i for i, t in enumerate(study.trials) if t.is_failed)
         body = table(tables.trials(study, plain), "In the order of their numbers.", marked, failed)
         yield section(f"Trials ({len(study.trials)})", body)
     if study.measured_on:

@@ -15,6 +15,7 @@ from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.baselines import strongest
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import Baseline, Measurement, RealTime, Spread
+from autosplit.hardware.profiling.cost_model import over_memory
 from autosplit.hardware.runtimes.registry import sharing
 from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.planner.explain import forbidden_by_states
@@ -70,9 +71,9 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
     fastest = best_trial(trials, stored, "throughput")
     if fastest is not None:
         verdict = _verdict(opened, *fastest, trials)
-        text, blame = verdict.text, forbidden_by_states(opened.space.costs, 2)
-        if blame:
-            text += f" {blame[0].upper()}{blame[1:]}."
+        text, costs = verdict.text, opened.space.costs
+        for reason in filter(None, (over_memory(costs), forbidden_by_states(costs, 2))):
+            text += f" {reason[0].upper()}{reason[1:]}."
         if opened.config.realtime:
             text += f" At {load(RealTime, comparison['real_time']).text}."
         disturbances = fastest[0].user_attrs.get(records.DISTURBED)

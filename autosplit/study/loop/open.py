@@ -13,9 +13,9 @@ from autosplit.deployment import Deployment, resources_of
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.interface import Bench, deployed
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Profile, left_out
-from autosplit.hardware.profiling.cost_model import place_regions
+from autosplit.hardware.profiling.cost_model import over_memory, place_regions
 from autosplit.hardware.runtimes.registry import PRECISIONS
-from autosplit.planner import CostModel, evaluate
+from autosplit.planner import CostModel
 from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.planner.placement.shared_resources import slowed, with_shared_loads
 from autosplit.study.acquisition.sampler import SplitSampler
@@ -255,10 +255,11 @@ def _prepare(
         _store(study, {"graph": graph, "cut_periods": periods, "bound_ms": float(plan.lower_bound)})
 
     def baselines() -> Sequence[Baseline]:
+        if exceeds := over_memory(costs):
+            progress.note(f"no baselines: {exceeds}")
+            return ()
         progress.note(f"measuring the baselines: the unsplit model in each runtime{left}")
-        # Where no device has the memory for the whole model there is none.
-        needed = evaluate(costs.on_devices([0]), [range(len(costs.names))]).memory[0]
-        return bench.baselines() if needed <= max(costs.memory) else ()
+        return bench.baselines()
 
     stored_or_measured("baselines", baselines)
     described: dict[str, Any] = {

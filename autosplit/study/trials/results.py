@@ -42,6 +42,12 @@ def tally(trials: Sequence[FrozenTrial]) -> Tally:
     )
 
 
+def state_of(trial: FrozenTrial) -> str:
+    """The state of a trial as people read it: an interrupted one was not measured, nor failed."""
+    state = trial.state.name.lower()
+    return "interrupted" if state == "fail" and trial.user_attrs.get(LOST) else state
+
+
 def period_of(trial: FrozenTrial, objective: str) -> Spread | None:
     """The period of a complete trial in ms.
 

@@ -192,12 +192,20 @@ def dynamic(*shapes):
 @pytest.mark.parametrize(
     ("shape", "line"),
     [
-        (("n", 4), "input 'x0' has a dynamic shape (n, 4); give it, e.g. --shape x0=1x4"),
-        ((None, 4), "input 'x0' has a dynamic shape (?, 4); give it, e.g. --shape x0=1x4"),
+        (
+            ("n", 4),
+            "input 'x0' has a dynamic shape (n, 4); give it, e.g. --shape x0=1x4, in Python "
+            "shapes={'x0': (1, 4)}",
+        ),
+        (
+            (None, 4),
+            "input 'x0' has a dynamic shape (?, 4); give it, e.g. --shape x0=1x4, in Python "
+            "shapes={'x0': (1, 4)}",
+        ),
         (
             None,
             "input 'x0' has a dynamic shape (of unknown rank); "
-            "give it, e.g. --shape x0=1x3x224x224",
+            "give it, e.g. --shape x0=1x3x224x224, in Python shapes={'x0': (1, 3, 224, 224)}",
         ),
     ],
 )
@@ -208,13 +216,13 @@ def test_a_dynamic_shape_says_which_input_and_how_to_give_it(refused, shape, lin
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (["x=1x4"], "--shape names 'x', but the model's inputs are 'x0', 'x1'"),
-        (["x0=1x4x4"], "--shape x0=1x4x4 has rank 3, but the input has rank 2: (n, 4)"),
-        (["x0=4"], "--shape x0=4 has rank 1"),
-        (["x0="], "--shape x0= has rank 0"),
-        (["x0=0x4"], "--shape x0=0x4 has size 0 at axis 0; sizes start at 1"),
-        (["x0=2x5"], "--shape x0=2x5 differs at axis 1, which the model fixes to 4"),
-        (["x0=2x4", "x1=3x8"], "--shape x1=3x8 differs at axis 0, which the model fixes to 2"),
+        (["x=1x4"], "shapes name 'x', but the model's inputs are 'x0', 'x1'"),
+        (["x0=1x4x4"], "shape x0=1x4x4 has rank 3, but the input has rank 2: (n, 4)"),
+        (["x0=4"], "shape x0=4 has rank 1"),
+        (["x0="], "shape x0= has rank 0"),
+        (["x0=0x4"], "shape x0=0x4 has size 0 at axis 0; sizes start at 1"),
+        (["x0=2x5"], "shape x0=2x5 differs at axis 1, which the model fixes to 4"),
+        (["x0=2x4", "x1=3x8"], "shape x1=3x8 differs at axis 0, which the model fixes to 2"),
         (["x0=2x4", "x0=2x4"], "--shape names 'x0' twice"),
         (["2x4"], "--shape '2x4' is invalid; write INPUT=1x3x224x224"),
         (["x0=2x-4"], "is invalid"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -96,6 +99,15 @@ def test_a_saved_module_and_the_object_are_the_same_model(script):
     saved = script(tvm.ir.save_json(module), "net.json")
     graphs = [autosplit.load_model(m).graph for m in (script(), saved, module)]
     assert [g.ops for g in graphs[1:]] == [graphs[0].ops] * 2
+
+
+def test_a_saved_module_is_read_in_a_process_that_has_used_nothing_of_relax_before(script):
+    import tvm
+
+    code = "import pathlib, sys\nfrom autosplit.frontend.relax import file\n"
+    code += "file.read(pathlib.Path(sys.argv[1]))"
+    saved = script(tvm.ir.save_json(file.read(script())), "net.json")
+    subprocess.run([sys.executable, "-c", code, str(saved)], check=True)
 
 
 def test_constants_printed_with_the_script_are_weights(script):

@@ -123,9 +123,9 @@ def test_an_input_without_an_element_type_is_named() -> None:
 @pytest.mark.parametrize(
     ("shape", "problem"),
     [
-        ((3, 3), "--shape x=3x3 differs at axis 0, which the model fixes to 2"),
-        ((2, 3, 1), "--shape x=2x3x1 has rank 3, but the input has rank 2"),
-        ((0, 3), "--shape x=0x3 has size 0 at axis 0; sizes start at 1"),
+        ((3, 3), "^shape x=3x3 differs at axis 0, which the model fixes to 2"),
+        ((2, 3, 1), "^shape x=2x3x1 has rank 3, but the input has rank 2"),
+        ((0, 3), "^shape x=0x3 has size 0 at axis 0; sizes start at 1"),
     ],
 )
 def test_a_shape_that_does_not_fit_says_where(shape: tuple[int, ...], problem: str) -> None:
@@ -134,7 +134,7 @@ def test_a_shape_that_does_not_fit_says_where(shape: tuple[int, ...], problem: s
 
 
 def test_a_shape_for_nothing_names_the_inputs() -> None:
-    with pytest.raises(ConfigError, match="--shape names 'z', but the model's inputs are 'x'"):
+    with pytest.raises(ConfigError, match=r"^shapes name 'z', but the model's inputs are 'x'"):
         bind_shapes(module(function("main", "y = R.exp(x)\nreturn y")), {"z": (2,)})
     empty = module(function("main", "y = R.zeros((2,), 'float32')\nreturn y", ""))
     with pytest.raises(ConfigError, match="inputs are none"):

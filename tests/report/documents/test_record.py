@@ -20,6 +20,7 @@ from autosplit.report.documents.study import document as shown
 from autosplit.report.documents.study import tables as tables_shown
 from autosplit.report.html import tables
 from autosplit.report.html.notes import study_note, trial_note
+from autosplit.report.html.page import page
 from autosplit.study.persistence import records
 from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.trials.results import best_trial
@@ -55,6 +56,21 @@ def compared(measured: int, *numbers: int, baselines: list[float] | None = None)
         "entries": [{"number": n} for n in numbers],
         "baselines": [{"period_ms": spread(p)} for p in baselines or ()],
     }
+
+
+def test_an_interrupted_trial_is_none_that_failed() -> None:
+    study = study_of([None])
+    trial = study.ask()
+    trial.set_user_attr("error", "interrupted")
+    trial.set_user_attr(records.LOST, True)
+    study.tell(trial, state=TrialState.FAIL)
+    record = read(study)
+    assert [t.state for t in record.trials] == ["fail", "interrupted"]
+    assert [t["state"] for t in shown(study, "s")["trials"]] == ["FAIL", "INTERRUPTED"]
+    assert "**Interrupted:** interrupted" in trial_note(record, record.trials[1])
+    text = page(record)
+    assert "2, 1 failed" in text
+    assert text.count('class="fail"') == 1
 
 
 def test_the_pages_do_not_say_twice_that_a_study_stopped() -> None:

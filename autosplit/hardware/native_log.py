@@ -1,8 +1,7 @@
 """Keeps the lines that C++ code logs away from the terminal and from results.
 
 TVM's speak of TVM's insides and no option turns them off. Standard error's descriptor leads through
-a pipe, whose reader passes on every other line. Python's own stream goes past the pipe, so it is
-still a terminal where it was one.
+a pipe, whose reader passes on every other line.
 """
 
 from __future__ import annotations
@@ -18,24 +17,54 @@ _LOGGED = re.compile(rb"\[\d\d:\d\d:\d\d\] \S+\.(cc|h|cpp):\d+:|note: run with `
 _STDERR = 2
 _DRAIN_S = 1.0  # child processes may keep the pipe open
 
+_lock = threading.Lock()
+_outermost = contextlib.ExitStack()
+_inside = 0  # contexts, of all threads
+
 
 @contextlib.contextmanager
-def hidden() -> Iterator[None]:
-    """While in the context, drop the lines that TVM writes to standard error."""
-    terminal = os.dup(_STDERR)
+def hidden(hide: bool = True, in_program: bool = False) -> Iterator[None]:
+    """While in the context, drop the lines that TVM writes to standard error.
+
+    Contexts nest, and overlap in threads; what the first one does counts. One that does not
+    ``hide`` shows everything. ``in_program``: Python's own stream goes past the pipe, so it is
+    still a terminal where it was one; what took the stream meanwhile cannot use it afterwards.
+    """
+    global _inside
+    with _lock:
+        if hide and not _inside:
+            _outermost.enter_context(_through_a_pipe(in_program))
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if not _inside:
+                _outermost.close()
+
+
+@contextlib.contextmanager
+def _through_a_pipe(in_program: bool) -> Iterator[None]:
+    try:
+        terminal = os.dup(_STDERR)
+    except OSError:  # whoever started the program has closed it
+        yield
+        return
     reading, writing = os.pipe()
     reader = threading.Thread(target=_pass_on, args=(reading, terminal), daemon=True)
     python_stream = sys.stderr
     with contextlib.ExitStack() as streams:
         # A stream that a notebook or a test put there has nothing to do with the descriptor.
-        if _descriptor(python_stream) == _STDERR:
+        if in_program and _descriptor(python_stream) == _STDERR:
             past_the_pipe = open(  # noqa: SIM115
                 terminal, "w", buffering=1, closefd=False, encoding=python_stream.encoding,
                 errors=python_stream.errors,
             )  # fmt: skip
             streams.enter_context(past_the_pipe)
             sys.stderr = past_the_pipe
-        python_stream.flush()
+        if python_stream:
+            python_stream.flush()
         os.dup2(writing, _STDERR)
         os.close(writing)
         reader.start()
