@@ -394,7 +394,7 @@ def plan(
     resources = list(map(resources_of, names))
     shares_cores = len(set(chain(*resources))) < sum(map(len, resources))
     if stages == "auto" and devices and not shares_cores:
-        replicated = planner.plan_devices(costs, len(along))
+        replicated = planner.plan_devices(costs, len(along), deadline=_search_limit())
         if replicated is not None:
             places = tuple(names[d] for part in replicated.devices for d in part)
             counts = tuple(map(len, replicated.devices))

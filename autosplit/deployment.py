@@ -6,7 +6,50 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-__all__ = ["DeployedStage", "Deployment"]
+__all__ = ["DeployedStage", "Deployment", "Option", "Row", "Stage"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the cost table.
+
+    It is a kind of device, a runtime, the threads of a replica, and how many items it computes at
+    once.
+    """
+
+    kind: str = ""
+    runtime: str = ""
+    threads: int = 1
+    batch: int = 1
+
+
+@dataclass(frozen=True)
+class Option:
+    """A way to run a stage: so many replicas as a row of the cost table says."""
+
+    row: Row
+    replicas: int = 1
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The ops of a stage, and how it runs.
+
+    Several options are replicas on devices of several kinds, in one runtime and with one batch.
+    """
+
+    ops: tuple[int, ...]
+    options: tuple[Option, ...]
+
+    @property
+    def runtime(self) -> str:
+        """What computes the stage."""
+        return self.options[0].row.runtime
+
+    @property
+    def replicas(self) -> int:
+        """How many copies take items in turn."""
+        return sum(option.replicas for option in self.options)
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,18 @@ import pytest
 import autosplit
 
 ROOT = Path(autosplit.__file__).parent
-FILES = [ROOT / "graph.py", *sorted((ROOT / "cuts").rglob("*.py"))]
+FILES = [ROOT / "graph.py", ROOT / "deployment.py", ROOT / "units.py"]
+FILES += sorted((ROOT / "cuts").rglob("*.py"))
 FILES += sorted((ROOT / "planner").rglob("*.py"))
 ALLOWED = {
     "__future__", "abc", "bisect", "collections", "dataclasses", "enum", "fractions", "functools",
-    "heapq", "importlib", "itertools", "math", "networkx", "numpy", "operator", "random",
+    "heapq", "importlib", "itertools", "math", "networkx", "numpy", "operator", "random", "re",
     "statistics", "typing",
 }  # fmt: skip
-PURE = tuple(f"autosplit.{name}" for name in ("cuts", "planner", "graph", "errors", "lazy"))
+PURE = tuple(
+    f"autosplit.{name}"
+    for name in ("cuts", "planner", "deployment", "graph", "errors", "lazy", "units")
+)
 
 
 def imported(file: Path) -> set[str]:

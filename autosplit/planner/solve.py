@@ -1,66 +1,48 @@
-"""The questions to the planner: best split, k best, least latency within a period, Pareto front."""
+"""The questions to the planner, each answered by the one search of ``partition``.
+
+Costs come as a ``CostModel``, whose rows are devices or numbers of threads. They become a table of
+rows by kind of device, runtime and threads, and the plans come back as splits or deployments.
+"""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-from autosplit.cuts import TooManyDownsets
+from autosplit.cuts.stages import Stages
+from autosplit.deployment import Row, Stage
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.planner.exact import dynamic_program
-from autosplit.planner.exact.downset_layers import DownsetLayers, TooManyStages
-from autosplit.planner.exact.downset_table import Words, list_rows, merge, prefixes, to_words
-from autosplit.planner.exact.k_best import best_paths
-from autosplit.planner.exact.pareto import front
-from autosplit.planner.exact.search import SearchResult, row_limit, search, start_rows
-from autosplit.planner.explain import explained
-from autosplit.planner.near_orders import improve
-from autosplit.planner.problem.constraints import FREE, Constraints
+from autosplit.planner.partition import costs as table
+from autosplit.planner.partition import labels
+from autosplit.planner.partition.bound import weights_of
+from autosplit.planner.partition.evaluation import Plan as TablePlan
+from autosplit.planner.partition.problem import MOST_DEVICES, Deadline, Question, problems
+from autosplit.planner.partition.solver import partition
 from autosplit.planner.problem.cost_model import CostModel
-from autosplit.planner.problem.evaluation import Plan
-from autosplit.planner.problem.problem import (
-    Deadline,
-    NotFound,
-    OutOfTime,
-    Problem,
-    pose,
-    work_bound,
-)
-from autosplit.planner.problem.scaling import scale
-
-# Rounds without a better split: before the search over all cuts, and where they are too many.
-_QUICK_ROUNDS, _PATIENT_ROUNDS = 4, 24
-LARGE_TABLE = 200_000  # cuts from which on a quick search among some of them comes first
-# How far above the least period the front is looked for: less where the stages are too many.
-# Costs that forbid an edge would round all others away, so that lists begin with low limits.
-_LIST_LIMITS = (2.0, 64.0, math.inf)
-_COARSE = 1e-6  # of the period: costs rounded to more tell too little
-_FRONT_LIMITS = (math.inf, 1.5, 1.1, 1.02, 1.005, 1.0)
-
+from autosplit.planner.problem.deployment import PlannedDeployment, evaluate_deployment, row_numbers
+from autosplit.planner.problem.evaluation import Plan, evaluate
+from autosplit.planner.problem.runtime_costs import of_device
 
 P = TypeVar("P", bound=Plan)
 
 
 @dataclass(frozen=True)
-class Front(Generic[P]):
-    """Splits or deployments that no other beats in period, latency and peak memory at once.
+class DevicePlan:
+    """Stages, the places of the devices of their replicas, and their runtimes where some compete.
 
-    ``complete``: every such point is there.
+    ``loads``: the period of each stage alone, the largest of which is ``period``.
     """
 
-    plans: tuple[P, ...]
-    complete: bool
-    note: str = ""
+    stages: Stages
+    devices: tuple[tuple[int, ...], ...]
+    runtimes: tuple[str, ...]
+    loads: tuple[float, ...]
+    period: float
 
 
 def plan(
-    costs: CostModel,
-    stages: int,
-    *,
-    deadline: Deadline | None = None,
-    constraints: Constraints = FREE,
-    allow_empty: bool = False,
+    costs: CostModel, stages: int, *, deadline: Deadline | None = None, allow_empty: bool = False
 ) -> Plan:
     """The split of least period, then least latency, then fewest bytes moved.
 
@@ -68,10 +50,11 @@ def plan(
     ``optimal`` false and the lower bound proven by then.
 
     Raises:
-        Infeasible: No split satisfies the constraints; the message names some that clash.
+        Infeasible: No split fits; the message says why.
+        ConfigError: The costs are of another number of devices.
     """
-    problem = _posed(costs, stages, constraints, allow_empty)
-    return _solve(problem, constraints, costs, deadline)[0]
+    asked = _Splits(costs, stages, allow_empty)
+    return asked.plan(partition(asked.table, asked.question, deadline=deadline))
 
 
 def k_best(
@@ -80,49 +63,19 @@ def k_best(
     k: int,
     *,
     deadline: Deadline | None = None,
-    constraints: Constraints = FREE,
     allow_empty: bool = False,
-    empty_last: bool = False,
 ) -> tuple[Plan, ...]:
     """The k best distinct splits in order of period, latency and bytes moved, or all if fewer.
 
-    ``empty_last`` allows empty stages after all others only, so that no split is listed twice where
-    devices are equal. ``note`` of the first tells where a limit or the deadline left it at fewer,
-    or at splits along a few op orders.
-
-    Raises:
-        Infeasible: As ``plan``.
-        ConfigError: ``k`` is below 1.
+    Of splits that differ only in which of equal devices stay empty there is one. ``note`` of the
+    first tells where a limit or the deadline left it at fewer, or at splits along a few op orders.
+    Raises as ``plan``, and ConfigError for ``k`` below 1.
     """
     if k < 1:
         raise ConfigError(f"k is {k}; give at least 1")
-    problem = _posed(costs, stages, constraints, allow_empty or empty_last)
-    problem = replace(problem, empty_last=empty_last)
-    best, rows = _solve(problem, constraints, costs, deadline)
-    if k == 1:
-        return (best,)
-    words, plans = _table(problem, rows, best), list[Plan]()
-    try:
-        for factor in _LIST_LIMITS:
-            scaled = scale(problem, best.period * factor)
-            layers = DownsetLayers(scaled, words, deadline)
-            # The period of the best split, up to rounding.
-            limit = best.period / scaled.unit + scaled.rounding
-            least = dynamic_program.least_period(layers, limit)
-            paths = best_paths(layers, least[0], k) if least else []
-            # Sorted by exact costs: in units, splits within rounding may change places.
-            plans = sorted((problem.plan(cuts) for cuts in paths), key=lambda plan: plan.rank)
-            if len(plans) == k and plans[-1].period <= best.period * factor:
-                break
-    except OutOfTime:
-        return (noted(best, "the time was up before further splits were found"),)
-    except TooManyStages as error:
-        return (noted(best, str(error)),)
-    plans = [
-        replace(p, lower_bound=best.lower_bound, optimal=best.optimal and p.period <= best.period)
-        for p in plans
-    ]
-    return (replace(plans[0], note=best.note), *plans[1:])
+    asked = _Splits(costs, stages, allow_empty)
+    plans = labels.k_best(asked.table, asked.question, k, deadline=deadline)
+    return tuple(map(asked.plan, plans))
 
 
 def least_latency(
@@ -131,132 +84,246 @@ def least_latency(
     period: float,
     *,
     deadline: Deadline | None = None,
-    constraints: Constraints = FREE,
     allow_empty: bool = False,
 ) -> Plan:
     """The split of least latency, then fewest bytes moved, with a period of at most ``period``.
 
-    The period may be exceeded by 1e-12 relative. ``optimal`` is about the latency, ``lower_bound``
-    about the period.
-
-    Raises:
-        Infeasible: No split has such a period.
+    ``optimal`` is about the latency, ``lower_bound`` about the period. Raises as ``plan``.
     """
-    problem = _posed(costs, stages, constraints, allow_empty)
-    best, rows = _solve(problem, constraints, costs, deadline)
-    if best.period > period * (1 + 1e-12):
-        raise Infeasible(
-            f"no split has a period of at most {period}; the least period is {best.period}"
-        )
-    scaled = scale(problem, period)
-    # The split of least period is a solution, so its latency is a bound, up to rounding.
-    latency = best.latency / scaled.unit + scaled.rounding * (stages + 1)
-    try:
-        layers = DownsetLayers(scaled, _table(problem, rows, best), deadline)
-        cuts = dynamic_program.least_latency(layers, scaled.limit, latency)
-    except OutOfTime:
-        note = "the time was up; this is the split of least period"
-        return replace(best, optimal=False, note=note)
-    if cuts is None:
-        return replace(best, optimal=rows is not None)
-    return replace(
-        problem.plan(cuts), lower_bound=best.lower_bound, optimal=rows is not None, note=best.note
-    )
+    asked = _Splits(costs, stages, allow_empty)
+    best = partition(asked.table, asked.question, deadline=deadline, max_period=period)
+    return asked.plan(best)
+
+
+def period_bound(costs: CostModel, stages: int) -> float:
+    """A proven lower bound of the period of every split, from work alone. Raises as ``plan``."""
+    asked = _Splits(costs, stages, allow_empty=False)
+    return min(weights_of(p).bound for p in problems(asked.table, asked.question))
 
 
 def pareto_front(
+    costs: CostModel, stages: int, *, deadline: Deadline | None = None, allow_empty: bool = False
+) -> tuple[tuple[Plan, ...], bool]:
+    """One split for each point of the front of period and latency, and whether these are all.
+
+    Raises as ``plan``.
+    """
+    asked = _Splits(costs, stages, allow_empty)
+    plans, complete = labels.front(asked.table, asked.question, deadline=deadline)
+    return tuple(map(asked.plan, plans)), complete
+
+
+def plan_assigned(
+    costs: CostModel, stages: int, *, deadline: Deadline | None = None, allow_empty: bool = False
+) -> Plan:
+    """The best plan over all ways to give each stage its own device; ``devices`` tells which.
+
+    There may be more devices than stages. Raises as ``plan``.
+    """
+    count = costs.devices
+    if count is None:
+        return plan(costs, stages, deadline=deadline, allow_empty=allow_empty)
+    kinds = [str(kind) for kind in kinds_of(costs, count)]
+    counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+    question = Question(counts, stages=None if allow_empty else stages)
+    best = partition(devices_table(costs, kinds), question, deadline=deadline)
+    used = [place for places in _places(best.stages, kinds) for place in places]
+    unused = [place for place in range(count) if place not in used]
+    order = (used + unused)[:stages] if allow_empty else used
+    split = [*best.split, *[()] * (len(order) - len(used))]
+    planned = evaluate(costs.on_devices(order), split, allow_empty=allow_empty)
+    return replace(_proven(planned, best), devices=tuple(order))
+
+
+def plan_devices(
+    costs: CostModel, count: int, *, deadline: Deadline | None = None
+) -> DevicePlan | None:
+    """The stages of least period on ``count`` devices, then of fewest devices.
+
+    A stage may have replicas on several of them, which may be unlike. Memory limits are those of
+    each device. None where nothing fits.
+    """
+    kinds = [str(kind) for kind in kinds_of(costs, count)]
+    counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+    try:
+        best = partition(
+            devices_table(costs, kinds), Question(counts, replicas=True), deadline=deadline
+        )
+    except Infeasible:
+        return None
+    names = tuple(stage.runtime for stage in best.stages) if costs.runtimes else ()
+    return DevicePlan(best.split, _places(best.stages, kinds), names, best.periods, best.period)
+
+
+def plan_deployment(
     costs: CostModel,
-    stages: int,
+    cores: int,
     *,
+    thread_counts: Sequence[int] = (1,),
     deadline: Deadline | None = None,
-    constraints: Constraints = FREE,
-    allow_empty: bool = False,
-) -> Front[Plan]:
-    """One split for each point of the front of period, latency and peak memory, by period.
+) -> PlannedDeployment:
+    """The deployment of least period on ``cores`` equal cores, then of fewest cores and latency.
+
+    Row i of a table of ``costs`` is for a replica with ``thread_counts[i]`` threads; one row serves
+    all. Memory limits hold for each replica. ``deadline`` is as in ``plan``.
 
     Raises:
-        Infeasible: As ``plan``.
+        Infeasible: No deployment fits.
+        ConfigError: A number makes no sense, or the costs are of unequal devices.
     """
-    problem = _posed(costs, stages, constraints, allow_empty)
-    best, rows = _solve(problem, constraints, costs, deadline)
-    words, reported = _table(problem, rows, best), best
-    for factor in _FRONT_LIMITS:
-        scaled = scale(problem, best.period * factor)
-        if factor > 1 and scaled.rounding * scaled.unit > _COARSE * best.period > 0:
-            reported = noted(best, "periods far above the least were left out")
-            continue
-        try:
-            paths, complete = front(DownsetLayers(scaled, words, deadline))
-        except OutOfTime:
-            reported = noted(reported, "the time was up; this is the split of least period")
-            return Front((best,), False, reported.note)
-        except TooManyStages:
-            reported = noted(best, "periods more than a few percent above the least were left out")
-            continue
-        break
-    else:
-        reported = noted(best, "too many splits; this is the one of least period")
-        return Front((best,), False, reported.note)
-    plans = sorted((problem.plan(cuts) for cuts in paths), key=lambda plan: plan.rank)
-    bound = best.lower_bound
-    return Front(
-        tuple(replace(p, lower_bound=bound, optimal=p.period <= bound) for p in plans),
-        complete and rows is not None and factor == math.inf,
-        reported.note,
+    if not 1 <= cores <= MOST_DEVICES:
+        raise ConfigError(f"number of cores is {cores}; give 1 to {MOST_DEVICES}")
+    counts = set(thread_counts)
+    are_distinct = len(counts) == len(thread_counts)
+    if not counts or not are_distinct or not 1 <= min(counts) <= max(counts) <= cores:
+        raise ConfigError(f"thread counts {tuple(thread_counts)}; give distinct ones, 1 to {cores}")
+    if costs.devices not in (None, len(thread_counts)):
+        raise ConfigError(
+            f"costs of {costs.devices} devices, but a deployment is for equal cores; "
+            "give costs of one device, or one row for each number of threads"
+        )
+    rows = {"0": list(enumerate(thread_counts))}
+    return _on_cores(costs, rows, [cores], thread_counts, deadline)
+
+
+def plan_cores(
+    costs: CostModel,
+    cores: Sequence[int],
+    thread_counts: Sequence[int],
+    *,
+    fewest_threads: int = 1,
+    deadline: Deadline | None = None,
+) -> PlannedDeployment:
+    """The deployment of least period on ``cores[k]`` cores of each kind k, then of fewest cores.
+
+    The rows of ``costs`` are as ``row_numbers`` has them for ``thread_counts``. The replicas of a
+    stage are on cores of one kind and have at least ``fewest_threads``.
+
+    Raises:
+        Infeasible: Nothing fits.
+        ConfigError: There are too many cores of too many kinds.
+    """
+    rows: dict[str, list[tuple[int, int]]] = {}
+    for (threads, kind), row in row_numbers(tuple(thread_counts)).items():
+        if fewest_threads <= threads <= cores[kind]:
+            rows.setdefault(str(kind), []).append((row, threads))
+    if not rows:
+        raise Infeasible(f"no deployment of '{costs.name}' has so few cores; give more")
+    return _on_cores(costs, rows, cores, thread_counts, deadline)
+
+
+def _on_cores(
+    costs: CostModel,
+    rows: Mapping[str, Sequence[tuple[int, int]]],
+    cores: Sequence[int],
+    thread_counts: Sequence[int],
+    deadline: Deadline | None,
+) -> PlannedDeployment:
+    question = Question.of_cores({kind: cores[int(kind)] for kind in rows})
+    best = partition(_table(costs, rows), question, deadline=deadline)
+    options = [stage.options[0] for stage in best.stages]
+    kinds = [int(option.row.kind) for option in options] if len(cores) > 1 else ()
+    planned = evaluate_deployment(
+        costs,
+        best.split,
+        [option.replicas for option in options],
+        [option.row.threads for option in options],
+        thread_counts,
+        kinds,
+    )
+    return _proven(planned, best)
+
+
+class _Splits:
+    """A question for splits along the devices of some costs, some of which may stay unused."""
+
+    def __init__(self, costs: CostModel, stages: int, allow_empty: bool) -> None:
+        if stages < 1:
+            raise ConfigError(f"number of stages is {stages}; give at least 1")
+        if costs.devices not in (None, stages):
+            raise ConfigError(
+                f"{stages} stages on {costs.devices} devices; give one stage per device"
+            )
+        self.costs, self.allow_empty = costs, allow_empty
+        self.kinds = [str(kind) for kind in kinds_of(costs, stages)]
+        self.table = devices_table(costs, self.kinds)
+        self.question = Question.along(self.kinds, empty=allow_empty)
+
+    def plan(self, best: TablePlan) -> Plan:
+        """A plan of the table as one of the costs."""
+        places = [place for (place,) in _places(best.stages, self.kinds, in_order=True)]
+        ops_of = dict(zip(places, best.split, strict=True))
+        split = [ops_of.get(place, ()) for place in range(len(self.kinds))]
+        return _proven(evaluate(self.costs, split, allow_empty=self.allow_empty), best)
+
+
+def kinds_of(costs: CostModel, count: int) -> tuple[int, ...]:
+    """For each of ``count`` devices the first one that costs the same in every table."""
+    if costs.devices is None:
+        return (0,) * count
+    first: dict[CostModel, int] = {}
+    return tuple(first.setdefault(costs.on_devices([d]), d) for d in range(count))
+
+
+def devices_table(costs: CostModel, kinds: Sequence[str]) -> table.CostModel:
+    """The table of some costs for devices of these kinds, each named by the first of them."""
+    return _table(costs, {kind: [(int(kind), 1)] for kind in dict.fromkeys(kinds)})
+
+
+def _table(costs: CostModel, rows: Mapping[str, Sequence[tuple[int, int]]]) -> table.CostModel:
+    """The table of some costs; ``rows``: of each kind of device the rows and their threads."""
+
+    def every_row() -> Iterator[table.RowCosts]:
+        for runtime in costs.each_runtime:
+            for kind, of_kind in rows.items():
+                for row, threads in of_kind:
+                    yield table.RowCosts(
+                        Row(kind, runtime.name, threads),
+                        of_device(runtime.times, row),
+                        of_device(runtime.overheads, row),
+                        runtime.groups,
+                    )
+
+    kinds = []
+    for kind, ((first, _), *_) in rows.items():
+        moves = of_device(costs.send, first), of_device(costs.receive, first)
+        kinds.append(table.Kind(kind, *moves, of_device(costs.memory, first)))
+    return table.CostModel(
+        name=costs.name,
+        names=costs.names,
+        predecessors=costs.predecessors,
+        rows=tuple(every_row()),
+        kinds=tuple(kinds),
+        tensors=costs.tensors,
+        sizes=costs.sizes,
+        activations=costs.activations,
+        groups=costs.groups,
+        ids=costs.ids,
+        states=costs.states,
+        streams=costs.streams,
     )
 
 
-def _posed(costs: CostModel, stages: int, constraints: Constraints, allow_empty: bool) -> Problem:
-    try:
-        return pose(costs, stages, constraints, allow_empty=allow_empty)
-    except Infeasible as error:
-        raise explained(str(error), costs, stages, constraints, allow_empty) from error
+def _places(
+    stages: Sequence[Stage], kinds: Sequence[str], in_order: bool = False
+) -> tuple[tuple[int, ...], ...]:
+    """The devices of each stage, the first free ones of its kinds.
+
+    ``in_order``: each after that of the stage before.
+    """
+    free = list(range(len(kinds)))
+    chosen: list[tuple[int, ...]] = []
+    for stage in stages:
+        places: list[int] = []
+        for option in stage.options:
+            for _ in range(option.replicas):
+                places.append(next(p for p in free if kinds[p] == option.row.kind))
+                free = [p for p in free if p > places[-1] or (not in_order and p != places[-1])]
+        chosen.append(tuple(sorted(places)))
+    return tuple(chosen)
 
 
-def _solve(
-    problem: Problem, constraints: Constraints, costs: CostModel, deadline: Deadline | None
-) -> tuple[Plan, Words | None]:
-    """The best split, and the table of all downsets where they could be listed."""
-    # Without a deadline, so that there is a split to return in any case.
-    first = search(problem, prefixes(range(problem.size), problem.size))
-    best = search(problem, start_rows(problem), first.plan, deadline).plan
-    bound, limit, note = work_bound(problem), row_limit(problem), ""
-    rows: Words | None = None
-    try:
-        rows = list_rows(problem.contraction.predecessors, limit, deadline)
-    except TooManyDownsets:
-        note = f"more than {limit} legal cuts: searched among those near some op orders"
-    except OutOfTime:
-        note = "the time was up before all legal cuts were listed"
-    if rows is None or len(rows) > LARGE_TABLE:
-        # A good split leaves few of all cuts to be searched.
-        rounds = _PATIENT_ROUNDS if rows is None else _QUICK_ROUNDS
-        best = improve(problem, best, bound, deadline, rounds)
-    if rows is None:
-        result = SearchResult(best, bound, best is not None and best.period <= bound)
-    else:
-        result = search(problem, rows, best, deadline)
-        if not result.proven:
-            note = "the time was up before all legal cuts were searched"
-    if result.plan is None:
-        if rows is None or not result.proven:
-            where = "among some of the cuts; loosen a constraint or a memory limit"
-            if deadline is not None and deadline():
-                where = "within the time limit; raise it"
-            raise NotFound(f"no split into {problem.stages} stages was found {where}")
-        message = f"no split into {problem.stages} stages satisfies all conditions"
-        raise explained(message, costs, problem.stages, constraints, problem.allow_empty, deadline)
-    plan = replace(result.plan, lower_bound=result.bound, optimal=result.proven, note=note)
-    return plan, rows
-
-
-def _table(problem: Problem, rows: Words | None, best: Plan) -> Words:
-    """All downsets; where they are too many, those along a few orders and of the best split."""
-    if rows is not None:
-        return rows
-    return merge(start_rows(problem), to_words(problem.group_cuts(best), problem.size))
-
-
-def noted(best: P, note: str) -> P:
-    """The plan with one more note."""
-    return replace(best, note=f"{best.note} {note}".strip())
+def _proven(planned: P, best: TablePlan) -> P:
+    """A plan with what is proven of it."""
+    bound = planned.period if best.optimal else min(best.lower_bound, planned.period)
+    return replace(planned, lower_bound=bound, optimal=best.optimal, note=best.note)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,16 +11,16 @@ from itertools import pairwise
 import numpy as np
 
 from autosplit.cuts import bitset, is_downset, members
+from autosplit.cuts.stages import stages_between
+from autosplit.planner import CostModel, Plan, evaluate
 from autosplit.planner.decode import spread_places
-from autosplit.planner.exact.downset_table import prefixes, to_words
-from autosplit.planner.exact.search import search
-from autosplit.planner.exact.stage_loads import load_table
-from autosplit.planner.problem.constraints import FREE
-from autosplit.planner.problem.cost_model import CostModel
-from autosplit.planner.problem.evaluation import Plan
-from autosplit.planner.problem.problem import Deadline, Problem, pose
+from autosplit.planner.partition.bound import weights_of
+from autosplit.planner.partition.cut_set import Words, to_words
+from autosplit.planner.partition.problem import Deadline, OutOfTime, Problem, Question, problems
+from autosplit.planner.partition.search import Search
+from autosplit.planner.partition.stage_loads import StageLoads
 from autosplit.planner.problem.runtime_costs import of_device
-from autosplit.planner.problem.scaling import scale
+from autosplit.planner.solve import devices_table, kinds_of
 
 _BISECTION_GAP = 0.01  # of the period: where a bisection on measured times stops
 
@@ -46,44 +47,73 @@ def planned_baselines(
     """
     if len(costs.contraction.groups) < stages:
         return ()  # some stages are empty, which none of these splits has
-    problem = pose(costs, stages, FREE)
+    kinds = [str(kind) for kind in kinds_of(costs, stages)]
+    (problem,) = problems(devices_table(costs, kinds), Question.along(kinds))
+    asked = _Asked(costs, stages, problem, deadline)
     groups = problem.contraction.groups
     weights = {
         "equal op count": [float(ops.bit_count()) for ops in groups],
         "equal parameters": [float(size) for size in problem.sizes],
         "equal FLOPs": [sum(map(costs.flops.__getitem__, members(ops))) for ops in groups],
     }
-    baselines = [_equal_shares(problem, name, values) for name, values in weights.items()]
+    baselines = [_equal_shares(asked, name, values) for name, values in weights.items()]
     runnable = problem.times[np.isfinite(problem.times).all(axis=1)]
     times = runnable.mean(axis=0).tolist() if len(runnable) else [0.0] * problem.size
     places = spread_places(block_partition(times, stages), problem.size)
-    baselines.append(_checked(problem, "block partition by time", places))
+    baselines.append(_checked(asked, "block partition by time", places))
     tables = {
-        "best over one order": prefixes(range(problem.size), problem.size),
+        "best over one order": _prefixes(problem),
         "single-tensor cuts": to_words(sorted(_single_tensor_cuts(problem)), problem.size),
     }
     for name, words in tables.items():
-        result = search(problem, words, None, deadline)
-        note = "no such split fits" if result.proven else "the time was up"
-        baselines.append(PlannedBaseline(name, result.plan, None, "" if result.plan else note))
-    return (*baselines, _bisection(problem))
+        try:
+            plan = asked.best(words)
+            note = "" if plan else "no such split fits"
+        except OutOfTime:
+            plan, note = None, "the time was up"
+        baselines.append(PlannedBaseline(name, plan, None, note))
+    return (*baselines, _bisection(asked))
 
 
-def _equal_shares(problem: Problem, name: str, weights: Sequence[float]) -> PlannedBaseline:
+@dataclass(frozen=True)
+class _Asked:
+    """Costs and a number of stages, and their contracted problem."""
+
+    costs: CostModel
+    stages: int
+    problem: Problem
+    deadline: Deadline | None
+
+    def best(self, words: Words) -> Plan | None:
+        """The best split between some cuts; None without one. Raises OutOfTime."""
+        search = Search(self.problem, words, weights_of(self.problem), self.deadline)
+        best = search.least_period(search.weights.bound, math.inf)
+        return None if best is None else evaluate(self.costs, best.split)
+
+
+def _prefixes(problem: Problem) -> Words:
+    """The cuts along the order of the groups."""
+    return to_words([(1 << place) - 1 for place in range(problem.size + 1)], problem.size)
+
+
+def _equal_shares(asked: _Asked, name: str, weights: Sequence[float]) -> PlannedBaseline:
     """Cuts where the running sum of weights is nearest to equal shares."""
     if not sum(weights):
         return PlannedBaseline(name, None, None, "unknown for this graph")
     running = np.cumsum([0.0, *weights])
-    shares = [running[-1] * n / problem.stages for n in range(1, problem.stages)]
+    shares = [running[-1] * n / asked.stages for n in range(1, asked.stages)]
     nearest = [int(np.abs(running - share).argmin()) for share in shares]
-    return _checked(problem, name, spread_places(nearest, problem.size))
+    return _checked(asked, name, spread_places(nearest, asked.problem.size))
 
 
 def _checked(
-    problem: Problem, name: str, places: Sequence[int], candidates: int | None = None
+    asked: _Asked, name: str, places: Sequence[int], candidates: int | None = None
 ) -> PlannedBaseline:
-    plan = problem.plan([(1 << p) - 1 for p in places])
-    limits = problem.costs.memory
+    expand = asked.problem.contraction.expand
+    plan = evaluate(
+        asked.costs, stages_between(asked.costs, [expand((1 << p) - 1) for p in places])
+    )
+    limits = asked.costs.memory
     if any(memory > of_device(limits, d) for d, memory in enumerate(plan.memory)):
         return PlannedBaseline(name, None, candidates, "exceeds the memory of a device")
     if plan.period == math.inf:
@@ -131,12 +161,16 @@ def _single_tensor_cuts(problem: Problem) -> set[int]:
     ]
     graph = nx.Graph(edges)
     graph.add_nodes_from(range(problem.size))
-    cuts = {0, problem.whole}
-    for t, (producer, consumers) in enumerate(
-        zip(problem.producer, problem.consumers, strict=True)
-    ):
+    cuts = {0, (1 << problem.size) - 1}
+    group_of, counts = problem.contraction.group_of(), Counter[tuple[int, int]]()
+    for tensor in problem.costs.tensors:
+        if tensor.producer is not None:
+            producer = group_of[tensor.producer]
+            readers = bitset({group_of[reader] for reader in tensor.consumers} - {producer})
+            counts[producer, readers] += 1
+    for producer, consumers in zip(problem.producer.tolist(), problem.consumers, strict=True):
         # Merged tensors cross together, so they are more than one.
-        if producer < 0 or problem.tensor_counts[t] > 1:
+        if producer < 0 or counts[producer, consumers] > 1:
             continue
         links = [(producer, reader) for reader in members(consumers)]
         graph.remove_edges_from(links)
@@ -150,50 +184,53 @@ def _single_tensor_cuts(problem: Problem) -> set[int]:
 
 def _crossing(problem: Problem, cut: int) -> int:
     """The number of (merged) tensors live at a cut."""
-    ends = zip(problem.producer, problem.consumers, strict=True)
+    ends = zip(problem.producer.tolist(), problem.consumers, strict=True)
     return sum(p >= 0 and cut >> p & 1 and bool(consumers & ~cut) for p, consumers in ends)
 
 
-def _bisection(problem: Problem) -> PlannedBaseline:
+def _bisection(asked: _Asked) -> PlannedBaseline:
     """Coral's profiling partitioner: a bisection on the target time and on each stage's end.
 
     Each probe of a stage is one that has to be compiled and run; a stage that was probed before is
     not counted again.
     """
-    name = "Coral bisection"
-    scaled = scale(problem, math.inf)
-    order = prefixes(range(problem.size), problem.size)
-    tables = [load_table(scaled, order, device) for device in range(problem.stages)]
+    name, problem = "Coral bisection", asked.problem
+    loads = StageLoads(problem, _prefixes(problem), weights_of(problem))
+    every = np.arange(len(loads))
+    rows = range(len(problem.rows))
+    by_kind = {problem.rows[row].kind: loads.loads(row, every, every) for row in rows}
+    kinds = kinds_of(asked.costs, asked.stages)
+    tables = [by_kind[str(kind)] for kind in kinds]
     probed: set[tuple[int, int, int]] = set()
 
     def probe(stage: int, start: int, end: int) -> float:
         probed.add((stage, start, end))
         return float(tables[stage][start, end])
 
-    low, high = 0.0, scaled.top
+    low, high = 0.0, loads.top
     best: list[int] | None = None
     # The target moves down while the last stage meets it.
     while high - low > _BISECTION_GAP * high:
         target = (low + high) / 2
-        places = _longest_stages(problem, target, probe)
+        places = _longest_stages(asked, target, probe)
         last = places[-1] if places else 0
-        if probe(problem.stages - 1, last, problem.size) <= target:
+        if probe(asked.stages - 1, last, problem.size) <= target:
             best, high = places, target
         else:
             low = target
     if best is None:
         return PlannedBaseline(name, None, len(probed), "no target time was met")
-    return _checked(problem, name, best, len(probed))
+    return _checked(asked, name, best, len(probed))
 
 
 def _longest_stages(
-    problem: Problem, target: float, probe: Callable[[int, int, int], float]
+    asked: _Asked, target: float, probe: Callable[[int, int, int], float]
 ) -> list[int]:
     """Each stage but the last as long as its time stays within the target, by bisection."""
     places: list[int] = []
-    for stage in range(problem.stages - 1):
+    for stage in range(asked.stages - 1):
         start = places[-1] if places else 0
-        low, high = start + 1, problem.size - (problem.stages - 1 - stage)
+        low, high = start + 1, asked.problem.size - (asked.stages - 1 - stage)
         while low < high:
             middle = (low + high + 1) // 2
             if probe(stage, start, middle) <= target:

@@ -111,8 +111,6 @@ def signature(name: str, function: Any) -> str:
 
 
 def _shown(parameter: inspect.Parameter) -> inspect.Parameter:
-    if parameter.default is planner.FREE:
-        parameter = parameter.replace(default=_Code("FREE"))
     if parameter.annotation is parameter.empty:
         return parameter
     return parameter.replace(annotation=_Code(parameter.annotation))

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.cuts import bitset, count, is_downset, members
-from autosplit.planner import evaluate, k_best, least_latency, pareto_front, plan, solve
-from autosplit.planner.exact.downset_table import list_rows, to_int
-from autosplit.planner.near_orders import improve, rows_around
-from autosplit.planner.problem.constraints import FREE
-from autosplit.planner.problem.problem import OutOfTime, pose, work_bound
+from autosplit.planner import evaluate, k_best, least_latency, pareto_front, plan
+from autosplit.planner.partition import solver
+from autosplit.planner.partition.cut_set import all_cuts, near, to_int
+from autosplit.planner.partition.problem import OutOfTime, Question, problems
+from autosplit.planner.solve import devices_table, period_bound
 from tests.planner.graphs import cells, costed, decoder, parallel_chains, random_dag
 from tests.planner.reference import brute_force, model_cost
 from tests.planner.strategies import models, questions
@@ -29,20 +29,6 @@ def test_graphs_too_wide_to_list_end_near_a_proven_bound(model, stages):
     assert "legal cuts" in best.note
 
 
-@given(questions())
-@settings(deadline=None, max_examples=40)
-def test_a_quick_search_before_all_cuts_leaves_the_best_split(question):
-    model, stages, allow_empty = question
-    best = brute_force(model, stages, allow_empty)
-    if not best:
-        return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(solve, "LARGE_TABLE", 0)
-        result = plan(model, stages, allow_empty=allow_empty)
-    assert (result.period, result.latency, result.bytes_moved) == tuple(map(float, best[0][:3]))
-    assert result.optimal
-
-
 @pytest.mark.integration
 def test_wide_graphs_have_next_best_splits_and_a_front_that_say_they_may_miss_some():
     model = parallel_chains(20, 5)
@@ -50,7 +36,7 @@ def test_wide_graphs_have_next_best_splits_and_a_front_that_say_they_may_miss_so
     assert len({p.stages for p in plans}) == 3
     assert [p.period for p in plans] == sorted(p.period for p in plans)
     assert "legal cuts" in plans[0].note
-    assert not pareto_front(model, 2).complete
+    assert not pareto_front(model, 2)[1]
     assert not least_latency(model, 2, math.inf).optimal
 
 
@@ -69,7 +55,7 @@ def test_a_passed_deadline_still_leaves_a_legal_split():
 
 def test_all_cuts_of_a_graph_of_many_ops_are_listed_each_once():
     model = costed(81, [(n, n + 1) for n in range(78) if n != 39] + [(39, 80), (78, 80)])
-    rows = list_rows(model.predecessors, 10**6)
+    rows = all_cuts(model.predecessors, 10**6)
     assert len({to_int(row) for row in rows}) == len(rows) == 41 * 40 * 2 + 2
 
 
@@ -77,33 +63,6 @@ def test_a_random_graph_is_never_below_its_bound():
     for seed in range(5):
         best = plan(random_dag(30, seed, transfer=0.5), 3)
         assert best.lower_bound <= best.period
-
-
-@given(
-    st.one_of(models(), models(inputs=True), models(devices=2, unsupported=True)),
-    st.integers(2, 3),
-    st.booleans(),
-)
-@settings(deadline=None, max_examples=60)
-def test_the_work_bound_never_exceeds_the_optimum(model, stages, allow_empty):
-    stages = model.devices or stages
-    splits = brute_force(model, stages, allow_empty)
-    if splits:
-        problem = pose(model, stages, FREE, allow_empty=allow_empty)
-        assert work_bound(problem) <= float(splits[0][0]) * (1 + 1e-12)
-
-
-def test_a_split_at_the_bound_is_not_searched_further():
-    problem, best = pose(random_dag(8, 1), 3, FREE), plan(random_dag(8, 1), 3)
-    assert improve(problem, best, best.period, None, rounds=1) is best
-
-
-def test_rows_around_a_split_are_legal_and_hold_its_cuts():
-    problem = pose(parallel_chains(6, 6), 3, FREE)
-    best = plan(parallel_chains(6, 6), 3, deadline=lambda: True)
-    rows = {to_int(row) for row in rows_around(problem, best, Random(0), 300)}
-    assert all(is_downset(problem.contraction, row) for row in rows)
-    assert {0, problem.whole, *problem.group_cuts(best)} <= rows
 
 
 class Clock:
@@ -128,19 +87,51 @@ def test_a_plan_ends_soon_after_its_deadline(most):
 
 def test_the_listing_of_cuts_keeps_the_deadline():
     with pytest.raises(OutOfTime):
-        list_rows(parallel_chains(4, 60).predecessors, 10**6, lambda: True)
+        all_cuts(parallel_chains(4, 60).predecessors, 10**6, lambda: True)
+
+
+@given(questions())
+@settings(deadline=None, max_examples=40)
+def test_a_quick_search_before_all_cuts_leaves_the_best_split(question):
+    model, stages, allow_empty = question
+    best = brute_force(model, stages, allow_empty)
+    if not best:
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solver, "FEW_CUTS", 0)
+        result = plan(model, stages, allow_empty=allow_empty)
+    assert (result.period, result.latency, result.bytes_moved) == tuple(map(float, best[0][:3]))
+    assert result.optimal
+
+
+@given(
+    st.one_of(models(), models(inputs=True), models(devices=2, unsupported=True)), st.integers(2, 3)
+)
+@settings(deadline=None, max_examples=60)
+def test_the_bound_never_exceeds_the_optimum(model, stages):
+    stages = model.devices or stages
+    splits = brute_force(model, stages, False)
+    if splits:
+        assert period_bound(model, stages) <= float(splits[0][0]) * (1 + 1e-9)
+
+
+def test_cuts_near_a_split_are_legal_and_hold_its_own():
+    (problem,) = problems(devices_table(parallel_chains(6, 6), ["0"]), Question.of_split(1, "0"))
+    cuts = [0b111, 0b111111]
+    rows = {to_int(row) for row in near(problem, cuts, Random(0), 300)}
+    assert all(is_downset(problem.contraction, row) for row in rows)
+    assert {0, (1 << problem.size) - 1, *cuts} <= rows
 
 
 def test_a_decoder_with_many_small_parallel_ops_is_planned_in_few_searches(monkeypatch):
-    model, tables = decoder(4), []
-    search = solve.search
+    tables, search = [], solver.Search
 
     def counted(problem, words, *args):
         tables.append(len(words))
         return search(problem, words, *args)
 
-    monkeypatch.setattr(solve, "search", counted)
-    monkeypatch.setattr("autosplit.planner.near_orders.search", counted)
+    monkeypatch.setattr(solver, "Search", counted)
+    model = decoder(4)
     best = plan(model, 2)
     assert count(model.contraction).total > 10**9
     assert not best.optimal

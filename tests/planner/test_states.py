@@ -7,7 +7,7 @@ import pytest
 from autosplit.errors import Infeasible
 from autosplit.graph import Op, State, build
 from autosplit.planner import CostModel, plan
-from autosplit.planner.explain import forbidden_by_states
+from autosplit.planner.partition.explain import forbidden_by_states
 
 SMALL = ((2,), "float32", 8)
 

@@ -14,8 +14,8 @@ from itertools import count
 
 import numpy as np
 
-from autosplit.planner.exact.layered_search import Network
-from autosplit.planner.problem.problem import Array
+from autosplit.planner.batch.network import Network
+from autosplit.planner.partition.problem import Array
 
 # Relative difference below which times count as equal: measured costs are no whole numbers, so
 # sums of them depend on the order.

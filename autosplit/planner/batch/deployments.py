@@ -13,9 +13,9 @@ import numpy as np
 from autosplit.cuts import TooManyDownsets, downsets
 from autosplit.cuts.stages import Stages, stages_between
 from autosplit.planner.batch.evaluation import BatchEvaluator, Shape
+from autosplit.planner.partition.problem import Array
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.deployment import row_numbers, shares, sharing, useful_replicas
-from autosplit.planner.problem.problem import Array
 
 T = TypeVar("T")
 _MOST_CUTS = 2_000  # of which the periods of all deployments are computed

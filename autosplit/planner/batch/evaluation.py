@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosplit.cuts import bitset
+from autosplit.planner.partition.problem import Array, Index
 from autosplit.planner.problem.contention import ContentionCosts, costs_at
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import StageCost, evaluate, stage_cost
-from autosplit.planner.problem.problem import Array, Index
 from autosplit.planner.problem.runtime_costs import RuntimeCosts
 
 C = TypeVar("C")

@@ -9,16 +9,17 @@ differ. Stages that are too long are left out in blocks, and so are cuts out of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise
 
 import numpy as np
 
 from autosplit.planner.batch.best_paths import SAME
-from autosplit.planner.exact.layered_search import Arcs, Network, collect_arcs
+from autosplit.planner.batch.network import Arcs, Network, collect_arcs
+from autosplit.planner.partition.problem import Array, Index
 from autosplit.planner.problem.cost_model import CostModel
-from autosplit.planner.problem.problem import Array, Index, least_table
 from autosplit.planner.problem.runtime_costs import of_device
 
 _BLOCK = 32_768  # numbers of a block: about what the caches near a core hold
@@ -222,6 +223,12 @@ def stage_times(
     least = least_table(rows.min(axis=1) for rows in every_row)
     before = [_finite(rows) @ inside.T for rows in every_row]
     return StageTimes(stages, before, _finite(least) @ inside.T, overheads, transfers)
+
+
+def least_table(tables: Iterable[Array]) -> Array:
+    """The elementwise minimum; a table of one row or column stands for all."""
+    least: Array = reduce(np.minimum, tables)
+    return least
 
 
 def _finite(times: Array) -> Array:

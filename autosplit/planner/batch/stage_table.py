@@ -14,25 +14,18 @@ from itertools import chain, islice, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from autosplit.cuts import TooManyDownsets, full, members
+from autosplit.cuts import TooManyDownsets, bitset, full, members
 from autosplit.cuts.stages import Stages
 from autosplit.planner.batch.best_paths import SAME, best_first
 from autosplit.planner.batch.many_costs import StageTimes, stage_times
-from autosplit.planner.exact.downset_table import (
-    Words,
-    from_bits,
-    list_rows,
-    to_bits,
-    to_int,
-    to_words,
-)
-from autosplit.planner.exact.layered_search import Network
-from autosplit.planner.exact.stage_loads import differ, load_table, partial_groups
-from autosplit.planner.problem.constraints import FREE
+from autosplit.planner.batch.network import Network
+from autosplit.planner.partition.bound import weights_of
+from autosplit.planner.partition.cut_set import Words, all_cuts, to_bits, to_int, to_words
+from autosplit.planner.partition.problem import Array, Problem, Question, problems
+from autosplit.planner.partition.stage_loads import StageLoads
 from autosplit.planner.problem.cost_model import CostModel
-from autosplit.planner.problem.problem import Array, Problem, pose
-from autosplit.planner.problem.runtime_costs import RuntimeCosts, of_device
-from autosplit.planner.problem.scaling import scale
+from autosplit.planner.problem.runtime_costs import least_costs
+from autosplit.planner.solve import devices_table, kinds_of
 
 ENTRIES = 4_000_000  # pairs of cuts, over all different devices and runtimes
 _LARGE = 0.8  # share of the mean stage from which on a single op may decide the period
@@ -154,12 +147,12 @@ class StageTable:
 
 def all_stages(costs: CostModel, stages: int) -> StageTable | None:
     """The table of a space without empty stages; None where there are too many cuts to hold it."""
-    problem = _transfer_problem(costs, stages)
+    problem, kinds = _transfer_problem(costs, stages)
     try:
-        words = list_rows(problem.contraction.predecessors, most_cuts(costs, stages))
+        words = all_cuts(problem.contraction.predecessors, most_cuts(costs, stages))
     except TooManyDownsets:
         return None
-    return _table(costs, problem, words)
+    return _table(costs, problem, kinds, words)
 
 
 def most_cuts(costs: CostModel, stages: int) -> int:
@@ -170,11 +163,12 @@ def most_cuts(costs: CostModel, stages: int) -> int:
 
 def stages_between(costs: CostModel, stages: int, cuts: Iterable[int]) -> StageTable:
     """The table of some legal cuts (bitsets of ops), and of the empty and the full one."""
-    problem, ops = _transfer_problem(costs, stages), len(costs.names)
-    inside = to_bits(to_words(sorted({0, full(costs), *cuts}), ops), ops)
-    # A legal cut holds all ops of a group or none, so any op stands for its group.
-    group_ops = [next(members(group)) for group in problem.contraction.groups]
-    return _table(costs, problem, from_bits(inside[:, group_ops]))
+    problem, kinds = _transfer_problem(costs, stages)
+    group_of = problem.contraction.group_of()
+    every_cut = sorted({0, full(costs), *cuts})
+    # A legal cut holds all ops of a group or none.
+    groups = [bitset(group_of[op] for op in members(cut)) for cut in every_cut]
+    return _table(costs, problem, kinds, to_words(groups, problem.size))
 
 
 def _network_with(times: StageTimes, count: int, low: float, top: float) -> tuple[Network, float]:
@@ -188,28 +182,52 @@ def _network_with(times: StageTimes, count: int, low: float, top: float) -> tupl
         limit, step = min(limit * (1 + step), top), 2 * step
 
 
-def _transfer_problem(costs: CostModel, stages: int) -> Problem:
-    """The transfers alone: op times and overheads are what gets corrected."""
-    times = tuple(map(tuple, np.where(np.isinf(costs.times), math.inf, 0.0).tolist()))
-    no_overheads = (0.0,) * len(costs.overheads)
-    # The groups of the graph itself hold in every runtime.
-    groups = costs.contraction.groups
-    transfers = replace(costs, times=times, overheads=no_overheads, groups=groups, runtimes=())
-    return pose(transfers, stages, FREE)
+def _transfer_problem(costs: CostModel, stages: int) -> tuple[Problem, list[str]]:
+    """The transfers alone, and the kinds of the devices.
+
+    Op times and overheads are what gets corrected.
+    """
+    runtimes = []
+    for runtime in costs.each_runtime:
+        times = np.where(np.isinf(runtime.times), math.inf, 0.0).tolist()
+        no_overheads = (0.0,) * len(runtime.overheads)
+        rows = tuple(map(tuple, times))
+        runtimes.append(replace(runtime, times=rows, overheads=no_overheads))
+    if costs.runtimes:
+        times, overheads = least_costs(runtimes)
+    else:
+        times, overheads = runtimes[0].times, runtimes[0].overheads
+    transfers = replace(
+        costs,
+        times=times,
+        overheads=overheads,
+        runtimes=tuple(runtimes) if costs.runtimes else (),
+        memory=costs.memory,
+    )
+    kinds = [str(kind) for kind in kinds_of(transfers, stages)]
+    # A row for each runtime and kind of device; the loads of a row are transfers.
+    question = Question({kind: kinds.count(kind) for kind in dict.fromkeys(kinds)})
+    (problem,) = problems(devices_table(transfers, kinds), question)
+    return problem, kinds
 
 
-def _table(costs: CostModel, problem: Problem, words: Words) -> StageTable:
+def _table(costs: CostModel, problem: Problem, kinds: Sequence[str], words: Words) -> StageTable:
     """The table of some downsets of groups."""
-    devices = 1 if problem.costs.devices is None else problem.stages
-    inside = to_bits(words, problem.size)[:, problem.contraction.group_of()]
+    loads = StageLoads(problem, words, weights_of(problem))
+    inside = to_bits(loads.words, problem.size)[:, problem.contraction.group_of()]
     # The searches leave out whole blocks of stages by this order.
-    order = _order_by_time(costs, inside)
-    words, inside = words[order], inside[order]
-    cuts, scaled = from_bits(inside), scale(problem, math.inf)
-    tables = [load_table(scaled, words, device) for device in range(devices)]
-    ops = inside.astype(np.float64)
-    transfers = tuple(_transfers(tables, runtime, cuts, ops) for runtime in costs.each_runtime)
-    return StageTable(problem.stages, tuple(map(to_int, cuts)), ops, transfers)
+    order = np.array(_order_by_time(costs, inside), dtype=np.intp)
+    transfers = []
+    for runtime in costs.each_runtime:
+        rows = {}
+        for number, row in enumerate(problem.rows):
+            if row.runtime == runtime.name:
+                rows[row.kind] = loads.loads(number, order, order)
+        along = [rows[kind] for kind in kinds]
+        transfers.append(tuple(along[:1] if len(rows) == 1 else along))
+    cuts = [problem.contraction.expand(to_int(word)) for word in loads.words[order]]
+    ops = inside[order].astype(np.float64)
+    return StageTable(len(kinds), tuple(cuts), ops, tuple(transfers))
 
 
 def _order_by_time(costs: CostModel, inside: NDArray[np.uint8]) -> list[int]:
@@ -219,18 +237,3 @@ def _order_by_time(costs: CostModel, inside: NDArray[np.uint8]) -> list[int]:
     # A sum that is rounded only once never falls when an op is added.
     keys = [(math.fsum(times[cut].tolist()), int(cut.sum())) for cut in inside.astype(bool)]
     return sorted(range(len(inside)), key=keys.__getitem__)
-
-
-def _transfers(
-    tables: Sequence[Array], runtime: RuntimeCosts, cuts: Words, inside: Array
-) -> tuple[Array, ...]:
-    """What the transfers of all stages cost, per device, infinite where the runtime has none."""
-    partial = partial_groups(runtime.groups, cuts)
-    separated = differ(partial, partial)
-    transfers = []
-    for device, table in enumerate(tables):
-        times = np.array(of_device(runtime.times, device))
-        unsupported = inside @ np.isinf(times).astype(np.float64)
-        impossible = separated | (unsupported[None, :] > unsupported[:, None])
-        transfers.append(np.where(impossible, math.inf, table))
-    return tuple(transfers)

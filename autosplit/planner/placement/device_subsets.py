@@ -9,12 +9,10 @@ from itertools import chain, islice
 from autosplit.cuts.stages import Stages
 from autosplit.errors import Infeasible
 from autosplit.planner.placement.canonical import CanonicalPlacement
-from autosplit.planner.problem.constraints import FREE
 from autosplit.planner.problem.contention import ContentionCosts
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import evaluate
-from autosplit.planner.problem.problem import pose, work_bound
-from autosplit.planner.solve import k_best
+from autosplit.planner.solve import k_best, period_bound
 
 CHOICES = 64  # choices of devices that are planned for one by one at most
 
@@ -23,11 +21,9 @@ def best_splits(
     placement: CanonicalPlacement, costs: CostModel, count: int, timed_out: Callable[[], bool]
 ) -> list[Stages]:
     """The ``count`` best splits under costs that do not depend on contention, best first."""
-    requested, stages, alike = count, len(placement.kinds), costs.devices is None
+    requested, stages = count, len(placement.kinds)
     while True:
-        plans = k_best(
-            costs, stages, requested, deadline=timed_out, allow_empty=True, empty_last=alike
-        )
+        plans = k_best(costs, stages, requested, deadline=timed_out, allow_empty=True)
         # Plans that differ in which of equal devices are empty have one canonical form.
         splits = list(dict.fromkeys(placement.canonical(p.stages) for p in plans))
         if len(splits) >= count or len(plans) < requested or timed_out():
@@ -90,7 +86,7 @@ def _on(costs: ContentionCosts, devices: tuple[int, ...]) -> CostModel:
 
 def _bound(costs: ContentionCosts, devices: tuple[int, ...]) -> float:
     try:
-        return work_bound(pose(_on(costs, devices), len(devices), FREE))
+        return period_bound(_on(costs, devices), len(devices))
     except Infeasible:
         return math.inf
 

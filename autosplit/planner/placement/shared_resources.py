@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
+from autosplit.planner.partition.problem import Deadline
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import Plan, evaluate
-from autosplit.planner.problem.problem import Deadline
 from autosplit.planner.problem.runtime_costs import of_device
 from autosplit.planner.solve import plan
 

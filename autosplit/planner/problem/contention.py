@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from autosplit.planner.partition.problem import Array
 from autosplit.planner.problem.cost_model import CostModel
-from autosplit.planner.problem.problem import Array
 from autosplit.planner.problem.runtime_costs import Rows, least_costs, of_device
 
 

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from autosplit.cuts import Contraction, bitset, contract, members
 from autosplit.errors import ConfigError, GraphError
 from autosplit.graph import FusedGraph, Tensor
+from autosplit.planner.partition.costs import Link, Transfer
 from autosplit.planner.problem.runtime_costs import (
     Rows,
     RuntimeCosts,
@@ -32,35 +33,6 @@ from autosplit.planner.problem.runtime_costs import (
 )
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """A tensor as the planner sees it.
-
-    ``producer`` is None for a model input; ``consumers`` are op indices.
-    """
-
-    name: str
-    producer: int | None
-    consumers: tuple[int, ...]
-    bytes: float = 0.0
-
-
-@dataclass(frozen=True)
-class Link:
-    """How a device moves a tensor in or out, in the model's unit of time.
-
-    ``bandwidth`` is in bytes per unit of time, per ms for measured nets; infinite where moving
-    costs nothing.
-    """
-
-    bandwidth: float = math.inf
-    latency: float = 0.0
-
-    def cost(self, size: float) -> float:
-        """The time to move ``size`` bytes."""
-        return self.latency + size / self.bandwidth
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from typing import Any
 
 from autosplit.cuts import bitset, contract, members
 from autosplit.errors import GraphError
-from autosplit.planner.problem.cost_model import CostModel, Transfer
+from autosplit.planner.partition.costs import Transfer
+from autosplit.planner.problem.cost_model import CostModel
 
 _Id = str | int
 _MOST = 1e200  # so that no sum of times is infinite

@@ -12,7 +12,7 @@ from autosplit.errors import SplitError, nearest
 from autosplit.graph import FusedGraph, Op
 from autosplit.lowering.states import propose_states
 from autosplit.planner import CostModel, plan
-from autosplit.planner.explain import forbidden_by_states
+from autosplit.planner.partition.explain import forbidden_by_states
 from autosplit.units import counted, digits, size
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from autosplit.cuts.stages import Stages
 from autosplit.errors import Infeasible
 from autosplit.planner.batch.evaluation import Batch
 from autosplit.planner.batch.stage_table import StageTable
+from autosplit.planner.partition.problem import Array
 from autosplit.planner.problem.contention import ContentionCosts, costs_at
-from autosplit.planner.problem.problem import Array
 from autosplit.study.acquisition.candidate_sources import (
     CandidateSource,
     ListedSplits,

@@ -21,8 +21,8 @@ from autosplit.errors import Infeasible
 from autosplit.planner import CostModel, least_latency
 from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.planner.batch.evaluation import Batch
+from autosplit.planner.partition.problem import Array
 from autosplit.planner.problem.contention import ContentionCosts
-from autosplit.planner.problem.problem import Array
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import FEWEST_MEASURED, History
 from autosplit.study.space.candidate_space import CandidateSpace

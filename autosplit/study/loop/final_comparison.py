@@ -18,7 +18,7 @@ from autosplit.hardware.measurement.results import Baseline, Measurement, RealTi
 from autosplit.hardware.profiling.cost_model import over_memory
 from autosplit.hardware.runtimes.registry import sharing
 from autosplit.planner.batch.deployments import DeployedSplit
-from autosplit.planner.explain import forbidden_by_states
+from autosplit.planner.partition.explain import forbidden_by_states
 from autosplit.serialization import load
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of

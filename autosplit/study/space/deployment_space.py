@@ -37,7 +37,6 @@ from autosplit.study.space.keys import key_of, other_space, stages_of_key, witho
 from autosplit.study.surrogate.cost_correction import Corrected, Measured, correct_deployments
 
 LEAST_SPEEDUP = 1.1  # of more threads, below which no deployment has as many
-STEPS_A_SECOND = 20_000_000  # of a plan for cores of several kinds
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,7 +262,6 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
                 self.thread_counts,
                 fewest_threads=threads,
                 deadline=lambda: time.monotonic() > end,
-                steps=int(STEPS_A_SECOND * seconds),
             )
             return [_deployed(plan)]
         return []

@@ -18,10 +18,10 @@ from autosplit.planner.batch.evaluation import BatchEvaluator
 from autosplit.planner.batch.stage_table import StageTable
 from autosplit.planner.placement import device_subsets
 from autosplit.planner.placement.canonical import CanonicalPlacement
-from autosplit.planner.placement.device_order import kinds_of
 from autosplit.planner.problem.contention import ContentionCosts, costs_at
 from autosplit.planner.problem.evaluation import check_stages
 from autosplit.planner.problem.runtime_costs import of_device
+from autosplit.planner.solve import kinds_of
 from autosplit.study.space.candidate_space import SpaceOf
 from autosplit.study.space.enumeration import all_splits, count_all
 from autosplit.study.space.keys import key_of, other_space, stages_of_key, without_runtimes

@@ -1,6 +1,7 @@
 """Deployments on cores of several kinds, against all deployments."""
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.simulated import chain_of
-from autosplit.planner import CostModel, evaluate_deployment, plan_cores, plan_deployment
+from autosplit.planner import CostModel, plan_cores, plan_deployment
 from tests.planner.reference import all_splits, model_cost
 from tests.planner.strategies import models, with_runtimes, with_states
 
@@ -38,7 +39,18 @@ def least_period(model):
     return min(periods)
 
 
-MODELS = models(most=4, devices=3, memory=True, groups=True, inputs=True, unsupported=True)
+def on_two_kinds(model):
+    """The model where the first two rows are of the same cores, which move tensors alike."""
+    tables = {}
+    for key in ("send", "receive", "memory"):
+        table = getattr(model, key)
+        tables[key] = table if len(table) == 1 else (table[0], table[0], table[2])
+    return replace(model, **tables)
+
+
+MODELS = models(most=4, devices=3, memory=True, groups=True, inputs=True, unsupported=True).map(
+    on_two_kinds
+)
 
 
 @given(
@@ -64,17 +76,6 @@ def slow_and_fast(ops):
     return CostModel(chain.name, chain.names, chain.predecessors, tuple(rows))
 
 
-def test_among_too_many_cuts_the_plan_is_near_the_best():
-    costs = slow_and_fast(80)
-    exact = plan_cores(costs, (4, 4), COUNTS)
-    # About 20 cuts at a time.
-    near = plan_cores(costs, (4, 4), COUNTS, steps=25 * 8 * 400)
-    assert not near.optimal
-    assert near.lower_bound <= exact.period <= near.period <= 1.05 * exact.period
-    again = evaluate_deployment(costs, near.stages, near.replicas, near.threads, COUNTS, near.kinds)
-    assert again.period == near.period
-
-
 def test_cores_of_one_kind_are_planned_as_equal_cores():
     costs = slow_and_fast(12).on_devices([0, 1])
     assert plan_cores(costs, (4,), (1, 2)) == plan_deployment(costs, 4, thread_counts=(1, 2))
@@ -90,5 +91,5 @@ def test_replicas_of_several_kinds_may_need_several_threads():
 
 
 def test_too_many_kinds_are_refused():
-    with pytest.raises(ConfigError, match=r"9 \+ 9 \+ 9 \+ 9 cores of 4 kinds .* fewer cores"):
-        plan_cores(slow_and_fast(3), (9,) * 4, (1,) * 4)
+    with pytest.raises(ConfigError, match=r"19 \+ 19 \+ 19 cores of 3 kinds .* fewer cores"):
+        plan_cores(slow_and_fast(3), (19,) * 3, (1,) * 3)
