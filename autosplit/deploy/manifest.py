@@ -1,8 +1,7 @@
 """The document ``split.json``: everything a program needs to wire and run the stage files.
 
 Version rule: ``format`` goes up when a reader of the old format would go wrong. Fields may be added
-within one format; a reader ignores those it does not know. A document of format 1, whose stages
-have one device and no replicas, is read as one of format 2.
+within one format; a reader ignores those it does not know. Other formats are refused.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeFloat,
@@ -32,7 +30,6 @@ from autosplit.hardware.measurement.results import RealTime, SplitResults
 from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
 
 FORMAT = 2
-READABLE = (1, 2)
 NAME = "split.json"
 MOST_REPLICAS = 1024  # of all stages: each has a thread
 
@@ -160,19 +157,6 @@ class StagePart(_Part):
     runtime: RuntimeName = TVM
     onnx: OnnxPart | None = None
     onnx_absent: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_format_1(cls, data: Any) -> Any:
-        """Format 1 calls the runtime ``backend`` and has one device, with a ``target``."""
-        if not isinstance(data, dict):
-            return data
-        defaults = {}
-        if "backend" in data:
-            defaults["runtime"] = data["backend"]
-        if "device" in data:
-            defaults["replicas"] = [{"device": data["device"], "target": data.get("target")}]
-        return defaults | data
 
     @property
     def files(self) -> tuple[tuple[str, str], ...]:
@@ -315,10 +299,6 @@ class ArraysPart(_Part):
     sha256: Digest
 
 
-def _readable(version: Any) -> Any:
-    return FORMAT if version in READABLE else version
-
-
 class Manifest(_Part):
     """The whole of ``split.json``.
 
@@ -327,7 +307,7 @@ class Manifest(_Part):
     measured with, ``real_time``: at a fixed rate of each.
     """
 
-    format: Annotated[Literal[2], BeforeValidator(_readable)] = 2
+    format: Literal[2] = 2
     model: ModelPart
     stages: tuple[StagePart, ...] = Field(min_length=1, max_length=MOST_REPLICAS)
     connections: tuple[ConnectionPart, ...]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from autosplit.deploy.manifest import FORMAT, NAME, READABLE, Manifest
+from autosplit.deploy.manifest import FORMAT, NAME, Manifest
 from autosplit.errors import ConfigError
 from autosplit.files import atomic_write, open_regular
 
@@ -46,9 +46,9 @@ def parse(content: bytes, file: str) -> Manifest:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"'{file}' is not JSON: {error}; export it again") from error
     version = document.get("format") if isinstance(document, dict) else None
-    if version not in READABLE or isinstance(version, bool):
+    if version != FORMAT or isinstance(version, bool):
         raise ConfigError(
-            f"'{file}' has format {version!r}, this autosplit reads 1 to {FORMAT}; export it again"
+            f"'{file}' has format {version!r}, this autosplit reads {FORMAT}; export it again"
         )
     try:
         return Manifest.model_validate(document)

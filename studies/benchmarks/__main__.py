@@ -33,12 +33,9 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "studies" / "results"
 WORKLOADS = "WORKLOADS"  # stands for the folder in a command
 PACKAGES = {  # beside those of the extra `all`
-    "architectures": ("torch", "timm", "transformers"),
-    "mutation": ("hypothesis", "mutmut", "pytest"),
-    "optuna_storage": ("pytest",),
-    "torch_ops": ("torch", "expecttest"),
+    "architectures": ("torch", "timm", "transformers")
 }
-UNTIMED = ("architectures", "faults", "mutation", "onnx_cases", "optuna_storage", "torch_ops")
+UNTIMED = ("architectures", "faults", "onnx_cases")
 COMMANDS = {
     "planner": ("planner", WORKLOADS, "--wide"),
     "deployments": ("deployments", WORKLOADS),
@@ -56,14 +53,10 @@ COMMANDS = {
     "tune": ("tuning",),
     "study": ("predictions", "--seconds", "1"),
     "repeat": ("predictions", "squeezenet", "shufflenet", "--repeat", "3", "--seconds", "2"),
-    "exhaustive": ("exhaustive", "--within", "1.2"),
     "zoo_studies": ("zoo_studies",),
     "onnxruntime": ("onnxruntime_threads", "--study-seconds", "1", "--seconds", "8"),
     "onnx_cases": ("onnx_cases",),
-    "torch_ops": ("torch_ops",),
     "architectures": ("architectures",),
-    "optuna_storage": ("optuna_storage",),
-    "mutation": ("mutation",),
     "streams": ("streams",),
     "winners": ("winners",),
     "winners_bfloat16": ("winners", "--runtime", "openvino-bfloat16"),

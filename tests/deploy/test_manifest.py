@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from autosplit.deploy import manifest, manifest_file
-from autosplit.deploy.manifest import Manifest, ReplicaPart
+from autosplit.deploy.manifest import Manifest
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.wiring import Connection, Port
 from autosplit.hardware.measurement.results import Accuracy, Measurement, SplitResults, Spread
@@ -177,17 +177,6 @@ def test_an_unknown_runtime_is_refused(runtime):
     assert refused(lambda d: d["stages"][0].update(runtime=runtime)) == "stages.0.runtime"
 
 
-def test_a_stage_of_format_1_has_one_replica_and_its_runtime_under_another_name(put):
-    document = sound() | {"format": 1}
-    stage = document["stages"][0]
-    del stage["replicas"]
-    stage |= {"backend": "onnxruntime", "target": "llvm", "device": "cores:3"}
-    manifest = manifest_file.read(put(document))
-    assert manifest.format == 2
-    assert manifest.stages[0].runtime == "onnxruntime"
-    assert manifest.stages[0].replicas == (ReplicaPart(device="cores:3", target="llvm"),)
-
-
 def test_a_stage_needs_a_replica(put):
     assert refused(lambda d: d["stages"][1].update(replicas=[])) == "stages.1.replicas"
 
@@ -249,10 +238,10 @@ def test_one_stage_is_a_split_too():
     assert len(Manifest.model_validate(document).wiring().stages) == 1
 
 
-@pytest.mark.parametrize("version", [0, 3, 1.5, "1", None, True, [1]])
+@pytest.mark.parametrize("version", [0, 1, 3, 1.5, "1", None, True, [1]])
 def test_another_format_is_told_before_anything_is_read(put, version):
     with pytest.raises(
-        ConfigError, match=r"has format .*, this autosplit reads 1 to 2; export it again"
+        ConfigError, match=r"has format .*, this autosplit reads 2; export it again"
     ):
         manifest_file.read(put({"format": version, "stages": "nonsense"}))
 
@@ -267,7 +256,7 @@ def test_what_is_not_json_is_told_so(tmp_path, text):
 @pytest.mark.parametrize("text", ["[]", "1", '"text"', "null"])
 def test_json_without_a_format_is_told_so(tmp_path, text):
     (tmp_path / manifest.NAME).write_text(text)
-    with pytest.raises(ConfigError, match="has format None, this autosplit reads 1 to 2"):
+    with pytest.raises(ConfigError, match="has format None, this autosplit reads 2"):
         manifest_file.read(tmp_path)
 
 

@@ -113,4 +113,4 @@ def test_the_page_of_python_has_the_docstrings_of_the_code() -> None:
 def test_every_public_name_has_a_docstring() -> None:
     entries = re.split(r"^#{3,4} ", python_api.page(), flags=re.M)[1:]
     bare = [e.split()[0] for e in entries if e.rstrip().endswith("```")]
-    assert sorted(bare) == ["FREE", "__version__"]
+    assert sorted(bare) == ["__version__"]

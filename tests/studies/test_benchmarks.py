@@ -13,11 +13,9 @@ import pytest
 from autosplit.hardware.bench.simulated import chain_of
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.profiling.graph_file import read_graph
-from autosplit.study.space.search_space import Space
 from studies.benchmarks import __main__ as all_benchmarks
 from studies.benchmarks import (
     deployments,
-    exhaustive,
     link,
     memory,
     onnxruntime_threads,
@@ -134,16 +132,6 @@ def test_what_a_split_is_worth_is_told_with_its_ties() -> None:
     assert predictions.against(FAST, None) == ""
 
 
-def test_slow_splits_are_left_out_by_their_prediction() -> None:
-    _, costs = chain_of(30, 0)
-    space = Space(costs, 2)
-    all_of_them = exhaustive.promising(space, 1e9)
-    near = exhaustive.promising(space, 1.2)
-    assert len(all_of_them) == len(space.listed) == 29
-    assert 1 <= len(near) < 29
-    assert near[0] == space.plan()
-
-
 def test_memory_is_weighed_above_the_interpreter() -> None:
     outcome = {"before": 400, "tenth": 500, "end": 530, "needed": 100}
     assert memory.weighed(outcome) == (pytest.approx(1.3), pytest.approx(6.0))
@@ -176,11 +164,6 @@ def test_studies_may_end_with_splits_that_tie() -> None:
         predictions.ending(periods) for periods in ([FAST], [FAST, SAME], [FAST, SAME, SLOW])
     ]
     assert endings == ["the same split", "a tie", predictions.DIFFERENT]
-
-
-def test_a_study_is_placed_among_all_splits() -> None:
-    places = [exhaustive.placed(best, FAST) for best in (FAST, SAME, SLOW)]
-    assert places == ["the best", "a tie", "WORSE"]
 
 
 def remains(**known: Any) -> faults.Remains:
@@ -297,9 +280,6 @@ def test_studies_of_a_small_net_are_run_from_end_to_end(bench: Bench, tmp_path: 
     outcome = result.read(tmp_path / "study.json")
     assert outcome.rows[0][0] == "branches"
     assert outcome.rows[0][-1] in ("split", "replicate", "leave")
-    few = ("--screen", 0.05, "--seconds", 0.5, "--study-seconds", 0.2)
-    assert bench(exhaustive, "branches", *few, "-o", tmp_path / "exhaustive.json") in (0, 1)
-    assert int(result.read(tmp_path / "exhaustive.json").rows[0][2]) > 3
 
 
 @pytest.mark.slow

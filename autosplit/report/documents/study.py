@@ -75,14 +75,7 @@ def _best(trial: FrozenTrial, attributes: dict[str, Any]) -> dict[str, Any]:
     states = [dict(zip(keys, row, strict=True)) for row in rows]
     document = {**_trial(trial), "live": trial.user_attrs.get("live"), "stages": stages}
     document |= {"states": states} if states else {}
-    compared = None
-    if SEARCHED in trial.user_attrs:
-        compared = document["period_ms"]
-    else:
-        # Studies of version 0.1 keep these figures with the study alone.
-        for entry in _mapping(attributes.get("duel")).get("entries") or ():
-            if _mapping(entry).get("number") == trial.number:
-                compared = entry.get("period_ms")
+    compared = document["period_ms"] if SEARCHED in trial.user_attrs else None
     return {**document, "duel_ms": compared}
 
 

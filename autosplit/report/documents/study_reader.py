@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import AutosplitError, ConfigError, MachineError, line_of
 from autosplit.study.persistence import storage as storages
-from autosplit.study.persistence.records import READABLE
+from autosplit.study.persistence.records import FORMAT
 
 if TYPE_CHECKING:
     import optuna
@@ -174,10 +174,10 @@ class StudyReader:
                 f"study '{name}' in {where} was not made by autosplit; give one that was"
             )
         found_format = studies[name].get("format")
-        if found_format not in READABLE:
+        if found_format != FORMAT:
             raise ConfigError(
                 f"study '{name}' in {where} has format {found_format!r}, "
-                f"this version reads up to {max(READABLE)}; update autosplit"
+                f"this version reads {FORMAT}; use the version that measured it, or measure again"
             )
         return name
 

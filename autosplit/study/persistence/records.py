@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", Profile, LinkCost)
 FORMAT = 2  # of the studies that this version writes and continues
-READABLE = (1, 2)  # version 0.1 wrote 1
 _GRAPH_KEYS = ("name", "ops", "tensors", "inputs", "outputs", "states")
 KEY = "key"  # attribute of a trial: the text of its split
 LOST = "lost"  # attribute of a failed trial whose split was not measured and is free again
