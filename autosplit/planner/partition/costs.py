@@ -177,7 +177,8 @@ class CostModel:
     @cached_property
     def contraction(self) -> Contraction:
         """The groups of ops that no row can separate, in a topological order."""
-        return contract(self.predecessors, _common_groups(self.groups, self.rows))
+        every_set = dict.fromkeys(costs.groups for costs in self.rows)
+        return contract(self.predecessors, common_groups(self.groups, every_set))
 
     @cached_property
     def stateful(self) -> int:
@@ -240,11 +241,10 @@ def disjoint(sets: Iterable[int]) -> list[int]:
     return unions
 
 
-def _common_groups(groups: Iterable[int], rows: Sequence[RowCosts]) -> tuple[int, ...]:
-    """Bitsets of the ops that no row can separate; ``groups`` are kept together by all."""
-    every_set = dict.fromkeys(costs.groups for costs in rows)
+def common_groups(groups: Iterable[int], separate: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """Bitsets of the ops that nobody can separate: of ``groups``, and each of ``separate``."""
     common: list[int] | None = None
-    for sets in every_set:
+    for sets in separate:
         together = disjoint((*groups, *sets))
         if common is not None:
             together = [a & b for a in common for b in together if (a & b).bit_count() > 1]

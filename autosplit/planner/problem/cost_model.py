@@ -23,14 +23,8 @@ from typing import Any, TypeVar
 from autosplit.cuts import Contraction, bitset, contract, members
 from autosplit.errors import ConfigError, GraphError
 from autosplit.graph import FusedGraph, Tensor
-from autosplit.planner.partition.costs import Link, Transfer
-from autosplit.planner.problem.runtime_costs import (
-    Rows,
-    RuntimeCosts,
-    common_groups,
-    least_costs,
-    of_device,
-)
+from autosplit.planner.partition.costs import Link, Transfer, common_groups
+from autosplit.planner.problem.runtime_costs import Rows, RuntimeCosts, least_costs, of_device
 
 _T = TypeVar("_T")
 
@@ -173,7 +167,7 @@ class CostModel:
         """The groups of ops that a split keeps together, in a topological order."""
         groups = self.groups
         if self.runtimes:
-            groups = common_groups(groups, self.runtimes)
+            groups = common_groups(groups, (runtime.groups for runtime in self.runtimes))
         return contract(self.predecessors, groups)
 
     @cached_property

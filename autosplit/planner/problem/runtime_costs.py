@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -45,26 +45,3 @@ def least_costs(runtimes: Sequence[RuntimeCosts]) -> tuple[Rows, tuple[float, ..
         min(of_device(runtime.overheads, d) for runtime in runtimes) for d in range(places)
     ]
     return tuple(times), tuple(overheads)
-
-
-def common_groups(groups: Iterable[int], runtimes: Sequence[RuntimeCosts]) -> tuple[int, ...]:
-    """Bitsets of the ops that no runtime can separate; ``groups`` are kept together by all."""
-    common = disjoint((*groups, *runtimes[0].groups))
-    for runtime in runtimes[1:]:
-        others = disjoint((*groups, *runtime.groups))
-        common = [a & b for a in common for b in others if (a & b).bit_count() > 1]
-    return tuple(common)
-
-
-def disjoint(sets: Iterable[int]) -> list[int]:
-    """The unions of the bitsets that overlap."""
-    unions: list[int] = []
-    for union in sets:
-        apart = []
-        for other in unions:
-            if other & union:
-                union |= other
-            else:
-                apart.append(other)
-        unions = [*apart, union]
-    return unions
