@@ -187,15 +187,11 @@ def _costs(args: argparse.Namespace, model: Model | None) -> tuple[CostModel, tu
     A number of stages that is left open is set to the most that there may be.
     """
     from autosplit import api
-    from autosplit.hardware.profiling import graph_file
 
     thread_counts: tuple[int, ...] = (1,)
     if model is None:
-        _refuse(args, MODEL_OPTIONS, "is for models; a graph file has its own costs")
-        graph = graph_file.read_graph_file(args.model)
+        graph = _read_graph(args)
         costs = graph.costs
-        if args.stages is not None:
-            args.stages = graph.stages(args.stages)
         args.device_note = graph.device_note(args.stages) if args.stages else ""
     elif args.cores is not None:
         costs, thread_counts = api.costs_by_threads(model, args.cores)

@@ -427,7 +427,6 @@ class CompiledModel:
         return identity
 
     @classmethod
-    @native_log.hidden()
     def load(
         cls,
         model: str | Path | Any,
@@ -478,11 +477,13 @@ class CompiledModel:
         check_options(runtime, precision, tuning, backends)
         path = Path(model) if isinstance(model, str | Path) else None
         static_shapes = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-        phases.report(f"importing {path.name if path else 'the model'}")
-        source = importing.read(path or model, static_shapes)
-        tvm_target = target_of(target)
-        phases.report("lowering")
-        lowered = lower(source, tvm_target, backends, states, is_fast=precision == "fast")
+        # No decorator: Ray could not send the method to another node.
+        with native_log.hidden():
+            phases.report(f"importing {path.name if path else 'the model'}")
+            source = importing.read(path or model, static_shapes)
+            tvm_target = target_of(target)
+            phases.report("lowering")
+            lowered = lower(source, tvm_target, backends, states, is_fast=precision == "fast")
         return cls(
             path=path,
             sha256=importing.digest(path or source.module),
