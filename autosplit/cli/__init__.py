@@ -100,7 +100,7 @@ def _parse(args: argparse.Namespace, argv: Sequence[str] | None) -> None:
         parser.parse_args(["--help"])
     if unknown:
         (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-        parser = commands.choices.get(args.command, parser)
+        parser = commands.choices.get(str(args.command), parser)
         remedy = nearest(unknown[0].partition("=")[0], parser._option_string_actions)
         parser.error(f"unknown argument {unknown[0]!r}{remedy.removesuffix('?')}")
 
