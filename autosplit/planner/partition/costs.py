@@ -16,13 +16,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import reduce
 from operator import or_
 
 from autosplit.cuts import Contraction, bitset, contract, members
 from autosplit.deployment import Row
 from autosplit.errors import ConfigError, GraphError
 from autosplit.graph import FusedGraph, Tensor
+from autosplit.lazy import cached_property
 
 
 @dataclass(frozen=True)

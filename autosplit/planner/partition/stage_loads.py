@@ -90,7 +90,8 @@ class StageLoads:
         """The sums over each cut, and the cuts in order of the work before them."""
         p = self.problem
         ends = np.stack([self._least(self.send[p.kind]), self._least(self.receive[p.kind])], axis=1)
-        over_groups = np.vstack([least_time, np.ones(p.size), p.stateful, p.sizes, self.times]).T
+        ones, stateful = np.ones(p.size), p.stateful.astype(np.float64)
+        over_groups = np.vstack([least_time, ones, stateful, p.sizes, self.times]).T
         sums = self._sums(words, over_groups)
         # The empty cut is the first and the full one the last; of nested cuts the larger is later.
         order = np.lexsort((sums[:, 1], sums[:, 0], sums[:, 1] == p.size, sums[:, 1] > 0))

@@ -17,12 +17,13 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any, TypeVar
 
 from autosplit.cuts import Contraction, bitset, contract, members
 from autosplit.errors import ConfigError, GraphError
 from autosplit.graph import FusedGraph, Tensor
+from autosplit.lazy import cached_property
 from autosplit.planner.partition.costs import Link, Transfer, common_groups
 from autosplit.planner.problem.runtime_costs import Rows, RuntimeCosts, least_costs, of_device
 
