@@ -16,6 +16,7 @@ import pytest
 from autosplit.cli import main
 from autosplit.report.dashboard import app
 from autosplit.report.documents import study_reader
+from autosplit.study.persistence.records import FORMAT
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def database(tmp_path: Path) -> Path:
     file = tmp_path / "tiny.db"
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(study_name="tiny", storage=f"sqlite:///{file}")
-    study.set_user_attr("autosplit", {"format": 1, "version": "0"})
+    study.set_user_attr("autosplit", {"format": FORMAT, "version": "0"})
     return file
 
 
