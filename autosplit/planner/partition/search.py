@@ -144,13 +144,15 @@ class Search:
                 return None if path is None else self.plan(path)
             low, step = limit, step * 2
 
-    def least_latency(self, limit: float) -> Plan | None:
-        """The plan of fewest devices, then least latency, then bytes moved, within a period.
+    def least_latency(self, limit: float, fewest_devices: bool = False) -> Plan | None:
+        """The plan of least latency, then fewest bytes moved, within a period.
+
+        ``fewest_devices``: of those that take fewest devices.
 
         Raises:
             OutOfTime: The deadline passed.
         """
-        path = self._path(limit * (1 + SAME), by_latency=True)
+        path = self._path(limit * (1 + SAME), by_latency=True, fewest_devices=fewest_devices)
         return None if path is None else self.plan(path)
 
     def plan(self, path: Sequence[PathStage]) -> Plan:
@@ -246,8 +248,10 @@ class Search:
             windows.append(np.flatnonzero(inside))
         return windows
 
-    def _path(self, limit: float, by_latency: bool) -> list[PathStage] | None:
-        """The path of least period, or of fewest devices and then least latency, within a limit."""
+    def _path(
+        self, limit: float, by_latency: bool, fewest_devices: bool = False
+    ) -> list[PathStage] | None:
+        """The path of least period or latency within a limit."""
         limit = min(limit, 2 * self.loads.top)
         windows = self.windows(limit)
         steps: list[Step] = []
@@ -270,7 +274,7 @@ class Search:
                 if not step.rows:
                     _skip(labels[step.state], here, reached, state, len(steps))
                     steps.append(step)
-        return self._best_path(labels, steps, by_latency)
+        return self._best_path(labels, steps, fewest_devices)
 
     def _values(self, block: Block, before: Array, limit: float, by_latency: bool) -> Array:
         if not by_latency:
@@ -295,7 +299,7 @@ class Search:
         return self.loads.top * 1e-10 / most if most > 0 else 0.0
 
     def _best_path(
-        self, labels: Sequence[_Labels], steps: Sequence[Step], by_latency: bool
+        self, labels: Sequence[_Labels], steps: Sequence[Step], fewest_devices: bool
     ) -> list[PathStage] | None:
         """The best path to the full cut, of equal ones that of fewest devices."""
         full, best, least = len(self.loads) - 1, None, math.inf
@@ -303,7 +307,7 @@ class Search:
             here = labels[state]
             if len(here.heads) and here.heads[-1] == full and here.cost[-1] < least * (1 - SAME):
                 best, least = state, here.cost[-1]
-                if by_latency:
+                if fewest_devices:
                     break
         if best is None:
             return None

@@ -45,8 +45,9 @@ def partition(
     deadline: Deadline | None = None,
     max_period: float = 0.0,
 ) -> Plan:
-    """The deployment of least period, then of fewest devices, least latency, fewest bytes moved.
+    """The deployment of least period, then least latency, then fewest bytes moved.
 
+    With replicas fewest devices come before latency.
     ``deadline`` returns true when the time is up: the best plan so far is returned, with
     ``optimal`` false and the lower bound proven by then. With ``max_period`` the plan of least
     latency among those with at most this period.
@@ -145,7 +146,7 @@ class _Solver:
         """The best plan of a set of cuts that has those of ``best``; sets ``_finished``."""
         while True:
             known = best.period if best else math.inf
-            if known == 0:
+            if known == 0 and not self.max_period:
                 self._finished = True
                 return best
             try:
@@ -175,16 +176,20 @@ class _Solver:
         return largest > 1e6 * self.bound > 0
 
     def _of_least_latency(self, search: Search, limit: float, best: Plan | None) -> Plan | None:
-        """The plan of fewest devices and least latency within a period."""
+        """The plan of least latency within a period; of deployments that of fewest devices."""
+        fewest_devices = self.problem.question.replicas and not self.max_period
         try:
-            plan = search.least_latency(limit)
+            plan = search.least_latency(limit, fewest_devices)
         except OutOfTime:
             self._finished = not self.max_period  # else the period is what was asked
             return best
         self._finished = True
-        if plan is None or (best is not None and plan.period > best.period * (1 + 10 * SAME)):
-            return best
-        return plan
+        if plan is None or best is None:
+            return plan or best
+        if self.max_period:
+            return min(plan, best, key=lambda each: (each.latency, each.bytes_moved))
+        # What rounding let in is no better plan.
+        return best if plan.period > best.period * (1 + 10 * SAME) else plan
 
     def _group_cuts(self, plan: Plan | None) -> list[int]:
         """The cuts of a plan as bitsets of groups."""
