@@ -14,7 +14,7 @@ are in ms for measured nets and in any one unit for graph files.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
@@ -22,7 +22,6 @@ from operator import or_
 from autosplit.cuts import Contraction, bitset, contract, members
 from autosplit.deployment import Row
 from autosplit.errors import ConfigError, GraphError
-from autosplit.graph import FusedGraph, Tensor
 from autosplit.lazy import cached_property
 
 
@@ -120,47 +119,6 @@ class CostModel:
         _fill_defaults(self)
         _check(self)
 
-    @staticmethod
-    def from_graph(
-        graph: FusedGraph,
-        rows: Sequence[RowCosts],
-        links: Mapping[str, Link] | None = None,
-        memory: float = math.inf,
-    ) -> CostModel:
-        """The model of measured costs in ms; ``links``: how each kind of device moves tensors.
-
-        Kinds without a link move them at no cost. Model inputs are received by every stage that
-        reads them, model outputs are sent by the stage that makes them. ``memory`` in bytes counts
-        weights and the tensors at a stage's borders.
-        """
-        tensors = [t for t in graph.tensors.values() if t.consumers]
-        # Sending an output is part of its op's time, and model inputs are sent by nobody.
-        unsent = {t.name for t in tensors if t.producer is None} | set(graph.outputs)
-        links = links or {}
-        kinds = []
-        for name in dict.fromkeys(costs.row.kind for costs in rows):
-            link = links.get(name, Link())
-            send, receive = _transfer_costs(link, tensors, unsent), _transfer_costs(link, tensors)
-            kinds.append(Kind(name, send, receive, memory))
-        return CostModel(
-            name=graph.name,
-            names=graph.names,
-            predecessors=graph.predecessors,
-            rows=tuple(_with_outputs(graph, costs, links) for costs in rows),
-            kinds=tuple(kinds),
-            tensors=tuple(
-                Transfer(t.name, t.producer, t.consumers, float(t.bytes)) for t in tensors
-            ),
-            sizes=tuple(float(op.weight_bytes) for op in graph.ops),
-            activations=True,
-            flops=tuple(float(op.flops) for op in graph.ops),
-            groups=tuple(map(bitset, graph.ops_of_states)),
-            states=tuple(
-                (state.input, bitset(ops))
-                for state, ops in zip(graph.states, graph.ops_of_states, strict=True)
-            ),
-        )
-
     @cached_property
     def row_index(self) -> Mapping[Row, int]:
         """The place of each row in the table."""
@@ -195,18 +153,6 @@ class CostModel:
         """Op index by id."""
         return {name: i for i, name in enumerate(self.ids)}
 
-    def where(self, keep: Callable[[Row], bool]) -> CostModel:
-        """The costs with some rows only. Raises ConfigError where none is left."""
-        return replace(self, rows=tuple(costs for costs in self.rows if keep(costs.row)))
-
-    def with_memory(self, limits: Mapping[str, float] | float) -> CostModel:
-        """The costs where a replica may have so many bytes, on all devices or on some kinds."""
-        kinds = []
-        for kind in self.kinds:
-            limit = limits.get(kind.name, kind.memory) if isinstance(limits, Mapping) else limits
-            kinds.append(replace(kind, memory=limit))
-        return replace(self, kinds=tuple(kinds))
-
     def with_groups(self, groups: Iterable[Iterable[int]]) -> CostModel:
         """The same costs with more ops kept together."""
         return replace(self, groups=(*self.groups, *map(bitset, groups)))
@@ -215,17 +161,6 @@ class CostModel:
         """The same costs where some states bind no ops."""
         dropped = {ops for name, ops in self.states if name in names}
         return replace(self, groups=tuple(ops for ops in self.groups if ops not in dropped))
-
-    def only_on(self, ops: Iterable[int], kinds: Collection[str]) -> CostModel:
-        """The same costs where only devices of some kinds can run ``ops``."""
-        restricted = set(ops)
-        rows = []
-        for costs in self.rows:
-            if costs.row.kind not in kinds:
-                times = [math.inf if i in restricted else t for i, t in enumerate(costs.times)]
-                costs = replace(costs, times=tuple(times))
-            rows.append(costs)
-        return replace(self, rows=tuple(rows))
 
 
 def disjoint(sets: Iterable[int]) -> list[int]:
@@ -251,26 +186,6 @@ def common_groups(groups: Iterable[int], separate: Iterable[Sequence[int]]) -> t
             together = [a & b for a in common for b in together if (a & b).bit_count() > 1]
         common = together
     return tuple(common or ())
-
-
-def _transfer_costs(
-    link: Link, tensors: Iterable[Tensor], free: Collection[str] = ()
-) -> tuple[float, ...]:
-    costs = tuple(0.0 if t.name in free else link.cost(t.bytes) for t in tensors)
-    return costs if any(costs) else ()
-
-
-def _with_outputs(graph: FusedGraph, costs: RowCosts, links: Mapping[str, Link]) -> RowCosts:
-    """The row with the sending of model outputs, which leave their stage in every split."""
-    link = links.get(costs.row.kind)
-    if link is None or not link.cost(1):
-        return costs
-    times = list(costs.times)
-    for name in dict.fromkeys(graph.outputs):
-        producer = graph.tensors[name].producer
-        if producer is not None:
-            times[producer] += link.cost(graph.tensors[name].bytes)
-    return replace(costs, times=tuple(times))
 
 
 def _fill_defaults(model: CostModel) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, product
 
@@ -355,8 +355,3 @@ def _summed(table: Sequence[Sequence[float]], merged: Sequence[Sequence[int]]) -
     values = np.array(table, dtype=np.float64).reshape(len(table), -1)
     sums: Array = np.add.reduceat(values[:, flat], starts, axis=1)
     return sums
-
-
-def relaxed(problem: Problem) -> Problem:
-    """The problem without limits of memory, for a message about them."""
-    return replace(problem, memory=np.full_like(problem.memory, math.inf))
