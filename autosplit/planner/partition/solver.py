@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -44,23 +45,29 @@ def partition(
     *,
     deadline: Deadline | None = None,
     max_period: float = 0.0,
+    cuts: Mapping[int, Words] | None = None,
 ) -> Plan:
     """The deployment of least period, then least latency, then fewest bytes moved.
 
     With replicas fewest devices come before latency.
     ``deadline`` returns true when the time is up: the best plan so far is returned, with
     ``optimal`` false and the lower bound proven by then. With ``max_period`` the plan of least
-    latency among those with at most this period.
+    latency among those with at most this period. ``cuts``: for each batch the only cuts that are
+    searched, all of which are legal.
 
     Raises:
         Infeasible: No deployment satisfies the question; the message says what clashes.
         ConfigError: The question makes no sense, or the costs are of other devices.
     """
-    return solve(costs, question, deadline, max_period)[0]
+    return solve(costs, question, deadline, max_period, cuts)[0]
 
 
 def solve(
-    costs: CostModel, question: Question, deadline: Deadline | None, max_period: float = 0.0
+    costs: CostModel,
+    question: Question,
+    deadline: Deadline | None,
+    max_period: float = 0.0,
+    cuts: Mapping[int, Words] | None = None,
 ) -> tuple[Plan, list[Solution]]:
     """``partition``, and what is known of each batch."""
     best: Plan | None = None
@@ -71,7 +78,7 @@ def solve(
         raise too_many
     for problem in every_problem:
         solver = _Solver(problem, deadline, max_period)
-        plan = solver.solve()
+        plan = solver.solve(cuts and cuts[problem.batch])
         bound, unsure = min(bound, solver.bound), unsure or not solver.proven
         notes.append(solver.note)
         solutions.append(Solution(problem, solver.weights, solver.words))
@@ -97,8 +104,10 @@ class _Solver:
         self.words: Words | None = None
         self._is_complete = self._finished = False  # of the cuts searched last
 
-    def solve(self) -> Plan | None:
-        """The best plan; None where there is none or none was found."""
+    def solve(self, cuts: Words | None = None) -> Plan | None:
+        """The best plan, over some cuts or all; None where there is none or none was found."""
+        if cuts is not None:
+            return self._improved(cuts, None, self.deadline)
         words = self.words = self._all_cuts()
         # Without a deadline, so that there is a plan to return in any case.
         best = self._improved(cut_set.along_orders(self.problem), None, None)

@@ -1,16 +1,16 @@
 """The posterior of op times and stage overheads, given the times of measured stages.
 
-Model: the true time of op i on device d is its profiled time times 1 + g_d + x_i,d. ``x`` is the
-op's own error, of relative deviation ``error``; ``g`` is a common scale (contention, clock), and
-each stage adds an overhead o_d. A measured stage time is the sum over its ops, its transfers and
-o_d, with relative noise. All are Gaussian, so the posterior is linear algebra on one matrix with a
-row a measured stage (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, section
-2.2). ``error`` and the noise are taken from a small grid, weighed by the likelihood of the
-measurements (section 5.2).
+Model: the true time of op i in row r of the cost table is its known time times 1 + g_r + x_i,r.
+``x`` is the op's own error, of relative deviation ``error``; ``g`` is a common scale (contention,
+clock), and each stage adds an overhead o_r. A measured stage time is the sum over its ops, its
+transfers and o_r, with relative noise. All are Gaussian, so the posterior is linear algebra on one
+matrix with a row a measured stage (Rasmussen and Williams, Gaussian Processes for Machine Learning,
+2006, section 2.2). ``error`` and the noise are taken from a small grid, weighed by the likelihood
+of the measurements (section 5.2).
 
-Devices of one kind (``cores:0``, ``cores:1``) share their errors, others by half, and so do
-runtimes that compete for a stage. Where stages may stay empty, half of the variance of g grows with
-the number of stages that run at once. ``g`` may be correlated otherwise than ``x``.
+Rows of one kind of device, runtime and number of threads share their errors, and each of these that
+differs halves what they share. Half of the variance of g grows with the number of devices that are
+busy. ``g`` may be correlated otherwise than ``x``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from autosplit.deployment import Row
+
 Array = NDArray[np.float64]
 
 ERRORS = (0.01, 0.03, 0.08, 0.2, 0.4, 0.8)  # relative error of one profiled op
@@ -31,22 +33,23 @@ NOISES = (0.003, 0.01, 0.02, 0.05, 0.1)  # relative noise of one measured stage 
 # The prior over both grids has its centre here and is one unit of log deviation wide.
 _USUAL_ERROR, _USUAL_NOISE = 0.2, 0.02
 _UNLIKELY = 6.0  # difference of log likelihoods beyond which an error and noise are left out
-SCALE = 0.3  # relative deviation of the common scale of a device
+SCALE = 0.3  # relative deviation of the common scale of a row
 OVERHEAD = 0.05  # deviation of a stage's overhead, relative to the mean stage
-OTHER_KIND = 0.5  # correlation of errors between devices of different kinds
+OTHERS = 0.5  # correlation between rows of another kind of device, runtime or number of threads
+SCALE_OF_THREADS = 0.9  # correlation of the common scales of two numbers of threads
 
 
 @dataclass(frozen=True)
 class StageRows:
     """Measured stages, a row each.
 
-    ``ops``: the profiled time of each of its ops, else 0; ``device``: its place; ``contention``:
+    ``ops``: the known time of each of its ops, else 0; ``row``: of the cost table; ``contention``:
     how many of the devices ran stages beside it, from 0 for none to 1 for all; ``prior`` and
     ``measured``: its expected and its measured time in ms.
     """
 
     ops: Array
-    device: NDArray[np.int64]
+    row: NDArray[np.int64]
     contention: Array
     prior: Array
     measured: Array
@@ -66,9 +69,8 @@ class StageRows:
 class Posterior:
     """The posterior for one pair of error and noise.
 
-    ``times``: device by op; ``correlation``: of the errors of each pair of devices,
-    ``scale_correlation``: of their common scales. Where runtimes compete, a device counts once in
-    each of them; ``devices`` is their number in one.
+    ``times``: row of the cost table by op; ``correlation``: of the errors of each pair of rows,
+    ``scale_correlation``: of their common scales. ``stages``: how many a deployment usually has.
     """
 
     times: Array
@@ -77,18 +79,18 @@ class Posterior:
     rows: StageRows
     error: float
     noise: float
-    devices: int
+    stages: int
 
     @cached_property
     def overhead_variance(self) -> float:
         """Of the overhead of a stage, in ms²."""
-        return float((OVERHEAD * self.times.sum(axis=1).mean() / self.devices) ** 2)
+        return float((OVERHEAD * self.times.sum(axis=1).mean() / self.stages) ** 2)
 
     @cached_property
     def covariance(self) -> Array:
         """Of the times of the measured stages, noise included."""
         rows = self.rows
-        pairs = np.ix_(rows.device, rows.device)
+        pairs = np.ix_(rows.row, rows.row)
         common = SCALE**2 * np.outer(rows.totals, rows.totals)
         common = common * (0.5 + 0.5 * np.outer(rows.contention, rows.contention))
         # Stages correlate by the ops they share, by the common scale, and by their overheads.
@@ -114,16 +116,16 @@ class Posterior:
         return log_prior - 0.5 * float(residual @ self.weights) - log_determinant
 
     def corrections(self, weights: Array, contention: float) -> tuple[Array, Array]:
-        """The factor on each profiled time, device by op, and the overhead of each device in ms.
+        """The factor on each known time, row by op, and the overhead of each row in ms.
 
         ``contention``: as in the rows, of the stages that the factors are for.
         """
         rows = self.rows
         first, kind = self._kinds
-        # By kind of device and measured stage.
-        pull = self.correlation[first][:, rows.device] * weights
+        # By kind of row and measured stage.
+        pull = self.correlation[first][:, rows.row] * weights
         scale = rows.totals * (0.5 + 0.5 * contention * rows.contention)
-        common = SCALE**2 * (self.scale_correlation[first][:, rows.device] @ (weights * scale))
+        common = SCALE**2 * (self.scale_correlation[first][:, rows.row] @ (weights * scale))
         factors = 1 + self.error**2 * (pull @ rows.ops) + common[:, None]
         return factors[kind], self.overhead_variance * pull.sum(axis=1)[kind]
 
@@ -138,22 +140,22 @@ class Posterior:
         first, kind = self._kinds
         root = _square_root(self.correlation)[first]
         scale_root = _square_root(self.scale_correlation)[first]
-        devices, ops = self.times.shape
-        # Devices of one kind get one draw: they differ by nothing that a profile shows.
-        op_errors = self.error * (root @ rng.normal(size=(devices, ops)))[kind]
-        scale = SCALE * (scale_root @ rng.normal(size=(devices, 1)))[kind]
+        count, ops = self.times.shape
+        # Rows of one kind get one draw: they differ by nothing that a profile shows.
+        op_errors = self.error * (root @ rng.normal(size=(count, ops)))[kind]
+        scale = SCALE * (scale_root @ rng.normal(size=(count, 1)))[kind]
         deviation = math.sqrt(self.overhead_variance)
-        overheads = deviation * (root @ rng.normal(size=devices))[kind]
-        rows, device = self.rows, self.rows.device
-        noise = rng.normal(size=len(device))
-        contended = np.zeros((devices, 1))
+        overheads = deviation * (root @ rng.normal(size=count))[kind]
+        rows, row = self.rows, self.rows.row
+        noise = rng.normal(size=len(row))
+        contended = np.zeros((count, 1))
         if len(contentions) > 1:
             # Half of the common scale is there for a stage alone, half comes with the others.
-            contended = SCALE * (scale_root @ rng.normal(size=(devices, 1)))[kind]
+            contended = SCALE * (scale_root @ rng.normal(size=(count, 1)))[kind]
             scale, contended = math.sqrt(0.5) * np.stack([scale, contended])
-        common = (scale + contended * rows.contention)[device, np.arange(len(device))]
-        op_sums = (rows.ops * op_errors[device]).sum(axis=1)
-        drawn = rows.prior + op_sums + rows.totals * common + overheads[device]
+        common = (scale + contended * rows.contention)[row, np.arange(len(row))]
+        op_sums = (rows.ops * op_errors[row]).sum(axis=1)
+        drawn = rows.prior + op_sums + rows.totals * common + overheads[row]
         weights = self.solve(rows.measured - drawn - self.noise * rows.measured * noise)
         draws: list[tuple[Array, Array]] = []
         for contention in contentions:
@@ -168,9 +170,9 @@ class Posterior:
 
     @cached_property
     def _kinds(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """A device of each kind, and the kind of each device.
+        """A row of each kind, and the kind of each row.
 
-        What is computed once a kind is equal to the last digit for all its devices.
+        What is computed once a kind is equal to the last digit for all its rows.
         """
         unique = np.unique(self.correlation, axis=0, return_index=True, return_inverse=True)
         _, first, kind = unique
@@ -184,13 +186,13 @@ def _square_root(correlation: Array) -> Array:
 
 
 def likely_posteriors(
-    times: Array, correlation: Array, scale_correlation: Array, rows: StageRows, devices: int
+    times: Array, correlation: Array, scale_correlation: Array, rows: StageRows, stages: int
 ) -> tuple[tuple[Posterior, ...], Array]:
     """The posteriors for each pair of error and noise that is not ruled out, and their weights."""
     prior = times, correlation, scale_correlation, rows
     if not len(rows.measured):
-        return (Posterior(*prior, _USUAL_ERROR, _USUAL_NOISE, devices),), np.ones(1)
-    grid = [Posterior(*prior, *pair, devices) for pair in product(ERRORS, NOISES)]
+        return (Posterior(*prior, _USUAL_ERROR, _USUAL_NOISE, stages),), np.ones(1)
+    grid = [Posterior(*prior, *pair, stages) for pair in product(ERRORS, NOISES)]
     logs = np.array([posterior.log_likelihood() for posterior in grid])
     # Most of the grid is ruled out by a few trials; what remains is worth its draws.
     likely = np.flatnonzero(logs > logs.max() - _UNLIKELY)
@@ -198,22 +200,29 @@ def likely_posteriors(
     return tuple(grid[n] for n in likely), weights / weights.sum()
 
 
-def device_correlation(devices: Sequence[str]) -> Array:
-    """The correlation of the errors of each pair of devices: 1 for two of one kind."""
-    kinds = [device.partition(":")[0] for device in devices]
-    for place, device in enumerate(devices):
-        if device.startswith(("rpc:", "tracker:")):  # two servers may differ
-            kinds[place] = device
-        elif device.startswith("ray:"):  # and two nodes
-            kinds[place] = device.partition("/")[0]
-    return np.where(np.equal.outer(kinds, kinds), 1.0, OTHER_KIND)
+def correlations(rows: Sequence[Row]) -> tuple[Array, Array]:
+    """Of the errors and of the common scales of each pair of rows of the cost table.
+
+    Numbers of threads and batches share most of the scale: the profile is wrong for all of them by
+    the same clock, and busy cores slow all of them down.
+    """
+    kinds = [_kind_of_device(row.kind) for row in rows]
+    shared = _shared(kinds) * _shared([row.runtime for row in rows])
+    errors, scales = shared, shared
+    for values in ([row.threads for row in rows], [row.batch for row in rows]):
+        errors = errors * _shared(values)
+        scales = scales * _shared(values, SCALE_OF_THREADS)
+    return errors, scales
 
 
-def equal_correlation(count: int, share: float = OTHER_KIND) -> Array:
-    """The correlation where each pair of ``count`` shares the same part of its variance."""
-    return np.asarray(np.full((count, count), share) + (1 - share) * np.eye(count))
+def _kind_of_device(name: str) -> str:
+    """What devices share that have one clock; two servers and two nodes may differ."""
+    if name.startswith(("rpc:", "tracker:")):
+        return name
+    return name.partition("/")[0] if name.startswith("ray:") else name.partition(":")[0]
 
 
-def contention_level(used: int, devices: int) -> float:
-    """How busy the devices are where ``used`` of them run stages: from 0 for one to 1 for all."""
-    return (used - 1) / (devices - 1) if devices > 1 else 1.0
+def _shared(values: Sequence[object], share: float = OTHERS) -> Array:
+    """1 for each pair of equal values, else ``share``."""
+    codes = np.array([values.index(value) for value in values])
+    return np.where(codes[:, None] == codes, 1.0, share)
