@@ -23,11 +23,11 @@ from autosplit.study.surrogate.correction import Corrected, Factors, Measured, c
 from autosplit.study.surrogate.posterior import Array
 
 DRAWS = 64  # of the costs, over which a gain is averaged
-PLANNED = 4  # of them, for which the best candidate is searched
+PLANNED = 8  # of them, for which the best candidate is searched
 PLANNED_TRIALS = 32  # measured trials from which on it is searched for the mean costs alone
 CENTRES = 2  # measured candidates whose neighbours are weighed
 CLIMB_LIMIT = 16  # moves from the most promising candidate to one that promises more
-WORTH = 0.05  # the expected gain that is worth a trial, as a share of half the noise
+WORTH = 0.02  # the expected gain that is worth a trial, as a share of half the noise
 # The error of the costs is known well enough after three trials and ten times of stages.
 FEWEST_MEASURED, FEWEST_TIMES = 3, 10
 
