@@ -212,7 +212,7 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
         """The deployment on the cores in their order, one replica after the other."""
         shape = deployment.stages, deployment.replicas, deployment.threads
         names = runtimes or [self.runtime] * len(deployment.stages)
-        return Deployment.on_cores(*shape, names, self.cores, deployment.kinds)
+        return Deployment.of_shape(*shape, names, self.cores, deployment.kinds)
 
     def cut_periods(self) -> Mapping[int, float]:
         """See SpaceOf."""
