@@ -424,7 +424,7 @@ def _on_cores(model: Model, cores: int, memory: float | None, streams: int) -> M
     costs = replace(costs, streams=streams, memory=(limit,))
     best = planner.plan_deployment(costs, cores, thread_counts=counts, deadline=_search_limit())
     runtimes = best.runtimes or [next(iter(model.runtimes))] * len(best.stages)
-    deployment = Deployment.on_cores(best.stages, best.replicas, best.threads, runtimes, [numbers])
+    deployment = Deployment.of_shape(best.stages, best.replicas, best.threads, runtimes, [numbers])
     return ModelDeployment(model, deployment, best.period, streams)
 
 

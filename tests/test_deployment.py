@@ -2,7 +2,7 @@
 
 import pytest
 
-from autosplit.deployment import DeployedStage, Deployment, cores_of, on_its_machine, resources_of
+from autosplit.deployment import Deployment, Stage, cores_of, on_its_machine, resources_of
 from autosplit.planner.problem.deployment import kinds_of_rows, ways_to_use
 
 
@@ -24,9 +24,18 @@ def test_the_replicas_of_a_stage_are_on_the_next_devices() -> None:
 
 
 def test_the_devices_say_how_many_replicas_and_threads_there_are() -> None:
-    whole = DeployedStage((0,), "openvino", ("cores:0-1", "cores:2,3", "cores:4-5"))
-    deployment = Deployment((whole, DeployedStage((1,), "tvm", ("rpc:a:1",))))
+    whole = Stage.on((0,), "openvino", ("cores:0-1", "cores:2,3", "cores:4-5"))
+    deployment = Deployment((whole, Stage.on((1,), "tvm", ("rpc:a:1",))))
     assert (deployment.replicas, deployment.threads) == ((3, 1), (2, 1))
+
+
+def test_a_deployment_takes_the_next_cores_of_the_kind_of_each_stage() -> None:
+    shape = ((0,), (1,)), (2, 1), (1, 2), ("openvino", "tvm"), ((0, 1), (4, 5))
+    deployment = Deployment.of_shape(*shape, (0, 1))
+    devices = [stage.devices for stage in deployment.stages]
+    assert devices == [("cores:0", "cores:1"), ("cores:4,5",)]
+    with pytest.raises(ValueError, match="2 cores are fewer than those of all replicas"):
+        Deployment.of_shape(*shape)
 
 
 @pytest.mark.parametrize(

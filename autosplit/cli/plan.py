@@ -176,7 +176,7 @@ def _export(args: argparse.Namespace, model: Model, document: Mapping[str, Any])
     cores = available() if args.cores <= len(available()) else range(args.cores)
     shape = document["replicas"], document["threads"], runtimes, [cores]
     planned = api.ModelDeployment(
-        model, Deployment.on_cores(stages, *shape), period, args.streams or 1
+        model, Deployment.of_shape(stages, *shape), period, args.streams or 1
     )
     return planned.export(args.output, predicted=period)
 

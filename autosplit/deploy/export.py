@@ -20,7 +20,7 @@ from autosplit.deploy.load import load
 from autosplit.deploy.stages import absent_device
 from autosplit.deploy.targets.formats import NATIVE, require_format
 from autosplit.deploy.targets.program import add_program
-from autosplit.deployment import DeployedStage, Deployment
+from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, MismatchError
 from autosplit.files import require_path, sha256
 from autosplit.frontend.importing import digest
@@ -182,7 +182,7 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
     # Only its target counts: the part runs wherever it is loaded.
     runtime, place = model.runtime_in_use, str(device.along(1)[0])
     original = _original_onnx(model, (runtime,))
-    deployed = DeployedStage(tuple(ops), runtime, (place,))
+    deployed = Stage.on(ops, runtime, (place,))
     stage = _write_stage(model, wiring.stages[0], deployed, iter([file]), 0, original)
     document = m.Manifest(
         model=m.ModelPart(
@@ -209,7 +209,7 @@ def _original_onnx(model: CompiledModel, runtimes: Sequence[str]) -> submodels.O
 def _write_stage(
     model: CompiledModel,
     ports: StagePorts,
-    stage: DeployedStage,
+    stage: Stage,
     files: Iterator[Path],
     index: int,
     original: submodels.OnnxModel | None,
@@ -255,7 +255,6 @@ def _write_stage(
         inputs=m.tensor_ports(ports.inputs),
         outputs=m.tensor_ports(ports.outputs),
         runtime=stage.runtime,
-        shared=stage.shared,
         onnx=onnx,
         onnx_absent=onnx_absent,
     )

@@ -181,8 +181,7 @@ class CompiledModel:
             for ports, deployed in zip(wiring.stages, deployment.stages, strict=True):
                 here = list(islice(places, len(deployed.devices)))
                 runtime = self.runtimes[deployed.runtime]
-                make = partial(runtime.stages, shared=deployed.shared)
-                replicas.append(self._replicas(deployed.runtime, ports, here, make))
+                replicas.append(self._replicas(deployed.runtime, ports, here, runtime.stages))
         except BaseException:
             for stage in chain.from_iterable(replicas):
                 if not isinstance(stage, RemoteStage):

@@ -18,7 +18,6 @@ from autosplit.hardware.measurement.results import (
     SplitResults,
     Spread,
 )
-from autosplit.hardware.runtimes.registry import sharing
 from autosplit.serialization import load
 from autosplit.study.config.objectives import of_study
 from autosplit.study.loop.open import OpenStudy, identity_of
@@ -166,9 +165,7 @@ def _export_trial(
     else:
         runtimes = stored.get("runtimes") or (bench.runtimes[0],) * len(stages)
         shape = stages, stored["replicas"], stored["threads"], runtimes
-        deployment = Deployment.on_cores(*shape, config.core_kinds, stored.get("kinds") or ())
-    if stored.get(records.SHARED):
-        deployment = sharing(deployment) or deployment
+        deployment = Deployment.of_shape(*shape, config.core_kinds, stored.get("kinds") or ())
     bench.export(
         deployment,
         folder,

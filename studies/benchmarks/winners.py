@@ -38,7 +38,7 @@ from autosplit.hardware.measurement.baselines import baseline_name
 from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.profiling.timing import on_cores
-from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME, RUNTIMES, sharing
+from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME, RUNTIMES
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split
 from autosplit.study.persistence import records
@@ -139,8 +139,6 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
             assert best is not None  # else the study would have raised
             key = best[0].user_attrs[records.KEY]
             deployment = opened.deployment(opened.space.split(key), opened.space.runtimes_of(key))
-            if best[0].user_attrs.get(records.SHARED):
-                deployment = sharing(deployment) or deployment
             export_best_split(opened)
             rivals = [baseline.name for baseline in compared_baselines(attributes)]
         model = api.load_model(path, runtime=settings["runtime"])
@@ -154,11 +152,8 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
     rival = min(range(len(others)), key=lambda i: others[i].median)
     columns = zip(deployment.replicas, deployment.threads, deployment.runtimes, strict=True)
     shape = " | ".join(f"{replicas} x {threads} {name}" for replicas, threads, name in columns)
-    is_shared = deployment.stages[0].shared
-    shape += ", sharing the model" if is_shared else ""
     # Its replicas share weights, and those of the unsplit model here do not.
-    is_other = is_shared or ONNXRUNTIME in deployment.runtimes
-    unsplit = None if is_other else baseline_name(deployment)
+    unsplit = None if ONNXRUNTIME in deployment.runtimes else baseline_name(deployment)
     return Winner(shape, unsplit, period, exported, names[rival], others[rival], app_ms)
 
 

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
-
-from autosplit.deployment import Deployment, cores_of
 
 if TYPE_CHECKING:
     from autosplit.hardware.runtimes.interface import Runtime
@@ -43,19 +40,6 @@ def ready_made() -> tuple[str, ...]:
 def runtime_class(name: str) -> type[Runtime]:
     """The class of a runtime; it is called with a StageSource."""
     return RUNTIMES[name]()
-
-
-def sharing(deployment: Deployment) -> Deployment | None:
-    """Replicas of the whole model with one loaded model for all of them.
-
-    None for other shapes, and for a runtime that has no such mode.
-    """
-    stage, *others = deployment.stages
-    if others or len(stage.devices) == 1 or any(len(cores_of(d)) != 1 for d in stage.devices):
-        return None
-    if stage.runtime not in RUNTIMES or not runtime_class(stage.runtime).has_hint:
-        return None
-    return Deployment((replace(stage, shared=True),))
 
 
 def _tvm() -> type[Runtime]:

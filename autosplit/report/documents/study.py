@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.report.documents.record import states_of, stored_graph
 from autosplit.study.persistence.attributes import TrialAttributes, compared_baselines, spread_of
-from autosplit.study.persistence.records import DISTURBED, SEARCHED, SHARED, document_of
+from autosplit.study.persistence.records import DISTURBED, SEARCHED, document_of
 from autosplit.study.persistence.storage import redact_password, storage_errors
 from autosplit.study.trials.results import best_trial, state_of
 from autosplit.units import between, counted, digits, size
@@ -20,7 +20,7 @@ Table = tuple[str, tuple[str, ...], Sequence[tuple[object, ...]]]  # title, colu
 
 _STORED = ("cuts", "period_ms", "latency_ms", "stage_ms", "error", "predicted_ms", "memory_bytes")
 # Where runtimes compete, in a study of deployments, and of a measurement that was disturbed.
-_OPTIONAL = ("runtimes", "replicas", "threads", "kinds", SHARED, DISTURBED)
+_OPTIONAL = ("runtimes", "replicas", "threads", "kinds", DISTURBED)
 
 
 def document(study: optuna.Study, url: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts.stages import with_unused
 from autosplit.deployment import Deployment
@@ -16,7 +16,6 @@ from autosplit.hardware.measurement.baselines import strongest
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import Baseline, Measurement, RealTime, Spread
 from autosplit.hardware.profiling.cost_model import over_memory
-from autosplit.hardware.runtimes.registry import sharing
 from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.planner.partition.explain import forbidden_by_states
 from autosplit.serialization import load
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from autosplit.study.loop.open import OpenStudy
-
-K = TypeVar("K")
 
 NOISES = 3  # a candidate expected to be slower than the best by more times the noise is left out
 
@@ -96,7 +93,7 @@ def _at_rate(
     rate, seconds = section.items_per_second, opened.config.measure.seconds
     winner = min(comparison["entries"], key=lambda entry: (entry["period"], entry["number"]))
     candidate = next(m for m in measured if m.number == winner["number"])
-    deployment = _deployment(opened, candidate, winner.get(records.SHARED))
+    deployment = opened.deployment(candidate.candidate, candidate.runtimes)
     progress.note(f"the fastest split with {rate:g} items a second, up to {duration(seconds)}")
     period = load(Spread, winner["period_ms"])
     with opened.device_lock():
@@ -125,8 +122,6 @@ def _verdict(
         if figures is not None:
             periods[opened.deployment(m.candidate, m.runtimes)] = figures
     best = opened.deployment(candidate, runtimes)
-    if trial.user_attrs.get(records.SHARED):
-        best = sharing(best) or best
     return judge_deployment(best, period, baselines, periods, len(opened.config.core_kinds))
 
 
@@ -162,11 +157,10 @@ def _announcement(opened: OpenStudy, attributes: dict[str, Any], chosen: Sequenc
         f"final comparison: {counted(len(chosen), 'candidate')} and "
         f"{counted(baselines, 'baseline')}, interleaved"
     )
-    contenders = _contenders(opened, chosen)
-    by_number = {m.number: m.period_ms for m in chosen}
+    deployments = _deployments(opened, chosen).values()
     candidates = [
-        (by_number[number], sum(deployment.replicas))
-        for (number, _), deployment in contenders.items()
+        (m.period_ms, sum(deployment.replicas))
+        for m, deployment in zip(chosen, deployments, strict=True)
     ]
     seconds = time_left.of_comparison(opened.config, attributes, candidates)
     return f"{text}, up to {duration(seconds)}" if seconds else text
@@ -185,14 +179,7 @@ def _compare(
         period = period_of(trials[number], opened.config.objective)
         values[number] = period.median if period else math.inf
     known = compared_baselines(opened.study.user_attrs)
-    contenders, baselines = _measure(opened, _contenders(opened, chosen), strongest(known))
-    results: dict[int, Measurement] = {}
-    shared: dict[int, bool] = {}
-    for (number, is_shared), measurement in contenders.items():
-        if is_shared:
-            shared[number] = measurement.period_ms.median < results[number].period_ms.median
-        if shared.get(number, True):
-            results[number] = measurement
+    results, baselines = _measure(opened, _deployments(opened, chosen), strongest(known))
     while True:
         best = by_number[min(results, key=lambda n: (results[n].period_ms.median, n))]
         limit = results[best.number].period_ms.median
@@ -202,13 +189,8 @@ def _compare(
         if not luckier:
             break
         rivals = sorted(luckier, key=values.__getitem__)[: FINALISTS - 1]
-        # A rival runs as it did when it got its value.
-        known_shared = {n: trials[n].user_attrs.get(records.SHARED) for n in rivals} | shared
-        deployments = {
-            n: _deployment(opened, by_number[n], known_shared.get(n))
-            for n in [best.number, *rivals]
-        }
-        again, _ = _measure(opened, deployments, ())
+        candidates = [by_number[number] for number in (best.number, *rivals)]
+        again, _ = _measure(opened, _deployments(opened, candidates), ())
         # The winner is the yardstick: a drift of the machine in between decides nothing.
         scale = limit / again.pop(best.number).period_ms.median
         results |= {number: result.scaled(scale) for number, result in again.items()}
@@ -217,10 +199,7 @@ def _compare(
         m = by_number[number]
         measurement = replace(measurement, stage_ms=with_unused(m.stages, measurement.stage_ms))
         shares = opened.space.evaluator.shape(m.candidate).shares
-        entry = {"number": number, **records.measured_attributes(measurement, shares)}
-        if number in shared:
-            entry[records.SHARED] = shared[number]
-        entries.append(entry)
+        entries.append({"number": number, **records.measured_attributes(measurement, shares)})
     names = [baselines.get(b.name) for b in known]
     documents = [None if b is None else records.document_of(b) for b in names]
     disturbances = list(results[best.number].disturbances)
@@ -228,27 +207,15 @@ def _compare(
     return {**document, records.DISTURBED: disturbances}
 
 
-def _contenders(
-    opened: OpenStudy, chosen: Sequence[Measured]
-) -> dict[tuple[int, bool], Deployment]:
-    """The deployments of candidates by the number of their trial, and whether they share models.
-
-    A deployment that can run both ways has an entry for each.
-    """
-    contenders = {(m.number, False): _deployment(opened, m) for m in chosen}
-    both = {(number, True): sharing(each) for (number, _), each in contenders.items()}
-    return contenders | {key: each for key, each in both.items() if each is not None}
-
-
-def _deployment(opened: OpenStudy, measured: Measured, shared: bool | None = False) -> Deployment:
-    deployment = opened.deployment(measured.candidate, measured.runtimes)
-    return (sharing(deployment) if shared else None) or deployment
+def _deployments(opened: OpenStudy, candidates: Sequence[Measured]) -> dict[int, Deployment]:
+    """The deployments of candidates by the number of their trial."""
+    return {m.number: opened.deployment(m.candidate, m.runtimes) for m in candidates}
 
 
 def _measure(
-    opened: OpenStudy, deployments: Mapping[K, Deployment], baselines: Sequence[str]
-) -> tuple[dict[K, Measurement], Mapping[str, Baseline]]:
-    """Deployments by their keys, and baselines by name, measured interleaved."""
+    opened: OpenStudy, deployments: Mapping[int, Deployment], baselines: Sequence[str]
+) -> tuple[dict[int, Measurement], Mapping[str, Baseline]]:
+    """Deployments by the number of their trial, and baselines by name, measured interleaved."""
     measurements, compared = opened.bench.compare_interleaved(list(deployments.values()), baselines)
     return dict(zip(deployments, measurements, strict=True)), compared
 

@@ -165,8 +165,6 @@ def described(deployment: Deployment) -> str:
         shape = f"{max(replicas)} replicas of the whole model"
     else:
         shape = "the whole model"
-    if any(stage.shared for stage in deployment.stages):
-        shape += " that share its weights"
     if max(threads) > 1:
         shape += f", {_each(threads)} threads a replica"
     return f"{shape} on {_cores(deployment)}, {' and '.join(dict.fromkeys(deployment.runtimes))}"

@@ -33,9 +33,6 @@ DISTURBED = (
 )
 # Attribute of a trial that the final comparison measured again: what the search measured before.
 SEARCHED = "searched"
-# Attribute of a trial that the final comparison measured with replicas that share one loaded model
-# and with replicas that have one each: whether it has the figures of the former.
-SHARED = "shared"
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 _INFINITY = float("inf")
 

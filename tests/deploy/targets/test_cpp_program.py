@@ -12,7 +12,7 @@ import pytest
 
 import autosplit
 from autosplit.api import ModelDeployment
-from autosplit.deployment import DeployedStage, Deployment
+from autosplit.deployment import Deployment, Stage
 from autosplit.hardware.devices.device import available
 from autosplit.zoo import stream_nets, weights
 from tests.deploy import manifests
@@ -39,7 +39,7 @@ BUILT = shutil.ignore_patterns("build*")
 def export(model: Any, after: list[list[str]], *stages: Any) -> Deployment:
     """Stages with their runtimes and devices."""
     cuts = model.split(after).stages
-    deployed = [DeployedStage(ops, *where) for ops, where in zip(cuts, stages, strict=True)]
+    deployed = [Stage.on(ops, *where) for ops, where in zip(cuts, stages, strict=True)]
     return ModelDeployment(model, Deployment(tuple(deployed)))
 
 

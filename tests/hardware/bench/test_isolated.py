@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from autosplit.deployment import DeployedStage, Deployment
+from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, StageError
 from autosplit.graph import Op, build
 from autosplit.hardware.bench import isolated
@@ -34,7 +34,7 @@ PACED = real_time(100.0, SPREAD, [1.0, 2.0], streams=2, disturbances=("a loud ne
 BASELINE = Baseline("one core", SPREAD, SPREAD, 1)
 PROFILE = Profile("cores:0", (1.5,), (0.1,))
 LINK = LinkCost("cores:0", 4e6, 0.5, 0.25)
-DEPLOYMENT = Deployment((DeployedStage((0,), "tvm", ("cores:0", "cores:1")),))
+DEPLOYMENT = Deployment((Stage.on((0,), "tvm", ("cores:0", "cores:1")),))
 SETTING = BenchSetting(
     Path("net.onnx"),
     stages=2,

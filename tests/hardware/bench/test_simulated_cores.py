@@ -29,7 +29,7 @@ def bench(
 
 
 def on(stages: Any, replicas: Any, threads: Any) -> Deployment:
-    return Deployment.on_cores(stages, replicas, threads, ["simulated"] * len(stages), [range(8)])
+    return Deployment.of_shape(stages, replicas, threads, ["simulated"] * len(stages), [range(8)])
 
 
 def test_replicas_divide_the_period_and_threads_the_latency() -> None:

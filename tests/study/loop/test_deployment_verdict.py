@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ def baseline(name: str, period: float, copies: int = 1) -> Baseline:
 
 def shape(replicas: Any, threads: Any, cores: Any = range(8), runtime: str = "openvino") -> Any:
     stages = [(n,) for n in range(len(replicas))]
-    return Deployment.on_cores(stages, replicas, threads, [runtime] * len(stages), [cores])
+    return Deployment.of_shape(stages, replicas, threads, [runtime] * len(stages), [cores])
 
 
 @pytest.mark.parametrize(
@@ -39,13 +38,6 @@ def shape(replicas: Any, threads: Any, cores: Any = range(8), runtime: str = "op
 )
 def test_a_deployment_is_described_by_its_shape(deployment: Any, text: str) -> None:
     assert described(deployment).startswith(text)
-
-
-def test_replicas_that_share_a_model_say_so() -> None:
-    (stage,) = shape([2], [1]).stages
-    assert described(Deployment((replace(stage, shared=True),))) == (
-        "2 replicas of the whole model that share its weights on cores 0 and 1, openvino"
-    )
 
 
 COPIES, PIPELINE = shape([2], [1]), shape([1, 1], [1, 1])
