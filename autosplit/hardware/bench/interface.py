@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from autosplit.cuts.stages import Stages
 from autosplit.deployment import Deployment
 from autosplit.graph import FusedGraph
 from autosplit.hardware.measurement.results import (
@@ -20,8 +19,8 @@ from autosplit.hardware.measurement.results import (
     SplitResults,
     Spread,
 )
-from autosplit.hardware.profiling.cost_model import cost_model
-from autosplit.planner import CostModel
+from autosplit.hardware.profiling.cost_table import cost_table
+from autosplit.planner.partition import CostModel
 
 
 @dataclass(frozen=True)
@@ -82,9 +81,11 @@ class DescribedBench(Protocol):
         """See BenchDescription."""
         return self.description.regions
 
-    def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
-        """The planner's view of a profile and of transfer costs."""
-        return cost_model(self.graph, profile, links, self.keep_together)
+    def cost_table(
+        self, profile: Sequence[Profile], links: Sequence[LinkCost], **limits: Any
+    ) -> CostModel:
+        """The planner's view of a profile and of transfer costs; ``limits``: see ``cost_table``."""
+        return cost_table(self.graph, profile, links, self.keep_together, **limits)
 
 
 class Bench(DescribedBench, Protocol):
@@ -142,8 +143,3 @@ class Bench(DescribedBench, Protocol):
     def close(self) -> None:
         """Release processes and devices. Idempotent."""
 
-
-def deployed(bench: Bench, stages: Stages, runtimes: Sequence[str] = ()) -> Deployment:
-    """A split along the devices of a bench, in its first runtime or in one for each stage."""
-    names = runtimes or [bench.runtimes[0]] * len(stages)
-    return Deployment.of_split(stages, bench.devices, names)
