@@ -192,7 +192,8 @@ class Space:
         place = 0
         for n, stage in enumerate(candidate, 1):
             place += len({group_of[op] for op in stage.ops})
-            values[f"cut_{n}"] = place
+            if n < len(candidate):
+                values[f"cut_{n}"] = place
             values[f"row_{n}"] = self.costs.row_index[stage.options[0].row]
             values[f"devices_{n}"] = self.moves.devices((stage,))
         return {name: values[name] for name in self.parameters}
