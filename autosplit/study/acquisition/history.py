@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autosplit.planner.batch.deployments import DeployedSplit
-from autosplit.study.persistence.attributes import spread_of
-from autosplit.study.persistence.records import KEY, LOST, searched
+from autosplit.study.record import result_of
+from autosplit.study.results import is_lost
 from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.surrogate.cost_correction import Measured
 
@@ -47,23 +47,21 @@ def history_of(
     keys = {t.number: key_of(t) for t in others}
     measured: list[Measured] = []
     for trial in others:
-        figures = searched(trial)
-        key, times = keys[trial.number], figures.get("stage_ms")
+        key, figures = keys[trial.number], result_of(trial)
         # A database is untrusted, and trials of other programs may be in it.
-        if trial.state.name != "COMPLETE" or key is None or not times or not trial.values:
+        if trial.state.name != "COMPLETE" or key is None:
             continue
-        period = spread_of(figures.get("period_ms"))
-        latency = spread_of(figures.get("latency_ms"))
-        stage_ms, candidate = tuple(map(float, times)), space.split(key)
+        if figures.period_ms is None or not figures.stage_ms:
+            continue
+        stage_ms, candidate = figures.stage_ms, space.split(key)
         deployment = candidate if isinstance(candidate, DeployedSplit) else None
         measured.append(
             Measured(
                 trial.number,
                 space.stages_of(candidate),
                 stage_ms,
-                # Studies of before stored no spread.
-                period.median if period else max(stage_ms),
-                latency.median if latency else 0.0,
+                figures.period_ms.median,
+                figures.latency_ms.median if figures.latency_ms else 0.0,
                 space.runtimes_of(key),
                 deployment,
             )
@@ -73,10 +71,7 @@ def history_of(
 
 def key_of(trial: FrozenTrial) -> str | None:
     """The key of a trial's split; None for a trial without one and for a lost one."""
-    key = trial.user_attrs.get(KEY)
-    if not isinstance(key, str) or not key or trial.user_attrs.get(LOST):
-        return None
-    return key
+    return None if is_lost(trial) else result_of(trial).key or None
 
 
 def generator(seed: int, ordinal: int, attempt: int = 0) -> np.random.Generator:

@@ -10,7 +10,7 @@ import numpy as np
 from autosplit.study.acquisition.expected_improvement import Outlook, outlook
 from autosplit.study.acquisition.history import History
 from autosplit.study.acquisition.least_latency import LatencyOutlook, latency_outlook
-from autosplit.study.persistence.attributes import compared_baselines
+from autosplit.study.record import compared_baselines
 from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.unmeasured import nearest_free
 

@@ -15,19 +15,14 @@ from autosplit.errors import ConfigError
 from autosplit.study.acquisition import proposals
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import History, generator, history_of, key_of
-from autosplit.study.persistence.optuna_internals import (
-    enqueued_parameters,
-    record_heartbeat,
-    write_trial,
-)
-from autosplit.study.persistence.records import KEY, LOST
+from autosplit.study.record import result_of, update
+from autosplit.study.results import is_lost
 from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.unmeasured import nearest_free
-from autosplit.study.trials.worker_identity import this_worker
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.trial import FrozenTrial
+    from optuna.trial import FrozenTrial, Trial
 
 SAMPLERS = ("planner", "tpe", "random", "exhaustive")
 _ATTEMPTS = 20  # choices of a trial, each after another worker made the same
@@ -50,30 +45,34 @@ class SplitSampler:
         if self.name not in SAMPLERS:
             raise ConfigError(f"sampler is '{self.name}'; use one of {', '.join(SAMPLERS)}")
 
-    def assign(self, study: optuna.Study, trial: FrozenTrial) -> Any | None:
+    def assign(self, study: optuna.Study, trial: Trial) -> Any | None:
         """The split of a running trial; None where none is left.
 
-        A trial that has a split keeps it: one taken over from a dead worker, or one that a user
-        enqueued. Any other gets a new one. The split, its parameters and this worker are recorded.
+        A trial that has a split keeps it: one that a dead worker left, or one that a user enqueued.
+        Any other gets a new one. The split and its parameters are recorded.
         Raises SplitError where an enqueued key is no split of the space.
         """
-        key = trial.user_attrs.get(KEY)
-        parameters = enqueued_parameters(trial)
-        if isinstance(key, str):
-            stages = self.space.split(key) if key else None
-            write_trial(study, trial, {"worker": this_worker()})
-        elif parameters is not None:
+        import optuna
+
+        key = result_of(trial).key
+        frozen = next(t for t in study.get_trials(deepcopy=False) if t.number == trial.number)
+        enqueued = frozen.system_attrs.get("fixed_params")
+        if key:
+            stages = self.space.split(key)
+        elif enqueued is not None:
             # A user may enqueue some of the parameters; the middle stands for the others.
-            stages = self.space.decode({n: parameters.get(n, 0.5) for n in self.space.names})
-            write_trial(study, trial, self._claim(self.space.key(stages)))
+            stages = self.space.decode({n: enqueued.get(n, 0.5) for n in self.space.names})
+            update(trial, key=self.space.key(stages))
         else:
-            record_heartbeat(study, trial)
             stages = self._choose_free(study, trial)
         if stages is not None and not trial.params:
-            write_trial(study, trial, {}, self.space.parameters(stages))
+            shares = self.space.parameters(stages)
+            study.sampler = optuna.samplers.PartialFixedSampler(shares, study.sampler)
+            for name in shares:
+                trial.suggest_float(name, 0.0, 1.0)
         return stages
 
-    def _choose_free(self, study: optuna.Study, trial: FrozenTrial) -> Any | None:
+    def _choose_free(self, study: optuna.Study, trial: Trial) -> Any | None:
         """Choose a split and record it, such that no two trials ever keep the same one.
 
         Each worker writes its choice and then reads those of the others. Of two workers that chose
@@ -86,16 +85,17 @@ class SplitSampler:
             trials = study.get_trials(deepcopy=False)
             history = history_of(self.space, trials, trial.number)
             # Lost trials do not count, so an interrupted study goes on as if it had not been.
-            before = [t for t in trials if t.number < trial.number and not t.user_attrs.get(LOST)]
+            before = [t for t in trials if t.number < trial.number and not is_lost(t)]
+            frozen = next(t for t in trials if t.number == trial.number)
             key = ""
             for _ in range(rank + 1):
                 rng = generator(self.seed, len(before), attempt)
                 known = History(history.taken | tried, history.measured)
-                key = self._choose_key(study, trial, known, rng)
+                key = self._choose_key(study, frozen, known, rng)
                 if not key:
                     break
                 tried.add(key)
-            write_trial(study, trial, self._claim(key))
+            update(trial, key=key)
             if not key:
                 return None
             # Read after writing: of two workers, at least one sees the other's claim.
@@ -104,7 +104,7 @@ class SplitSampler:
                 return self.space.split(key)
             rank = sum(number < trial.number for number in rivals)
         # Every choice had a rival; an empty claim lets the trial fail without a split.
-        write_trial(study, trial, self._claim(""))
+        update(trial, key="")
         return None
 
     def _choose_key(
@@ -169,11 +169,7 @@ class SplitSampler:
                 return start
         return nearest_free(space, start, history.taken)
 
-    def _claim(self, key: str) -> dict[str, object]:
-        """What records a choice; an empty key says that no split is left."""
-        return {"worker": this_worker(), KEY: key}
-
-    def _rivals(self, study: optuna.Study, trial: FrozenTrial, key: str) -> list[int]:
+    def _rivals(self, study: optuna.Study, trial: Trial, key: str) -> list[int]:
         """The numbers of the other trials that have the split."""
         trials = study.get_trials(deepcopy=False)
         return [t.number for t in trials if t.number != trial.number and key_of(t) == key]
