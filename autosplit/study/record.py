@@ -181,7 +181,7 @@ class FinalComparison(BaseModel):
     @property
     def figures(self) -> dict[int, Entry]:
         """What it measured, by the number of the trial."""
-        return {entry.number: entry for entry in self.entries if entry}
+        return {entry.number: entry for entry in self.entries if entry and entry.period_ms}
 
     def numbers(self, complete: int) -> frozenset[int]:
         """The trials that it measured; none if other trials are complete now."""

@@ -48,7 +48,9 @@ def is_dead(worker: Mapping[str, Any]) -> bool:
     False for workers of other hosts, whose processes cannot be seen from here.
     """
     pid = worker.get("pid")
-    if worker.get("host") != socket.gethostname() or not isinstance(pid, int) or pid < 1:
+    if worker.get("host") != socket.gethostname() or not isinstance(pid, int):
+        return False
+    if isinstance(pid, bool) or not 0 < pid < 1 << 31:
         return False
     try:
         process = psutil.Process(pid)
@@ -56,7 +58,7 @@ def is_dead(worker: Mapping[str, Any]) -> bool:
             return True
         # A later process may have the same number.
         difference = float(str(worker.get("start"))) - _seconds_after_boot(process)
-    except (psutil.NoSuchProcess, ValueError, OverflowError):
+    except (psutil.NoSuchProcess, ValueError):
         return True
     except psutil.AccessDenied:
         return False

@@ -68,10 +68,7 @@ def once(args: Any) -> int:
         with finished(
             config_of(net, args.runtime, args.seconds, trials=args.trials, converge=False)
         ) as opened:
-            trials, best_entry = (
-                opened.study.get_trials(deepcopy=False),
-                best_of_study(opened.study),
-            )
+            trials, best = opened.study.get_trials(deepcopy=False), best_of_study(opened.study)
             stored = study_record(opened.study.user_attrs)
         assert best is not None  # else the study would have raised
         net_errors = prediction_errors(trials)
@@ -83,10 +80,7 @@ def once(args: Any) -> int:
                 net,
                 error,
                 shown(best.period_ms),
-                *(
-                    against(best.period_ms, ways.get(f"{args.runtime}, {way}"))
-                    for way in WAYS
-                ),
+                *(against(best.period_ms, ways.get(f"{args.runtime}, {way}")) for way in WAYS),
                 stored.verdict.choice,
             )
         )

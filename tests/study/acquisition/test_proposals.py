@@ -11,7 +11,7 @@ from autosplit.study.acquisition.candidate_sources import Effort, PlannedSpace, 
 from autosplit.study.acquisition.expected_improvement import outlook
 from autosplit.study.acquisition.history import History, generator
 from autosplit.study.acquisition.proposals import planned
-from autosplit.study.loop.final_comparison import finalists
+from autosplit.study.loop.comparison import finalists
 from autosplit.study.space.search_space import Space
 from autosplit.study.surrogate.cost_correction import Measured, correct
 

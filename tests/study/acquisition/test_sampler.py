@@ -3,6 +3,8 @@ from typing import Any
 
 import optuna
 import pytest
+from autosplit.study.persistence.optuna_internals import next_trial, write_trial
+from autosplit.study.persistence.records import KEY, LOST
 
 from autosplit.cuts import cuts_of
 from autosplit.errors import ConfigError, SplitError
@@ -10,11 +12,10 @@ from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.planner import plan
 from autosplit.study.acquisition.sampler import SAMPLERS, SplitSampler
-from autosplit.study.persistence.optuna_internals import next_trial, write_trial
-from autosplit.study.persistence.records import KEY, LOST
-from autosplit.study.persistence.storage import silence_optuna_logs
+from autosplit.study.record import result_of
 from autosplit.study.space.search_space import Space
-from autosplit.study.trials.worker_identity import this_worker
+from autosplit.study.storage import silence_optuna_logs
+from autosplit.study.workers import this_worker
 
 Make = Callable[..., SimulatedBench]
 silence_optuna_logs()
@@ -42,7 +43,7 @@ def search(
 
 
 def keys(study: optuna.Study) -> list[Any]:
-    return [t.user_attrs[KEY] for t in study.trials]
+    return [result_of(t).key for t in study.trials]
 
 
 @pytest.fixture
@@ -160,7 +161,7 @@ def test_the_parameters_say_where_the_cuts_lie(chain_bench: Make) -> None:
     bench = chain_bench(ops=12, stages=3)
     space = Space(bench.costs, 3)
     trial = search(bench, "planner", 1).trials[0]
-    assert trial.params == space.parameters(space.split(trial.user_attrs[KEY]))
+    assert trial.params == space.parameters(space.split(result_of(trial).key))
     assert 0 < trial.params["cut_1"] < trial.params["cut_2"] < 1
 
 

@@ -18,7 +18,7 @@ from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.planner.problem.contention import ContentionCosts
 from autosplit.study.acquisition.history import History
 from autosplit.study.acquisition.proposals import unmeasured_baselines
-from autosplit.study.persistence.records import document_of
+from autosplit.study.documents import document_of
 from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
 from autosplit.study.surrogate.cost_correction import Measured

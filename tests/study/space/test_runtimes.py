@@ -15,7 +15,7 @@ from autosplit.study.acquisition.candidate_sources import PlannedSpace
 from autosplit.study.acquisition.expected_improvement import Outlook
 from autosplit.study.acquisition.history import History, history_of
 from autosplit.study.acquisition.sampler import SAMPLERS, SplitSampler
-from autosplit.study.persistence.records import KEY
+from autosplit.study.record import result_of
 from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
 from autosplit.study.surrogate.cost_correction import Measured, correct
@@ -72,7 +72,7 @@ def test_the_best_split_of_each_runtime_is_a_candidate() -> None:
 @pytest.mark.parametrize("name", sorted(set(SAMPLERS) - {"tpe"}))
 def test_no_split_is_tried_twice_in_the_same_runtimes(space: Space, name: str) -> None:
     study = searched(space, name, space.costs, trials=5)
-    keys = Counter(trial.user_attrs[KEY] for trial in study.trials if trial.value is not None)
+    keys = Counter(result_of(trial).key for trial in study.trials if trial.value is not None)
     assert {*space.keys_in_one_runtime} <= keys.keys()
     assert max(keys.values()) == 1
     known = history_of(space, study.get_trials())
@@ -88,7 +88,7 @@ def searched(space: Any, name: str, truth: CostModel, trials: int) -> optuna.Stu
         candidate = chooser.assign(study, frozen)
         if candidate is None:
             break
-        runtimes = space.runtimes_of(study.trials[trial.number].user_attrs[KEY])
+        runtimes = space.runtimes_of(result_of(study.trials[trial.number]).key)
         plan = space.evaluate(candidate, truth.in_runtimes(runtimes))
         trial.set_user_attr("stage_ms", list(plan.loads))
         study.tell(trial, plan.period)
@@ -106,7 +106,7 @@ def test_runtimes_and_cores_are_searched_together() -> None:
     study = searched(space, "planner", truth, trials=6)
     assert space.plan().replicas != (3,)
     assert study.best_value == pytest.approx(plan_deployment(truth, 3, thread_counts=(1, 2)).period)
-    assert study.best_trial.user_attrs[KEY] == "1:@3x1:front"
+    assert result_of(study.best_trial).key == "1:@3x1:front"
 
 
 def test_a_split_is_tried_again_where_another_runtime_turns_out_faster() -> None:

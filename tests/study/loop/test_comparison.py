@@ -17,15 +17,15 @@ from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop import final_comparison
 from autosplit.study.loop.benches import open_bench
-from autosplit.study.loop.final_comparison import covers, finalists
+from autosplit.study.loop.comparison import covers, finalists
 from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.loop.time_left import FINALISTS
-from autosplit.study.persistence.storage import storage_url
 from autosplit.study.progress import Progress
+from autosplit.study.results import best_of_study
 from autosplit.study.space.search_space import Space
+from autosplit.study.storage import storage_url
 from autosplit.study.surrogate.cost_correction import Measured
-from autosplit.study.trials.results import best_trial
 
 
 def chosen_of(times: tuple[float, ...], slow: int = -1) -> tuple[list[int], list[int]]:
@@ -127,8 +127,8 @@ def test_replicas_share_their_model_where_that_is_faster(
     monkeypatch.setattr(final_comparison, "sharing", shared)
     opened = open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Progress())
     run_study(opened, Progress())
-    best = best_trial(opened.study.trials, opened.study.user_attrs)
+    best = best_of_study(opened.study)
     assert best is not None
     assert best[0].user_attrs["shared"] is wins
     assert best[0].value == pytest.approx(best[1].median)
-    assert ("share its weights" in opened.study.user_attrs["verdict"]["text"]) is wins
+    assert ("share its weights" in opened.study.user_attrs["result"]["verdict"]["text"]) is wins
