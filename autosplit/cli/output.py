@@ -111,7 +111,7 @@ def emit_study(document: Mapping[str, Any], form: str) -> None:
         emit_json(document)
         return
     from autosplit.report.documents.study import tables
-    from autosplit.study.persistence.attributes import spread_of
+    from autosplit.study.record import spread_of
 
     for title, columns, rows in tables(document):
         emit_table(title, columns, rows)

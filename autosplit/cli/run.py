@@ -97,8 +97,8 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.study.loop.benches import check_linker, open_bench
     from autosplit.study.loop.open import open_study
     from autosplit.study.loop.run import run_study
-    from autosplit.study.persistence.storage import storage_url
     from autosplit.study.progress import progress
+    from autosplit.study.storage import storage_url
 
     config = load(args.study, _options(args))
     url = storage_url(config.name, args.storage, config.storage)
@@ -151,7 +151,7 @@ def _open_dashboard(url: str, study: str, note: Callable[[str], None]) -> Thread
 
 def _next_commands(args: argparse.Namespace, opened: OpenStudy, folder: Path | None) -> list[str]:
     """The three commands that make sense now, ready to be copied into a shell."""
-    from autosplit.study.persistence.storage import redact_password
+    from autosplit.study.storage import redact_password
 
     name = opened.study.study_name
     study = [str(args.study)]

@@ -19,12 +19,18 @@ from autosplit.hardware.measurement.results import (
     Spread,
 )
 from autosplit.serialization import load
-from autosplit.study.config.objectives import of_study
+from autosplit.study.documents import differences
 from autosplit.study.loop.open import OpenStudy, identity_of
-from autosplit.study.persistence import records
-from autosplit.study.persistence.attributes import compared_baselines, spread_of
-from autosplit.study.persistence.storage import storage_errors
-from autosplit.study.trials.results import best_trial, period_of
+from autosplit.study.record import (
+    RECORD,
+    StudyRecord,
+    compared_baselines,
+    mapping,
+    record_of,
+    study_record,
+)
+from autosplit.study.results import BestTrial, best_of_study, error_of
+from autosplit.study.storage import storage_errors
 from autosplit.units import milliseconds
 
 if TYPE_CHECKING:
@@ -39,27 +45,24 @@ def export_best_split(opened: OpenStudy) -> Path | None:
     if not opened.config.export:
         return None
     with storage_errors(opened.url):
-        attributes: dict[str, Any] = opened.study.user_attrs
-        best = best_trial(opened.study.get_trials(deepcopy=False), attributes)
+        record, best = study_record(opened.study.user_attrs), best_of_study(opened.study)
     if best is None:
         return None
     folder = Path(opened.config.export)
-    _export_trial(opened.config, opened.bench, attributes, *best, folder)
+    _export_trial(opened.config, opened.bench, record, best, folder)
     return folder
 
 
 def faster_baseline(study: optuna.Study) -> str | None:
     """One line on the baseline that was faster than the best trial beyond noise; None without."""
-    attributes = study.user_attrs
-    best = best_trial(study.get_trials(deepcopy=False), attributes)
-    baselines = compared_baselines(attributes)
+    best, baselines = best_of_study(study), compared_baselines(study.user_attrs)
     if best is None or not baselines:
         return None
     rival = min(baselines, key=lambda b: b.period_ms.median)
     # The intervals overlap: a tie is not called faster.
-    if rival.period_ms.high >= best[1].low:
+    if rival.period_ms.high >= best.period_ms.low:
         return None
-    times = milliseconds(rival.period_ms.median), milliseconds(best[1].median)
+    times = milliseconds(rival.period_ms.median), milliseconds(best.period_ms.median)
     return (
         f"faster than this split: the whole model ({rival.name}), {times[0]} an item instead of "
         f"{times[1]}; cores = N in the study file searches replicas and threads too"
@@ -84,37 +87,35 @@ def export_stored_split(
     from autosplit.study.loop.benches import open_bench
 
     attributes = study.user_attrs
+    record, stored_record = study_record(attributes), mapping(attributes.get(RECORD))
     trials = study.get_trials(deepcopy=False)
-    chosen = (
-        best_trial(trials, attributes)
-        if number is None
-        else _measured_trial(trials, attributes, number)
-    )
+    chosen = best_of_study(study) if number is None else _measured_trial(trials, record, number)
     if chosen is None:
         raise Infeasible(f"study '{study.study_name}' has no completed trial; nothing to export")
-    config = _on_stored_devices(stored(attributes.get("config"), study.study_name), attributes)
+    config = stored(stored_record.get("config"), study.study_name)
+    config = _on_stored_devices(config, stored_record)
     bench = open_bench(config, measures=False)
     try:
         # The export would state times that this machine does not have.
-        different = records.differences(attributes.get("identity", {}), identity_of(config, bench))
+        identity = mapping(stored_record.get("identity"))
+        different = differences(identity, identity_of(config, bench))
         if different:
             raise ConfigError(
                 f"study '{study.study_name}' measured something else: {'; '.join(different)}; "
                 "export where and as it was measured, or measure again with `autosplit run --force`"
             )
-        _export_trial(config, bench, attributes, *chosen, folder, format, onnx)
+        _export_trial(config, bench, record, chosen, folder, format, onnx)
     finally:
         bench.close()
     return folder / "split.json"
 
 
-def _on_stored_devices(config: StudyConfig, attributes: Mapping[str, Any]) -> StudyConfig:
+def _on_stored_devices(config: StudyConfig, stored_record: Mapping[str, Any]) -> StudyConfig:
     """The study file with the devices that the study had, not those it would get here."""
     from autosplit.study.config.study_file import stored
 
-    # Not as StudyAttributes has it, which cuts long texts. A database may hold anything.
-    identity = attributes.get("identity")
-    texts = identity.items() if isinstance(identity, dict) else ()
+    # Not as StudyRecord has it, which cuts long texts. A database may hold anything.
+    texts = mapping(stored_record.get("identity")).items()
     known = {key: text for key, text in texts if isinstance(text, str)}
     if config.cores is not None:
         stored_cores = known.get("cores", "").split("; ")
@@ -124,57 +125,54 @@ def _on_stored_devices(config: StudyConfig, attributes: Mapping[str, Any]) -> St
     return stored(config.model_dump() | devices, config.name)
 
 
-def _measured_trial(
-    trials: Sequence[FrozenTrial], attributes: Mapping[str, Any], number: int
-) -> tuple[FrozenTrial, Spread]:
-    periods = {t.number: period_of(t, of_study(attributes)) for t in trials}
-    exportable = sorted(n for n, period in periods.items() if period is not None)
+def _measured_trial(trials: Sequence[FrozenTrial], study: StudyRecord, number: int) -> BestTrial:
+    """The trial of a number as if it were the best."""
+    complete = [t for t in trials if t.state.name == "COMPLETE"]
+    records = {t.number: study.final_comparison.of(t.number, record_of(t)) for t in complete}
+    exportable = sorted(n for n, record in records.items() if record.period_ms)
+    record = records.get(number)
+    if record is not None and record.period_ms:
+        return BestTrial(number, record.period_ms, record)
     trial = next((t for t in trials if t.number == number), None)
-    period = periods.get(number)
-    if trial is not None and period is not None:
-        return trial, period
     remedy = f"those that can be exported are {exportable or 'none'}"
     if trial is None:
         raise ConfigError(f"trial {number} does not exist; {remedy}")
     if trial.state.name == "FAIL":
-        reason = trial.user_attrs.get("error", "no reason recorded")
-        raise ConfigError(f"trial {number} failed ({reason}); {remedy}")
+        raise ConfigError(f"trial {number} failed ({error_of(trial)}); {remedy}")
     raise ConfigError(f"trial {number} is {trial.state.name.lower()}; {remedy}")
 
 
 def _export_trial(
     config: StudyConfig,
     bench: Bench,
-    attributes: Mapping[str, Any],
-    trial: FrozenTrial,
-    period: Spread,
+    study: StudyRecord,
+    best: BestTrial,
     folder: Path,
     format: str = NATIVE,
     onnx: bool = True,
 ) -> None:
-    stored = trial.user_attrs
-    # Studies of before may lack a latency.
-    latency = spread_of(stored.get("latency_ms")) or Spread(0.0, 0.0, 0.0)
-    accuracy = Accuracy(True, 0.0, float(stored.get("max_rel_error", 0.0)), 0)
-    verdict = attributes.get("verdict")
-    paced = (attributes.get("duel") or {}).get("real_time") or {}
-    stages = tuple(tuple(map(int, ops)) for ops in stored["stages"])
-    stage_ms = tuple(used(stages, stored["stage_ms"]))
+    record, paced = best.record, study.final_comparison.real_time
+    latency = record.latency_ms or Spread(0.0, 0.0, 0.0)
+    accuracy = Accuracy(True, 0.0, record.max_rel_error or 0.0, 0)
+    stages = record.stages
+    stage_ms = tuple(used(stages, record.stage_ms))
     if config.cores is None:
-        deployment = deployed(bench, stages, stored.get("runtimes") or ())
+        deployment = deployed(bench, stages, record.runtimes)
     else:
-        runtimes = stored.get("runtimes") or (bench.runtimes[0],) * len(stages)
-        shape = stages, stored["replicas"], stored["threads"], runtimes
-        deployment = Deployment.of_shape(*shape, config.core_kinds, stored.get("kinds") or ())
+        runtimes = record.runtimes or (bench.runtimes[0],) * len(stages)
+        shape = stages, record.replicas, record.threads, runtimes
+        deployment = Deployment.on_cores(*shape, config.core_kinds, record.kinds)
+    is_paced = paced.get("number") == best.number
+    paced = {key: value for key, value in paced.items() if key != "number"}
     bench.export(
         deployment,
         folder,
         SplitResults(
-            measured=Measurement(period, latency, stage_ms, accuracy),
-            predicted=stored.get("predicted_ms"),
-            baselines=compared_baselines(attributes),
-            verdict=verdict.get("text") if isinstance(verdict, dict) else None,
-            real_time=load(RealTime, paced) if paced.get("number") == trial.number else None,
+            measured=Measurement(best.period_ms, latency, stage_ms, accuracy),
+            predicted=record.predicted_ms,
+            baselines=study.compared_baselines(),
+            verdict=study.verdict.text or None,
+            real_time=load(RealTime, paced) if is_paced else None,
             streams=config.streams,
         ),
         format,

@@ -28,9 +28,10 @@ from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.persistence.storage import silence_optuna_logs, storage_url
 from autosplit.study.progress import Progress
-from autosplit.study.trials.results import best_trial
+from autosplit.study.record import result_of
+from autosplit.study.results import best_of_study
+from autosplit.study.storage import silence_optuna_logs, storage_url
 from studies.benchmarks.result import Bar, arguments, at_most, finish
 from studies.benchmarks.search import number, percentile
 
@@ -86,15 +87,14 @@ def search(cores: int, share: str, seed: int) -> Found:
         url = storage_url("search", str(Path(folder) / "search.db"))
         opened = open_study(config, bench, url, Progress())
         run_study(opened, Progress())
-        trials, attributes = opened.study.get_trials(), opened.study.user_attrs
+        trials, best = opened.study.get_trials(), best_of_study(opened.study)
     optimum = bench.optimum().period
     losses = []
     for trial in trials:
-        deployment = opened.deployment(opened.space.split(trial.user_attrs["key"]), ())
+        deployment = opened.deployment(opened.space.split(result_of(trial).key), ())
         losses.append(bench.true_plan(deployment).period / optimum - 1)
-    best = best_trial(trials, attributes)
     near = [count for count, loss in enumerate(losses, 1) if loss <= NEAR]
-    return Found(min(near, default=math.inf), len(losses), losses[best[0].number] if best else 1.0)
+    return Found(min(near, default=math.inf), len(losses), losses[best.number] if best else 1.0)
 
 
 def row(cores: int, share: str, results: Sequence[Found]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autosplit.errors import MachineError
-from autosplit.study.persistence.storage import storage_url
+from autosplit.study.storage import storage_url
 from studies.benchmarks.result import Bar, arguments, finish
 from tests.study import faults, server
 

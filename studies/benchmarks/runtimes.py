@@ -26,9 +26,9 @@ from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.runtimes.registry import AUTO, EXACT, is_installed
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy
-from autosplit.study.trials.results import best_trial
+from autosplit.study.results import best_of_study
 from autosplit.zoo import catalog
-from studies.benchmarks.finished_study import finished, stages_of
+from studies.benchmarks.finished_study import finished
 from studies.benchmarks.result import (
     Bar,
     arguments,
@@ -130,7 +130,7 @@ def compare(net: str, trials: int, seconds: float, single: bool) -> Compared:
             )
 
         installed = list(filter(is_installed, EXACT)) if single else []
-        others = {name: best_of_study(config(name)) for name in installed}
+        others = {name: best_deployment(config(name)) for name in installed}
         with finished(config(AUTO)) as opened:
             return _in_turns(opened, others)
 
@@ -144,17 +144,16 @@ def model_file(net: str, folder: Path) -> Path:
     return path
 
 
-def best_of_study(config: StudyConfig) -> Deployment:
+def best_deployment(config: StudyConfig) -> Deployment:
     """The best split of a study of its own."""
     with finished(config) as opened:
         return _best(opened)
 
 
 def _best(opened: OpenStudy) -> Deployment:
-    best = best_trial(opened.study.get_trials(deepcopy=False), opened.study.user_attrs)
+    best = best_of_study(opened.study)
     assert best is not None  # else the study would have raised
-    runtimes = best[0].user_attrs.get("runtimes") or ()
-    return deployed(opened.bench, stages_of(best[0]), runtimes)
+    return deployed(opened.bench, best.record.stages, best.record.runtimes)
 
 
 def _in_turns(opened: OpenStudy, others: Mapping[str, Deployment]) -> Compared:

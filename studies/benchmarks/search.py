@@ -43,7 +43,7 @@ from autosplit.hardware import cache
 from autosplit.hardware.devices.device import available
 from autosplit.hardware.profiling.graph_file import read_graph
 from autosplit.planner import CostModel, to_workload
-from autosplit.study.persistence.storage import silence_optuna_logs
+from autosplit.study.storage import silence_optuna_logs
 from autosplit.study.surrogate.cost_correction import Measured
 from autosplit.zoo import catalog
 from studies.benchmarks import search_methods as methods

@@ -22,7 +22,7 @@ from autosplit.planner import CostModel, plan
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import generator, history_of
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.loop.final_comparison import finalists
+from autosplit.study.loop.comparison import finalists
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
 from autosplit.study.progress import Progress

@@ -17,8 +17,8 @@ from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop import stopping
 from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.persistence.storage import storage_url
 from autosplit.study.progress import Progress
+from autosplit.study.storage import storage_url
 from studies.benchmarks.result import Bar, at_most
 
 STAGES = (4, 8)

@@ -193,7 +193,7 @@ def test_a_hidden_password_in_the_next_commands_is_mentioned(
     study: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = "postgresql://me:***@host/db"
-    monkeypatch.setattr("autosplit.study.persistence.storage.redact_password", lambda url: shown)
+    monkeypatch.setattr("autosplit.study.storage.redact_password", lambda url: shown)
     assert main(["run", study, "--storage", "net.db"]) == 0
     lines = capsys.readouterr().err.splitlines()
     assert f"  autosplit dashboard net --storage '{shown}'" in lines

@@ -11,7 +11,7 @@ import pytest
 
 from autosplit.cli import main
 from autosplit.cli.output import emit_study
-from autosplit.study.persistence.records import FORMAT
+from autosplit.study.record import FORMAT
 
 STUDY = 'runtime = "simulated"\nstages = 2\n[search]\ntrials = 2\n[simulated]\nops = 12\n'
 

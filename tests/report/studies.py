@@ -9,7 +9,7 @@ import optuna
 
 from autosplit.graph import FusedGraph
 from autosplit.hardware.measurement.results import Accuracy, Baseline, Measurement, Profile, Spread
-from autosplit.study.persistence import records
+from autosplit.study import documents as records
 
 REASON = "stage 1 ended by signal 11; its kernels may be broken, see autosplit doctor"
 FAILED = 5  # the trial that fails

@@ -18,8 +18,8 @@ from autosplit.report.html import page
 from autosplit.report.html.notes import escape, study_note, trial_note
 from autosplit.report.html.tables import spread_text
 from autosplit.study import export
-from autosplit.study.persistence.attributes import spread_of
-from autosplit.study.persistence.records import document_of
+from autosplit.study.documents import document_of
+from autosplit.study.record import record_of, spread_of
 from autosplit.units import digits, milliseconds
 
 STUDY = """
@@ -65,13 +65,13 @@ def test_optuna_and_show_name_the_same_best_with_the_same_value(
     for trial in study.trials:
         assert trial.value == shown["trials"][trial.number]["period_ms"]["median"]
         assert trial.value == trial.user_attrs["period"]
-        assert list(trial.user_attrs["stage_ms"]) == shown["trials"][trial.number]["stage_ms"]
+        assert list(record_of(trial).stage_ms) == shown["trials"][trial.number]["stage_ms"]
 
 
 def test_the_best_was_in_the_final_comparison_and_its_stages_make_its_period(
     study: optuna.Study, shown: dict[str, Any]
 ) -> None:
-    entries = {entry["number"]: entry for entry in study.user_attrs["duel"]["entries"]}
+    entries = {entry["number"]: entry for entry in study.user_attrs["final_comparison"]["entries"]}
     best = shown["best"]
     assert {key: best[key] for key in ("period_ms", "latency_ms", "stage_ms")} == {
         key: entries[best["number"]][key] for key in ("period_ms", "latency_ms", "stage_ms")

@@ -7,7 +7,7 @@ import pytest
 
 from autosplit.hardware.bench.simulated import chain_of
 from autosplit.planner import CostModel
-from autosplit.study.persistence.storage import silence_optuna_logs
+from autosplit.study.storage import silence_optuna_logs
 from studies.benchmarks import result, search, search_overhead
 from studies.benchmarks import search_methods as methods
 from studies.benchmarks.search_methods import Case, Found

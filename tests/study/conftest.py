@@ -11,8 +11,8 @@ from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, chain
 from autosplit.planner import CostModel
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy, open_study
-from autosplit.study.persistence.storage import silence_optuna_logs, storage_url
 from autosplit.study.progress import Progress
+from autosplit.study.storage import silence_optuna_logs, storage_url
 
 
 def branchy(blocks: int, branches: int, seed: int = 0) -> tuple[FusedGraph, list[float]]:

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autosplit.study.persistence.records import KEY, searched
-from autosplit.study.persistence.storage import connect, storage_url
-from autosplit.study.trials.results import best_trial
+from autosplit.study.persistence.records import searched
+
+from autosplit.study.record import result_of
+from autosplit.study.results import best_trial
+from autosplit.study.storage import connect, storage_url
 
 WORKER = Path(__file__).with_name("worker.py")
 KILLED = "k"  # the name of the study that is killed again and again
@@ -159,11 +161,11 @@ def remains(name: str, url: str) -> Remains:
     best = best_trial(trials, study.user_attrs)
     return Remains(
         states=tuple(t.state.name for t in trials),
-        keys=tuple(t.user_attrs[KEY] for t in trials if t.state.name == "COMPLETE"),
+        keys=tuple(result_of(t).key for t in trials if t.state.name == "COMPLETE"),
         numbers=tuple(t.number for t in trials),
         errors=tuple(t.user_attrs.get("error", "") for t in trials if t.state.name == "FAIL"),
         deaths=sum(t.user_attrs.get("deaths", 0) for t in trials),
-        best=None if best is None else (best[0].number, best[1].median, best[0].user_attrs[KEY]),
+        best=None if best is None else (best[0].number, best[1].median, best.record.key),
     )
 
 
@@ -214,4 +216,4 @@ def _complete(folder: Path) -> dict[int, Any]:
     except KeyError:
         return {}
     complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
-    return {trial.number: (trial.user_attrs[KEY], searched(trial)["values"]) for trial in complete}
+    return {trial.number: (result_of(trial).key, searched(trial)["values"]) for trial in complete}

@@ -23,13 +23,13 @@ from autosplit.study.acquisition.sampler import SAMPLERS as NAMES
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.persistence.records import KEY
-from autosplit.study.persistence.storage import storage_url
 from autosplit.study.progress import Progress
+from autosplit.study.record import result_of
+from autosplit.study.results import best_of_study
 from autosplit.study.space.enumeration import all_splits
 from autosplit.study.space.search_space import Space
+from autosplit.study.storage import storage_url
 from autosplit.study.surrogate.cost_correction import Measured, correct
-from autosplit.study.trials.results import best_trial
 from tests.planner.strategies import models
 
 Make = Callable[..., SimulatedBench]
@@ -234,9 +234,9 @@ def test_a_study_finds_how_many_stages_are_best(
     bench = chain_bench(ops=24, stages=4, contention=contention, seed=seed, error=0.1, noise=0.01)
     opened = auto(bench, trials=14)
     run_study(opened, Progress())
-    best = best_trial(opened.study.trials, opened.study.user_attrs)
+    best = best_of_study(opened.study)
     assert best is not None
-    chosen = bench.truth(opened.space.split(best[0].user_attrs[KEY])).period
+    chosen = bench.truth(opened.space.split(best.record.key)).period
     least = min(plan(bench.true_of(k), k).period for k in range(1, 5))
     assert chosen <= 1.03 * least
 
@@ -248,8 +248,8 @@ def test_every_split_of_every_number_is_measured_before_none_is_left(
 ) -> None:
     opened = auto(chain_bench(ops=4, stages=3), trials=50, sampler=name, converge=False)
     run_study(opened, Progress())
-    assert opened.study.user_attrs["stopped"].startswith("exhausted")
-    assert sorted(t.user_attrs[KEY] for t in opened.study.trials) == sorted(
+    assert opened.study.user_attrs["result"]["stopped"].startswith("exhausted")
+    assert sorted(result_of(t).key for t in opened.study.trials) == sorted(
         map(opened.space.key, opened.space.listed)
     )
 

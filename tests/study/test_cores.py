@@ -18,9 +18,10 @@ from autosplit.study.config.study_file import StudyConfig, stored
 from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.persistence.storage import storage_url
 from autosplit.study.progress import Progress
-from autosplit.study.trials.results import best_trial
+from autosplit.study.record import record_of, result_of
+from autosplit.study.results import best_of_study
+from autosplit.study.storage import storage_url
 
 THIRD = 20e6  # bytes of a replica, of the 60 MB of the chain
 
@@ -42,39 +43,41 @@ def run(folder: Path, config: StudyConfig) -> OpenStudy:
 
 def loss(opened: OpenStudy) -> float:
     """How far the true period of the best trial is above the true optimum, relative."""
-    best = best_trial(opened.study.trials, opened.study.user_attrs)
+    best = best_of_study(opened.study)
     assert best is not None
     assert isinstance(opened.bench, SimulatedCores)
-    deployment = opened.deployment(opened.space.split(best[0].user_attrs["key"]), ())
+    deployment = opened.deployment(opened.space.split(best.record.key), ())
     return opened.bench.true_plan(deployment).period / opened.bench.optimum().period - 1
 
 
 def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path: Path) -> None:
     opened = run(tmp_path, config_of())
-    best = best_trial(opened.study.trials, opened.study.user_attrs)
+    best = best_of_study(opened.study)
     assert best is not None
-    assert best[0].user_attrs["key"] == "1:@4x1"
-    assert (best[0].user_attrs["replicas"], best[0].user_attrs["threads"]) == ([4], [1])
-    verdict = opened.study.user_attrs["verdict"]
+    assert best.record.key == "1:@4x1"
+    assert (best.record.replicas, best.record.threads) == ([4], [1])
+    verdict = opened.study.user_attrs["result"]["verdict"]
     assert verdict["choice"] == "replicate"
     assert verdict["text"].startswith("4 replicas of the whole model on cores 0 to 3, simulated: ")
     assert "times the throughput of simulated, 4 threads" in verdict["text"]
     # The first trials are the plan and the other corners.
     assert [t.number for t in opened.study.trials] == list(range(5))
-    assert opened.study.user_attrs["bound_ms"] <= min(t.value for t in opened.study.trials)
+    assert opened.study.user_attrs["autosplit"]["bound_ms"] <= min(
+        t.value for t in opened.study.trials
+    )
 
 
 def test_threads_shorten_the_latency_and_replicas_do_not(tmp_path: Path) -> None:
     opened = run(tmp_path, config_of(trials=4, objective="latency"))
-    best = best_trial(opened.study.trials, opened.study.user_attrs)
+    best = best_of_study(opened.study)
     assert best is not None
-    assert (best[0].user_attrs["replicas"], best[0].user_attrs["threads"]) == ([1], [4])
+    assert (best.record.replicas, best.record.threads) == ([1], [4])
 
 
 @pytest.mark.integration
 def test_the_latency_is_searched_on_cores_within_the_memory(tmp_path: Path) -> None:
     opened = run(tmp_path, config_of(memory=THIRD, trials=6, objective="latency"))
-    keys = {t.user_attrs["key"] for t in opened.study.trials}
+    keys = {result_of(t).key for t in opened.study.trials}
     assert len(keys) == len(opened.study.trials) > 0
 
 
@@ -84,9 +87,9 @@ def test_with_little_memory_a_hybrid_is_near_the_optimum_after_six_trials(tmp_pa
     for seed in range(3):
         opened = run(tmp_path / f"{seed}", config_of(8, THIRD, trials=6, seed=seed))
         losses.append(loss(opened))
-        assert all(len(t.user_attrs["replicas"]) >= 3 for t in opened.study.trials)
+        assert all(len(record_of(t).replicas) >= 3 for t in opened.study.trials)
         # No replica has the memory for the whole model.
-        assert not opened.study.user_attrs["baselines"]
+        assert not opened.study.user_attrs["autosplit"]["baselines"]
     assert median(losses) < 0.02
 
 
@@ -96,7 +99,7 @@ def test_the_verdict_says_that_the_unsplit_model_exceeds_the_memory(
 ) -> None:
     opened = run(tmp_path, config_of(**question, memory=30e6, trials=2))
     text = "The unsplit model needs 60 MB, over the memory limit of 30 MB."
-    assert text in opened.study.user_attrs["verdict"]["text"]
+    assert text in opened.study.user_attrs["result"]["verdict"]["text"]
     # An empty table would say nothing.
     assert "baselines" not in [title for title, *_ in tables(document(opened.study, opened.url))]
 
@@ -105,7 +108,7 @@ def test_the_verdict_says_that_the_unsplit_model_exceeds_the_memory(
 def test_other_samplers_propose_deployments(tmp_path: Path, sampler: str) -> None:
     opened = run(tmp_path, config_of(sampler=sampler, trials=8))
     trials = opened.study.trials
-    assert len({t.user_attrs["key"] for t in trials}) == 8
+    assert len({result_of(t).key for t in trials}) == 8
     assert all(t.params.keys() == set(opened.space.names) for t in trials)
 
 
@@ -117,7 +120,7 @@ def test_an_interrupted_study_goes_on_as_if_it_had_not_been(tmp_path: Path) -> N
     longer = config_of(memory=THIRD, trials=4)
     opened = open_study(longer, parts.bench, parts.url, Progress())
     run_study(opened, Progress())
-    keys = [[t.user_attrs["key"] for t in study.trials] for study in (whole.study, opened.study)]
+    keys = [[result_of(t).key for t in study.trials] for study in (whole.study, opened.study)]
     assert keys[0] == keys[1]
 
 

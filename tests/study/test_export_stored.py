@@ -19,8 +19,9 @@ from autosplit.study.export import export_best_split, export_stored_split, faste
 from autosplit.study.loop import benches
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.persistence.storage import storage_url
 from autosplit.study.progress import Progress
+from autosplit.study.record import record_of, result_of
+from autosplit.study.storage import storage_url
 
 Make = Callable[..., SimulatedBench]
 Open = Callable[..., OpenStudy]
@@ -61,16 +62,17 @@ def test_the_best_is_exported_by_default_with_what_was_measured(
     assert export_stored_split(opened.study, tmp_path / "out") == tmp_path / "out" / "split.json"
     ((deployment, folder, known, *_),) = written
     duel = {
-        e["number"]: e["period_ms"]["median"] for e in opened.study.user_attrs["duel"]["entries"]
+        e["number"]: e["period_ms"]["median"]
+        for e in opened.study.user_attrs["final_comparison"]["entries"]
     }
     best = opened.study.trials[min(duel, key=lambda n: duel[n])]
     assert folder == tmp_path / "out"
-    assert deployment.split == tuple(map(tuple, best.user_attrs["stages"]))
-    assert known.measured.stage_ms == tuple(best.user_attrs["stage_ms"])
-    assert known.measured.latency_ms.median == best.user_attrs["latency_ms"]["median"]
-    assert known.predicted == best.user_attrs["predicted_ms"]
+    assert deployment.split == tuple(map(tuple, record_of(best).stages))
+    assert known.measured.stage_ms == tuple(record_of(best).stage_ms)
+    assert known.measured.latency_ms.median == record_of(best).latency_ms["median"]
+    assert known.predicted == record_of(best).predicted_ms
     assert [b.name for b in known.baselines] == ["one core", "all cores", "replicas"]
-    assert known.verdict == opened.study.user_attrs["verdict"]["text"]
+    assert known.verdict == opened.study.user_attrs["result"]["verdict"]["text"]
     assert bench.closed
 
 
@@ -82,8 +84,8 @@ def test_a_trial_is_exported_by_its_number(
     for trial in opened.study.trials:
         export_stored_split(opened.study, tmp_path / "out", trial.number)
         deployment, _, known, *_ = written[-1]
-        assert deployment.split == tuple(map(tuple, trial.user_attrs["stages"]))
-        assert known.measured.period_ms.median == trial.user_attrs["period_ms"]["median"]
+        assert deployment.split == tuple(map(tuple, record_of(trial).stages))
+        assert known.measured.period_ms.median == record_of(trial).period_ms["median"]
 
 
 def test_where_nothing_was_measured_there_is_nothing_to_export(
@@ -157,7 +159,9 @@ def test_a_baseline_that_is_faster_than_the_split_is_named(
     opened = new_study(bench, trials=1)
     assert faster_baseline(opened.study) is None
     run_study(opened, Progress())
-    period = opened.study.user_attrs["duel"]["entries"][0]["period_ms"]["median"] * ratio
+    period = (
+        opened.study.user_attrs["final_comparison"]["entries"][0]["period_ms"]["median"] * ratio
+    )
     exact = dict.fromkeys(("median", "low", "high"), period)
     baseline = {"name": "tvm, 2 replicas", "period_ms": exact, "latency_ms": exact, "copies": 2}
     opened.study.set_user_attr("baselines", [baseline])
@@ -184,11 +188,11 @@ def test_the_best_deployment_is_exported_whatever_its_shape(
     for number, trial in enumerate(opened.study.trials):
         export_stored_split(opened.study, tmp_path / "out", number)
         deployment, _, known, *_ = written[-1]
-        assert deployment == opened.deployment(opened.space.split(trial.user_attrs["key"]), ())
+        assert deployment == opened.deployment(opened.space.split(result_of(trial).key), ())
         assert {n for s in deployment.stages for d in s.devices for n in cores_of(d)} <= {
             2,
             3,
             4,
             5,
         }
-        assert known.measured.stage_ms == tuple(trial.user_attrs["stage_ms"])
+        assert known.measured.stage_ms == tuple(record_of(trial).stage_ms)

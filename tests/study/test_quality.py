@@ -11,10 +11,10 @@ from autosplit.planner import plan
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
-from autosplit.study.persistence.storage import silence_optuna_logs
 from autosplit.study.progress import Progress
+from autosplit.study.results import best_of_study
 from autosplit.study.space.search_space import Space
-from autosplit.study.trials.results import best_trial
+from autosplit.study.storage import silence_optuna_logs
 
 Make = Callable[..., SimulatedBench]
 SEEDS = range(6)
@@ -34,9 +34,9 @@ def shortfall(bench: SimulatedBench, name: str, trials: int, seed: int) -> float
         }
     )
     run_study(OpenStudy(study, "memory://", config, bench, space), Progress())
-    best = best_trial(study.trials, study.user_attrs)
+    best = best_of_study(study)
     assert best is not None
-    chosen = bench.truth(space.split(best[0].user_attrs["key"])).period
+    chosen = bench.truth(space.split(best.record.key)).period
     return chosen / plan(bench.true, space.stages).period - 1
 
 

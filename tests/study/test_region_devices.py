@@ -17,9 +17,9 @@ from autosplit.planner import CostModel
 from autosplit.study.config.study_file import StudyConfig, load
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.persistence.records import KEY
-from autosplit.study.persistence.storage import storage_url
 from autosplit.study.progress import Progress
+from autosplit.study.record import record_of, result_of
+from autosplit.study.storage import storage_url
 from tests import external_backend, nets
 
 pytest.importorskip("onnxruntime")
@@ -71,9 +71,9 @@ def test_every_candidate_has_the_regions_on_their_device(
     measured = [t for t in opened.study.trials if t.state.name == "COMPLETE"]
     assert measured
     for trial in measured:
-        assert convolutions <= set(opened.space.split(trial.user_attrs[KEY])[place])
-        assert trial.user_attrs["max_rel_error"] < 1e-3  # against onnxruntime on the whole net
-    assert opened.study.user_attrs["stopped"].startswith("exhausted")
+        assert convolutions <= set(opened.space.split(result_of(trial).key)[place])
+        assert record_of(trial).max_rel_error < 1e-3  # against onnxruntime on the whole net
+    assert opened.study.user_attrs["result"]["stopped"].startswith("exhausted")
 
 
 @pytest.mark.integration

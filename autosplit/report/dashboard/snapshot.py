@@ -14,7 +14,8 @@ from autosplit.report.documents.record import Study, Trial
 from autosplit.report.drawing.balance import stage_balance
 from autosplit.report.html.notes import study_note, trial_note
 from autosplit.report.html.page import graph_of
-from autosplit.study.config.objectives import METRICS, of_study
+from autosplit.study.config.objectives import METRICS, objective_of
+from autosplit.study.record import RECORD, RESULT, mapping, record_of, study_record
 
 if TYPE_CHECKING:
     import optuna
@@ -48,9 +49,10 @@ def copy(study: optuna.Study) -> optuna.Study:
         study_name=study.study_name, directions=study.directions, storage=storage
     )
     if len(study.directions) == 1:
-        target.set_metric_names([METRICS[of_study(study.user_attrs)]])
-    for key, value in _short(study.user_attrs).items():
-        target.set_user_attr(key, value)
+        target.set_metric_names([METRICS[objective_of(study_record(study.user_attrs).config)]])
+    for document in (study.user_attrs.get(RECORD), study.user_attrs.get(RESULT)):
+        for key, value in _short(mapping(document)).items():
+            target.set_user_attr(key, value)
     for trial in study.get_trials(deepcopy=False):
         target.add_trial(_bare(trial))
     return target
@@ -80,7 +82,7 @@ def decorate(target: optuna.Study, record: Study, pictures: Pictures) -> None:
 def fingerprint(study: optuna.Study) -> str:
     """Changes when a trial begins or ends, or the study's attributes change."""
     trials = [
-        (t.state.name, str(t.datetime_complete), len(t.user_attrs))
+        (t.state.name, str(t.datetime_complete), len(mapping(t.user_attrs.get(RECORD))))
         for t in study.get_trials(deepcopy=False)
     ]
     text = json.dumps([study.study_name, trials, study.user_attrs], sort_keys=True, default=str)
@@ -135,7 +137,7 @@ def _bare(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
             values=trial.values,
             params=trial.params,
             distributions=trial.distributions,
-            user_attrs=_short(trial.user_attrs),
+            user_attrs=_short(mapping(trial.user_attrs.get(RECORD))) | _numbers(trial),
         )
         bare.datetime_start, bare.datetime_complete = start, end
         bare._validate()
@@ -145,6 +147,22 @@ def _bare(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
         bare.datetime_start = start or end or datetime.now()
         bare.datetime_complete = end or bare.datetime_start
     return bare
+
+
+def _numbers(trial: optuna.trial.FrozenTrial) -> dict[str, float]:
+    """The main figures of a trial one by one: they become axes."""
+    record = record_of(trial)
+    numbers = {f"stage{i}_ms": t for i, t in enumerate(record.stage_ms)}
+    for name, spread in (("period", record.period_ms), ("latency", record.latency_ms)):
+        if spread:
+            numbers[name] = spread.median
+    replicas = record.replicas or (1,) * len(record.stage_ms)
+    times = [t / r for t, r in zip(record.stage_ms, replicas, strict=False)]
+    busy = [t for t in times if t > 0]  # an empty stage takes no time
+    if busy:
+        numbers["imbalance"] = max(busy) / (sum(busy) / len(busy))
+        numbers["bottleneck_stage"] = times.index(max(times))
+    return numbers
 
 
 def _short(attributes: Mapping[str, Any]) -> dict[str, Any]:

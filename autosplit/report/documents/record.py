@@ -13,9 +13,9 @@ from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.lowering.states import match_states
 from autosplit.planner.problem.deployment import row_numbers
-from autosplit.study.config.objectives import of_study
-from autosplit.study.persistence.attributes import StudyAttributes, TrialAttributes, spread_of
-from autosplit.study.trials.results import best_number, period_of, state_of
+from autosplit.study.config.objectives import objective_of
+from autosplit.study.record import FinalComparison, record_of, study_record
+from autosplit.study.results import best_number, error_of, state_of
 from autosplit.units import bound_text, counted
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Study:
     @property
     def objective(self) -> str:
         """The objective of the study."""
-        return of_study({"config": self.config})
+        return objective_of(self.config)
 
     def best(self, before: int | None = None) -> Trial | None:
         """The best trial by the objective, of those with a lower number than ``before``.
@@ -111,6 +111,8 @@ class Study:
         For throughput it is the winner of the final comparison if there was one.
         """
         complete = {t.number: t for t in self.trials if t.state == "complete"}
+        if before is None and self.final_comparison and self.objective == "throughput":
+            complete = {number: complete[number] for number in self.final_comparison}
         if before is not None:
             complete = {number: t for number, t in complete.items() if number < before}
         periods = {number: t.period_ms for number, t in complete.items() if t.period_ms}
@@ -172,13 +174,13 @@ class Study:
 
 def read(study: optuna.Study) -> Study:
     """The record of an Optuna study; attributes that make no sense are left out."""
-    stored = StudyAttributes.model_validate(study.user_attrs)
+    stored = study_record(study.user_attrs)
     graph = stored_graph(stored.graph)
     trials = sorted(study.get_trials(deepcopy=False), key=lambda t: t.number)
     complete = sum(t.state.name == "COMPLETE" for t in trials)
-    objective = of_study(study.user_attrs)
-    records = tuple(_trial(t, graph, objective, stored.devices) for t in trials)
-    compared = stored.duel.numbers(complete)
+    comparison = stored.final_comparison
+    records = tuple(_trial(t, graph, comparison, stored.devices) for t in trials)
+    compared = comparison.numbers(complete)
     return Study(
         name=study.study_name,
         graph=graph,
@@ -195,9 +197,11 @@ def read(study: optuna.Study) -> Study:
         config=stored.config,
         trials=records,
         final_comparison={
-            t.number: t.period_ms for t in records if t.number in compared and t.period_ms
+            t.number: t.period_ms
+            for t in records
+            if t.number in compared and t.period_ms and t.state == "complete"
         },
-        version=stored.autosplit.version,
+        version=stored.version,
         machine=stored.machine,
         days=_days(trials),
     )
@@ -206,10 +210,11 @@ def read(study: optuna.Study) -> Study:
 def _trial(
     trial: optuna.trial.FrozenTrial,
     graph: FusedGraph | None,
-    objective: str,
+    comparison: FinalComparison,
     devices: Sequence[str],
 ) -> Trial:
-    stored = TrialAttributes.model_validate(trial.user_attrs)
+    searched = record_of(trial)
+    stored = comparison.of(trial.number, searched)
     stages = tuple(ops for ops in stored.stages if ops)
     # Drawings and tables rely on a legal split; without one a trial is shown by its times.
     if not _is_split(graph, stages):
@@ -234,8 +239,8 @@ def _trial(
         places=places,
         cuts=stored.cuts,
         live=stored.live_tensors(),
-        period_ms=stored.period_ms or period_of(trial, objective),
-        searched_ms=spread_of(stored.searched.get("period_ms")),
+        period_ms=stored.period_ms,
+        searched_ms=None if stored is searched else searched.period_ms,
         latency_ms=stored.latency_ms,
         stage_ms=stage_ms,
         replicas=replicas,
@@ -245,7 +250,7 @@ def _trial(
         memory_bytes=stored.memory_bytes,
         max_rel_error=stored.max_rel_error,
         values=tuple(trial.values or ()),
-        error=stored.error,
+        error=error_of(trial),
         # An empty stage has none.
         runtimes=tuple(filter(None, stored.runtimes)),
     )

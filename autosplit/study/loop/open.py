@@ -21,15 +21,15 @@ from autosplit.planner.placement.shared_resources import slowed, with_shared_loa
 from autosplit.study.acquisition.sampler import SplitSampler
 from autosplit.study.config.objectives import METRICS
 from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.documents import differences, document_of, graph_document, read
 from autosplit.study.loop import time_left
-from autosplit.study.persistence import records
-from autosplit.study.persistence.optuna_internals import write_once
-from autosplit.study.persistence.storage import connect, redact_password, storage_errors
 from autosplit.study.progress import Progress, duration
+from autosplit.study.record import FORMAT, RECORD, mapping
 from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
-from autosplit.study.trials.host_lock import HostLock
+from autosplit.study.storage import connect, redact_password, storage_errors
+from autosplit.study.workers import HostLock, Retry
 from autosplit.units import size
 from autosplit.versions import VERSION, machine
 
@@ -53,11 +53,6 @@ class OpenStudy:
     space: CandidateSpace
     notify: Callable[[str], None] = field(default=Progress().note)
 
-    @property
-    def is_local(self) -> bool:
-        """Whether all workers are on this host, so that its locks hold all of them back."""
-        return self.url.startswith("sqlite")
-
     def deployment(self, candidate: Any, runtimes: Sequence[str]) -> Deployment:
         """What the bench measures for a candidate of the space in some runtimes."""
         if isinstance(candidate, DeployedSplit):
@@ -69,18 +64,6 @@ class OpenStudy:
         """What gives a trial its split."""
         search = self.config.search
         return SplitSampler(search.sampler, self.space, search.seed, self.config.objective)
-
-    @cached_property
-    def start_lock(self) -> HostLock:
-        """The right to start a trial of this study, which one process has at a time."""
-        name = self.study.study_name
-        return HostLock(
-            f"{self.url}\n{name}",
-            f"the lock of study '{name}'",
-            f"study '{name}'",
-            self.notify,
-            timeout=self.config.search.lease,
-        )
 
     @cached_property
     def device_lock(self) -> HoldLock:
@@ -124,7 +107,7 @@ def open_study(
     # Optuna's tables are made at the first connection, which two processes must not do at once.
     lock = HostLock(url, f"storage '{shown}'", holder, progress.note)
     with lock.hold(), storage_errors(url):
-        storage = connect(url, config.search.lease)
+        storage = connect(url, config.search.lease, Retry(progress.note))
         chosen = name or config.name
         study = _load_or_create(storage, url, chosen, identity, force)
         if force:
@@ -184,25 +167,22 @@ def _load_or_create(
 
 
 def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, str]) -> None:
-    attributes = study.user_attrs
     where = f"study '{study.study_name}' in '{redact_password(url)}'"
     remedy = "--force starts a new study beside it, --name gives it another name"
-    mark = attributes.get("autosplit")
-    # A new study, or one that a process left between its creation and its first attribute.
-    if not isinstance(mark, dict) or not isinstance(attributes.get("identity"), dict):
+    record = mapping(study.user_attrs.get(RECORD))
+    # A new study, or one that a process left between its creation and its record.
+    if not record:
         if study.get_trials(deepcopy=False) or len(study.directions) != 1:
             raise ConfigError(f"{where} was not created by autosplit; {remedy}")
-        mark = {"format": records.FORMAT, "version": VERSION}
-        study.set_user_attr("autosplit", mark)
-        write_once(study, "identity", dict(identity))
-        attributes = study.user_attrs
-    if mark.get("format") != records.FORMAT:
+        record = {"format": FORMAT, "version": VERSION, "identity": dict(identity)}
+        study.set_user_attr(RECORD, record)
+    if record.get("format") != FORMAT:
         raise ConfigError(
-            f"{where} was measured by autosplit {mark.get('version')}, whose trials this version "
+            f"{where} was measured by autosplit {record.get('version')}, whose trials this version "
             f"does not continue; {remedy}"
         )
     # Times of another model, machine or version cannot be compared with those to come.
-    different = records.differences(attributes["identity"], identity)
+    different = differences(mapping(record.get("identity")), identity)
     if different:
         raise ConfigError(f"{where} measures something else: {'; '.join(different)}; {remedy}")
 
@@ -210,21 +190,21 @@ def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, st
 def _prepare(
     study: optuna.Study, config: StudyConfig, bench: Bench, progress: Progress
 ) -> CandidateSpace:
-    """Measure and store profile, links, bound and baselines that the study lacks.
-
-    Workers of several hosts may measure them at once; all continue with what was stored first.
-    """
+    """Measure and store profile, links, bound and baselines that the study lacks."""
     hold_devices = device_lock(config, progress.note)
     seconds = time_left.before_trials(config, bench)
     left = f", up to {duration(seconds)} of measurements left" if seconds else ""
-    stored = study.user_attrs
+    record = mapping(study.user_attrs.get(RECORD))
 
     def stored_or_measured(key: str, measure: Callable[[], Sequence[Any]]) -> Any:
-        if isinstance(stored.get(key), list):
-            return stored[key]
-        with hold_devices():
-            measured = measure()
-        return write_once(study, key, list(map(records.document_of, measured)))
+        if not isinstance(record.get(key), list):
+            with hold_devices():
+                documents = list(map(document_of, measure()))
+            # Workers of other hosts may have measured it too; all continue with what is stored.
+            record.update(mapping(study.user_attrs.get(RECORD)))
+            if not isinstance(record.get(key), list):
+                _store(study, record, {key: documents})
+        return record[key]
 
     def profile() -> Sequence[Profile]:
         progress.note(f"profiling every op on each device{left}")
@@ -233,26 +213,23 @@ def _prepare(
             progress.note(line)
         return profiles
 
-    profiles = records.read(Profile, stored_or_measured("profile", profile))
+    profiles = read(Profile, stored_or_measured("profile", profile))
     for profile_of_device in profiles:
         if profile_of_device.doubt:
             progress.note(profile_of_device.doubt)
-    links = records.read(LinkCost, stored_or_measured("links", bench.links))
-    costs = bench.cost_model(profiles, links)
-    if config.cores is None:
-        costs = place_regions(costs, bench.regions, _region_devices(config), bench.devices)
-    if config.memory is not None:
-        costs = _with_memory(costs, tuple(config.memory))
-    costs = replace(costs, streams=config.streams)
+    costs = _costs(
+        config, bench, profiles, read(LinkCost, stored_or_measured("links", bench.links))
+    )
     space = _space(config, bench, costs, progress)
-    if "bound_ms" not in stored:
+    if "bound_ms" not in record:
         plan = space.best_plan
         if config.cores is None:
             plan = with_shared_loads(plan, costs, list(map(resources_of, bench.devices)))
-        graph = records.graph_document(bench.graph)
+        graph = graph_document(bench.graph)
         # The report shows the cuts, bitsets in hexadecimal, and has no cost model to plan with.
         periods = [[f"{cut:x}", float(period)] for cut, period in space.cut_periods().items()]
-        _store(study, {"graph": graph, "cut_periods": periods, "bound_ms": float(plan.lower_bound)})
+        bound = float(plan.lower_bound)
+        _store(study, record, {"graph": graph, "cut_periods": periods, "bound_ms": bound})
 
     def baselines() -> Sequence[Baseline]:
         if exceeds := over_memory(costs):
@@ -262,15 +239,33 @@ def _prepare(
         return bench.baselines()
 
     stored_or_measured("baselines", baselines)
-    described: dict[str, Any] = {
+    described = {
         "config": config.model_dump(mode="json"),
         "devices": list(bench.devices),
         "machine": machine(),
         "sampler": {"name": config.search.sampler, "seed": config.search.seed},
     }
-    # Only what changed: a write takes a transaction.
-    _store(study, {key: value for key, value in described.items() if stored.get(key) != value})
+    _store(study, record, described)
     return space
+
+
+def _store(study: optuna.Study, record: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Store values in the record of a study, if they are new: a write takes a transaction."""
+    if any(record.get(key) != value for key, value in values.items()):
+        record.update(values)
+        study.set_user_attr(RECORD, record)
+
+
+def _costs(
+    config: StudyConfig, bench: Bench, profiles: Sequence[Profile], links: Sequence[LinkCost]
+) -> CostModel:
+    """The costs that were profiled, under the limits of the study file."""
+    costs = bench.cost_model(profiles, links)
+    if config.cores is None:
+        costs = place_regions(costs, bench.regions, _region_devices(config), bench.devices)
+    if config.memory is not None:
+        costs = _with_memory(costs, tuple(config.memory))
+    return replace(costs, streams=config.streams)
 
 
 def _with_memory(costs: CostModel, limits: tuple[float, ...]) -> CostModel:
@@ -301,8 +296,3 @@ def _space(
 def _region_devices(config: StudyConfig) -> dict[str, str]:
     """The device that the regions of an external backend run on, by the name of the backend."""
     return {region.backend: region.device for region in config.regions if region.device}
-
-
-def _store(study: optuna.Study, values: Mapping[str, Any]) -> None:
-    for key, value in values.items():
-        study.set_user_attr(key, value)

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import Infeasible
+from autosplit.study.acquisition.expected_improvement import Outlook
 from autosplit.study.acquisition.history import History, history_of
 from autosplit.study.acquisition.proposals import outlook_for, unmeasured_baselines
 from autosplit.study.config.sections import Search
-from autosplit.study.persistence.records import DISTURBED, searched
+from autosplit.study.record import StudyRecord
+from autosplit.study.results import Tally, best_trial, error_of, tally
 from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.unmeasured import nearest_free
-from autosplit.study.trials.results import Tally, best_trial, tally
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -45,6 +46,8 @@ def stop_reason(
         )
     if search.timeout is not None and elapsed >= search.timeout:
         return f"stopped: {search.timeout:g} s (limit)"
+    if counts.waiting:  # a candidate that a dead worker left, or that a user enqueued
+        return None
     stagnant = _trials_since_best(counts)
     if search.stagnation is not None and stagnant >= search.stagnation:
         return f"stopped: no improvement in {stagnant} trials (limit)"
@@ -60,15 +63,14 @@ def stop_reason(
     return _converged(space, objective, history)
 
 
-def trusted(reason: str, trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> str:
+def trusted(reason: str, trials: Sequence[FrozenTrial], study: StudyRecord) -> str:
     """The reason why a study stopped; none has converged to a trial that cannot be trusted."""
-    best = best_trial(trials, attributes)
-    disturbances = best[0].user_attrs.get(DISTURBED) if best else None
-    if best is None or not disturbances or not reason.startswith("converged"):
+    best = best_trial(trials, study)
+    if best is None or not best.record.disturbed or not reason.startswith("converged"):
         return reason
     return (
-        f"not converged: the measurement of trial {best[0].number}, the best, was disturbed "
-        f"({'; '.join(disturbances)}); run again when the machine is calm"
+        f"not converged: the measurement of trial {best.number}, the best, was disturbed "
+        f"({'; '.join(best.record.disturbed)}); run again when the machine is calm"
     )
 
 
@@ -85,7 +87,7 @@ def check_failures(trials: Sequence[FrozenTrial]) -> None:
 
 def commonest_error(counts: Tally) -> str:
     """The reason that most of the failed trials give."""
-    reasons = Counter(str(t.user_attrs.get("error", "no reason recorded")) for t in counts.failed)
+    reasons = Counter(error_of(t) or "no reason recorded" for t in counts.failed)
     return reasons.most_common(1)[0][0] if reasons else "no trial failed"
 
 
@@ -94,16 +96,15 @@ def _trials_since_best(counts: Tally) -> int:
     best = math.inf
     since = 0
     for trial in sorted((*counts.complete, *counts.failed), key=lambda t: t.number):
-        values = searched(trial)["values"]
-        if values and values[0] < best:
-            best, since = values[0], 0
+        if trial.values and trial.values[0] < best:
+            best, since = trial.values[0], 0
         else:
             since += 1
     return since
 
 
 def _converged(space: CandidateSpace, objective: str, history: History) -> str | None:
-    """Whether no free split is expected to beat the best by more than the noise."""
+    """Whether no free split is expected to gain what is worth a trial."""
     view = outlook_for(objective, space, history)
     if not view.free:
         is_period = objective == "throughput"
@@ -114,5 +115,5 @@ def _converged(space: CandidateSpace, objective: str, history: History) -> str |
             return "exhausted: every split that fits the devices is measured"
     if not view.converged:
         return None
-    margin = f"half the noise ({view.margin:.1%})"
-    return f"converged: no remaining candidate is expected to beat the best by more than {margin}"
+    gain = view.worth if isinstance(view, Outlook) else view.margin
+    return f"converged: no remaining candidate is expected to beat the best by {gain:.2%} or more"

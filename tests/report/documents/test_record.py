@@ -21,9 +21,9 @@ from autosplit.report.documents.study import tables as tables_shown
 from autosplit.report.html import tables
 from autosplit.report.html.notes import study_note, trial_note
 from autosplit.report.html.page import page
-from autosplit.study.persistence import records
-from autosplit.study.persistence.attributes import compared_baselines
-from autosplit.study.trials.results import best_trial
+from autosplit.study import documents as records
+from autosplit.study.record import compared_baselines
+from autosplit.study.results import best_of_study
 from tests.report import graphs
 from tests.report.studies import add_trial, make_study
 
@@ -122,7 +122,7 @@ def test_report_and_show_name_the_same_best(
     baselines = [{"name": f"b{i}", "period_ms": spread(p)} for i, p in enumerate(before)]
     comparison = compared(count, *entries, baselines=again)
     study = study_of(periods, duel=comparison, baselines=baselines)
-    best = best_trial(study.get_trials(), study.user_attrs)
+    best = best_of_study(study)
     assert best_of(read(study)) == ((best[0].number, best[1].median) if best else None)
     expected = [b.period_ms.median for b in compared_baselines(study.user_attrs)]
     assert [b.period_ms.median for b in read(study).baselines] == expected

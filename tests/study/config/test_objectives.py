@@ -20,10 +20,10 @@ from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_stored_split
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.persistence.records import KEY
-from autosplit.study.persistence.storage import storage_url
 from autosplit.study.progress import Progress
-from autosplit.study.trials.results import best_trial
+from autosplit.study.record import result_of
+from autosplit.study.results import best_of_study
+from autosplit.study.storage import storage_url
 
 Make = Callable[..., SimulatedBench]
 
@@ -69,16 +69,16 @@ def weighted(stages: int = 3, ops: int = 10, **simulation: Any) -> SimulatedBenc
 def test_the_least_latency_leaves_most_devices_unused(new_study: Callable[..., OpenStudy]) -> None:
     opened = new_study(weighted(noise=0.001), "latency", "auto", trials=8)
     run_study(opened, Progress())
-    best = best_trial(opened.study.trials, opened.study.user_attrs)
+    best = best_of_study(opened.study)
     assert best is not None
-    assert sum(map(bool, opened.space.split(best[0].user_attrs[KEY]))) == 1
-    assert best[0].value == best[0].user_attrs["latency_ms"]["median"]
+    assert sum(map(bool, opened.space.split(best.record.key))) == 1
+    assert best[0].value == best.record.latency_ms["median"]
 
 
 def test_ten_stage_times_are_the_least_to_stop_for(new_study: Callable[..., OpenStudy]) -> None:
     opened = new_study(weighted(noise=1e-6), "latency", trials=20)
     run_study(opened, Progress())
-    assert opened.study.user_attrs["stopped"].startswith("converged")
+    assert opened.study.user_attrs["result"]["stopped"].startswith("converged")
     assert len(opened.study.trials) == 4  # of three stages
 
 
@@ -88,7 +88,7 @@ def test_every_sampler_proposes_for_the_latency(
 ) -> None:
     opened = new_study(weighted(ops=8), "latency", trials=5, sampler=sampler, converge=False)
     run_study(opened, Progress())
-    assert len({t.user_attrs[KEY] for t in opened.study.trials}) == 5
+    assert len({result_of(t).key for t in opened.study.trials}) == 5
 
 
 def test_the_least_latency_is_found(new_study: Callable[..., OpenStudy]) -> None:
@@ -105,13 +105,13 @@ def test_the_best_is_that_of_the_latency_and_the_verdict_of_the_fastest(
 ) -> None:
     opened = new_study(weighted(), "latency", trials=10)
     run_study(opened, Progress())
-    best = best_trial(opened.study.trials, opened.study.user_attrs)
+    best = best_of_study(opened.study)
     assert best is not None
     assert best[0].value == opened.study.best_value
     assert document(opened.study, opened.url)["best"]["number"] == best[0].number
     assert read(opened.study).best().number == best[0].number  # type: ignore[union-attr]
     assert copy(opened.study).metric_names == opened.study.metric_names == ["latency in ms"]
-    assert "the fastest split into" in opened.study.user_attrs["verdict"]["text"]
+    assert "the fastest split into" in opened.study.user_attrs["result"]["verdict"]["text"]
 
 
 def test_another_objective_is_another_study(new_study: Callable[..., OpenStudy]) -> None:

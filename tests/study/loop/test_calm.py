@@ -16,6 +16,7 @@ from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import Measurement
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
+from autosplit.study.record import record_of
 from tests.study.recording import Notes
 
 Make = Callable[..., SimulatedBench]
@@ -82,7 +83,7 @@ def test_a_study_whose_best_is_disturbed_is_not_converged_until_it_is_measured_c
     attributes = opened.study.user_attrs
     assert attributes["stopped"].startswith("not converged: the measurement of trial")
     assert "Not to be trusted: other processes" in attributes["verdict"]["text"]
-    assert all(t.user_attrs["disturbed"] for t in opened.study.trials)
+    assert all(record_of(t).disturbed for t in opened.study.trials)
     assert any("disturbed again" in note for note in progress.notes)
     calls["calm"], calls["compared"] = 1, 0
     run_study(opened, progress)
@@ -90,4 +91,4 @@ def test_a_study_whose_best_is_disturbed_is_not_converged_until_it_is_measured_c
     assert calls["compared"] == 1
     assert attributes["stopped"].startswith("converged")
     assert "trusted" not in attributes["verdict"]["text"]
-    assert not opened.study.best_trial.user_attrs["disturbed"]
+    assert not record_of(opened.study.best_trial).disturbed

@@ -11,6 +11,8 @@ from typing import Any
 
 import optuna
 import pytest
+from autosplit.study.persistence.records import KEY, LOST, SEARCHED, searched
+from autosplit.study.trials.recovery import Recovery
 
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
@@ -23,11 +25,10 @@ from autosplit.study.loop import run as loops
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import StudyLoop, run_study
 from autosplit.study.loop.time_left import before_trials, of_comparison
-from autosplit.study.persistence.records import KEY, LOST, SEARCHED, searched
 from autosplit.study.progress import Progress
-from autosplit.study.trials.recovery import Recovery
-from autosplit.study.trials.results import best_trial
-from autosplit.study.trials.worker_identity import this_worker
+from autosplit.study.record import record_of, result_of
+from autosplit.study.results import best_of_study
+from autosplit.study.workers import this_worker
 from tests.study.recording import Notes
 
 Make = Callable[..., SimulatedBench]
@@ -53,21 +54,21 @@ def states(opened: OpenStudy) -> list[str]:
 
 
 def keys(opened: OpenStudy, state: str = "COMPLETE") -> list[Any]:
-    return [t.user_attrs[KEY] for t in opened.study.trials if t.state.name == state]
+    return [result_of(t).key for t in opened.study.trials if t.state.name == state]
 
 
 def best(opened: OpenStudy) -> Any:
-    best_result = best_trial(opened.study.trials, opened.study.user_attrs)
+    best_result = best_of_study(opened.study)
     assert best_result is not None
-    return best_result[0].user_attrs[KEY], best_result[1]
+    return result_of(best_result[0]).key, best_result[1]
 
 
 def test_a_study_ends_at_its_limit_with_a_verdict(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(chain_bench(ops=40, stages=4), trials=3)
     run_study(opened, Progress())
     assert states(opened) == ["COMPLETE"] * 3
-    assert opened.study.user_attrs["stopped"] == "stopped: 3 trials (limit)"
-    assert opened.study.user_attrs["verdict"]["choice"] in ("split", "replicate", "leave")
+    assert opened.study.user_attrs["result"]["stopped"] == "stopped: 3 trials (limit)"
+    assert opened.study.user_attrs["result"]["verdict"]["choice"] in ("split", "replicate", "leave")
     assert {
         "graph",
         "profile",
@@ -84,11 +85,13 @@ def test_stages_that_share_a_core_add_up_in_the_bound(chain_bench: Make, new_stu
     cores = ("cores:0", "cores:1", "cores:0")
     bench.description = replace(bench.description, devices=cores)
     opened = new_study(bench, trials=1)
-    assert opened.study.user_attrs["bound_ms"] >= sum(bench.costs.times[0]) / 2 * (1 - 1e-9)
+    assert opened.study.user_attrs["autosplit"]["bound_ms"] >= sum(bench.costs.times[0]) / 2 * (
+        1 - 1e-9
+    )
     run_study(opened, Progress())
-    first, _, last = opened.study.trials[0].user_attrs["stages"]
+    first, _, last = record_of(opened.study.trials[0]).stages
     shared = sum(bench.costs.times[0][op] for op in (*first, *last))
-    assert shared < 1.2 * opened.study.user_attrs["bound_ms"]
+    assert shared < 1.2 * opened.study.user_attrs["autosplit"]["bound_ms"]
 
 
 def test_a_trial_holds_what_the_reports_read(chain_bench: Make, new_study: Open) -> None:
@@ -106,7 +109,7 @@ def test_a_trial_holds_what_the_reports_read(chain_bench: Make, new_study: Open)
     assert stored["stage2_ms"] == stored["stage_ms"][2]
     assert stored["worker"] == this_worker()
     assert stored["imbalance"] >= 1
-    assert stored["predicted_ms"] == pytest.approx(opened.study.user_attrs["bound_ms"])
+    assert stored["predicted_ms"] == pytest.approx(opened.study.user_attrs["autosplit"]["bound_ms"])
 
 
 @pytest.mark.parametrize("sampler", ["planner", "tpe", "random"])
@@ -134,7 +137,7 @@ def test_an_interrupted_split_is_measured_again(chain_bench: Make, new_study: Op
     with pytest.raises(KeyboardInterrupt):
         run_study(opened, Progress())
     assert states(opened) == ["FAIL"]
-    assert opened.study.trials[0].user_attrs["error"] == "interrupted"
+    assert record_of(opened.study.trials[0]).error == "interrupted"
     opened = new_study(chain_bench(), trials=2)
     run_study(opened, Progress())
     assert keys(opened)[0] == keys(opened, "FAIL")[0]
@@ -164,7 +167,7 @@ def test_a_split_that_kills_again_and_again_fails(chain_bench: Make, new_study: 
     trial.set_user_attr("deaths", 4)
     run_study(opened, Progress())
     assert states(opened) == ["FAIL", "COMPLETE"]
-    assert "died 5 times" in opened.study.trials[0].user_attrs["error"]
+    assert "died 5 times" in record_of(opened.study.trials[0]).error
 
 
 def test_a_trial_of_a_living_worker_is_left_alone(chain_bench: Make, new_study: Open) -> None:
@@ -173,7 +176,7 @@ def test_a_trial_of_a_living_worker_is_left_alone(chain_bench: Make, new_study: 
     other.set_user_attr("worker", {"host": "elsewhere", "pid": 1, "start": "x"})
     run_study(opened, Progress())
     assert states(opened) == ["RUNNING", "COMPLETE", "COMPLETE"]
-    assert "other workers measure the last 1" in opened.study.user_attrs["stopped"]
+    assert "other workers measure the last 1" in opened.study.user_attrs["result"]["stopped"]
 
 
 def test_a_result_that_comes_too_late_is_dropped_and_the_worker_goes_on(
@@ -231,10 +234,8 @@ def test_a_failed_candidate_is_a_failed_trial_with_its_reason(
     opened, progress = new_study(breaking(chain_bench(), error, [1]), trials=3), Notes()
     run_study(opened, progress)
     assert states(opened) == ["COMPLETE", "FAIL", "COMPLETE"]
-    assert (
-        progress.trials[1].error == opened.study.trials[1].user_attrs["error"] == "stage 1 said no"
-    )
-    assert opened.study.trials[1].user_attrs["log"] == "its last words"
+    assert progress.trials[1].error == record_of(opened.study.trials[1]).error == "stage 1 said no"
+    assert record_of(opened.study.trials[1]).log == "its last words"
 
 
 @pytest.mark.parametrize(("timeout", "seconds"), [(None, 56.5), (6.0, 26.5)])
@@ -289,7 +290,7 @@ def test_more_than_half_of_five_failed_stops_with_the_commonest_reason(
     with pytest.raises(Infeasible, match="3 of 5 trials failed, most often: no room"):
         run_study(opened, Progress())
     assert len(opened.study.trials) == 5
-    assert opened.study.user_attrs["stopped"].startswith("stopped: 3 of 5 trials failed")
+    assert opened.study.user_attrs["result"]["stopped"].startswith("stopped: 3 of 5 trials failed")
 
 
 def test_a_study_without_success_says_why(chain_bench: Make, new_study: Open) -> None:
@@ -314,12 +315,15 @@ def test_time_and_stagnation_stop_a_study(chain_bench: Make, new_study: Open) ->
     opened = new_study(chain_bench(ops=40), name="t", trials=50, sampler="random", timeout=10.0)
     ticks = iter(range(0, 1000, 3))
     run_study(opened, Progress(), clock=lambda: float(next(ticks)))
-    assert opened.study.user_attrs["stopped"] == "stopped: 10 s (limit)"
+    assert opened.study.user_attrs["result"]["stopped"] == "stopped: 10 s (limit)"
     opened = new_study(chain_bench(ops=40), name="s", trials=50, sampler="random", stagnation=2)
     run_study(opened, Progress())
     values = [t.value for t in opened.study.trials]
     assert min(values) == values[-3]
-    assert opened.study.user_attrs["stopped"] == "stopped: no improvement in 2 trials (limit)"
+    assert (
+        opened.study.user_attrs["result"]["stopped"]
+        == "stopped: no improvement in 2 trials (limit)"
+    )
 
 
 @pytest.mark.parametrize("sampler", ["planner", "tpe", "random", "exhaustive"])
@@ -329,7 +333,7 @@ def test_a_small_space_is_measured_whole_and_no_further(
     opened = new_study(chain_bench(ops=4, stages=3, noise=0.3), trials=50, sampler=sampler)
     run_study(opened, Progress())
     assert states(opened) == ["COMPLETE"] * 3
-    assert opened.study.user_attrs["stopped"].startswith(("exhausted", "converged"))
+    assert opened.study.user_attrs["result"]["stopped"].startswith(("exhausted", "converged"))
 
 
 def narrow(bench: SimulatedBench) -> SimulatedBench:
@@ -348,7 +352,7 @@ def test_a_study_ends_when_the_splits_that_fit_are_measured(
     assert states(opened) == ["COMPLETE", "FAIL"]
     assert opened.study.trials[1].user_attrs[LOST]
     assert (
-        opened.study.user_attrs["stopped"]
+        opened.study.user_attrs["result"]["stopped"]
         == "exhausted: no unmeasured split that fits the devices is left"
     )
 
@@ -358,14 +362,14 @@ def test_a_split_that_does_not_fit_is_not_measured(chain_bench: Make, new_study:
     opened.study.enqueue_trial({}, user_attrs={KEY: "2:1"})
     run_study(opened, Progress())
     assert states(opened) == ["FAIL", "COMPLETE"]
-    assert "does not fit the devices" in opened.study.trials[0].user_attrs["error"]
+    assert "does not fit the devices" in record_of(opened.study.trials[0]).error
 
 
 def test_the_planner_stops_when_nothing_better_is_left(chain_bench: Make, new_study: Open) -> None:
     bench = chain_bench(ops=40, stages=4, seed=1)
     opened = new_study(bench, trials=100)
     run_study(opened, Progress())
-    assert opened.study.user_attrs["stopped"].startswith("converged")
+    assert opened.study.user_attrs["result"]["stopped"].startswith("converged")
     assert len(opened.study.trials) < 20
 
 
@@ -376,7 +380,7 @@ def test_a_planner_that_shall_not_converge_goes_on_to_the_limit(
     for converge in (True, False):
         opened = new_study(chain_bench(ops=12), name=f"{converge}", trials=12, converge=converge)
         run_study(opened, Progress())
-        stopped.append(opened.study.user_attrs["stopped"].split(":")[0])
+        stopped.append(opened.study.user_attrs["result"]["stopped"].split(":")[0])
     assert stopped == ["converged", "stopped"]
 
 
@@ -395,7 +399,7 @@ def test_the_best_compete_once_more_and_the_winner_is_the_best(
     bench = chain_bench(ops=40, stages=3, noise=0.05)
     opened = new_study(bench, trials=8)
     run_study(opened, Progress())
-    duel = opened.study.user_attrs["duel"]
+    duel = opened.study.user_attrs["final_comparison"]
     assert len(duel["entries"]) > 1
     calls = Counter[str]()
     bench.compare_interleaved = lambda candidates, baselines: calls.update("d")
@@ -428,7 +432,7 @@ def test_baselines_measured_beside_the_best_decide_the_verdict(
     )
     opened = new_study(bench, trials=2)
     run_study(opened, Progress())
-    assert opened.study.user_attrs["verdict"]["choice"] == "split"
+    assert opened.study.user_attrs["result"]["verdict"]["choice"] == "split"
     assert document(opened.study, opened.url)["baselines"][0]["period_ms"]["median"] == 1e3
 
 
@@ -483,7 +487,7 @@ def test_an_enqueued_key_that_is_no_split_is_a_failed_trial(
     opened.study.enqueue_trial({}, user_attrs={KEY: "nonsense"})
     run_study(opened, Progress())
     assert states(opened) == ["FAIL", "COMPLETE"]
-    assert "nonsense" in opened.study.trials[0].user_attrs["error"]
+    assert "nonsense" in record_of(opened.study.trials[0]).error
 
 
 def test_another_question_under_the_same_name_is_refused(
@@ -574,7 +578,7 @@ def test_kill_in_the_third_trial_and_run_again(tmp_path: Path) -> None:
     assert again.returncode == 0, errors
     trials = read(tmp_path)
     assert [t.state.name for t in trials] == ["COMPLETE"] * 5
-    assert len({t.user_attrs[KEY] for t in trials}) == 5
+    assert len({result_of(t).key for t in trials}) == 5
 
 
 @pytest.mark.integration
@@ -606,11 +610,11 @@ def test_the_winner_is_measured_at_the_rate_of_the_study_once(
         config = opened.config.model_copy(update={"realtime": section})
         opened = replace(opened, config=config)
         run_study(opened, Progress())
-    result = best_trial(opened.study.trials, opened.study.user_attrs)
+    result = best_of_study(opened.study)
     assert result
-    stages = tuple(map(tuple, result[0].user_attrs["stages"]))
+    stages = tuple(map(tuple, record_of(result[0]).stages))
     assert rates == [(stages, 1.0), (stages, 2.0)]
     paced_at = document(opened.study, "")["real_time"]
     assert (paced_at["budget_ms"], paced_at["worst_ms"]) == (500, 3)
     assert paced_at["share"] == result[1].median / 500
-    assert " At 2 items/s: " in opened.study.user_attrs["verdict"]["text"]
+    assert " At 2 items/s: " in opened.study.user_attrs["result"]["verdict"]["text"]

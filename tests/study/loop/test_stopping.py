@@ -7,14 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from autosplit.study.persistence.records import LOST
 
 from autosplit.errors import Infeasible
 from autosplit.planner import CostModel
 from autosplit.study.config.study_file import Search
 from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason
-from autosplit.study.persistence.records import LOST
+from autosplit.study.results import tally
 from autosplit.study.space.search_space import Space
-from autosplit.study.trials.results import tally
 
 CHAIN = CostModel(
     "c",

@@ -6,9 +6,9 @@ from typing import Any
 
 import psutil
 import pytest
-
 from autosplit.study.trials import worker_identity
-from autosplit.study.trials.worker_identity import is_dead, this_worker
+
+from autosplit.study.workers import is_dead, this_worker
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.hardware.measurement.results import Spread
-from autosplit.study.persistence.attributes import StudyAttributes, TrialAttributes
+from autosplit.study.record import StudyAttributes, TrialAttributes
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

@@ -1,15 +1,12 @@
-"""What a study stores with Optuna: values as plain JSON documents, and back.
-
-``attributes`` reads those of studies that anybody may have written.
-"""
+"""The values of a record as plain JSON documents; ``record`` reads them again."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,19 +17,8 @@ from autosplit.hardware.measurement.results import Baseline, LinkCost, Measureme
 from autosplit.serialization import load
 from autosplit.study.config.explain import FORMER_NAMES
 
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
-
 T = TypeVar("T", Profile, LinkCost)
-FORMAT = 2  # of the studies that this version writes and continues
 _GRAPH_KEYS = ("name", "ops", "tensors", "inputs", "outputs", "states")
-KEY = "key"  # attribute of a trial: the text of its split
-LOST = "lost"  # attribute of a failed trial whose split was not measured and is free again
-DISTURBED = (
-    "disturbed"  # attribute of a trial: why its figures cannot be trusted; empty if they can
-)
-# Attribute of a trial that the final comparison measured again: what the search measured before.
-SEARCHED = "searched"
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 _INFINITY = float("inf")
 
@@ -59,7 +45,7 @@ def graph_document(graph: FusedGraph) -> dict[str, Any]:
     return {key: document[key] for key in _GRAPH_KEYS}
 
 
-def split_attributes(graph: FusedGraph, stages: Stages) -> dict[str, Any]:
+def split_document(graph: FusedGraph, stages: Stages) -> dict[str, Any]:
     """The ops of each stage, and for each cut its last ops and the tensors live there.
 
     A cut lies between two stages that are not empty.
@@ -77,48 +63,15 @@ def split_attributes(graph: FusedGraph, stages: Stages) -> dict[str, Any]:
     }
 
 
-def measured_attributes(measurement: Measurement, shares: Sequence[float]) -> dict[str, Any]:
-    """A measurement, and its main numbers one by one: they become axes in the dashboard.
-
-    ``shares``: what each stage's replicas divide its time by.
-    """
-    stage_ms = [float(t) for t in measurement.stage_ms]
-    times = [t / s for t, s in zip(stage_ms, shares, strict=True)]
-    busy = [t for t in times if t > 0]  # an empty stage takes no time
-    mean = sum(busy) / len(busy) if busy else 0.0
+def measured_document(measurement: Measurement) -> dict[str, Any]:
+    """The figures of a measurement."""
     return {
         "period_ms": document_of(measurement.period_ms),
         "latency_ms": document_of(measurement.latency_ms),
-        "stage_ms": stage_ms,
+        "stage_ms": [float(t) for t in measurement.stage_ms],
         "max_rel_error": float(measurement.accuracy.max_rel_error),
-        DISTURBED: list(measurement.disturbances),
-        "period": float(measurement.period_ms.median),
-        "latency": float(measurement.latency_ms.median),
-        "imbalance": max(times) / mean if mean > 0 else 1.0,
-        "bottleneck_stage": times.index(max(times)) if times else 0,
-        **{f"stage{i}_ms": t for i, t in enumerate(stage_ms)},
+        "disturbed": list(measurement.disturbances),
     }
-
-
-def searched(trial: FrozenTrial) -> dict[str, Any]:
-    """The attributes of a trial, and its ``values``, as the search measured them.
-
-    The search goes on from these, whatever the final comparison measured since: so a study that is
-    resumed takes the same way as one that was never stopped.
-    """
-    before = trial.user_attrs.get(SEARCHED)
-    again = before if isinstance(before, dict) else {}
-    return {"values": trial.values, **trial.user_attrs, **again}
-
-
-def compared_attributes(trial: FrozenTrial, figures: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of a trial that the final comparison measured: ``figures`` and those before.
-
-    ``figures`` are ``measured_attributes`` of the comparison.
-    """
-    known = searched(trial)
-    before = {key: known.get(key) for key in ("values", "period_ms", "latency_ms", "stage_ms")}
-    return {**figures, SEARCHED: before}
 
 
 def differences(recorded: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from autosplit.deployment import Deployment
+from autosplit.hardware.measurement.results import Baseline, Measurement
 from autosplit.planner import CostModel
 from autosplit.study.acquisition.expected_improvement import corrected_costs
-from autosplit.study.loop.final_comparison import covers, finalists
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.loop import final_comparison
+from autosplit.study.loop.benches import open_bench
+from autosplit.study.loop.comparison import covers, finalists
+from autosplit.study.loop.open import open_study
+from autosplit.study.loop.run import run_study
 from autosplit.study.loop.time_left import FINALISTS
+from autosplit.study.progress import Progress
+from autosplit.study.results import best_of_study
 from autosplit.study.space.search_space import Space
+from autosplit.study.storage import storage_url
 from autosplit.study.surrogate.cost_correction import Measured
 
 
@@ -82,3 +95,40 @@ def test_the_one_measured_fastest_always_competes() -> None:
 def test_nothing_measured_has_no_finalists() -> None:
     costs = CostModel("c", ("a", "b"), (0, 1), ((1.0, 1.0),))
     assert finalists(corrected_costs(Space(costs, 2), ()), []) == []
+
+
+def shared(deployment: Deployment) -> Deployment | None:
+    """As ``sharing``, for a runtime that is simulated."""
+    stage, *others = deployment.stages
+    if others or len(stage.devices) == 1:
+        return None
+    return Deployment((replace(stage, shared=True),))
+
+
+@pytest.mark.parametrize(("factor", "wins"), [(0.5, True), (1.0, False)])
+def test_replicas_share_their_model_where_that_is_faster(
+    factor: float, wins: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated = {"runtime": "simulated", "simulated": {"ops": 8}}
+    config = StudyConfig.model_validate(
+        {"name": "s", "cores": 2, "search": {"trials": 3}, **simulated}
+    )
+    bench: Any = open_bench(config)
+    compare = bench.compare_interleaved
+
+    def compared(
+        candidates: Sequence[Deployment], names: Sequence[str]
+    ) -> tuple[list[Measurement], Mapping[str, Baseline]]:
+        measured, baselines = compare(candidates, names)
+        pairs = zip(measured, candidates, strict=True)
+        return [m.scaled(factor) if d.stages[0].shared else m for m, d in pairs], baselines
+
+    bench.compare_interleaved = compared
+    monkeypatch.setattr(final_comparison, "sharing", shared)
+    opened = open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Progress())
+    run_study(opened, Progress())
+    best = best_of_study(opened.study)
+    assert best is not None
+    assert best[0].user_attrs["shared"] is wins
+    assert best[0].value == pytest.approx(best[1].median)
+    assert ("share its weights" in opened.study.user_attrs["result"]["verdict"]["text"]) is wins

@@ -8,17 +8,19 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import ConfigError, MachineError, line_of
 from autosplit.extras import install
 from autosplit.printable import printable
-from autosplit.study.persistence.optuna_internals import optuna_tables
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.trial import FrozenTrial
+
+OnStale = Callable[["optuna.Study", "FrozenTrial"], None]
 
 VARIABLE = "AUTOSPLIT_STORAGE"
 LOCK_WAIT = 60.0  # seconds that a writer waits for another one on a SQLite file
@@ -65,9 +67,12 @@ def storage_errors(url: str) -> Iterator[None]:
         sqlalchemy.exc.SQLAlchemyError,
         sqlite3.Error,
     ) as error:
-        raise MachineError(
-            f"storage '{redact_password(url)}' failed: {_cause(error)}; repair it and run again"
-        ) from error
+        raise _failed(url, error) from error
+    except UnboundLocalError as error:
+        # Optuna 5 raises one where it cannot read what became of a trial that it could not write.
+        if error.__context__ is None:
+            raise
+        raise _failed(url, error.__context__) from error
     except AssertionError as error:
         # Optuna 5 raises one for a write that never arrived, above all on a full disk.
         if str(error) != "Should not reach.":
@@ -76,6 +81,12 @@ def storage_errors(url: str) -> Iterator[None]:
             f"storage '{redact_password(url)}' lost a write; is its disk full? "
             "free some space and run again"
         ) from error
+
+
+def _failed(url: str, error: BaseException) -> MachineError:
+    return MachineError(
+        f"storage '{redact_password(url)}' failed: {_cause(error)}; repair it and run again"
+    )
 
 
 def missing_driver(url: str, error: ImportError) -> MachineError:
@@ -91,16 +102,19 @@ def missing_driver(url: str, error: ImportError) -> MachineError:
     )
 
 
-def connect(url: str, lease: int | None = None) -> optuna.storages.BaseStorage:
+def connect(
+    url: str, lease: int | None = None, on_stale: OnStale | None = None
+) -> optuna.storages.BaseStorage:
     """Open a storage and create what is missing; ``lease`` in seconds for workers that measure.
 
+    ``on_stale`` is called for a trial that failed because its worker was silent for longer.
     Raises ConfigError for what is no database URL and for a database of another program,
     MachineError where the storage cannot be used.
     """
     silence_optuna_logs()
     with _openable(url):
         _refuse_other_programs(url, _tables(url))
-        return _open(url, lease)
+        return _open(url, lease, on_stale)
 
 
 @contextlib.contextmanager
@@ -143,7 +157,11 @@ def _refuse_other_programs(url: str, tables: Mapping[str, set[str]]) -> None:
 
     A database with all of Optuna's main tables is Optuna's, whatever else is in it.
     """
-    known = optuna_tables()
+    from optuna.storages._rdb.models import BaseModel
+
+    optuna_tables: Any = BaseModel.metadata.tables
+    known = {name: set(table.columns.keys()) for name, table in optuna_tables.items()}
+    known["alembic_version"] = {"version_num"}
     same_name = [name for name in tables if name in known]
     is_complete = {"studies", "trials", "version_info"} <= tables.keys()
     are_optunas = all(known[name] <= tables[name] for name in same_name)
@@ -156,25 +174,28 @@ def _refuse_other_programs(url: str, tables: Mapping[str, set[str]]) -> None:
     )
 
 
-def _open(url: str, lease: int | None) -> optuna.storages.BaseStorage:
+def _open(url: str, lease: int | None, on_stale: OnStale | None) -> optuna.storages.BaseStorage:
     import optuna
-    from sqlalchemy.exc import IntegrityError, ProgrammingError
+    from sqlalchemy.exc import IntegrityError, ProgrammingError, SQLAlchemyError
 
-    interval = None if lease is None else max(1, lease // BEATS_PER_LEASE)
+    class Database(optuna.storages.RDBStorage):
+        def record_heartbeat(self, trial_id: int) -> None:
+            # A storage that fails shows when the result is written, not in Optuna's thread.
+            with contextlib.suppress(SQLAlchemyError, optuna.exceptions.StorageInternalError):
+                super().record_heartbeat(trial_id)
+
     options: dict[str, Any] = {"pool_pre_ping": True}
     if url.startswith("sqlite"):
         options = {"connect_args": {"timeout": LOCK_WAIT}}
-
-    def database() -> optuna.storages.BaseStorage:
-        storage = optuna.storages.RDBStorage(
-            url, options, heartbeat_interval=interval, grace_period=lease
-        )
-        return optuna.storages.get_storage(storage)
-
+    beats: dict[str, Any] = {}
+    if lease is not None:
+        interval = max(1, lease // BEATS_PER_LEASE)
+        beats = {"heartbeat_interval": interval, "grace_period": lease}
+        beats["heartbeat_stale_trial_callback"] = on_stale
     try:
-        return database()
+        return optuna.storages.get_storage(Database(url, options, **beats))
     except (IntegrityError, ProgrammingError):  # another worker created the tables meanwhile
-        return database()
+        return optuna.storages.get_storage(Database(url, options, **beats))
 
 
 def silence_optuna_logs() -> None:
@@ -185,9 +206,6 @@ def silence_optuna_logs() -> None:
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-    warnings.filterwarnings(
-        "ignore", message="Heartbeat of storage is supposed to be used with Study.optimize"
-    )
 
 
 def _cause(error: BaseException) -> str:

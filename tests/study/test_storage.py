@@ -12,12 +12,7 @@ import sqlalchemy
 import sqlalchemy.exc
 
 from autosplit.errors import ConfigError, MachineError
-from autosplit.study.persistence.storage import (
-    connect,
-    redact_password,
-    storage_errors,
-    storage_url,
-)
+from autosplit.study.storage import connect, redact_password, storage_errors, storage_url
 
 
 def test_what_is_given_goes_before_the_environment_and_the_file(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import filelock
 import pytest
-
 from autosplit.study.trials import host_lock
-from autosplit.study.trials.host_lock import HostLock
+
+from autosplit.study.workers import HostLock
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ class Lock:
 
 HOLD = """
 import sys
-from autosplit.study.trials.host_lock import HostLock
+from autosplit.study.workers import HostLock
 with HostLock("key", "the devices", "study 'theirs'", print).hold():
     print("held", flush=True)
     sys.stdin.readline()

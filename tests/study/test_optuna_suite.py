@@ -7,7 +7,7 @@ import optuna
 import pytest
 from optuna.testing.pytest_storages import StorageTestCase
 
-from autosplit.study.persistence.storage import connect, storage_url
+from autosplit.study.storage import connect, storage_url
 from tests.study.server import Server, postgresql
 
 pytestmark = pytest.mark.integration

@@ -18,7 +18,7 @@ from autosplit.hardware.measurement.results import (
     Profile,
     Spread,
 )
-from autosplit.study.persistence import records
+from autosplit.study import documents as records
 
 SPREAD = Spread(2.0, 1.5, 2.5)
 

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from autosplit.study.persistence.records import LOST, document_of
 
 from autosplit.hardware.measurement.results import Baseline, Spread
-from autosplit.study.persistence.attributes import compared_baselines
-from autosplit.study.persistence.records import LOST, document_of
-from autosplit.study.trials.results import best_trial, period_of, tally
+from autosplit.study.record import compared_baselines
+from autosplit.study.results import best_trial, period_of, tally
 
 
 def spread(period: float) -> dict[str, float]:
