@@ -14,13 +14,21 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autosplit.errors import Infeasible
+from autosplit.errors import Infeasible, SplitError
+from autosplit.hardware.measurement.results import Baseline
+from autosplit.planner.partition.batch import Batch
+from autosplit.study.record import result_of
+from autosplit.study.results import is_lost
 from autosplit.study.space import Candidate, Space, free_candidate
 from autosplit.study.surrogate.correction import Corrected, Factors, Measured, correct
 from autosplit.study.surrogate.posterior import Array
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 DRAWS = 64  # of the costs, over which a gain is averaged
 PLANNED = 8  # of them, for which the best candidate is searched
@@ -43,10 +51,54 @@ class History:
     taken: frozenset[str] = frozenset()
     measured: tuple[Measured, ...] = ()
 
+    def without(self, keys: frozenset[str]) -> History:
+        """The same where some more candidates are taken."""
+        return History(self.taken | keys, self.measured)
+
     @property
     def trials(self) -> tuple[Measured, ...]:
         """What trials measured."""
         return tuple(m for m in self.measured if m.number >= 0)
+
+
+def history_of(
+    space: Space,
+    trials: Iterable[FrozenTrial],
+    baselines: Iterable[Baseline] = (),
+    exclude: int | None = None,
+) -> History:
+    """What the trials of a study say, but for the one numbered ``exclude``, and its baselines."""
+    measured = list(_measured_baselines(space, baselines))
+    taken = {space.key(m.stages) for m in measured}
+    for trial in sorted(trials, key=lambda t: t.number):
+        key = "" if trial.number == exclude else key_of(trial)
+        if not key:
+            continue
+        taken.add(key)
+        result = result_of(trial)
+        # A database is untrusted, and trials of other programs may be in it.
+        with contextlib.suppress(SplitError):
+            candidate = space.candidate(key)
+            period, latency = result.period_ms, result.latency_ms
+            if trial.state.name == "COMPLETE" and period and len(result.stage_ms) == len(candidate):
+                figures = result.stage_ms, period.median, latency.median if latency else 0.0
+                measured.append(Measured(trial.number, candidate, *figures))
+    return History(frozenset(taken), tuple(measured))
+
+
+def key_of(trial: FrozenTrial) -> str:
+    """The key of a trial's candidate; empty for a trial without one and for a lost one."""
+    return "" if is_lost(trial) else result_of(trial).key
+
+
+def _measured_baselines(space: Space, baselines: Iterable[Baseline]) -> Iterable[Measured]:
+    """The baselines that are candidates of the space, as measured."""
+    for number, baseline in enumerate(baselines, 1):
+        candidate = space.whole_model(baseline.runtime, baseline.devices)
+        if candidate is not None:
+            period = baseline.period_ms.median
+            stage_ms = (period * candidate[0].replicas,)
+            yield Measured(-number, candidate, stage_ms, period, baseline.latency_ms.median)
 
 
 @dataclass(frozen=True)
@@ -56,7 +108,7 @@ class Goal:
     objective: str = "throughput"
     latency_ms: float = math.inf
 
-    def values(self, corrected: Corrected, batch: object, costs: Factors) -> Array:
+    def values(self, corrected: Corrected, batch: Batch, costs: Factors) -> Array:
         """The period or the latency of each deployment; infinite where its latency is too high."""
         loads = corrected.loads(batch, costs)
         latencies = corrected.latency_ratio * batch.latencies(loads)
@@ -96,6 +148,11 @@ class Acquisition:
         if not self.gains:
             return None
         free = list(self.gains)
+        if not self.history.trials:
+            # Little is known of the costs, so draws are far apart: the plan comes first.
+            planned = next(iter(self._planned))
+            if planned in self.gains:
+                return planned
         values = self._values(free, self.corrected.mean)
         return free[min(range(len(free)), key=lambda n: (-self.gains[free[n]], values[n]))]
 

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from autosplit.cuts import live, members
-from autosplit.cuts.stages import Stages, cuts_between
+from autosplit.cuts.stages import cuts_between
+from autosplit.deployment import Deployment
 from autosplit.graph import FusedGraph
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Measurement, Profile, Spread
 from autosplit.serialization import load
@@ -45,19 +46,21 @@ def graph_document(graph: FusedGraph) -> dict[str, Any]:
     return {key: document[key] for key in _GRAPH_KEYS}
 
 
-def split_document(graph: FusedGraph, stages: Stages) -> dict[str, Any]:
-    """The ops of each stage, and for each cut its last ops and the tensors live there.
-
-    A cut lies between two stages that are not empty.
-    """
+def deployment_document(graph: FusedGraph, deployment: Deployment) -> dict[str, Any]:
+    """How each stage runs, and for each cut its last ops and the tensors live there."""
     last_ops: list[list[str]] = []
     live_tensors: list[list[list[Any]]] = []
-    for cut in cuts_between([ops for ops in stages if ops]):
+    for cut in cuts_between(deployment.split):
         last = [i for i in members(cut) if not graph.successors[i] & cut]
         last_ops.append([graph.ops[i].name for i in last])
         live_tensors.append([[name, int(graph.tensors[name].bytes)] for name in live(graph, cut)])
     return {
-        "stages": [list(map(int, ops)) for ops in stages],
+        "stages": [list(map(int, ops)) for ops in deployment.split],
+        "runtimes": list(deployment.runtimes),
+        "replicas": list(deployment.replicas),
+        "threads": list(deployment.threads),
+        "devices": [list(stage.devices) for stage in deployment.stages],
+        "batch": deployment.batch,
         "cuts": last_ops,
         "live": live_tensors,
     }

@@ -107,6 +107,8 @@ class _Baseline(BaseModel):
     period_ms: OptionalSpread = None
     latency_ms: OptionalSpread = None
     copies: OptionalNumber = None
+    runtime: Text = ""
+    devices: Texts = ()
 
 
 class Figures(BaseModel):
@@ -135,8 +137,9 @@ class TrialResult(Figures):
 class TrialRecord(TrialResult):
     """The whole record of a trial."""
 
+    batch: Annotated[int, Field(strict=True, ge=1), _otherwise(1)] = 1
     cuts: Annotated[tuple[Texts, ...], _otherwise(())] = ()
-    kinds: Annotated[tuple[Index, ...], _otherwise(())] = ()
+    devices: Annotated[tuple[Texts, ...], _otherwise(())] = ()
     live: Annotated[tuple[_LiveTensors, ...], _otherwise(())] = ()
     log: Text = ""
     memory_bytes: OptionalNumber = None
@@ -212,17 +215,28 @@ class _Compared(BaseModel):
     baselines: Annotated[tuple[_OptionalBaseline, ...], _otherwise(())] = ()
     final_comparison: Annotated[FinalComparison, _otherwise(FinalComparison())] = FinalComparison()
 
-    def compared_baselines(self) -> tuple[Baseline, ...]:
-        """The baselines, with their figures of the final comparison where it measured them."""
+    def measured_baselines(self) -> tuple[Baseline, ...]:
+        """The baselines as they were measured before the trials."""
         unknown = Spread(math.nan, math.nan, math.nan)
-        baselines = [
-            Baseline(b.name, b.period_ms, b.latency_ms or unknown, int(b.copies or 1))
+        return tuple(
+            Baseline(
+                b.name,
+                b.period_ms,
+                b.latency_ms or unknown,
+                int(b.copies or 1),
+                b.runtime,
+                b.devices,
+            )
             for b in self.baselines
             if b and b.name and b.period_ms
-        ]
+        )
+
+    def compared_baselines(self) -> tuple[Baseline, ...]:
+        """The baselines, with their figures of the final comparison where it measured them."""
+        baselines = self.measured_baselines()
         again = self.final_comparison.baselines
         if len(again) != len(baselines):
-            return tuple(baselines)
+            return baselines
         compared = []
         for b, figures in zip(baselines, again, strict=True):
             period = figures.period_ms if figures else None

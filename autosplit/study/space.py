@@ -23,7 +23,7 @@ import numpy as np
 from autosplit.cuts import TooManyDownsets, downsets, full
 from autosplit.cuts.orders import PLAIN_ORDERS
 from autosplit.cuts.stages import cuts_between, stages_between
-from autosplit.deployment import Deployment, Option, Row, Stage
+from autosplit.deployment import Deployment, Option, Row, Stage, resources_of
 from autosplit.errors import SplitError
 from autosplit.planner.partition import cut_set
 from autosplit.planner.partition.batch import Batch, BatchEvaluator
@@ -170,7 +170,8 @@ class Space:
             if stage < most:
                 ranges[f"cut_{stage}"] = range(1, groups)
             ranges[f"row_{stage}"] = range(len(self.costs.rows))
-            ranges[f"devices_{stage}"] = range(1, self.question.count + 1)
+            if self.question.replicas:
+                ranges[f"devices_{stage}"] = range(1, self.question.count + 1)
         return {name: values for name, values in ranges.items() if len(values) > 1}
 
     def decode(self, values: Mapping[str, int]) -> Candidate:
@@ -184,11 +185,14 @@ class Space:
             [values.get(f"devices_{n}", 1) for n in numbers],
         )
 
+    def names(self, stages: int) -> list[str]:
+        """The parameters that matter to a candidate of so many stages."""
+        return [n for n in self.parameters if int(n.partition("_")[2] or 0) <= stages - ("cut" in n)]
+
     def encode(self, candidate: Candidate) -> dict[str, int]:
         """The parameters of a candidate, or of one that is near it."""
         group_of = self.costs.contraction.group_of()
-        values = {name: numbers[0] for name, numbers in self.parameters.items()}
-        values |= {"stages": len(candidate), "order": self._order_of(candidate)}
+        values = {"stages": len(candidate), "order": self._order_of(candidate)}
         place = 0
         for n, stage in enumerate(candidate, 1):
             place += len({group_of[op] for op in stage.ops})
@@ -196,7 +200,7 @@ class Space:
                 values[f"cut_{n}"] = place
             values[f"row_{n}"] = self.costs.row_index[stage.options[0].row]
             values[f"devices_{n}"] = self.moves.devices((stage,))
-        return {name: values[name] for name in self.parameters}
+        return {name: values[name] for name in self.names(len(candidate))}
 
     def _order_of(self, candidate: Candidate) -> int:
         """The first of the plain orders along which all cuts of a candidate are, or the first."""
@@ -240,6 +244,21 @@ class Space:
                 candidates.append((Stage(ops, (Option(costs.row, replicas),)),))
         allowed = filter(self.moves.allows, map(self.moves.useful, candidates))
         return self.batch(list(allowed)).deployments
+
+    def whole_model(self, runtime: str, devices: Sequence[str]) -> Candidate | None:
+        """The model as one stage on some devices in a runtime; None where that is no candidate."""
+        kinds = dict((name, kind) for kind, name in self.devices)
+        for kind, numbers in (self.cores or {}).items():
+            kinds |= {f"core {number}": kind for number in numbers}
+        names = [resources_of(device) if self.cores else (device,) for device in devices]
+        found = {kinds.get(name) for resources in names for name in resources}
+        if len(found) != 1 or len(set(map(len, names))) != 1:
+            return None
+        row = Row(found.pop() or "", runtime, len(names[0]))
+        if row not in self.costs.row_index:
+            return None
+        candidate = (Stage(tuple(range(len(self.costs.names))), (Option(row, len(devices)),)),)
+        return candidate if self.fits(candidate) else None
 
     def cut_periods(self) -> dict[int, float]:
         """For each legal cut the least period of two stages there, of one replica each.

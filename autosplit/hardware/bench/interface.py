@@ -19,7 +19,7 @@ from autosplit.hardware.measurement.results import (
     SplitResults,
     Spread,
 )
-from autosplit.hardware.profiling.cost_table import cost_table
+from autosplit.hardware.profiling.cost_table import cost_table, device_kinds
 from autosplit.planner.partition import CostModel
 
 
@@ -80,6 +80,12 @@ class DescribedBench(Protocol):
     def regions(self) -> Mapping[str, Sequence[int]]:
         """See BenchDescription."""
         return self.description.regions
+
+    def device_kinds(
+        self, profile: Sequence[Profile], links: Sequence[LinkCost], memory: Sequence[float]
+    ) -> Sequence[str]:
+        """The kind of each device in the cost table."""
+        return device_kinds(profile, links, memory)
 
     def cost_table(
         self, profile: Sequence[Profile], links: Sequence[LinkCost], **limits: Any

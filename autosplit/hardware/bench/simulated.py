@@ -97,10 +97,18 @@ class SimulatedBench(Bench):
         ]
         return replace(self.costs, kinds=tuple(kinds))
 
+    def device_kinds(
+        self, profile: Sequence[Profile], links: Sequence[LinkCost], memory: Sequence[float]
+    ) -> Sequence[str]:
+        """The kinds of the known costs in their order, or the only one."""
+        names = [kind.name for kind in self.costs.kinds]
+        return [names[n % len(names)] for n in range(len(self.devices))]
+
     def profile(self) -> Sequence[Profile]:
-        """The known time of every op in each row."""
-        zeros = (0.0,) * len(self.costs.names)
-        return [Profile(costs.row.kind, costs.times, zeros) for costs in self.costs.rows]
+        """The known time of every op on each device."""
+        rows, zeros = self.costs.rows, (0.0,) * len(self.costs.names)
+        pairs = enumerate(self.devices)
+        return [Profile(name, rows[n % len(rows)].times, zeros) for n, name in pairs]
 
     def links(self) -> Sequence[LinkCost]:
         """None: ``cost_table`` has the transfers."""
@@ -222,11 +230,16 @@ class SimulatedBench(Bench):
         )
 
 
-def on_devices(costs: CostModel, devices: Sequence[str]) -> Question:
-    """A stage on each of some devices, which are of the kinds of the costs in their order."""
+def on_devices(costs: CostModel, devices: Sequence[str], is_auto: bool = False) -> Question:
+    """A stage on each of some devices, which are of the kinds of the costs in their order.
+
+    ``is_auto``: any deployment on some of them.
+    """
     names = [kind.name for kind in costs.kinds]
-    kinds = names if len(names) == len(devices) else names[:1] * len(devices)
-    return Question.along(kinds)
+    kinds = [names[n % len(names)] for n in range(len(devices))]
+    if not is_auto:
+        return Question.along(kinds)
+    return Question({kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}, replicas=True)
 
 
 def with_threads(

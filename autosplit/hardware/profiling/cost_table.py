@@ -14,6 +14,7 @@ from autosplit.graph import FusedGraph, Tensor
 from autosplit.hardware.devices.device import parse
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.planner.partition import CostModel, Kind, Link, RowCosts, Transfer
+from autosplit.units import size
 
 Groups = Iterable[Iterable[int]]
 _NO_LINK = LinkCost("")
@@ -38,9 +39,7 @@ def cost_table(
     that costs the same. ``memory``: bytes of each device, or of all. Raises ConfigError where no
     runtime can compute the model.
     """
-    by_runtime: dict[str, list[Profile]] = {}
-    for profile in profiles:
-        by_runtime.setdefault(profile.runtime, []).append(profile)
+    by_runtime = _by_runtime(profiles)
     able = {n: each for n, each in by_runtime.items() if any(p.is_possible for p in each)}
     if not able:
         reasons = dict.fromkeys(profile.note for profile in profiles)
@@ -48,7 +47,7 @@ def cost_table(
     count = len(next(iter(able.values())))
     of_device = [links[d] if links else _NO_LINK for d in range(count)]
     limits = [memory[d % len(memory)] if memory else math.inf for d in range(count)]
-    chosen = rows or [(kind, 1) for kind in _kinds(able, of_device, limits)]
+    chosen = rows or [(kind, 1) for kind in device_kinds(profiles, links, memory)]
     tensors = [t for t in graph.tensors.values() if t.consumers]
     table: dict[Row, RowCosts] = {}
     kinds: dict[str, Kind] = {}
@@ -82,18 +81,38 @@ def cost_table(
     )
 
 
-def _kinds(
-    by_runtime: Mapping[str, Sequence[Profile]], links: Sequence[LinkCost], limits: Sequence[float]
+def device_kinds(
+    profiles: Sequence[Profile], links: Sequence[LinkCost] = (), memory: Sequence[float] = ()
 ) -> list[str]:
-    """For each device the name of the first one that costs the same."""
+    """For each device the name of the first one that costs the same; see ``cost_table``."""
+    by_runtime = _by_runtime(profiles)
     first: dict[object, str] = {}
     kinds = []
-    for d, (link, limit) in enumerate(zip(links, limits, strict=True)):
-        profiles = [each[d] for each in by_runtime.values()]
-        costs = tuple((profile.op_ms, profile.call_ms) for profile in profiles)
-        moving = (link.bandwidth, link.latency_ms, link.call_ms)
-        kinds.append(first.setdefault((costs, moving, limit), profiles[0].device))
+    for d, of_device in enumerate(zip(*by_runtime.values(), strict=True)):
+        costs = tuple((profile.op_ms, profile.call_ms) for profile in of_device)
+        link = replace(links[d], device="") if links else _NO_LINK
+        limit = memory[d % len(memory)] if memory else math.inf
+        kinds.append(first.setdefault((costs, link, limit), of_device[0].device))
     return kinds
+
+
+def _by_runtime(profiles: Sequence[Profile]) -> dict[str, list[Profile]]:
+    by_runtime: dict[str, list[Profile]] = {}
+    for profile in profiles:
+        by_runtime.setdefault(profile.runtime, []).append(profile)
+    return by_runtime
+
+
+def over_memory(costs: CostModel) -> str:
+    """That the unsplit model exceeds the memory of every device; empty where one holds it."""
+    limit = max(kind.memory for kind in costs.kinds)
+    needed = math.fsum(costs.sizes)
+    if costs.activations:
+        # Model inputs are received.
+        needed += math.fsum(t.bytes for t in costs.tensors if t.producer is None)
+    if needed <= limit:
+        return ""
+    return f"the unsplit model needs {size(needed)}, over the memory limit of {size(limit)}"
 
 
 def _kind(

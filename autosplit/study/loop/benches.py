@@ -12,6 +12,7 @@ from autosplit.errors import MachineError
 from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.runtimes.registry import AUTO, TVM
+from autosplit.planner.partition.problem import Question
 from autosplit.study.config.sections import SimulatedHardware
 from autosplit.study.config.study_file import StudyConfig
 
@@ -82,12 +83,11 @@ def _real(config: StudyConfig, measures: bool = True) -> Bench:
 def _simulated(config: StudyConfig) -> SimulatedBench:
     """Simulated hardware over a graph file, over the profile of a real model, or over a chain."""
     from autosplit.hardware.bench import simulated
-    from autosplit.hardware.bench.simulated_cores import CoreSimulation, SimulatedCores
-    from autosplit.hardware.profiling.cost_model import cost_model
+    from autosplit.hardware.profiling.cost_table import cost_table
     from autosplit.hardware.profiling.graph_file import read_graph
 
     section = config.simulated or SimulatedHardware()
-    options = section.model_dump(exclude={"graph", "ops"}, exclude_none=True)
+    options = section.model_dump(exclude={"graph", "ops", "thread_share", "speeds"})
     devices = config.devices or [f"cores:{i}" for i in range(config.most_stages)]
     one_core = config.model_copy(update={"cores": None, "stages": 1})
     if section.graph:
@@ -98,17 +98,20 @@ def _simulated(config: StudyConfig) -> SimulatedBench:
         real = _real(config if config.cores is None else one_core)
         try:
             graph, devices = real.graph, list(real.devices)
-            costs = cost_model(graph, real.profile(), real.links(), real.keep_together)
-            costs = replace(costs, streams=config.streams)
+            costs = cost_table(graph, real.profile(), real.links(), real.keep_together)
         finally:
             real.close()
     else:
         graph, costs = simulated.chain_of(section.ops, section.seed)
         costs = replace(costs, sizes=(_CHAIN_BYTES,) * section.ops)
-    if config.cores is not None:
-        if config.memory is not None:
-            costs = replace(costs, memory=tuple(config.memory))
-        core_simulation = CoreSimulation(**options)
-        kinds, counts = config.core_kinds, config.thread_counts
-        return SimulatedCores(graph, costs, kinds, counts, core_simulation)
-    return simulated.SimulatedBench(graph, costs, devices, simulated.Simulation(**options))
+    costs = replace(costs, streams=config.streams)
+    simulation = simulated.Simulation(**options)
+    if config.cores is None:
+        is_auto = config.stages == "auto"
+        question = simulated.on_devices(costs, devices, is_auto)
+        return simulated.SimulatedBench(graph, costs, question, devices, simulation)
+    sizes = list(map(len, config.core_kinds))
+    share = 0.7 if section.thread_share is None else section.thread_share
+    costs = simulated.with_threads(costs, sizes, share, section.speeds or ())
+    question = Question.of_cores({str(kind): count for kind, count in enumerate(sizes)})
+    return simulated.SimulatedBench(graph, costs, question, config.bench_devices, simulation)

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from autosplit.deployment import Deployment, resources_of
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.hardware.bench.interface import Bench, deployed
+from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Profile, left_out
-from autosplit.hardware.profiling.cost_model import over_memory, place_regions
+from autosplit.hardware.profiling.cost_table import over_memory, place_regions, slowed
 from autosplit.hardware.runtimes.registry import PRECISIONS
-from autosplit.planner import CostModel
-from autosplit.planner.batch.deployments import DeployedSplit
-from autosplit.planner.placement.shared_resources import slowed, with_shared_loads
-from autosplit.study.acquisition.sampler import SplitSampler
+from autosplit.planner.partition.costs import CostModel
+from autosplit.planner.partition.problem import Question
+from autosplit.study.acquisition import Acquisition, Goal, acquisition, history_of
 from autosplit.study.config.objectives import METRICS
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.documents import differences, document_of, graph_document, read
 from autosplit.study.loop import time_left
 from autosplit.study.progress import Progress, duration
-from autosplit.study.record import FORMAT, RECORD, mapping
-from autosplit.study.space.candidate_space import CandidateSpace
-from autosplit.study.space.deployment_space import DeploymentSpace
-from autosplit.study.space.search_space import Space
+from autosplit.study.record import FORMAT, RECORD, mapping, study_record
+from autosplit.study.sampler import Assignment
+from autosplit.study.space import Space, useful_threads
 from autosplit.study.storage import connect, redact_password, storage_errors
 from autosplit.study.workers import HostLock, Retry
 from autosplit.units import size
@@ -35,6 +33,7 @@ from autosplit.versions import VERSION, machine
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.trial import FrozenTrial
 
 HoldLock = Callable[[], contextlib.AbstractContextManager[None]]
 
@@ -50,20 +49,29 @@ class OpenStudy:
     url: str
     config: StudyConfig
     bench: Bench
-    space: CandidateSpace
+    space: Space
     notify: Callable[[str], None] = field(default=Progress().note)
 
-    def deployment(self, candidate: Any, runtimes: Sequence[str]) -> Deployment:
-        """What the bench measures for a candidate of the space in some runtimes."""
-        if isinstance(candidate, DeployedSplit):
-            return cast("DeploymentSpace", self.space).deployment(candidate, runtimes)
-        return deployed(self.bench, candidate, runtimes)
+    @cached_property
+    def goal(self) -> Goal:
+        """What is minimised."""
+        return Goal(self.config.objective, self.config.limits.latency_ms or math.inf)
 
     @cached_property
-    def sampler(self) -> SplitSampler:
-        """What gives a trial its split."""
+    def baselines(self) -> tuple[Baseline, ...]:
+        """The baselines as they were measured before the trials."""
+        return study_record(self.study.user_attrs).measured_baselines()
+
+    def acquisition(self, trials: Sequence[FrozenTrial]) -> Acquisition:
+        """What the trials promise."""
+        history = history_of(self.space, trials, self.baselines)
+        return acquisition(self.space, self.goal, history)
+
+    @cached_property
+    def assignment(self) -> Assignment:
+        """What gives a trial its candidate."""
         search = self.config.search
-        return SplitSampler(search.sampler, self.space, search.seed, self.config.objective)
+        return Assignment(search.sampler, self.space, self.goal, search.seed)
 
     @cached_property
     def device_lock(self) -> HoldLock:
@@ -115,7 +123,9 @@ def open_study(
                 f"started study '{study.study_name}'; continue it with --name {study.study_name}"
             )
         space = _prepare(study, config, bench, progress)
-    return OpenStudy(study, url, config, bench, space, progress.note)
+    opened = OpenStudy(study, url, config, bench, space, progress.note)
+    study.sampler = opened.assignment.sampler
+    return opened
 
 
 def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
@@ -154,7 +164,6 @@ def _load_or_create(
     if force and name in known:
         numbered = (f"{name}-{number}" for number in count(2))
         name = next(candidate for candidate in numbered if candidate not in known)
-    # Splits come from SplitSampler; Optuna only asks its own sampler for what nobody suggests.
     unused = optuna.samplers.RandomSampler()
     if name not in known:
         # A worker on another host may create it at the same time.
@@ -189,7 +198,7 @@ def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, st
 
 def _prepare(
     study: optuna.Study, config: StudyConfig, bench: Bench, progress: Progress
-) -> CandidateSpace:
+) -> Space:
     """Measure and store profile, links, bound and baselines that the study lacks."""
     hold_devices = device_lock(config, progress.note)
     seconds = time_left.before_trials(config, bench)
@@ -217,22 +226,24 @@ def _prepare(
     for profile_of_device in profiles:
         if profile_of_device.doubt:
             progress.note(profile_of_device.doubt)
-    costs = _costs(
-        config, bench, profiles, read(LinkCost, stored_or_measured("links", bench.links))
-    )
-    space = _space(config, bench, costs, progress)
+    links = read(LinkCost, stored_or_measured("links", bench.links))
+    if config.cores is None:
+        placed = _region_devices(config)
+        profiles = place_regions(profiles, bench.regions, placed, bench.devices)
+    space = _space(config, bench, profiles, links)
+    bound = space.plan.lower_bound if "bound_ms" not in record else 0.0
+    if config.cores is None and (slow := slowed(profiles, bench.devices)) != list(profiles):
+        progress.note("some devices share cores, so the loads on a core add up")
+        # No period is below that of devices that share nothing.
+        space = _space(config, bench, slow, links)
     if "bound_ms" not in record:
-        plan = space.best_plan
-        if config.cores is None:
-            plan = with_shared_loads(plan, costs, list(map(resources_of, bench.devices)))
         graph = graph_document(bench.graph)
         # The report shows the cuts, bitsets in hexadecimal, and has no cost model to plan with.
         periods = [[f"{cut:x}", float(period)] for cut, period in space.cut_periods().items()]
-        bound = float(plan.lower_bound)
-        _store(study, record, {"graph": graph, "cut_periods": periods, "bound_ms": bound})
+        _store(study, record, {"graph": graph, "cut_periods": periods, "bound_ms": float(bound)})
 
     def baselines() -> Sequence[Baseline]:
-        if exceeds := over_memory(costs):
+        if exceeds := over_memory(space.costs):
             progress.note(f"no baselines: {exceeds}")
             return ()
         progress.note(f"measuring the baselines: the unsplit model in each runtime{left}")
@@ -259,38 +270,44 @@ def _store(study: optuna.Study, record: dict[str, Any], values: Mapping[str, Any
 def _costs(
     config: StudyConfig, bench: Bench, profiles: Sequence[Profile], links: Sequence[LinkCost]
 ) -> CostModel:
-    """The costs that were profiled, under the limits of the study file."""
-    costs = bench.cost_model(profiles, links)
-    if config.cores is None:
-        costs = place_regions(costs, bench.regions, _region_devices(config), bench.devices)
-    if config.memory is not None:
-        costs = _with_memory(costs, tuple(config.memory))
-    return replace(costs, streams=config.streams)
+    """The costs that were profiled, under the limits of the study file.
 
-
-def _with_memory(costs: CostModel, limits: tuple[float, ...]) -> CostModel:
-    """The costs where each device has so many bytes. Raises Infeasible for an op with more."""
-    largest = max(range(len(costs.names)), key=lambda op: costs.sizes[op])
-    if costs.sizes[largest] > max(limits):
+    Raises Infeasible for an op with more weights than any device has memory.
+    """
+    memory = tuple(config.memory or ())
+    rows = config.rows if config.cores is not None else ()
+    limits: dict[str, Any] = {"memory": memory, "streams": config.streams, "rows": rows}
+    costs = bench.cost_table(profiles, links, **limits)
+    largest = max(costs.sizes, default=0.0)
+    if memory and largest > max(memory):
+        op = costs.names[costs.sizes.index(largest)]
         raise Infeasible(
-            f"memory is {size(max(limits))}, but op '{costs.names[largest]}' alone has weights of "
-            f"{size(costs.sizes[largest])}; give more memory"
+            f"memory is {size(max(memory))}, but op '{op}' alone has weights of {size(largest)}; "
+            "give more memory"
         )
-    return replace(costs, memory=limits)
+    return useful_threads(costs)
 
 
 def _space(
-    config: StudyConfig, bench: Bench, costs: CostModel, progress: Progress
-) -> CandidateSpace:
-    """The candidates of a study with these profiled costs."""
+    config: StudyConfig, bench: Bench, profiles: Sequence[Profile], links: Sequence[LinkCost]
+) -> Space:
+    """The candidates of a study with these profiles."""
+    costs = _costs(config, bench, profiles, links)
     if config.cores is not None:
-        cores, counts = config.core_kinds, config.thread_counts
-        return DeploymentSpace.of_profile(costs, cores, counts, bench.runtimes[0])
-    slow_costs = slowed(costs, list(map(resources_of, bench.devices)))
-    if slow_costs is not costs:
-        progress.note("some devices share cores, so the loads on a core add up")
-    is_auto = config.stages == "auto"
-    return Space(slow_costs, len(bench.devices), empty=is_auto, devices=bench.devices)
+        cores = {str(kind): numbers for kind, numbers in enumerate(config.core_kinds)}
+        counts = {kind: len(numbers) for kind, numbers in cores.items()}
+        return Space(costs, Question.of_cores(counts), cores=cores)
+    kinds = bench.device_kinds(profiles, links, tuple(config.memory or ()))
+    devices = tuple(zip(kinds, bench.devices, strict=True))
+    return Space(costs, _question(config, kinds), devices)
+
+
+def _question(config: StudyConfig, kinds: Sequence[str]) -> Question:
+    """A stage on each device in their order, or any deployment on some of them."""
+    if config.stages != "auto":
+        return Question.along(kinds)
+    counts = {kind: list(kinds).count(kind) for kind in dict.fromkeys(kinds)}
+    return Question(counts, replicas=True)
 
 
 def _region_devices(config: StudyConfig) -> dict[str, str]:

@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from autosplit.cuts.stages import with_unused
 from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitError
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.disturbance import state as machine_state
-from autosplit.planner.batch.deployments import DeployedSplit
-from autosplit.study.acquisition.expected_improvement import corrected_costs
-from autosplit.study.acquisition.history import history_of
+from autosplit.study.acquisition import corrected_costs, history_of
 from autosplit.study.config.objectives import objective_value
-from autosplit.study.documents import measured_document, split_document
+from autosplit.study.documents import deployment_document, measured_document
 from autosplit.study.loop import comparison, time_left
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason, trusted
@@ -34,7 +30,7 @@ from autosplit.study.record import (
     update,
 )
 from autosplit.study.results import error_of, is_lost, tally
-from autosplit.study.space.unmeasured import nearest_free
+from autosplit.study.space import Candidate, free_candidate
 from autosplit.study.storage import storage_errors
 from autosplit.study.workers import LostTrials, Retry, this_worker
 
@@ -84,12 +80,11 @@ class StudyLoop:
     def stop_reason(self) -> str | None:
         """Why no further trial starts; None to continue."""
         opened = self.opened
-        search, objective = opened.config.search, opened.config.objective
         while True:
             self.lost_trials.free()
             trials, elapsed = self._trials(), self.clock() - self.began
             check_failures(trials)
-            reason = stop_reason(search, opened.space, trials, elapsed, objective, self.attributes)
+            reason = stop_reason(opened.config.search, opened.acquisition, trials, elapsed)
             if not reason or not self.lost_trials.is_watching:
                 return reason
             # Nothing is left to measure but a trial that seems lost.
@@ -136,7 +131,7 @@ class StudyLoop:
             if self.exceeds_trial_limit(trial.number):
                 self._stopped = f"stopped: {self.opened.config.search.trials} trials (limit)"
                 self._lose(trial, "other workers started the last trials first")
-            candidate = self.opened.sampler.assign(self.study, trial)
+            candidate = self.opened.assignment.assign(self.study, trial)
             if candidate is None:
                 self._check_exhausted()
                 self._lose(trial, "no unmeasured split is left")
@@ -176,48 +171,41 @@ class StudyLoop:
 
     def _check_exhausted(self) -> None:
         """Stop where no candidate is free; else the rivals of this worker may leave some."""
-        taken = history_of(self.opened.space, self._trials()).taken
-        if nearest_free(self.opened.space, None, taken) is None:
-            self._stopped = "exhausted: no unmeasured split that fits the devices is left"
+        space = self.opened.space
+        taken = history_of(space, self._trials()).taken
+        if free_candidate(space, [space.plan.stages], taken) is None:
+            self._stopped = "exhausted: no unmeasured candidate that fits the devices is left"
 
-    def _measure(self, trial: Trial, candidate: Any) -> float:
+    def _measure(self, trial: Trial, candidate: Candidate) -> float:
         """Measure a candidate and store the figures; returns the value of the trial."""
         opened, space = self.opened, self.opened.space
-        runtimes = space.runtimes_of(result_of(trial).key)
-        update(trial, **self._description(trial.number, candidate, runtimes))
         if not space.fits(candidate):
             raise SplitError(
-                f"split {space.key(candidate)[:60]} does not fit the devices; enqueue another"
+                f"candidate {space.key(candidate)[:60]} does not fit the devices; enqueue another"
             )
+        update(trial, **self._description(trial.number, candidate))
         with opened.device_lock():
-            deployment = opened.deployment(candidate, runtimes)
+            deployment = space.deployment(candidate)
             measurement = self.calm.measured(
                 f"trial {trial.number}",
                 lambda: opened.bench.measure(deployment),
                 lambda result: result.disturbances,
             )
-        stage_ms = with_unused(space.stages_of(candidate), measurement.stage_ms)
-        measurement = replace(measurement, stage_ms=stage_ms)
         update(trial, **measured_document(measurement))
         return objective_value(
             opened.config.objective, measurement.period_ms.median, measurement.latency_ms.median
         )
 
-    def _description(self, number: int, candidate: Any, runtimes: Sequence[str]) -> dict[str, Any]:
+    def _description(self, number: int, candidate: Candidate) -> dict[str, Any]:
         """What is known of a candidate before it is measured, for its record."""
-        space = self.opened.space
-        history = history_of(space, self._trials(), number)
-        corrected = corrected_costs(space, history.measured)
-        description = split_document(self.opened.bench.graph, space.stages_of(candidate))
-        if runtimes:
-            description["runtimes"] = list(runtimes)
-        if isinstance(candidate, DeployedSplit):
-            description["replicas"] = list(candidate.replicas)
-            description["threads"] = list(candidate.threads)
-            description["kinds"] = list(candidate.kinds)
-        description["predicted_ms"] = float(corrected.period(candidate, runtimes))
-        description["memory_bytes"] = int(space.memory(candidate))
-        return description
+        opened, space = self.opened, self.opened.space
+        history = history_of(space, self._trials(), opened.baselines, number)
+        predicted = corrected_costs(space, history.measured).period(candidate)
+        return {
+            **deployment_document(opened.bench.graph, space.deployment(candidate)),
+            "predicted_ms": float(predicted),
+            "memory_bytes": int(max(space.evaluate(candidate).memory)),
+        }
 
     def _trials(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)

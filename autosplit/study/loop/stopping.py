@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from autosplit.errors import Infeasible
-from autosplit.study.acquisition.expected_improvement import Outlook
-from autosplit.study.acquisition.history import History, history_of
-from autosplit.study.acquisition.proposals import outlook_for, unmeasured_baselines
+from autosplit.study.acquisition import WORTH, Acquisition
 from autosplit.study.config.sections import Search
 from autosplit.study.record import StudyRecord
 from autosplit.study.results import Tally, best_trial, error_of, tally
-from autosplit.study.space.candidate_space import CandidateSpace
-from autosplit.study.space.unmeasured import nearest_free
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -26,15 +22,13 @@ FEWEST_TRIALS = 5  # finished trials before failures can stop a study
 
 def stop_reason(
     search: Search,
-    space: CandidateSpace,
+    promised: Callable[[Sequence[FrozenTrial]], Acquisition],
     trials: Sequence[FrozenTrial],
     elapsed: float,
-    objective: str,
-    attributes: Mapping[str, Any],
 ) -> str | None:
     """Why no further trial starts, as text for the summary; None to continue.
 
-    ``elapsed``: seconds of this run. ``attributes``: those of the study.
+    ``promised``: what the planner expects of further trials; ``elapsed``: seconds of this run.
     """
     counts = tally(trials)
     if counts.finished >= search.trials:
@@ -51,16 +45,15 @@ def stop_reason(
     stagnant = _trials_since_best(counts)
     if search.stagnation is not None and stagnant >= search.stagnation:
         return f"stopped: no improvement in {stagnant} trials (limit)"
-    history = history_of(space, trials)
-    # Where runtimes compete, a split may be measured in several.
-    is_counted = space.size is not None and not space.costs.runtimes
-    if is_counted and len(history.taken) >= (space.size or 0):
-        return f"exhausted: all {space.size} legal splits are measured"
     if search.sampler != "planner" or not search.converge:
         return None
-    if objective == "throughput" and unmeasured_baselines(space, attributes, history):
+    view = promised(trials)
+    if not view.gains:
+        return "exhausted: no candidate that fits the devices is left"
+    if not view.converged:
         return None
-    return _converged(space, objective, history)
+    gain = WORTH * view.margin
+    return f"converged: no remaining candidate is expected to beat the best by {gain:.2%} or more"
 
 
 def trusted(reason: str, trials: Sequence[FrozenTrial], study: StudyRecord) -> str:
@@ -101,19 +94,3 @@ def _trials_since_best(counts: Tally) -> int:
         else:
             since += 1
     return since
-
-
-def _converged(space: CandidateSpace, objective: str, history: History) -> str | None:
-    """Whether no free split is expected to gain what is worth a trial."""
-    view = outlook_for(objective, space, history)
-    if not view.free:
-        is_period = objective == "throughput"
-        # What cannot be counted was not all looked at: splits that no plan is near may be left.
-        if is_period and space.size is None:
-            return "converged: every candidate that may be the best is measured"
-        if is_period or nearest_free(space, None, history.taken) is None:
-            return "exhausted: every split that fits the devices is measured"
-    if not view.converged:
-        return None
-    gain = view.worth if isinstance(view, Outlook) else view.margin
-    return f"converged: no remaining candidate is expected to beat the best by {gain:.2%} or more"
