@@ -1,8 +1,9 @@
-"""Export a split of a study: the best one at the end of a run, or any trial of a stored study."""
+"""Export what the verdict of a study advises, or any trial of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,12 @@ from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.interface import Bench, deployed
 from autosplit.hardware.measurement.results import (
     Accuracy,
+    Baseline,
     Measurement,
     RealTime,
     SplitResults,
     Spread,
 )
-from autosplit.hardware.runtimes.registry import sharing
 from autosplit.serialization import load
 from autosplit.study.config.objectives import of_study
 from autosplit.study.loop.open import OpenStudy, identity_of
@@ -26,7 +27,6 @@ from autosplit.study.persistence import records
 from autosplit.study.persistence.attributes import compared_baselines, spread_of
 from autosplit.study.persistence.storage import storage_errors
 from autosplit.study.trials.results import best_trial, period_of
-from autosplit.units import milliseconds
 
 if TYPE_CHECKING:
     import optuna
@@ -34,37 +34,36 @@ if TYPE_CHECKING:
 
     from autosplit.study.config.study_file import StudyConfig
 
+    Exported = tuple[FrozenTrial, Spread] | Baseline
+
 
 def export_best_split(opened: OpenStudy) -> Path | None:
-    """Export the best split into the folder ``export`` of the study file; None without one."""
+    """Export what is advised into the folder ``export`` of the study file; None without one."""
     if not opened.config.export:
         return None
     with storage_errors(opened.url):
         attributes: dict[str, Any] = opened.study.user_attrs
-        best = best_trial(opened.study.get_trials(deepcopy=False), attributes)
-    if best is None:
+        advised = _advised(opened.study)
+    if advised is None:
         return None
     folder = Path(opened.config.export)
-    _export_trial(opened.config, opened.bench, attributes, *best, folder)
+    _export(opened.config, opened.bench, attributes, advised, folder)
     return folder
 
 
-def faster_baseline(study: optuna.Study) -> str | None:
-    """One line on the baseline that was faster than the best trial beyond noise; None without."""
-    attributes = study.user_attrs
-    best = best_trial(study.get_trials(deepcopy=False), attributes)
-    baselines = compared_baselines(attributes)
-    if best is None or not baselines:
-        return None
-    rival = min(baselines, key=lambda b: b.period_ms.median)
-    # The intervals overlap: a tie is not called faster.
-    if rival.period_ms.high >= best[1].low:
-        return None
-    times = milliseconds(rival.period_ms.median), milliseconds(best[1].median)
-    return (
-        f"faster than this split: the whole model ({rival.name}), {times[0]} an item instead of "
-        f"{times[1]}; cores = N in the study file searches replicas and threads too"
-    )
+def _advised(study: optuna.Study) -> Exported | None:
+    """What the verdict advises; before there is one the best trial, None without any."""
+    attributes, trials = study.user_attrs, study.get_trials(deepcopy=False)
+    verdict = attributes.get("verdict")
+    named = verdict if isinstance(verdict, dict) else {}
+    for baseline in compared_baselines(attributes):
+        if baseline.devices and baseline.name == named.get("baseline"):
+            return baseline
+    for trial in trials:
+        period = period_of(trial, of_study(attributes))
+        if period and trial.number == named.get("trial"):
+            return trial, period
+    return best_trial(trials, attributes)
 
 
 def export_stored_split(
@@ -74,23 +73,19 @@ def export_stored_split(
     format: str = NATIVE,
     onnx: bool = True,
 ) -> Path:
-    """Export trial ``number`` of a stored study, by default the best; returns ``split.json``.
+    """Export trial ``number`` of a stored study, by default what its verdict advises.
 
-    ``format`` and ``onnx`` are those of ``write_split``. Nothing is measured, so the cores of the
-    study need not be here. Raises ConfigError where the trial has no split to export in this
-    format, or where model or machine are not those of the study; Infeasible where no trial was
-    completed.
+    Returns ``split.json``. ``format`` and ``onnx`` are those of ``write_split``. Nothing is
+    measured, so the cores of the study need not be here. Raises ConfigError where the trial has no
+    split to export in this format, or where model or machine are not those of the study; Infeasible
+    where no trial was completed.
     """
     from autosplit.study.config.study_file import stored
     from autosplit.study.loop.benches import open_bench
 
     attributes = study.user_attrs
     trials = study.get_trials(deepcopy=False)
-    chosen = (
-        best_trial(trials, attributes)
-        if number is None
-        else _measured_trial(trials, attributes, number)
-    )
+    chosen = _advised(study) if number is None else _measured_trial(trials, attributes, number)
     if chosen is None:
         raise Infeasible(f"study '{study.study_name}' has no completed trial; nothing to export")
     config = _on_stored_devices(stored(attributes.get("config"), study.study_name), attributes)
@@ -103,7 +98,7 @@ def export_stored_split(
                 f"study '{study.study_name}' measured something else: {'; '.join(different)}; "
                 "export where and as it was measured, or measure again with `autosplit run --force`"
             )
-        _export_trial(config, bench, attributes, *chosen, folder, format, onnx)
+        _export(config, bench, attributes, chosen, folder, format, onnx)
     finally:
         bench.close()
     return folder / "split.json"
@@ -143,43 +138,55 @@ def _measured_trial(
     raise ConfigError(f"trial {number} is {trial.state.name.lower()}; {remedy}")
 
 
-def _export_trial(
+def _export(
     config: StudyConfig,
     bench: Bench,
     attributes: Mapping[str, Any],
-    trial: FrozenTrial,
-    period: Spread,
+    chosen: Exported,
     folder: Path,
     format: str = NATIVE,
     onnx: bool = True,
 ) -> None:
+    verdict = attributes.get("verdict")
+    results = SplitResults(
+        baselines=compared_baselines(attributes),
+        verdict=verdict.get("text") if isinstance(verdict, dict) else None,
+        streams=config.streams,
+    )
+    if isinstance(chosen, Baseline):
+        deployment = chosen.deployment(len(bench.graph.ops))
+        assert deployment  # only such are advised
+        results = replace(results, measured=chosen.measurement)
+    else:
+        deployment = _deployment(config, bench, chosen[0].user_attrs)
+        results = _of_trial(results, attributes, *chosen)
+    bench.export(deployment, folder, results, format, onnx)
+
+
+def _deployment(config: StudyConfig, bench: Bench, stored: Mapping[str, Any]) -> Deployment:
+    """That of a trial."""
+    stages = tuple(tuple(map(int, ops)) for ops in stored["stages"])
+    if config.cores is None:
+        return deployed(bench, stages, stored.get("runtimes") or ())
+    runtimes = stored.get("runtimes") or (bench.runtimes[0],) * len(stages)
+    shape = stages, stored["replicas"], stored["threads"], runtimes
+    return Deployment.on_cores(*shape, config.core_kinds, stored.get("kinds") or ())
+
+
+def _of_trial(
+    results: SplitResults, attributes: Mapping[str, Any], trial: FrozenTrial, period: Spread
+) -> SplitResults:
+    """The results with the figures of a trial."""
     stored = trial.user_attrs
     # Studies of before may lack a latency.
     latency = spread_of(stored.get("latency_ms")) or Spread(0.0, 0.0, 0.0)
     accuracy = Accuracy(True, 0.0, float(stored.get("max_rel_error", 0.0)), 0)
-    verdict = attributes.get("verdict")
     paced = (attributes.get("duel") or {}).get("real_time") or {}
     stages = tuple(tuple(map(int, ops)) for ops in stored["stages"])
     stage_ms = tuple(used(stages, stored["stage_ms"]))
-    if config.cores is None:
-        deployment = deployed(bench, stages, stored.get("runtimes") or ())
-    else:
-        runtimes = stored.get("runtimes") or (bench.runtimes[0],) * len(stages)
-        shape = stages, stored["replicas"], stored["threads"], runtimes
-        deployment = Deployment.on_cores(*shape, config.core_kinds, stored.get("kinds") or ())
-    if stored.get(records.SHARED):
-        deployment = sharing(deployment) or deployment
-    bench.export(
-        deployment,
-        folder,
-        SplitResults(
-            measured=Measurement(period, latency, stage_ms, accuracy),
-            predicted=stored.get("predicted_ms"),
-            baselines=compared_baselines(attributes),
-            verdict=verdict.get("text") if isinstance(verdict, dict) else None,
-            real_time=load(RealTime, paced) if paced.get("number") == trial.number else None,
-            streams=config.streams,
-        ),
-        format,
-        onnx,
+    return replace(
+        results,
+        measured=Measurement(period, latency, stage_ms, accuracy),
+        predicted=stored.get("predicted_ms"),
+        real_time=load(RealTime, paced) if paced.get("number") == trial.number else None,
     )

@@ -14,11 +14,13 @@ from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.hardware.bench.simulated_cores import SimulatedCores
+from autosplit.hardware.measurement.results import Spread
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.export import export_best_split, export_stored_split, faster_baseline
+from autosplit.study.export import export_best_split, export_stored_split
 from autosplit.study.loop import benches
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
+from autosplit.study.persistence.records import document_of
 from autosplit.study.persistence.storage import storage_url
 from autosplit.study.progress import Progress
 
@@ -58,6 +60,9 @@ def test_the_best_is_exported_by_default_with_what_was_measured(
 ) -> None:
     opened = new_study(bench, trials=3)
     run_study(opened, Progress())
+    # As if no baseline were as fast.
+    verdict = opened.study.user_attrs["verdict"]
+    opened.study.set_user_attr("verdict", {"text": verdict["text"]})
     assert export_stored_split(opened.study, tmp_path / "out") == tmp_path / "out" / "split.json"
     ((deployment, folder, known, *_),) = written
     duel = {
@@ -150,21 +155,30 @@ def test_of_several_trials_that_failed_the_one_asked_for_says_why(
             export_stored_split(opened.study, tmp_path / "out", number)
 
 
-@pytest.mark.parametrize(("ratio", "is_named"), [(0.5, True), (1.0, False), (2.0, False)])
-def test_a_baseline_that_is_faster_than_the_split_is_named(
-    bench: Exporting, new_study: Open, ratio: float, is_named: bool
+def test_a_baseline_that_the_verdict_advises_is_exported(
+    bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
 ) -> None:
     opened = new_study(bench, trials=1)
-    assert faster_baseline(opened.study) is None
+    (slow, *_), ops = bench.baselines(), len(bench.graph.ops)
+    exact = Spread(1e-3, 1e-3, 1e-3)
+    faster = replace(slow, name="tvm, 2 replicas", period_ms=exact, runtime="tvm", copies=2)
+    faster = replace(faster, devices=("cores:0", "cores:1"), max_rel_error=0.5)
+    opened.study.set_user_attr("baselines", [document_of(faster)])
+    compare = bench.compare_interleaved
+    bench.compare_interleaved = lambda candidates, names: (
+        compare(candidates, names)[0],
+        {faster.name: faster},
+    )
     run_study(opened, Progress())
-    period = opened.study.user_attrs["duel"]["entries"][0]["period_ms"]["median"] * ratio
-    exact = dict.fromkeys(("median", "low", "high"), period)
-    baseline = {"name": "tvm, 2 replicas", "period_ms": exact, "latency_ms": exact, "copies": 2}
-    opened.study.set_user_attr("baselines", [baseline])
-    opened.study.set_user_attr("duel", None)
-    line = faster_baseline(opened.study)
-    assert (line is not None) == is_named
-    assert line is None or "tvm, 2 replicas" in line
+    export_stored_split(opened.study, tmp_path / "out")
+    ((deployment, _, known, *_),) = written
+    assert deployment == faster.deployment(ops)
+    assert deployment.replicas == (2,)
+    assert known.measured == faster.measurement
+    verdict = opened.study.user_attrs["verdict"]
+    assert verdict["choice"] == "replicate"
+    assert known.verdict == verdict["text"]
+    assert verdict["text"].startswith("Replicate the whole model: 2 x tvm, 1 thread each.")
 
 
 def test_the_best_deployment_is_exported_whatever_its_shape(

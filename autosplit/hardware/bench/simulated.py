@@ -24,6 +24,7 @@ from autosplit.deployment import Deployment, resources_of
 from autosplit.errors import ConfigError, StageError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.bench.interface import Bench, BenchDescription
+from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.measurement.results import (
     Accuracy,
     Baseline,
@@ -133,11 +134,19 @@ class SimulatedBench(Bench):
         replica, whole = one_core * self._contention, [range(len(self.costs.names))]
         copies = useful_replicas(cores, self.costs.streams) if self.costs.stateful else cores
         (divisor,) = shares(self.costs, whole, [copies])
+        replicated = exact(replica / divisor), exact(replica), copies
+        together = Cores(tuple(range(cores)))
         return [
-            Baseline("one core", exact(one_core), exact(one_core)),
-            Baseline("all cores", exact(all_cores), exact(all_cores)),
-            Baseline("replicas", exact(replica / divisor), exact(replica), copies=copies),
+            self._baseline("one core", self.devices[:1], exact(one_core), exact(one_core)),
+            self._baseline("all cores", [str(together)], exact(all_cores), exact(all_cores)),
+            self._baseline("replicas", self.devices[:copies], *replicated),
         ]
+
+    def _baseline(
+        self, name: str, devices: Sequence[str], period: Spread, latency: Spread, copies: int = 1
+    ) -> Baseline:
+        figures = name, period, latency, copies, "simulated", tuple(devices)
+        return Baseline(*figures, stage_ms=(latency.median,))
 
     def real_time(self, deployment: Deployment, rate: float, period: Spread) -> RealTime:
         """Raises ConfigError: there are no items."""

@@ -21,7 +21,7 @@ from autosplit.graph import FusedGraph
 from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, exact
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.measurement.baselines import UnsplitRun
-from autosplit.hardware.measurement.results import Baseline
+from autosplit.hardware.measurement.results import Accuracy, Baseline, Measurement
 from autosplit.planner import CostModel, PlannedDeployment, evaluate_deployment, plan_cores
 from autosplit.planner.problem.deployment import kinds_of_rows, row_numbers, useful_replicas
 from autosplit.planner.problem.runtime_costs import of_device
@@ -99,7 +99,6 @@ class SimulatedCores(SimulatedBench):
             numbers = numbers[: useful_replicas(len(numbers), self.costs.streams)]
         first_kind = Cores(self.cores[: self.sizes[0]])
         for devices in dict.fromkeys([(numbers[0],), (first_kind,), tuple(numbers)]):
-            name = UnsplitRun("simulated", devices).name
             threads = len(devices[0].numbers)
             costs = self._true_costs(len(devices) * threads)
             plans = []
@@ -110,7 +109,8 @@ class SimulatedCores(SimulatedBench):
             rate = math.fsum(1 / plan.period for plan in plans)
             period = plans[0].period if len(plans) == 1 else 1 / rate
             latency = max(plan.latency for plan in plans)
-            baselines.append(Baseline(name, exact(period), exact(latency), len(devices)))
+            figures = exact(period), exact(latency), (latency,), Accuracy(True, 0.0, 0.0, 1)
+            baselines.append(UnsplitRun("simulated", devices).measured(Measurement(*figures)))
         return baselines
 
     def true_plan(self, deployment: Deployment) -> PlannedDeployment:

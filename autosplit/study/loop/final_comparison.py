@@ -6,7 +6,7 @@ Both results are stored with the study.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +17,6 @@ from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import Baseline, Measurement, RealTime, Spread
 from autosplit.hardware.profiling.cost_model import over_memory
 from autosplit.hardware.runtimes.registry import sharing
-from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.planner.partition.explain import forbidden_by_states
 from autosplit.serialization import load
 from autosplit.study.acquisition.expected_improvement import corrected_costs
@@ -25,13 +24,13 @@ from autosplit.study.acquisition.history import history_of
 from autosplit.study.config.objectives import objective_value
 from autosplit.study.loop import time_left
 from autosplit.study.loop.time_left import FINALISTS
-from autosplit.study.loop.verdict import Verdict, judge, judge_deployment
+from autosplit.study.loop.verdict import Contender, judge
 from autosplit.study.persistence import records
-from autosplit.study.persistence.attributes import compared_baselines
+from autosplit.study.persistence.attributes import compared_baselines, spread_of
 from autosplit.study.persistence.optuna_internals import rewrite_trial
 from autosplit.study.progress import Progress, duration
 from autosplit.study.surrogate.cost_correction import Corrected, Measured
-from autosplit.study.trials.results import best_trial, period_of
+from autosplit.study.trials.results import period_of
 from autosplit.units import counted
 
 if TYPE_CHECKING:
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 
+_TIMES = {"throughput": "period_ms", "latency": "latency_ms"}  # that an objective counts
 NOISES = 3  # a candidate expected to be slower than the best by more times the noise is left out
 
 
@@ -68,18 +68,19 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
         opened.study.set_user_attr("duel", comparison)
         _rewrite(opened, comparison["entries"])
     stored, trials = opened.study.user_attrs, opened.study.get_trials(deepcopy=False)
-    fastest = best_trial(trials, stored, "throughput")
-    if fastest is not None:
-        verdict = _verdict(opened, *fastest, trials)
+    contenders = [*_trials(opened, trials, chosen and comparison), *_baselines(opened, stored)]
+    if any(c.deployment for c in contenders):
+        of = "an item" if chosen else "latency"
+        verdict = judge(contenders, of, interleaved=bool(chosen))
         text, costs = verdict.text, opened.space.costs
         for reason in filter(None, (over_memory(costs), forbidden_by_states(costs, 2))):
-            text += f" {reason[0].upper()}{reason[1:]}."
+            text += f"\n{reason[0].upper()}{reason[1:]}."
         if opened.config.realtime:
-            text += f" At {load(RealTime, comparison['real_time']).text}."
-        disturbances = fastest[0].user_attrs.get(records.DISTURBED)
-        if disturbances:
-            text += f" Not to be trusted: {'; '.join(disturbances)}."
-        document = {"choice": verdict.choice, "text": text}
+            paced = comparison["real_time"]
+            text += f"\nTrial {paced['number']} at {load(RealTime, paced).text}."
+        winner = verdict.winner
+        named = {"baseline": winner.baseline} if winner.baseline else {"trial": winner.trial}
+        document = {"choice": verdict.choice, "text": text, **named}
         opened.study.set_user_attr("verdict", document)
 
 
@@ -108,26 +109,29 @@ def _at_rate(
     return {**comparison, "real_time": {**asdict(paced), "number": winner["number"]}}
 
 
-def _verdict(
-    opened: OpenStudy, trial: FrozenTrial, period: Spread, trials: Sequence[FrozenTrial]
-) -> Verdict:
-    """What to make of the fastest of the trials."""
-    baselines = compared_baselines(opened.study.user_attrs)
-    key = trial.user_attrs[records.KEY]
-    candidate, runtimes = opened.space.split(key), opened.space.runtimes_of(key)
-    if not isinstance(candidate, DeployedSplit):
-        name = "best" if opened.config.objective == "throughput" else "fastest"
-        names = [runtime for runtime in runtimes if runtime]
-        return judge(sum(map(bool, candidate)), period, baselines, name, names)
-    periods: dict[Deployment, Spread] = {}
+def _trials(
+    opened: OpenStudy, trials: Sequence[FrozenTrial], comparison: Any
+) -> Iterator[Contender]:
+    """The trials that the final comparison measured; where there is none, all."""
+    entries = comparison["entries"] if comparison else ()
+    compared = {entry["number"] for entry in entries}
     for m in history_of(opened.space, trials).measured:
-        figures = period_of(trials[m.number], opened.config.objective)
-        if figures is not None:
-            periods[opened.deployment(m.candidate, m.runtimes)] = figures
-    best = opened.deployment(candidate, runtimes)
-    if trial.user_attrs.get(records.SHARED):
-        best = sharing(best) or best
-    return judge_deployment(best, period, baselines, periods, len(opened.config.core_kinds))
+        stored = trials[m.number].user_attrs
+        time = spread_of(stored.get(_TIMES[opened.config.objective]))
+        if time and (m.number in compared or not comparison):
+            deployment = _deployment(opened, m)
+            yield Contender(deployment, time, tuple(stored.get(records.DISTURBED, ())), m.number)
+
+
+def _baselines(opened: OpenStudy, attributes: Mapping[str, Any]) -> Iterator[Contender]:
+    """The baselines that the final comparison measured; where there is none, all."""
+    ops, key = len(opened.bench.graph.ops), _TIMES[opened.config.objective]
+    known = compared_baselines(attributes)
+    again = (attributes.get("duel") or {}).get("baselines") or known
+    for b, measured in zip(known, again, strict=True):
+        time: Spread = getattr(b, key)
+        if measured and math.isfinite(time.median):
+            yield Contender(b.deployment(ops), time, b.disturbances, baseline=b.name)
 
 
 def finalists(corrected: Corrected, measured: Sequence[Measured]) -> list[Measured]:

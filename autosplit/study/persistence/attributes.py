@@ -101,6 +101,32 @@ class _Baseline(BaseModel):
     period_ms: OptionalSpread = None
     latency_ms: OptionalSpread = None
     copies: OptionalNumber = None
+    runtime: Text = ""
+    devices: Texts = ()
+    stage_ms: Numbers = ()
+    max_rel_error: OptionalNumber = None
+    disturbances: Texts = ()
+
+    def value(self) -> Baseline | None:
+        """The baseline, None without name or period."""
+        if not (self.name and self.period_ms):
+            return None
+        latency = self.latency_ms or Spread(math.nan, math.nan, math.nan)
+        named = self.name, self.period_ms, latency, int(self.copies or 1)
+        placed = self.runtime, self.devices
+        return Baseline(
+            *named, *placed, self.stage_ms, self.max_rel_error or 0.0, self.disturbances
+        )
+
+    def replacing(self, before: Baseline) -> Baseline:
+        """The baseline with these figures, as far as they are known."""
+        return replace(
+            before,
+            period_ms=self.period_ms or before.period_ms,
+            latency_ms=self.latency_ms or before.latency_ms,
+            stage_ms=self.stage_ms or before.stage_ms,
+            disturbances=self.disturbances,
+        )
 
 
 # What is not valid in a list becomes None, or empty where places count.
@@ -151,23 +177,12 @@ class StudyAttributes(BaseModel):
 
     def compared_baselines(self) -> tuple[Baseline, ...]:
         """The baselines, with their figures of the final comparison where it measured them."""
-        unknown = Spread(math.nan, math.nan, math.nan)
-        baselines = [
-            Baseline(b.name, b.period_ms, b.latency_ms or unknown, int(b.copies or 1))
-            for b in self.baselines
-            if b and b.name and b.period_ms
-        ]
+        known = [value for value in (b and b.value() for b in self.baselines) if value]
         again = self.duel.baselines
-        if len(again) != len(baselines):
-            return tuple(baselines)
-        compared = []
-        for b, figures in zip(baselines, again, strict=True):
-            period = figures.period_ms if figures else None
-            latency = figures.latency_ms if figures else None
-            compared.append(
-                replace(b, period_ms=period or b.period_ms, latency_ms=latency or b.latency_ms)
-            )
-        return tuple(compared)
+        if len(again) != len(known):
+            return tuple(known)
+        pairs = zip(known, again, strict=True)
+        return tuple(figures.replacing(b) if figures else b for b, figures in pairs)
 
 
 class TrialAttributes(BaseModel):

@@ -81,7 +81,10 @@ def test_a_study_whose_best_is_disturbed_is_not_converged_until_it_is_measured_c
     run_study(opened, progress)
     attributes = opened.study.user_attrs
     assert attributes["stopped"].startswith("not converged: the measurement of trial")
-    assert "Not to be trusted: other processes" in attributes["verdict"]["text"]
+    assert (
+        "No reliable answer; run again when the machine is idle: other processes"
+        in attributes["verdict"]["text"]
+    )
     assert all(t.user_attrs["disturbed"] for t in opened.study.trials)
     assert any("disturbed again" in note for note in progress.notes)
     calls["calm"], calls["compared"] = 1, 0
@@ -89,5 +92,5 @@ def test_a_study_whose_best_is_disturbed_is_not_converged_until_it_is_measured_c
     attributes = opened.study.user_attrs
     assert calls["compared"] == 1
     assert attributes["stopped"].startswith("converged")
-    assert "trusted" not in attributes["verdict"]["text"]
+    assert "No reliable answer" not in attributes["verdict"]["text"]
     assert not opened.study.best_trial.user_attrs["disturbed"]

@@ -131,4 +131,3 @@ def test_replicas_share_their_model_where_that_is_faster(
     assert best is not None
     assert best[0].user_attrs["shared"] is wins
     assert best[0].value == pytest.approx(best[1].median)
-    assert ("share its weights" in opened.study.user_attrs["verdict"]["text"]) is wins

@@ -613,4 +613,6 @@ def test_the_winner_is_measured_at_the_rate_of_the_study_once(
     paced_at = document(opened.study, "")["real_time"]
     assert (paced_at["budget_ms"], paced_at["worst_ms"]) == (500, 3)
     assert paced_at["share"] == result[1].median / 500
-    assert " At 2 items/s: " in opened.study.user_attrs["verdict"]["text"]
+    assert (
+        f"\nTrial {result[0].number} at 2 items/s: " in opened.study.user_attrs["verdict"]["text"]
+    )
