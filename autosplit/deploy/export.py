@@ -111,7 +111,7 @@ def _write(
         parts = []
         for index, (ports, stage) in enumerate(zip(wiring.stages, deployment.stages, strict=True)):
             phases.report(f"writing stage {index + 1}/{len(wiring.stages)}")
-            files = new.numbered(f"stage{index}", model.runtimes[stage.runtime].suffix)
+            files = new.numbered(f"stage{index}", model.runtime_of(stage.runtime).suffix)
             part_of_stage = _write_stage(model, ports, stage, files, index, original, onnx)
             states = tuple(_state_part(s, ports) for s in wiring.states if s.stage == index)
             parts.append(part_of_stage.model_copy(update={"states": states}))
@@ -219,7 +219,7 @@ def _write_stage(
 
     The replicas that have one target share a file.
     """
-    runtime, file = model.runtimes[stage.runtime], next(files)
+    runtime, file = model.runtime_of(stage.runtime), next(files)
     places = [device.parse(name, anywhere=True) for name in stage.devices]
     targets = [spelled(model.kernels.target_on(place)) for place in places]
     weights = runtime.write(ports, file, places[0])

@@ -1,37 +1,24 @@
-"""Export a split of a study: the best one at the end of a run, or any trial of a stored study."""
+"""Export what the verdict of a study advises, or any trial of it."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autosplit.cuts.stages import used
 from autosplit.deploy.targets.formats import NATIVE
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.hardware.bench.interface import Bench, deployed
-from autosplit.hardware.measurement.results import (
-    Accuracy,
-    Measurement,
-    RealTime,
-    SplitResults,
-    Spread,
-)
+from autosplit.hardware.bench.interface import Bench
+from autosplit.hardware.measurement.results import Measurement, RealTime, SplitResults
 from autosplit.serialization import load
 from autosplit.study.documents import differences
 from autosplit.study.loop.open import OpenStudy, identity_of
-from autosplit.study.record import (
-    RECORD,
-    StudyRecord,
-    compared_baselines,
-    mapping,
-    record_of,
-    study_record,
-)
-from autosplit.study.results import BestTrial, best_of_study, error_of
+from autosplit.study.record import RECORD, StudyRecord, mapping, record_of, study_record
+from autosplit.study.results import best_trial, error_of
 from autosplit.study.storage import storage_errors
-from autosplit.units import milliseconds
 
 if TYPE_CHECKING:
     import optuna
@@ -40,33 +27,53 @@ if TYPE_CHECKING:
     from autosplit.study.config.study_file import StudyConfig
 
 
+@dataclass(frozen=True)
+class Exported:
+    """A measured deployment; ``predicted``: its period in ms; ``trial``: None for a baseline."""
+
+    deployment: Deployment
+    measured: Measurement
+    predicted: float | None = None
+    trial: int | None = None
+
+
 def export_best_split(opened: OpenStudy) -> Path | None:
-    """Export the best split into the folder ``export`` of the study file; None without one."""
+    """Export what is advised into the folder ``export`` of the study file; None without one."""
     if not opened.config.export:
         return None
     with storage_errors(opened.url):
-        record, best = study_record(opened.study.user_attrs), best_of_study(opened.study)
-    if best is None:
+        record, trials = study_record(opened.study.user_attrs), opened.study.get_trials()
+        chosen = _advised(record, trials, len(opened.bench.graph.ops))
+    if chosen is None:
         return None
     folder = Path(opened.config.export)
-    _export_trial(opened.config, opened.bench, record, best, folder)
+    _export(opened.config, opened.bench, record, chosen, folder)
     return folder
 
 
-def faster_baseline(study: optuna.Study) -> str | None:
-    """One line on the baseline that was faster than the best trial beyond noise; None without."""
-    best, baselines = best_of_study(study), compared_baselines(study.user_attrs)
-    if best is None or not baselines:
-        return None
-    rival = min(baselines, key=lambda b: b.period_ms.median)
-    # The intervals overlap: a tie is not called faster.
-    if rival.period_ms.high >= best.period_ms.low:
-        return None
-    times = milliseconds(rival.period_ms.median), milliseconds(best.period_ms.median)
-    return (
-        f"faster than this split: the whole model ({rival.name}), {times[0]} an item instead of "
-        f"{times[1]}; cores = N in the study file searches replicas and threads too"
-    )
+def _advised(record: StudyRecord, trials: Sequence[FrozenTrial], ops: int) -> Exported | None:
+    """What the verdict advises; before there is one the best trial, None without any."""
+    for baseline in record.compared_baselines():
+        deployment = baseline.deployment(ops)
+        if deployment and baseline.name == record.verdict.baseline:
+            return Exported(deployment, baseline.measurement)
+    best = best_trial(trials, record)
+    number = record.verdict.trial if record.verdict.trial is not None else best and best.number
+    return _exportable(record, trials).get(-1 if number is None else number)
+
+
+def _exportable(record: StudyRecord, trials: Sequence[FrozenTrial]) -> dict[int, Exported]:
+    """The trials with all that an export needs, by their numbers."""
+    exportable = {}
+    for trial in trials:
+        stored = record.final_comparison.of(trial.number, record_of(trial))
+        measured = stored.measurement() if trial.state.name == "COMPLETE" else None
+        # A database may hold anything.
+        with contextlib.suppress(ValueError):
+            if measured is not None:
+                figures = stored.deployment(), measured, stored.predicted_ms, trial.number
+                exportable[trial.number] = Exported(*figures)
+    return exportable
 
 
 def export_stored_split(
@@ -76,12 +83,12 @@ def export_stored_split(
     format: str = NATIVE,
     onnx: bool = True,
 ) -> Path:
-    """Export trial ``number`` of a stored study, by default the best; returns ``split.json``.
+    """Export trial ``number`` of a stored study, by default what its verdict advises.
 
-    ``format`` and ``onnx`` are those of ``write_split``. Nothing is measured, so the cores of the
-    study need not be here. Raises ConfigError where the trial has no split to export in this
-    format, or where model or machine are not those of the study; Infeasible where no trial was
-    completed.
+    Returns ``split.json``. ``format`` and ``onnx`` are those of ``write_split``. Nothing is
+    measured, so the cores of the study need not be here. Raises ConfigError where the trial has no
+    split to export in this format, or where model or machine are not those of the study; Infeasible
+    where no trial was completed.
     """
     from autosplit.study.config.study_file import stored
     from autosplit.study.loop.benches import open_bench
@@ -89,13 +96,17 @@ def export_stored_split(
     attributes = study.user_attrs
     record, stored_record = study_record(attributes), mapping(attributes.get(RECORD))
     trials = study.get_trials(deepcopy=False)
-    chosen = best_of_study(study) if number is None else _measured_trial(trials, record, number)
-    if chosen is None:
-        raise Infeasible(f"study '{study.study_name}' has no completed trial; nothing to export")
     config = stored(stored_record.get("config"), study.study_name)
     config = _on_stored_devices(config, stored_record)
     bench = open_bench(config, measures=False)
     try:
+        chosen = _advised(record, trials, len(bench.graph.ops))
+        if number is not None:
+            chosen = _measured_trial(trials, record, number)
+        if chosen is None:
+            raise Infeasible(
+                f"study '{study.study_name}' has no completed trial; nothing to export"
+            )
         # The export would state times that this machine does not have.
         identity = mapping(stored_record.get("identity"))
         different = differences(identity, identity_of(config, bench))
@@ -104,7 +115,7 @@ def export_stored_split(
                 f"study '{study.study_name}' measured something else: {'; '.join(different)}; "
                 "export where and as it was measured, or measure again with `autosplit run --force`"
             )
-        _export_trial(config, bench, record, chosen, folder, format, onnx)
+        _export(config, bench, record, chosen, folder, format, onnx)
     finally:
         bench.close()
     return folder / "split.json"
@@ -125,16 +136,13 @@ def _on_stored_devices(config: StudyConfig, stored_record: Mapping[str, Any]) ->
     return stored(config.model_dump() | devices, config.name)
 
 
-def _measured_trial(trials: Sequence[FrozenTrial], study: StudyRecord, number: int) -> BestTrial:
-    """The trial of a number as if it were the best."""
-    complete = [t for t in trials if t.state.name == "COMPLETE"]
-    records = {t.number: study.final_comparison.of(t.number, record_of(t)) for t in complete}
-    exportable = sorted(n for n, record in records.items() if record.period_ms)
-    record = records.get(number)
-    if record is not None and record.period_ms:
-        return BestTrial(number, record.period_ms, record)
+def _measured_trial(trials: Sequence[FrozenTrial], study: StudyRecord, number: int) -> Exported:
+    """The trial of a number. Raises ConfigError where it cannot be exported."""
+    exportable = _exportable(study, trials)
+    if number in exportable:
+        return exportable[number]
     trial = next((t for t in trials if t.number == number), None)
-    remedy = f"those that can be exported are {exportable or 'none'}"
+    remedy = f"those that can be exported are {sorted(exportable) or 'none'}"
     if trial is None:
         raise ConfigError(f"trial {number} does not exist; {remedy}")
     if trial.state.name == "FAIL":
@@ -142,39 +150,23 @@ def _measured_trial(trials: Sequence[FrozenTrial], study: StudyRecord, number: i
     raise ConfigError(f"trial {number} is {trial.state.name.lower()}; {remedy}")
 
 
-def _export_trial(
+def _export(
     config: StudyConfig,
     bench: Bench,
     study: StudyRecord,
-    best: BestTrial,
+    chosen: Exported,
     folder: Path,
     format: str = NATIVE,
     onnx: bool = True,
 ) -> None:
-    record, paced = best.record, study.final_comparison.real_time
-    latency = record.latency_ms or Spread(0.0, 0.0, 0.0)
-    accuracy = Accuracy(True, 0.0, record.max_rel_error or 0.0, 0)
-    stages = record.stages
-    stage_ms = tuple(used(stages, record.stage_ms))
-    if config.cores is None:
-        deployment = deployed(bench, stages, record.runtimes)
-    else:
-        runtimes = record.runtimes or (bench.runtimes[0],) * len(stages)
-        shape = stages, record.replicas, record.threads, runtimes
-        deployment = Deployment.on_cores(*shape, config.core_kinds, record.kinds)
-    is_paced = paced.get("number") == best.number
-    paced = {key: value for key, value in paced.items() if key != "number"}
-    bench.export(
-        deployment,
-        folder,
-        SplitResults(
-            measured=Measurement(best.period_ms, latency, stage_ms, accuracy),
-            predicted=record.predicted_ms,
-            baselines=study.compared_baselines(),
-            verdict=study.verdict.text or None,
-            real_time=load(RealTime, paced) if is_paced else None,
-            streams=config.streams,
-        ),
-        format,
-        onnx,
+    paced = dict(study.final_comparison.real_time)
+    is_paced = chosen.trial is not None and paced.pop("number", None) == chosen.trial
+    results = SplitResults(
+        measured=chosen.measured,
+        predicted=chosen.predicted,
+        baselines=study.compared_baselines(),
+        verdict=study.verdict.text or None,
+        real_time=load(RealTime, paced) if is_paced else None,
+        streams=config.streams,
     )
+    bench.export(chosen.deployment, folder, results, format, onnx)

@@ -23,7 +23,8 @@ from pydantic import (
     WrapValidator,
 )
 
-from autosplit.hardware.measurement.results import Baseline, Spread
+from autosplit.deployment import Deployment
+from autosplit.hardware.measurement.results import Accuracy, Baseline, Measurement, Spread
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
@@ -54,6 +55,12 @@ def _text(value: Any) -> str:
     return " ".join(value.split())[:_MAX_TEXT] if isinstance(value, str) else ""
 
 
+def _lines(value: Any) -> str:
+    """A text of several lines."""
+    lines = map(_text, value.splitlines() if isinstance(value, str) else ())
+    return "\n".join(filter(None, lines))[:_MAX_TEXT]
+
+
 def spread_of(value: Any) -> Spread | None:
     """A median with its interval; an end that is missing is the median."""
     if isinstance(value, Spread):
@@ -74,6 +81,7 @@ OptionalNumber = Annotated[Number | None, _otherwise(None)]
 Numbers = Annotated[tuple[Number, ...], _otherwise(())]
 Text = Annotated[str, PlainValidator(_text)]
 Texts = Annotated[tuple[Text, ...], _otherwise(())]
+Lines = Annotated[str, PlainValidator(_lines)]
 OptionalSpread = Annotated[Spread | None, PlainValidator(spread_of)]
 Index = Annotated[int, Field(strict=True, ge=0)]
 Counts = Annotated[tuple[Annotated[int, Field(strict=True, ge=1)], ...], _otherwise(())]
@@ -99,7 +107,9 @@ class _Profile(BaseModel):
 
 class _Verdict(BaseModel):
     choice: Text = ""
-    text: Text = ""
+    text: Lines = ""
+    baseline: Text = ""
+    trial: OptionalIndex = None
 
 
 class _Baseline(BaseModel):
@@ -109,6 +119,30 @@ class _Baseline(BaseModel):
     copies: OptionalNumber = None
     runtime: Text = ""
     devices: Texts = ()
+    stage_ms: Numbers = ()
+    max_rel_error: OptionalNumber = None
+    disturbances: Texts = ()
+
+    def value(self) -> Baseline | None:
+        """The baseline, None without name or period."""
+        if not (self.name and self.period_ms):
+            return None
+        latency = self.latency_ms or Spread(math.nan, math.nan, math.nan)
+        named = self.name, self.period_ms, latency, int(self.copies or 1)
+        placed = self.runtime, self.devices
+        return Baseline(
+            *named, *placed, self.stage_ms, self.max_rel_error or 0.0, self.disturbances
+        )
+
+    def replacing(self, before: Baseline) -> Baseline:
+        """The baseline with these figures, as far as they are known."""
+        return replace(
+            before,
+            period_ms=self.period_ms or before.period_ms,
+            latency_ms=self.latency_ms or before.latency_ms,
+            stage_ms=self.stage_ms or before.stage_ms,
+            disturbances=self.disturbances,
+        )
 
 
 class Figures(BaseModel):
@@ -148,6 +182,22 @@ class TrialRecord(TrialResult):
     runtimes: Texts = ()
     stages: Stages = ()
     threads: Counts = ()
+
+    def deployment(self) -> Deployment:
+        """What was measured. Raises ValueError where the record does not say it all."""
+        devices = [device for of_stage in self.devices for device in of_stage]
+        counts = [len(of_stage) for of_stage in self.devices]
+        if not counts or len(counts) != len(self.stages) or not all(map(len, self.stages)):
+            raise ValueError("no deployment is stored")
+        return Deployment.of_split(self.stages, devices, self.runtimes, counts)
+
+    def measurement(self) -> Measurement | None:
+        """The figures; None without a period."""
+        if self.period_ms is None:
+            return None
+        latency = self.latency_ms or Spread(0.0, 0.0, 0.0)
+        accuracy = Accuracy(True, 0.0, self.max_rel_error or 0.0, 0)
+        return Measurement(self.period_ms, latency, self.stage_ms, accuracy, self.disturbed)
 
     def live_tensors(self) -> tuple[tuple[tuple[str, int], ...], ...]:
         """The names and bytes of the tensors that are live on each cut."""
@@ -217,34 +267,16 @@ class _Compared(BaseModel):
 
     def measured_baselines(self) -> tuple[Baseline, ...]:
         """The baselines as they were measured before the trials."""
-        unknown = Spread(math.nan, math.nan, math.nan)
-        return tuple(
-            Baseline(
-                b.name,
-                b.period_ms,
-                b.latency_ms or unknown,
-                int(b.copies or 1),
-                b.runtime,
-                b.devices,
-            )
-            for b in self.baselines
-            if b and b.name and b.period_ms
-        )
+        return tuple(filter(None, (b and b.value() for b in self.baselines)))
 
     def compared_baselines(self) -> tuple[Baseline, ...]:
         """The baselines, with their figures of the final comparison where it measured them."""
-        baselines = self.measured_baselines()
+        known = self.measured_baselines()
         again = self.final_comparison.baselines
-        if len(again) != len(baselines):
-            return baselines
-        compared = []
-        for b, figures in zip(baselines, again, strict=True):
-            period = figures.period_ms if figures else None
-            latency = figures.latency_ms if figures else None
-            compared.append(
-                replace(b, period_ms=period or b.period_ms, latency_ms=latency or b.latency_ms)
-            )
-        return tuple(compared)
+        if len(again) != len(known):
+            return known
+        pairs = zip(known, again, strict=True)
+        return tuple(figures.replacing(b) if figures else b for b, figures in pairs)
 
 
 class StudyRecord(_Compared):

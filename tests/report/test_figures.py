@@ -91,7 +91,7 @@ def test_the_dashboard_and_its_notes_have_the_figures_of_show(
     assert [t.value for t in shown_copy.trials] == [t.value for t in study.trials]
     period = spread_text(spread_of(best["period_ms"]))
     assert period in study_note(record)
-    assert escape(shown["verdict"]["text"], 2000) in study_note(record)
+    assert escape(" ".join(shown["verdict"]["text"].split()), 2000) in study_note(record)
     note = trial_note(record, record.trials[best["number"]])
     assert "the best of the study" in note
     for text in (period, *map(milliseconds, best["stage_ms"])):
@@ -129,7 +129,8 @@ def test_split_json_has_the_figures_of_show(
 
     monkeypatch.setattr(SimulatedBench, "export", keep)
     export.export_stored_split(study, tmp_path)
-    (results,), best = exported, shown["best"]
+    (results,), names = exported, {b["name"]: b for b in shown["baselines"]}
+    best = names.get(shown["verdict"].get("baseline"), shown["best"])
     parts = results_parts(results)
     for key in ("period_ms", "latency_ms"):
         assert document_of(parts["measured"][key]) == best[key]

@@ -58,8 +58,8 @@ def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path: Path) -> N
     assert (best.record.replicas, best.record.threads) == ([4], [1])
     verdict = opened.study.user_attrs["result"]["verdict"]
     assert verdict["choice"] == "replicate"
-    assert verdict["text"].startswith("4 replicas of the whole model on cores 0 to 3, simulated: ")
-    assert "times the throughput of simulated, 4 threads" in verdict["text"]
+    assert verdict["text"].startswith("Replicate the whole model: 4 x simulated, 1 thread each.")
+    assert "times as long" in verdict["text"]
     # The first trials are the plan and the other corners.
     assert [t.number for t in opened.study.trials] == list(range(5))
     assert opened.study.user_attrs["autosplit"]["bound_ms"] <= min(

@@ -52,6 +52,11 @@ def test_a_number_that_is_not_finite_is_null() -> None:
         "period_ms": {"median": 1.0, "low": 0.0, "high": None},
         "latency_ms": {"median": None, "low": None, "high": None},
         "copies": 1,
+        "runtime": "",
+        "devices": [],
+        "stage_ms": [],
+        "max_rel_error": 0.0,
+        "disturbances": [],
     }
 
 

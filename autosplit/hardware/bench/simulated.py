@@ -142,10 +142,18 @@ class SimulatedBench(Bench):
         baselines = []
         for name, option in options.items():
             stage = self._useful(Stage(ops, (option,)))
-            plan = self.truth([stage])
-            period, latency = exact(plan.period), exact(plan.latency)
-            baselines.append(Baseline(name, period, latency, stage.replicas))
+            plan, option = self.truth([stage]), stage.options[0]
+            figures = exact(plan.period), exact(plan.latency), option.replicas
+            devices = self._placed(option)
+            baselines.append(Baseline(name, *figures, "simulated", devices, plan.loads))
         return baselines
+
+    def _placed(self, option: Option) -> tuple[str, ...]:
+        """The devices of the replicas of a stage that is alone."""
+        if not self.question.cores:
+            return tuple(self.devices[: option.replicas])
+        width = option.row.threads
+        return tuple(f"cores:{','.join(map(str, range(n * width, (n + 1) * width)))}" for n in range(option.replicas))
 
     def _useful(self, stage: Stage) -> Stage:
         """A stage with states without the replicas that get no stream."""

@@ -83,7 +83,6 @@ class Study:
     bound_ms: float | None = None
     cut_periods: tuple[tuple[int, float], ...] = ()
     baselines: tuple[Baseline, ...] = ()
-    choice: str = ""
     verdict: str = ""
     stopped: str = ""
     identity: Mapping[str, str] = field(default_factory=dict)
@@ -190,7 +189,6 @@ def read(study: optuna.Study) -> Study:
         bound_ms=stored.bound_ms,
         cut_periods=_legal(graph, stored.cut_periods),
         baselines=stored.compared_baselines(),
-        choice=stored.verdict.choice,
         verdict=stored.verdict.text,
         stopped=stored.stopped.removeprefix("stopped: "),  # the pages say so themselves
         identity=stored.identity,

@@ -11,7 +11,6 @@ from autosplit.hardware.measurement.results import Spread
 from autosplit.planner.dominance import front
 from autosplit.report.documents.record import Study, Trial
 from autosplit.report.drawing.canvas import INK, PALETTE, colour
-from autosplit.study.loop.verdict import rival_of
 
 Symbol = Literal["circle", "diamond", "square", "triangle", "cross", "star", "dash"]
 
@@ -77,7 +76,7 @@ def convergence(study: Study) -> Chart:
         again = tuple(study.final_comparison[n].median for n in compared)
         series.append(Series("final comparison", tuple(compared), again, _FINAL, symbol="diamond"))
     if study.baselines:
-        rival = rival_of(study.baselines)
+        rival = min(study.baselines, key=lambda b: b.period_ms.median)
         level = rival.period_ms.median
         series.append(_level(f"without splitting: {rival.name}", level, _BASELINE, numbers))
     if study.bound_ms is not None:

@@ -5,25 +5,21 @@ The comparison is stored beside the trials, whose own figures stay as the search
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from autosplit.cuts.stages import with_unused
-from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.baselines import strongest
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import RealTime, Spread
-from autosplit.hardware.profiling.cost_model import over_memory
-from autosplit.planner.batch.deployments import DeployedSplit
+from autosplit.hardware.profiling.cost_table import over_memory
 from autosplit.planner.partition.explain import forbidden_by_states
 from autosplit.serialization import load
-from autosplit.study.acquisition.expected_improvement import corrected_costs
-from autosplit.study.acquisition.history import history_of
+from autosplit.study.acquisition import corrected_costs, history_of
 from autosplit.study.documents import document_of, measured_document
 from autosplit.study.loop import time_left
 from autosplit.study.loop.time_left import FINALISTS
-from autosplit.study.loop.verdict import Verdict, judge, judge_deployment
+from autosplit.study.loop.verdict import Contender, judge
 from autosplit.study.progress import Progress, duration
 from autosplit.study.record import (
     COMPARISON,
@@ -34,8 +30,7 @@ from autosplit.study.record import (
     record_of,
     study_record,
 )
-from autosplit.study.results import BestTrial, best_trial
-from autosplit.study.surrogate.cost_correction import Corrected, Measured
+from autosplit.study.surrogate.correction import Corrected, Measured
 from autosplit.units import counted
 
 if TYPE_CHECKING:
@@ -48,9 +43,10 @@ def compare(opened: OpenStudy, progress: Progress) -> None:
     """Compare the best candidates with the baselines, unless that is stored; for throughput."""
     if opened.config.objective != "throughput":
         return
-    history = history_of(opened.space, opened.study.get_trials(deepcopy=False))
+    trials = opened.study.get_trials(deepcopy=False)
+    history = history_of(opened.space, trials, opened.baselines)
     corrected = corrected_costs(opened.space, history.measured)
-    chosen, count = finalists(corrected, history.measured), len(history.measured)
+    chosen, count = finalists(corrected, history.trials), len(history.trials)
     if not chosen:
         return
     if not covers(_stored(opened), chosen, count):
@@ -65,33 +61,63 @@ def compare(opened: OpenStudy, progress: Progress) -> None:
                     lambda result: result["disturbed"],
                 )
                 opened.study.set_user_attr(COMPARISON, document)
-    _compare_at_rate(opened, history.measured, progress)
+    _compare_at_rate(opened, history.trials, progress)
 
 
-def verdict(opened: OpenStudy) -> dict[str, str] | None:
-    """What to make of the fastest of the trials, as stored; None without one."""
+def verdict(opened: OpenStudy) -> dict[str, Any] | None:
+    """What to make of all that was measured, as stored; None where nothing was."""
     record = study_record(opened.study.user_attrs)
-    fastest = best_trial(opened.study.get_trials(deepcopy=False), record, "throughput")
-    if fastest is None:
+    contenders = [*_trials(opened, record), *_baselines(opened, record)]
+    if not any(contender.deployment for contender in contenders):
         return None
-    judged, costs = _judged(opened, fastest, record), opened.space.costs
-    text = judged.text
+    is_period = opened.config.objective == "throughput"
+    judged = judge(contenders, "an item" if is_period else "latency", interleaved=is_period)
+    text, costs = judged.text, opened.space.costs
     for reason in filter(None, (over_memory(costs), forbidden_by_states(costs, 2))):
-        text += f" {reason[0].upper()}{reason[1:]}."
+        text += f"\n{reason[0].upper()}{reason[1:]}."
     if opened.config.realtime and record.final_comparison.real_time:
-        paced = {k: v for k, v in record.final_comparison.real_time.items() if k != "number"}
-        text += f" At {load(RealTime, paced).text}."
-    if fastest.record.disturbed:
-        text += f" Not to be trusted: {'; '.join(fastest.record.disturbed)}."
-    return {"choice": judged.choice, "text": text}
+        paced = dict(record.final_comparison.real_time)
+        text += f"\nTrial {paced.pop('number')} at {load(RealTime, paced).text}."
+    winner = judged.winner
+    named = {"baseline": winner.baseline} if winner.baseline else {"trial": winner.trial}
+    return {"choice": judged.choice, "text": text, **named}
+
+
+def _trials(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
+    """The trials of the final comparison; for latency all that were measured."""
+    is_period = opened.config.objective == "throughput"
+    trials = opened.study.get_trials(deepcopy=False)
+    for m in history_of(opened.space, trials).trials:
+        stored = record.final_comparison.of(m.number, record_of(trials[m.number]))
+        time = stored.period_ms if is_period else stored.latency_ms
+        is_compared = not is_period or m.number in record.final_comparison.figures
+        if time is not None and is_compared and _within_limit(opened, stored.latency_ms):
+            deployment = opened.space.deployment(m.stages)
+            yield Contender(deployment, time, stored.disturbed, m.number)
+
+
+def _baselines(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
+    """The baselines; for throughput those that the final comparison measured again."""
+    is_period, ops = opened.config.objective == "throughput", len(opened.bench.graph.ops)
+    again = {b.name for b in record.final_comparison.baselines if b}
+    for b in record.compared_baselines():
+        time = b.period_ms if is_period else b.latency_ms
+        is_compared = not is_period or b.name in again
+        if is_compared and time.median == time.median and _within_limit(opened, b.latency_ms):
+            yield Contender(b.deployment(ops), time, b.disturbances, baseline=b.name)
+
+
+def _within_limit(opened: OpenStudy, latency: Spread | None) -> bool:
+    """Whether an item takes no longer than the study allows."""
+    return latency is None or not latency.median > opened.goal.latency_ms
 
 
 def finalists(corrected: Corrected, measured: Sequence[Measured]) -> list[Measured]:
-    """The measured splits that may be the best.
+    """The measured candidates that may be the best.
 
     They are the likeliest few by all that was measured, and the one that was measured fastest.
     """
-    expected = {m.number: corrected.period(m.candidate, m.runtimes) for m in measured}
+    expected = {m.number: corrected.period(m.stages) for m in measured}
     limit = min(expected.values(), default=0.0) * (1 + NOISES * corrected.noise)
     likely = [m for m in measured if expected[m.number] <= limit]
     chosen = sorted(likely, key=lambda m: expected[m.number])[:FINALISTS]
@@ -119,7 +145,7 @@ def _announcement(opened: OpenStudy, chosen: Sequence[Measured]) -> str:
         f"final comparison: {counted(len(chosen), 'candidate')} and "
         f"{counted(baselines, 'baseline')}, interleaved"
     )
-    candidates = [(m.period_ms, sum(_deployment(opened, m).replicas)) for m in chosen]
+    candidates = [(m.period_ms, sum(stage.replicas for stage in m.stages)) for m in chosen]
     seconds = time_left.of_comparison(opened.config, attributes, candidates)
     return f"{text}, up to {duration(seconds)}" if seconds else text
 
@@ -130,11 +156,10 @@ def _measure(opened: OpenStudy, chosen: Sequence[Measured], count: int) -> dict[
     ``count``: of the complete trials.
     """
     known = compared_baselines(opened.study.user_attrs)
-    deployments = [_deployment(opened, m) for m in chosen]
+    deployments = [opened.space.deployment(m.stages) for m in chosen]
     results, baselines = opened.bench.compare_interleaved(deployments, strongest(known))
     entries = []
     for m, result in zip(chosen, results, strict=True):
-        result = replace(result, stage_ms=with_unused(m.stages, result.stage_ms))
         entries.append({"number": m.number, **measured_document(result)})
     names = [baselines.get(b.name) for b in known]
     return {
@@ -154,8 +179,9 @@ def _compare_at_rate(opened: OpenStudy, measured: Sequence[Measured], progress: 
     rate, seconds = section.items_per_second, opened.config.measure.seconds
     periods = {n: e.period_ms for n, e in comparison.figures.items() if e.period_ms}
     winner = min(periods, key=lambda number: (periods[number].median, number))
-    deployment = _deployment(opened, next(m for m in measured if m.number == winner))
-    progress.note(f"the fastest split with {rate:g} items a second, up to {duration(seconds)}")
+    stages = next(m.stages for m in measured if m.number == winner)
+    deployment = opened.space.deployment(stages)
+    progress.note(f"the fastest candidate with {rate:g} items a second, up to {duration(seconds)}")
     with opened.device_lock():
         paced = Calm(seconds, progress.note).measured(
             f"the run at {rate:g} items a second",
@@ -165,26 +191,3 @@ def _compare_at_rate(opened: OpenStudy, measured: Sequence[Measured], progress: 
     document = mapping(opened.study.user_attrs.get(COMPARISON))
     document["real_time"] = {**asdict(paced), "number": winner}
     opened.study.set_user_attr(COMPARISON, document)
-
-
-def _judged(opened: OpenStudy, fastest: BestTrial, record: StudyRecord) -> Verdict:
-    key, baselines = fastest.record.key, record.compared_baselines()
-    candidate, runtimes = opened.space.split(key), opened.space.runtimes_of(key)
-    if not isinstance(candidate, DeployedSplit):
-        name = "best" if opened.config.objective == "throughput" else "fastest"
-        names = [runtime for runtime in runtimes if runtime]
-        return judge(sum(map(bool, candidate)), fastest.period_ms, baselines, name, names)
-    trials = opened.study.get_trials(deepcopy=False)
-    compared = {t.number: record.final_comparison.of(t.number, record_of(t)) for t in trials}
-    periods: dict[Deployment, Spread] = {}
-    for m in history_of(opened.space, trials).measured:
-        period = compared[m.number].period_ms
-        if period is not None:
-            periods[_deployment(opened, m)] = period
-    best = opened.deployment(candidate, runtimes)
-    kinds = len(opened.config.core_kinds)
-    return judge_deployment(best, fastest.period_ms, baselines, periods, kinds)
-
-
-def _deployment(opened: OpenStudy, measured: Measured) -> Deployment:
-    return opened.deployment(measured.candidate, measured.runtimes)
