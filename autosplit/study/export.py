@@ -57,9 +57,10 @@ def _advised(record: StudyRecord, trials: Sequence[FrozenTrial], ops: int) -> Ex
         deployment = baseline.deployment(ops)
         if deployment and baseline.name == record.verdict.baseline:
             return Exported(deployment, baseline.measurement)
-    best = best_trial(trials, record)
-    number = record.verdict.trial if record.verdict.trial is not None else best and best.number
-    return _exportable(record, trials).get(-1 if number is None else number)
+    number, best = record.verdict.trial, best_trial(trials, record)
+    if number is None and best is not None:
+        number = best.number
+    return None if number is None else _exportable(record, trials).get(number)
 
 
 def _exportable(record: StudyRecord, trials: Sequence[FrozenTrial]) -> dict[int, Exported]:

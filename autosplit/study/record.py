@@ -267,7 +267,8 @@ class _Compared(BaseModel):
 
     def measured_baselines(self) -> tuple[Baseline, ...]:
         """The baselines as they were measured before the trials."""
-        return tuple(filter(None, (b and b.value() for b in self.baselines)))
+        values = (stored.value() for stored in self.baselines if stored)
+        return tuple(value for value in values if value)
 
     def compared_baselines(self) -> tuple[Baseline, ...]:
         """The baselines, with their figures of the final comparison where it measured them."""

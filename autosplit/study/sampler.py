@@ -127,10 +127,11 @@ class Assignment:
         key = result_of(trial).key
         if key:
             return self.space.candidate(key)
-        if "fixed_params" in trial.system_attrs:  # by a user, who may have given some of them
-            candidate = self._suggested(trial)
-            update(trial, key=self.space.key(candidate))
-            return candidate
+        stored = next(t for t in study.get_trials(deepcopy=False) if t.number == trial.number)
+        if "fixed_params" in stored.system_attrs:  # by a user, who may have given some of them
+            enqueued = self._suggested(trial)
+            update(trial, key=self.space.key(enqueued))
+            return enqueued
         candidate = self._free(study, trial)
         if candidate is not None and self.name == PLANNER:
             self._suggested(trial)

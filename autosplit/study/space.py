@@ -109,7 +109,9 @@ class Space:
         fits = (batch.memory <= 1) & np.isfinite(self.evaluator.known(batch))
         if fits.all():
             return batch
-        return self.evaluator.batch(c for c, fit in zip(batch.deployments, fits, strict=True) if fit)
+        return self.evaluator.batch(
+            c for c, fit in zip(batch.deployments, fits, strict=True) if fit
+        )
 
     def fits(self, candidate: Candidate) -> bool:
         """Whether the devices can run it and have the memory for it."""
@@ -187,7 +189,9 @@ class Space:
 
     def names(self, stages: int) -> list[str]:
         """The parameters that matter to a candidate of so many stages."""
-        return [n for n in self.parameters if int(n.partition("_")[2] or 0) <= stages - ("cut" in n)]
+        return [
+            n for n in self.parameters if int(n.partition("_")[2] or 0) <= stages - ("cut" in n)
+        ]
 
     def encode(self, candidate: Candidate) -> dict[str, int]:
         """The parameters of a candidate, or of one that is near it."""
@@ -247,7 +251,7 @@ class Space:
 
     def whole_model(self, runtime: str, devices: Sequence[str]) -> Candidate | None:
         """The model as one stage on some devices in a runtime; None where that is no candidate."""
-        kinds = dict((name, kind) for kind, name in self.devices)
+        kinds = {name: kind for kind, name in self.devices}
         for kind, numbers in (self.cores or {}).items():
             kinds |= {f"core {number}": kind for number in numbers}
         names = [resources_of(device) if self.cores else (device,) for device in devices]
@@ -302,7 +306,9 @@ def useful_threads(costs: CostModel) -> CostModel:
     return replace(costs, rows=tuple(each for each in costs.rows if each in rows))
 
 
-def free_candidate(space: Space, starts: Sequence[Candidate], taken: frozenset[str]) -> Candidate | None:
-    """A candidate whose key is not ``taken``, few moves away from some; None where there is none."""
+def free_candidate(
+    space: Space, starts: Sequence[Candidate], taken: frozenset[str]
+) -> Candidate | None:
+    """A candidate whose key is not ``taken``, few moves away from some; None where none is."""
     every = islice(space.around(starts), 2 * VISITED)
     return next((each for each in every if space.key(each) not in taken), None)

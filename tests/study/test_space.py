@@ -90,7 +90,7 @@ def test_a_key_of_more_devices_than_there_are_is_refused() -> None:
 def test_candidates_around_one_are_all_of_a_small_space() -> None:
     of_question = space(SPLITS)
     taken: set[str] = set()
-    while (free := free_candidate(of_question, [of_question.plan.stages], frozenset(taken))):
+    while free := free_candidate(of_question, [of_question.plan.stages], frozenset(taken)):
         assert of_question.fits(free)
         taken.add(of_question.key(free))
     drawn = (of_question.random(np.random.default_rng(seed)) for seed in range(200))
@@ -100,7 +100,9 @@ def test_candidates_around_one_are_all_of_a_small_space() -> None:
 def test_what_exceeds_the_memory_of_a_replica_does_not_fit() -> None:
     of_question = space(CORES, memory=6.0)
     assert not of_question.whole_models
-    assert all(len(stage.ops) <= 6 for c in of_question.around([of_question.plan.stages]) for stage in c)
+    assert all(
+        len(stage.ops) <= 6 for c in of_question.around([of_question.plan.stages]) for stage in c
+    )
 
 
 def test_threads_that_hardly_save_time_are_left_out() -> None:

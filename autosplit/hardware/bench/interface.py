@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -91,7 +91,9 @@ class DescribedBench(Protocol):
         self, profile: Sequence[Profile], links: Sequence[LinkCost], **limits: Any
     ) -> CostModel:
         """The planner's view of a profile and of transfer costs; ``limits``: see ``cost_table``."""
-        return cost_table(self.graph, profile, links, self.keep_together, **limits)
+        # A stored profile of one runtime may lack its name.
+        named = [replace(p, runtime=p.runtime or self.runtimes[0]) for p in profile]
+        return cost_table(self.graph, named, links, self.keep_together, **limits)
 
 
 class Bench(DescribedBench, Protocol):
@@ -148,4 +150,3 @@ class Bench(DescribedBench, Protocol):
 
     def close(self) -> None:
         """Release processes and devices. Idempotent."""
-

@@ -37,6 +37,8 @@ from autosplit.hardware.measurement.results import (
 )
 from autosplit.planner.partition import CostModel, Plan, Question, RowCosts, evaluate, partition
 
+NAME = "simulated"  # of the runtime
+
 
 @dataclass(frozen=True)
 class Simulation:
@@ -68,10 +70,11 @@ class SimulatedBench(Bench):
         devices: Sequence[str],
         simulation: Simulation | None = None,
     ) -> None:
-        self.costs, self.question = costs, question
+        rows = [replace(r, row=replace(r.row, runtime=NAME)) for r in costs.rows]
+        self.costs, self.question = replace(costs, rows=tuple(rows)), question
         self.simulation = simulation or Simulation()
         self._graph, self._device_names = graph, tuple(devices)
-        self.true = _hidden(costs, self.simulation)
+        self.true = _hidden(self.costs, self.simulation)
 
     @cached_property
     def description(self) -> BenchDescription:
@@ -83,8 +86,8 @@ class SimulatedBench(Bench):
             "devices": " ".join(devices),
             "simulation": repr(self.simulation),
         }
-        together: dict[str, Sequence[Sequence[int]]] = {"simulated": ()}
-        return BenchDescription(self._graph, devices, identity, ("simulated",), together, {})
+        together: dict[str, Sequence[Sequence[int]]] = {NAME: ()}
+        return BenchDescription(self._graph, devices, identity, (NAME,), together, {})
 
     def cost_table(
         self, profile: Sequence[Profile], links: Sequence[LinkCost], **limits: Any
@@ -145,7 +148,7 @@ class SimulatedBench(Bench):
             plan, option = self.truth([stage]), stage.options[0]
             figures = exact(plan.period), exact(plan.latency), option.replicas
             devices = self._placed(option)
-            baselines.append(Baseline(name, *figures, "simulated", devices, plan.loads))
+            baselines.append(Baseline(name, *figures, NAME, devices, plan.loads))
         return baselines
 
     def _placed(self, option: Option) -> tuple[str, ...]:
@@ -153,7 +156,10 @@ class SimulatedBench(Bench):
         if not self.question.cores:
             return tuple(self.devices[: option.replicas])
         width = option.row.threads
-        return tuple(f"cores:{','.join(map(str, range(n * width, (n + 1) * width)))}" for n in range(option.replicas))
+        return tuple(
+            f"cores:{','.join(map(str, range(n * width, (n + 1) * width)))}"
+            for n in range(option.replicas)
+        )
 
     def _useful(self, stage: Stage) -> Stage:
         """A stage with states without the replicas that get no stream."""
@@ -214,7 +220,9 @@ class SimulatedBench(Bench):
         return replace(self.true, rows=tuple(rows))
 
     def _busy(self, stages: Sequence[Stage]) -> int:
-        takes = (o.replicas * (o.row.threads if self.question.cores else 1) for o in _options(stages))
+        takes = (
+            o.replicas * (o.row.threads if self.question.cores else 1) for o in _options(stages)
+        )
         return sum(takes)
 
     def _measured(self, deployment: Deployment, purpose: str, noise: float) -> Measurement:

@@ -52,8 +52,7 @@ def cost_table(
     table: dict[Row, RowCosts] = {}
     kinds: dict[str, Kind] = {}
     for name, each in able.items():
-        # A stored profile of one runtime may lack its name.
-        together = keep_together.get(name, ()) if name else [*keep_together.values(), ()][0]
+        together = keep_together.get(name, ())
         for (kind, threads), profile, link in zip(chosen, each, of_device, strict=True):
             # Calls decide between runtimes; in one runtime every stage has the same.
             call = profile.call_ms if len(by_runtime) > 1 else 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -196,9 +196,7 @@ def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, st
         raise ConfigError(f"{where} measures something else: {'; '.join(different)}; {remedy}")
 
 
-def _prepare(
-    study: optuna.Study, config: StudyConfig, bench: Bench, progress: Progress
-) -> Space:
+def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: Progress) -> Space:
     """Measure and store profile, links, bound and baselines that the study lacks."""
     hold_devices = device_lock(config, progress.note)
     seconds = time_left.before_trials(config, bench)

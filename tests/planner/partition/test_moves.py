@@ -24,7 +24,9 @@ from tests.planner.partition.models import deployment_questions, models, split_q
 def asked(draw: st.DrawFn) -> tuple[CostModel, Question]:
     """Costs and a question of any kind about them, which keeps no ops together."""
     cores = draw(st.booleans())
-    costs = draw(models(threads=(1, 2) if cores else (1,), batches=draw(st.sampled_from([(1,), (1, 2)]))))
+    costs = draw(
+        models(threads=(1, 2) if cores else (1,), batches=draw(st.sampled_from([(1,), (1, 2)])))
+    )
     if cores or draw(st.booleans()):
         question = draw(deployment_questions(costs, cores))
     else:
@@ -67,9 +69,7 @@ def test_any_numbers_have_a_nearest_deployment(
 
 
 @given(asked())
-def test_the_best_deployment_is_allowed(
-    case: tuple[CostModel, Question],
-) -> None:
+def test_the_best_deployment_is_allowed(case: tuple[CostModel, Question]) -> None:
     costs, question = case
     try:
         plan = partition(costs, question)
