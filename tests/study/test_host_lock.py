@@ -33,7 +33,8 @@ class Lock:
 
     def wait(self, seconds: float, holder: "subprocess.Popen[str]") -> None:
         """Wait for a lock whose holder releases it after some seconds."""
-        threading.Timer(seconds, holder.communicate, ["\n"]).start()
+        assert holder.stdin is not None
+        threading.Timer(seconds, holder.stdin.close).start()
         with self.lock.hold():
             pass
 
@@ -56,7 +57,7 @@ def holder() -> Iterator["subprocess.Popen[str]"]:
     assert process.stdout.readline() == "held\n"
     yield process
     process.kill()
-    process.communicate()
+    process.wait()
 
 
 def test_a_lock_keeps_others_out_until_it_is_released(folder: Path) -> None:

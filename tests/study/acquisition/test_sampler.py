@@ -3,8 +3,6 @@ from typing import Any
 
 import optuna
 import pytest
-from autosplit.study.persistence.optuna_internals import next_trial, write_trial
-from autosplit.study.persistence.records import KEY, LOST
 
 from autosplit.cuts import cuts_of
 from autosplit.errors import ConfigError, SplitError
@@ -12,10 +10,10 @@ from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.planner import plan
 from autosplit.study.acquisition.sampler import SAMPLERS, SplitSampler
-from autosplit.study.record import result_of
+from autosplit.study.documents import measured_document
+from autosplit.study.record import RECORD, result_of, update
 from autosplit.study.space.search_space import Space
 from autosplit.study.storage import silence_optuna_logs
-from autosplit.study.workers import this_worker
 
 Make = Callable[..., SimulatedBench]
 silence_optuna_logs()
@@ -33,11 +31,11 @@ def search(
     study = study or new_study()
     splits = SplitSampler(name, space, seed)
     for _ in range(trials):
-        trial = next_trial(study)
+        trial = study.ask()
         stages = splits.assign(study, trial)
         assert stages is not None
         measurement = bench.measure(deployed(bench, stages))
-        write_trial(study, trial, {"stage_ms": list(measurement.stage_ms)})
+        update(trial, **measured_document(measurement))
         study.tell(trial.number, measurement.period_ms.median)
     return study
 
@@ -68,7 +66,7 @@ def test_every_split_is_proposed_before_none_is_left(chain_bench: Make, name: st
     space = Space(bench.costs, 3)
     study = search(bench, name, 6)
     assert sorted(keys(study)) == sorted(map(space.key, space.listed))
-    assert SplitSampler(name, space).assign(study, next_trial(study)) is None
+    assert SplitSampler(name, space).assign(study, study.ask()) is None
     assert keys(study)[-1] == ""
 
 
@@ -97,10 +95,10 @@ def test_a_failed_split_is_not_proposed_again_and_a_lost_one_is(
 ) -> None:
     _, splits = small
     study = new_study()
-    for attributes in ({"error": "broken"}, {"error": "interrupted", LOST: True}, {}):
-        trial = next_trial(study)
+    for record in ({"error": "broken"}, {"error": "interrupted", "lost": True}, {}):
+        trial = study.ask()
         splits.assign(study, trial)
-        write_trial(study, trial, attributes)
+        update(trial, **record)
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     first, second, third = keys(study)
     assert first != second == third
@@ -112,7 +110,7 @@ def test_a_split_that_another_worker_measures_is_left_to_it(
     _, splits = small
     study = new_study()
     for _ in range(11):
-        splits.assign(study, next_trial(study))
+        splits.assign(study, study.ask())
     assert len(set(keys(study))) == 11
 
 
@@ -126,13 +124,13 @@ def test_of_two_workers_that_choose_alike_not_both_keep_it(
 
     def rival_writes_first(storage: Any, trial_id: int, key: str, value: Any) -> None:
         """Between the choice and its record another worker records the same choice."""
-        if key == KEY and not rivals:
+        if value.get("key") and not rivals:
             rivals.append(study.ask().number)
-            write(storage, rivals[0], KEY, value)
+            write(storage, rivals[0], key, value)
         write(storage, trial_id, key, value)
 
     monkeypatch.setattr(optuna.storages.InMemoryStorage, "set_trial_user_attr", rival_writes_first)
-    splits.assign(study, next_trial(study))
+    splits.assign(study, study.ask())
     mine, rival = keys(study)
     assert mine
     assert mine != rival
@@ -141,20 +139,19 @@ def test_of_two_workers_that_choose_alike_not_both_keep_it(
 def test_an_enqueued_split_is_measured_as_it_is(small: tuple[Space, SplitSampler]) -> None:
     space, splits = small
     study = new_study()
-    study.enqueue_trial({}, user_attrs={KEY: space.key(space.listed[-1])})
+    study.enqueue_trial({}, user_attrs={RECORD: {"key": space.key(space.listed[-1])}})
     study.enqueue_trial(space.parameters(space.listed[-2]))
     for stages in (space.listed[-1], space.listed[-2]):
-        assert splits.assign(study, next_trial(study)) == stages
+        assert splits.assign(study, study.ask()) == stages
     assert keys(study) == [space.key(space.listed[-1]), space.key(space.listed[-2])]
-    assert [t.user_attrs["worker"] for t in study.trials] == [this_worker()] * 2
 
 
 def test_an_enqueued_key_that_is_no_split_is_refused(small: tuple[Space, SplitSampler]) -> None:
     _, splits = small
     study = new_study()
-    study.enqueue_trial({}, user_attrs={KEY: "2:zz"})
+    study.enqueue_trial({}, user_attrs={RECORD: {"key": "2:zz"}})
     with pytest.raises(SplitError):
-        splits.assign(study, next_trial(study))
+        splits.assign(study, study.ask())
 
 
 def test_the_parameters_say_where_the_cuts_lie(chain_bench: Make) -> None:

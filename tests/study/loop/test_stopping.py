@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import optuna
@@ -118,9 +119,8 @@ def test_the_commonest_reason_is_told() -> None:
 def test_the_gain_that_a_study_names_is_the_one_that_it_stops_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    view = outlook(Space(CHAIN, 2), History())
+    view = replace(outlook(Space(CHAIN, 2), History()), free=[((0,), (1,))])
     monkeypatch.setattr(type(view), "converged", True)
-    monkeypatch.setattr(type(view), "free", {1: None})
     monkeypatch.setattr(type(view), "worth", 0.0123)
     monkeypatch.setattr(stopping, "outlook_for", lambda *_: view)
     assert "by 1.23% or more" in str(reason([(COMPLETE, 1.0)], sampler="planner"))
