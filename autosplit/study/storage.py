@@ -60,21 +60,20 @@ def storage_errors(url: str) -> Iterator[None]:
     import optuna
     import sqlalchemy.exc
 
-    try:
-        yield
-    except (
+    failures = (
         optuna.exceptions.StorageInternalError,
         sqlalchemy.exc.SQLAlchemyError,
         sqlite3.Error,
-    ) as error:
+    )
+    try:
+        yield
+    except failures as error:
         raise _failed(url, error) from error
-    except UnboundLocalError as error:
-        # Optuna 5 raises one where it cannot read what became of a trial that it could not write.
-        if error.__context__ is None:
-            raise
-        raise _failed(url, error.__context__) from error
-    except AssertionError as error:
-        # Optuna 5 raises one for a write that never arrived, above all on a full disk.
+    except (AssertionError, UnboundLocalError) as error:
+        # Optuna 5 raises them over the error of a storage that cannot say what became of a trial.
+        if isinstance(error.__context__, failures):
+            raise _failed(url, error.__context__) from error
+        # It raises this for a write that never arrived, above all on a full disk.
         if str(error) != "Should not reach.":
             raise
         raise MachineError(
@@ -187,15 +186,22 @@ def _open(url: str, lease: int | None, on_stale: OnStale | None) -> optuna.stora
     options: dict[str, Any] = {"pool_pre_ping": True}
     if url.startswith("sqlite"):
         options = {"connect_args": {"timeout": LOCK_WAIT}}
-    beats: dict[str, Any] = {}
-    if lease is not None:
-        interval = max(1, lease // BEATS_PER_LEASE)
-        beats = {"heartbeat_interval": interval, "grace_period": lease}
-        beats["heartbeat_stale_trial_callback"] = on_stale
+    interval = None if lease is None else max(1, lease // BEATS_PER_LEASE)
+
+    def database() -> optuna.storages.BaseStorage:
+        storage = Database(
+            url,
+            options,
+            heartbeat_interval=interval,
+            grace_period=lease,
+            heartbeat_stale_trial_callback=on_stale,
+        )
+        return optuna.storages.get_storage(storage)
+
     try:
-        return optuna.storages.get_storage(Database(url, options, **beats))
+        return database()
     except (IntegrityError, ProgrammingError):  # another worker created the tables meanwhile
-        return optuna.storages.get_storage(Database(url, options, **beats))
+        return database()
 
 
 def silence_optuna_logs() -> None:

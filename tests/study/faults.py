@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autosplit.study.persistence.records import searched
-
 from autosplit.study.record import result_of
 from autosplit.study.results import best_trial
 from autosplit.study.storage import connect, storage_url
@@ -42,15 +40,14 @@ class Remains:
     """What is in the storage of a study.
 
     ``keys`` are those of its complete trials, ``errors`` those of its failed ones, ``best`` is
-    number, period in ms and key.
+    period in ms and key.
     """
 
     states: tuple[str, ...]
     keys: tuple[str, ...]
     numbers: tuple[int, ...]
     errors: tuple[str, ...]
-    deaths: int
-    best: tuple[int, float, str] | None
+    best: tuple[float, str] | None
 
     @property
     def measured_twice(self) -> int:
@@ -163,9 +160,8 @@ def remains(name: str, url: str) -> Remains:
         states=tuple(t.state.name for t in trials),
         keys=tuple(result_of(t).key for t in trials if t.state.name == "COMPLETE"),
         numbers=tuple(t.number for t in trials),
-        errors=tuple(t.user_attrs.get("error", "") for t in trials if t.state.name == "FAIL"),
-        deaths=sum(t.user_attrs.get("deaths", 0) for t in trials),
-        best=None if best is None else (best[0].number, best[1].median, best.record.key),
+        errors=tuple(error_of(t) for t in trials if t.state.name == "FAIL"),
+        best=None if best is None else (best.period_ms.median, best.record.key),
     )
 
 

@@ -18,7 +18,7 @@ from autosplit.hardware.measurement.results import (
     Profile,
     Spread,
 )
-from autosplit.study import documents as records
+from autosplit.study import documents
 
 SPREAD = Spread(2.0, 1.5, 2.5)
 
@@ -29,7 +29,7 @@ def stored(document: Any) -> Any:
 
 
 def test_numbers_of_numpy_become_numbers_of_json() -> None:
-    document = records.document_of(Spread(np.float32(2), np.float64(1.5), np.int64(3)))
+    document = documents.document_of(Spread(np.float32(2), np.float64(1.5), np.int64(3)))
     assert stored(document) == {"median": 2.0, "low": 1.5, "high": 3.0}
 
 
@@ -38,13 +38,13 @@ def test_profiles_and_links_come_back_with_what_json_cannot_write() -> None:
         Profile("a", (1.0, math.inf), (0.1, math.inf)),
         Profile("b", (2.0, 3.0), (0.0, 0.0)),
     ]
-    assert records.read(Profile, stored(list(map(records.document_of, profiles)))) == profiles
+    assert documents.read(Profile, stored(list(map(documents.document_of, profiles)))) == profiles
     links = [LinkCost("a"), LinkCost("b", 4e6, 0.5, 0.25)]
-    assert records.read(LinkCost, stored(list(map(records.document_of, links)))) == links
+    assert documents.read(LinkCost, stored(list(map(documents.document_of, links)))) == links
 
 
 def test_a_number_that_is_not_finite_is_null() -> None:
-    document = records.document_of(
+    document = documents.document_of(
         Baseline("a", Spread(1.0, 0.0, math.inf), Spread(*[math.nan] * 3))
     )
     assert stored(document) == {
@@ -74,7 +74,7 @@ def fork() -> Any:
 
 
 def test_a_graph_keeps_what_pictures_and_tables_need() -> None:
-    document = stored(records.graph_document(fork()))
+    document = stored(documents.graph_document(fork()))
     assert document["ops"][3] == {
         "name": "d",
         "kernel": "k_d",
@@ -100,42 +100,18 @@ def test_a_graph_keeps_what_pictures_and_tables_need() -> None:
 def test_a_split_is_told_by_the_last_ops_of_each_cut_and_what_crosses_it(
     stages: Any, cuts: list[list[str]], live: list[Any]
 ) -> None:
-    document = stored(records.split_attributes(fork(), stages))
+    document = stored(documents.split_document(fork(), stages))
     assert [sorted(c) for c in document["cuts"]] == cuts
     assert [sorted(c) for c in document["live"]] == live
     assert document["stages"] == [list(ops) for ops in stages]
 
 
-@pytest.mark.parametrize(
-    ("times", "imbalance", "slowest"),
-    [
-        ((2.0, 4.0), 4 / 3, 1),
-        ((6.0, 0.0, 2.0), 1.5, 0),
-        ((0.25, 0.75), 1.5, 1),
-        ((3.0,), 1.0, 0),
-        ((0.0, 0.0), 1.0, 0),
-    ],
-)
-def test_what_was_measured_is_told_in_single_numbers_too(
-    times: tuple[float, ...], imbalance: float, slowest: int
-) -> None:
-    latency = Spread(7.0, 6.0, 8.0)
-    document = records.measured_attributes(
-        Measurement(SPREAD, latency, times, Accuracy(True, 0.5, 1e-6, 3)), [1] * len(times)
-    )
-    assert document["imbalance"] == pytest.approx(imbalance)
-    assert document["bottleneck_stage"] == slowest
-    assert (
-        [document[f"stage{i}_ms"] for i in range(len(times))] == document["stage_ms"] == list(times)
-    )
-    assert (document["period"], document["latency"], document["max_rel_error"]) == (2.0, 7.0, 1e-6)
-
-
-def test_the_slowest_stage_is_that_whose_replicas_take_longest() -> None:
-    measurement = Measurement(SPREAD, SPREAD, (8.0, 3.0), Accuracy(True, 0.0, 0.0, 3))
-    document = records.measured_attributes(measurement, (4, 1))
-    assert document["stage_ms"] == [8.0, 3.0]
-    assert (document["bottleneck_stage"], document["imbalance"]) == (1, 1.2)
+def test_a_measurement_is_told_without_its_samples() -> None:
+    period = Spread(2.0, 1.5, 2.5, (1.5, 2.0, 2.5))
+    measurement = Measurement(period, SPREAD, (8.0, 3.0), Accuracy(True, 0.5, 1e-6, 3), ("a fan",))
+    document = stored(documents.measured_document(measurement))
+    assert document["period_ms"] == document["latency_ms"]
+    assert (document["stage_ms"], document["disturbed"]) == ([8.0, 3.0], ["a fan"])
 
 
 @pytest.mark.parametrize(
@@ -159,4 +135,4 @@ def test_the_slowest_stage_is_that_whose_replicas_take_longest() -> None:
 def test_what_differs_is_named_with_both_values(
     recorded: dict[str, str], now: dict[str, str], said: list[str]
 ) -> None:
-    assert records.differences(recorded, now) == said
+    assert documents.differences(recorded, now) == said

@@ -144,7 +144,7 @@ def test_of_several_trials_that_failed_the_one_asked_for_says_why(
 ) -> None:
     opened = new_study(bench)
     for reason in ("no room", "too slow"):
-        opened.study.ask().set_user_attr("error", reason)
+        update(opened.study.ask(), error=reason)
     for number in (0, 1):
         opened.study.tell(number, state=optuna.trial.TrialState.FAIL)
     for number, reason in enumerate(("no room", "too slow")):

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import filelock
 import pytest
-from autosplit.study.trials import host_lock
 
+from autosplit.study import workers
 from autosplit.study.workers import HostLock
 
 
@@ -20,18 +20,23 @@ from autosplit.study.workers import HostLock
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(host_lock, "NOTICE_AFTER", 0.05)
+    monkeypatch.setattr(workers, "NOTICE_AFTER", 0.05)
     return tmp_path
 
 
 class Lock:
     """A lock of this test's own and what it says."""
 
-    def __init__(self, timeout: float = 30.0, stalled_after: float = 30.0) -> None:
+    def __init__(self, stalled_after: float = 30.0) -> None:
         self.notes: list[str] = []
-        self.lock = HostLock(
-            "key", "the devices", "study 'mine'", self.notes.append, timeout, stalled_after
-        )
+        self.lock = HostLock("key", "the devices", "study 'mine'", self.notes.append, stalled_after)
+
+    def wait(self, seconds: float, holder: "subprocess.Popen[str]") -> None:
+        """Wait for a lock whose holder releases it after some seconds."""
+        assert holder.stdin is not None
+        threading.Timer(seconds, holder.stdin.close).start()
+        with self.lock.hold():
+            pass
 
 
 HOLD = """
@@ -52,7 +57,7 @@ def holder() -> Iterator["subprocess.Popen[str]"]:
     assert process.stdout.readline() == "held\n"
     yield process
     process.kill()
-    process.communicate()
+    process.wait()
 
 
 def test_a_lock_keeps_others_out_until_it_is_released(folder: Path) -> None:
@@ -63,18 +68,11 @@ def test_a_lock_keeps_others_out_until_it_is_released(folder: Path) -> None:
     filelock.FileLock(file).acquire(timeout=0).lock.release()
 
 
-def test_a_lock_is_waited_for_no_longer_than_the_timeout() -> None:
-    with Lock().lock.hold(), Lock(timeout=0.1).lock.hold():
-        pass
-
-
 def test_a_process_that_waits_says_once_who_holds_the_lock_and_since_when(
     holder: "subprocess.Popen[str]",
 ) -> None:
-    waiting = Lock(timeout=0.3)
-    for _ in range(2):
-        with waiting.lock.hold():
-            pass
+    waiting = Lock()
+    waiting.wait(0.5, holder)
     (note,) = waiting.notes
     assert f"process {holder.pid}" in note
     assert "study 'theirs'" in note
@@ -89,10 +87,22 @@ def test_a_damaged_description_of_the_holder_is_not_shown(
 ) -> None:
     (description,) = folder.rglob("*.json")
     description.write_text(text)
-    waiting = Lock(timeout=0.2)
-    with waiting.lock.hold():
-        pass
+    waiting = Lock()
+    waiting.wait(0.3, holder)
     assert waiting.notes == ["waiting for the devices, held by another process"]
+
+
+def test_a_process_that_waits_disturbs_the_holder_little(
+    holder: "subprocess.Popen[str]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Path] = []
+    read_holder = workers._read_holder
+    monkeypatch.setattr(workers, "NOTICE_AFTER", 0.5)
+    monkeypatch.setattr(
+        workers, "_read_holder", lambda path: looks.append(path) or read_holder(path)
+    )
+    Lock().wait(1.2, holder)
+    assert 1 <= len(looks) <= 3
 
 
 def test_the_holder_describes_itself(folder: Path) -> None:

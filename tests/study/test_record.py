@@ -1,4 +1,4 @@
-"""Stored attributes: values of the right type stay, all others become empty or None."""
+"""The record of a study: values of the right type stay, all others become empty or None."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.hardware.measurement.results import Spread
-from autosplit.study.record import StudyAttributes, TrialAttributes
+from autosplit.study.record import StudyRecord, TrialRecord
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -17,16 +17,16 @@ JSON = st.recursive(
     ),
     max_leaves=5,
 )
-STUDY_KEYS = st.sampled_from(sorted(StudyAttributes.model_fields))
-TRIAL_KEYS = st.sampled_from(sorted(TrialAttributes.model_fields))
+STUDY_KEYS = st.sampled_from(sorted(StudyRecord.model_fields))
+TRIAL_KEYS = st.sampled_from(sorted(TrialRecord.model_fields))
 
 
-def of_trial(**attributes: Any) -> TrialAttributes:
-    return TrialAttributes.model_validate(attributes)
+def of_trial(**attributes: Any) -> TrialRecord:
+    return TrialRecord.model_validate(attributes)
 
 
-def of_study(**attributes: Any) -> StudyAttributes:
-    return StudyAttributes.model_validate(attributes)
+def of_study(**attributes: Any) -> StudyRecord:
+    return StudyRecord.model_validate(attributes)
 
 
 @pytest.mark.parametrize("value", [0, 0.0, 1, 0.5, 1e300, 2**53])
@@ -163,5 +163,5 @@ def test_whatever_is_stored_is_read(of_a_study, of_a_trial):
     study, trial = of_study(**of_a_study), of_trial(**of_a_trial)
     assert isinstance(study.devices, tuple)
     assert isinstance(study.config, dict)
-    assert all(number >= 0 for number in study.duel.numbers(0))
+    assert all(number >= 0 for number in study.final_comparison.numbers(0))
     assert all(math.isfinite(n) and n >= 0 for n in trial.stage_ms)

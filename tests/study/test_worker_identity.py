@@ -6,7 +6,6 @@ from typing import Any
 
 import psutil
 import pytest
-from autosplit.study.trials import worker_identity
 
 from autosplit.study.workers import is_dead, this_worker
 
@@ -33,14 +32,15 @@ def test_another_process_of_the_number_or_none_is_dead(changed: dict[str, Any]) 
 def test_a_process_that_ended_but_was_not_waited_for_is_dead(
     process: "subprocess.Popen[bytes]",
 ) -> None:
-    worker = {**this_worker(), "pid": process.pid, "start": ""}
+    started = psutil.Process(process.pid).create_time() - psutil.boot_time()
+    worker = {**this_worker(), "pid": process.pid, "start": f"{started:.2f}"}
     assert not is_dead(worker)
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert is_dead(worker)
 
 
-@pytest.mark.parametrize("worker", [None, {}, "x", {"host": "elsewhere", "pid": 1, "start": "x"}])
+@pytest.mark.parametrize("worker", [{}, {"host": "elsewhere", "pid": 1, "start": "x"}])
 def test_a_worker_that_cannot_be_seen_is_not_called_dead(worker: Any) -> None:
     assert not is_dead(worker)
 
@@ -64,6 +64,6 @@ def test_a_wall_clock_that_jumps_kills_no_worker(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(psutil, "boot_time", lambda: boot() + 3600)
     monkeypatch.setattr(psutil.Process, "create_time", lambda process: created(process) + 3600)
     assert not is_dead(worker)
-    monkeypatch.setattr(worker_identity.psutil, "boot_time", lambda: boot() + 1)
+    monkeypatch.setattr(psutil, "boot_time", lambda: boot() + 1)
     monkeypatch.setattr(psutil.Process, "create_time", created)
     assert not is_dead(worker)  # the kernel rounds the time of its boot

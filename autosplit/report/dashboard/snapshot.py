@@ -15,7 +15,15 @@ from autosplit.report.drawing.balance import stage_balance
 from autosplit.report.html.notes import study_note, trial_note
 from autosplit.report.html.page import graph_of
 from autosplit.study.config.objectives import METRICS, objective_of
-from autosplit.study.record import RECORD, RESULT, mapping, record_of, study_record
+from autosplit.study.record import (
+    RECORD,
+    RESULT,
+    FinalComparison,
+    TrialRecord,
+    mapping,
+    record_of,
+    study_record,
+)
 
 if TYPE_CHECKING:
     import optuna
@@ -43,18 +51,19 @@ def copy(study: optuna.Study) -> optuna.Study:
     """
     import optuna
 
+    record = study_record(study.user_attrs)
     storage = optuna.storages.InMemoryStorage()
     _skip_zero(storage)
     target = optuna.create_study(
         study_name=study.study_name, directions=study.directions, storage=storage
     )
     if len(study.directions) == 1:
-        target.set_metric_names([METRICS[objective_of(study_record(study.user_attrs).config)]])
+        target.set_metric_names([METRICS[objective_of(record.config)]])
     for document in (study.user_attrs.get(RECORD), study.user_attrs.get(RESULT)):
         for key, value in _short(mapping(document)).items():
             target.set_user_attr(key, value)
     for trial in study.get_trials(deepcopy=False):
-        target.add_trial(_bare(trial))
+        target.add_trial(_bare(trial, record.final_comparison))
     return target
 
 
@@ -126,18 +135,25 @@ def _digest(*values: object) -> str:
     return hashlib.sha256(repr(values).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _bare(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
-    """A trial without system attributes and long ones; a damaged one becomes a failed one."""
+def _bare(trial: optuna.trial.FrozenTrial, comparison: FinalComparison) -> optuna.trial.FrozenTrial:
+    """A trial without long attributes, with its figures of the final comparison.
+
+    A damaged one becomes a failed one.
+    """
     import optuna
 
+    record = comparison.of(trial.number, record_of(trial))
+    values = trial.values
+    if values and record.period_ms and trial.number in comparison.figures:
+        values = [record.period_ms.median]
     start, end = trial.datetime_start, trial.datetime_complete
     try:
         bare = optuna.trial.create_trial(
             state=trial.state,
-            values=trial.values,
+            values=values,
             params=trial.params,
             distributions=trial.distributions,
-            user_attrs=_short(mapping(trial.user_attrs.get(RECORD))) | _numbers(trial),
+            user_attrs=_short(mapping(trial.user_attrs.get(RECORD))) | _numbers(record),
         )
         bare.datetime_start, bare.datetime_complete = start, end
         bare._validate()
@@ -149,9 +165,8 @@ def _bare(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
     return bare
 
 
-def _numbers(trial: optuna.trial.FrozenTrial) -> dict[str, float]:
+def _numbers(record: TrialRecord) -> dict[str, float]:
     """The main figures of a trial one by one: they become axes."""
-    record = record_of(trial)
     numbers = {f"stage{i}_ms": t for i, t in enumerate(record.stage_ms)}
     for name, spread in (("period", record.period_ms), ("latency", record.latency_ms)):
         if spread:

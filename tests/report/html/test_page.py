@@ -19,9 +19,10 @@ from autosplit.hardware.measurement.results import Spread
 from autosplit.report.documents.record import Study, read
 from autosplit.report.documents.study_reader import StudyReader
 from autosplit.report.html import page
+from autosplit.study.record import RECORD
 from tests.report import graphs
 from tests.report.browser import WIDER, Browser
-from tests.report.studies import make_study
+from tests.report.studies import make_study, store
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;"
 KNOWN_TAGS = set(
@@ -215,7 +216,7 @@ KEYS = (
     "bound_ms",
     "baselines",
     "verdict",
-    "duel",
+    "final_comparison",
     "machine",
     "cut_periods",
 )
@@ -234,10 +235,9 @@ def test_any_attributes_make_a_page(
     brief: optuna.Study, of_study: dict[str, Any], of_trial: dict[str, Any]
 ) -> None:
     study = hostile(brief, "")
-    for key, value in of_study.items():
-        study.set_user_attr(key, value)
+    store(study, **of_study)
     trial = study.get_trials()[0]
-    trial.user_attrs |= of_trial
+    trial.user_attrs[RECORD] |= of_trial
     study.add_trial(trial)
     safe(page.page(read(study)))
 

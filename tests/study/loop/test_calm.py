@@ -80,15 +80,17 @@ def test_a_study_whose_best_is_disturbed_is_not_converged_until_it_is_measured_c
     calls, progress = Counter[str](), Notes()
     opened = new_study(disturbed(chain_bench(ops=12, stages=2), calls), trials=30)
     run_study(opened, progress)
-    attributes = opened.study.user_attrs
+    attributes = opened.study.user_attrs["result"]
     assert attributes["stopped"].startswith("not converged: the measurement of trial")
     assert "Not to be trusted: other processes" in attributes["verdict"]["text"]
     assert all(record_of(t).disturbed for t in opened.study.trials)
     assert any("disturbed again" in note for note in progress.notes)
     calls["calm"], calls["compared"] = 1, 0
     run_study(opened, progress)
-    attributes = opened.study.user_attrs
+    attributes = opened.study.user_attrs["result"]
     assert calls["compared"] == 1
     assert attributes["stopped"].startswith("converged")
     assert "trusted" not in attributes["verdict"]["text"]
-    assert not record_of(opened.study.best_trial).disturbed
+    best = best_of_study(opened.study)
+    assert best
+    assert not best.record.disturbed

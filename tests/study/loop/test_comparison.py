@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from autosplit.deployment import Deployment
-from autosplit.hardware.measurement.results import Baseline, Measurement
+from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.planner import CostModel
 from autosplit.study.acquisition.expected_improvement import corrected_costs
-from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.loop import final_comparison
-from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.comparison import covers, finalists
-from autosplit.study.loop.open import open_study
+from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
 from autosplit.study.loop.time_left import FINALISTS
 from autosplit.study.progress import Progress
+from autosplit.study.record import COMPARISON, FinalComparison, record_of, study_record
 from autosplit.study.results import best_of_study
 from autosplit.study.space.search_space import Space
-from autosplit.study.storage import storage_url
 from autosplit.study.surrogate.cost_correction import Measured
+from tests.study.recording import Notes
+
+Make = Callable[..., SimulatedBench]
+Open = Callable[..., OpenStudy]
 
 
 def chosen_of(times: tuple[float, ...], slow: int = -1) -> tuple[list[int], list[int]]:
@@ -67,21 +67,26 @@ def test_within_three_times_the_noise_of_the_best_a_split_competes() -> None:
     assert [m.number for m in finalists(corrected, measured)] == [0, 1]
 
 
+def entry(number: int) -> dict[str, Any]:
+    return {"number": number, "period_ms": {"median": 1.0}}
+
+
 @pytest.mark.parametrize(
     ("stored", "expected"),
     [
-        ({"measured": 3, "entries": [{"number": 0}, {"number": 2}]}, True),
-        ({"measured": 2, "entries": [{"number": 0}, {"number": 2}]}, False),
-        ({"measured": 3, "entries": [{"number": 0}, {"number": 1}]}, False),
+        ({"measured": 3, "entries": [entry(0), entry(2)]}, True),
+        ({"measured": 2, "entries": [entry(0), entry(2)]}, False),
+        ({"measured": 3, "entries": [entry(0), entry(1)]}, False),
+        ({"measured": 3, "entries": [entry(0), entry(2)], "disturbed": ["a fan"]}, False),
         ({"measured": 3}, False),
-        (None, False),
+        ({}, False),
     ],
 )
 def test_a_comparison_counts_for_the_same_rivals_with_nothing_measured_since(
     stored: Any, expected: bool
 ) -> None:
     rivals = [Measured(n, ((0,), (1,)), (1.0, 1.0), 1.0) for n in (0, 2)]
-    assert covers(stored, rivals, 3) is expected
+    assert covers(FinalComparison.model_validate(stored), rivals, 3) is expected
 
 
 def test_the_one_measured_fastest_always_competes() -> None:
@@ -97,38 +102,63 @@ def test_nothing_measured_has_no_finalists() -> None:
     assert finalists(corrected_costs(Space(costs, 2), ()), []) == []
 
 
-def shared(deployment: Deployment) -> Deployment | None:
-    """As ``sharing``, for a runtime that is simulated."""
-    stage, *others = deployment.stages
-    if others or len(stage.devices) == 1:
-        return None
-    return Deployment((replace(stage, shared=True),))
-
-
-@pytest.mark.parametrize(("factor", "wins"), [(0.5, True), (1.0, False)])
-def test_replicas_share_their_model_where_that_is_faster(
-    factor: float, wins: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    simulated = {"runtime": "simulated", "simulated": {"ops": 8}}
-    config = StudyConfig.model_validate(
-        {"name": "s", "cores": 2, "search": {"trials": 3}, **simulated}
-    )
-    bench: Any = open_bench(config)
+def compared_calls(bench: SimulatedBench, factor: float = 1.0) -> list[int]:
+    """How many candidates each comparison measures; all take ``factor`` times as long in them."""
+    calls: list[int] = []
     compare = bench.compare_interleaved
 
-    def compared(
-        candidates: Sequence[Deployment], names: Sequence[str]
-    ) -> tuple[list[Measurement], Mapping[str, Baseline]]:
+    def slowed(candidates: Sequence[Deployment], names: Sequence[str]) -> Any:
+        calls.append(len(candidates))
         measured, baselines = compare(candidates, names)
-        pairs = zip(measured, candidates, strict=True)
-        return [m.scaled(factor) if d.stages[0].shared else m for m, d in pairs], baselines
+        return [m.scaled(factor) for m in measured], baselines
 
-    bench.compare_interleaved = compared
-    monkeypatch.setattr(final_comparison, "sharing", shared)
-    opened = open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Progress())
-    run_study(opened, Progress())
+    bench.compare_interleaved = slowed  # type: ignore[method-assign]
+    return calls
+
+
+def test_of_two_workers_that_end_together_one_compares(chain_bench: Make, new_study: Open) -> None:
+    first, second = (new_study(chain_bench(ops=40), trials=4) for _ in range(2))
+    calls = compared_calls(first.bench), compared_calls(second.bench)
+    compared: list[dict[str, Any]] = []
+
+    @contextlib.contextmanager
+    def taken() -> Iterator[None]:
+        """The lock of the devices, which the second worker has until it has ended."""
+        if not compared and [t.state.name for t in first.study.trials] == ["COMPLETE"] * 4:
+            compared.append({})
+            run_study(second, Progress())
+            compared[0] = second.study.user_attrs[COMPARISON]
+        yield
+
+    first.__dict__["device_lock"] = taken
+    run_study(first, Progress())
+    assert (len(calls[0]), len(calls[1])) == (0, 1)
+    assert first.study.user_attrs[COMPARISON] == compared[0]
+
+
+def test_no_more_candidates_are_measured_again_than_was_announced(
+    chain_bench: Make, new_study: Open
+) -> None:
+    opened, progress = (
+        new_study(chain_bench(ops=40, noise=0.2), trials=12, sampler="random"),
+        Notes(),
+    )
+    calls = compared_calls(opened.bench, factor=1.5)
+    run_study(opened, progress)
+    announced = [note for note in progress.notes if note.startswith("final comparison: ")]
+    assert [note.split()[2] for note in announced] == list(map(str, calls))
     best = best_of_study(opened.study)
     assert best is not None
-    assert best[0].user_attrs["shared"] is wins
-    assert best[0].value == pytest.approx(best[1].median)
-    assert ("share its weights" in opened.study.user_attrs["result"]["verdict"]["text"]) is wins
+    assert best.number in study_record(opened.study.user_attrs).final_comparison.figures
+
+
+def test_a_final_comparison_leaves_the_figures_of_the_search(
+    chain_bench: Make, new_study: Open
+) -> None:
+    opened = new_study(chain_bench(ops=40, noise=0.2), trials=3)
+    compared_calls(opened.bench, factor=1.5)
+    run_study(opened, Progress())
+    for trial in opened.study.trials:
+        period = record_of(trial).period_ms
+        assert period is not None
+        assert period.median == trial.value

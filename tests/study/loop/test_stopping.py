@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
+import optuna
 import pytest
-from autosplit.study.persistence.records import LOST
+from optuna.trial import TrialState
 
 from autosplit.errors import Infeasible
 from autosplit.planner import CostModel
+from autosplit.study.acquisition.expected_improvement import outlook
+from autosplit.study.acquisition.history import History
 from autosplit.study.config.study_file import Search
+from autosplit.study.loop import stopping
 from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason
+from autosplit.study.record import RECORD
 from autosplit.study.results import tally
 from autosplit.study.space.search_space import Space
 
@@ -22,17 +27,21 @@ CHAIN = CostModel(
     tuple((1 << i) - (1 << i - 1) if i else 0 for i in range(8)),
     ((1.0,) * 8,),
 )
-COMPLETE, FAIL, PRUNED, RUNNING = "COMPLETE", "FAIL", "PRUNED", "RUNNING"
+COMPLETE, FAIL, RUNNING, WAITING = "COMPLETE", "FAIL", "RUNNING", "WAITING"
 
 
-def trial(number: int, state: str, value: Any = None, attributes: Any = None) -> Any:
-    values = value if isinstance(value, list) or value is None else [value]
-    named = SimpleNamespace(name=state)
-    return SimpleNamespace(number=number, state=named, values=values, user_attrs=attributes or {})
+def trial(number: int, state: str, value: Any = None, record: Any = None) -> Any:
+    """A trial; one without a result has a reason."""
+    known = record or ({"error": "no room"} if state == FAIL else {})
+    made = optuna.trial.create_trial(
+        state=TrialState[state], value=value, user_attrs={RECORD: known}
+    )
+    made.number = number
+    return made
 
 
 def trials(*rows: tuple[Any, ...]) -> list[Any]:
-    """Trials from (state, value or values, attributes); the last two may be left out."""
+    """Trials from (state, value, record); the last two may be left out."""
     return [trial(number, *t) for number, t in enumerate(rows)]
 
 
@@ -47,7 +56,7 @@ def reason(rows: Sequence[tuple[Any, ...]], elapsed: float = 0.0, **search: Any)
         ([(COMPLETE, 1.0)] * 2, {"trials": 3}, 0, None),
         ([(COMPLETE, 1.0)] * 3, {"trials": 3}, 0, "stopped: 3 trials (limit)"),
         ([(COMPLETE, 1.0), (FAIL,), (COMPLETE, 2.0)], {"trials": 3}, 0, "3 trials (limit)"),
-        ([(COMPLETE, 1.0), (FAIL, None, {LOST: True}), (COMPLETE, 2.0)], {"trials": 3}, 0, None),
+        ([(COMPLETE, 1.0), (FAIL, None, {"lost": True}), (COMPLETE, 2.0)], {"trials": 3}, 0, None),
         (
             [(COMPLETE, 1.0), (RUNNING,), (RUNNING,)],
             {"trials": 3},
@@ -67,6 +76,7 @@ def reason(rows: Sequence[tuple[Any, ...]], elapsed: float = 0.0, **search: Any)
         ),
         ([(COMPLETE, 1.0), (FAIL,), (COMPLETE, 0.9)], {"stagnation": 2}, 0, None),
         ([(FAIL,), (FAIL,)], {"stagnation": 2}, 0, "no improvement in 2 trials"),
+        ([(FAIL,), (FAIL,), (WAITING,)], {"stagnation": 2}, 0, None),
     ],
 )
 def test_each_limit_stops_when_it_is_met(
@@ -90,7 +100,7 @@ def test_stagnation_counts_by_number_whatever_the_order() -> None:
 def test_more_than_half_of_at_least_five_failed_is_too_many(
     complete: int, failed: int, stops: bool
 ) -> None:
-    finished = trials(*[(COMPLETE, 1.0)] * complete, *[(FAIL, None, {"error": "no room"})] * failed)
+    finished = trials(*[(COMPLETE, 1.0)] * complete, *[(FAIL,)] * failed)
     if not stops:
         check_failures(finished)
         return
@@ -101,7 +111,16 @@ def test_more_than_half_of_at_least_five_failed_is_too_many(
 
 
 def test_the_commonest_reason_is_told() -> None:
-    errors = [{"error": "a"}, {"error": "b"}, {"error": "b"}, {}]
+    errors = [{"error": "a"}, {"error": "b"}, {"error": "b"}]
     assert commonest_error(tally(trials(*[(FAIL, None, e) for e in errors]))) == "b"
-    assert commonest_error(tally(trials((FAIL,)))) == "no reason recorded"
     assert commonest_error(tally(trials((COMPLETE, 1.0)))) == "no trial failed"
+
+
+def test_the_gain_that_a_study_names_is_the_one_that_it_stops_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view = replace(outlook(Space(CHAIN, 2), History()), free=[((0,), (1,))])
+    monkeypatch.setattr(type(view), "converged", True)
+    monkeypatch.setattr(type(view), "worth", 0.0123)
+    monkeypatch.setattr(stopping, "outlook_for", lambda *_: view)
+    assert "by 1.23% or more" in str(reason([(COMPLETE, 1.0)], sampler="planner"))
