@@ -176,15 +176,18 @@ class Acquisition:
         count = 0 if len(self.history.trials) > PLANNED_TRIALS else PLANNED
         for costs in [self.corrected.mean, *self._draws[:count]]:
             with contextlib.suppress(Infeasible):
-                planned.append(self._best_under(costs, near))
+                planned += self._best_under(costs, near)
         centres = [*planned[:1], *measured[:CENTRES]]
         around = [n for centre in centres for n in self.space.moves.neighbours(centre)]
         return list(dict.fromkeys([*planned, *self.space.whole_models, *around]))
 
-    def _best_under(self, costs: Factors, near: Candidate) -> Candidate:
-        limit = 0.0 if self.goal.objective == "throughput" else math.inf
-        model = self.corrected.model(costs)
-        return self.space.best(model, near, len(self.history.measured), limit)
+    def _best_under(self, costs: Factors, near: Candidate) -> list[Candidate]:
+        """The candidates of least period and of least latency, as far as these count."""
+        limits = [0.0] if self.goal.objective == "throughput" else []
+        if self.goal.objective == "latency" or self.goal.latency_ms < math.inf:
+            limits.append(math.inf)
+        model, seed = self.corrected.model(costs), len(self.history.measured)
+        return [self.space.best(model, near, seed, limit) for limit in limits]
 
     def _climb(self, gains: dict[Candidate, float]) -> None:
         """Add the free neighbours of the most promising candidate, until none promises more."""
@@ -205,8 +208,9 @@ class Acquisition:
         gains = np.zeros(len(batch))
         for costs, least in zip(self._draws, self._least, strict=True):
             values = self.goal.values(self.corrected, batch, costs)
-            # Without a measured candidate all is gained that is below the best one's.
-            gains += np.maximum(0.0, 1 - values / least) / len(self._draws)
+            # Where no measured candidate keeps the limit, all is gained by one that does.
+            is_allowed = np.isfinite(values)
+            gains[is_allowed] += np.maximum(0.0, 1 - values[is_allowed] / least) / len(self._draws)
         return dict(zip(batch.deployments, gains.tolist(), strict=True))
 
     @cached_property

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autosplit.deployment import Deployment
 from autosplit.graph import Op, build
 from autosplit.hardware.measurement.results import (
     Accuracy,
@@ -87,20 +88,25 @@ def test_a_graph_keeps_what_pictures_and_tables_need() -> None:
     assert (document["name"], document["inputs"], document["outputs"]) == ("fork", ["x"], ["d"])
 
 
+def along(stages: Any) -> Deployment:
+    """A split along devices."""
+    devices = [f"cores:{n}" for n in range(len(stages))]
+    return Deployment.of_split(stages, devices, ["tvm"] * len(stages))
+
+
 @pytest.mark.parametrize(
     ("stages", "cuts", "live"),
     [
         ([(0, 1), (2, 3)], [["b"]], [[["a", 8], ["b", 16]]]),
         ([(0, 1, 2), (3,)], [["b", "c"]], [[["b", 16], ["c", 32]]]),
         ([(0,), (1, 2), (3,)], [["a"], ["b", "c"]], [[["a", 8]], [["b", 16], ["c", 32]]]),
-        ([(0, 1, 2), (), (3,)], [["b", "c"]], [[["b", 16], ["c", 32]]]),
-        ([(), (0, 1, 2, 3), ()], [], []),
+        ([(0, 1, 2, 3)], [], []),
     ],
 )
 def test_a_split_is_told_by_the_last_ops_of_each_cut_and_what_crosses_it(
     stages: Any, cuts: list[list[str]], live: list[Any]
 ) -> None:
-    document = stored(documents.split_document(fork(), stages))
+    document = stored(documents.deployment_document(fork(), along(stages)))
     assert [sorted(c) for c in document["cuts"]] == cuts
     assert [sorted(c) for c in document["live"]] == live
     assert document["stages"] == [list(ops) for ops in stages]

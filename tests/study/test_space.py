@@ -64,7 +64,8 @@ def test_any_parameters_are_those_of_a_candidate(question: Question, data: st.Da
     candidate = of_question.decode(values)
     assert of_question.moves.allows(candidate)
     encoded = of_question.encode(candidate)
-    assert all(encoded[name] in numbers for name, numbers in ranges.items())
+    assert set(encoded) == set(of_question.names(len(candidate)))
+    assert all(number in ranges[name] for name, number in encoded.items())
     if all(len(stage.options) == 1 for stage in candidate):
         assert of_question.decode(encoded) == candidate
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from autosplit.deployment import Deployment
+from autosplit.deployment import Deployment, Option, Row, Stage
 from autosplit.hardware.bench.simulated import SimulatedBench
-from autosplit.planner import CostModel
-from autosplit.study.acquisition.expected_improvement import corrected_costs
+from autosplit.planner.partition import CostModel, Question, RowCosts, evaluate
+from autosplit.planner.partition.batch import BatchEvaluator
 from autosplit.study.loop.comparison import covers, finalists
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
@@ -20,12 +20,16 @@ from autosplit.study.loop.time_left import FINALISTS
 from autosplit.study.progress import Progress
 from autosplit.study.record import COMPARISON, FinalComparison, record_of, study_record
 from autosplit.study.results import best_of_study
-from autosplit.study.space.search_space import Space
-from autosplit.study.surrogate.cost_correction import Measured
+from autosplit.study.surrogate.correction import Measured, correct
 from tests.study.recording import Notes
 
 Make = Callable[..., SimulatedBench]
 Open = Callable[..., OpenStudy]
+
+
+def two(end: int, ops: int = 8) -> tuple[Stage, ...]:
+    option = (Option(Row()),)
+    return Stage(tuple(range(end)), option), Stage(tuple(range(end, ops)), option)
 
 
 def chosen_of(times: tuple[float, ...], slow: int = -1) -> tuple[list[int], list[int]]:
@@ -33,18 +37,16 @@ def chosen_of(times: tuple[float, ...], slow: int = -1) -> tuple[list[int], list
 
     The best split has the highest number. The one at ``slow`` was measured in next to no time.
     """
-    costs = CostModel(
-        "c", tuple("abcdefgh"), tuple(1 << i - 1 if i else 0 for i in range(8)), (times,)
-    )
-    space = Space(costs, 2)
-    periods = {s: space.evaluate(s).period for s in space.listed}
-    splits = sorted(space.listed, key=periods.__getitem__)
-    numbers = list(range(len(splits)))[::-1]
+    before = tuple(1 << i - 1 if i else 0 for i in range(8))
+    costs = CostModel("c", tuple("abcdefgh"), before, (RowCosts(Row(), times),))
+    evaluator = BatchEvaluator(costs, Question.of_split(2))
+    plans = sorted((evaluate(costs, two(end)) for end in range(1, 8)), key=lambda p: p.period)
+    numbers = list(range(len(plans)))[::-1]
     measured = [
-        Measured(n, s, space.evaluate(s).loads, 0.5 if n == slow else periods[s])
-        for n, s in zip(numbers, splits, strict=True)
+        Measured(n, plan.stages, plan.loads, 0.5 if n == slow else plan.period)
+        for n, plan in zip(numbers, plans, strict=True)
     ]
-    corrected = corrected_costs(space, tuple(measured))
+    corrected = correct(evaluator, measured)
     return [m.number for m in finalists(corrected, measured)], numbers
 
 
@@ -61,9 +63,9 @@ def test_a_split_that_is_clearly_worse_does_not_compete() -> None:
 
 
 def test_within_three_times_the_noise_of_the_best_a_split_competes() -> None:
-    expected = {((0,),): 1.0, ((1,),): 1.29, ((2,),): 1.31}
-    measured = [Measured(n, stages, (1.0,), 1.0 + n) for n, stages in enumerate(expected)]
-    corrected: Any = SimpleNamespace(noise=0.1, period=lambda stages, _: expected[stages])
+    measured = [Measured(n, two(n + 1), (1.0,), 1.0 + n) for n in range(3)]
+    expected = dict(zip((m.stages for m in measured), (1.0, 1.29, 1.31), strict=True))
+    corrected: Any = SimpleNamespace(noise=0.1, period=expected.__getitem__)
     assert [m.number for m in finalists(corrected, measured)] == [0, 1]
 
 
@@ -85,7 +87,7 @@ def entry(number: int) -> dict[str, Any]:
 def test_a_comparison_counts_for_the_same_rivals_with_nothing_measured_since(
     stored: Any, expected: bool
 ) -> None:
-    rivals = [Measured(n, ((0,), (1,)), (1.0, 1.0), 1.0) for n in (0, 2)]
+    rivals = [Measured(n, two(1), (1.0, 1.0), 1.0) for n in (0, 2)]
     assert covers(FinalComparison.model_validate(stored), rivals, 3) is expected
 
 
@@ -95,11 +97,6 @@ def test_the_one_measured_fastest_always_competes() -> None:
         assert 0 in finalist_numbers
         assert finalist_numbers == sorted(finalist_numbers)
         assert len(finalist_numbers) <= FINALISTS
-
-
-def test_nothing_measured_has_no_finalists() -> None:
-    costs = CostModel("c", ("a", "b"), (0, 1), ((1.0, 1.0),))
-    assert finalists(corrected_costs(Space(costs, 2), ()), []) == []
 
 
 def compared_calls(bench: SimulatedBench, factor: float = 1.0) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import optuna
@@ -11,22 +11,12 @@ import pytest
 from optuna.trial import TrialState
 
 from autosplit.errors import Infeasible
-from autosplit.planner import CostModel
-from autosplit.study.acquisition.expected_improvement import outlook
-from autosplit.study.acquisition.history import History
+from autosplit.study.acquisition import WORTH
 from autosplit.study.config.study_file import Search
-from autosplit.study.loop import stopping
 from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason
 from autosplit.study.record import RECORD
 from autosplit.study.results import tally
-from autosplit.study.space.search_space import Space
 
-CHAIN = CostModel(
-    "c",
-    tuple("abcdefgh"),
-    tuple((1 << i) - (1 << i - 1) if i else 0 for i in range(8)),
-    ((1.0,) * 8,),
-)
 COMPLETE, FAIL, RUNNING, WAITING = "COMPLETE", "FAIL", "RUNNING", "WAITING"
 
 
@@ -47,7 +37,13 @@ def trials(*rows: tuple[Any, ...]) -> list[Any]:
 
 def reason(rows: Sequence[tuple[Any, ...]], elapsed: float = 0.0, **search: Any) -> str | None:
     limits = Search(**{"sampler": "random", "trials": 100, **search})
-    return stop_reason(limits, Space(CHAIN, 2), trials(*rows), elapsed, "throughput", {})
+    return stop_reason(limits, promises(), trials(*rows), elapsed)
+
+
+def promises(gains: bool = True, converged: bool = False) -> Any:
+    """What is expected of further trials."""
+    view = SimpleNamespace(gains={(): 0.1} if gains else {}, converged=converged, margin=0.5)
+    return lambda _: view
 
 
 @pytest.mark.parametrize(
@@ -89,7 +85,7 @@ def test_each_limit_stops_when_it_is_met(
 def test_stagnation_counts_by_number_whatever_the_order() -> None:
     finished = trials((COMPLETE, 3.0), (COMPLETE, 2.0), (FAIL,), (COMPLETE, 2.5))
     search = Search(sampler="random", stagnation=2)
-    stopped = stop_reason(search, Space(CHAIN, 2), finished[::-1], 0.0, "throughput", {})
+    stopped = stop_reason(search, promises(), finished[::-1], 0.0)
     assert "in 2 trials" in str(stopped)
 
 
@@ -116,11 +112,10 @@ def test_the_commonest_reason_is_told() -> None:
     assert commonest_error(tally(trials((COMPLETE, 1.0)))) == "no trial failed"
 
 
-def test_the_gain_that_a_study_names_is_the_one_that_it_stops_at(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    view = replace(outlook(Space(CHAIN, 2), History()), free=[((0,), (1,))])
-    monkeypatch.setattr(type(view), "converged", True)
-    monkeypatch.setattr(type(view), "worth", 0.0123)
-    monkeypatch.setattr(stopping, "outlook_for", lambda *_: view)
-    assert "by 1.23% or more" in str(reason([(COMPLETE, 1.0)], sampler="planner"))
+def test_a_study_stops_where_nothing_is_promised() -> None:
+    finished, search = trials((COMPLETE, 1.0)), Search(trials=9)
+    assert stop_reason(search, promises(), finished, 0.0) is None
+    assert "exhausted" in str(stop_reason(search, promises(gains=False), finished, 0.0))
+    # The gain that it names is the one that it stops at.
+    converged = stop_reason(search, promises(converged=True), finished, 0.0)
+    assert f"by {WORTH / 2:.2%} or more" in str(converged)
