@@ -68,8 +68,7 @@ def history_of(
     exclude: int | None = None,
 ) -> History:
     """What the trials of a study say, but for the one numbered ``exclude``, and its baselines."""
-    measured = list(_measured_baselines(space, baselines))
-    taken = {space.key(m.stages) for m in measured}
+    measured, taken = list(_measured_baselines(space, baselines)), set()
     for trial in sorted(trials, key=lambda t: t.number):
         key = "" if trial.number == exclude else key_of(trial)
         if not key:

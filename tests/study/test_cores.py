@@ -53,8 +53,7 @@ def loss(opened: OpenStudy) -> float:
 def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path: Path) -> None:
     opened = run(tmp_path, config_of())
     verdict = opened.study.user_attrs["result"]["verdict"]
-    # They are a baseline, which needs no trial.
-    assert (verdict["choice"], verdict["baseline"]) == ("replicate", "replicas")
+    assert verdict["choice"] == "replicate"
     assert verdict["text"].startswith("Replicate the whole model: 4 x simulated, 1 thread each.")
     assert "times as long" in verdict["text"]
     assert opened.study.user_attrs["autosplit"]["bound_ms"] <= min(
@@ -65,7 +64,8 @@ def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path: Path) -> N
 def test_threads_shorten_the_latency_and_replicas_do_not(tmp_path: Path) -> None:
     opened = run(tmp_path, config_of(trials=4, objective="latency"))
     verdict = opened.study.user_attrs["result"]["verdict"]
-    assert (verdict["choice"], verdict["baseline"]) == ("leave", "all threads")
+    assert verdict["choice"] == "leave"
+    assert verdict["text"].startswith("Leave the model whole: simulated, 4 threads.")
 
 
 def test_a_limit_of_latency_forbids_what_takes_longer(tmp_path: Path) -> None:

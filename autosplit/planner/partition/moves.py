@@ -42,9 +42,10 @@ class Moves:
         """The deployments one move away, each once.
 
         A move takes a group of ops to the stage beside its own, changes the row or the replicas of
-        a stage, lets one stage have what another one has, or makes one stage of two.
+        a stage, lets one stage have what another one has, makes one stage of two, or two of one.
         """
-        near = (*self._shifted(stages), *self._resized(stages), *self._merged(stages))
+        of_ops = (*self._shifted(stages), *self._merged(stages), *self._divided(stages))
+        near = (*of_ops, *self._resized(stages))
         for other in dict.fromkeys(map(self.useful, near)):
             if other != stages and self.allows(other):
                 yield other
@@ -236,6 +237,36 @@ class Moves:
                     row = options[0].row
                     options = (Option(row, max(1, used[row.kind] // self.takes(row))),)
                 yield (*stages[:place], Stage(ops, options), *stages[place + 2 :])
+
+    def _divided(self, stages: Stages) -> Iterator[Stages]:
+        """Two stages for one, in its row, with its devices and the free ones in all shares."""
+        used = self._used(stages)
+        for place, stage in enumerate(stages):
+            if len(stage.options) > 1:
+                continue
+            row = stage.options[0].row
+            free = self.question.devices[row.kind] - used[row.kind]
+            most = stage.replicas + free // self.takes(row) if self.question.replicas else 2
+            for first in range(1, most) if free or self.question.replicas else ():
+                parts = self._halves(stage, first / most)
+                counts = (first, most - first) if self.question.replicas else (1, 1)
+                if all(parts):
+                    pairs = zip(parts, counts, strict=True)
+                    two = [Stage(ops, (Option(row, count),)) for ops, count in pairs]
+                    yield (*stages[:place], *two, *stages[place + 1 :])
+
+    def _halves(self, stage: Stage, share: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The ops of a stage up to a share of its time, along their order, and the others."""
+        times = self.costs.rows[self.costs.row_index[stage.options[0].row]].times
+        ops, taken = bitset(stage.ops), 0
+        groups = [g for g in self.costs.contraction.groups if g & ops]
+        work = [sum(times[i] for i in members(group)) for group in groups]
+        before = 0.0
+        for group, time in zip(groups[:-1], work, strict=False):
+            if taken and before + time / 2 > share * sum(work):
+                break
+            taken, before = taken | group, before + time
+        return tuple(members(taken)), tuple(members(ops & ~taken))
 
 
 def _with_option(stages: Stages, place: int, option: Option) -> Stages:
