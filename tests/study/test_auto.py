@@ -24,7 +24,7 @@ from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.progress import Progress
-from autosplit.study.record import result_of
+from autosplit.study.record import record_of, result_of
 from autosplit.study.results import best_of_study
 from autosplit.study.space.enumeration import all_splits
 from autosplit.study.space.search_space import Space
@@ -260,10 +260,9 @@ def test_a_trial_holds_a_place_for_every_device(
     opened = auto(chain_bench(ops=4, stages=3), trials=7, sampler="exhaustive")
     run_study(opened, Progress())
     for trial in opened.study.trials:
-        stored = trial.user_attrs
-        assert [bool(ops) for ops in stored["stages"]] == [t > 0 for t in stored["stage_ms"]]
-        assert len(stored["cuts"]) == len(stored["live"]) == used(stored["stages"]) - 1
-        assert stored["imbalance"] >= 1
+        stored = record_of(trial)
+        assert [bool(ops) for ops in stored.stages] == [t > 0 for t in stored.stage_ms]
+        assert len(stored.cuts) == len(stored.live) == used(stored.stages) - 1
     shown = document(opened.study, opened.url)
     assert shown["study"]["stages"] == "auto"
     assert all(len(t["stage_ms"]) == 3 for t in shown["trials"])

@@ -55,7 +55,7 @@ def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path: Path) -> N
     best = best_of_study(opened.study)
     assert best is not None
     assert best.record.key == "1:@4x1"
-    assert (best.record.replicas, best.record.threads) == ([4], [1])
+    assert (best.record.replicas, best.record.threads) == ((4,), (1,))
     verdict = opened.study.user_attrs["result"]["verdict"]
     assert verdict["choice"] == "replicate"
     assert verdict["text"].startswith("4 replicas of the whole model on cores 0 to 3, simulated: ")
@@ -71,7 +71,7 @@ def test_threads_shorten_the_latency_and_replicas_do_not(tmp_path: Path) -> None
     opened = run(tmp_path, config_of(trials=4, objective="latency"))
     best = best_of_study(opened.study)
     assert best is not None
-    assert (best.record.replicas, best.record.threads) == ([1], [4])
+    assert (best.record.replicas, best.record.threads) == ((1,), (4,))
 
 
 @pytest.mark.integration
@@ -196,8 +196,8 @@ def test_cores_of_two_kinds_are_searched(tmp_path: Path) -> None:
     opened = run(tmp_path, config_of(memory=30e6, trials=8, **KINDS))
     assert loss(opened) < 0.03
     for trial in opened.study.trials:
-        names = "replicas", "threads", "kinds"
-        shapes = zip(*map(trial.user_attrs.__getitem__, names), strict=True)
+        record = record_of(trial)
+        shapes = zip(record.replicas, record.threads, record.kinds, strict=True)
         assert sum(r * w for r, w, kind in shapes if kind == 0) <= 4
     shown = document(opened.study, opened.url)
     title, columns, rows = next(tables(shown))

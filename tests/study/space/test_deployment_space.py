@@ -19,6 +19,7 @@ from autosplit.planner.problem.contention import ContentionCosts
 from autosplit.study.acquisition.history import History
 from autosplit.study.acquisition.proposals import unmeasured_baselines
 from autosplit.study.documents import document_of
+from autosplit.study.record import RECORD
 from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
 from autosplit.study.surrogate.cost_correction import Measured
@@ -80,7 +81,7 @@ def test_baselines_that_may_beat_every_trial_are_measured_as_trials(
         Baseline("tvm, 4 threads", Spread(2.0, 1.0, 3.0), Spread(2.0, 2.0, 2.0)),
         Baseline("openvino, throughput hint", Spread(1.0, 1.0, 1.0), Spread(1.0, 1.0, 1.0)),
     ]
-    attributes = {"baselines": list(map(document_of, baselines))}
+    attributes = {RECORD: {"baselines": list(map(document_of, baselines))}}
     halves = (tuple(range(4)), tuple(range(4, 8)))
     trials = (Measured(0, halves, (3.0, 2.0), 3.0),)
     assert unmeasured_baselines(SPACE, attributes, History(frozenset(taken), trials)) == expected

@@ -15,7 +15,7 @@ from autosplit.study.acquisition.candidate_sources import PlannedSpace
 from autosplit.study.acquisition.expected_improvement import Outlook
 from autosplit.study.acquisition.history import History, history_of
 from autosplit.study.acquisition.sampler import SAMPLERS, SplitSampler
-from autosplit.study.record import result_of
+from autosplit.study.record import result_of, update
 from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
 from autosplit.study.surrogate.cost_correction import Measured, correct
@@ -84,13 +84,12 @@ def searched(space: Any, name: str, truth: CostModel, trials: int) -> optuna.Stu
     study, chooser = optuna.create_study(), SplitSampler(name, space)
     for _ in range(trials):
         trial = study.ask()
-        frozen = study.get_trials(deepcopy=False)[trial.number]
-        candidate = chooser.assign(study, frozen)
+        candidate = chooser.assign(study, trial)
         if candidate is None:
             break
         runtimes = space.runtimes_of(result_of(study.trials[trial.number]).key)
         plan = space.evaluate(candidate, truth.in_runtimes(runtimes))
-        trial.set_user_attr("stage_ms", list(plan.loads))
+        update(trial, stage_ms=list(plan.loads), period_ms={"median": plan.period})
         study.tell(trial, plan.period)
     return study
 
