@@ -15,7 +15,7 @@ from autosplit.report.html import page
 from tests.report import graphs
 from tests.report.browser import ROOT, WIDER, Browser
 from tests.report.serving import Client, dashboard
-from tests.report.studies import make_study
+from tests.report.studies import make_study, store
 
 pytestmark = pytest.mark.integration
 

@@ -115,9 +115,8 @@ def test_deployments_are_proven_and_no_worse_than_their_corners(
 def test_predictions_count_after_the_first_five_trials() -> None:
     def trial(number: int, predicted: float, value: float | None) -> Any:
         values = None if value is None else [value]
-        return SimpleNamespace(
-            number=number, values=values, user_attrs={"autosplit": {"predicted_ms": predicted}}
-        )
+        record = {"autosplit": {"predicted_ms": predicted}}
+        return SimpleNamespace(number=number, values=values, user_attrs=record)
 
     trials = [
         *(trial(n, 9.0, 1.0) for n in range(5)),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.study.record import result_of
-from autosplit.study.results import best_trial
+from autosplit.study.results import best_of_study, error_of
 from autosplit.study.storage import connect, storage_url
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -155,7 +155,7 @@ def remains(name: str, url: str) -> Remains:
 
     study = optuna.load_study(study_name=name, storage=connect(url))
     trials = study.trials
-    best = best_trial(trials, study.user_attrs)
+    best = best_of_study(study)
     return Remains(
         states=tuple(t.state.name for t in trials),
         keys=tuple(result_of(t).key for t in trials if t.state.name == "COMPLETE"),
@@ -201,10 +201,7 @@ def _url(folder: Path) -> str:
 
 
 def _complete(folder: Path) -> dict[int, Any]:
-    """The split and the value of each complete trial; none where there is no study yet.
-
-    The value is what the search measured: the final comparison measures the best ones again.
-    """
+    """The split and the value of each complete trial; none where there is no study yet."""
     import optuna
 
     try:
@@ -212,4 +209,4 @@ def _complete(folder: Path) -> dict[int, Any]:
     except KeyError:
         return {}
     complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
-    return {trial.number: (result_of(trial).key, searched(trial)["values"]) for trial in complete}
+    return {trial.number: (result_of(trial).key, trial.values) for trial in complete}

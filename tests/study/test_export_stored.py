@@ -14,14 +14,17 @@ from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.hardware.bench.simulated_cores import SimulatedCores
+from autosplit.report.documents.record import read
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split, export_stored_split, faster_baseline
 from autosplit.study.loop import benches
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.progress import Progress
-from autosplit.study.record import record_of, result_of
+from autosplit.study.record import record_of, result_of, study_record, update
+from autosplit.study.results import best_of_study
 from autosplit.study.storage import storage_url
+from tests.report.studies import store
 
 Make = Callable[..., SimulatedBench]
 Open = Callable[..., OpenStudy]
@@ -61,16 +64,14 @@ def test_the_best_is_exported_by_default_with_what_was_measured(
     run_study(opened, Progress())
     assert export_stored_split(opened.study, tmp_path / "out") == tmp_path / "out" / "split.json"
     ((deployment, folder, known, *_),) = written
-    duel = {
-        e["number"]: e["period_ms"]["median"]
-        for e in opened.study.user_attrs["final_comparison"]["entries"]
-    }
-    best = opened.study.trials[min(duel, key=lambda n: duel[n])]
+    best = best_of_study(opened.study)
+    assert best is not None
+    assert best.number in study_record(opened.study.user_attrs).final_comparison.figures
     assert folder == tmp_path / "out"
-    assert deployment.split == tuple(map(tuple, record_of(best).stages))
-    assert known.measured.stage_ms == tuple(record_of(best).stage_ms)
-    assert known.measured.latency_ms.median == record_of(best).latency_ms["median"]
-    assert known.predicted == record_of(best).predicted_ms
+    assert deployment.split == best.record.stages
+    assert known.measured.stage_ms == best.record.stage_ms
+    assert known.measured.latency_ms == best.record.latency_ms
+    assert known.predicted == best.record.predicted_ms
     assert [b.name for b in known.baselines] == ["one core", "all cores", "replicas"]
     assert known.verdict == opened.study.user_attrs["result"]["verdict"]["text"]
     assert bench.closed
@@ -81,11 +82,12 @@ def test_a_trial_is_exported_by_its_number(
 ) -> None:
     opened = new_study(bench, trials=3)
     run_study(opened, Progress())
+    shown = read(opened.study)
     for trial in opened.study.trials:
         export_stored_split(opened.study, tmp_path / "out", trial.number)
         deployment, _, known, *_ = written[-1]
-        assert deployment.split == tuple(map(tuple, record_of(trial).stages))
-        assert known.measured.period_ms.median == record_of(trial).period_ms["median"]
+        assert deployment.split == record_of(trial).stages
+        assert known.measured.period_ms == shown.trials[trial.number].period_ms
 
 
 def test_where_nothing_was_measured_there_is_nothing_to_export(
@@ -159,13 +161,10 @@ def test_a_baseline_that_is_faster_than_the_split_is_named(
     opened = new_study(bench, trials=1)
     assert faster_baseline(opened.study) is None
     run_study(opened, Progress())
-    period = (
-        opened.study.user_attrs["final_comparison"]["entries"][0]["period_ms"]["median"] * ratio
-    )
+    period = opened.study.trials[0].value * ratio
     exact = dict.fromkeys(("median", "low", "high"), period)
     baseline = {"name": "tvm, 2 replicas", "period_ms": exact, "latency_ms": exact, "copies": 2}
-    opened.study.set_user_attr("baselines", [baseline])
-    opened.study.set_user_attr("duel", None)
+    store(opened.study, baselines=[baseline], final_comparison=None)
     line = faster_baseline(opened.study)
     assert (line is not None) == is_named
     assert line is None or "tvm, 2 replicas" in line
@@ -195,4 +194,4 @@ def test_the_best_deployment_is_exported_whatever_its_shape(
             4,
             5,
         }
-        assert known.measured.stage_ms == tuple(record_of(trial).stage_ms)
+        assert known.measured.stage_ms == read(opened.study).trials[number].stage_ms

@@ -15,6 +15,7 @@ from autosplit.report.dashboard.front import Front
 from autosplit.report.documents.record import Study, Trial
 from autosplit.report.documents.study_reader import find_study
 from autosplit.report.html import compare
+from autosplit.study.record import update
 from tests.report.serving import Client, dashboard
 
 

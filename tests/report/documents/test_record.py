@@ -50,18 +50,12 @@ def study_of(periods: list[float | None], **attributes: Any) -> optuna.Study:
 
 
 def compared(
-    measured: int, *numbers: int, periods: Any = (), baselines: list[float] | None = None
+    measured: int, *numbers: int, period: float = 4.0, baselines: list[float] | None = None
 ) -> dict[str, Any]:
     """A stored final comparison over ``measured`` complete trials."""
     return {
         "measured": measured,
-        "entries": [
-            {
-                "number": n,
-                "period_ms": spread(periods[n] if n < len(periods) and periods[n] else 9.0),
-            }
-            for n in numbers
-        ],
+        "entries": [{"number": n, "period_ms": spread(period)} for n in numbers],
         "baselines": [{"period_ms": spread(p)} for p in baselines or ()],
     }
 
@@ -91,12 +85,11 @@ def best_of(study: Study) -> tuple[int, float] | None:
 
 def test_trials_of_the_final_comparison_are_named_until_others_are_measured() -> None:
     periods: list[float | None] = [5.0, 4.6, 4.4]
-    study = read(study_of(periods, final_comparison=compared(3, 1, 2, 7, periods=periods)))
-    assert {n: s.median for n, s in study.final_comparison.items()} == {1: 4.6, 2: 4.4}
-    assert study.best(before=2) is study.trials[1]
-    assert not read(
-        study_of(periods, final_comparison=compared(2, 1, 2, periods=periods))
-    ).final_comparison
+    study = read(study_of(periods, final_comparison=compared(3, 1, 2, 7)))
+    assert {n: s.median for n, s in study.final_comparison.items()} == {1: 4.0, 2: 4.0}
+    assert study.best() is study.trials[1]
+    assert study.best(before=1) is study.trials[0]
+    assert not read(study_of(periods, final_comparison=compared(2, 1, 2))).final_comparison
 
 
 @pytest.mark.parametrize(("again", "period"), [([8.0], 8.0), ([], 9.0)])
@@ -107,7 +100,7 @@ def test_baselines_count_as_in_the_final_comparison(again: list[float], period: 
 
 
 def test_notes_say_what_the_search_measured_before_the_final_comparison() -> None:
-    stored = study_of([4.1, 4.1], final_comparison=compared(2, 0, periods=[4.4]))
+    stored = study_of([4.1, 4.1], final_comparison=compared(2, 0, period=4.4))
     study = read(stored)
     assert "| **best split (trial 0)** | 4.4 ms |" in study_note(study)
     assert "in the search before: 4.1 ms" in trial_note(study, study.trials[0])

@@ -17,6 +17,7 @@ from autosplit.hardware.measurement.results import Measurement
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import record_of
+from autosplit.study.results import best_of_study
 from tests.study.recording import Notes
 
 Make = Callable[..., SimulatedBench]
