@@ -32,14 +32,11 @@ class FusedModule:
     fused: Any
 
 
-def fuse(
-    module: Any, target: Any, check: Callable[[Any, bool], None], is_fast: bool = False
-) -> FusedModule:
+def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedModule:
     """Lower and fuse the function ``main`` of ``module``. Raises ModelError where a pass fails.
 
     ``check`` gets the module before and after constants are folded, and whether they are. It
-    raises ModelError for a module that cannot be lowered. ``is_fast`` allows kernels that round
-    otherwise, and that spread what is no finite number.
+    raises ModelError for a module that cannot be lowered.
     """
     simplify = [
         transform.FoldBatchnormToConv2D(),
@@ -52,10 +49,7 @@ def fuse(
     if registers.multiply_bytes:
         # Before constants are folded, for the weights would become floats.
         simplify.insert(0, convolve_bytes(registers))
-    packed = {
-        **legalize_convolutions(registers, is_fast),
-        "relax.matmul": legalize_matmul(registers),
-    }
+    packed = {**legalize_convolutions(registers), "relax.matmul": legalize_matmul(registers)}
     # On a GPU TVM's default schedules expect its own operators in the layout of the source.
     layout = [transform.CanonicalizeBindings(), fold_weights, channels_last]
     if target.kind.name != "llvm":

@@ -16,7 +16,6 @@ import numpy as np
 
 from autosplit.extras import relax, te, tirx
 from autosplit.frontend.relax.expressions import is_constant, shape_of
-from autosplit.lowering.layout import winograd
 from autosplit.lowering.layout.shape import (
     ConvolutionShape,
     convolution_shape,
@@ -57,11 +56,8 @@ def can_pack(call: Any) -> bool:
     return is_plain and is_constant(weight) and dtypes in (_FLOATS, _BYTES)
 
 
-def legalize_convolutions(registers: Registers, is_fast: bool) -> dict[str, Any]:
-    """The functions that LegalizeOps calls for convolutions, by the name of the op.
-
-    With ``is_fast`` those of 3 x 3 pixels are computed by Winograd's filtering.
-    """
+def legalize_convolutions(registers: Registers) -> dict[str, Any]:
+    """The functions that LegalizeOps calls for convolutions, by the name of the op."""
     from tvm.relax.transform.legalize_ops import nn
 
     # A weight that several convolutions read stays one constant.
@@ -72,7 +68,7 @@ def legalize_convolutions(registers: Registers, is_fast: bool) -> dict[str, Any]
         name = call.op.name.removeprefix("relax.nn.")
         if str(call.attrs.out_layout) not in ("NHWC", "NWC") or not is_constant(weight):
             return getattr(nn, f"_nn_{name}")(builder, call)
-        kernel = _kernel(call, name, registers, is_fast)
+        kernel = _kernel(call, name, registers)
         key = (weight, *kernel.key)
         if key not in packed_weights:
             packed_weights[key] = relax.const(kernel.pack())
@@ -89,7 +85,7 @@ class _Kernel(NamedTuple):
     compute: Callable[[Any, Any], Any]
 
 
-def _kernel(call: Any, name: str, registers: Registers, is_fast: bool) -> _Kernel:
+def _kernel(call: Any, name: str, registers: Registers) -> _Kernel:
     result = shape = convolution_shape(call)
     weight = call.args[1].value.numpy()
     if shape.rank == 3:
@@ -101,13 +97,6 @@ def _kernel(call: Any, name: str, registers: Registers, is_fast: bool) -> _Kerne
             (DEPTHWISE,),
             lambda: np.ascontiguousarray(weight[:, 0].transpose(1, 2, 0)),
             lambda x, w: _depthwise(shape, with_zeros(shape, x), w),
-        )
-    elif is_fast and winograd.fits(shape, weight.dtype, registers):
-        tile = winograd.product_tile(shape, registers)
-        return _Kernel(
-            (winograd.OUTPUT, tile.channels),
-            lambda: winograd.transformed_weight(weight, tile.channels),
-            lambda x, w: winograd.winograd(shape, x, w, tile),
         )
     padded = padded_channels(shape.group_outputs, registers)
     tile = tile_of(shape.out_height, shape.out_width, padded, registers)

@@ -14,7 +14,6 @@ from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.interface import Bench, deployed
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Profile, left_out
 from autosplit.hardware.profiling.cost_model import over_memory, place_regions
-from autosplit.hardware.runtimes.registry import PRECISIONS
 from autosplit.planner import CostModel
 from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.planner.placement.shared_resources import slowed, with_shared_loads
@@ -143,8 +142,6 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
         "objective": config.objective,
         "stages": str(config.stages),
     }
-    if config.precision != PRECISIONS[0]:
-        identity["precision"] = config.precision
     if config.cores is not None:
         kinds = (",".join(map(str, numbers)) for numbers in config.core_kinds)
         identity["cores"] = "; ".join(kinds)
