@@ -18,7 +18,7 @@ from autosplit.hardware import cache, native_log
 from autosplit.hardware.cluster import nodes
 from autosplit.hardware.cluster.pipeline import RemoteStage, pipeline_of, remote_stage
 from autosplit.hardware.codegen.kernels import DeviceKernels
-from autosplit.hardware.codegen.target import spelled, target_of, without_bytes
+from autosplit.hardware.codegen.target import spelled, target_of
 from autosplit.hardware.codegen.tuning_database import RECORDS
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Device, RayCores
@@ -482,8 +482,7 @@ class CompiledModel:
         return cls(
             path=path,
             sha256=importing.digest(path or source.module),
-            # A target that the user names stays as it is.
-            target=tvm_target if target else without_bytes(tvm_target, lowered.dtypes),
+            target=tvm_target,
             lowered=lowered,
             reference=reference_of(source, path, tvm_target),
             shapes=static_shapes,

@@ -15,7 +15,6 @@ from autosplit.lowering.fuse.provenance import adopt_names
 from autosplit.lowering.layout.channels_last import channels_last
 from autosplit.lowering.layout.convolution import legalize_convolutions
 from autosplit.lowering.layout.matmul import legalize_matmul
-from autosplit.lowering.layout.quantised import convolve_bytes
 from autosplit.lowering.layout.tiles import registers_of
 
 
@@ -46,9 +45,6 @@ def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedM
         fold_others,
     ]
     registers = registers_of(target)
-    if registers.multiply_bytes:
-        # Before constants are folded, for the weights would become floats.
-        simplify.insert(0, convolve_bytes(registers))
     packed = {**legalize_convolutions(registers), "relax.matmul": legalize_matmul(registers)}
     # On a GPU TVM's default schedules expect its own operators in the layout of the source.
     layout = [transform.CanonicalizeBindings(), fold_weights, channels_last]

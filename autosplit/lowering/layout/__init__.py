@@ -6,5 +6,4 @@ Read in this order:
 - ``ops``: how each op is written with channels last; ``order``: what that is.
 - ``tiles``: what part of an output a kernel computes in registers.
 - ``convolution``, ``matmul``: products with packed weights; ``shape``: the sizes of a convolution.
-- ``quantised``: convolutions of bytes.
 """
