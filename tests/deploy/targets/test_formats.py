@@ -101,7 +101,7 @@ def test_an_export_without_onnx_models_says_so_and_has_no_format_that_needs_them
 def test_files_of_a_program_are_those_that_nobody_changed(export):
     add_program(export.folder, "onnx")
     (export.folder / "run.py").write_text("print('mine')")
-    assert program.written_programs(export.folder) == {"pipeline.json", "run.cpp"}
+    assert program.written_programs(export.folder) == {"pipeline.json"}
     assert program.written_programs(export.folder / "absent") == set()
 
 
