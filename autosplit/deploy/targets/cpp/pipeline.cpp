@@ -67,14 +67,6 @@ bool Pipeline::Older::operator()(const Ticket& a, const Ticket& b) const {
 Pipeline::Pipeline(const Description& description, const std::filesystem::path& folder)
     : description_(description), cores_(place(description)) {
   require_architecture(description.architecture);
-  // What is loaded stays in memory, so the copies can go once every stage is loaded.
-  PrivateFolder copies;
-  std::map<std::string, std::string> copied;
-  const auto copy = [&](const File& file) {
-    auto [place, is_new] = copied.try_emplace(file.name);
-    if (is_new) place->second = copies.copy(folder, file);
-    return place->second;
-  };
   for (std::size_t s = 0; s < description.stages.size(); ++s) {
     const StageDescription& stage = description.stages[s];
     replicas_.emplace_back();
@@ -82,18 +74,18 @@ Pipeline::Pipeline(const Description& description, const std::filesystem::path& 
     Queue& queue = queues_.emplace_back();
     queue.lines.resize(stage.states.empty() ? 1 : stage.replicas.size());
     queue.expected.resize(queue.lines.size());
-    std::for_each(stage.beside.begin(), stage.beside.end(), copy);
+    for (const std::string& name : stage.beside) existing(folder, name);
     for (std::size_t r = 0; r < stage.replicas.size(); ++r) {
       const Replica& replica = stage.replicas[r];
       require_features(replica.features);
-      const std::string file = copy(replica.file);
+      const std::string file = existing(folder, replica.file);
       try {
         replicas_[s].push_back(
             stage.load({file, stage.inputs, stage.outputs, cores_[s][r], stage.version}));
       } catch (const Error&) {
         throw;
       } catch (const std::exception& error) {
-        throw Error(BAD_MACHINE, "'" + replica.file.name + "' does not load with this " +
+        throw Error(BAD_MACHINE, "'" + replica.file + "' does not load with this " +
                                      stage.runtime + ": " + line_of(error.what(), true));
       }
     }
