@@ -45,14 +45,20 @@ std::vector<std::vector<std::vector<int>>> place(const Description& description)
   return are_all_here ? recorded : other;
 }
 
+// The state that a stream begins with.
+Tensor zeros(const Port& port) {
+  Tensor tensor = allocate(port.bytes);
+  std::memset(tensor.get(), 0, port.bytes);
+  return tensor;
+}
+
 }  // namespace
 
-// `missing` counts the edges to each stage that have not delivered yet; where `states` has a value,
-// the stream begins anew with this item.
+// `missing` counts the edges to each stage that have not delivered yet.
 struct Pipeline::Item {
   std::size_t number;
   Stream stream;
-  std::optional<States> states;
+  bool begins = false;  // whether it is the first of its stream
   std::vector<Tensors> inputs;
   std::vector<std::size_t> missing;
   Tensors outputs;
@@ -120,12 +126,7 @@ std::future<Tensors> Pipeline::submit(Tensors inputs, Stream stream) {
   if (has_states_) {
     auto [count, is_new] = items_of_.try_emplace(stream);
     ++count->second;
-    const auto anew = begin_at_.find(stream);
-    if (is_new) item->states.emplace();
-    if (anew != begin_at_.end()) {
-      item->states = std::move(anew->second);
-      begin_at_.erase(anew);
-    }
+    item->begins = is_new;
     for (std::size_t s = 0; s < queues_.size(); ++s)
       if (!description_.stages[s].states.empty())
         queues_[s].expected[queue_line(s, stream)].push_back(item->number);
@@ -135,37 +136,6 @@ std::future<Tensors> Pipeline::submit(Tensors inputs, Stream stream) {
   return item->result.get_future();
 }
 
-void Pipeline::reset(Stream stream, const States& states) {
-  const std::lock_guard<std::mutex> lock(lock_);
-  if (is_stopped_) raise();
-  for (const auto& [name, tensor] : states) {
-    bool is_known = false;
-    for (const StageDescription& stage : description_.stages)
-      for (const State& state : stage.states)
-        is_known = is_known || stage.inputs[state.input].name == name;
-    if (!is_known) throw Error(BAD_INPUT, "unknown state '" + name + "'");
-  }
-  const auto open = items_of_.find(stream);
-  const bool is_idle = open == items_of_.end() || !open->second;
-  if (!states.empty() || !is_idle) {
-    begin_at_[stream] = states;
-  } else {
-    drop(stream);
-  }
-  if (is_idle)
-    for (Queue& queue : queues_) queue.line_of.erase(stream);
-}
-
-// Keeps nothing of a stream that ended.
-void Pipeline::drop(Stream stream) {
-  begin_at_.erase(stream);
-  items_of_.erase(stream);
-  for (Queue& queue : queues_) {
-    queue.left.erase(stream);
-    queue.line_of.erase(stream);
-  }
-}
-
 States Pipeline::state(Stream stream) {
   std::unique_lock<std::mutex> lock(lock_);
   const auto is_idle = [&] { return !items_of_.count(stream) || !items_of_[stream]; };
@@ -173,16 +143,13 @@ States Pipeline::state(Stream stream) {
   if (lost_.count(stream))
     throw Error(STAGE_FAILED, "stream " + std::to_string(stream) +
                                   " is lost: it had items inside; begin it in a new pipeline");
-  const auto anew = begin_at_.find(stream);
-  const States states = anew == begin_at_.end() ? States{} : anew->second;
-  const bool begins = anew != begin_at_.end() || !items_of_.count(stream);
+  const bool begins = !items_of_.count(stream);
   States values;
   for (std::size_t s = 0; s < queues_.size(); ++s) {
     const StageDescription& stage = description_.stages[s];
     for (std::size_t i = 0; i < stage.states.size(); ++i) {
-      const State& state = stage.states[i];
-      values[stage.inputs[state.input].name] =
-          begins ? initial(s, state, states) : queues_[s].left[stream][i];
+      const Port& port = stage.inputs[stage.states[i].input];
+      values[port.name] = begins ? zeros(port) : queues_[s].left[stream][i];
     }
   }
   return values;
@@ -255,10 +222,7 @@ void Pipeline::finish(std::size_t stage, const Ticket& item, const Tensors& resu
     for (auto [from, to] : described.model_outputs) item->outputs[to] = results[from];
     if (--item->unfinished) return;
     inside_.erase(item);
-    if (has_states_ && !--items_of_[item->stream]) {
-      const auto anew = begin_at_.find(item->stream);
-      if (anew != begin_at_.end() && anew->second.empty()) drop(item->stream);
-    }
+    if (has_states_) --items_of_[item->stream];
     has_room_.notify_all();
   }
   item->result.set_value(std::move(item->outputs));
@@ -288,19 +252,11 @@ std::size_t Pipeline::queue_line(std::size_t stage, Stream stream) {
 
 // Adds its states to the inputs of a stage.
 void Pipeline::restore(std::size_t stage, const Item& item, Tensors& inputs) {
-  const std::vector<State>& states = description_.stages[stage].states;
-  for (std::size_t i = 0; i < states.size(); ++i)
-    inputs[states[i].input] = item.states ? initial(stage, states[i], *item.states)
-                                          : queues_[stage].left[item.stream][i];
-}
-
-Tensor Pipeline::initial(std::size_t stage, const State& state, const States& states) const {
-  const Port& port = description_.stages[stage].inputs[state.input];
-  const auto value = states.find(port.name);
-  if (value != states.end()) return value->second;
-  Tensor zeros = allocate(port.bytes);
-  std::memset(zeros.get(), 0, port.bytes);
-  return zeros;
+  const StageDescription& described = description_.stages[stage];
+  for (std::size_t i = 0; i < described.states.size(); ++i) {
+    const std::size_t at = described.states[i].input;
+    inputs[at] = item.begins ? zeros(described.inputs[at]) : queues_[stage].left[item.stream][i];
+  }
 }
 
 void Pipeline::stop(const std::string& reason) {
