@@ -38,12 +38,7 @@ def test_the_cpp_program_is_its_sources_and_nothing_that_lies_beside(tmp_path, m
 
 @pytest.mark.parametrize(
     ("name", "file"),
-    [
-        ("native", None),
-        ("onnx", "pipeline.json"),
-        ("cpp", "CMakeLists.txt"),
-        ("ray", "placement.json"),
-    ],
+    [("native", None), ("onnx", "pipeline.json"), ("cpp", "CMakeLists.txt"), ("ray", None)],
 )
 def test_a_format_adds_its_program_to_the_native_folder(export, name, file):
     before = {file.name for file in export.folder.iterdir()}
