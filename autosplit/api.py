@@ -241,7 +241,7 @@ class Split:
         Args:
             folder: Where to; an export that is there is replaced in one step.
             devices: As in ``pipeline``.
-            format: "onnx", "cpp" or "ray" adds a program that runs the stages in that way.
+            format: "onnx" or "cpp" adds a program that runs the stages in that way.
             onnx: Whether the stages of TVM are written as ONNX models too.
             results: What is known of the split, see ``SplitResults``.
 
@@ -304,7 +304,7 @@ class ModelDeployment:
 
         Args:
             folder: Where to; an export that is there is replaced in one step.
-            format: "onnx", "cpp" or "ray" adds a program that runs the stages in that way.
+            format: "onnx" or "cpp" adds a program that runs the stages in that way.
             onnx: Whether the stages of TVM are written as ONNX models too.
             results: What is known of the deployment, see ``SplitResults``.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from autosplit.deploy.targets.formats import FORMATS, NATIVE
 from autosplit.errors import ConfigError
-from autosplit.hardware.runtimes.registry import AUTO, PRECISIONS, RUNTIMES, TVM
+from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
 from autosplit.units import bytes_of
 
 if TYPE_CHECKING:
@@ -41,12 +41,6 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="DIR",
         help="folder of a tuning database, written by `autosplit tune`",
-    )
-    parser.add_argument(
-        "--precision",
-        choices=PRECISIONS,
-        default=PRECISIONS[0],
-        help="fast: TVM may use Winograd's filtering, for which inputs should be finite",
     )
     parser.add_argument(
         "--state",
@@ -149,7 +143,6 @@ def load_model(args: argparse.Namespace) -> Model:
         targets=targets(args.device_target),
         states=states(args.state),
         tolerance=getattr(args, "tolerance", None),
-        precision=args.precision,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from autosplit import files, phases
 from autosplit.deployment import Deployment
@@ -18,7 +18,7 @@ from autosplit.hardware import cache, native_log
 from autosplit.hardware.cluster import nodes
 from autosplit.hardware.cluster.pipeline import RemoteStage, pipeline_of, remote_stage
 from autosplit.hardware.codegen.kernels import DeviceKernels
-from autosplit.hardware.codegen.target import spelled, target_of, without_bytes
+from autosplit.hardware.codegen.target import spelled, target_of
 from autosplit.hardware.codegen.tuning_database import RECORDS
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Device, RayCores
@@ -71,7 +71,6 @@ class CompiledModel:
     onnx_file: Path | None = None
     onnx_model: Any = None
     tolerance: float | None = None
-    precision: Literal["full", "fast"] = "full"
 
     @property
     def graph(self) -> FusedGraph:
@@ -437,7 +436,6 @@ class CompiledModel:
         targets: Mapping[str, str] | None = None,
         states: Mapping[str, str] | None = None,
         tolerance: float | None = None,
-        precision: Literal["full", "fast"] = "full",
     ) -> Self:
         """Read and fuse a model.
 
@@ -455,8 +453,6 @@ class CompiledModel:
                 stream.
             tolerance: The relative error that outputs may have; by default it follows from the
                 model.
-            precision: With "fast" TVM's kernels may use Winograd's filtering: an input that is no
-                finite number then changes outputs near those that read it.
 
         Returns:
             The model, which can be split; its ops are ``graph.ops``.
@@ -473,7 +469,7 @@ class CompiledModel:
 
         require_pair()
         runtime = runtime or registry.DEFAULT
-        check_options(runtime, precision, tuning, backends)
+        check_options(runtime, tuning, backends)
         path = Path(model) if isinstance(model, str | Path) else None
         static_shapes = {name: tuple(shape) for name, shape in (shapes or {}).items()}
         # No decorator: Ray could not send the method to another node.
@@ -482,12 +478,11 @@ class CompiledModel:
             source = importing.read(path or model, static_shapes)
             tvm_target = target_of(target)
             phases.report("lowering")
-            lowered = lower(source, tvm_target, backends, states, is_fast=precision == "fast")
+            lowered = lower(source, tvm_target, backends, states)
         return cls(
             path=path,
             sha256=importing.digest(path or source.module),
-            # A target that the user names stays as it is.
-            target=tvm_target if target else without_bytes(tvm_target, lowered.dtypes),
+            target=tvm_target,
             lowered=lowered,
             reference=reference_of(source, path, tvm_target),
             shapes=static_shapes,
@@ -498,5 +493,4 @@ class CompiledModel:
             onnx_file=path if source.format == "onnx" else None,
             onnx_model=source.onnx_model,
             tolerance=tolerance,
-            precision=precision,
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from autosplit import phases
 from autosplit.deployment import Deployment
@@ -41,7 +41,6 @@ class BenchSetting:
     targets: Mapping[str, str] = field(default_factory=dict)
     tuning: Path | None = None
     tolerance: float | None = None
-    precision: Literal["full", "fast"] = "full"
     runtime: str = TVM
     regions: tuple[Mapping[str, Any], ...] = ()
     states: Mapping[str, str] = field(default_factory=dict)
@@ -76,7 +75,6 @@ def open_bench(
         targets=setting.targets,
         states=setting.states,
         tolerance=setting.tolerance,
-        precision=setting.precision,
     )
     places = device.along(setting.stages, setting.devices, anywhere=not setting.measures)
     phases.report("reaching devices")

@@ -19,7 +19,6 @@ OPENVINO = "openvino"
 OPENVINO_BFLOAT16 = "openvino-bfloat16"  # rounds to bfloat16, so only for those who ask for it
 AUTO = "auto"  # each of EXACT that is installed and can compute the model competes for each stage
 DEFAULT = AUTO
-PRECISIONS = ("full", "fast")  # the first is the default
 
 
 def is_installed(name: str) -> bool:

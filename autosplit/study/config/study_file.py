@@ -116,7 +116,6 @@ class StudyConfig(Section):
     states holds whole streams. ``realtime`` is the rate of each.
 
     ``tolerance``: the relative error that outputs may have; by default it follows from the model.
-    ``precision``: with ``"fast"`` TVM's kernels may use Winograd's filtering.
 
     ``objective``: ``throughput`` (the least period) or ``latency`` (of one item).
     """
@@ -137,7 +136,6 @@ class StudyConfig(Section):
     targets: dict[str, Text] = Field(default_factory=dict)
     tuning: Text | None = None
     tolerance: Positive | None = None
-    precision: Literal["full", "fast"] = "full"
     storage: Text | None = None
     export: Text | None = None
     search: Search = Field(default_factory=Search)

@@ -69,7 +69,6 @@ def _real(config: StudyConfig, measures: bool = True) -> Bench:
         targets=config.targets,
         tuning=Path(config.tuning) if config.tuning else None,
         tolerance=config.tolerance,
-        precision=config.precision,
         runtime=TVM if config.runtime == "simulated" else config.runtime,
         regions=tuple(region.model_dump() for region in config.regions),
         states={state.input: state.output for state in config.states},

@@ -14,7 +14,6 @@ from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Profile, left_out
 from autosplit.hardware.profiling.cost_table import over_memory, place_regions, slowed
-from autosplit.hardware.runtimes.registry import PRECISIONS
 from autosplit.planner.partition.costs import CostModel
 from autosplit.planner.partition.problem import Question
 from autosplit.study.acquisition import Acquisition, Goal, acquisition, history_of
@@ -136,8 +135,6 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
         "objective": config.objective,
         "stages": str(config.stages),
     }
-    if config.precision != PRECISIONS[0]:
-        identity["precision"] = config.precision
     if config.cores is not None:
         kinds = (",".join(map(str, numbers)) for numbers in config.core_kinds)
         identity["cores"] = "; ".join(kinds)
