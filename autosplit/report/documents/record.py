@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts import is_downset
@@ -12,7 +13,6 @@ from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.lowering.states import match_states
-from autosplit.planner.problem.deployment import row_numbers
 from autosplit.study.config.objectives import of_study
 from autosplit.study.persistence.attributes import StudyAttributes, TrialAttributes, spread_of
 from autosplit.study.trials.results import best_number, period_of, state_of
@@ -221,7 +221,7 @@ def _trial(
     kinds = stored.kinds if has_shape and len(stored.kinds) == len(stages) else ()
     if has_shape:
         # Each number of threads on each kind of cores has its own profile.
-        rows = row_numbers(tuple(device.count(",") + 1 for device in devices))
+        rows = _row_numbers([device.count(",") + 1 for device in devices])
         shapes = zip(threads, kinds or (0,) * len(threads), strict=True)
         places = tuple(rows.get(shape, len(devices)) for shape in shapes)
     stage_ms = stored.stage_ms
@@ -249,6 +249,14 @@ def _trial(
         # An empty stage has none.
         runtimes=tuple(filter(None, stored.runtimes)),
     )
+
+
+def _row_numbers(thread_counts: Sequence[int]) -> dict[tuple[int, int], int]:
+    """The profile for a number of threads and a kind of cores, each of which begins with one."""
+    kinds = accumulate(int(count == 1) for count in thread_counts)
+    return {
+        (n, max(0, k - 1)): i for i, (n, k) in enumerate(zip(thread_counts, kinds, strict=True))
+    }
 
 
 def _legal(

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from itertools import accumulate, chain
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,7 +28,7 @@ from autosplit.errors import ConfigError
 from autosplit.hardware.devices.core_kinds import by_kind
 from autosplit.hardware.devices.device import available
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
-from autosplit.planner.problem.deployment import MOST_WAYS, kinds_of_rows, ways_to_use
+from autosplit.planner.partition.problem import MOST_STATES
 from autosplit.study.config.cores import core_lists, listed_cores
 from autosplit.study.config.explain import explain, with_current_names
 from autosplit.study.config.objectives import NAMES, Objective
@@ -166,7 +167,7 @@ class StudyConfig(Section):
             numbers = available()[: self.cores or 0]
         kinds = (numbers,) if self.runtime == "simulated" else by_kind(numbers)
         # Nobody asked for kinds, so where there are too many all cores count as alike.
-        return kinds if ways_to_use(list(map(len, kinds))) <= MOST_WAYS else (numbers,)
+        return kinds if prod(len(kind) + 1 for kind in kinds) <= MOST_STATES else (numbers,)
 
     @property
     def thread_counts(self) -> tuple[int, ...]:
@@ -182,8 +183,10 @@ class StudyConfig(Section):
         if self.cores is None:
             return tuple(self.devices or ())
         kinds, counts = self.core_kinds, self.thread_counts
-        pairs = zip(counts, kinds_of_rows(counts), strict=True)
-        chosen = (kinds[kind][:threads] for threads, kind in pairs)
+        # The rows of a kind begin with that of one thread.
+        numbers_of = accumulate(int(count == 1) for count in counts)
+        pairs = zip(counts, numbers_of, strict=True)
+        chosen = (kinds[number - 1][:threads] for threads, number in pairs)
         return tuple(f"cores:{','.join(map(str, numbers))}" for numbers in chosen)
 
     @model_validator(mode="before")
@@ -253,7 +256,7 @@ class StudyConfig(Section):
         if len(self.memory or ()) > 1:
             yield f"memory has {len(self.memory or ())} limits; with cores give one"
         sizes = list(map(len, self.core_kinds))
-        if len(sizes) > 1 and ways_to_use(sizes) > MOST_WAYS:
+        if len(sizes) > 1 and prod(size + 1 for size in sizes) > MOST_STATES:
             yield f"cores of {len(sizes)} kinds are too many to plan for; list fewer cores or kinds"
         if self.stages != "auto" or self.devices is not None:
             other = "devices" if self.devices is not None else "stages"
