@@ -8,12 +8,12 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from autosplit.cuts import bitset
-from autosplit.deployment import Row, resources_of
+from autosplit.deployment import Option, Row, Stage, resources_of
 from autosplit.errors import ConfigError
 from autosplit.graph import FusedGraph, Tensor
 from autosplit.hardware.devices.device import parse
 from autosplit.hardware.measurement.results import LinkCost, Profile
-from autosplit.planner.partition import CostModel, Kind, Link, RowCosts, Transfer
+from autosplit.planner import CostModel, Kind, Link, RowCosts, Transfer, evaluate
 from autosplit.units import size
 
 Groups = Iterable[Iterable[int]]
@@ -102,18 +102,6 @@ def _by_runtime(profiles: Sequence[Profile]) -> dict[str, list[Profile]]:
     return by_runtime
 
 
-def over_memory(costs: CostModel) -> str:
-    """That the unsplit model exceeds the memory of every device; empty where one holds it."""
-    limit = max(kind.memory for kind in costs.kinds)
-    needed = math.fsum(costs.sizes)
-    if costs.activations:
-        # Model inputs are received.
-        needed += math.fsum(t.bytes for t in costs.tensors if t.producer is None)
-    if needed <= limit:
-        return ""
-    return f"the unsplit model needs {size(needed)}, over the memory limit of {size(limit)}"
-
-
 def _kind(
     graph: FusedGraph, name: str, link: LinkCost, memory: float, tensors: Sequence[Tensor]
 ) -> Kind:
@@ -181,3 +169,15 @@ def slowed(profiles: Sequence[Profile], devices: Sequence[str]) -> list[Profile]
         factor = users[place % len(users)]
         changed.append(replace(profile, op_ms=tuple(t * factor for t in profile.op_ms)))
     return changed
+
+
+def over_memory(costs: CostModel) -> str:
+    """That the unsplit model exceeds the memory of every device; empty where one holds it."""
+    limit = max(kind.memory for kind in costs.kinds)
+    if limit == math.inf:
+        return ""
+    whole = Stage(tuple(range(len(costs.names))), (Option(costs.rows[0].row),))
+    (needed,) = evaluate(costs, [whole]).memory
+    if needed <= limit:
+        return ""
+    return f"the unsplit model needs {size(needed)}, over the memory limit of {size(limit)}"

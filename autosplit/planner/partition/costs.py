@@ -153,6 +153,22 @@ class CostModel:
         """Op index by id."""
         return {name: i for i, name in enumerate(self.ids)}
 
+    @cached_property
+    def alike(self) -> Mapping[str, str]:
+        """For each kind the first one that costs the same in every row."""
+        first: dict[object, str] = {}
+        names = {}
+        for kind in self.kinds:
+            rows = [costs for costs in self.rows if costs.row.kind == kind.name]
+            unnamed = [replace(costs, row=replace(costs.row, kind="")) for costs in rows]
+            costs = replace(kind, name=""), tuple(unnamed)
+            names[kind.name] = first.setdefault(costs, kind.name)
+        return names
+
+    def with_memory(self, limit: float) -> CostModel:
+        """The same costs where a replica may have so many bytes, on every kind of device."""
+        return replace(self, kinds=tuple(replace(kind, memory=limit) for kind in self.kinds))
+
     def with_groups(self, groups: Iterable[Iterable[int]]) -> CostModel:
         """The same costs with more ops kept together."""
         return replace(self, groups=(*self.groups, *map(bitset, groups)))

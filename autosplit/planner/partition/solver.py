@@ -78,7 +78,7 @@ def solve(
         raise too_many
     for problem in every_problem:
         solver = _Solver(problem, deadline, max_period)
-        plan = solver.solve(cuts and cuts[problem.batch])
+        plan = solver.solve(None if cuts is None else cuts[problem.batch])
         bound, unsure = min(bound, solver.bound), unsure or not solver.proven
         notes.append(solver.note)
         solutions.append(Solution(problem, solver.weights, solver.words))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts import is_downset
 from autosplit.cuts.stages import cuts_of
+from autosplit.deployment import cores_of
 from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.lowering.states import match_states
-from autosplit.planner.problem.deployment import row_numbers
 from autosplit.study.config.objectives import objective_of
 from autosplit.study.record import FinalComparison, record_of, study_record
 from autosplit.study.results import best_number, error_of, state_of
@@ -20,6 +21,8 @@ from autosplit.units import bound_text, counted
 
 if TYPE_CHECKING:
     import optuna
+
+_CORES = re.compile(r"cores:\d{1,4}(,\d{1,4}){0,1023}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -29,13 +32,11 @@ class Trial:
     They are those of the final comparison where it took part in one; then ``searched_ms`` is the
     period that was measured before, in the search.
     ``state`` is complete, fail, interrupted, running, pruned or waiting. ``stages`` are the op
-    indices of the stages that are not empty, ``places`` the index of the device of each. ``cuts``
-    are the last ops
-    before each cut, ``live`` the names and bytes of the tensors on it. ``replicas`` and ``threads``
-    are those of each stage in a study of deployments, ``kinds`` those of its cores if several; then
-    its device is the profiled one with as many cores, and its time that of one replica.
-    ``values`` are those that Optuna has; ``memory_bytes`` is the memory of the largest stage.
-    ``runtimes`` are those of the stages that are not empty, where several compete.
+    indices of the stages, ``places`` for each the index of its device, or of the profiled one with
+    as many cores. ``cuts`` are the last ops before each cut, ``live`` the names and bytes of the
+    tensors on it. ``replicas``, ``threads``, ``runtimes`` and ``devices`` are those of each stage,
+    whose time is that of one replica. ``values`` are those that Optuna has; ``memory_bytes`` is the
+    memory of the largest stage.
     """
 
     number: int
@@ -50,7 +51,8 @@ class Trial:
     stage_ms: tuple[float, ...] = ()
     replicas: tuple[int, ...] = ()
     threads: tuple[int, ...] = ()
-    kinds: tuple[int, ...] = ()
+    devices: tuple[tuple[str, ...], ...] = ()
+    batch: int = 1
     predicted_ms: float | None = None
     memory_bytes: float | None = None
     max_rel_error: float | None = None
@@ -128,11 +130,11 @@ class Study:
 
     def devices_of(self, trial: Trial) -> list[str]:
         """The device of each stage of a trial, empty if it is not known."""
-        if trial.replicas:
+        if max((*trial.replicas, *trial.threads), default=1) > 1:
             shapes = zip(trial.replicas, trial.threads, strict=True)
-            texts = [f"{counted(r, 'replica')} with {counted(w, 'thread')}" for r, w in shapes]
-            kinds = [f" (kind {kind + 1} of cores)" for kind in trial.kinds] or [""] * len(texts)
-            return list(map(str.__add__, texts, kinds))
+            return [f"{counted(r, 'replica')} with {counted(w, 'thread')}" for r, w in shapes]
+        if trial.devices:
+            return [" and ".join(of_stage) for of_stage in trial.devices]
         count = max(len(trial.stages), len(trial.stage_ms))
         places = [*trial.places, *range(len(trial.places), count)]
         return [self.devices[i] if i < len(self.devices) else "" for i in places]
@@ -217,19 +219,10 @@ def _trial(
     # Drawings and tables rely on a legal split; without one a trial is shown by its times.
     if not _is_split(graph, stages):
         stages = ()
-    # An empty stage leaves its device unused, so places and stages differ in number.
-    places = tuple(i for i, ops in enumerate(stored.stages) if ops) if stages else ()
     has_shape = len(stored.replicas) == len(stored.threads) == len(stages) > 0
     replicas, threads = (stored.replicas, stored.threads) if has_shape else ((), ())
-    kinds = stored.kinds if has_shape and len(stored.kinds) == len(stages) else ()
-    if has_shape:
-        # Each number of threads on each kind of cores has its own profile.
-        rows = row_numbers(tuple(device.count(",") + 1 for device in devices))
-        shapes = zip(threads, kinds or (0,) * len(threads), strict=True)
-        places = tuple(rows.get(shape, len(devices)) for shape in shapes)
-    stage_ms = stored.stage_ms
-    if places and not has_shape and len(stage_ms) == len(stored.stages):
-        stage_ms = tuple(stage_ms[place] for place in places)
+    placed = stored.devices if len(stored.devices) == len(stages) and all(stored.devices) else ()
+    places = tuple(_place(of_stage[0], devices) for of_stage in placed)
     return Trial(
         number=trial.number,
         state=state_of(trial),
@@ -240,18 +233,33 @@ def _trial(
         period_ms=stored.period_ms,
         searched_ms=None if stored is searched else searched.period_ms,
         latency_ms=stored.latency_ms,
-        stage_ms=stage_ms,
+        stage_ms=stored.stage_ms,
         replicas=replicas,
         threads=threads,
-        kinds=kinds,
+        devices=placed,
+        batch=stored.batch,
         predicted_ms=stored.predicted_ms,
         memory_bytes=stored.memory_bytes,
         max_rel_error=stored.max_rel_error,
         values=tuple(trial.values or ()),
         error=error_of(trial),
-        # An empty stage has none.
-        runtimes=tuple(filter(None, stored.runtimes)),
+        runtimes=stored.runtimes,
     )
+
+
+def _place(device: str, profiled: Sequence[str]) -> int:
+    """The index of the profile for a device: its own, or that of the last before with its size."""
+    if device in profiled:
+        return profiled.index(device)
+    cores = _cores(device)
+    alike = [i for i, name in enumerate(profiled) if len(_cores(name)) == len(cores)]
+    before = [i for i in alike if _cores(profiled[i])[:1] <= cores[:1]]
+    return (before or alike or [len(profiled)])[-1]
+
+
+def _cores(device: str) -> tuple[int, ...]:
+    """The cores of a device as a database spells it; none where that makes no sense."""
+    return cores_of(device) if _CORES.fullmatch(device) else ()
 
 
 def _legal(

@@ -8,7 +8,6 @@ from itertools import accumulate
 from typing import Literal
 
 from autosplit.hardware.measurement.results import Spread
-from autosplit.planner.dominance import front
 from autosplit.report.documents.record import Study, Trial
 from autosplit.report.drawing.canvas import INK, PALETTE, colour
 
@@ -158,10 +157,11 @@ Point = tuple[float, float, str]  # x, y and what it is
 
 def pareto_front(points: Sequence[Point]) -> list[Point]:
     """The points (latency, throughput, name) that no other dominates, by latency."""
-    best = front([(latency, -throughput) for latency, throughput, _ in points])
-    # of equal points one is enough: their names would stand on each other
-    unique = {points[n][:2]: points[n] for n in reversed(best)}
-    return [unique[place] for place in sorted(unique)]
+    best: list[Point] = []
+    for point in sorted(points, key=lambda point: (point[0], -point[1])):
+        if not best or point[1] > best[-1][1]:
+            best.append(point)
+    return best
 
 
 def _points(

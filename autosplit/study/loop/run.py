@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitError
 from autosplit.hardware.measurement.disturbance import Calm
@@ -132,10 +132,10 @@ class StudyLoop:
                 self._stopped = f"stopped: {self.opened.config.search.trials} trials (limit)"
                 self._lose(trial, "other workers started the last trials first")
             candidate = self.opened.assignment.assign(self.study, trial)
-            if candidate is None:
-                self._check_exhausted()
-                self._lose(trial, "no unmeasured split is left")
-            return self._measure(trial, candidate)
+            if candidate is not None:
+                return self._measure(trial, candidate)
+            self._check_exhausted()
+            self._lose(trial, "no unmeasured candidate is left")
         except (FailedTrial, UpdateFinishedTrialError):
             raise
         except AutosplitError as error:
@@ -149,7 +149,7 @@ class StudyLoop:
             self._release(trial, error)
             raise
 
-    def _lose(self, trial: Trial, reason: str) -> None:
+    def _lose(self, trial: Trial, reason: str) -> NoReturn:
         update(trial, error=reason, lost=True)
         raise FailedTrial
 
