@@ -28,11 +28,11 @@ def trial(
     if period is not None:
         record["period_ms"] = spread(period)
     values = [value or period or 1.0] if state == "COMPLETE" else None
-    made = optuna.trial.create_trial(
+    created = optuna.trial.create_trial(
         state=TrialState[state], values=values, user_attrs={RECORD: record}
     )
-    made.number = number
-    return made
+    created.number = number
+    return created
 
 
 TRIALS = [trial(0, 5.0), trial(1, 3.0), trial(2, 1.0, state="FAIL"), trial(3, 4.0), trial(4, 3.0)]

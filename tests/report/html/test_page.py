@@ -19,7 +19,7 @@ from autosplit.hardware.measurement.results import Spread
 from autosplit.report.documents.record import Study, read
 from autosplit.report.documents.study_reader import StudyReader
 from autosplit.report.html import page
-from autosplit.study.record import RECORD
+from autosplit.study.record import RECORD, StudyRecord, TrialRecord
 from tests.report import graphs
 from tests.report.browser import WIDER, Browser
 from tests.report.studies import make_study, store
@@ -40,7 +40,7 @@ KNOWN_KEYS = set(
         "median low high op_ms period_ms latency_ms bytes shape ops tensors name kernel "
         "sources inputs outputs weight_bytes dtype device copies text",
     )
-)
+) | {*StudyRecord.model_fields, *TrialRecord.model_fields}
 
 
 class Parsed(HTMLParser):

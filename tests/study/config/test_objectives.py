@@ -24,6 +24,7 @@ from autosplit.study.progress import Progress
 from autosplit.study.record import result_of
 from autosplit.study.results import best_of_study
 from autosplit.study.storage import storage_url
+from tests.report.studies import store
 
 Make = Callable[..., SimulatedBench]
 
@@ -177,7 +178,7 @@ def test_a_study_whose_file_no_longer_reads_is_not_exported(
 ) -> None:
     opened = new_study(weighted(), "throughput", trials=1)
     run_study(opened, Progress())
-    opened.study.set_user_attr("config", {"zoo": "branches", "stages": 2, "gone": 1})
+    store(opened.study, config={"zoo": "branches", "stages": 2, "gone": 1})
     with pytest.raises(
         ConfigError, match="was not stored by this version of autosplit: unknown key 'gone'"
     ):

@@ -23,11 +23,11 @@ COMPLETE, FAIL, RUNNING, WAITING = "COMPLETE", "FAIL", "RUNNING", "WAITING"
 def trial(number: int, state: str, value: Any = None, record: Any = None) -> Any:
     """A trial; one without a result has a reason."""
     known = record or ({"error": "no room"} if state == FAIL else {})
-    made = optuna.trial.create_trial(
+    created = optuna.trial.create_trial(
         state=TrialState[state], value=value, user_attrs={RECORD: known}
     )
-    made.number = number
-    return made
+    created.number = number
+    return created
 
 
 def trials(*rows: tuple[Any, ...]) -> list[Any]:
