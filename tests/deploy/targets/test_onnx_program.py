@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -63,8 +64,9 @@ def raw(items: Any, document: Any) -> bytes:
 @pytest.fixture(scope="module", params=["branches", "number", "amplifier"])
 def folder(request: pytest.FixtureRequest, exported: Path, tmp_path_factory: Any) -> Path:
     if request.param == "branches":
-        add_program(exported, "onnx")
-        return exported
+        folder = Path(shutil.copytree(exported, tmp_path_factory.mktemp("branches") / "out"))
+        add_program(folder, "onnx")
+        return folder
     import onnx
 
     from autosplit.zoo import stream_nets, weights
