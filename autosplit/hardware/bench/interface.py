@@ -142,4 +142,3 @@ class Bench(DescribedBench, Protocol):
 
     def close(self) -> None:
         """Release processes and devices. Idempotent."""
-

@@ -198,7 +198,9 @@ class SimulatedBench(Bench):
         return replace(self.true, rows=tuple(rows))
 
     def _busy(self, stages: Sequence[Stage]) -> int:
-        takes = (o.replicas * (o.row.threads if self.question.cores else 1) for o in _options(stages))
+        takes = (
+            o.replicas * (o.row.threads if self.question.cores else 1) for o in _options(stages)
+        )
         return sum(takes)
 
     def _measured(self, deployment: Deployment, purpose: str, noise: float) -> Measurement:
