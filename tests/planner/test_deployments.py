@@ -1,5 +1,4 @@
 import json
-import math
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -12,14 +11,7 @@ from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.profiling.graph_file import from_document
 from autosplit.planner import Option, Question, Row, RowCosts, Stage, evaluate, partition
 from autosplit.planner.partition import cut_set
-from tests.planner.graphs import (
-    branchy,
-    chain,
-    parallel_chains,
-    random_dag,
-    replicas_of,
-    with_times,
-)
+from tests.planner.graphs import branchy, chain, parallel_chains, random_dag, replicas_of
 from tests.planner.reference import plain_cost
 
 WORKLOADS = Path(__file__).parents[2] / ".." / "shared" / "workloads"
