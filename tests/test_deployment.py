@@ -3,7 +3,6 @@
 import pytest
 
 from autosplit.deployment import Deployment, Stage, cores_of, on_its_machine, resources_of
-from autosplit.planner.problem.deployment import kinds_of_rows, ways_to_use
 
 
 def test_a_split_has_one_replica_a_stage_and_leaves_out_empty_stages() -> None:
@@ -61,11 +60,3 @@ def test_what_stages_on_one_device_share(
 ) -> None:
     assert on_its_machine(device) == plain
     assert resources_of(device) == resources
-
-
-def test_rows_of_a_kind_of_cores_begin_with_one_thread() -> None:
-    assert kinds_of_rows([1, 2, 4, 1, 2]) == [0, 0, 0, 1, 1]
-
-
-def test_none_some_or_all_cores_of_each_kind_are_used() -> None:
-    assert ways_to_use([2, 1]) == 6

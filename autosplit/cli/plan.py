@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
     document["note"] = "; ".join(filter(None, notes))
     if args.save:
         count = args.cores or args.stages
-        graph_file.save_graph(args.save, asked.costs, count, asked.devices)
+        graph_file.save_graph(args.save, asked.costs, count, asked.devices, asked.names)
     file = _export(args, model, document, stages) if model and args.output else None
     if args.format == "json":
         output.emit_json(document | ({"file": str(file)} if file else {}))

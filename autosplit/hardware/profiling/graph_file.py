@@ -138,9 +138,15 @@ def read_graph_file(path: Path) -> GraphFile:
     return GraphFile(path, costs, devices, names, document)
 
 
-def save_graph(path: Path, costs: CostModel, stages: int, devices: Sequence[str] = ()) -> None:
+def save_graph(
+    path: Path,
+    costs: CostModel,
+    stages: int,
+    devices: Sequence[str] = (),
+    names: Sequence[str] = (),
+) -> None:
     """Write a graph file, see ``to_document``. Raises ConfigError where it cannot."""
-    text = json.dumps(to_document(costs, stages, devices), indent=1, allow_nan=False)
+    text = json.dumps(to_document(costs, stages, devices, names), indent=1, allow_nan=False)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -196,11 +202,13 @@ def from_document(document: object, name: str = "graph") -> CostModel:
     )
 
 
-def to_document(costs: CostModel, stages: int = 1, devices: Sequence[str] = ()) -> dict[str, Any]:
+def to_document(
+    costs: CostModel, stages: int = 1, devices: Sequence[str] = (), names: Sequence[str] = ()
+) -> dict[str, Any]:
     """A cost table as a graph file for up to ``stages`` stages.
 
     ``devices``: those of a pipeline, each a kind of the costs; unlike ones are written, each with
-    its times. The times are those of the fastest runtime with one thread. The format has one
+    its times, by ``names`` where they have others. The times are those of the fastest runtime with one thread. The format has one
     transfer cost per source node: an op's tensors become one edge cost, the sum of the larger of
     their send and receive costs on the first device. Model inputs and the memory of activations
     have no place in it.
@@ -228,7 +236,7 @@ def to_document(costs: CostModel, stages: int = 1, devices: Sequence[str] = ()) 
         "edges": _edges(costs, costs.kinds[costs.kind_index[chosen[0]]]),
     }
     if len(chosen) > 1:
-        pairs = zip(chosen, sizes, strict=True)
+        pairs = zip(names or chosen, sizes, strict=True)
         document["devices"] = [{"name": d, "speed": 1.0, "maxSize": size} for d, size in pairs]
     return document
 
@@ -286,7 +294,7 @@ def _problem(document: object, error: ValidationError) -> str:
     if len(path) > 1:
         number, key = path[1], path[2] if len(path) > 2 else ""
         part = document[path[0]][number]  # type: ignore[index]
-        name = part.get("id", number) if isinstance(part, dict) else number
+        name = part.get("id", part.get("name", number)) if isinstance(part, dict) else number
         where = f"{str(path[0]).removesuffix('s')} {name!r}"
     if first["type"] == "missing":
         return f"{where} has no {key}; add it"
