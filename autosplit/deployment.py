@@ -101,28 +101,6 @@ class Deployment:
                 deployed.append(Stage.on(ops, runtime, places))
         return cls(tuple(deployed))
 
-    @classmethod
-    def of_shape(
-        cls,
-        stages: Sequence[Sequence[int]],
-        replicas: Sequence[int],
-        threads: Sequence[int],
-        runtimes: Sequence[str],
-        cores: Sequence[Sequence[int]],
-        kinds: Sequence[int] = (),
-    ) -> Deployment:
-        """Stage i in runtime i, with some replicas and threads, on the cores in their order.
-
-        ``cores`` of each kind, of which ``kinds`` names that of each stage, by default the first.
-        Raises ValueError for fewer cores.
-        """
-        rows = map(Row, map(str, kinds or [0] * len(stages)), runtimes, threads)
-        deployed = [
-            Stage(tuple(ops), (Option(row, count),))
-            for ops, row, count in zip(stages, rows, replicas, strict=True)
-        ]
-        return cls(tuple(deployed)).on_cores({str(kind): c for kind, c in enumerate(cores)})
-
     def on_cores(self, cores: Mapping[str, Sequence[int]]) -> Deployment:
         """The deployment on the cores of each kind in their order, a core for each thread.
 

@@ -2,7 +2,15 @@
 
 import pytest
 
-from autosplit.deployment import Deployment, Stage, cores_of, on_its_machine, resources_of
+from autosplit.deployment import (
+    Deployment,
+    Option,
+    Row,
+    Stage,
+    cores_of,
+    on_its_machine,
+    resources_of,
+)
 
 
 def test_a_split_has_one_replica_a_stage_and_leaves_out_empty_stages() -> None:
@@ -28,13 +36,26 @@ def test_the_devices_say_how_many_replicas_and_threads_there_are() -> None:
     assert (deployment.replicas, deployment.threads) == ((3, 1), (2, 1))
 
 
-def test_a_deployment_takes_the_next_cores_of_the_kind_of_each_stage() -> None:
-    shape = ((0,), (1,)), (2, 1), (1, 2), ("openvino", "tvm"), ((0, 1), (4, 5))
-    deployment = Deployment.of_shape(*shape, (0, 1))
-    devices = [stage.devices for stage in deployment.stages]
-    assert devices == [("cores:0", "cores:1"), ("cores:4,5",)]
-    with pytest.raises(ValueError, match="2 cores are fewer than those of all replicas"):
-        Deployment.of_shape(*shape)
+def stage(ops: int, kind: str, threads: int, replicas: int) -> Stage:
+    return Stage((ops,), (Option(Row(kind, "tvm", threads), replicas),))
+
+
+def test_a_replica_takes_the_next_cores_of_its_kind() -> None:
+    deployment = Deployment((stage(0, "big", 1, 2), stage(1, "little", 2, 1)))
+    placed = deployment.on_cores({"big": (0, 1), "little": (4, 5)})
+    assert [s.devices for s in placed.stages] == [("cores:0", "cores:1"), ("cores:4,5",)]
+    with pytest.raises(ValueError, match="1 cores are fewer than those of all replicas"):
+        deployment.on_cores({"big": (0,), "little": (4, 5)})
+
+
+def test_a_replica_takes_the_first_free_device_of_its_kind() -> None:
+    devices = [("a", "cuda:0"), ("b", "cores:0"), ("a", "cuda:1")]
+    deployment = Deployment((stage(0, "b", 1, 1), stage(1, "a", 1, 1)))
+    for in_order, last in ((False, "cuda:0"), (True, "cuda:1")):
+        placed = deployment.on_devices(devices, in_order)
+        assert [s.devices for s in placed.stages] == [("cores:0",), (last,)]
+    with pytest.raises(ValueError, match="2 devices are fewer"):
+        deployment.on_devices(devices[:2], True)
 
 
 @pytest.mark.parametrize(

@@ -105,10 +105,10 @@ class _Counter:
             is_open = bitset(i for i in (op, *members(producers)) if self.readers[i] & left)
             after: dict[int, int] = {}
             for state, ways in states.items():
-                kept = state & ~(producers & ~is_open)
-                after[kept] = after.get(kept, 0) + ways
+                open_before = state & ~(producers & ~is_open)
+                after[open_before] = after.get(open_before, 0) + ways
                 if not producers & ~state:
-                    taken = kept | 1 << op & is_open
+                    taken = open_before | 1 << op & is_open
                     after[taken] = after.get(taken, 0) + ways
             states = after
             self.limit -= len(states)

@@ -161,8 +161,8 @@ class Acquisition:
         starts = self._planned
         gains = self._gains(starts)
         if not gains:
-            found = free_candidate(self.space, starts, self.history.taken)
-            return {} if found is None else self._gains([found])
+            free = free_candidate(self.space, starts, self.history.taken)
+            return {} if free is None else self._gains([free])
         self._climb(gains)
         return gains
 

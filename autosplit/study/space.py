@@ -255,10 +255,10 @@ class Space:
         for kind, numbers in (self.cores or {}).items():
             kinds |= {f"core {number}": kind for number in numbers}
         names = [resources_of(device) if self.cores else (device,) for device in devices]
-        found = {kinds.get(name) for resources in names for name in resources}
-        if len(found) != 1 or len(set(map(len, names))) != 1:
+        of_kinds = {kinds.get(name) for resources in names for name in resources}
+        if len(of_kinds) != 1 or len(set(map(len, names))) != 1:
             return None
-        row = Row(found.pop() or "", runtime, len(names[0]))
+        row = Row(of_kinds.pop() or "", runtime, len(names[0]))
         if row not in self.costs.row_index:
             return None
         candidate = (Stage(tuple(range(len(self.costs.names))), (Option(row, len(devices)),)),)

@@ -40,11 +40,11 @@ def plain_cost(costs, stages):
     A load that cannot be is None.
     """
     where = {op: s for s, (ops, _) in enumerate(stages) for op in ops}
-    loads, memory, moved = [], [], Fraction(0)
+    loads, memory, bytes_moved = [], [], Fraction(0)
     for s, (ops, row) in enumerate(stages):
         kind = next(kind for kind in costs.kinds if kind.name == row.row.kind)
         parts = [Fraction(row.overhead)]
-        held = sum((Fraction(costs.sizes[op]) for op in ops), Fraction(0))
+        size = sum((Fraction(costs.sizes[op]) for op in ops), Fraction(0))
         for t, tensor in enumerate(costs.tensors):
             maker = None if tensor.producer is None else where[tensor.producer]
             readers = {where[op] for op in tensor.consumers}
@@ -52,14 +52,14 @@ def plain_cost(costs, stages):
             is_sent = maker == s and bool(readers - {s})
             if is_read:
                 parts.append(Fraction(kind.receive[t]) if kind.receive else 0)
-                moved += 0 if maker is None else Fraction(tensor.bytes)
+                bytes_moved += 0 if maker is None else Fraction(tensor.bytes)
             if is_sent:
                 parts.append(Fraction(kind.send[t]) if kind.send else 0)
             if (is_read or is_sent) and costs.activations:
-                held += row.row.batch * Fraction(tensor.bytes)
+                size += row.row.batch * Fraction(tensor.bytes)
         times = [row.times[op] for op in ops]
         torn = [g for g in row.groups if 0 < sum(g >> op & 1 for op in ops) < g.bit_count()]
         can_run = float("inf") not in times and not torn
         loads.append(sum([*parts, *map(Fraction, times)]) if can_run else None)
-        memory.append(held)
-    return loads, memory, moved
+        memory.append(size)
+    return loads, memory, bytes_moved

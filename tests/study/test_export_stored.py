@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import optuna
 import pytest
+from autosplit.hardware.bench.simulated_cores import SimulatedCores
 
 from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.simulated import SimulatedBench
-from autosplit.hardware.bench.simulated_cores import SimulatedCores
 from autosplit.report.documents.record import read
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split, export_stored_split, faster_baseline

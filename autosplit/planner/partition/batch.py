@@ -154,8 +154,8 @@ class BatchEvaluator:
             costs = self.costs
             known = costs.rows[costs.row_index[row]]
             whole = load(costs, row, ops, received, sent)
-            own = known.overhead + math.fsum(known.times[i] for i in ops)
-            self._fixed.append(max(0.0, whole - own) if whole < math.inf else math.inf)
+            computing = known.overhead + math.fsum(known.times[i] for i in ops)
+            self._fixed.append(max(0.0, whole - computing) if whole < math.inf else math.inf)
             self._memory.append(self._excess(row, ops, (*received, *sent)))
         return place
 

@@ -103,14 +103,14 @@ class Moves:
         spread = _spread(sorted(places), len(before))
 
         def choose(stage: int, steps: Sequence[Step]) -> Step:
-            wanted = self.costs.rows[rows[stage]].row
+            asked = self.costs.rows[rows[stage]].row
 
             def distance(step: Step) -> tuple[bool, bool, float, float]:
                 row = problem.rows[step.rows[0]]
-                is_other = row.kind != wanted.kind or len(step.rows) > 1
+                is_other = row.kind != asked.kind or len(step.rows) > 1
                 taken = self._taken(problem, step)
-                threads = abs(row.threads - wanted.threads)
-                return is_other, row.runtime != wanted.runtime, threads, abs(taken - devices[stage])
+                threads = abs(row.threads - asked.threads)
+                return is_other, row.runtime != asked.runtime, threads, abs(taken - devices[stage])
 
             return min(steps, key=distance)
 
@@ -200,11 +200,11 @@ class Moves:
         used = self._used(stages)
         free = {kind: most - used.get(kind, 0) for kind, most in self.question.devices.items()}
         for place, stage in enumerate(stages):
-            own = self._used((stage,))
+            taken = self._used((stage,))
             batch = stage.options[0].row.batch
             for row in self.problems[batch].rows:
-                room = (free[row.kind] + own.get(row.kind, 0)) // self.takes(row)
-                same = own.get(row.kind, 0) // self.takes(row)
+                room = (free[row.kind] + taken.get(row.kind, 0)) // self.takes(row)
+                same = taken.get(row.kind, 0) // self.takes(row)
                 for count in {1, same, stage.replicas, stage.replicas - 1, room}:
                     if 1 <= count <= room:
                         yield _with_option(stages, place, Option(row, count))
@@ -215,15 +215,15 @@ class Moves:
         self, stages: Stages, free: Mapping[str, int], place: int, giver: int, other: Stage
     ) -> Iterator[Stages]:
         """A stage with devices of another one."""
-        option, given = stages[place].options[0], other.options[0]
+        option, theirs = stages[place].options[0], other.options[0]
         if giver == place or len(stages[place].options) > 1 or len(other.options) > 1:
             return
-        if given.row.kind != option.row.kind:
-            swapped = _with_option(stages, place, given)
+        if theirs.row.kind != option.row.kind:
+            swapped = _with_option(stages, place, theirs)
             yield _with_option(swapped, giver, option)
-        elif given.replicas > 1:
-            fewer = _with_option(stages, giver, replace(given, replicas=given.replicas - 1))
-            devices = free[option.row.kind] + self.takes(given.row)
+        elif theirs.replicas > 1:
+            fewer = _with_option(stages, giver, replace(theirs, replicas=theirs.replicas - 1))
+            devices = free[option.row.kind] + self.takes(theirs.row)
             more = option.replicas + devices // self.takes(option.row)
             yield _with_option(fewer, place, replace(option, replicas=more))
 

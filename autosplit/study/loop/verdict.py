@@ -116,8 +116,8 @@ def _against(time: Spread, winner: Spread) -> str:
 
 def _certainty(reasons: Sequence[str], interleaved: bool) -> str:
     if reasons:
-        told = "; ".join(dict.fromkeys(reasons))
-        return f"No reliable answer; run again when the machine is idle: {told}"
+        text = "; ".join(dict.fromkeys(reasons))
+        return f"No reliable answer; run again when the machine is idle: {text}"
     if interleaved:
         return "Sure: measured interleaved, on a calm machine"
     return "Less sure: measured one after another, on a calm machine"

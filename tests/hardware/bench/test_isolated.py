@@ -110,7 +110,8 @@ def test_values_cross_unchanged(bench, workers):
     assert (bench.regions, bench.identity) == ({"npu": [0]}, {"cpu": "c"})
     assert bench.profile() == [PROFILE]
     assert bench.links() == [LINK]
-    assert bench.cost_model([PROFILE], [LinkCost("cores:0")]).times == ((1.5,),)
+    (row,) = bench.cost_table([PROFILE], [LinkCost("cores:0")]).rows
+    assert (row.row.runtime, row.times) == ("tvm", (1.5,))
     assert bench.measure(DEPLOYMENT) == MEASURED
     assert bench.baselines() == [BASELINE]
     compared = bench.compare_interleaved([DEPLOYMENT], ["one core"])

@@ -12,12 +12,11 @@ import pytest
 
 import autosplit
 from autosplit import planner
-from autosplit.hardware.bench.simulated import costs_of
 from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, StageError
-from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.isolated import IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
+from autosplit.hardware.bench.simulated import costs_of
 from autosplit.hardware.bench.worker import BenchSetting
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
@@ -27,6 +26,7 @@ from autosplit.hardware.runtimes.arrays import array_of
 from autosplit.hardware.runtimes.openvino import workers
 from autosplit.hardware.runtimes.registry import EXACT, ONNXRUNTIME, OPENVINO, TVM
 from tests import nets
+from tests.benches import deployed
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

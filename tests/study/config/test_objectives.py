@@ -7,6 +7,7 @@ from typing import Any
 
 import optuna
 import pytest
+from autosplit.study.acquisition.sampler import SAMPLERS as NAMES
 
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, StageError
@@ -15,7 +16,6 @@ from autosplit.hardware.measurement.results import Measurement
 from autosplit.report.dashboard.snapshot import copy
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import document
-from autosplit.study.acquisition.sampler import SAMPLERS as NAMES
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_stored_split
 from autosplit.study.loop.open import OpenStudy, open_study

@@ -13,6 +13,7 @@ from typing import Any
 
 import optuna
 import pytest
+from autosplit.study.acquisition.sampler import SplitSampler
 
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
@@ -20,7 +21,6 @@ from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.hardware.measurement.real_time import real_time
 from autosplit.hardware.measurement.results import Baseline, Measurement, Spread
 from autosplit.report.documents.study import document
-from autosplit.study.acquisition.sampler import SplitSampler
 from autosplit.study.config.sections import RealTime
 from autosplit.study.loop import run as loops
 from autosplit.study.loop.open import OpenStudy
