@@ -643,7 +643,8 @@ def test_kill_in_the_third_trial_and_run_again(tmp_path: Path) -> None:
     _, errors = again.communicate(timeout=60)
     assert again.returncode == 0, errors
     trials = read(tmp_path)
-    assert [t.state.name for t in trials] == ["COMPLETE"] * 5
+    assert [t.state.name for t in trials] == [*["COMPLETE"] * 2, "FAIL", *["COMPLETE"] * 3]
+    assert result_of(trials[2]).key == result_of(trials[3]).key
     assert len({result_of(t).key for t in trials}) == 5
 
 
