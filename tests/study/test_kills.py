@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from autosplit.report.documents.study_reader import find_study
-from autosplit.study.record import result_of
+from autosplit.study.record import RESULT, result_of
 from tests.study import faults
 
 STUDY = """
@@ -59,4 +59,4 @@ def trials_and_verdict(folder: Path) -> tuple[list[tuple[str, str]], Any]:
     """The split and the state of each trial."""
     with find_study(str(folder / "k.db")).open() as study:
         trials = [(result_of(trial).key, trial.state.name) for trial in study.trials]
-        return trials, study.user_attrs.get("verdict")
+        return trials, study.user_attrs[RESULT]["verdict"]

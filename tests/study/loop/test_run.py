@@ -501,19 +501,17 @@ def test_a_trial_names_its_worker_before_its_candidate_is_planned(
     chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise it looks lost to other workers, and two measure one candidate."""
-    opened = new_study(chain_bench(), trials=1)
-    other = new_study(chain_bench(), trials=1)
-    planning: list[Any] = []
+    opened, now, assign = new_study(chain_bench(), trials=1), [0.0], SplitSampler.assign
+    lost = LostTrials(opened.study, Retry(Progress().note), lambda: now[0])
 
-    def assign(sampler: SplitSampler, *arguments: Any) -> Any:
-        planning.extend(result_of(t).worker for t in opened.study.trials)
-        StudyLoop(other, Progress(), time.monotonic).stop_reason()
-        return inner(sampler, *arguments)
+    def planned(sampler: SplitSampler, study: optuna.Study, trial: optuna.Trial) -> Any:
+        for now[0] in (0.0, UNCLAIMED):  # as another worker sees it
+            lost.free()
+        assert states(opened) == ["RUNNING"]
+        return assign(sampler, study, trial)
 
-    inner = SplitSampler.assign
-    monkeypatch.setattr(SplitSampler, "assign", assign)
+    monkeypatch.setattr(SplitSampler, "assign", planned)
     run_study(opened, Progress())
-    assert planning == [this_worker()]
     assert states(opened) == ["COMPLETE"]
 
 
