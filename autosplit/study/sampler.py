@@ -18,7 +18,14 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
 from autosplit.errors import ConfigError
-from autosplit.study.acquisition import Acquisition, Goal, acquisition, history_of, key_of
+from autosplit.study.acquisition import (
+    Acquisition,
+    Goal,
+    acquisition,
+    generator,
+    history_of,
+    key_of,
+)
 from autosplit.study.record import result_of, study_record, update
 from autosplit.study.space import Candidate, Space, free_candidate
 
@@ -28,7 +35,7 @@ OTHERS: Mapping[str, Callable[[int], BaseSampler]] = {
     "gp": lambda seed: optuna.samplers.GPSampler(seed=seed),
     "nsga2": lambda seed: optuna.samplers.NSGAIISampler(seed=seed),
     "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
-    "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed, multivariate=True),
+    "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed, constant_liar=True),
 }
 SAMPLERS = (PLANNER, *OTHERS)
 _ATTEMPTS = 20  # choices of a trial, each after another worker made the same
@@ -110,13 +117,21 @@ class Assignment:
     seed: int = 0
 
     @cached_property
-    def sampler(self) -> BaseSampler:
-        """Optuna's sampler for the study."""
+    def planner(self) -> PlannerSampler:
+        """The default sampler."""
+        return PlannerSampler(self.space, self.goal)
+
+    def sampler(self, ordinal: int) -> BaseSampler:
+        """Optuna's sampler for the trial at a place in its study.
+
+        A seeded sampler repeats itself in every process, so each trial has a seed of its own.
+        """
         if self.name == PLANNER:
-            return PlannerSampler(self.space, self.goal)
+            return self.planner
         if self.name not in OTHERS:
             raise ConfigError(f"sampler is '{self.name}'; use one of {', '.join(SAMPLERS)}")
-        return OTHERS[self.name](self.seed)
+        seed = int(generator(self.seed, ordinal).integers(1 << 31))
+        return OTHERS[self.name](seed)
 
     def assign(self, study: optuna.Study, trial: Trial) -> Candidate | None:
         """The candidate of a running trial, which is recorded; None where none is left.
@@ -181,10 +196,10 @@ class Assignment:
     def _choose(
         self, study: optuna.Study, trial: Trial, attempt: int, tried: frozenset[str]
     ) -> Candidate | None:
-        if isinstance(self.sampler, PlannerSampler):
-            if not attempt and not tried and trial.number in self.sampler.chosen:
-                return self.sampler.chosen[trial.number]
-            return self.sampler.propose(study, trial.number, tried)
+        if self.name == PLANNER:
+            if not attempt and not tried and trial.number in self.planner.chosen:
+                return self.planner.chosen[trial.number]
+            return self.planner.propose(study, trial.number, tried)
         start = self._suggested(trial)
         trials = study.get_trials(deepcopy=False)
         baselines = study_record(study.user_attrs).measured_baselines()

@@ -8,6 +8,7 @@ from typing import Any
 
 import optuna
 
+from autosplit.deployment import Deployment
 from autosplit.graph import FusedGraph
 from autosplit.hardware.measurement.results import Accuracy, Baseline, Measurement, Profile, Spread
 from autosplit.study import documents
@@ -63,7 +64,8 @@ def add_trial(study: optuna.Study, graph: FusedGraph, cut: int) -> None:
     trial = study.ask({"share": optuna.distributions.FloatDistribution(0, 1)})
     stages = [range(cut), range(cut, len(graph.ops))]
     predicted = max(map(len, stages)) * 0.5
-    update(trial, predicted_ms=predicted, **documents.split_document(graph, stages))
+    split = Deployment.of_split(stages, DEVICES, ["tvm"] * 2)
+    update(trial, predicted_ms=predicted, **documents.deployment_document(graph, split))
     if trial.number == FAILED:
         update(trial, error=REASON)
         study.tell(trial, state=optuna.trial.TrialState.FAIL)

@@ -55,6 +55,11 @@ class Remains:
         return len(self.keys) - len(set(self.keys))
 
     @property
+    def repeated(self) -> int:
+        """How many trials ended without a result, so that another measured their candidate."""
+        return self.states.count("FAIL")
+
+    @property
     def running(self) -> int:
         """How many trials nobody finished."""
         return self.states.count("RUNNING")

@@ -29,7 +29,6 @@ def shortfall(bench: SimulatedBench, name: str, trials: int, seed: int) -> float
     )
     study = optuna.create_study()
     opened = OpenStudy(study, "memory://", config, bench, space)
-    study.sampler = opened.assignment.sampler
     run_study(opened, Progress())
     best = best_of_study(study)
     assert best is not None

@@ -36,7 +36,7 @@ def test_every_sampler_measures_each_candidate_once(
 
 def test_an_unknown_sampler_is_refused_with_the_known_ones(chain_bench: Make) -> None:
     with pytest.raises(ConfigError, match="sampler is 'cmaes'; use one of planner, brute_force"):
-        _ = Assignment("cmaes", space_of(chain_bench()), Goal()).sampler
+        Assignment("cmaes", space_of(chain_bench()), Goal()).sampler(0)
 
 
 def test_the_planner_is_a_sampler_of_optuna(chain_bench: Make) -> None:

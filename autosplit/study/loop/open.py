@@ -122,9 +122,7 @@ def open_study(
                 f"started study '{study.study_name}'; continue it with --name {study.study_name}"
             )
         space = _prepare(study, config, bench, progress)
-    opened = OpenStudy(study, url, config, bench, space, progress.note)
-    study.sampler = opened.assignment.sampler
-    return opened
+    return OpenStudy(study, url, config, bench, space, progress.note)
 
 
 def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:

@@ -104,6 +104,9 @@ class StudyLoop:
                 raise
 
         self._number = -1
+        # Lost trials do not count, so an interrupted study goes on as if it had not been.
+        ordinal = sum(not is_lost(trial) for trial in self._trials())
+        self.study.sampler = self.opened.assignment.sampler(ordinal)
         try:
             self.study.optimize(objective, n_trials=1, catch=(FailedTrial,))
         except BaseException as raised:

@@ -13,9 +13,8 @@ from typing import Any
 
 import optuna
 import pytest
-from autosplit.study.acquisition.sampler import SplitSampler
 
-from autosplit.deployment import Deployment
+from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
 from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.hardware.measurement.real_time import real_time
@@ -29,6 +28,7 @@ from autosplit.study.loop.time_left import before_trials, of_comparison
 from autosplit.study.progress import Progress
 from autosplit.study.record import COMPARISON, RECORD, RESULT, record_of, result_of, update
 from autosplit.study.results import DEATHS_LIMIT, best_of_study, error_of, state_of, tally
+from autosplit.study.sampler import Assignment
 from autosplit.study.workers import UNCLAIMED, LostTrials, Retry, this_worker
 from tests.study.recording import Notes
 
@@ -101,10 +101,12 @@ def test_stages_that_share_a_core_add_up_in_the_bound(chain_bench: Make, new_stu
     cores = ("cores:0", "cores:1", "cores:0")
     bench.description = replace(bench.description, devices=cores)
     opened = new_study(bench, trials=1)
-    assert opened.study.user_attrs[RECORD]["bound_ms"] >= sum(bench.costs.times[0]) / 2 * (1 - 1e-9)
+    assert opened.study.user_attrs[RECORD]["bound_ms"] >= sum(bench.costs.rows[0].times) / 2 * (
+        1 - 1e-9
+    )
     run_study(opened, Progress())
     first, _, last = record_of(opened.study.trials[0]).stages
-    shared = sum(bench.costs.times[0][op] for op in (*first, *last))
+    shared = sum(bench.costs.rows[0].times[op] for op in (*first, *last))
     assert shared < 1.2 * opened.study.user_attrs[RECORD]["bound_ms"]
 
 
@@ -180,7 +182,7 @@ def test_a_worker_that_died_before_it_chose_costs_nothing(
 def test_a_candidate_that_kills_again_and_again_fails(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(chain_bench(), trials=2)
     lost = LostTrials(opened.study, Retry(Progress().note))
-    claim(opened, worker=DEAD, key=opened.space.key(opened.space.plan()))
+    claim(opened, worker=DEAD, key=opened.space.key(opened.space.plan.stages))
     for _ in range(DEATHS_LIMIT - 1):
         lost.free()
         update(opened.study.ask(), worker=DEAD)
@@ -362,7 +364,7 @@ def test_time_and_stagnation_stop_a_study(chain_bench: Make, new_study: Open) ->
     assert stopped(opened) == "stopped: no improvement in 2 trials (limit)"
 
 
-@pytest.mark.parametrize("sampler", ["planner", "tpe", "random", "exhaustive"])
+@pytest.mark.parametrize("sampler", ["planner", "tpe", "random", "brute_force"])
 def test_a_small_space_is_measured_whole_and_no_further(
     chain_bench: Make, new_study: Open, sampler: str
 ) -> None:
@@ -374,10 +376,10 @@ def test_a_small_space_is_measured_whole_and_no_further(
 
 def narrow(bench: SimulatedBench) -> SimulatedBench:
     """The bench, each of its devices with room for two ops."""
-    costs = replace(
-        bench.costs, sizes=(6.0,) * len(bench.graph.ops), memory=(13.0,), activations=False
-    )
-    return SimulatedBench(bench.graph, costs, bench.devices, bench.simulation)
+    kinds = tuple(replace(kind, memory=13.0) for kind in bench.costs.kinds)
+    sizes = (6.0,) * len(bench.graph.ops)
+    costs = replace(bench.costs, sizes=sizes, kinds=kinds, activations=False)
+    return SimulatedBench(bench.graph, costs, bench.question, bench.devices, bench.simulation)
 
 
 def test_a_study_ends_when_the_splits_that_fit_are_measured(
@@ -387,12 +389,17 @@ def test_a_study_ends_when_the_splits_that_fit_are_measured(
     run_study(opened, Progress())
     assert states(opened) == ["COMPLETE", "FAIL"]
     assert state_of(opened.study.trials[1]) == "interrupted"
-    assert stopped(opened) == "exhausted: no unmeasured split that fits the devices is left"
+    assert stopped(opened) == "exhausted: no unmeasured candidate that fits the devices is left"
 
 
 def test_a_split_that_does_not_fit_is_not_measured(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(narrow(chain_bench(ops=4, stages=2)), trials=2, sampler="random")
-    opened.study.enqueue_trial({}, user_attrs={RECORD: {"key": "2:1"}})
+    fitting = opened.space.plan.stages
+    first, second = (
+        Stage(ops, s.options) for ops, s in zip(((0,), (1, 2, 3)), fitting, strict=True)
+    )
+    key = opened.space.key((first, second))
+    opened.study.enqueue_trial({}, user_attrs={RECORD: {"key": key}})
     run_study(opened, Progress())
     assert states(opened) == ["FAIL", "COMPLETE"]
     assert "does not fit the devices" in record_of(opened.study.trials[0]).error
@@ -501,19 +508,17 @@ def test_a_trial_names_its_worker_before_its_candidate_is_planned(
     chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise it looks lost to other workers, and two measure one candidate."""
-    opened = new_study(chain_bench(), trials=1)
-    other = new_study(chain_bench(), trials=1)
-    planning: list[Any] = []
+    opened, now, assign = new_study(chain_bench(), trials=1), [0.0], Assignment.assign
+    lost = LostTrials(opened.study, Retry(Progress().note), lambda: now[0])
 
-    def assign(sampler: SplitSampler, *arguments: Any) -> Any:
-        planning.extend(result_of(t).worker for t in opened.study.trials)
-        StudyLoop(other, Progress(), time.monotonic).stop_reason()
-        return inner(sampler, *arguments)
+    def planned(assignment: Assignment, study: optuna.Study, trial: optuna.Trial) -> Any:
+        for now[0] in (0.0, UNCLAIMED):  # as another worker sees it
+            lost.free()
+        assert states(opened) == ["RUNNING"]
+        return assign(assignment, study, trial)
 
-    inner = SplitSampler.assign
-    monkeypatch.setattr(SplitSampler, "assign", assign)
+    monkeypatch.setattr(Assignment, "assign", planned)
     run_study(opened, Progress())
-    assert planning == [this_worker()]
     assert states(opened) == ["COMPLETE"]
 
 
@@ -536,7 +541,7 @@ def test_a_silent_worker_loses_its_trial_to_whoever_asks(
     chain_bench: Make, new_study: Open, tmp_path: Path
 ) -> None:
     opened, progress = new_study(chain_bench(), trials=1), Notes()
-    key = opened.space.key(opened.space.plan())
+    key = opened.space.key(opened.space.plan.stages)
     trial = claim(opened, worker=ELSEWHERE, key=key)
     with closing(sqlite3.connect(tmp_path / "s.db")) as database, database:
         row = "INSERT INTO trial_heartbeats (trial_id, heartbeat) VALUES (?, '2020-01-01')"
@@ -643,7 +648,8 @@ def test_kill_in_the_third_trial_and_run_again(tmp_path: Path) -> None:
     _, errors = again.communicate(timeout=60)
     assert again.returncode == 0, errors
     trials = read(tmp_path)
-    assert [t.state.name for t in trials] == ["COMPLETE"] * 5
+    assert [t.state.name for t in trials] == [*["COMPLETE"] * 2, "FAIL", *["COMPLETE"] * 3]
+    assert result_of(trials[2]).key == result_of(trials[3]).key
     assert len({result_of(t).key for t in trials}) == 5
 
 
@@ -683,4 +689,4 @@ def test_the_winner_is_measured_at_the_rate_of_the_study_once(
     paced_at = document(opened.study, "")["real_time"]
     assert (paced_at["budget_ms"], paced_at["worst_ms"]) == (500, 3)
     assert paced_at["share"] == result.period_ms.median / 500
-    assert " At 2 items/s: " in opened.study.user_attrs["result"]["verdict"]["text"]
+    assert " at 2 items/s: " in opened.study.user_attrs["result"]["verdict"]["text"]
