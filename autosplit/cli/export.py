@@ -19,6 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_study(parser)
     options.add_output(parser, "DIR", "folder to write into", required=True)
     options.add_target(parser)
+    options.add_trust(parser)
     parser.add_argument("--trial", type=int, metavar="N", help="export trial N instead of the best")
 
 
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.study.export import export_stored_split, faster_baseline
 
     with find_study(args.study, args.storage).open() as study:
-        form = args.target_format, not args.no_onnx
+        form = args.target_format, not args.no_onnx, args.trust_kernels
         file = export_stored_split(study, args.output, args.trial, *form)
         faster = None if args.trial is not None else faster_baseline(study)
     output.emit(args.format, {"file": str(file), "faster": faster}, "\n".join(exported.lines(file)))

@@ -72,6 +72,7 @@ class CompiledModel:
     onnx_model: Any = None
     tolerance: float | None = None
     precision: Literal["full", "fast"] = "full"
+    trust_kernels: bool = False
 
     @property
     def graph(self) -> FusedGraph:
@@ -439,12 +440,13 @@ class CompiledModel:
         states: Mapping[str, str] | None = None,
         tolerance: float | None = None,
         precision: Literal["full", "fast"] = "full",
+        trust_kernels: bool = False,
     ) -> Self:
         """Read and fuse a model.
 
         Args:
-            model: An ONNX file, TVMScript (.py), a saved module (.json) or exported program (.pt2),
-                a TVM IRModule or a ``torch.export.ExportedProgram``.
+            model: An ONNX file, a saved Relax module (.json) or exported program (.pt2), a TVM
+                IRModule or a ``torch.export.ExportedProgram``.
             shapes: The shapes of dynamic inputs by name.
             target: The target of the kernels; by default this machine's processor.
             tuning: The folder of a tuning database.
@@ -458,6 +460,7 @@ class CompiledModel:
                 model.
             precision: With "fast" TVM's kernels may use Winograd's filtering: an input that is no
                 finite number then changes outputs near those that read it.
+            trust_kernels: Whether a Relax module may have kernels of its own, which are code.
 
         Returns:
             The model, which can be split; its ops are ``graph.ops``.
@@ -480,7 +483,7 @@ class CompiledModel:
         # No decorator: Ray could not send the method to another node.
         with native_log.hidden():
             phases.report(f"importing {path.name if path else 'the model'}")
-            source = importing.read(path or model, static_shapes)
+            source = importing.read(path or model, static_shapes, trust_kernels=trust_kernels)
             tvm_target = target_of(target)
             phases.report("lowering")
             lowered = lower(source, tvm_target, backends, states, is_fast=precision == "fast")
@@ -500,4 +503,5 @@ class CompiledModel:
             onnx_model=source.onnx_model,
             tolerance=tolerance,
             precision=precision,
+            trust_kernels=trust_kernels,
         )

@@ -64,6 +64,7 @@ def options_there(model: CompiledModel, device: RayCores) -> tuple[dict[str, Any
         "runtime": model.runtime_name,
         "states": {state.input: state.output for state in model.graph.states},
         "precision": model.precision,
+        "trust_kernels": model.trust_kernels,
     }
     files = model_files(model.path)
     if model.tuning:

@@ -73,6 +73,7 @@ def export_stored_split(
     number: int | None = None,
     format: str = NATIVE,
     onnx: bool = True,
+    trust_kernels: bool = False,
 ) -> Path:
     """Export trial ``number`` of a stored study, by default the best; returns ``split.json``.
 
@@ -94,7 +95,7 @@ def export_stored_split(
     if chosen is None:
         raise Infeasible(f"study '{study.study_name}' has no completed trial; nothing to export")
     config = _on_stored_devices(stored(attributes.get("config"), study.study_name), attributes)
-    bench = open_bench(config, measures=False)
+    bench = open_bench(config, measures=False, trust_kernels=trust_kernels)
     try:
         # The export would state times that this machine does not have.
         different = records.differences(attributes.get("identity", {}), identity_of(config, bench))

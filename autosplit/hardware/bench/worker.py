@@ -42,6 +42,7 @@ class BenchSetting:
     tuning: Path | None = None
     tolerance: float | None = None
     precision: Literal["full", "fast"] = "full"
+    trust_kernels: bool = False
     runtime: str = TVM
     regions: tuple[Mapping[str, Any], ...] = ()
     states: Mapping[str, str] = field(default_factory=dict)
@@ -77,6 +78,7 @@ def open_bench(
         states=setting.states,
         tolerance=setting.tolerance,
         precision=setting.precision,
+        trust_kernels=setting.trust_kernels,
     )
     places = device.along(setting.stages, setting.devices, anywhere=not setting.measures)
     phases.report("reaching devices")
