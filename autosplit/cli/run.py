@@ -165,7 +165,8 @@ def _next_commands(args: argparse.Namespace, opened: OpenStudy, folder: Path | N
     elif opened.config.runtime == "simulated":
         commands.append(["show", *study])
     else:
-        commands.append(["export", *study, "-o", f"{name}-split"])
+        trust = ["--trust-kernels"] if args.trust_kernels else []
+        commands.append(["export", *study, *trust, "-o", f"{name}-split"])
     return list(map(shlex.join, commands))
 
 
