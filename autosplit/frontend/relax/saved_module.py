@@ -61,7 +61,7 @@ _COMPUTING = """
     vision.non_max_suppression vision.roi_align vision.roi_pool where zeros zeros_like
 """
 _OPS = frozenset(_COMPUTING.split())
-_FUNCTION_ATTRIBUTES = ("global_symbol", "relax.force_pure")
+_FUNCTION_ATTRIBUTES = ("Primitive", "global_symbol", "num_input", "relax.force_pure")
 _DTYPE = re.compile(r"(|bool|void|u?int\d{1,2}|float\d{1,2}|bfloat16|float[468]_\w+)")
 _NAME = re.compile(r"[A-Za-z_][\w.]{0,199}", re.ASCII)
 # Fields that hold a number themselves; every other integer is the index of a node.

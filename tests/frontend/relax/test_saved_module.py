@@ -64,7 +64,9 @@ def test_a_module_with_a_kernel_is_refused_with_the_option_that_trusts_it(
     assert output.tolist() == pytest.approx(item["x"] + 2)
 
 
-def test_a_module_of_relax_ops_is_read() -> None:
+@pytest.mark.parametrize("attributes", ["", "R.func_attr({'Primitive': 1, 'num_input': 1})"])
+def test_a_module_of_relax_ops_is_read(attributes: str) -> None:
+    require_data(module(function=attributes))
     assert autosplit.load_model(module()).graph.outputs
 
 
