@@ -19,6 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_study(parser)
     options.add_output(parser, "DIR", "folder to write into", required=True)
     options.add_target(parser)
+    options.add_trust(parser)
     parser.add_argument(
         "--trial", type=int, metavar="N", help="export trial N instead of what the verdict advises"
     )
@@ -29,13 +30,14 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.report.documents import exported
     from autosplit.report.documents.study_reader import find_study
     from autosplit.study.export import export_stored_split
+    from autosplit.study.record import study_record
 
     with find_study(args.study, args.storage).open() as study:
-        form = args.target_format, not args.no_onnx
+        form = args.target_format, not args.no_onnx, args.trust_kernels
         file = export_stored_split(study, args.output, args.trial, *form)
-        verdict = study.user_attrs.get("verdict") or {}
-    document = {"file": str(file), "verdict": verdict.get("text")}
+        verdict = study_record(study.user_attrs).verdict.text
+    document = {"file": str(file), "verdict": verdict or None}
     output.emit(args.format, document, "\n".join(exported.lines(file)))
     if verdict and args.trial is None and args.format != "json":
-        output.emit_line(verdict["text"].partition("\n")[0])
+        output.emit_line(verdict.partition("\n")[0])
     return 0

@@ -23,7 +23,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "model",
         type=Path,
         metavar="MODEL",
-        help="ONNX file, TVMScript (.py), Relax module (.json) or exported PyTorch program (.pt2)",
+        help="ONNX file, Relax module (.json) or exported PyTorch program (.pt2)",
     )
     add_shape(parser)
     parser.add_argument(
@@ -48,6 +48,16 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="INPUT=OUTPUT",
         help="input that the next item of a stream gets from an output; repeatable",
+    )
+    add_trust(parser)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Whether a model may bring code."""
+    parser.add_argument(
+        "--trust-kernels",
+        action="store_true",
+        help="read a Relax module with kernels of its own, which are code",
     )
 
 
@@ -143,6 +153,7 @@ def load_model(args: argparse.Namespace) -> Model:
         targets=targets(args.device_target),
         states=states(args.state),
         tolerance=getattr(args, "tolerance", None),
+        trust_kernels=args.trust_kernels,
     )
 
 

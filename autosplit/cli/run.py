@@ -76,6 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the search")
     options.add_shape(parser)
+    options.add_trust(parser)
     parser.add_argument(
         "--name", help="name of the study in its storage (default: that of the study file)"
     )
@@ -111,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
         if config.runtime != "simulated":
             # Nothing else is shown until the first kernels are compiled.
             display.note("reading the model and compiling its ops")
-        bench = open_bench(config)
+        bench = open_bench(config, trust_kernels=args.trust_kernels)
         stack.callback(bench.close)
         opened = open_study(config, bench, url, display, name=args.name, force=args.force)
         if args.open:
@@ -164,7 +165,8 @@ def _next_commands(args: argparse.Namespace, opened: OpenStudy, folder: Path | N
     elif opened.config.runtime == "simulated":
         commands.append(["show", *study])
     else:
-        commands.append(["export", *study, "-o", f"{name}-split"])
+        trust = ["--trust-kernels"] if args.trust_kernels else []
+        commands.append(["export", *study, *trust, "-o", f"{name}-split"])
     return list(map(shlex.join, commands))
 
 

@@ -71,6 +71,7 @@ class CompiledModel:
     onnx_file: Path | None = None
     onnx_model: Any = None
     tolerance: float | None = None
+    trust_kernels: bool = False
 
     @property
     def graph(self) -> FusedGraph:
@@ -436,12 +437,13 @@ class CompiledModel:
         targets: Mapping[str, str] | None = None,
         states: Mapping[str, str] | None = None,
         tolerance: float | None = None,
+        trust_kernels: bool = False,
     ) -> Self:
         """Read and fuse a model.
 
         Args:
-            model: An ONNX file, TVMScript (.py), a saved module (.json) or exported program (.pt2),
-                a TVM IRModule or a ``torch.export.ExportedProgram``.
+            model: An ONNX file, a saved Relax module (.json) or exported program (.pt2), a TVM
+                IRModule or a ``torch.export.ExportedProgram``.
             shapes: The shapes of dynamic inputs by name.
             target: The target of the kernels; by default this machine's processor.
             tuning: The folder of a tuning database.
@@ -453,6 +455,7 @@ class CompiledModel:
                 stream.
             tolerance: The relative error that outputs may have; by default it follows from the
                 model.
+            trust_kernels: Whether a Relax module may have kernels of its own, which are code.
 
         Returns:
             The model, which can be split; its ops are ``graph.ops``.
@@ -475,7 +478,7 @@ class CompiledModel:
         # No decorator: Ray could not send the method to another node.
         with native_log.hidden():
             phases.report(f"importing {path.name if path else 'the model'}")
-            source = importing.read(path or model, static_shapes)
+            source = importing.read(path or model, static_shapes, trust_kernels=trust_kernels)
             tvm_target = target_of(target)
             phases.report("lowering")
             lowered = lower(source, tvm_target, backends, states)
@@ -493,4 +496,5 @@ class CompiledModel:
             onnx_file=path if source.format == "onnx" else None,
             onnx_model=source.onnx_model,
             tolerance=tolerance,
+            trust_kernels=trust_kernels,
         )

@@ -59,6 +59,7 @@ def options_there(model: CompiledModel, device: RayCores) -> tuple[dict[str, Any
         "targets": {str(device.cores): spelled(model.kernels.target_on(device))},
         "runtime": model.runtime_name,
         "states": {state.input: state.output for state in model.graph.states},
+        "trust_kernels": model.trust_kernels,
     }
     files = model_files(model.path)
     if model.tuning:

@@ -83,6 +83,7 @@ def export_stored_split(
     number: int | None = None,
     format: str = NATIVE,
     onnx: bool = True,
+    trust_kernels: bool = False,
 ) -> Path:
     """Export trial ``number`` of a stored study, by default what its verdict advises.
 
@@ -99,7 +100,7 @@ def export_stored_split(
     trials = study.get_trials(deepcopy=False)
     config = stored(stored_record.get("config"), study.study_name)
     config = _on_stored_devices(config, stored_record)
-    bench = open_bench(config, measures=False)
+    bench = open_bench(config, measures=False, trust_kernels=trust_kernels)
     try:
         chosen = _advised(record, trials, len(bench.graph.ops))
         if number is not None:

@@ -1,11 +1,12 @@
 import json
 import webbrowser
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autosplit.cli import main
+from autosplit.cli import main, run
 from autosplit.errors import ModelError
 from autosplit.report.dashboard import app
 from autosplit.report.documents.study_reader import StudyReader
@@ -180,7 +181,7 @@ def test_the_progress_ends_where_the_model_cannot_be_opened(
         def close(self) -> None:
             closed.append("closed")
 
-    def broken(config: Any) -> None:
+    def broken(config: Any, **options: Any) -> None:
         raise ModelError("no model")
 
     monkeypatch.setattr("autosplit.study.progress.progress", Shown)
@@ -225,3 +226,9 @@ def test_every_measured_split_failing_is_no_success(
     assert "no trial succeeded, most often: stage 1 said no" in failed(capsys, 1, "run", study)
     assert "3 of" not in failed(capsys, 1, "run", study)
     assert "5 of 5 trials failed" in failed(capsys, 1, "run", study, "--trials", "9")
+
+
+def test_the_export_that_follows_a_run_trusts_the_same_kernels() -> None:
+    args = Namespace(study="n.toml", storage=None, name=None, force=False, trust_kernels=True)
+    opened: Any = Namespace(study=Namespace(study_name="n"), config=Namespace(runtime="tvm"))
+    assert "export n.toml --trust-kernels -o n-split" in run._next_commands(args, opened, None)

@@ -53,7 +53,7 @@ def bench(chain_bench: Make) -> Exporting:
 def written(monkeypatch: pytest.MonkeyPatch, bench: Exporting) -> list[Any]:
     """What is handed on to be exported."""
     monkeypatch.setattr(Exporting, "written", [])
-    monkeypatch.setattr(benches, "open_bench", lambda config, measures: bench)
+    monkeypatch.setattr(benches, "open_bench", lambda config, measures, trust_kernels: bench)
     return Exporting.written
 
 
@@ -125,7 +125,7 @@ def test_simulated_hardware_has_nothing_to_export(
     chain_bench: Make, new_study: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = chain_bench(ops=8, stages=2)
-    monkeypatch.setattr(benches, "open_bench", lambda config, measures: plain)
+    monkeypatch.setattr(benches, "open_bench", lambda config, measures, trust_kernels: plain)
     opened = new_study(plain, trials=1)
     run_study(opened, Progress())
     with pytest.raises(ConfigError, match="simulated hardware has no stages to export"):

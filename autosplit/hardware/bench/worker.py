@@ -41,6 +41,7 @@ class BenchSetting:
     targets: Mapping[str, str] = field(default_factory=dict)
     tuning: Path | None = None
     tolerance: float | None = None
+    trust_kernels: bool = False
     runtime: str = TVM
     regions: tuple[Mapping[str, Any], ...] = ()
     states: Mapping[str, str] = field(default_factory=dict)
@@ -75,6 +76,7 @@ def open_bench(
         targets=setting.targets,
         states=setting.states,
         tolerance=setting.tolerance,
+        trust_kernels=setting.trust_kernels,
     )
     places = device.along(setting.stages, setting.devices, anywhere=not setting.measures)
     phases.report("reaching devices")

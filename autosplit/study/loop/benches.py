@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 _CHAIN_BYTES = 1e6  # of an op of a simulated chain
 
 
-def open_bench(config: StudyConfig, *, measures: bool = True) -> Bench:
+def open_bench(config: StudyConfig, *, measures: bool = True, trust_kernels: bool = False) -> Bench:
     """Open the bench of a study. Raises ConfigError, ModelError or MachineError.
 
     One that only exports, and so never ``measures``, needs none of the cores of the study.
+    ``trust_kernels`` is never a key of a study, which may come from elsewhere.
     """
-    return _simulated(config) if config.runtime == "simulated" else _real(config, measures)
+    if config.runtime == "simulated":
+        return _simulated(config)
+    return _real(config, measures, trust_kernels)
 
 
 def check_linker(config: StudyConfig, note: Callable[[str], None]) -> None:
@@ -47,7 +50,7 @@ def check_linker(config: StudyConfig, note: Callable[[str], None]) -> None:
         note(f"TVM's stages cannot be exported here: {error}")
 
 
-def _real(config: StudyConfig, measures: bool = True) -> Bench:
+def _real(config: StudyConfig, measures: bool = True, trust_kernels: bool = False) -> Bench:
     from autosplit.hardware.bench.isolated import IsolatedBench
     from autosplit.hardware.bench.worker import BenchSetting
     from autosplit.hardware.measurement.measure import Budget
@@ -69,6 +72,7 @@ def _real(config: StudyConfig, measures: bool = True) -> Bench:
         targets=config.targets,
         tuning=Path(config.tuning) if config.tuning else None,
         tolerance=config.tolerance,
+        trust_kernels=trust_kernels,
         runtime=TVM if config.runtime == "simulated" else config.runtime,
         regions=tuple(region.model_dump() for region in config.regions),
         states={state.input: state.output for state in config.states},
