@@ -82,15 +82,19 @@ def with_shared_loads(plan: Plan, costs: CostModel, devices: Sequence[str]) -> P
     )
 
 
-def shared_bound(costs: CostModel, devices: Sequence[str]) -> float:
-    """A bound of every period: the longest op, and all work on cores that are never idle."""
+def shared_bound(costs: CostModel, devices: Sequence[str], kinds: Sequence[str] = ()) -> float:
+    """A bound of every period: the longest op, and all work on cores that are never idle.
+
+    ``kinds``: of the devices, where these are not kinds themselves.
+    """
     times, core_times = [], []
     every_core: set[str] = set()
     for place, device in enumerate(devices):
         # A device that shares nothing, a server of a tracker for example, counts as a core.
         cores = resources_of(device) or (f"device {place}",)
         every_core.update(cores)
-        rows = [row.times for row in costs.rows if row.row.kind == device]
+        kind = kinds[place] if kinds else device
+        rows = [row.times for row in costs.rows if row.row.kind == kind]
         least = [min(each) for each in zip(*rows, strict=True)]
         times.append(least)
         core_times.append([time * len(cores) for time in least])

@@ -132,6 +132,11 @@ class Acquisition:
         return self.corrected.noise / 2
 
     @property
+    def is_exhausted(self) -> bool:
+        """Whether no candidate that fits is free."""
+        return free_candidate(self.space, [self.space.plan.stages], self.history.taken) is None
+
+    @property
     def converged(self) -> bool:
         """Whether no free candidate is expected to gain what is worth a trial."""
         if not self.gains:

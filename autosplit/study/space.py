@@ -310,5 +310,5 @@ def free_candidate(
     space: Space, starts: Sequence[Candidate], taken: frozenset[str]
 ) -> Candidate | None:
     """A candidate whose key is not ``taken``, few moves away from some; None where none is."""
-    every = islice(space.around(starts), 2 * VISITED)
+    every = islice(space.around(list(filter(space.fits, starts))), 2 * VISITED)
     return next((each for each in every if space.key(each) not in taken), None)

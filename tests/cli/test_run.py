@@ -51,7 +51,7 @@ def test_tables_end_in_the_verdict_and_progress_is_on_stderr(
     out, err = capsys.readouterr()
     assert "study net: chain, 3 stages; stopped: 3 trials (limit)" in " ".join(out.split())
     assert "replicas" in out
-    assert "splitting loses." in " ".join(out.split())
+    assert "Replicate the whole model: 3 x simulated, 1 thread each." in out
     assert [line.split(":")[0] for line in err.splitlines() if line.startswith("trial")] == [
         "trial 0",
         "trial 1",

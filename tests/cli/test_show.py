@@ -44,7 +44,7 @@ def test_a_study_is_found_by_file_database_and_name(
     assert document["study"]["name"] == "net"
     assert len(document["trials"]) == 2
     assert document["best"]["number"] in (0, 1)
-    assert [b["name"] for b in document["baselines"]] == ["one core", "all cores", "replicas"]
+    assert [b["name"] for b in document["baselines"]] == ["one device", "replicas"]
     assert document["verdict"]["choice"] in ("split", "replicate", "leave")
     assert document["bound_ms"] > 0
 

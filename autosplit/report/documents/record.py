@@ -165,7 +165,8 @@ class Study:
                 rows: Sequence[int] = range(len(self.op_ms))
                 if trial.runtimes:
                     runtime = trial.runtimes[number]
-                    rows = [row for row in rows if self.op_runtimes[row] == runtime]
+                    # A stored profile of one runtime may lack its name.
+                    rows = [row for row in rows if self.op_runtimes[row] in ("", runtime)]
                 row_of_op.update(dict.fromkeys(ops, rows[place]))
             return tuple(self.op_ms[row_of_op[i]][i] for i in range(len(row_of_op)))
         # A foreign database may name more ops or devices than its profile has.

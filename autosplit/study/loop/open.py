@@ -16,6 +16,7 @@ from autosplit.hardware.measurement.results import Baseline, LinkCost, Profile, 
 from autosplit.hardware.profiling.cost_table import over_memory, place_regions, slowed
 from autosplit.planner.partition.costs import CostModel
 from autosplit.planner.partition.problem import Question
+from autosplit.planner.split import shared_bound
 from autosplit.study.acquisition import Acquisition, Goal, acquisition, history_of
 from autosplit.study.config.objectives import METRICS
 from autosplit.study.config.study_file import StudyConfig
@@ -227,7 +228,8 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: P
     bound = space.plan.lower_bound if "bound_ms" not in record else 0.0
     if config.cores is None and (slow := slowed(profiles, bench.devices)) != list(profiles):
         progress.note("some devices share cores, so the loads on a core add up")
-        # No period is below that of devices that share nothing.
+        if bound:
+            bound = shared_bound(space.costs, bench.devices, [kind for kind, _ in space.devices])
         space = _space(config, bench, slow, links)
     if "bound_ms" not in record:
         graph = graph_document(bench.graph)
@@ -292,6 +294,12 @@ def _space(
         return Space(costs, Question.of_cores(counts), cores=cores)
     kinds = bench.device_kinds(profiles, links, tuple(config.memory or ()))
     devices = tuple(zip(kinds, bench.devices, strict=True))
+    groups = len(costs.contraction.groups)
+    if config.stages != "auto" and config.stages > groups:
+        raise ConfigError(
+            f"stages is {config.stages}, but '{costs.name}' supports at most {groups} stages; "
+            "use fewer stages"
+        )
     return Space(costs, _question(config, kinds), devices)
 
 

@@ -45,12 +45,10 @@ def stop_reason(
     stagnant = _trials_since_best(counts)
     if search.stagnation is not None and stagnant >= search.stagnation:
         return f"stopped: no improvement in {stagnant} trials (limit)"
-    if search.sampler != "planner" or not search.converge:
-        return None
     view = promised(trials)
-    if not view.gains:
-        return "exhausted: no candidate that fits the devices is left"
-    if not view.converged:
+    if view.is_exhausted:
+        return "exhausted: no unmeasured candidate that fits the devices is left"
+    if search.sampler != "planner" or not search.converge or not view.converged:
         return None
     gain = WORTH * view.margin
     return f"converged: no remaining candidate is expected to beat the best by {gain:.2%} or more"

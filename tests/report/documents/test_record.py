@@ -169,11 +169,14 @@ def with_stages(stages: Any, **attributes: Any) -> Trial:
     return read(study).trials[0]
 
 
-def test_empty_stages_leave_their_device_unused() -> None:
-    trial = with_stages([[], [0, 1], [], [2]], stage_ms=[0.0, 2.0, 0.0, 3.0])
-    assert (trial.stages, trial.places, trial.stage_ms) == (((0, 1), (2,)), (1, 3), (2.0, 3.0))
-    assert with_stages([[], [0], [1]], stage_ms=[1.0, 2.0]).stage_ms == (1.0, 2.0)
+def test_each_stage_has_the_profile_of_its_device() -> None:
+    devices = [["cores:1"], ["cores:0", "cores:1"]]
+    trial = with_stages([[0, 1], [2]], stage_ms=[2.0, 3.0], devices=devices)
+    assert (trial.places, trial.stage_ms) == ((1, 0), (2.0, 3.0))
+    # As many cores as a profiled device has.
+    assert with_stages([[0, 1, 2]], devices=[["cores:7"]]).places == (1,)
     assert with_stages([[0], [-1]]).places == ()
+    assert with_stages([[0, 1, 2]], devices=[["cores:x"]]).places == ()
 
 
 def timed(number: int, period: float | None, state: str = "complete", **more: Any) -> Trial:

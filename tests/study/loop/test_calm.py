@@ -83,7 +83,7 @@ def test_a_study_whose_best_is_disturbed_is_not_converged_until_it_is_measured_c
     run_study(opened, progress)
     attributes = opened.study.user_attrs["result"]
     assert attributes["stopped"].startswith("not converged: the measurement of trial")
-    assert "Not to be trusted: other processes" in attributes["verdict"]["text"]
+    assert "No reliable answer" in attributes["verdict"]["text"]
     assert all(record_of(t).disturbed for t in opened.study.trials)
     assert any("disturbed again" in note for note in progress.notes)
     calls["calm"], calls["compared"] = 1, 0

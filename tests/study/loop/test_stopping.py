@@ -40,9 +40,9 @@ def reason(rows: Sequence[tuple[Any, ...]], elapsed: float = 0.0, **search: Any)
     return stop_reason(limits, promises(), trials(*rows), elapsed)
 
 
-def promises(gains: bool = True, converged: bool = False) -> Any:
+def promises(exhausted: bool = False, converged: bool = False) -> Any:
     """What is expected of further trials."""
-    view = SimpleNamespace(gains={(): 0.1} if gains else {}, converged=converged, margin=0.5)
+    view = SimpleNamespace(is_exhausted=exhausted, converged=converged, margin=0.5)
     return lambda _: view
 
 
@@ -115,7 +115,7 @@ def test_the_commonest_reason_is_told() -> None:
 def test_a_study_stops_where_nothing_is_promised() -> None:
     finished, search = trials((COMPLETE, 1.0)), Search(trials=9)
     assert stop_reason(search, promises(), finished, 0.0) is None
-    assert "exhausted" in str(stop_reason(search, promises(gains=False), finished, 0.0))
+    assert "exhausted" in str(stop_reason(search, promises(exhausted=True), finished, 0.0))
     # The gain that it names is the one that it stops at.
     converged = stop_reason(search, promises(converged=True), finished, 0.0)
     assert f"by {WORTH / 2:.2%} or more" in str(converged)
