@@ -8,8 +8,8 @@ from hypothesis import given, settings
 
 from autosplit.errors import ConfigError, GraphError
 from autosplit.hardware.profiling import graph_file
+from autosplit.hardware.profiling.graph_document import from_document
 from autosplit.hardware.profiling.graph_file import (
-    from_document,
     read_graph,
     read_graph_file,
     save_graph,

@@ -12,12 +12,12 @@ import pytest
 
 import autosplit
 from autosplit import planner
-from autosplit.hardware.bench.simulated import costs_of
 from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, StageError
 from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.isolated import IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
+from autosplit.hardware.bench.simulated import costs_of
 from autosplit.hardware.bench.worker import BenchSetting
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline

@@ -13,8 +13,8 @@ import pytest
 
 import autosplit
 from autosplit import api, planner
-from autosplit.hardware.bench.simulated import costs_of
 from autosplit.errors import ConfigError, MachineError, SplitError
+from autosplit.hardware.bench.simulated import costs_of
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.measurement.parity import compare
