@@ -48,7 +48,7 @@ class GraphFile:
 
     def device_note(self, stages: int) -> str:
         """What to say of more stages than the file has devices; empty for as many or fewer."""
-        most = self.document.get("maxFPGAs")
+        most = len(self.devices) or self.document.get("maxFPGAs")
         if not isinstance(most, int) or isinstance(most, bool) or stages <= most:
             return ""
         return f"{stages} stages are more than the {most} devices of the file (maxFPGAs)"
