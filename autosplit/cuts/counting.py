@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
-from autosplit.cuts.downsets import Ordered, bitset, full, members
+from autosplit.cuts.downsets import Ordered, bitset, closures, full, members
 
 STATES = 500_000  # states of a count: about a second
 
@@ -47,15 +49,12 @@ class _Counter:
     def __init__(self, predecessors: Sequence[int], limit: int) -> None:
         self.limit = limit
         self.direct: list[int] = []
-        self.below: list[int] = []
+        self.below = [ops & ~(1 << i) for i, ops in enumerate(closures(predecessors))]
         self.readers = [0] * len(predecessors)
         self.above = [0] * len(predecessors)
         for i, producers in enumerate(predecessors):
-            indirect = 0
-            for p in members(producers):
-                indirect |= self.below[p]
+            indirect = reduce(or_, map(self.below.__getitem__, members(producers)), 0)
             self.direct.append(producers & ~indirect)
-            self.below.append(indirect | producers)
             for p in members(self.direct[i]):
                 self.readers[p] |= 1 << i
             for p in members(self.below[i]):

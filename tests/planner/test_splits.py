@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from autosplit.cuts import downsets
 from autosplit.cuts.stages import stages_between
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.hardware.profiling.graph_file import from_document
+from autosplit.hardware.profiling.graph_document import from_document
 from autosplit.planner import (
     Kind,
     Option,

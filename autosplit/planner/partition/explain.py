@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from typing import Protocol
 
-from autosplit.cuts import Contraction, members
+from autosplit.cuts import members
 from autosplit.errors import Infeasible
 from autosplit.planner.partition.costs import CostModel
 from autosplit.planner.partition.problem import Question
@@ -82,30 +80,7 @@ def too_large(costs: CostModel, question: Question) -> str:
     return f"the memory of a device is {size(largest)}; give more memory or devices"
 
 
-class Bound(Protocol):
-    """Costs whose states bind ops together."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names of the ops."""
-        ...
-
-    @property
-    def states(self) -> Sequence[tuple[str, int]]:
-        """By name the bitsets of ops that states bind."""
-        ...
-
-    @property
-    def contraction(self) -> Contraction:
-        """The groups of ops that stay together."""
-        ...
-
-    def without_states(self, names: Collection[str]) -> Bound:
-        """The same costs where some states bind no ops."""
-        ...
-
-
-def forbidden_by_states(costs: Bound, stages: int) -> str:
+def forbidden_by_states(costs: CostModel, stages: int) -> str:
     """The states that by themselves bind the ops to fewer groups than stages; empty for others."""
     names = [name for name, _ in costs.states]
     groups = costs.contraction.groups

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from autosplit.errors import ConfigError
+from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling.cost_table import cost_table, over_memory, place_regions, slowed
 from autosplit.planner import Option, Question, Row, Stage, evaluate, partition
@@ -53,6 +53,14 @@ def test_the_plan_follows():
     placed = place_regions(two, {"npu": [0]}, {"npu": "cores:1"}, ["cores:0", "cores:1"])
     best = partition(cost_table(CHAIN, placed), Question.along(["d0", "d1"], empty=True))
     assert [(s.ops, s.options[0].row.kind) for s in best.stages] == [((0, 1, 2), "d1")]
+
+
+def test_regions_that_no_order_can_bring_to_their_devices_have_no_plan():
+    devices, regions = ["cores:0", "cores:1"], {"one": [0], "two": [2]}
+    two = profiles(*[(1.0, 2.0, 3.0)] * 2)
+    placed = place_regions(two, regions, {"one": "cores:1", "two": "cores:0"}, devices)
+    with pytest.raises(Infeasible):
+        partition(cost_table(CHAIN, placed), Question.along(["d0", "d1"]))
 
 
 def test_a_device_that_is_none_of_the_pipeline_is_named():

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 
 from autosplit.errors import ConfigError, GraphError
 from autosplit.hardware.profiling import graph_file
+from autosplit.hardware.profiling.graph_document import from_document
 from autosplit.hardware.profiling.graph_file import (
-    from_document,
     read_graph,
     read_graph_file,
     save_graph,
@@ -238,6 +238,9 @@ def test_unlike_devices_and_their_names_are_told(tmp_path):
     (tmp_path / "g.json").write_text(json.dumps(unlike()))
     graph = read_graph_file(tmp_path / "g.json")
     assert (graph.devices, graph.names, graph.stages("auto")) == (("0", "1"), ("board", "fast"), 2)
+    # Its own devices count, not those that another planner would use.
+    (tmp_path / "g.json").write_text(json.dumps(unlike(maxFPGAs=1)))
+    assert read_graph_file(tmp_path / "g.json").device_note(2) == ""
 
 
 def test_devices_that_differ_are_saved_with_their_times_and_memory(tmp_path):

@@ -162,7 +162,7 @@ def test_the_days_are_the_first_and_the_last(days: tuple[int | None, ...], text:
 
 
 def with_stages(stages: Any, **attributes: Any) -> Trial:
-    study = study_of([])
+    study = study_of([], devices=["cores:0,1", "cores:0"])
     trial = study.ask()
     update(trial, stages=stages, **attributes)
     study.tell(trial, 1.0)
@@ -170,7 +170,7 @@ def with_stages(stages: Any, **attributes: Any) -> Trial:
 
 
 def test_each_stage_has_the_profile_of_its_device() -> None:
-    devices = [["cores:1"], ["cores:0", "cores:1"]]
+    devices = [["cores:0"], ["cores:0,1", "cores:2,3"]]
     trial = with_stages([[0, 1], [2]], stage_ms=[2.0, 3.0], devices=devices)
     assert (trial.places, trial.stage_ms) == ((1, 0), (2.0, 3.0))
     # As many cores as a profiled device has.
