@@ -175,13 +175,9 @@ def _refuse_other_programs(url: str, tables: Mapping[str, set[str]]) -> None:
 
 def _open(url: str, lease: int | None, on_stale: OnStale | None) -> optuna.storages.BaseStorage:
     import optuna
-    from sqlalchemy.exc import IntegrityError, ProgrammingError, SQLAlchemyError
+    from sqlalchemy.exc import IntegrityError, ProgrammingError
 
-    class Database(optuna.storages.RDBStorage):
-        def record_heartbeat(self, trial_id: int) -> None:
-            # A storage that fails shows when the result is written, not in Optuna's thread.
-            with contextlib.suppress(SQLAlchemyError, optuna.exceptions.StorageInternalError):
-                super().record_heartbeat(trial_id)
+    from autosplit.study.database import Database
 
     options: dict[str, Any] = {"pool_pre_ping": True}
     if url.startswith("sqlite"):

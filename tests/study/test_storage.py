@@ -193,3 +193,14 @@ def test_an_empty_database_and_one_of_optuna_are_used(tmp_path: Path) -> None:
 )
 def test_a_storage_is_shown_by_its_file_or_without_its_password(url: str, message: str) -> None:
     assert redact_password(url) == message
+
+
+def test_a_heartbeat_that_a_database_refuses_ends_no_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise optuna.exceptions.StorageInternalError("down")
+
+    monkeypatch.setattr(optuna.storages.RDBStorage, "record_heartbeat", refuse)
+    storage: Any = connect(storage_url("x", str(tmp_path / "x.db")), lease=2)
+    storage.record_heartbeat(1)
