@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+MOST_CORES = 1 << 16  # numbers above are no cores, and a long list of them fills memory
+
 __all__ = ["Deployment", "Option", "Row", "Stage"]
 
 
@@ -191,6 +193,8 @@ def cores_of(device: str) -> tuple[int, ...]:
     numbers: list[int] = []
     for part in rest.split(","):
         first, _, last = part.partition("-")
+        if int(last or first) >= MOST_CORES:
+            raise ValueError(f"core {last or first} is none of the {MOST_CORES} that there may be")
         numbers += range(int(first), int(last or first) + 1)
     return tuple(dict.fromkeys(numbers))
 

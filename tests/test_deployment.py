@@ -81,3 +81,8 @@ def test_what_stages_on_one_device_share(
 ) -> None:
     assert on_its_machine(device) == plain
     assert resources_of(device) == resources
+
+
+def test_a_number_that_no_core_has_fills_no_memory() -> None:
+    with pytest.raises(ValueError, match="core 99999999999 is none"):
+        cores_of("cores:0-99999999999")

@@ -139,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
     notes = (document["note"], asked.note, over_memory(asked.costs))
     document["note"] = "; ".join(filter(None, notes))
     if args.save:
-        count = args.cores or args.stages
+        count = args.cores or (len(asked.devices) if args.stages == "auto" else args.stages)
         graph_file.save_graph(args.save, asked.costs, count, asked.devices, asked.names)
     file = _export(args, model, document, stages) if model and args.output else None
     if args.format == "json":

@@ -12,7 +12,7 @@ A study file names at least a model and the stages:
   cores = 4                           # instead of both: stages, replicas and threads on 4 cores
 
   [search]
-  sampler = "planner"                 # or tpe, random, exhaustive
+  sampler = "planner"                 # or tpe, random, ...
   trials = 20
 
 The study is stored in NAME.db in this folder. After a kill or an interrupt the same command resumes

@@ -145,6 +145,7 @@ class Space:
         return _parsed(self, key)
 
     def _parse(self, key: str) -> Candidate:
+        candidate: Candidate = ()
         try:
             document = json.loads(key)
             ends = [int(end, 16) for end, *_ in document]

@@ -21,7 +21,6 @@ from statistics import geometric_mean
 from typing import Any, NamedTuple
 
 from autosplit.deployment import Deployment
-from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.runtimes.registry import AUTO, EXACT, is_installed
 from autosplit.study.config.study_file import StudyConfig
@@ -153,7 +152,7 @@ def best_deployment(config: StudyConfig) -> Deployment:
 def _best(opened: OpenStudy) -> Deployment:
     best = best_of_study(opened.study)
     assert best is not None  # else the study would have raised
-    return deployed(opened.bench, best.record.stages, best.record.runtimes)
+    return best.record.deployment()
 
 
 def _in_turns(opened: OpenStudy, others: Mapping[str, Deployment]) -> Compared:
@@ -163,7 +162,8 @@ def _in_turns(opened: OpenStudy, others: Mapping[str, Deployment]) -> Compared:
     periods = [measurement.period_ms for measurement in measurements]
     sessions = {name: baseline.period_ms for name, baseline in baselines.items()}
     # No split is faster than its longest op where that is fastest.
-    longest = max(t for t in opened.space.costs.times[0] if t < math.inf)
+    least = [min(each) for each in zip(*(r.times for r in opened.space.costs.rows), strict=True)]
+    longest = max(t for t in least if t < math.inf)
     single = dict(zip(others, periods[1:], strict=True))
     return Compared(best.runtimes, periods[0], sessions, single, longest)
 

@@ -135,8 +135,7 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
         with finished(StudyConfig.model_validate(document)) as opened:
             best = best_of_study(opened.study)
             assert best is not None  # else the study would have raised
-            key = best.record.key
-            deployment = opened.deployment(opened.space.split(key), opened.space.runtimes_of(key))
+            deployment = best.record.deployment()
             export_best_split(opened)
             rivals = [baseline.name for baseline in compared_baselines(opened.study.user_attrs)]
         model = api.load_model(path, runtime=settings["runtime"])

@@ -77,7 +77,7 @@ def test_stages_cost_what_plain_fractions_say(data):
     question = data.draw(split_questions(costs))
     for _, plan in zip(range(5), answers(costs, question), strict=False):
         pairs = [(s.ops, costs.rows[costs.row_index[s.options[0].row]]) for s in plan.stages]
-        loads, memory, moved = plain_cost(costs, pairs)
+        loads, memory, bytes_moved = plain_cost(costs, pairs)
         assert plan.loads == tuple(map(float, loads))
         assert plan.memory == tuple(map(float, memory))
-        assert plan.bytes_moved == float(moved)
+        assert plan.bytes_moved == float(bytes_moved)

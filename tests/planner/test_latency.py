@@ -11,8 +11,10 @@ THIRDS = Question.of_split(3)
 
 
 def test_a_device_that_is_better_left_out_costs_no_latency():
-    moved = chain(5.0, 5.0, tensors=(Transfer("t", 0, (1,), 8.0),), send=[1.0], receive=[1.0])
-    model = on_unlike_devices(moved, *[(5.0, 5.0)] * 3, overheads=(0.0, 0.0, 99.0))
+    with_transfer = chain(
+        5.0, 5.0, tensors=(Transfer("t", 0, (1,), 8.0),), send=[1.0], receive=[1.0]
+    )
+    model = on_unlike_devices(with_transfer, *[(5.0, 5.0)] * 3, overheads=(0.0, 0.0, 99.0))
     question = Question.along(["0", "1", "2"], empty=True)
     assert partition(model, question).latency == 12
     assert partition(model, question, max_period=10.0).latency == 10

@@ -183,18 +183,18 @@ def _times(graph: _Graph, nodes: Sequence[_Node]) -> list[tuple[float, ...]]:
     count = len(speeds) or max(len(node.device_latencies or ()) for node in nodes) or 1
     columns = []
     for node in nodes:
-        own = node.device_latencies
-        if own is not None and len(own) not in (1, count):
+        times = node.device_latencies
+        if times is not None and len(times) not in (1, count):
             raise GraphError(
-                f"node {node.id!r} has {len(own)} deviceLatencies for {count} devices; "
+                f"node {node.id!r} has {len(times)} deviceLatencies for {count} devices; "
                 "give one per device"
             )
-        if own is None and node.supported_on_fpga and node.fpga_latency is None:
+        if times is None and node.supported_on_fpga and node.fpga_latency is None:
             raise GraphError(f"node {node.id!r} has no fpgaLatency; add it")
-        if own is None:
+        if times is None:
             time = node.fpga_latency if node.supported_on_fpga else None
-            own = [None if time is None else time / speed for speed in speeds or [1.0]]
-        times = [math.inf if time is None else time for time in own]
+            times = [None if time is None else time / speed for speed in speeds or [1.0]]
+        times = [math.inf if time is None else time for time in times]
         columns.append(times * count if len(times) == 1 else times)
     return list(zip(*columns, strict=True))
 

@@ -71,10 +71,11 @@ class Moves:
         return tuple(map(self._useful, stages))
 
     def _useful(self, stage: Stage) -> Stage:
-        if len(stage.options) > 1 or not self.costs.has_state(stage.ops):
+        option, *others = stage.options
+        if others or not self.costs.has_state(stage.ops):
             return stage
         count = useful_replicas(stage.replicas, self.costs.streams)
-        return Stage(stage.ops, (replace(stage.options[0], replicas=count),))
+        return Stage(stage.ops, (replace(option, replicas=count),))
 
     def random(self, rng: np.random.Generator) -> Stages:
         """A random deployment, which may not fit the memory."""
@@ -242,9 +243,10 @@ class Moves:
         """Two stages for one, in its row, with its devices and the free ones in all shares."""
         used = self._used(stages)
         for place, stage in enumerate(stages):
-            if len(stage.options) > 1:
+            option, *others = stage.options
+            if others:
                 continue
-            row = stage.options[0].row
+            row = option.row
             free = self.question.devices[row.kind] - used[row.kind]
             most = stage.replicas + free // self.takes(row) if self.question.replicas else 2
             for first in range(1, most) if free or self.question.replicas else ():

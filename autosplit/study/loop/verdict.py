@@ -17,7 +17,7 @@ _CALLED: dict[Choice, str] = {
     "replicate": "the best replicas",
     "split": "the best split",
 }
-_ORDER = list(_CALLED)
+_ORDER: list[Choice] = list(_CALLED)
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Contender:
         replicas = self.deployment.replicas if self.deployment else (1,)
         if len(replicas) > 1:
             return "split"
-        return "replicate" if replicas[0] > 1 else "leave"
+        return "replicate" if max(replicas) > 1 else "leave"
 
     @property
     def complexity(self) -> tuple[int, int]:
@@ -75,7 +75,9 @@ def judge(
     ties = [c for c in able if c.time.low <= fastest.time.high]
     winner = min(ties, key=lambda c: (c.complexity, _median(c)))
     others = {c: [o for o in able if o.choice == c] for c in _ORDER if c != winner.choice}
-    rivals = {_CALLED[c]: min(each, key=_median) for c, each in others.items() if each}
+    rivals: dict[str, Contender] = {
+        _CALLED[c]: min(each, key=_median) for c, each in others.items() if each
+    }
     not_able = [c for c in contenders if not c.deployment and _median(c) < _median(winner)]
     rivals |= {f"{c.baseline}, which cannot be exported,": c for c in not_able}
     figures = [f"{_spread(winner.time)} {of}"]

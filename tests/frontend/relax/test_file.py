@@ -108,8 +108,8 @@ def test_the_judge_runs_the_module_unfused():
 
 def test_a_saved_module_and_the_object_are_the_same_model(saved):
     module = parsed(SCRIPT)
-    file, given = (trusted(form).graph for form in (saved(module), module))
-    assert file.ops == given.ops
+    file, in_memory = (trusted(form).graph for form in (saved(module), module))
+    assert file.ops == in_memory.ops
 
 
 def test_a_saved_module_is_read_in_a_process_that_has_used_nothing_of_relax_before(saved):

@@ -14,7 +14,8 @@ CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
 
 
 def profiles(*rows):
-    return [Profile(f"d{i}", row, (0.0,) * len(row)) for i, row in enumerate(rows)]
+    zeros = (0.0,) * len(rows[0])
+    return [Profile(f"d{i}", row, zeros, "tvm") for i, row in enumerate(rows)]
 
 
 def stages(costs, *parts):
