@@ -21,7 +21,8 @@ The default sampler: median / 90th percentile over the seeds. Medians over some 
 Optuna's TPE on the places of the cuts (with the plan as first trial) and for random splits, all
 up to a cap (> 40: not within it); for Coral's partitioner the number of candidates it measures;
 and the loss of the plan alone. A zoo graph has times by its ops' operations and bytes.
---first-seed tries other seeds. --overhead measures the cost of a trial beside building and measuring."""
+--first-seed tries other seeds. --overhead measures the cost of a trial beside building and
+measuring."""
 
 from __future__ import annotations
 

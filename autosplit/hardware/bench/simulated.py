@@ -93,12 +93,7 @@ class SimulatedBench(Bench):
         self, profile: Sequence[Profile], links: Sequence[LinkCost], **limits: Any
     ) -> CostModel:
         """The known costs, with the limit of memory."""
-        memory = limits.get("memory") or (math.inf,)
-        kinds = [
-            replace(kind, memory=min(kind.memory, memory[n % len(memory)]))
-            for n, kind in enumerate(self.costs.kinds)
-        ]
-        return replace(self.costs, kinds=tuple(kinds))
+        return limited(self.costs, limits.get("memory") or ())
 
     def device_kinds(
         self, profile: Sequence[Profile], links: Sequence[LinkCost], memory: Sequence[float]
@@ -256,6 +251,15 @@ def on_devices(costs: CostModel, devices: Sequence[str], is_auto: bool = False) 
     if not is_auto:
         return Question.along(kinds)
     return Question({kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}, replicas=True)
+
+
+def limited(costs: CostModel, memory: Sequence[float]) -> CostModel:
+    """The costs with limits of the memory of each kind of devices, or one of all, or none."""
+    if not memory:
+        return costs
+    kinds = enumerate(costs.kinds)
+    limits = [replace(k, memory=min(k.memory, memory[n % len(memory)])) for n, k in kinds]
+    return replace(costs, kinds=tuple(limits))
 
 
 def with_threads(

@@ -116,5 +116,6 @@ def _simulated(config: StudyConfig) -> SimulatedBench:
     sizes = list(map(len, config.core_kinds))
     share = 0.7 if section.thread_share is None else section.thread_share
     costs = simulated.with_threads(costs, sizes, share, section.speeds or ())
+    costs = simulated.limited(costs, config.memory or ())
     question = Question.of_cores({str(kind): count for kind, count in enumerate(sizes)})
     return simulated.SimulatedBench(graph, costs, question, config.bench_devices, simulation)

@@ -12,12 +12,12 @@ from autosplit.units import between, counted, milliseconds
 
 Choice = Literal["split", "replicate", "leave"]
 # The simplest first.
-_CALLED: dict[Choice, str] = {
+_CALLED: dict[str, str] = {
     "leave": "the whole model",
     "replicate": "the best replicas",
     "split": "the best split",
 }
-_ORDER: list[Choice] = list(_CALLED)
+_ORDER = list(_CALLED)
 
 
 @dataclass(frozen=True)
