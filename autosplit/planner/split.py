@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from autosplit.deployment import Deployment, resources_of
 from autosplit.errors import ConfigError
-from autosplit.planner.partition.costs import CostModel
-from autosplit.planner.partition.evaluation import Plan, evaluate
-from autosplit.planner.partition.problem import SAME, Deadline, Question
-from autosplit.planner.partition.solver import partition
+from autosplit.planner.costs import CostModel
+from autosplit.planner.evaluation import Plan, evaluate
+from autosplit.planner.problem import SAME, Deadline, Question
+from autosplit.planner.solver import partition
 
 
 def plan_split(

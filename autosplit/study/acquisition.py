@@ -20,7 +20,7 @@ import numpy as np
 
 from autosplit.errors import Infeasible, SplitError
 from autosplit.hardware.measurement.results import Baseline
-from autosplit.planner.partition.batch import Batch
+from autosplit.planner.batch import Batch
 from autosplit.study.record import result_of
 from autosplit.study.results import is_lost
 from autosplit.study.space import Candidate, Space, free_candidate

@@ -25,14 +25,14 @@ from autosplit.cuts.orders import PLAIN_ORDERS
 from autosplit.cuts.stages import cuts_between, stages_between
 from autosplit.deployment import Deployment, Option, Row, Stage, resources_of
 from autosplit.errors import SplitError
-from autosplit.planner.partition import cut_set
-from autosplit.planner.partition.batch import Batch, BatchEvaluator
-from autosplit.planner.partition.costs import CostModel
-from autosplit.planner.partition.cut_set import Words
-from autosplit.planner.partition.evaluation import Plan, check_stages, evaluate
-from autosplit.planner.partition.moves import Moves
-from autosplit.planner.partition.problem import Problem, Question
-from autosplit.planner.partition.solver import partition
+from autosplit.planner import cut_set
+from autosplit.planner.batch import Batch, BatchEvaluator
+from autosplit.planner.costs import CostModel
+from autosplit.planner.cut_set import Words
+from autosplit.planner.evaluation import Plan, check_stages, evaluate
+from autosplit.planner.moves import Moves
+from autosplit.planner.problem import Problem, Question
+from autosplit.planner.solver import partition
 
 Candidate = tuple[Stage, ...]
 LEAST_SPEEDUP = 1.1  # of more threads, below which no deployment has as many

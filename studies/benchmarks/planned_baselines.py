@@ -14,11 +14,11 @@ from autosplit.cuts import bitset, is_downset, members
 from autosplit.cuts.stages import stages_between
 from autosplit.deployment import Option, Stage
 from autosplit.planner import CostModel, Plan, Question, evaluate, fits
-from autosplit.planner.partition.bound import weights_of
-from autosplit.planner.partition.cut_set import Words, to_words
-from autosplit.planner.partition.problem import Deadline, OutOfTime, Problem, problems
-from autosplit.planner.partition.search import Search
-from autosplit.planner.partition.stage_loads import StageLoads
+from autosplit.planner.bound import weights_of
+from autosplit.planner.cut_set import Words, to_words
+from autosplit.planner.problem import Deadline, OutOfTime, Problem, problems
+from autosplit.planner.search import Search
+from autosplit.planner.stage_loads import StageLoads
 
 _BISECTION_GAP = 0.01  # of the period: where a bisection on measured times stops
 

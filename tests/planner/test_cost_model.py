@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from autosplit.errors import ConfigError, GraphError, SplitError
 from autosplit.planner import Kind, Link, Option, Row, RowCosts, Stage, Transfer, evaluate
 from tests.planner.graphs import chain, in_runtimes, on_unlike_devices
-from tests.planner.partition.models import answers, models, split_questions
+from tests.planner.models import answers, models, split_questions
 from tests.planner.reference import plain_cost
 
 INF, NAN = math.inf, math.nan

@@ -9,8 +9,7 @@ import pytest
 from autosplit.cuts import downsets, members
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.profiling.graph_document import from_document
-from autosplit.planner import Option, Question, Row, RowCosts, Stage, evaluate, partition
-from autosplit.planner.partition import cut_set
+from autosplit.planner import Option, Question, Row, RowCosts, Stage, cut_set, evaluate, partition
 from tests.planner.graphs import branchy, chain, parallel_chains, random_dag, replicas_of
 from tests.planner.reference import plain_cost
 

@@ -3,8 +3,7 @@
 import pytest
 
 from autosplit.errors import Infeasible
-from autosplit.planner import Question, Transfer, front, k_best, partition
-from autosplit.planner.partition import labels
+from autosplit.planner import Question, Transfer, front, k_best, labels, partition
 from tests.planner.graphs import chain, on_unlike_devices, random_dag
 
 THIRDS = Question.of_split(3)

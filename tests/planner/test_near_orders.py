@@ -6,12 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.cuts import bitset, count, is_downset, members
-from autosplit.planner import Question, evaluate, front, k_best, partition
-from autosplit.planner.partition import solver
-from autosplit.planner.partition.cut_set import all_cuts, near, to_int
-from autosplit.planner.partition.problem import OutOfTime, problems
+from autosplit.planner import Question, evaluate, front, k_best, partition, solver
+from autosplit.planner.cut_set import all_cuts, near, to_int
+from autosplit.planner.problem import OutOfTime, problems
 from tests.planner.graphs import cells, costed, decoder, parallel_chains, random_dag
-from tests.planner.partition.models import answers, models, split_questions
+from tests.planner.models import answers, models, split_questions
 
 
 def plan(model, stages, **options):

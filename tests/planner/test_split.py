@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.planner import Row, RowCosts, evaluate, plan_split
-from autosplit.planner.partition.evaluation import fits
+from autosplit.planner.evaluation import fits
 from autosplit.planner.split import shared_bound
 from tests.planner.graphs import chain, on_unlike_devices
-from tests.planner.partition.models import models
+from tests.planner.models import models
 
 EIGHT = (1.0,) * 8
 

@@ -26,7 +26,7 @@ from autosplit.planner import (
     partition,
 )
 from tests.planner.graphs import branchy, chain, in_runtimes, parallel_chains, table, with_times
-from tests.planner.partition.models import models
+from tests.planner.models import models
 from tests.planner.reference import file_loads
 
 WORKLOADS = Path(__file__).parents[2] / ".." / "shared" / "workloads"

@@ -9,7 +9,7 @@ from autosplit.graph import Op, State, build
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.cost_table import cost_table
 from autosplit.planner import Question, partition
-from autosplit.planner.partition.explain import forbidden_by_states
+from autosplit.planner.explain import forbidden_by_states
 
 SMALL = ((2,), "float32", 8)
 

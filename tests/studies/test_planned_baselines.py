@@ -11,7 +11,7 @@ from autosplit.planner import Question, Transfer, partition
 from studies.benchmarks import planned_baselines as baselines_module
 from studies.benchmarks.planned_baselines import block_partition, spread_places
 from tests.planner.graphs import chain, costed, on_unlike_devices, parallel_chains, random_dag
-from tests.planner.partition.models import models
+from tests.planner.models import models
 
 CHAIN = costed(6, [(i, i + 1) for i in range(5)], transfer=0.0)
 UNSIZED = parallel_chains(1, 6)

@@ -9,7 +9,7 @@ import pytest
 
 from autosplit.deployment import Row
 from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of, on_devices
-from autosplit.planner.partition import CostModel, Kind, RowCosts
+from autosplit.planner import CostModel, Kind, RowCosts
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study

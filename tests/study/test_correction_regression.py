@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.deployment import Option, Row, Stage
-from autosplit.planner.partition import CostModel, Kind, Question, RowCosts, Transfer, evaluate
-from autosplit.planner.partition.batch import BatchEvaluator
+from autosplit.planner import CostModel, Kind, Question, RowCosts, Transfer, evaluate
+from autosplit.planner.batch import BatchEvaluator
 from autosplit.study.surrogate import correction, posterior
 from autosplit.study.surrogate.correction import Corrected, Measured, correct
 

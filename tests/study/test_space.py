@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from autosplit.deployment import Option, Row, Stage
 from autosplit.errors import SplitError
-from autosplit.planner.partition.costs import CostModel, Kind, RowCosts
-from autosplit.planner.partition.problem import Question
+from autosplit.planner.costs import CostModel, Kind, RowCosts
+from autosplit.planner.problem import Question
 from autosplit.study.space import Space, free_candidate, useful_threads
 
 CORES = Question.of_cores({"big": 3, "little": 2})

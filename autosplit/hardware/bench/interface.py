@@ -20,7 +20,7 @@ from autosplit.hardware.measurement.results import (
     Spread,
 )
 from autosplit.hardware.profiling.cost_table import cost_table, device_kinds
-from autosplit.planner.partition import CostModel
+from autosplit.planner import CostModel
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from autosplit.hardware.measurement.results import (
     SplitResults,
     Spread,
 )
-from autosplit.planner.partition import CostModel, Plan, Question, RowCosts, evaluate, partition
+from autosplit.planner import CostModel, Plan, Question, RowCosts, evaluate, partition
 
 NAME = "simulated"  # of the runtime
 

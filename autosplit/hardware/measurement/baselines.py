@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from autosplit.deployment import Deployment
 from autosplit.hardware.devices.device import Cores, Device, parse
 from autosplit.hardware.measurement.results import Baseline, Measurement
-from autosplit.planner.partition.problem import useful_replicas
+from autosplit.planner.problem import useful_replicas
 from autosplit.units import counted
 
 COMPARED = 4  # baselines in a final comparison at most

@@ -14,7 +14,7 @@ from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.cost_table import cost_table
 from autosplit.lowering.states import propose_states
 from autosplit.planner import Question, partition
-from autosplit.planner.partition.explain import forbidden_by_states
+from autosplit.planner.explain import forbidden_by_states
 from autosplit.units import counted, digits, size
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from autosplit.errors import ConfigError
 from autosplit.hardware.devices.core_kinds import by_kind
 from autosplit.hardware.devices.device import available
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
-from autosplit.planner.partition.problem import MOST_STATES
+from autosplit.planner.problem import MOST_STATES
 from autosplit.study.config.cores import core_lists, listed_cores
 from autosplit.study.config.explain import explain, with_current_names
 from autosplit.study.config.objectives import NAMES, Objective

@@ -12,7 +12,7 @@ from autosplit.errors import MachineError
 from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.runtimes.registry import AUTO, TVM
-from autosplit.planner.partition.problem import Question
+from autosplit.planner.problem import Question
 from autosplit.study.config.sections import SimulatedHardware
 from autosplit.study.config.study_file import StudyConfig
 

@@ -13,7 +13,7 @@ from autosplit.hardware.measurement.baselines import strongest
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import RealTime, Spread
 from autosplit.hardware.profiling.cost_table import over_memory
-from autosplit.planner.partition.explain import forbidden_by_states
+from autosplit.planner.explain import forbidden_by_states
 from autosplit.serialization import load
 from autosplit.study.acquisition import corrected_costs, history_of
 from autosplit.study.documents import document_of, measured_document

@@ -14,8 +14,8 @@ from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Profile, left_out
 from autosplit.hardware.profiling.cost_table import over_memory, place_regions, slowed
-from autosplit.planner.partition.costs import CostModel
-from autosplit.planner.partition.problem import Question
+from autosplit.planner.costs import CostModel
+from autosplit.planner.problem import Question
 from autosplit.planner.split import shared_bound
 from autosplit.study.acquisition import Acquisition, Goal, acquisition, history_of
 from autosplit.study.config.objectives import METRICS

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from autosplit.deployment import Stage
-from autosplit.planner.partition.batch import Batch, BatchEvaluator
-from autosplit.planner.partition.costs import CostModel
+from autosplit.planner.batch import Batch, BatchEvaluator
+from autosplit.planner.costs import CostModel
 from autosplit.study.surrogate.posterior import (
     Array,
     Posterior,

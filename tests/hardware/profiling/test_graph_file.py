@@ -17,7 +17,7 @@ from autosplit.hardware.profiling.graph_file import (
 )
 from autosplit.planner import Question, partition
 from tests.planner.graphs import chain, on_unlike_devices, random_dag
-from tests.planner.partition.models import models
+from tests.planner.models import models
 from tests.planner.reference import file_loads
 
 

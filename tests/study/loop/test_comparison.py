@@ -11,8 +11,8 @@ import pytest
 
 from autosplit.deployment import Deployment, Option, Row, Stage
 from autosplit.hardware.bench.simulated import SimulatedBench
-from autosplit.planner.partition import CostModel, Question, RowCosts, evaluate
-from autosplit.planner.partition.batch import BatchEvaluator
+from autosplit.planner import CostModel, Question, RowCosts, evaluate
+from autosplit.planner.batch import BatchEvaluator
 from autosplit.study.loop.comparison import covers, finalists
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study

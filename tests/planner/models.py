@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from autosplit.cuts import downsets, members
 from autosplit.deployment import Option, Row, Stage
-from autosplit.planner.partition.costs import CostModel, Kind, RowCosts, Transfer
-from autosplit.planner.partition.evaluation import Plan, evaluate, fits
-from autosplit.planner.partition.problem import Question
+from autosplit.planner.costs import CostModel, Kind, RowCosts, Transfer
+from autosplit.planner.evaluation import Plan, evaluate, fits
+from autosplit.planner.problem import Question
 
 MOST_OPS = 5
 COSTS = st.integers(0, 6).map(float)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from autosplit.cuts import bitset, cuts_of, members
 from autosplit.deployment import Row, Stage
 from autosplit.errors import SplitError
-from autosplit.planner.partition.costs import CostModel
+from autosplit.planner.costs import CostModel
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from autosplit.cuts import Contraction, bitset, members
 from autosplit.deployment import Option, Row
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.planner.partition.costs import CostModel, Kind, disjoint
+from autosplit.planner.costs import CostModel, Kind, disjoint
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

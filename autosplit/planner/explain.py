@@ -6,8 +6,8 @@ import math
 
 from autosplit.cuts import members
 from autosplit.errors import Infeasible
-from autosplit.planner.partition.costs import CostModel
-from autosplit.planner.partition.problem import Question
+from autosplit.planner.costs import CostModel
+from autosplit.planner.problem import Question
 from autosplit.units import size
 
 

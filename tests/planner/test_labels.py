@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.planner.partition.labels import front, k_best
-from tests.planner.partition.models import answers, deployment_questions, models, split_questions
+from autosplit.planner.labels import front, k_best
+from tests.planner.models import answers, deployment_questions, models, split_questions
 
 
 @given(st.data())

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosplit.cuts import members
-from autosplit.planner.partition.bound import Weights
-from autosplit.planner.partition.cut_set import Words, chunks, to_bits, to_words
-from autosplit.planner.partition.problem import SAME, Array, Deadline, Index, OutOfTime, Problem
+from autosplit.planner.bound import Weights
+from autosplit.planner.cut_set import Words, chunks, to_bits, to_words
+from autosplit.planner.problem import SAME, Array, Deadline, Index, OutOfTime, Problem
 
 _TABLE_BYTES = 400_000_000  # for the loads of all pairs of cuts
 Mask = NDArray[np.bool_]

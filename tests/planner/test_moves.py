@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from autosplit.cuts.orders import PLAIN_ORDERS
 from autosplit.errors import Infeasible
-from autosplit.planner.partition.batch import BatchEvaluator
-from autosplit.planner.partition.costs import CostModel
-from autosplit.planner.partition.evaluation import evaluate, fits
-from autosplit.planner.partition.moves import Moves
-from autosplit.planner.partition.problem import Question
-from autosplit.planner.partition.solver import partition
-from tests.planner.partition.models import deployment_questions, models, split_questions
+from autosplit.planner.batch import BatchEvaluator
+from autosplit.planner.costs import CostModel
+from autosplit.planner.evaluation import evaluate, fits
+from autosplit.planner.moves import Moves
+from autosplit.planner.problem import Question
+from autosplit.planner.solver import partition
+from tests.planner.models import deployment_questions, models, split_questions
 
 
 @st.composite

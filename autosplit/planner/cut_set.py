@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from autosplit.cuts import TooManyDownsets, bitset, members, successors
 from autosplit.cuts.orders import PLAIN_ORDERS, random_order
-from autosplit.planner.partition.problem import Deadline, OutOfTime, Problem
+from autosplit.planner.problem import Deadline, OutOfTime, Problem
 
 Words = NDArray[np.uint64]
 

@@ -22,19 +22,11 @@ import numpy as np
 
 from autosplit.cuts import members
 from autosplit.deployment import Stage
-from autosplit.planner.partition.bound import Weights
-from autosplit.planner.partition.cut_set import Words, to_int
-from autosplit.planner.partition.evaluation import Plan, evaluate
-from autosplit.planner.partition.problem import (
-    SAME,
-    Array,
-    Deadline,
-    Index,
-    OutOfTime,
-    Problem,
-    Step,
-)
-from autosplit.planner.partition.stage_loads import StageLoads
+from autosplit.planner.bound import Weights
+from autosplit.planner.cut_set import Words, to_int
+from autosplit.planner.evaluation import Plan, evaluate
+from autosplit.planner.problem import SAME, Array, Deadline, Index, OutOfTime, Problem, Step
+from autosplit.planner.stage_loads import StageLoads
 
 _TAILS, _HEADS = 512, 4096  # cuts of a block: its matrices stay in the cache
 FEW_CUTS = 4_000  # that are searched in a moment

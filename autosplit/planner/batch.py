@@ -16,9 +16,9 @@ import numpy as np
 
 from autosplit.cuts import bitset
 from autosplit.deployment import Row, Stage
-from autosplit.planner.partition.costs import CostModel
-from autosplit.planner.partition.evaluation import load
-from autosplit.planner.partition.problem import Array, Index, Question
+from autosplit.planner.costs import CostModel
+from autosplit.planner.evaluation import load
+from autosplit.planner.problem import Array, Index, Question
 
 _Part = tuple[Row, tuple[int, ...]]
 

@@ -9,21 +9,14 @@ from random import Random
 
 from autosplit.cuts import TooManyDownsets
 from autosplit.cuts.stages import cuts_between
-from autosplit.planner.partition import cut_set
-from autosplit.planner.partition.bound import Weights, weights_of
-from autosplit.planner.partition.costs import CostModel
-from autosplit.planner.partition.cut_set import Words
-from autosplit.planner.partition.evaluation import Plan
-from autosplit.planner.partition.explain import infeasible, not_found, too_many_stages
-from autosplit.planner.partition.problem import (
-    SAME,
-    Deadline,
-    OutOfTime,
-    Problem,
-    Question,
-    problems,
-)
-from autosplit.planner.partition.search import FEW_CUTS, Search
+from autosplit.planner import cut_set
+from autosplit.planner.bound import Weights, weights_of
+from autosplit.planner.costs import CostModel
+from autosplit.planner.cut_set import Words
+from autosplit.planner.evaluation import Plan
+from autosplit.planner.explain import infeasible, not_found, too_many_stages
+from autosplit.planner.problem import SAME, Deadline, OutOfTime, Problem, Question, problems
+from autosplit.planner.search import FEW_CUTS, Search
 
 # Rounds without a better plan: before the search over all cuts, and where they are too many.
 _QUICK_ROUNDS, _PATIENT_ROUNDS = 4, 24

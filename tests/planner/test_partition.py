@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import Infeasible
-from autosplit.planner.partition.costs import CostModel
-from autosplit.planner.partition.evaluation import evaluate, fits
-from autosplit.planner.partition.problem import Question
-from autosplit.planner.partition.solver import partition
-from tests.planner.partition.models import answers, deployment_questions, models, split_questions
+from autosplit.planner.costs import CostModel
+from autosplit.planner.evaluation import evaluate, fits
+from autosplit.planner.problem import Question
+from autosplit.planner.solver import partition
+from tests.planner.models import answers, deployment_questions, models, split_questions
 
 
 def check(costs: CostModel, question: Question) -> None:

@@ -13,8 +13,8 @@ from autosplit.cuts import bitset, full, members
 from autosplit.cuts.orders import PLAIN_ORDERS, random_order, successors
 from autosplit.cuts.stages import cuts_between
 from autosplit.deployment import Option, Row, Stage
-from autosplit.planner.partition.costs import CostModel
-from autosplit.planner.partition.problem import Problem, Question, Step, problems, useful_replicas
+from autosplit.planner.costs import CostModel
+from autosplit.planner.problem import Problem, Question, Step, problems, useful_replicas
 
 Stages = tuple[Stage, ...]
 Choose = Callable[[int, Sequence[Step]], Step]  # of the steps that stage i may take

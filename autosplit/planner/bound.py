@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autosplit.planner.partition.problem import Array, Problem
+from autosplit.planner.problem import Array, Problem
 
 _ROUNDS = 40
 

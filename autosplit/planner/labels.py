@@ -14,10 +14,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from autosplit.planner.partition import cut_set
-from autosplit.planner.partition.costs import CostModel
-from autosplit.planner.partition.evaluation import Plan
-from autosplit.planner.partition.problem import (
+from autosplit.planner import cut_set
+from autosplit.planner.costs import CostModel
+from autosplit.planner.evaluation import Plan
+from autosplit.planner.problem import (
     SAME,
     Array,
     Deadline,
@@ -27,8 +27,8 @@ from autosplit.planner.partition.problem import (
     Question,
     Step,
 )
-from autosplit.planner.partition.search import PathStage, Search
-from autosplit.planner.partition.solver import Solution, solve
+from autosplit.planner.search import PathStage, Search
+from autosplit.planner.solver import Solution, solve
 
 MOST_LABELS = 1_000_000  # of all cuts
 # How far above the least period further plans are looked for.
