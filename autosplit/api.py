@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from numbers import Integral, Real
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from autosplit import cuts
-from autosplit.cuts.stages import Stages, used
-from autosplit.deployment import Deployment, resources_of
+from autosplit.cuts.stages import Stages
+from autosplit.deployment import Deployment, Option, Row, Stage, resources_of
 from autosplit.errors import ConfigError, MachineError, SplitError
 from autosplit.graph import ops_named
 from autosplit.hardware.compiled_model import CompiledModel
@@ -23,13 +24,14 @@ from autosplit.hardware.devices.rpc import reached
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring, part
 from autosplit.hardware.measurement.results import Profile, SplitResults
-from autosplit.hardware.profiling.cost_model import cost_model, place_regions
+from autosplit.hardware.profiling.cost_table import cost_table, place_regions, slowed
 from autosplit.lowering import convex
 
 if TYPE_CHECKING:
     from autosplit.graph import FusedGraph
     from autosplit.planner import CostModel
 
+NO_REGIONS: Mapping[str, str] = MappingProxyType({})
 SEARCH_S = 10.0  # for the search of a plan; the best one that was found by then is returned
 
 
@@ -241,7 +243,7 @@ class Split:
         Args:
             folder: Where to; an export that is there is replaced in one step.
             devices: As in ``pipeline``.
-            format: "onnx", "cpp" or "ray" adds a program that runs the stages in that way.
+            format: "onnx" or "cpp" adds a program that runs the stages in that way.
             onnx: Whether the stages of TVM are written as ONNX models too.
             results: What is known of the split, see ``SplitResults``.
 
@@ -304,7 +306,7 @@ class ModelDeployment:
 
         Args:
             folder: Where to; an export that is there is replaced in one step.
-            format: "onnx", "cpp" or "ray" adds a program that runs the stages in that way.
+            format: "onnx" or "cpp" adds a program that runs the stages in that way.
             onnx: Whether the stages of TVM are written as ONNX models too.
             results: What is known of the deployment, see ``SplitResults``.
 
@@ -389,25 +391,22 @@ def plan(
     else:
         count = _number("stages", 2 if stages is None else stages, ", or 'auto'")
     along = device.along(count, devices)
-    names = list(map(str, along))
-    costs = place_regions(measured_costs(model, along), model.lowered.regions, regions or {}, names)
-    resources = list(map(resources_of, names))
-    shares_cores = len(set(chain(*resources))) < sum(map(len, resources))
-    if stages == "auto" and devices and not shares_cores:
-        replicated = planner.plan_devices(costs, len(along), deadline=_search_limit())
-        if replicated is not None:
-            places = tuple(names[d] for part in replicated.devices for d in part)
-            counts = tuple(map(len, replicated.devices))
-            period, runtimes = replicated.period, replicated.runtimes
-            return Split(model, replicated.stages, period, places, runtimes, counts)
-    best = planner.plan_shared(
-        costs, len(along), resources, deadline=_search_limit(), allow_empty=stages == "auto"
+    costs, shared = costs_along(model, along, regions or {})
+    has_replicas = stages == "auto" and bool(devices) and shared is None
+    best = planner.plan_split(
+        costs,
+        list(map(str, along)),
+        len(along),
+        slowed=shared,
+        empty=stages == "auto",
+        replicas=has_replicas,
+        deadline=_search_limit(),
     )
     # Without a list of devices, ``pipeline`` takes the first cores for the stages that are left.
-    used_devices = tuple(used(best.stages, names)) if devices else ()
-    runtimes = tuple(name for name in best.runtimes if name)
-    stages_used = tuple(ops for ops in best.stages if ops)
-    return Split(model, stages_used, best.period, used_devices, runtimes)
+    chosen = [name for stage in best.stages for name in stage.devices] if devices else []
+    runtimes = tuple(filter(None, (stage.runtime for stage in best.stages)))
+    replicas = tuple(stage.replicas for stage in best.stages) if has_replicas else ()
+    return Split(model, best.split, best.period, tuple(chosen), runtimes, replicas)
 
 
 def _on_cores(model: Model, cores: int, memory: float | None, streams: int) -> ModelDeployment:
@@ -419,13 +418,21 @@ def _on_cores(model: Model, cores: int, memory: float | None, streams: int) -> M
         raise ConfigError(f"memory is {memory!r}; give a number of bytes above 0")
     if cores > len(numbers):
         raise MachineError(f"cores is {cores}; this process may use 1 to {len(numbers)}")
-    costs, counts = costs_by_threads(model, cores)
-    limit = math.inf if memory is None else memory
-    costs = replace(costs, streams=streams, memory=(limit,))
-    best = planner.plan_deployment(costs, cores, thread_counts=counts, deadline=_search_limit())
-    runtimes = best.runtimes or [next(iter(model.runtimes))] * len(best.stages)
-    deployment = Deployment.on_cores(best.stages, best.replicas, best.threads, runtimes, [numbers])
+    costs = replace(costs_by_threads(model, cores), streams=streams)
+    if memory is not None:
+        costs = costs.with_memory(float(memory))
+    question = planner.Question.of_cores(cores, costs.kinds[0].name)
+    best = planner.partition(costs, question, deadline=_search_limit())
+    deployment = on_cores(model, best.stages, numbers)
     return ModelDeployment(model, deployment, best.period, streams)
+
+
+def on_cores(model: Model, stages: Sequence[Stage], cores: Sequence[int]) -> Deployment:
+    """Planned stages on cores of one kind."""
+    kind = stages[0].options[0].row.kind
+    deployment = Deployment(tuple(stages)).on_cores({kind: cores})
+    # A stored profile of one runtime may lack its name.
+    return deployment.with_runtimes({"": next(iter(model.runtimes))})
 
 
 def _number(name: str, value: object, alternative: str = "") -> int:
@@ -441,8 +448,8 @@ def _search_limit() -> Callable[[], bool]:
     return lambda: time.perf_counter() > end
 
 
-def costs_by_threads(model: CompiledModel, cores: int) -> tuple[CostModel, tuple[int, ...]]:
-    """The measured costs of a replica with 1, 2, 4 threads and so on, and these numbers.
+def costs_by_threads(model: CompiledModel, cores: int) -> CostModel:
+    """The measured costs of a replica with 1, 2, 4 threads and so on.
 
     They end at ``cores``, at the cores of this machine, and where more threads are not faster.
     """
@@ -458,7 +465,8 @@ def costs_by_threads(model: CompiledModel, cores: int) -> tuple[CostModel, tuple
             break
         least = total
         counts.append(2 * counts[-1])
-    return measured_costs(model, [Cores(numbers[:count]) for count in counts]), tuple(counts)
+    places = [Cores(numbers[:count]) for count in counts]
+    return measured_costs(model, places, [("", count) for count in counts])
 
 
 def most_stages(devices: Sequence[str]) -> int:
@@ -478,28 +486,38 @@ def fastest_runtimes(
     if len(model.runtimes) == 1:
         return ()
     costs = measured_costs(model, devices)
-    runtimes = planner.evaluate(costs, stages).runtimes
-    if "" in runtimes:
-        number = runtimes.index("")
-        reasons = _why_not_computed(model.graph, costs, stages, number)
-        raise SplitError(f"no runtime can compute stage {number} as it is cut: {reasons}")
-    return runtimes
+    names = list(dict.fromkeys(row.row.runtime for row in costs.rows))
+    loads = {}
+    for name in names:
+        pairs = zip(stages, map(str, devices), strict=True)
+        rows = [Stage(tuple(ops), (Option(Row(place, name)),)) for ops, place in pairs]
+        loads[name] = planner.evaluate(costs, rows).loads
+    runtimes = []
+    for number, place in enumerate(map(str, devices)):
+        fastest = min(names, key=lambda name, n=number: loads[name][n])  # type: ignore[misc]
+        if loads[fastest][number] == math.inf:
+            reasons = _why_not_computed(model.graph, costs, stages, number, place)
+            raise SplitError(f"no runtime can compute stage {number} as it is cut: {reasons}")
+        runtimes.append(fastest)
+    return tuple(runtimes)
 
 
-def _why_not_computed(graph: FusedGraph, costs: CostModel, stages: Stages, number: int) -> str:
-    """Why each runtime cannot compute a stage, and where a cut would be free."""
+def _why_not_computed(
+    graph: FusedGraph, costs: CostModel, stages: Stages, number: int, place: str
+) -> str:
+    """Why each runtime cannot compute a stage on its device, and where a cut would be free."""
     # The cuts on both sides of the stage.
     downsets = cuts.cuts_of(graph, stages)[max(number - 1, 0) : number + 1]
     reasons = []
-    for runtime in costs.runtimes:
-        times = runtime.times[number if len(runtime.times) > 1 else 0]
-        lacking = [graph.ops[i] for i in stages[number] if times[i] == math.inf]
-        separated = (_separated(graph, runtime.name, runtime.groups, cut) for cut in downsets)
+    for row in (row for row in costs.rows if row.row.kind == place):
+        runtime = row.row.runtime
+        lacking = [graph.ops[i] for i in stages[number] if row.times[i] == math.inf]
+        separated = (_separated(graph, runtime, row.groups, cut) for cut in downsets)
         if lacking:
             reason = lacking[0].opaque or "it has no time there"
-            reasons.append(f"{runtime.name} cannot compute op {lacking[0].name} ({reason})")
+            reasons.append(f"{runtime} cannot compute op {lacking[0].name} ({reason})")
         else:
-            reasons.append(next(filter(None, separated), f"{runtime.name} refuses it"))
+            reasons.append(next(filter(None, separated), f"{runtime} refuses it"))
     return "; ".join(reasons)
 
 
@@ -525,13 +543,44 @@ def _op_names(graph: FusedGraph, ops: int, limit: int | None = 6) -> list[str]:
     return names[:limit] + more
 
 
-def measured_costs(model: CompiledModel, devices: Sequence[Device]) -> CostModel:
-    """The planner's costs, in ms, of a model on ``devices``, measured or from the cache."""
-    profiles = measured_profiles(model, devices)
+def costs_along(
+    model: CompiledModel, devices: Sequence[Device], regions: Mapping[str, str] = NO_REGIONS
+) -> tuple[CostModel, CostModel | None]:
+    """The measured costs on ``devices``, and those where devices share cores; None where none do.
+
+    ``regions``: by the name of an external backend the device that its ops run on.
+    """
+    names = list(map(str, devices))
+    resources = list(map(resources_of, names))
+    has_shared = len(set(chain(*resources))) < sum(map(len, resources))
+    costs = measured_costs(model, devices, regions=regions)
+    if not has_shared:
+        return costs, None
+    return costs, measured_costs(model, devices, regions=regions, is_slowed=True)
+
+
+def measured_costs(
+    model: CompiledModel,
+    devices: Sequence[Device],
+    rows: Sequence[tuple[str, int]] = (),
+    regions: Mapping[str, str] = NO_REGIONS,
+    is_slowed: bool = False,
+) -> CostModel:
+    """The planner's costs, in ms, of a model on ``devices``, measured or from the cache.
+
+    Each device is a kind of its own, unless ``rows`` give its kind and threads. ``regions`` are as
+    in ``plan``; ``is_slowed``: devices that share cores wait for one another.
+    """
+    names = list(map(str, devices))
+    measured = measured_profiles(model, devices)
+    profiles = place_regions(measured, model.lowered.regions, regions, names)
+    if is_slowed:
+        profiles = slowed(profiles, names)
     with reached(devices):
         links = model.links(devices)
     groups = {name: runtime.keep_together for name, runtime in model.runtimes.items()}
-    return cost_model(model.graph, profiles, links, groups)
+    rows = rows or [(name, 1) for name in names]
+    return cost_table(model.graph, profiles, links, groups, rows=rows)
 
 
 def measured_profiles(model: CompiledModel, devices: Sequence[Device]) -> list[Profile]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-__all__ = ["DeployedStage", "Deployment", "Option", "Row", "Stage"]
+MOST_CORES = 1 << 16  # numbers above are no cores, and a long list of them fills memory
+
+__all__ = ["Deployment", "Option", "Row", "Stage"]
 
 
 @dataclass(frozen=True)
@@ -25,10 +27,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Option:
-    """A way to run a stage: so many replicas as a row of the cost table says."""
+    """A way to run a stage: so many replicas as a row of the cost table says.
+
+    ``devices``: that of each replica once they are placed, spelled as everywhere, such as
+    ``cores:0-1``.
+    """
 
     row: Row
     replicas: int = 1
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,12 @@ class Stage:
     ops: tuple[int, ...]
     options: tuple[Option, ...]
 
+    @classmethod
+    def on(cls, ops: Sequence[int], runtime: str, devices: Sequence[str], batch: int = 1) -> Stage:
+        """A stage with a replica on each of some devices, all alike."""
+        row = Row("", runtime, threads_of(devices[0]), batch)
+        return cls(tuple(ops), (Option(row, len(devices), tuple(devices)),))
+
     @property
     def runtime(self) -> str:
         """What computes the stage."""
@@ -51,26 +64,22 @@ class Stage:
         """How many copies take items in turn."""
         return sum(option.replicas for option in self.options)
 
+    @property
+    def threads(self) -> int:
+        """The threads of a replica."""
+        return self.options[0].row.threads
 
-@dataclass(frozen=True)
-class DeployedStage:
-    """The ops of a stage, the runtime that computes them, and the device of each replica.
-
-    Devices are spelled as everywhere, such as ``cores:0-1``. ``shared``: whether replicas with one
-    thread share one loaded model even where that lets them move between their cores.
-    """
-
-    ops: tuple[int, ...]
-    runtime: str
-    devices: tuple[str, ...]
-    shared: bool = False
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The device of each replica; none before they are placed."""
+        return tuple(device for option in self.options for device in option.devices)
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """Stages in the order of the pipeline, each with at least one op and one device."""
+    """Stages in the order of the pipeline, each with at least one op and one replica."""
 
-    stages: tuple[DeployedStage, ...]
+    stages: tuple[Stage, ...]
 
     @classmethod
     def of_split(
@@ -91,47 +100,64 @@ class Deployment:
         for ops, runtime, count in zip(stages, runtimes, counts, strict=True):
             places = tuple(islice(free, count))
             if ops:
-                deployed.append(DeployedStage(tuple(ops), runtime, places))
+                deployed.append(Stage.on(ops, runtime, places))
         return cls(tuple(deployed))
 
-    @classmethod
-    def on_cores(
-        cls,
-        stages: Sequence[Sequence[int]],
-        replicas: Sequence[int],
-        threads: Sequence[int],
-        runtimes: Sequence[str],
-        cores: Sequence[Sequence[int]],
-        kinds: Sequence[int] = (),
-    ) -> Deployment:
-        """Stages with replicas and threads on the cores in their order, a core for each thread.
+    def on_cores(self, cores: Mapping[str, Sequence[int]]) -> Deployment:
+        """The deployment on the cores of each kind in their order, a core for each thread.
 
-        ``cores`` of each kind, of which ``kinds`` names that of each stage, by default the first.
-        Raises ValueError for fewer cores or kinds.
+        Raises ValueError for fewer cores.
         """
-        free = [map(str, numbers) for numbers in cores]
-        devices = []
-        chosen = kinds or [0] * len(stages)
-        if any(not 0 <= kind < len(free) for kind in chosen):
-            raise ValueError(f"kinds {tuple(chosen)} are not those of {len(free)} lists of cores")
-        for count, width, kind in zip(replicas, threads, chosen, strict=True):
-            for _ in range(count):
-                numbers = list(islice(free[kind], width))
-                if len(numbers) < width:
-                    raise ValueError(
-                        f"{len(cores[kind])} cores are fewer than those of all replicas"
-                    )
-                devices.append(f"cores:{','.join(numbers)}")
-        return cls.of_split(stages, devices, runtimes, replicas)
+        free = {kind: iter(numbers) for kind, numbers in cores.items()}
+
+        def device(row: Row) -> str:
+            numbers = list(islice(free[row.kind], row.threads))
+            if len(numbers) < row.threads:
+                raise ValueError(
+                    f"{len(cores[row.kind])} cores are fewer than those of all replicas"
+                )
+            return f"cores:{','.join(map(str, numbers))}"
+
+        return self._placed(device)
+
+    def on_devices(self, devices: Sequence[tuple[str, str]], in_order: bool) -> Deployment:
+        """The deployment on devices, each given with its kind: a replica takes the first free one.
+
+        ``in_order``: along the pipeline, so that none before the last one taken is free. Raises
+        ValueError for fewer devices.
+        """
+        free = list(devices)
+
+        def device(row: Row) -> str:
+            place = next((p for p, (kind, _) in enumerate(free) if kind == row.kind), None)
+            if place is None:
+                raise ValueError(f"{len(devices)} devices are fewer than those of all replicas")
+            name = free[place][1]
+            del free[0 if in_order else place : place + 1]
+            return name
+
+        return self._placed(device)
+
+    def _placed(self, device: Callable[[Row], str]) -> Deployment:
+        """The deployment with what ``device`` gives to each replica."""
+        stages = []
+        for stage in self.stages:
+            options = [
+                replace(option, devices=tuple(device(option.row) for _ in range(option.replicas)))
+                for option in stage.options
+            ]
+            stages.append(replace(stage, options=tuple(options)))
+        return Deployment(tuple(stages))
 
     def with_runtimes(self, replacements: Mapping[str, str]) -> Deployment:
         """The same stages, each runtime among the keys replaced by its value."""
-        return Deployment(
-            tuple(
-                replace(stage, runtime=replacements.get(stage.runtime, stage.runtime))
-                for stage in self.stages
-            )
-        )
+
+        def replaced(option: Option) -> Option:
+            name = option.row.runtime
+            return replace(option, row=replace(option.row, runtime=replacements.get(name, name)))
+
+        stages = [replace(s, options=tuple(map(replaced, s.options))) for s in self.stages]
+        return Deployment(tuple(stages))
 
     @property
     def split(self) -> tuple[tuple[int, ...], ...]:
@@ -146,12 +172,17 @@ class Deployment:
     @property
     def replicas(self) -> tuple[int, ...]:
         """The number of replicas of each stage."""
-        return tuple(len(stage.devices) for stage in self.stages)
+        return tuple(stage.replicas for stage in self.stages)
 
     @property
     def threads(self) -> tuple[int, ...]:
-        """The threads of a replica of each stage: its cores, and one for any other device."""
-        return tuple(threads_of(stage.devices[0]) for stage in self.stages)
+        """The threads of a replica of each stage."""
+        return tuple(stage.threads for stage in self.stages)
+
+    @property
+    def batch(self) -> int:
+        """How many items are computed at once."""
+        return self.stages[0].options[0].row.batch
 
 
 def cores_of(device: str) -> tuple[int, ...]:
@@ -162,6 +193,8 @@ def cores_of(device: str) -> tuple[int, ...]:
     numbers: list[int] = []
     for part in rest.split(","):
         first, _, last = part.partition("-")
+        if int(last or first) >= MOST_CORES:
+            raise ValueError(f"core {last or first} is none of the {MOST_CORES} that there may be")
         numbers += range(int(first), int(last or first) + 1)
     return tuple(dict.fromkeys(numbers))
 

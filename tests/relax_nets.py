@@ -54,6 +54,15 @@ def steps(draw: st.DrawFn, inputs: int = 2, most: int = 10) -> list[Step]:
     return steps
 
 
+def parsed(text: str) -> Any:
+    """The module of a TVMScript text, as TVM itself parses it."""
+    import tvm
+    from tvm.script.parser.core.entry import _default_globals
+
+    body = text[text.index("@I.ir_module") :]
+    return tvm.script.from_source(body, dict(_default_globals()))
+
+
 def constants() -> list[Array]:
     """Two weights that any number of ops share."""
     generator = np.random.default_rng(7)

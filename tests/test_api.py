@@ -86,10 +86,14 @@ def test_a_deployment_on_cores_runs_and_is_exported(profiled, tmp_path):
 def test_devices_that_differ_share_a_stage(profiled, monkeypatch):
     model = profiled("branches")
     # One of the cores is three times as slow.
-    measured = api.measured_costs(model, api.device.along(1))
-    row = measured.times[0]
-    costs = replace(measured, times=(row, tuple(3 * time for time in row)), runtimes=())
-    monkeypatch.setattr(api, "measured_costs", lambda *_: costs)
+    real = api.measured_profiles
+
+    def profiles(model, devices):
+        times = real(model, devices[:1])
+        slow = [replace(p, op_ms=tuple(3 * time for time in p.op_ms)) for p in times]
+        return [p for pair in zip(times, slow, strict=True) for p in pair]
+
+    monkeypatch.setattr(api, "measured_profiles", profiles)
     split = autosplit.plan(model, "auto", ["cores:0", "cores:1"])
     assert split.predicted_ms <= autosplit.plan(model, 2, ["cores:0", "cores:1"]).predicted_ms
     assert sum(split.replicas) == len(split.devices) == 2
@@ -102,7 +106,9 @@ def test_devices_that_differ_share_a_stage(profiled, monkeypatch):
 def test_a_replica_has_its_memory_limit(profiled):
     model = profiled("branches")
     costs = api.measured_costs(model, api.device.along(1))
-    (whole,) = planner.evaluate(costs, [range(len(model.graph.ops))]).memory
+    ops = tuple(range(len(model.graph.ops)))
+    stage = planner.Stage(ops, (planner.Option(costs.rows[0].row),))
+    (whole,) = planner.evaluate(costs, [stage]).memory
     assert len(autosplit.plan(model, cores=2, memory=whole).deployment.stages) == 1
     assert len(autosplit.plan(model, cores=2, memory=whole - 1).deployment.stages) == 2
     with pytest.raises(Infeasible):
@@ -160,10 +166,10 @@ def test_threads_are_profiled_while_more_of_them_are_faster(monkeypatch):
         return [SimpleNamespace(op_ms=[total_ms[len(places[0].numbers)]])]
 
     monkeypatch.setattr(api.device, "available", lambda: tuple(range(8)))
-    monkeypatch.setattr(api, "measured_costs", lambda model, places: list(map(str, places)))
+    monkeypatch.setattr(api, "measured_costs", lambda model, places, rows: rows)
     model = SimpleNamespace(profiles=profiles)
-    assert api.costs_by_threads(model, 8) == (["cores:0", "cores:0,1"], (1, 2))
-    assert api.costs_by_threads(model, 1) == (["cores:0"], (1,))
+    assert api.costs_by_threads(model, 8) == [("", 1), ("", 2)]
+    assert api.costs_by_threads(model, 1) == [("", 1)]
 
 
 def test_a_cut_holds_the_named_nodes_and_all_before_them(branches):

@@ -2,8 +2,15 @@
 
 import pytest
 
-from autosplit.deployment import DeployedStage, Deployment, cores_of, on_its_machine, resources_of
-from autosplit.planner.problem.deployment import kinds_of_rows, ways_to_use
+from autosplit.deployment import (
+    Deployment,
+    Option,
+    Row,
+    Stage,
+    cores_of,
+    on_its_machine,
+    resources_of,
+)
 
 
 def test_a_split_has_one_replica_a_stage_and_leaves_out_empty_stages() -> None:
@@ -24,9 +31,31 @@ def test_the_replicas_of_a_stage_are_on_the_next_devices() -> None:
 
 
 def test_the_devices_say_how_many_replicas_and_threads_there_are() -> None:
-    whole = DeployedStage((0,), "openvino", ("cores:0-1", "cores:2,3", "cores:4-5"))
-    deployment = Deployment((whole, DeployedStage((1,), "tvm", ("rpc:a:1",))))
+    whole = Stage.on((0,), "openvino", ("cores:0-1", "cores:2,3", "cores:4-5"))
+    deployment = Deployment((whole, Stage.on((1,), "tvm", ("rpc:a:1",))))
     assert (deployment.replicas, deployment.threads) == ((3, 1), (2, 1))
+
+
+def stage(ops: int, kind: str, threads: int, replicas: int) -> Stage:
+    return Stage((ops,), (Option(Row(kind, "tvm", threads), replicas),))
+
+
+def test_a_replica_takes_the_next_cores_of_its_kind() -> None:
+    deployment = Deployment((stage(0, "big", 1, 2), stage(1, "little", 2, 1)))
+    placed = deployment.on_cores({"big": (0, 1), "little": (4, 5)})
+    assert [s.devices for s in placed.stages] == [("cores:0", "cores:1"), ("cores:4,5",)]
+    with pytest.raises(ValueError, match="1 cores are fewer than those of all replicas"):
+        deployment.on_cores({"big": (0,), "little": (4, 5)})
+
+
+def test_a_replica_takes_the_first_free_device_of_its_kind() -> None:
+    devices = [("a", "cuda:0"), ("b", "cores:0"), ("a", "cuda:1")]
+    deployment = Deployment((stage(0, "b", 1, 1), stage(1, "a", 1, 1)))
+    for in_order, last in ((False, "cuda:0"), (True, "cuda:1")):
+        placed = deployment.on_devices(devices, in_order)
+        assert [s.devices for s in placed.stages] == [("cores:0",), (last,)]
+    with pytest.raises(ValueError, match="2 devices are fewer"):
+        deployment.on_devices(devices[:2], True)
 
 
 @pytest.mark.parametrize(
@@ -54,9 +83,6 @@ def test_what_stages_on_one_device_share(
     assert resources_of(device) == resources
 
 
-def test_rows_of_a_kind_of_cores_begin_with_one_thread() -> None:
-    assert kinds_of_rows([1, 2, 4, 1, 2]) == [0, 0, 0, 1, 1]
-
-
-def test_none_some_or_all_cores_of_each_kind_are_used() -> None:
-    assert ways_to_use([2, 1]) == 6
+def test_a_number_that_no_core_has_fills_no_memory() -> None:
+    with pytest.raises(ValueError, match="core 99999999999 is none"):
+        cores_of("cores:0-99999999999")

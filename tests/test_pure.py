@@ -75,8 +75,9 @@ def test_importing_the_rooms_loads_nothing_slow():
 
 def test_planning_loads_no_tvm_and_no_optuna():
     code = (
-        "import sys; from autosplit.planner import CostModel, plan;"
-        "plan(CostModel('m', ('a', 'b'), (0, 1), ((1.0, 2.0),)), 2); print(*sys.modules)"
+        "import sys; from autosplit.planner import CostModel, Question, Row, RowCosts, partition;"
+        "costs = CostModel('m', ('a', 'b'), (0, 1), (RowCosts(Row(), (1.0, 2.0)),));"
+        "partition(costs, Question.of_split(2)); print(*sys.modules)"
     )
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

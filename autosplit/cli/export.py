@@ -1,4 +1,4 @@
-"""Write a split of a study, by default the best one, as split.json and one file per stage.
+"""Write what the verdict of a study advises, or a trial, as split.json and one file per stage.
 
 autosplit export studies/quickstart.toml -o out/
 autosplit export mystudy.db -o out/ --trial 3
@@ -11,7 +11,7 @@ import argparse
 
 from autosplit.cli import options, output
 
-HELP = "write the best split of a study as split.json and stage files"
+HELP = "write what a study advises as split.json and stage files"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,20 +19,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_study(parser)
     options.add_output(parser, "DIR", "folder to write into", required=True)
     options.add_target(parser)
-    parser.add_argument("--trial", type=int, metavar="N", help="export trial N instead of the best")
+    options.add_trust(parser)
+    parser.add_argument(
+        "--trial", type=int, metavar="N", help="export trial N instead of what the verdict advises"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Export and say where."""
     from autosplit.report.documents import exported
     from autosplit.report.documents.study_reader import find_study
-    from autosplit.study.export import export_stored_split, faster_baseline
+    from autosplit.study.export import export_stored_split
+    from autosplit.study.record import study_record
 
     with find_study(args.study, args.storage).open() as study:
-        form = args.target_format, not args.no_onnx
+        form = args.target_format, not args.no_onnx, args.trust_kernels
         file = export_stored_split(study, args.output, args.trial, *form)
-        faster = None if args.trial is not None else faster_baseline(study)
-    output.emit(args.format, {"file": str(file), "faster": faster}, "\n".join(exported.lines(file)))
-    if faster is not None and args.format != "json":
-        output.emit_line(faster)
+        verdict = study_record(study.user_attrs).verdict.text
+    document = {"file": str(file), "verdict": verdict or None}
+    output.emit(args.format, document, "\n".join(exported.lines(file)))
+    if verdict and args.trial is None and args.format != "json":
+        output.emit_line(verdict.partition("\n")[0])
     return 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from autosplit.deploy.targets.formats import FORMATS, NATIVE
 from autosplit.errors import ConfigError
-from autosplit.hardware.runtimes.registry import AUTO, PRECISIONS, RUNTIMES, TVM
+from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
 from autosplit.units import bytes_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "model",
         type=Path,
         metavar="MODEL",
-        help="ONNX file, TVMScript (.py), Relax module (.json) or exported PyTorch program (.pt2)",
+        help="ONNX file, Relax module (.json) or exported PyTorch program (.pt2)",
     )
     add_shape(parser)
     parser.add_argument(
@@ -43,17 +43,21 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         help="folder of a tuning database, written by `autosplit tune`",
     )
     parser.add_argument(
-        "--precision",
-        choices=PRECISIONS,
-        default=PRECISIONS[0],
-        help="fast: TVM may use Winograd's filtering, for which inputs should be finite",
-    )
-    parser.add_argument(
         "--state",
         action="append",
         default=[],
         metavar="INPUT=OUTPUT",
         help="input that the next item of a stream gets from an output; repeatable",
+    )
+    add_trust(parser)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Whether a model may bring code."""
+    parser.add_argument(
+        "--trust-kernels",
+        action="store_true",
+        help="read a Relax module with kernels of its own, which are code",
     )
 
 
@@ -149,7 +153,7 @@ def load_model(args: argparse.Namespace) -> Model:
         targets=targets(args.device_target),
         states=states(args.state),
         tolerance=getattr(args, "tolerance", None),
-        precision=args.precision,
+        trust_kernels=args.trust_kernels,
     )
 
 

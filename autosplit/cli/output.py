@@ -111,7 +111,7 @@ def emit_study(document: Mapping[str, Any], form: str) -> None:
         emit_json(document)
         return
     from autosplit.report.documents.study import tables
-    from autosplit.study.persistence.attributes import spread_of
+    from autosplit.study.record import spread_of
 
     for title, columns, rows in tables(document):
         emit_table(title, columns, rows)
@@ -121,7 +121,8 @@ def emit_study(document: Mapping[str, Any], form: str) -> None:
         bound = bound_text(document["bound_ms"], best.median if best else None)
         emit_line(f"predicted bound {bound}")
     if document["verdict"]:
-        emit_line(document["verdict"]["text"])
+        for line in document["verdict"]["text"].splitlines():
+            emit_line(line)
     if document.get("export"):
         emit_line(f"exported to {document['export']}")
 

@@ -19,12 +19,12 @@ import argparse
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
-from autosplit.deployment import Deployment, resources_of, threads_of
+from autosplit.deployment import Stage
 from autosplit.errors import ConfigError
 from autosplit.files import open_regular
 from autosplit.hardware.runtimes import registry
@@ -96,16 +96,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """The costs to plan with.
+
+    ``devices``: kinds of the costs along the pipeline, and ``names`` where the document has these;
+    ``slowed``: the costs of devices that share cores; ``note`` on the number of stages.
+    """
+
+    costs: CostModel
+    devices: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    slowed: CostModel | None = None
+    note: str = ""
+
+
 def run(args: argparse.Namespace) -> int:
     """Plan and print."""
     from autosplit.hardware.profiling import graph_file
-    from autosplit.hardware.profiling.cost_model import over_memory
+    from autosplit.hardware.profiling.cost_table import over_memory
     from autosplit.report.documents import exported
-    from autosplit.report.documents import plan as planned
 
-    auto = args.stages == "auto"
-    if auto:
-        # Any number of stages up to the devices is the same as leaving some of them empty.
+    if args.stages == "auto":
+        # Any number of stages up to the devices is the same as leaving some of them unused.
         args.allow_empty = True
     if args.cores is not None:
         _refuse(args, SPLIT_OPTIONS, "is for a number of stages; give --stages instead of --cores")
@@ -116,90 +129,94 @@ def run(args: argparse.Namespace) -> int:
         from autosplit import api  # late, as ``_costs`` has it: a graph file needs no runtimes
 
         args.timeout = api.SEARCH_S
-    args.device_note = ""
-    costs, thread_counts = _costs(args, model)
+    asked = _limited(args, _costs(args, model))
     # After profiling: --timeout and ``seconds`` are of planning alone.
     start = time.perf_counter()
-    deadline = _deadline(start, args.timeout)
-    runtime = args.runtime or registry.DEFAULT if model else None
-    if args.cores is not None:
-        document = planned.deployment(costs, args.cores, runtime, thread_counts, deadline)
-    else:
-        places = _places(args)
-        document = planned.document(
-            costs,
-            args.stages,
-            runtime=runtime,
-            threads=list(map(threads_of, places)),
-            resources=list(map(resources_of, places)),
-            deadline=deadline,
-            allow_empty=args.allow_empty,
-            assign=args.assign,
-        )
+    document, stages = _planned(args, asked, bool(model), _deadline(start, args.timeout))
     if model:
-        document |= _certainty(args, model, document, costs, thread_counts)
-    if auto:
-        planned.leave_out_empty(document, alike=costs.devices is None)
+        document |= _certainty(args, model, document, asked.costs)
     document["seconds"] = time.perf_counter() - start
-    notes = (document["note"], args.device_note, over_memory(costs))
+    notes = (document["note"], asked.note, over_memory(asked.costs))
     document["note"] = "; ".join(filter(None, notes))
     if args.save:
-        # Rows of costs for several cores are numbers of threads and no devices.
-        graph = costs.on_devices([0]) if args.cores else costs
-        graph_file.save_graph(args.save, graph, args.cores or args.stages)
-    file = _export(args, model, document) if model and args.output else None
+        count = args.cores or (len(asked.devices) if args.stages == "auto" else args.stages)
+        graph_file.save_graph(args.save, asked.costs, count, asked.devices, asked.names)
+    file = _export(args, model, document, stages) if model and args.output else None
     if args.format == "json":
         output.emit_json(document | ({"file": str(file)} if file else {}))
     else:
-        _print(args, costs, document)
+        _print(args, asked.costs, document)
         for line in exported.lines(file) if file else ():
             output.emit_line(line)
     return 0
 
 
-def _export(args: argparse.Namespace, model: Model, document: Mapping[str, Any]) -> Path:
+def _planned(
+    args: argparse.Namespace, asked: _Asked, is_model: bool, deadline: Callable[[], bool] | None
+) -> tuple[dict[str, Any], tuple[Stage, ...]]:
+    """The document of the plan; with --cores also its stages."""
+    from autosplit import planner
+    from autosplit.report.documents import plan as planned
+
+    runtime = args.runtime or registry.DEFAULT if is_model else None
+    if args.cores is not None:
+        question = planner.Question.of_cores(args.cores, asked.costs.kinds[0].name)
+        best = planner.partition(asked.costs, question, deadline=deadline)
+        return planned.deployment(asked.costs, best, runtime), best.stages
+    document = planned.document(
+        asked.costs,
+        asked.devices,
+        args.stages,
+        names=asked.names,
+        runtime=runtime,
+        slowed=asked.slowed,
+        deadline=deadline,
+        allow_empty=args.allow_empty,
+        assign=args.assign or bool(asked.names),
+    )
+    return document, ()
+
+
+def _export(
+    args: argparse.Namespace, model: Model, document: Mapping[str, Any], planned: Sequence[Stage]
+) -> Path:
     """Write the planned stages, compared with the model; returns their ``split.json``."""
     from autosplit import api
     from autosplit.hardware.devices.device import available
 
     period, index = document["period"], model.graph.index
-    stages = tuple(tuple(index[op] for op in ops) for ops in document["stages"] if ops)
-    runtimes = tuple(name for name in document["runtimes"] if name)
     if args.cores is None:
+        stages = tuple(tuple(index[op] for op in ops) for ops in document["stages"])
         places = _places(args)
-        used = [
-            places[d] for d, ops in zip(document["devices"], document["stages"], strict=True) if ops
-        ]
-        split = api.Split(model, stages, period, tuple(used), runtimes)
+        used = tuple(places[d] for d in document["devices"])
+        split = api.Split(model, stages, period, used, tuple(document["runtimes"]))
         return split.export(args.output, predicted=period)
     # A plan may be for a machine with more cores.
     cores = available() if args.cores <= len(available()) else range(args.cores)
-    shape = document["replicas"], document["threads"], runtimes, [cores]
-    planned = api.ModelDeployment(
-        model, Deployment.on_cores(stages, *shape), period, args.streams or 1
-    )
-    return planned.export(args.output, predicted=period)
+    deployment = api.on_cores(model, planned, cores)
+    deployed = api.ModelDeployment(model, deployment, period, args.streams or 1)
+    return deployed.export(args.output, predicted=period)
 
 
-def _costs(args: argparse.Namespace, model: Model | None) -> tuple[CostModel, tuple[int, ...]]:
-    """The costs of the graph file or the measured ones of the model, and their thread counts.
+def _costs(args: argparse.Namespace, model: Model | None) -> _Asked:
+    """The costs of the graph file or the measured ones of the model.
 
     A number of stages that is left open is set to the most that there may be.
     """
     from autosplit import api
 
-    thread_counts: tuple[int, ...] = (1,)
     if model is None:
         graph = _read_graph(args)
-        costs = graph.costs
-        args.device_note = graph.device_note(args.stages) if args.stages else ""
-    elif args.cores is not None:
-        costs, thread_counts = api.costs_by_threads(model, args.cores)
-    else:
-        if args.stages == "auto":
-            args.stages = api.most_stages(options.devices(args.devices))
-        costs = api.measured_costs(model, _devices(args))
-    return _limited(args, costs), thread_counts
+        note = graph.device_note(args.stages) if args.stages else ""
+        equal = (graph.costs.kinds[0].name,) * (args.stages or 0)
+        return _Asked(graph.costs, graph.devices or equal, graph.names, note=note)
+    if args.cores is not None:
+        return _Asked(api.costs_by_threads(model, args.cores))
+    if args.stages == "auto":
+        args.stages = api.most_stages(options.devices(args.devices))
+    devices = _devices(args)
+    costs, slowed = api.costs_along(model, devices)
+    return _Asked(costs, tuple(map(str, devices)), slowed=slowed)
 
 
 def _read_graph(args: argparse.Namespace) -> GraphFile:
@@ -210,12 +227,23 @@ def _read_graph(args: argparse.Namespace) -> GraphFile:
     graph = graph_file.read_graph_file(args.model)
     if args.stages is not None:
         args.stages = graph.stages(args.stages)
+    elif graph.devices:
+        raise ConfigError(
+            f"{args.model} has {len(graph.devices)} unlike devices and --cores is for equal cores; "
+            "give --stages"
+        )
     return graph
 
 
-def _limited(args: argparse.Namespace, costs: CostModel) -> CostModel:
-    memory = costs.memory if args.memory is None else (args.memory,)
-    return replace(costs, memory=memory, streams=args.streams or costs.streams)
+def _limited(args: argparse.Namespace, asked: _Asked) -> _Asked:
+    """The question with the memory limit and the streams of the options."""
+
+    def limited(costs: CostModel) -> CostModel:
+        costs = costs if args.memory is None else costs.with_memory(args.memory)
+        return replace(costs, streams=args.streams or costs.streams)
+
+    slowed = None if asked.slowed is None else limited(asked.slowed)
+    return replace(asked, costs=limited(asked.costs), slowed=slowed)
 
 
 def _refuse(args: argparse.Namespace, names: Sequence[str], reason: str) -> None:
@@ -226,11 +254,7 @@ def _refuse(args: argparse.Namespace, names: Sequence[str], reason: str) -> None
 
 
 def _certainty(
-    args: argparse.Namespace,
-    model: Model,
-    document: dict[str, Any],
-    costs: CostModel,
-    thread_counts: Sequence[int],
+    args: argparse.Namespace, model: Model, document: dict[str, Any], costs: CostModel
 ) -> dict[str, Any]:
     """How far the profile is to be trusted: keys of the document of a model."""
     from autosplit import api
@@ -239,7 +263,7 @@ def _certainty(
 
     if args.cores is not None:
         # Replicas of as many threads cost the same wherever they run.
-        of_threads = {n: Cores(available()[:n]) for n in thread_counts}
+        of_threads = {row.threads: Cores(available()[: row.threads]) for row in costs.row_index}
         profiles = api.measured_profiles(model, list(of_threads.values()))
         places = [str(of_threads[n]) for n in document["threads"]]
         return planned.certainty(document, costs.ids, profiles, places, shared=False)

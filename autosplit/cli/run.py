@@ -12,7 +12,7 @@ A study file names at least a model and the stages:
   cores = 4                           # instead of both: stages, replicas and threads on 4 cores
 
   [search]
-  sampler = "planner"                 # or tpe, random, exhaustive
+  sampler = "planner"                 # or tpe, random, ...
   trials = 20
 
 The study is stored in NAME.db in this folder. After a kill or an interrupt the same command resumes
@@ -76,6 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the search")
     options.add_shape(parser)
+    options.add_trust(parser)
     parser.add_argument(
         "--name", help="name of the study in its storage (default: that of the study file)"
     )
@@ -97,8 +98,8 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.study.loop.benches import check_linker, open_bench
     from autosplit.study.loop.open import open_study
     from autosplit.study.loop.run import run_study
-    from autosplit.study.persistence.storage import storage_url
     from autosplit.study.progress import progress
+    from autosplit.study.storage import storage_url
 
     config = load(args.study, _options(args))
     url = storage_url(config.name, args.storage, config.storage)
@@ -111,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
         if config.runtime != "simulated":
             # Nothing else is shown until the first kernels are compiled.
             display.note("reading the model and compiling its ops")
-        bench = open_bench(config)
+        bench = open_bench(config, trust_kernels=args.trust_kernels)
         stack.callback(bench.close)
         opened = open_study(config, bench, url, display, name=args.name, force=args.force)
         if args.open:
@@ -151,7 +152,7 @@ def _open_dashboard(url: str, study: str, note: Callable[[str], None]) -> Thread
 
 def _next_commands(args: argparse.Namespace, opened: OpenStudy, folder: Path | None) -> list[str]:
     """The three commands that make sense now, ready to be copied into a shell."""
-    from autosplit.study.persistence.storage import redact_password
+    from autosplit.study.storage import redact_password
 
     name = opened.study.study_name
     study = [str(args.study)]
@@ -164,7 +165,8 @@ def _next_commands(args: argparse.Namespace, opened: OpenStudy, folder: Path | N
     elif opened.config.runtime == "simulated":
         commands.append(["show", *study])
     else:
-        commands.append(["export", *study, "-o", f"{name}-split"])
+        trust = ["--trust-kernels"] if args.trust_kernels else []
+        commands.append(["export", *study, *trust, "-o", f"{name}-split"])
     return list(map(shlex.join, commands))
 
 

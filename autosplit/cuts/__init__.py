@@ -7,7 +7,7 @@ Imports ``graph`` and ``errors``.
 """
 
 from autosplit.cuts.contraction import Contraction, contract
-from autosplit.cuts.counting import Count, count, count_maps, count_splits
+from autosplit.cuts.counting import Count, count
 from autosplit.cuts.downsets import (
     Ordered,
     TooManyDownsets,
@@ -33,8 +33,6 @@ __all__ = [
     "closures",
     "contract",
     "count",
-    "count_maps",
-    "count_splits",
     "cuts_of",
     "downsets",
     "full",

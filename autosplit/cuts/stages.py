@@ -49,7 +49,7 @@ def cuts_between(stages: Sequence[Iterable[int]]) -> tuple[int, ...]:
     return tuple(accumulate(map(bitset, stages[:-1]), int.__or__))
 
 
-def stages(graph: Named, cuts: Sequence[int], allow_empty: bool = False) -> Stages:
+def stages(graph: Named, cuts: Sequence[int]) -> Stages:
     """The op indices of each stage between K-1 nested cuts.
 
     Raises:
@@ -63,18 +63,16 @@ def stages(graph: Named, cuts: Sequence[int], allow_empty: bool = False) -> Stag
             raise SplitError(
                 f"op '{op}' lies before cut {number} but after cut {number + 1}; cuts must nest"
             )
-        if before == after and not allow_empty:
+        if before == after:
             raise SplitError(_empty(graph, number, before))
     return stages_between(graph, cuts)
 
 
-def cuts_of(
-    graph: Named, stages: Sequence[Iterable[int]], allow_empty: bool = False
-) -> tuple[int, ...]:
+def cuts_of(graph: Named, stages: Sequence[Iterable[int]]) -> tuple[int, ...]:
     """The K-1 nested cuts between K stages of op indices; the inverse of ``stages``.
 
     Raises:
-        SplitError: An op is in no stage or in two, or the stages are not in order.
+        SplitError: An op is in no stage or in two, a stage is empty, or they are not in order.
     """
     assigned = 0
     for number, ops in enumerate(stages):
@@ -89,7 +87,7 @@ def cuts_of(
                     f"op '{graph.names[i]}' appears again in stage {number}; give it once"
                 )
             assigned |= 1 << i
-        if assigned == before and not allow_empty:
+        if assigned == before:
             raise SplitError(_empty(graph, number, assigned))
     if missing := full(graph) & ~assigned:
         op = graph.names[next(members(missing))]

@@ -20,7 +20,7 @@ from autosplit.deploy.load import load
 from autosplit.deploy.stages import absent_device
 from autosplit.deploy.targets.formats import NATIVE, require_format
 from autosplit.deploy.targets.program import add_program
-from autosplit.deployment import DeployedStage, Deployment
+from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, MismatchError
 from autosplit.files import require_path, sha256
 from autosplit.frontend.importing import digest
@@ -111,7 +111,7 @@ def _write(
         parts = []
         for index, (ports, stage) in enumerate(zip(wiring.stages, deployment.stages, strict=True)):
             phases.report(f"writing stage {index + 1}/{len(wiring.stages)}")
-            files = new.numbered(f"stage{index}", model.runtimes[stage.runtime].suffix)
+            files = new.numbered(f"stage{index}", model.runtime_of(stage.runtime).suffix)
             part_of_stage = _write_stage(model, ports, stage, files, index, original, onnx)
             states = tuple(_state_part(s, ports) for s in wiring.states if s.stage == index)
             parts.append(part_of_stage.model_copy(update={"states": states}))
@@ -182,7 +182,7 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
     # Only its target counts: the part runs wherever it is loaded.
     runtime, place = model.runtime_in_use, str(device.along(1)[0])
     original = _original_onnx(model, (runtime,))
-    deployed = DeployedStage(tuple(ops), runtime, (place,))
+    deployed = Stage.on(ops, runtime, (place,))
     stage = _write_stage(model, wiring.stages[0], deployed, iter([file]), 0, original)
     document = m.Manifest(
         model=m.ModelPart(
@@ -209,7 +209,7 @@ def _original_onnx(model: CompiledModel, runtimes: Sequence[str]) -> submodels.O
 def _write_stage(
     model: CompiledModel,
     ports: StagePorts,
-    stage: DeployedStage,
+    stage: Stage,
     files: Iterator[Path],
     index: int,
     original: submodels.OnnxModel | None,
@@ -219,7 +219,7 @@ def _write_stage(
 
     The replicas that have one target share a file.
     """
-    runtime, file = model.runtimes[stage.runtime], next(files)
+    runtime, file = model.runtime_of(stage.runtime), next(files)
     places = [device.parse(name, anywhere=True) for name in stage.devices]
     targets = [spelled(model.kernels.target_on(place)) for place in places]
     weights = runtime.write(ports, file, places[0])
@@ -255,7 +255,6 @@ def _write_stage(
         inputs=m.tensor_ports(ports.inputs),
         outputs=m.tensor_ports(ports.outputs),
         runtime=stage.runtime,
-        shared=stage.shared,
         onnx=onnx,
         onnx_absent=onnx_absent,
     )

@@ -139,9 +139,8 @@ class StagePart(_Part):
     """One stage: its file, its replicas, and its ports in argument order.
 
     ``runtime`` runs the file: for ``tvm`` it is a shared library, for ``onnxruntime`` and
-    ``openvino`` the model of ``onnx`` itself. ``device`` is that of the first replica. ``shared``:
-    whether its replicas share one loaded model where they could have one each. ``onnx`` is None
-    where the stage has no ONNX model; ``onnx_absent`` then says why.
+    ``openvino`` the model of ``onnx`` itself. ``device`` is that of the first replica.
+    ``onnx`` is None where the stage has no ONNX model; ``onnx_absent`` then says why.
     """
 
     index: NonNegativeInt
@@ -149,7 +148,6 @@ class StagePart(_Part):
     file: FileName
     sha256: Digest
     replicas: tuple[ReplicaPart, ...] = Field(min_length=1, max_length=MOST_REPLICAS)
-    shared: bool = False
     states: tuple[StatePart, ...] = ()
     ops: tuple[OpPart, ...]
     inputs: tuple[TensorPort, ...]

@@ -107,15 +107,12 @@ def load_replicas(
                 digests |= file.digests
             for name, sha256 in digests.items():
                 copy_checked(folder, name, sha256, Path(private))
-            for stage, replica_files, replica_places in zip(
-                document.stages, files, places, strict=True
-            ):
+            for replica_files, replica_places in zip(files, places, strict=True):
                 loaded.append([])
                 pairs = zip(replica_files, replica_places, strict=True)
                 # Replicas with the same file, as most have, may share what is loaded.
                 for file, same in groupby(pairs, key=itemgetter(0)):
-                    same_places = [place for _, place in same]
-                    loaded[-1] += file.load(Path(private), same_places, stage.shared)
+                    loaded[-1] += file.load(Path(private), [place for _, place in same])
         except BaseException:
             for replica_stage in chain.from_iterable(loaded):
                 replica_stage.close()

@@ -11,29 +11,35 @@ from autosplit.errors import ModelError
 from autosplit.extras import tvm
 from autosplit.files import sha256
 from autosplit.frontend.relax import file
-from autosplit.frontend.relax.saved_module import require_harmless
+from autosplit.frontend.relax.saved_module import require_data
 from autosplit.frontend.shapes import Shapes
 from autosplit.frontend.source import SourceModel
 from autosplit.frontend.torch import importer
 
-SUFFIXES = (*file.SUFFIXES, importer.SUFFIX)  # any other file is ONNX
+SUFFIXES = (file.SUFFIX, importer.SUFFIX)  # any other file is ONNX
 
 
-def read(model: Any, shapes: Shapes) -> SourceModel:
+def read(model: Any, shapes: Shapes, *, trust_kernels: bool = False) -> SourceModel:
     """Import a file (a Path) or an object: a TVM IRModule, a ``torch.export.ExportedProgram``.
 
-    A file is TVMScript if it ends in .py, a saved module in .json, a saved exported program in
-    .pt2, and else ONNX.
+    A file is a saved module if it ends in .json, a saved exported program in .pt2, and else ONNX.
+    ``trust_kernels`` allows a module to have kernels of its own, which are code.
 
     Raises:
-        ModelError: The model cannot be read, or holds what cannot be split.
+        ModelError: The model cannot be read, holds what cannot be split, or code that is not
+            trusted.
         ConfigError: ``shapes`` do not fit the inputs.
     """
     if not isinstance(model, Path):
-        return _object(model, shapes)
+        return _object(model, shapes, trust_kernels)
     _require_regular_file(model)
-    if model.suffix in file.SUFFIXES:
-        return file.load(model, shapes)
+    if model.suffix == ".py":
+        raise ModelError(
+            f"model '{model}' is Python, which is code and is not read; "
+            "convert it to ONNX, or save the Relax module as JSON by tvm.ir.save_json"
+        )
+    if model.suffix == file.SUFFIX:
+        return file.convert(file.read(model, trust_kernels=trust_kernels), model.stem, shapes)
     if model.suffix == importer.SUFFIX:
         return importer.convert(importer.read(model), model.stem, shapes)
     from autosplit.frontend.onnx import importer as onnx_importer
@@ -84,9 +90,10 @@ def _require_regular_file(path: Path) -> None:
         raise ModelError(f"model '{path}' is not a regular file; give a model file")
 
 
-def _object(model: Any, shapes: Shapes) -> SourceModel:
+def _object(model: Any, shapes: Shapes, trust_kernels: bool) -> SourceModel:
     if isinstance(model, tvm.IRModule):
-        require_harmless(model)
+        if not trust_kernels:
+            require_data(model)
         return file.convert(model, "module", shapes)
     if importer.is_program(model):
         return importer.convert(model, "program", shapes)

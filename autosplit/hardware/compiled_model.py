@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from autosplit import files, phases
 from autosplit.deployment import Deployment
@@ -18,7 +18,7 @@ from autosplit.hardware import cache, native_log
 from autosplit.hardware.cluster import nodes
 from autosplit.hardware.cluster.pipeline import RemoteStage, pipeline_of, remote_stage
 from autosplit.hardware.codegen.kernels import DeviceKernels
-from autosplit.hardware.codegen.target import spelled, target_of, without_bytes
+from autosplit.hardware.codegen.target import spelled, target_of
 from autosplit.hardware.codegen.tuning_database import RECORDS
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Device, RayCores
@@ -71,7 +71,7 @@ class CompiledModel:
     onnx_file: Path | None = None
     onnx_model: Any = None
     tolerance: float | None = None
-    precision: Literal["full", "fast"] = "full"
+    trust_kernels: bool = False
 
     @property
     def graph(self) -> FusedGraph:
@@ -181,8 +181,7 @@ class CompiledModel:
             for ports, deployed in zip(wiring.stages, deployment.stages, strict=True):
                 here = list(islice(places, len(deployed.devices)))
                 runtime = self.runtimes[deployed.runtime]
-                make = partial(runtime.stages, shared=deployed.shared)
-                replicas.append(self._replicas(deployed.runtime, ports, here, make))
+                replicas.append(self._replicas(deployed.runtime, ports, here, runtime.stages))
         except BaseException:
             for stage in chain.from_iterable(replicas):
                 if not isinstance(stage, RemoteStage):
@@ -438,13 +437,13 @@ class CompiledModel:
         targets: Mapping[str, str] | None = None,
         states: Mapping[str, str] | None = None,
         tolerance: float | None = None,
-        precision: Literal["full", "fast"] = "full",
+        trust_kernels: bool = False,
     ) -> Self:
         """Read and fuse a model.
 
         Args:
-            model: An ONNX file, TVMScript (.py), a saved module (.json) or exported program (.pt2),
-                a TVM IRModule or a ``torch.export.ExportedProgram``.
+            model: An ONNX file, a saved Relax module (.json) or exported program (.pt2), a TVM
+                IRModule or a ``torch.export.ExportedProgram``.
             shapes: The shapes of dynamic inputs by name.
             target: The target of the kernels; by default this machine's processor.
             tuning: The folder of a tuning database.
@@ -456,8 +455,7 @@ class CompiledModel:
                 stream.
             tolerance: The relative error that outputs may have; by default it follows from the
                 model.
-            precision: With "fast" TVM's kernels may use Winograd's filtering: an input that is no
-                finite number then changes outputs near those that read it.
+            trust_kernels: Whether a Relax module may have kernels of its own, which are code.
 
         Returns:
             The model, which can be split; its ops are ``graph.ops``.
@@ -474,21 +472,20 @@ class CompiledModel:
 
         require_pair()
         runtime = runtime or registry.DEFAULT
-        check_options(runtime, precision, tuning, backends)
+        check_options(runtime, tuning, backends)
         path = Path(model) if isinstance(model, str | Path) else None
         static_shapes = {name: tuple(shape) for name, shape in (shapes or {}).items()}
         # No decorator: Ray could not send the method to another node.
         with native_log.hidden():
             phases.report(f"importing {path.name if path else 'the model'}")
-            source = importing.read(path or model, static_shapes)
+            source = importing.read(path or model, static_shapes, trust_kernels=trust_kernels)
             tvm_target = target_of(target)
             phases.report("lowering")
-            lowered = lower(source, tvm_target, backends, states, is_fast=precision == "fast")
+            lowered = lower(source, tvm_target, backends, states)
         return cls(
             path=path,
             sha256=importing.digest(path or source.module),
-            # A target that the user names stays as it is.
-            target=tvm_target if target else without_bytes(tvm_target, lowered.dtypes),
+            target=tvm_target,
             lowered=lowered,
             reference=reference_of(source, path, tvm_target),
             shapes=static_shapes,
@@ -499,5 +496,5 @@ class CompiledModel:
             onnx_file=path if source.format == "onnx" else None,
             onnx_model=source.onnx_model,
             tolerance=tolerance,
-            precision=precision,
+            trust_kernels=trust_kernels,
         )

@@ -13,19 +13,15 @@ from autosplit.hardware.codegen.target import spelled, target_of
 from autosplit.hardware.codegen.tuning_database import RECORDS, WORKLOADS, require
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import RayCores
-from autosplit.hardware.runtimes.registry import AUTO, PRECISIONS, RUNTIMES, TVM
+from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
 from autosplit.lowering.external.backend import Backend
 
 if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
 
 
-def check_options(
-    runtime: str, precision: str, tuning: Path | None, backends: Sequence[Backend]
-) -> None:
-    """Raises ConfigError for an unknown runtime or precision, and options of another runtime."""
-    if precision not in PRECISIONS:
-        raise ConfigError(f"precision '{precision}' is unknown; use {' or '.join(PRECISIONS)}")
+def check_options(runtime: str, tuning: Path | None, backends: Sequence[Backend]) -> None:
+    """Raises ConfigError for an unknown runtime, and options of another runtime."""
     if runtime not in (*RUNTIMES, AUTO):
         raise ConfigError(f"runtime '{runtime}' is unknown; use {' or '.join((*RUNTIMES, AUTO))}")
     if runtime not in (TVM, AUTO) and (tuning or backends):
@@ -63,7 +59,7 @@ def options_there(model: CompiledModel, device: RayCores) -> tuple[dict[str, Any
         "targets": {str(device.cores): spelled(model.kernels.target_on(device))},
         "runtime": model.runtime_name,
         "states": {state.input: state.output for state in model.graph.states},
-        "precision": model.precision,
+        "trust_kernels": model.trust_kernels,
     }
     files = model_files(model.path)
     if model.tuning:

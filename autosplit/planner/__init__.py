@@ -1,57 +1,44 @@
-"""The planner: the provably best split of a graph for a cost model. Numbers in, numbers out.
+"""The planner: the provably best deployment of a graph for given costs. Numbers in, numbers out.
 
 Read in this order:
 
-- ``partition``: the one search. A table of costs, a question, and the deployment that is best.
-- ``problem``: the costs of devices or numbers of threads, what a split or a deployment costs under
-  them, and the graph file.
-- ``solve``: questions about splits and deployments, answered by ``partition``.
-- ``placement``: devices that share cores, and stages that stay empty.
-- ``batch``: the same for many cost models, as a study asks after each trial.
-- ``decode``: from shares of the work to a split.
+- ``costs``: the cost table, and what a stage costs in each of its rows.
+- ``problem``: what is asked (``Question``), and the arrays that a search works on.
+- ``evaluation``: what a given deployment costs, in plain Python.
+- ``bound``: a proven bound of the period. ``cut_set``: which cuts are searched.
+- ``stage_loads``: the loads of all stages between some cuts. ``search``: the one search over them.
+- ``solver``: ``partition``, the best deployment. ``labels``: the k best, and those on the front of
+  period and latency. ``explain``: why there is none.
+- ``split``: splits on devices that are given one by one and may share cores.
+- ``moves`` and ``batch``: deployments near one, and the costs of many at once, for a study.
 
 Imports numpy, networkx, the standard library, ``autosplit.cuts``, ``deployment``, ``graph``,
 ``units`` and ``errors``; no file and no clock.
 """
 
-from autosplit.planner.decode import decode, shares_of
-from autosplit.planner.partition.costs import Link, Transfer
-from autosplit.planner.placement.shared_resources import plan_shared
-from autosplit.planner.problem.cost_model import CostModel
-from autosplit.planner.problem.deployment import PlannedDeployment, evaluate_deployment
-from autosplit.planner.problem.evaluation import Plan, evaluate, evaluate_cuts
-from autosplit.planner.problem.graph_file import from_workload, to_workload
-from autosplit.planner.solve import (
-    k_best,
-    least_latency,
-    pareto_front,
-    plan,
-    plan_assigned,
-    plan_cores,
-    plan_deployment,
-    plan_devices,
-)
+from autosplit.deployment import Option, Row, Stage
+from autosplit.planner.costs import CostModel, Kind, Link, RowCosts, Transfer
+from autosplit.planner.evaluation import Plan, evaluate, fits
+from autosplit.planner.labels import front, k_best
+from autosplit.planner.problem import Question
+from autosplit.planner.solver import partition
+from autosplit.planner.split import plan_split
 
 __all__ = [
     "CostModel",
+    "Kind",
     "Link",
+    "Option",
     "Plan",
-    "PlannedDeployment",
+    "Question",
+    "Row",
+    "RowCosts",
+    "Stage",
     "Transfer",
-    "decode",
     "evaluate",
-    "evaluate_cuts",
-    "evaluate_deployment",
-    "from_workload",
+    "fits",
+    "front",
     "k_best",
-    "least_latency",
-    "pareto_front",
-    "plan",
-    "plan_assigned",
-    "plan_cores",
-    "plan_deployment",
-    "plan_devices",
-    "plan_shared",
-    "shares_of",
-    "to_workload",
+    "partition",
+    "plan_split",
 ]

@@ -21,16 +21,21 @@ from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple, cast
+from unittest.mock import patch
 
-from autosplit.hardware.bench.simulated_cores import SimulatedCores
+from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.hardware.devices.device import available
+from autosplit.study.acquisition import Acquisition, generator
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.persistence.storage import silence_optuna_logs, storage_url
 from autosplit.study.progress import Progress
-from autosplit.study.trials.results import best_trial
+from autosplit.study.record import result_of
+from autosplit.study.results import best_of_study
+from autosplit.study.space import Candidate
+from autosplit.study.storage import silence_optuna_logs, storage_url
+from autosplit.study.surrogate.correction import Factors
 from studies.benchmarks.result import Bar, arguments, at_most, finish
 from studies.benchmarks.search import number, percentile
 
@@ -53,21 +58,54 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--cores", type=int, nargs="+", default=[8, 16], metavar="N")
     parser.add_argument("--jobs", type=int, default=len(available()), help="processes side by side")
+    parser.add_argument(
+        "--criterion",
+        choices=CRITERIA,
+        default="improvement",
+        help="how the next trial is chosen; the others are for comparison",
+    )
     args = parser.parse_args()
-    found: dict[tuple[int, str], list[Found]] = {}
+    by_case: dict[tuple[int, str], list[Found]] = {}
     with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
         for cores in args.cores:
             for name in SHARES:
                 cases = repeat(cores), repeat(name), range(args.seeds)
-                found[cores, name] = list(pool.map(search, *cases))
-                print(*row(cores, name, found[cores, name]), sep="\t", file=sys.stderr, flush=True)
-    rows = [row(*key, results) for key, results in found.items()]
+                results = list(pool.map(search, *cases, repeat(args.criterion)))
+                by_case[cores, name] = results
+                print(
+                    *row(cores, name, by_case[cores, name]), sep="\t", file=sys.stderr, flush=True
+                )
+    rows = [row(*key, results) for key, results in by_case.items()]
     notes = [f"trials: median / 90th percentile over {args.seeds} seeds"]
-    bars = [bar for key, results in found.items() for bar in bars_of(*key, results)]
+    bars = [bar for key, results in by_case.items() for bar in bars_of(*key, results)]
     return finish("deployment_search", COLUMNS, rows, notes=notes, bars=bars, file=args.file)
 
 
-def search(cores: int, share: str, seed: int) -> Found:
+def _by_plan(view: Acquisition) -> Candidate | None:
+    """The free candidate of least value under the corrected costs."""
+    return _least(view, view.corrected.mean)
+
+
+def _by_draw(view: Acquisition) -> Candidate | None:
+    """The free candidate of least value under one draw of the costs (Thompson sampling)."""
+    return _least(view, view.corrected.draw(generator(len(view.history.measured), 1)))
+
+
+def _least(view: Acquisition, costs: Factors) -> Candidate | None:
+    free = list(view.gains)
+    batch = view.space.evaluator.batch(free)
+    values = view.goal.values(view.corrected, batch, costs)
+    return free[int(values.argmin())] if free else None
+
+
+CRITERIA = {
+    "improvement": Acquisition.best,
+    "plan": property(_by_plan),
+    "thompson": property(_by_draw),
+}
+
+
+def search(cores: int, share: str, seed: int, criterion: str) -> Found:
     """One study, up to its own end."""
     silence_optuna_logs()
     limit = SHARES[share]
@@ -81,20 +119,20 @@ def search(cores: int, share: str, seed: int) -> Found:
             "simulated": {"ops": OPS, "seed": seed, "contention": 0.02},
         }
     )
-    bench = cast("SimulatedCores", open_bench(config))
-    with tempfile.TemporaryDirectory() as folder:
+    bench = cast("SimulatedBench", open_bench(config))
+    chosen = patch.object(Acquisition, "best", CRITERIA[criterion])
+    with tempfile.TemporaryDirectory() as folder, chosen:
         url = storage_url("search", str(Path(folder) / "search.db"))
         opened = open_study(config, bench, url, Progress())
         run_study(opened, Progress())
-        trials, attributes = opened.study.get_trials(), opened.study.user_attrs
+        trials, best = opened.study.get_trials(), best_of_study(opened.study)
     optimum = bench.optimum().period
     losses = []
     for trial in trials:
-        deployment = opened.deployment(opened.space.split(trial.user_attrs["key"]), ())
-        losses.append(bench.true_plan(deployment).period / optimum - 1)
-    best = best_trial(trials, attributes)
+        candidate = opened.space.candidate(result_of(trial).key)
+        losses.append(bench.truth(candidate).period / optimum - 1)
     near = [count for count, loss in enumerate(losses, 1) if loss <= NEAR]
-    return Found(min(near, default=math.inf), len(losses), losses[best[0].number] if best else 1.0)
+    return Found(min(near, default=math.inf), len(losses), losses[best.number] if best else 1.0)
 
 
 def row(cores: int, share: str, results: Sequence[Found]) -> tuple[str, ...]:

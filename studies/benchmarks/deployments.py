@@ -20,7 +20,7 @@ from pathlib import Path
 
 from autosplit.errors import Infeasible
 from autosplit.hardware.profiling.graph_file import read_graph
-from autosplit.planner import CostModel, PlannedDeployment, plan, plan_deployment
+from autosplit.planner import CostModel, Plan, Question, partition
 from studies.benchmarks.planner import cells, chains
 from studies.benchmarks.result import arguments, at_most, finish
 
@@ -38,7 +38,7 @@ class Row:
     share: str
     pipeline: float | None
     replicas: float | None
-    best: PlannedDeployment | None
+    best: Plan | None
     seconds: float
 
     @property
@@ -46,7 +46,7 @@ class Row:
         """As a row of the table."""
         shape, bound = "", None
         if self.best is not None:
-            shape = " ".join(map(str, self.best.replicas))
+            shape = " ".join(str(stage.replicas) for stage in self.best.stages)
             bound = self.best.lower_bound
         period = None if self.best is None else self.best.period
         periods = [_cell(p) for p in (self.pipeline, self.replicas, period, bound)]
@@ -87,23 +87,25 @@ def graphs(folder: Path | None) -> Iterator[CostModel]:
     for file in sorted(folder.glob("*.json")) if folder else ():
         yield read_graph(file)
     for costs in (cells(2), chains(3, 12), chains(1, 48)):
-        yield replace(costs, sizes=costs.times[0])
+        yield replace(costs, sizes=costs.rows[0].times)
 
 
 def measure(costs: CostModel, cores: int, share: str) -> Row:
     """One row of the table."""
-    limited = replace(costs, memory=(sum(costs.sizes) * SHARES[share],))
+    limited = costs.with_memory(sum(costs.sizes) * SHARES[share])
     start = time.process_time()
     try:
-        best = plan_deployment(limited, cores)
+        best: Plan | None = partition(limited, Question.of_cores(cores))
     except Infeasible:
         best = None
     seconds = time.process_time() - start
     try:
-        pipeline = plan(limited, cores, deadline=_deadline(), allow_empty=True).period
+        question = Question.of_split(cores, empty=True)
+        pipeline: float | None = partition(limited, question, deadline=_deadline()).period
     except Infeasible:
         pipeline = None
-    whole = plan(limited, 1).period / cores if SHARES[share] == 1 else None
+    one = Question.of_split(1)
+    whole = partition(limited, one).period / cores if SHARES[share] == 1 else None
     return Row(costs.name, cores, share, pipeline, whole, best, seconds)
 
 

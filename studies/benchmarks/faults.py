@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autosplit.errors import MachineError
-from autosplit.study.persistence.storage import storage_url
+from autosplit.study.storage import storage_url
 from studies.benchmarks.result import Bar, arguments, finish
 from tests.study import faults, server
 
@@ -76,18 +76,18 @@ def row(name: str, left: faults.Remains, lost: str) -> tuple[object, ...]:
 
     Taken over: trials that a dead or silent worker left and another measured again.
     """
-    again = left.deaths + left.states.count("FAIL")
-    return name, len(left.states), len(left.keys), lost, again, left.running, left.measured_twice
+    again, twice = left.repeated, left.measured_twice
+    return name, len(left.states), len(left.keys), lost, again, left.running, twice
 
 
 def killed_bars(outcome: faults.Killed) -> Iterator[Bar]:
     yield Bar("killed: finished trials lost or changed", str(outcome.lost), "0", outcome.lost == 0)
-    deaths = outcome.remains.deaths
+    repeated = outcome.remains.repeated
     yield Bar(
         "killed: trials repeated",
-        str(deaths),
+        str(repeated),
         f"at most {outcome.kills}, one a kill",
-        deaths <= outcome.kills,
+        repeated <= outcome.kills,
     )
     yield from whole("killed", outcome.remains, TRIALS)
     end = "the same" if outcome.same_end else "another"

@@ -27,7 +27,8 @@ from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.progress import progress
-from autosplit.study.trials.results import best_trial
+from autosplit.study.record import record_of
+from autosplit.study.results import best_of_study
 from autosplit.zoo import catalog
 
 BUILT = ("branches", "transformer")  # made by the zoo itself; the others come with the onnx package
@@ -70,14 +71,14 @@ def finished(config: StudyConfig) -> Iterator[OpenStudy]:
 
 def best_split(opened: OpenStudy) -> Stages:
     """What a finished study ends with."""
-    best = best_trial(opened.study.get_trials(deepcopy=False), opened.study.user_attrs)
+    best = best_of_study(opened.study)
     assert best is not None  # else the study would have raised
-    return stages_of(best[0])
+    return best.record.stages
 
 
 def stages_of(trial: Any) -> Stages:
     """The split of a trial."""
-    return tuple(tuple(map(int, ops)) for ops in trial.user_attrs["stages"])
+    return record_of(trial).stages
 
 
 def in_turns(

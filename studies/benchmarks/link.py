@@ -20,6 +20,7 @@ from typing import Any
 
 from autosplit import api, planner
 from autosplit.frontend.onnx import importer
+from autosplit.hardware.bench.simulated import costs_of
 from autosplit.hardware.devices.device import along
 from autosplit.lowering.fuse.passes import fuse
 from autosplit.lowering.fuse.tensors import require_static
@@ -53,8 +54,8 @@ def measure(net: str, repeat: int) -> tuple[list[float], list[float]]:
     path = catalog.cached(net)
     model = api.load_model(path)
     source = importer.load(path)
-    costs = planner.CostModel.from_graph(model.graph, [[op.flops or 1.0 for op in model.graph.ops]])
-    wiring = model.wiring(planner.plan(costs, 2).stages)
+    costs = costs_of(model.graph, [op.flops or 1.0 for op in model.graph.ops])
+    wiring = model.wiring(planner.partition(costs, planner.Question.of_split(2)).split)
     devices = along(2)
 
     def linked() -> Any:

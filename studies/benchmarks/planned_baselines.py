@@ -12,15 +12,13 @@ import numpy as np
 
 from autosplit.cuts import bitset, is_downset, members
 from autosplit.cuts.stages import stages_between
-from autosplit.planner import CostModel, Plan, evaluate
-from autosplit.planner.decode import spread_places
-from autosplit.planner.partition.bound import weights_of
-from autosplit.planner.partition.cut_set import Words, to_words
-from autosplit.planner.partition.problem import Deadline, OutOfTime, Problem, Question, problems
-from autosplit.planner.partition.search import Search
-from autosplit.planner.partition.stage_loads import StageLoads
-from autosplit.planner.problem.runtime_costs import of_device
-from autosplit.planner.solve import devices_table, kinds_of
+from autosplit.deployment import Option, Stage
+from autosplit.planner import CostModel, Plan, Question, evaluate, fits
+from autosplit.planner.bound import weights_of
+from autosplit.planner.cut_set import Words, to_words
+from autosplit.planner.problem import Deadline, OutOfTime, Problem, problems
+from autosplit.planner.search import Search
+from autosplit.planner.stage_loads import StageLoads
 
 _BISECTION_GAP = 0.01  # of the period: where a bisection on measured times stops
 
@@ -39,17 +37,18 @@ class PlannedBaseline:
 
 
 def planned_baselines(
-    costs: CostModel, stages: int, *, deadline: Deadline | None = None
+    costs: CostModel, kinds: Sequence[str], *, deadline: Deadline | None = None
 ) -> tuple[PlannedBaseline, ...]:
     """All baselines along the model's own order of ops; groups of ops stay together in each.
 
-    Empty where there are fewer groups than stages.
+    ``kinds``: those of the devices of the stages, each with one row of the costs. Empty where there
+    are fewer groups than stages.
     """
+    stages = len(kinds)
     if len(costs.contraction.groups) < stages:
         return ()  # some stages are empty, which none of these splits has
-    kinds = [str(kind) for kind in kinds_of(costs, stages)]
-    (problem,) = problems(devices_table(costs, kinds), Question.along(kinds))
-    asked = _Asked(costs, stages, problem, deadline)
+    (problem,) = problems(costs, Question.along(kinds))
+    asked = _Asked(costs, kinds, problem, deadline)
     groups = problem.contraction.groups
     weights = {
         "equal op count": [float(ops.bit_count()) for ops in groups],
@@ -77,18 +76,29 @@ def planned_baselines(
 
 @dataclass(frozen=True)
 class _Asked:
-    """Costs and a number of stages, and their contracted problem."""
+    """Costs and the kinds of the stages' devices, and their contracted problem."""
 
     costs: CostModel
-    stages: int
+    kinds: Sequence[str]
     problem: Problem
     deadline: Deadline | None
+
+    @property
+    def stages(self) -> int:
+        """How many there are."""
+        return len(self.kinds)
 
     def best(self, words: Words) -> Plan | None:
         """The best split between some cuts; None without one. Raises OutOfTime."""
         search = Search(self.problem, words, weights_of(self.problem), self.deadline)
-        best = search.least_period(search.weights.bound, math.inf)
-        return None if best is None else evaluate(self.costs, best.split)
+        return search.least_period(search.weights.bound, math.inf)
+
+    def evaluated(self, places: Sequence[int]) -> Plan:
+        """The split at some places along the order of the groups."""
+        rows = {row.kind: row for row in self.costs.row_index}
+        cuts = [self.problem.contraction.expand((1 << place) - 1) for place in places]
+        parts = zip(stages_between(self.costs, cuts), self.kinds, strict=True)
+        return evaluate(self.costs, [Stage(ops, (Option(rows[kind]),)) for ops, kind in parts])
 
 
 def _prefixes(problem: Problem) -> Words:
@@ -109,16 +119,22 @@ def _equal_shares(asked: _Asked, name: str, weights: Sequence[float]) -> Planned
 def _checked(
     asked: _Asked, name: str, places: Sequence[int], candidates: int | None = None
 ) -> PlannedBaseline:
-    expand = asked.problem.contraction.expand
-    plan = evaluate(
-        asked.costs, stages_between(asked.costs, [expand((1 << p) - 1) for p in places])
-    )
-    limits = asked.costs.memory
-    if any(memory > of_device(limits, d) for d, memory in enumerate(plan.memory)):
-        return PlannedBaseline(name, None, candidates, "exceeds the memory of a device")
+    plan = asked.evaluated(places)
     if plan.period == math.inf:
         return PlannedBaseline(name, None, candidates, "puts an op on a device that cannot run it")
+    if not fits(asked.costs, plan):
+        return PlannedBaseline(name, None, candidates, "exceeds the memory of a device")
     return PlannedBaseline(name, plan, candidates)
+
+
+def spread_places(places: Sequence[int], size: int) -> list[int]:
+    """Places along an order of ``size`` groups, spread so that no stage is empty."""
+    spread: list[int] = []
+    for n, place in enumerate(places):
+        lowest = spread[-1] + 1 if spread else 1
+        # The later cuts need a group each, too.
+        spread.append(min(max(place, lowest), size - len(places) + n))
+    return spread
 
 
 def block_partition(times: Sequence[float], count: int) -> list[int]:
@@ -199,8 +215,7 @@ def _bisection(asked: _Asked) -> PlannedBaseline:
     every = np.arange(len(loads))
     rows = range(len(problem.rows))
     by_kind = {problem.rows[row].kind: loads.loads(row, every, every) for row in rows}
-    kinds = kinds_of(asked.costs, asked.stages)
-    tables = [by_kind[str(kind)] for kind in kinds]
+    tables = [by_kind[kind] for kind in asked.kinds]
     probed: set[tuple[int, int, int]] = set()
 
     def probe(stage: int, start: int, end: int) -> float:

@@ -21,7 +21,7 @@ from typing import Any
 
 from autosplit import cuts, planner
 from autosplit.hardware.profiling.graph_file import read_graph
-from autosplit.planner import CostModel, Transfer
+from autosplit.planner import CostModel, Kind, Question, Row, RowCosts, Transfer
 from studies.benchmarks.planned_baselines import planned_baselines
 from studies.benchmarks.result import Bar, arguments, at_most, finish
 
@@ -93,7 +93,7 @@ def measure(costs: CostModel, stages: int, seconds: float | None) -> dict[str, A
     """One row of the table."""
     start, wall = time.process_time(), time.perf_counter()
     deadline = None if seconds is None else lambda: time.perf_counter() - wall > seconds
-    best = planner.plan(costs, stages, deadline=deadline)
+    best = planner.partition(costs, Question.of_split(stages), deadline=deadline)
     spent = time.process_time() - start
     count = cuts.count(costs.contraction)
     row: dict[str, Any] = {
@@ -105,7 +105,7 @@ def measure(costs: CostModel, stages: int, seconds: float | None) -> dict[str, A
         "gap %": 100 * best.gap,
         "seconds": spent,
     }
-    for baseline in planned_baselines(costs, stages):
+    for baseline in planned_baselines(costs, [""] * stages):
         loss = None if baseline.plan is None else 100 * (baseline.plan.period / best.period - 1)
         row[SHORT[baseline.name]] = loss
         if baseline.candidates is not None:
@@ -172,10 +172,9 @@ def costed(name: str, n: int, edges: list[tuple[int, int]]) -> CostModel:
         name=name,
         names=tuple(f"op{i}" for i in range(n)),
         predecessors=tuple(predecessors),
-        times=(tuple(random.uniform(0.2, 2) for _ in range(n)),),
+        rows=(RowCosts(Row(), tuple(random.uniform(0.2, 2) for _ in range(n))),),
+        kinds=(Kind("", cost, cost),),
         tensors=tensors,
-        send=(cost,),
-        receive=(cost,),
     )
 
 

@@ -23,8 +23,8 @@ from typing import Any
 from autosplit.cuts.stages import Stages
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Spread
-from autosplit.study.persistence.attributes import compared_baselines
-from autosplit.study.trials.results import best_trial
+from autosplit.study.record import record_of, study_record
+from autosplit.study.results import best_of_study
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import best_split, config_of, finished, in_turns, load
 from studies.benchmarks.result import Bar, arguments, at_most, compared, finish, shown
@@ -68,20 +68,20 @@ def once(args: Any) -> int:
         with finished(
             config_of(net, args.runtime, args.seconds, trials=args.trials, converge=False)
         ) as opened:
-            trials, stored = opened.study.get_trials(deepcopy=False), opened.study.user_attrs
-        best_entry = best_trial(trials, stored)
-        assert best_entry is not None  # else the study would have raised
+            trials, best = opened.study.get_trials(deepcopy=False), best_of_study(opened.study)
+            stored = study_record(opened.study.user_attrs)
+        assert best is not None  # else the study would have raised
         net_errors = prediction_errors(trials)
         errors += net_errors
-        ways = {b.name: b.period_ms for b in compared_baselines(stored)}
+        ways = {b.name: b.period_ms for b in stored.compared_baselines()}
         error = f"{median(net_errors):.1f}" if net_errors else ""  # a small net has no more splits
         rows.append(
             (
                 net,
                 error,
-                shown(best_entry[1]),
-                *(against(best_entry[1], ways.get(f"{args.runtime}, {way}")) for way in WAYS),
-                stored["verdict"]["choice"],
+                shown(best.period_ms),
+                *(against(best.period_ms, ways.get(f"{args.runtime}, {way}")) for way in WAYS),
+                stored.verdict.choice,
             )
         )
     columns = ("net", "error %", "best split, ms", *(f"{way}, ms" for way in WAYS), "verdict")
@@ -100,12 +100,12 @@ def prediction_errors(trials: Sequence[Any]) -> list[float]:
     """How far, in percent, predictions were from what was then measured, after the first few
     trials.
     """
-    measured = [
-        t
-        for t in sorted(trials, key=lambda t: t.number)
-        if t.values and "predicted_ms" in t.user_attrs
-    ]
-    return [100 * abs(t.user_attrs["predicted_ms"] / t.values[0] - 1) for t in measured[FIRST:]]
+    errors = []
+    for trial in sorted(trials, key=lambda t: t.number):
+        predicted = record_of(trial).predicted_ms
+        if trial.values and predicted is not None:
+            errors.append(100 * abs(predicted / trial.values[0] - 1))
+    return errors[FIRST:]
 
 
 def against(best: Spread, other: Spread | None) -> str:

@@ -21,14 +21,13 @@ from statistics import geometric_mean
 from typing import Any, NamedTuple
 
 from autosplit.deployment import Deployment
-from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.runtimes.registry import AUTO, EXACT, is_installed
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy
-from autosplit.study.trials.results import best_trial
+from autosplit.study.results import best_of_study
 from autosplit.zoo import catalog
-from studies.benchmarks.finished_study import finished, stages_of
+from studies.benchmarks.finished_study import finished
 from studies.benchmarks.result import (
     Bar,
     arguments,
@@ -130,7 +129,7 @@ def compare(net: str, trials: int, seconds: float, single: bool) -> Compared:
             )
 
         installed = list(filter(is_installed, EXACT)) if single else []
-        others = {name: best_of_study(config(name)) for name in installed}
+        others = {name: best_deployment(config(name)) for name in installed}
         with finished(config(AUTO)) as opened:
             return _in_turns(opened, others)
 
@@ -144,17 +143,16 @@ def model_file(net: str, folder: Path) -> Path:
     return path
 
 
-def best_of_study(config: StudyConfig) -> Deployment:
+def best_deployment(config: StudyConfig) -> Deployment:
     """The best split of a study of its own."""
     with finished(config) as opened:
         return _best(opened)
 
 
 def _best(opened: OpenStudy) -> Deployment:
-    best = best_trial(opened.study.get_trials(deepcopy=False), opened.study.user_attrs)
+    best = best_of_study(opened.study)
     assert best is not None  # else the study would have raised
-    runtimes = best[0].user_attrs.get("runtimes") or ()
-    return deployed(opened.bench, stages_of(best[0]), runtimes)
+    return best.record.deployment()
 
 
 def _in_turns(opened: OpenStudy, others: Mapping[str, Deployment]) -> Compared:
@@ -164,7 +162,8 @@ def _in_turns(opened: OpenStudy, others: Mapping[str, Deployment]) -> Compared:
     periods = [measurement.period_ms for measurement in measurements]
     sessions = {name: baseline.period_ms for name, baseline in baselines.items()}
     # No split is faster than its longest op where that is fastest.
-    longest = max(t for t in opened.space.costs.times[0] if t < math.inf)
+    least = [min(each) for each in zip(*(r.times for r in opened.space.costs.rows), strict=True)]
+    longest = max(t for t in least if t < math.inf)
     single = dict(zip(others, periods[1:], strict=True))
     return Compared(best.runtimes, periods[0], sessions, single, longest)
 

@@ -18,15 +18,14 @@ of trials after which the best measured split is within 1 % of the true optimum.
   far the winner then is from the optimum, median / 90th percentile.
 
 The default sampler: median / 90th percentile over the seeds. Medians over some of the seeds for
-Optuna's TPE on sorted cut indices and on shares of the cost (with the plan as first trial) and
-for random splits, all up to a cap (> 40: not within it); for Coral's partitioner the number of
-candidates it measures; and the loss of the plan alone. A zoo graph has times by its ops'
-operations and bytes. --first-seed tries other seeds. --overhead measures the cost of a trial
-beside building and measuring."""
+Optuna's TPE on the places of the cuts (with the plan as first trial) and for random splits, all
+up to a cap (> 40: not within it); for Coral's partitioner the number of candidates it measures;
+and the loss of the plan alone. A zoo graph has times by its ops' operations and bytes.
+--first-seed tries other seeds. --overhead measures the cost of a trial beside building and
+measuring."""
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
@@ -40,11 +39,12 @@ from statistics import median
 from autosplit import api
 from autosplit.graph import FusedGraph
 from autosplit.hardware import cache
+from autosplit.hardware.bench.simulated import costs_of
 from autosplit.hardware.devices.device import available
-from autosplit.hardware.profiling.graph_file import read_graph
-from autosplit.planner import CostModel, to_workload
-from autosplit.study.persistence.storage import silence_optuna_logs
-from autosplit.study.surrogate.cost_correction import Measured
+from autosplit.hardware.profiling.graph_file import read_graph, save_graph
+from autosplit.planner import CostModel
+from autosplit.study.storage import silence_optuna_logs
+from autosplit.study.surrogate.correction import Measured
 from autosplit.zoo import catalog
 from studies.benchmarks import search_methods as methods
 from studies.benchmarks.result import Bar, arguments, at_most, finish
@@ -64,11 +64,7 @@ FLOPS_MS, BYTES_MS, CALL_MS = (
 )  # a core of a small machine: operations and bytes a ms; ms for a call
 
 Way = Callable[[Case, int], Sequence[Measured]]
-SAMPLERS: Mapping[str, Way] = {
-    "TPE indices": methods.tpe_on_indices,
-    "TPE shares": methods.tpe_on_shares,
-    "random": methods.randomly,
-}
+SAMPLERS: Mapping[str, Way] = {"TPE": methods.tpe, "random": methods.randomly}
 COLUMNS = (
     "graph",
     "ops",
@@ -150,8 +146,7 @@ def zoo_costs(name: str) -> CostModel:
 
     def make(file: Path) -> None:
         graph = api.load_model(catalog.cached(name)).graph
-        costs = CostModel.from_graph(graph, [op_times(graph)])
-        file.write_text(json.dumps(to_workload(costs)), encoding="utf-8")
+        save_graph(file, costs_of(graph, op_times(graph)), 1)
 
     key = cache.digest(name, repr((FLOPS_MS, BYTES_MS, CALL_MS)))
     return read_graph(cache.keep(cache.folder() / "bench-search" / f"{name}-{key}.json", make))

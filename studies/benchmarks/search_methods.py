@@ -7,7 +7,7 @@ more, as at the end of a study, and the winner's true period is set against the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
@@ -15,19 +15,17 @@ from itertools import accumulate, pairwise
 import optuna
 
 from autosplit.cuts import members
-from autosplit.cuts.stages import Stages
-from autosplit.hardware.bench.interface import deployed
-from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of
-from autosplit.planner import CostModel, plan
-from autosplit.study.acquisition.expected_improvement import corrected_costs
-from autosplit.study.acquisition.history import generator, history_of
+from autosplit.deployment import Option, Stage
+from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of, on_devices
+from autosplit.planner import CostModel
+from autosplit.study.acquisition import corrected_costs, generator, history_of
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.loop.final_comparison import finalists
+from autosplit.study.loop.comparison import finalists
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
 from autosplit.study.progress import Progress
-from autosplit.study.space.search_space import Space
-from autosplit.study.surrogate.cost_correction import Measured
+from autosplit.study.space import Candidate, Space
+from autosplit.study.surrogate.correction import Measured
 
 NEAR = 0.01  # of the true optimum: found
 ERROR, NOISE = 0.35, 0.02  # of the known costs, and of a measured stage time
@@ -40,7 +38,10 @@ def space_of(costs: CostModel, stages: int) -> Space:
     """The space of a graph, one for all seeds: what is known before anything is measured depends on
     none.
     """
-    return Space(costs, stages)
+    devices = [f"cores:{i}" for i in range(stages)]
+    names = [kind.name for kind in costs.kinds]
+    kinds = [names[n % len(names)] for n in range(stages)]
+    return Space(costs, on_devices(costs, devices), tuple(zip(kinds, devices, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,41 +51,46 @@ class Case:
     costs: CostModel
     stages: int
     seed: int
-    _losses: dict[Stages, float] = field(default_factory=dict)
+    _losses: dict[Candidate, float] = field(default_factory=dict)
 
     @cached_property
     def bench(self) -> SimulatedBench:
         devices = [f"cores:{i}" for i in range(self.stages)]
         simulation = Simulation(error=ERROR, noise=NOISE, seed=self.seed)
-        return SimulatedBench(graph_of(self.costs), self.costs, devices, simulation)
+        question = on_devices(self.costs, devices)
+        return SimulatedBench(graph_of(self.costs), self.costs, question, devices, simulation)
 
     @cached_property
     def space(self) -> Space:
-        return space_of(self.costs, self.stages)
+        return space_of(self.bench.costs, self.stages)
 
     @cached_property
     def optimum(self) -> float:
         """The least true period."""
-        if self.space.stage_table is None:
-            return plan(self.bench.true, self.stages).period
-        return self.space.evaluate(self.space.best(self.bench.true, 1)[0], self.bench.true).period
+        return self.bench.optimum().period
 
-    def loss(self, stages: Stages) -> float:
+    def candidate(self, stages: Sequence[tuple[int, ...]]) -> Candidate:
+        """A split as a candidate."""
+        rows = [costs.row for costs in self.bench.costs.rows]
+        pairs = enumerate(stages)
+        return tuple(Stage(ops, (Option(rows[n % len(rows)]),)) for n, ops in pairs)
+
+    def loss(self, candidate: Candidate) -> float:
         """How far the true period of a split is above the optimum, relative."""
-        if stages not in self._losses:
-            self._losses[stages] = self.bench.truth(stages).period / self.optimum - 1
-        return self._losses[stages]
+        if candidate not in self._losses:
+            self._losses[candidate] = self.bench.truth(candidate).period / self.optimum - 1
+        return self._losses[candidate]
 
-    def measure(self, number: int, stages: Stages) -> Measured:
-        measurement = self.bench.measure(deployed(self.bench, stages))
-        return Measured(number, stages, measurement.stage_ms, measurement.period_ms.median)
+    def measure(self, number: int, candidate: Candidate) -> Measured:
+        measurement = self.bench.measure(self.space.deployment(candidate))
+        return Measured(number, candidate, measurement.stage_ms, measurement.period_ms.median)
 
-    def choose(self, measured: Sequence[Measured]) -> Stages:
+    def choose(self, measured: Sequence[Measured]) -> Candidate:
         """The split that a study of these trials ends with."""
         corrected = corrected_costs(self.space, tuple(measured))
         best = [m.stages for m in finalists(corrected, measured)]
-        candidates = [deployed(self.bench, stages) for stages in best]
-        measurements = self.bench.compare_interleaved(candidates, ())[0]
+        deployments = [self.space.deployment(candidate) for candidate in best]
+        measurements = self.bench.compare_interleaved(deployments, ())[0]
         periods = [measurement.period_ms.median for measurement in measurements]
         return best[periods.index(min(periods))]
 
@@ -122,7 +128,7 @@ def judge(case: Case, measured: Sequence[Measured]) -> Found:
 
 def planner(case: Case, trials: int) -> list[Measured]:
     """The trials of a study with the default sampler, up to its own end or ``trials``."""
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler())
+    study = optuna.create_study()
     search = {"trials": trials, "seed": case.seed}
     config = StudyConfig.model_validate(
         {"name": "search", "runtime": "simulated", "stages": case.stages, "search": search}
@@ -131,50 +137,43 @@ def planner(case: Case, trials: int) -> list[Measured]:
     return list(history_of(case.space, study.trials).measured)
 
 
-def tpe_on_indices(case: Case, trials: int) -> list[Measured]:
-    """Optuna's TPE on K-1 places in the model's order of the ops, sorted.
+def tpe(case: Case, trials: int) -> list[Measured]:
+    """Optuna's TPE on the parameters of the space, the plan enqueued as its first trial."""
+    ranges = case.space.parameters
 
-    Places that coincide or do not fit are pruned.
-    """
-    groups = case.costs.contraction.groups
-    downsets = [0, *accumulate(groups, int.__or__)]
+    def split(trial: optuna.Trial) -> Candidate | None:
+        values = {name: trial.suggest_int(name, r[0], r[-1]) for name, r in ranges.items()}
+        candidate = case.space.decode(values)
+        return candidate if case.space.fits(candidate) else None
 
-    def split(trial: optuna.Trial) -> Stages | None:
-        places = sorted(
-            trial.suggest_int(f"cut_{i}", 1, len(groups) - 1) for i in range(1, case.stages)
-        )
-        ends = [downsets[p] for p in (0, *places, len(groups))]
-        stages = tuple(tuple(members(b & ~a)) for a, b in pairwise(ends))
-        return stages if all(stages) and case.space.fits(stages) else None
-
-    return _optimize(case, trials, optuna.samplers.TPESampler(seed=case.seed), split)
-
-
-def tpe_on_shares(case: Case, trials: int) -> list[Measured]:
-    """Optuna's TPE on the shares of the known cost before each cut, the plan enqueued as its first
-    trial.
-    """
-
-    def split(trial: optuna.Trial) -> Stages | None:
-        stages = case.space.decode(
-            {name: trial.suggest_float(name, 0.0, 1.0) for name in case.space.names}
-        )
-        return stages if case.space.fits(stages) else None
-
-    first = case.space.parameters(case.space.plan())
-    return _optimize(case, trials, optuna.samplers.TPESampler(seed=case.seed), split, first)
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=case.seed))
+    study.enqueue_trial(case.space.encode(case.space.plan.stages))
+    measured_splits: dict[Candidate, Measured] = {}
+    # Up to twice as many tries: one measured before is told again at no cost.
+    for _ in range(2 * trials):
+        trial = study.ask()
+        candidate = split(trial)
+        if candidate is None:
+            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+            continue
+        if candidate not in measured_splits:
+            measured_splits[candidate] = case.measure(len(measured_splits), candidate)
+        study.tell(trial, measured_splits[candidate].period_ms)
+        if len(measured_splits) == trials:
+            break
+    return list(measured_splits.values())
 
 
 def randomly(case: Case, trials: int) -> list[Measured]:
     """Random splits."""
     rng = generator(case.seed, 0)
-    measured_splits = (case.space.random(rng) for _ in range(trials))
-    return [case.measure(n, stages) for n, stages in enumerate(s for s in measured_splits if s)]
+    candidates = filter(case.space.fits, (case.space.random(rng) for _ in range(trials)))
+    return [case.measure(n, candidate) for n, candidate in enumerate(candidates)]
 
 
 def plan_alone(case: Case) -> list[Measured]:
     """The best split for the known costs, no other measured."""
-    return [case.measure(0, case.space.plan())]
+    return [case.measure(0, case.space.plan.stages)]
 
 
 def coral(case: Case) -> Found:
@@ -189,38 +188,9 @@ def coral(case: Case) -> Found:
     """
     search = _Coral(case)
     best = search.run()
-    loss = case.loss(search.split(best))
+    loss = case.loss(search.candidate(best))
     count = len(search.measured)
     return Found(count if loss <= NEAR else math.inf, math.inf, count, loss)
-
-
-def _optimize(
-    case: Case,
-    trials: int,
-    by: optuna.samplers.BaseSampler,
-    split: Callable[[optuna.Trial], Stages | None],
-    first: dict[str, float] | None = None,
-) -> list[Measured]:
-    """Up to ``trials`` measured splits, or twice as many tries.
-
-    One measured before is told again at no cost.
-    """
-    study = optuna.create_study(sampler=by)
-    if first:
-        study.enqueue_trial(first)
-    measured_splits: dict[Stages, Measured] = {}
-    for _ in range(2 * trials):
-        trial = study.ask()
-        stages = split(trial)
-        if stages is None:
-            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-            continue
-        if stages not in measured_splits:
-            measured_splits[stages] = case.measure(len(measured_splits), stages)
-        study.tell(trial, measured_splits[stages].period_ms)
-        if len(measured_splits) == trials:
-            break
-    return list(measured_splits.values())
 
 
 class _Coral:
@@ -283,13 +253,14 @@ class _Coral:
         starts = [0, *accumulate(partition)]
         key = (starts[stage], partition[stage])
         if key not in self.known:
-            measurement = self.case.measure(len(self.measured), self.split(partition))
+            measurement = self.case.measure(len(self.measured), self.candidate(partition))
             self.measured.append(measurement)
             self.known.update(
                 zip(zip(starts, partition, strict=False), measurement.stage_ms, strict=True)
             )
         return self.known[key]
 
-    def split(self, partition: list[int]) -> Stages:
+    def candidate(self, partition: list[int]) -> Candidate:
+        """The split of a partition."""
         ends = [self.downsets[p] for p in (0, *accumulate(partition))]
-        return tuple(tuple(members(b & ~a)) for a, b in pairwise(ends))
+        return self.case.candidate([tuple(members(b & ~a)) for a, b in pairwise(ends)])

@@ -7,18 +7,16 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
-from unittest.mock import patch
 
 from autosplit.deployment import Deployment
-from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of
+from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of, on_devices
 from autosplit.hardware.measurement.results import Measurement
 from autosplit.planner import CostModel
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.loop import stopping
 from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.persistence.storage import storage_url
 from autosplit.study.progress import Progress
+from autosplit.study.storage import storage_url
 from studies.benchmarks.result import Bar, at_most
 
 STAGES = (4, 8)
@@ -79,17 +77,14 @@ def gaps(costs: CostModel, stages: int, trials: int = TRIALS) -> list[Times]:
     """The time from the end of one measurement to the begin of the next, in a study in SQLite that
     does not converge.
     """
-    bench = _Timed(graph_of(costs), costs, [f"cores:{i}" for i in range(stages)], Simulation())
+    devices = [f"cores:{i}" for i in range(stages)]
+    bench = _Timed(graph_of(costs), costs, on_devices(costs, devices), devices, Simulation())
     bench.marks = []
+    search = {"trials": trials, "converge": False}
     config = StudyConfig.model_validate(
-        {"name": "overhead", "runtime": "simulated", "stages": stages, "search": {"trials": trials}}
+        {"name": "overhead", "runtime": "simulated", "stages": stages, "search": search}
     )
-    converged = stopping._converged
-
-    def asked(*question: object) -> None:
-        converged(*question)  # type: ignore[arg-type]  # what it takes to answer is part of a trial
-
-    with tempfile.TemporaryDirectory() as folder, patch.object(stopping, "_converged", asked):
+    with tempfile.TemporaryDirectory() as folder:
         url = storage_url("overhead", str(Path(folder) / "overhead.db"))
         run_study(open_study(config, bench, url, Progress()), Progress())
     ends = [after for _, after in bench.marks]

@@ -38,12 +38,11 @@ from autosplit.hardware.measurement.baselines import baseline_name
 from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.profiling.timing import on_cores
-from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME, RUNTIMES, sharing
+from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME, RUNTIMES
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split
-from autosplit.study.persistence import records
-from autosplit.study.persistence.attributes import compared_baselines
-from autosplit.study.trials.results import best_trial
+from autosplit.study.record import compared_baselines
+from autosplit.study.results import best_of_study
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import finished, streamed
 from studies.benchmarks.result import arguments, at_least, at_most, compared, each, finish, shown
@@ -134,15 +133,11 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
         path, folder = model_file(net, Path(temporary)), Path(temporary, "out")
         document = {**settings, "name": net, "model": str(path), "export": str(folder)}
         with finished(StudyConfig.model_validate(document)) as opened:
-            attributes = opened.study.user_attrs
-            best = best_trial(opened.study.get_trials(deepcopy=False), attributes)
+            best = best_of_study(opened.study)
             assert best is not None  # else the study would have raised
-            key = best[0].user_attrs[records.KEY]
-            deployment = opened.deployment(opened.space.split(key), opened.space.runtimes_of(key))
-            if best[0].user_attrs.get(records.SHARED):
-                deployment = sharing(deployment) or deployment
+            deployment = best.record.deployment()
             export_best_split(opened)
-            rivals = [baseline.name for baseline in compared_baselines(attributes)]
+            rivals = [baseline.name for baseline in compared_baselines(opened.study.user_attrs)]
         model = api.load_model(path, runtime=settings["runtime"])
         with contextlib.ExitStack() as stack:
             names, contenders = _unsplit(stack, model, cores, rivals)
@@ -154,10 +149,8 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
     rival = min(range(len(others)), key=lambda i: others[i].median)
     columns = zip(deployment.replicas, deployment.threads, deployment.runtimes, strict=True)
     shape = " | ".join(f"{replicas} x {threads} {name}" for replicas, threads, name in columns)
-    is_shared = deployment.stages[0].shared
-    shape += ", sharing the model" if is_shared else ""
     # Its replicas share weights, and those of the unsplit model here do not.
-    is_other = is_shared or ONNXRUNTIME in deployment.runtimes
+    is_other = ONNXRUNTIME in deployment.runtimes
     unsplit = None if is_other else baseline_name(deployment)
     return Winner(shape, unsplit, period, exported, names[rival], others[rival], app_ms)
 

@@ -17,7 +17,7 @@ from typing import Any
 from autosplit.errors import AutosplitError
 from autosplit.report.documents.study import document
 from autosplit.study.config.study_file import StudyConfig, load
-from autosplit.study.persistence.attributes import spread_of
+from autosplit.study.record import spread_of
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import finished
 from studies.benchmarks.result import arguments, finish, shown

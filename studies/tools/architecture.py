@@ -102,7 +102,7 @@ def first_trial() -> list[Call]:
     command line to the first stored trial of a study on simulated hardware.
     """
     from autosplit.cli import main as command
-    from autosplit.study.trials.writer import TrialWriter
+    from autosplit.study.loop.run import StudyLoop
 
     calls: dict[Call, None] = {}
     stored: list[bool] = []
@@ -113,7 +113,7 @@ def first_trial() -> list[Call]:
             return
         if event == "call" and not _is_importing(frame):
             calls.setdefault((_caller(frame), callee))
-        elif event == "return" and callee[1] == TrialWriter.finish.__qualname__:
+        elif event == "return" and callee[1] == StudyLoop._measure.__qualname__:
             stored.append(True)
 
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):

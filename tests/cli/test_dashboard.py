@@ -16,7 +16,7 @@ import pytest
 from autosplit.cli import main
 from autosplit.report.dashboard import app
 from autosplit.report.documents import study_reader
-from autosplit.study.persistence.records import FORMAT
+from autosplit.study.record import FORMAT
 
 
 @pytest.fixture

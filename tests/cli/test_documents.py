@@ -9,7 +9,8 @@ import pytest
 
 from autosplit import cli
 from autosplit.cli import main
-from autosplit.planner import CostModel, to_workload
+from autosplit.hardware.profiling.graph_file import save_graph
+from tests.planner.graphs import chain
 
 pytest.importorskip("onnxruntime")
 STUDY = 'runtime = "simulated"\nstages = 2\n[search]\ntrials = 1\n[simulated]\nops = 6\n'
@@ -19,8 +20,7 @@ STUDY = 'runtime = "simulated"\nstages = 2\n[search]\ntrials = 1\n[simulated]\no
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("documents")
     (folder / "net.toml").write_text(STUDY)
-    costs = CostModel("g", ("a", "b", "c"), (0, 1, 2), ((1.0, 2.0, 3.0),))
-    (folder / "g.json").write_text(json.dumps(to_workload(costs, 2)))
+    save_graph(folder / "g.json", chain(1.0, 2.0, 3.0), 2)
     assert main(["run", str(folder / "net.toml"), "--storage", str(folder / "net.db")]) == 0
     return folder
 

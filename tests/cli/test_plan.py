@@ -228,18 +228,28 @@ def measured(monkeypatch):
     """`plan MODEL` with costs as if measured; returns the devices of the costs."""
     asked = []
 
-    def costs(model, along):
-        asked.append([str(d) for d in along])
-        return read_graph(model)
+    def costs(model, along, regions=(), is_slowed=False):
+        names = list(map(str, along))
+        if not is_slowed:
+            asked.append(names)
+        graph = read_graph(model)
+        kinds = {name: replace(graph.kinds[0], name=name) for name in names}
+        factor = len(names) if is_slowed else 1
+        times = tuple(time * factor for time in graph.rows[0].times)
+        rows = [planner.RowCosts(planner.Row(name), times) for name in kinds]
+        return replace(graph, rows=tuple(rows), kinds=tuple(kinds.values()))
 
     def by_threads(model, cores):
         costs, counts = read_graph(model), (1, 2)
         # Two threads are more than twice as fast, so that a plan takes them.
-        rows = [[time / count**2 for time in costs.times[0]] for count in counts]
-        return replace(costs, times=tuple(map(tuple, rows))), counts
+        rows = []
+        for count in counts:
+            times = tuple(time / count**2 for time in costs.rows[0].times)
+            rows.append(planner.RowCosts(planner.Row(threads=count), times))
+        return replace(costs, rows=tuple(rows))
 
     def profiles(model, along):
-        times = read_graph(model).times[0]
+        times = read_graph(model).rows[0].times
         noise = tuple(0.1 * time for time in times)
         return [Profile(str(d), times, noise, "tvm", disturbances=("load 3.1",)) for d in along]
 
@@ -291,7 +301,7 @@ def test_the_interval_of_a_model_is_that_of_its_op_times(graph, measured, capsys
 
 def test_op_times_without_a_spread_give_no_interval(graph, measured, capsys, monkeypatch):
     def profiles(model, along):
-        times = read_graph(model).times[0]
+        times = read_graph(model).rows[0].times
         return [Profile(str(device), times, (0.0,) * len(times), "tvm") for device in along]
 
     monkeypatch.setattr(api, "measured_profiles", profiles)
@@ -374,6 +384,31 @@ def test_unequal_devices_are_named_by_their_place_in_the_file(graph, capsys):
     document = planned(capsys, file, "--stages", "1")
     assert (len(document["stages"]), document["devices"], document["period"]) == (1, [1], 5.0)
     assert planned(capsys, file, "--stages", "auto")["devices"] == [0, 1]
+    assert main(["plan", file, "--cores", "2"]) == 2
+    assert "2 unlike devices and --cores is for equal cores" in capsys.readouterr().err
+
+
+def test_named_devices_are_used_in_any_order_and_may_be_left_out(graph, tmp_path, capsys):
+    devices = [{"name": "slow"}, {"name": "tiny", "maxSize": 1}, {"name": "fast", "speed": 3}]
+    file = graph({**GRAPH, "edges": [], "devices": devices})
+    document = planned(capsys, file, "--stages", "auto")
+    # The slow one has the op of 2, the fast one those of 1, 3 and 4.
+    assert sorted(document["devices"]) == ["fast", "slow"]
+    assert document["period"] == pytest.approx(8 / 3)
+    assert main(["plan", file, "--stages", "2"]) == 0
+    assert "fast" in capsys.readouterr().out
+
+
+def test_unlike_devices_are_saved_and_planned_elsewhere(graph, tmp_path, capsys):
+    devices = [{"name": "slow"}, {"name": "fast", "speed": 3}]
+    file, saved = graph({**GRAPH, "devices": devices}), str(tmp_path / "saved.json")
+    first = planned(capsys, file, "--stages", "2", "--save", saved)
+    again = planned(capsys, saved, "--stages", "2")
+    assert [again[key] for key in ("stages", "loads")] == [
+        first[key] for key in ("stages", "loads")
+    ]
+    names = [device["name"] for device in json.loads(Path(saved).read_text())["devices"]]
+    assert names == ["slow", "fast"]
 
 
 def test_the_table_tells_what_each_number_is(graph, tmp_path, capsys):
@@ -391,14 +426,14 @@ def test_the_table_tells_what_each_number_is(graph, tmp_path, capsys):
 
 
 def test_a_bound_that_proves_little_is_said_so(graph, monkeypatch, capsys):
-    real = planner.plan
+    real = planner.plan_split
     for bound, text in (
         (6.0, "at most 8.33 % above the best"),
         (0.0, "no bound above 0 is proven"),
     ):
         monkeypatch.setattr(
             planner,
-            "plan",
+            "plan_split",
             lambda *a, b=bound, **k: replace(
                 real(*a, **k), lower_bound=b, optimal=False, note="late"
             ),

@@ -1,11 +1,12 @@
 import json
 import webbrowser
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autosplit.cli import main
+from autosplit.cli import main, run
 from autosplit.errors import ModelError
 from autosplit.report.dashboard import app
 from autosplit.report.documents.study_reader import StudyReader
@@ -50,7 +51,7 @@ def test_tables_end_in_the_verdict_and_progress_is_on_stderr(
     out, err = capsys.readouterr()
     assert "study net: chain, 3 stages; stopped: 3 trials (limit)" in " ".join(out.split())
     assert "replicas" in out
-    assert "splitting loses." in " ".join(out.split())
+    assert "Replicate the whole model: 3 x simulated, 1 thread each." in out
     assert [line.split(":")[0] for line in err.splitlines() if line.startswith("trial")] == [
         "trial 0",
         "trial 1",
@@ -180,7 +181,7 @@ def test_the_progress_ends_where_the_model_cannot_be_opened(
         def close(self) -> None:
             closed.append("closed")
 
-    def broken(config: Any) -> None:
+    def broken(config: Any, **options: Any) -> None:
         raise ModelError("no model")
 
     monkeypatch.setattr("autosplit.study.progress.progress", Shown)
@@ -193,7 +194,7 @@ def test_a_hidden_password_in_the_next_commands_is_mentioned(
     study: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = "postgresql://me:***@host/db"
-    monkeypatch.setattr("autosplit.study.persistence.storage.redact_password", lambda url: shown)
+    monkeypatch.setattr("autosplit.study.storage.redact_password", lambda url: shown)
     assert main(["run", study, "--storage", "net.db"]) == 0
     lines = capsys.readouterr().err.splitlines()
     assert f"  autosplit dashboard net --storage '{shown}'" in lines
@@ -225,3 +226,9 @@ def test_every_measured_split_failing_is_no_success(
     assert "no trial succeeded, most often: stage 1 said no" in failed(capsys, 1, "run", study)
     assert "3 of" not in failed(capsys, 1, "run", study)
     assert "5 of 5 trials failed" in failed(capsys, 1, "run", study, "--trials", "9")
+
+
+def test_the_export_that_follows_a_run_trusts_the_same_kernels() -> None:
+    args = Namespace(study="n.toml", storage=None, name=None, force=False, trust_kernels=True)
+    opened: Any = Namespace(study=Namespace(study_name="n"), config=Namespace(runtime="tvm"))
+    assert "export n.toml --trust-kernels -o n-split" in run._next_commands(args, opened, None)

@@ -11,7 +11,7 @@ import pytest
 
 from autosplit.cli import main
 from autosplit.cli.output import emit_study
-from autosplit.study.persistence.records import FORMAT
+from autosplit.study.record import FORMAT
 
 STUDY = 'runtime = "simulated"\nstages = 2\n[search]\ntrials = 2\n[simulated]\nops = 12\n'
 
@@ -44,7 +44,7 @@ def test_a_study_is_found_by_file_database_and_name(
     assert document["study"]["name"] == "net"
     assert len(document["trials"]) == 2
     assert document["best"]["number"] in (0, 1)
-    assert [b["name"] for b in document["baselines"]] == ["one core", "all cores", "replicas"]
+    assert [b["name"] for b in document["baselines"]] == ["one device", "replicas"]
     assert document["verdict"]["choice"] in ("split", "replicate", "leave")
     assert document["bound_ms"] > 0
 

@@ -18,7 +18,6 @@ from autosplit.deploy import manifest, manifest_file, worker
 from autosplit.deploy.load import load
 from autosplit.deploy.verify import verify
 from autosplit.errors import ConfigError, MachineError, MismatchError, StageError
-from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.measurement.results import (
@@ -30,6 +29,7 @@ from autosplit.hardware.measurement.results import (
 )
 from autosplit.serialization import dump
 from autosplit.zoo import catalog
+from tests.benches import deployed
 from tests.build import node, onnx_model, value
 from tests.deploy.exports import swap_sources
 

@@ -111,7 +111,7 @@ def loaded(monkeypatch):
     """The stages that were loaded; in place of a runtime, the content of their files is kept."""
     stages = []
 
-    def load_stages(file, sha256, ports, places, shared):
+    def load_stages(file, sha256, ports, places):
         stages.extend(Stage(file.read_text()) for _ in places)
         return stages[-len(places) :]
 

@@ -16,7 +16,7 @@ import pytest
 
 import autosplit
 from autosplit.deploy.export import write_split
-from autosplit.deployment import DeployedStage, Deployment
+from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, MachineError, StageError
 from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.parity import compare
@@ -47,8 +47,8 @@ def amplifier(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def written(model: Any, after: list[list[str]], copies: int, folder: Path) -> Path:
     """An export whose last stage has ``copies`` replicas."""
     stages = model.split(after).stages
-    deployed = [DeployedStage(tuple(ops), "tvm", (CORE,)) for ops in stages[:-1]]
-    deployed.append(DeployedStage(tuple(stages[-1]), "tvm", (CORE,) * copies))
+    deployed = [Stage.on(ops, "tvm", (CORE,)) for ops in stages[:-1]]
+    deployed.append(Stage.on(stages[-1], "tvm", (CORE,) * copies))
     write_split(model, Deployment(tuple(deployed)), folder, SplitResults())
     return folder
 

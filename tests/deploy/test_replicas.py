@@ -1,7 +1,6 @@
 """Exports of deployments: replicas, threads, and stages in several runtimes."""
 
 from dataclasses import replace
-from unittest.mock import Mock
 
 import pytest
 
@@ -9,7 +8,7 @@ import autosplit
 from autosplit.deploy import manifest_file
 from autosplit.deploy.export import write_split
 from autosplit.deploy.verify import bench, verify
-from autosplit.deployment import DeployedStage, Deployment
+from autosplit.deployment import Deployment, Stage
 from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
@@ -29,10 +28,7 @@ def model(branches):
 def deployment(model):
     first, second = model.split([["first"]]).stages
     return Deployment(
-        (
-            DeployedStage(first, "onnxruntime", (CORES[0],)),
-            DeployedStage(second, "tvm", tuple(CORES)),
-        )
+        (Stage.on(first, "onnxruntime", (CORES[0],)), Stage.on(second, "tvm", tuple(CORES)))
     )
 
 
@@ -74,7 +70,7 @@ def test_replicas_of_another_target_have_a_file_of_their_own(branches, deploymen
     )
     first, second = deployment.stages
     devices = (CORES[0], other, CORES[1])
-    mixed = Deployment((first, replace(second, devices=devices)))
+    mixed = Deployment((first, Stage.on(second.ops, "tvm", devices)))
     write_split(model, mixed, tmp_path, SplitResults())
     document = manifest_file.read(tmp_path)
     files = [replica.file for replica in document.stages[1].replicas]
@@ -83,21 +79,3 @@ def test_replicas_of_another_target_have_a_file_of_their_own(branches, deploymen
     items = model.items(6)
     with autosplit.load(tmp_path) as pipeline:
         assert compare(pipeline.run(items), model.expected(items)).equal
-
-
-def test_replicas_that_share_a_model_are_loaded_so(branches, tmp_path, monkeypatch):
-    pytest.importorskip("openvino")
-    from autosplit.hardware.runtimes.openvino import runtime
-
-    compiled = Mock(wraps=runtime.compile_model)
-    monkeypatch.setattr(runtime, "compile_model", compiled)
-    model = replace(branches, runtime_name="openvino")
-    stage = DeployedStage(tuple(range(len(model.graph.ops))), "openvino", tuple(CORES), shared=True)
-    write_split(model, Deployment((stage,)), tmp_path, SplitResults())
-    assert manifest_file.read(tmp_path).stages[0].shared
-    items = model.items(8)
-    with autosplit.load(tmp_path) as pipeline:
-        assert pipeline.replicas == (len(CORES),)
-        assert compare(pipeline.run(items), model.expected(items)).equal
-    # Once to check the export, and once to load it.
-    assert [call.kwargs for call in compiled.call_args_list] == [{"NUM_STREAMS": len(CORES)}] * 2

@@ -6,7 +6,6 @@ import copy
 import io
 import json
 import random
-import re
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -87,25 +86,6 @@ def _scalar(field: Any, rng: random.Random) -> Any:
     return rng.choice(NUMBERS)
 
 
-def script_changed(content: bytes, rng: random.Random) -> bytes:
-    """TVMScript with lines or words exchanged, repeated or removed."""
-    text = content.decode()
-    for _ in range(rng.randint(1, 3)):
-        pieces = text.splitlines(True) if rng.random() < 0.3 else re.split(r"(\W)", text)
-        place, other = rng.randrange(len(pieces)), rng.randrange(len(pieces))
-        action = rng.choice(("exchange", "repeat", "remove", "number", "text"))
-        if action == "exchange":
-            pieces[place], pieces[other] = pieces[other], pieces[place]
-        elif action == "repeat":
-            pieces.insert(place, pieces[other])
-        elif action == "remove":
-            del pieces[place]
-        else:
-            pieces[place] = str(rng.choice(NUMBERS if action == "number" else TEXTS))
-        text = "".join(pieces)
-    return text.encode()
-
-
 def json_changed(content: bytes, rng: random.Random) -> bytes:
     """JSON with one to three values changed, anywhere in it."""
     document = json.loads(content)
@@ -173,7 +153,6 @@ def archive_changed(content: bytes, rng: random.Random) -> bytes:
 Change = Callable[[bytes, random.Random], bytes]
 CHANGES: dict[str, tuple[Change, ...]] = {
     ".onnx": (bytes_changed, message_changed),
-    ".py": (script_changed, bytes_changed),
     ".json": (json_changed, json_changed, bytes_changed),
     ".pt2": (archive_changed,),
 }

@@ -17,6 +17,7 @@ import pytest
 import autosplit
 from autosplit.errors import ConfigError, ModelError
 from tests import nets
+from tests.relax_nets import parsed
 
 
 def as_onnx(file: Path, rows: int | None) -> None:
@@ -47,17 +48,10 @@ class Module:
 """
 
 
-def as_script(file: Path, rows: int | None) -> None:
-    file.write_text(script(rows), encoding="utf-8")
-
-
 def as_module(file: Path, rows: int | None) -> None:
     import tvm
 
-    from autosplit.frontend.relax import file as relax_file
-
-    as_script(written := file.with_suffix(".py"), rows)
-    file.write_text(tvm.ir.save_json(relax_file.read(written)), encoding="utf-8")
+    file.write_text(tvm.ir.save_json(parsed(script(rows))), encoding="utf-8")
 
 
 def as_program(file: Path, rows: int | None) -> None:
@@ -84,7 +78,6 @@ class Form:
 
 FORMS = (
     Form(".onnx", as_onnx, "product", "onnx"),
-    Form(".py", as_script, "product", "tvm"),
     Form(".json", as_module, "product", "tvm"),
     Form(".pt2", as_program, "matmul", "torch"),
 )

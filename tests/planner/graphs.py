@@ -1,11 +1,66 @@
-"""Graphs of known shape with seeded costs."""
+"""Cost tables of small graphs, and graphs of known shape with seeded costs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
 
-from autosplit.planner import CostModel, Transfer
+from autosplit.planner import CostModel, Kind, Plan, Row, RowCosts, Transfer
+
+
+def table(
+    predecessors,
+    *times,
+    threads=(1,),
+    overhead=0.0,
+    send=(),
+    receive=(),
+    memory=float("inf"),
+    **fields,
+):
+    """Costs of equal devices, a row of times for each number of threads."""
+    names = tuple(f"op{i}" for i in range(len(predecessors)))
+    pairs = zip(threads, times, strict=True)
+    rows = tuple(RowCosts(Row("", "", width), tuple(row), overhead) for width, row in pairs)
+    kinds = (Kind("", tuple(send), tuple(receive), memory),)
+    return CostModel("graph", names, tuple(predecessors), rows, kinds, **fields)
+
+
+def on_unlike_devices(model, *times, overheads=()):
+    """The costs with a row of times for each of the devices 0, 1, …."""
+    rows = []
+    for place, row in enumerate(times):
+        overhead = overheads[place] if overheads else 0.0
+        rows.append(RowCosts(Row(str(place)), tuple(row), overhead))
+    kinds = tuple(replace(model.kinds[0], name=row.row.kind) for row in rows)
+    return replace(model, rows=tuple(rows), kinds=kinds)
+
+
+def in_runtimes(model, **runtimes):
+    """The costs in several runtimes, each given by its RowCosts but for the row."""
+    rows = [replace(costs, row=Row("", name)) for name, costs in runtimes.items()]
+    return replace(model, rows=tuple(rows))
+
+
+def with_times(model, *times):
+    """The costs with other times in its rows."""
+    pairs = zip(model.rows, times, strict=True)
+    return replace(model, rows=tuple(replace(row, times=tuple(new)) for row, new in pairs))
+
+
+def with_overhead(model, overhead):
+    """The costs with another overhead in all rows."""
+    return replace(model, rows=tuple(replace(row, overhead=overhead) for row in model.rows))
+
+
+def chain(*times, **options):
+    """Ops in a row whose tensors cost nothing."""
+    return table([1 << i >> 1 for i in range(len(times))], times, **options)
+
+
+def replicas_of(plan: Plan):
+    """The replicas of each stage."""
+    return tuple(stage.replicas for stage in plan.stages)
 
 
 def costed(n, edges, seed=0, transfer=0.1, size=0.0, memory=float("inf")):
@@ -20,16 +75,14 @@ def costed(n, edges, seed=0, transfer=0.1, size=0.0, memory=float("inf")):
         Transfer(f"t{a}", a, tuple(sorted(readers[a])), 1000 * random.random())
         for a in sorted(readers)
     )
-    return CostModel(
-        name="graph",
-        names=tuple(f"op{i}" for i in range(n)),
-        predecessors=tuple(predecessors),
-        times=(times,),
+    return table(
+        predecessors,
+        times,
         tensors=tensors,
-        send=(tuple(transfer * random.uniform(0.2, 2) for _ in tensors),),
-        receive=(tuple(transfer * random.uniform(0.2, 2) for _ in tensors),),
+        send=[transfer * random.uniform(0.2, 2) for _ in tensors],
+        receive=[transfer * random.uniform(0.2, 2) for _ in tensors],
         sizes=tuple(size * random.random() for _ in range(n)),
-        memory=(memory,),
+        memory=memory,
     )
 
 
@@ -93,40 +146,6 @@ def branchy(blocks, branches, seed=0, **costs):
     return costed(n, edges, seed, **costs)
 
 
-def half_without_time(seed):
-    """(model, stages): half of the ops take time, and few of these fit one stage."""
-    random, ops = Random(seed), range(6)
-    stages = random.choice([2, 3])
-    devices = random.choice([1, 1, stages])
-    predecessors, tensors = [0] * 6, []
-    for i in ops[:-1]:
-        later = range(i + 1, min(6, i + 4))
-        for part in range(random.choice([1, 1, 2])):
-            readers = sorted(random.sample(later, random.choice([1, 1, min(2, len(later))])))
-            tensors.append(Transfer(f"t{i}.{part}", i, tuple(readers), random.choice([0.0, 8.0])))
-            for reader in readers:
-                predecessors[reader] |= 1 << i
-    heavy = [random.random() < 0.5 for _ in ops]
-
-    def rows(values, width):
-        drawn = [tuple(random.choice(values) for _ in range(width)) for _ in range(devices)]
-        return tuple(drawn)
-
-    times = tuple(tuple(map(float.__mul__, row, map(float, heavy))) for row in rows([2.0, 3.0], 6))
-    model = CostModel(
-        name="random",
-        names=tuple(f"op{i}" for i in ops),
-        predecessors=tuple(predecessors),
-        times=times,
-        tensors=tuple(tensors),
-        send=rows([0.0, 1.0, 2.0, 3.0], len(tensors)),
-        receive=rows([0.0, 1.0, 2.0, 3.0], len(tensors)),
-        sizes=tuple(map(float, heavy)),
-        memory=(float(max(1, -(-sum(heavy) // stages))),),
-    )
-    return model, stages
-
-
 def decoder(layers):
     """A decoder as exporters write it: parallel projections, caches, small ops at every layer."""
     edges, number = [], 4  # op 0 embeds; 1 to 3 make the position tables and the mask
@@ -148,4 +167,4 @@ def decoder(layers):
         hidden = op(op(op(normed), op(normed)))
     model = costed(number, edges, transfer=0.02)
     times = [1.0 if producers else 0.01 for producers in model.predecessors]
-    return replace(model, times=(tuple(times),))
+    return with_times(model, times)

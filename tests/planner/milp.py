@@ -50,8 +50,8 @@ class Chain:
         """The negative load of stage s without its overhead."""
         moves = []
         for j in range(self.t):
-            moves.append((self.r(j, s), -self.model.receive[0][j]))
-            moves.append((self.w(j, s), -self.model.send[0][j]))
+            moves.append((self.r(j, s), -self.model.kinds[0].receive[j]))
+            moves.append((self.w(j, s), -self.model.kinds[0].send[j]))
         return self.all_on(s, [-time for time in times]) + moves
 
     def _order(self):
@@ -83,44 +83,47 @@ class Chain:
 
 
 def least_period(model, stages):
-    """The optimum, None where there is no split. One device row, model inputs not supported.
+    """The optimum, None where there is no split. One kind of devices, model inputs not supported.
 
     z[s, r] = 1 where stage s has runtime r; only the load in that runtime counts.
     """
-    runtimes = model.runtimes or (model,)
+    runtimes = model.rows
     chain = Chain(model, stages, stages * len(runtimes))
     z = lambda s, r: chain.first_extra + s * len(runtimes) + r  # noqa: E731
-    most = sum(model.send[0]) + sum(model.receive[0])
-    most += sum(sum(runtime.times[0]) + runtime.overheads[0] for runtime in runtimes)
+    most = sum(model.kinds[0].send) + sum(model.kinds[0].receive)
+    most += sum(sum(runtime.times) + runtime.overhead for runtime in runtimes)
     for s in range(stages):
         chain.add(chain.all_on(s, [1] * chain.n), 1)
         chain.add([(z(s, r), 1) for r in range(len(runtimes))], 1)
         for r, runtime in enumerate(runtimes):
-            load = chain.minus_load(s, runtime.times[0])
-            bound = runtime.overheads[0] - most
+            load = chain.minus_load(s, runtime.times)
+            bound = runtime.overhead - most
             chain.add([(chain.period, 1), *load, (z(s, r), -most)], bound)
             for group in runtime.groups:
                 ops = [i for i in range(chain.n) if group >> i & 1]
                 for i, j in zip(ops, ops[1:] + ops[:1], strict=True):
                     together = [*chain.on(i, s, 1), *chain.on(j, s, -1)]
                     chain.add([*together, (z(s, r), -1)], -1)
-        if model.memory[0] < float("inf"):
-            chain.add(chain.all_on(s, [-size for size in model.sizes]), -model.memory[0])
+        memory = model.kinds[0].memory
+        if memory < float("inf"):
+            chain.add(chain.all_on(s, [-size for size in model.sizes]), -memory)
     return minimised(chain.rows, chain.period)
 
 
-def least_deployment_period(model, cores, thread_counts):
+def least_deployment_period(model, cores):
     """The least period of stages, replicas and threads, None where there is no deployment.
 
-    ``times`` has a row a thread count. y[s, r, w] = 1 where stage s has r replicas of w threads.
+    y[s, r, w] = 1 where stage s has r replicas of row w of the costs.
     """
+    thread_counts = [row.row.threads for row in model.rows]
+    memory = model.kinds[0].memory
     shapes = [(r, w) for w in range(len(thread_counts)) for r in range(1, cores + 1)]
     shapes = [(r, w) for r, w in shapes if r * thread_counts[w] <= cores]
     chain = Chain(model, cores, cores * len(shapes))
     y = lambda s, k: chain.first_extra + s * len(shapes) + k  # noqa: E731
-    moves = sum(model.send[0]) + sum(model.receive[0])
-    most = sum(max(times) for times in zip(*model.times, strict=True)) + moves
-    most += max(model.overheads)
+    moves = sum(model.kinds[0].send) + sum(model.kinds[0].receive)
+    every_time = zip(*(row.times for row in model.rows), strict=True)
+    most = sum(map(max, every_time)) + moves + max(row.overhead for row in model.rows)
     spent = [r * thread_counts[w] for r, w in shapes]
     chain.add([(y(s, k), -spent[k]) for s in range(cores) for k in range(len(shapes))], -cores)
     for s in range(cores):
@@ -129,10 +132,9 @@ def least_deployment_period(model, cores, thread_counts):
         for i in range(chain.n):
             chain.add([*shape_of_stage, *chain.on(i, s, -1)], 0)
         for k, (r, w) in enumerate(shapes):
-            load = chain.minus_load(s, model.times[w])
-            overhead = model.overheads[w if len(model.overheads) > 1 else 0]
+            load = chain.minus_load(s, model.rows[w].times)
+            overhead = model.rows[w].overhead
             chain.add([(chain.period, r), *load, (y(s, k), -most)], overhead - most)
-            memory = model.memory[w if len(model.memory) > 1 else 0]
             if memory < float("inf"):
                 sizes = chain.all_on(s, [-size for size in model.sizes])
                 slack = sum(model.sizes)

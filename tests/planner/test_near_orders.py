@@ -6,14 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.cuts import bitset, count, is_downset, members
-from autosplit.planner import evaluate, k_best, least_latency, pareto_front, plan
-from autosplit.planner.partition import solver
-from autosplit.planner.partition.cut_set import all_cuts, near, to_int
-from autosplit.planner.partition.problem import OutOfTime, Question, problems
-from autosplit.planner.solve import devices_table, period_bound
+from autosplit.planner import Question, evaluate, front, k_best, partition, solver
+from autosplit.planner.cut_set import all_cuts, near, to_int
+from autosplit.planner.problem import OutOfTime, problems
 from tests.planner.graphs import cells, costed, decoder, parallel_chains, random_dag
-from tests.planner.reference import brute_force, model_cost
-from tests.planner.strategies import models, questions
+from tests.planner.models import answers, models, split_questions
+
+
+def plan(model, stages, **options):
+    return partition(model, Question.of_split(stages), **options)
 
 
 @pytest.mark.integration
@@ -23,21 +24,20 @@ def test_graphs_too_wide_to_list_end_near_a_proven_bound(model, stages):
     assert count(model).total > 10_000_000
     best = plan(model, stages)
     assert best.gap <= 0.05
-    assert (
-        best.lower_bound <= best.period == pytest.approx(float(model_cost(model, best.stages)[0]))
-    )
+    assert best.lower_bound <= best.period == evaluate(model, best.stages).period
     assert "legal cuts" in best.note
 
 
 @pytest.mark.integration
 def test_wide_graphs_have_next_best_splits_and_a_front_that_say_they_may_miss_some():
     model = parallel_chains(20, 5)
-    plans = k_best(model, 2, 3)
+    halves = Question.of_split(2)
+    plans = k_best(model, halves, 3)
     assert len({p.stages for p in plans}) == 3
     assert [p.period for p in plans] == sorted(p.period for p in plans)
     assert "legal cuts" in plans[0].note
-    assert not pareto_front(model, 2)[1]
-    assert not least_latency(model, 2, math.inf).optimal
+    assert not front(model, halves)[1]
+    assert not partition(model, halves, max_period=math.inf).optimal
 
 
 @pytest.mark.integration
@@ -50,7 +50,7 @@ def test_a_passed_deadline_still_leaves_a_legal_split():
     best = plan(model, 4, deadline=lambda: True)
     assert evaluate(model, best.stages).period == best.period
     assert 0 < best.lower_bound <= best.period
-    assert sum(len(list(members(bitset(ops)))) for ops in best.stages) == 640
+    assert sum(len(list(members(bitset(ops)))) for ops in best.split) == 640
 
 
 def test_all_cuts_of_a_graph_of_many_ops_are_listed_each_once():
@@ -90,33 +90,22 @@ def test_the_listing_of_cuts_keeps_the_deadline():
         all_cuts(parallel_chains(4, 60).predecessors, 10**6, lambda: True)
 
 
-@given(questions())
+@given(st.data())
 @settings(deadline=None, max_examples=40)
-def test_a_quick_search_before_all_cuts_leaves_the_best_split(question):
-    model, stages, allow_empty = question
-    best = brute_force(model, stages, allow_empty)
-    if not best:
-        return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(solver, "FEW_CUTS", 0)
-        result = plan(model, stages, allow_empty=allow_empty)
-    assert (result.period, result.latency, result.bytes_moved) == tuple(map(float, best[0][:3]))
-    assert result.optimal
-
-
-@given(
-    st.one_of(models(), models(inputs=True), models(devices=2, unsupported=True)), st.integers(2, 3)
-)
-@settings(deadline=None, max_examples=60)
-def test_the_bound_never_exceeds_the_optimum(model, stages):
-    stages = model.devices or stages
-    splits = brute_force(model, stages, False)
-    if splits:
-        assert period_bound(model, stages) <= float(splits[0][0]) * (1 + 1e-9)
+def test_a_quick_search_before_all_cuts_leaves_the_best_split(data):
+    model = data.draw(models())
+    question = data.draw(split_questions(model))
+    periods = [plan.period for plan in answers(model, question)]
+    if periods:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(solver, "FEW_CUTS", 0)
+            result = partition(model, question)
+        assert result.period == pytest.approx(min(periods), rel=1e-9)
+        assert result.optimal
 
 
 def test_cuts_near_a_split_are_legal_and_hold_its_own():
-    (problem,) = problems(devices_table(parallel_chains(6, 6), ["0"]), Question.of_split(1, "0"))
+    (problem,) = problems(parallel_chains(6, 6), Question.of_split(1))
     cuts = [0b111, 0b111111]
     rows = {to_int(row) for row in near(problem, cuts, Random(0), 300)}
     assert all(is_downset(problem.contraction, row) for row in rows)

@@ -9,20 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.cuts import downsets
+from autosplit.cuts.stages import stages_between
 from autosplit.errors import ConfigError, Infeasible
+from autosplit.hardware.profiling.graph_document import from_document
 from autosplit.planner import (
-    CostModel,
+    Kind,
+    Option,
+    Question,
+    Row,
+    RowCosts,
+    Stage,
     Transfer,
     evaluate,
-    evaluate_cuts,
-    from_workload,
+    front,
     k_best,
-    pareto_front,
-    plan,
+    partition,
 )
-from tests.planner.graphs import branchy, half_without_time, parallel_chains
-from tests.planner.reference import brute_force, file_loads, model_cost
-from tests.planner.strategies import models, questions, with_runtimes
+from tests.planner.graphs import branchy, chain, in_runtimes, parallel_chains, table, with_times
+from tests.planner.models import models
+from tests.planner.reference import file_loads
 
 WORKLOADS = Path(__file__).parents[2] / ".." / "shared" / "workloads"
 OPTIMA = {
@@ -50,12 +55,16 @@ def workload(name):
     return json.loads(file.read_text())
 
 
+def plan(model, stages, **options):
+    return partition(model, Question.of_split(stages, model.kinds[0].name), **options)
+
+
 @pytest.mark.parametrize(("name", "stages"), OPTIMA)
 def test_the_published_optima_are_met(name, stages):
     document = workload(name)
-    costs = from_workload(document)
+    costs = from_document(document)
     best = plan(costs, stages)
-    loads, sizes = file_loads(document, [[costs.ids[i] for i in ops] for ops in best.stages])
+    loads, sizes = file_loads(document, [[costs.ids[i] for i in ops] for ops in best.split])
     assert best.optimal
     assert best.period == pytest.approx(OPTIMA[name, stages], rel=1e-9)
     assert loads == pytest.approx(best.loads, rel=1e-12)
@@ -63,83 +72,21 @@ def test_the_published_optima_are_met(name, stages):
     assert max(sizes) <= document["maxSizePerFPGA"]
 
 
-def must_be_best(model, stages, allow_empty):
-    best = brute_force(model, stages, allow_empty)
-    try:
-        best_plan = plan(model, stages, allow_empty=allow_empty)
-    except Infeasible:
-        assert not best
-        return
-    assert (best_plan.period, best_plan.latency, best_plan.bytes_moved) == tuple(
-        map(float, best[0][:3])
-    )
-    assert best_plan.optimal
-    assert best_plan.lower_bound == best_plan.period
-
-
-@given(questions())
-@settings(deadline=None, max_examples=80)
-def test_the_plan_is_the_best_of_all_splits(question):
-    must_be_best(*question)
-
-
-@given(questions(most=10, stages=2))
-@settings(deadline=None, max_examples=25)
-def test_ten_ops_on_unequal_devices_with_little_memory(question):
-    must_be_best(*question)
-
-
-@given(questions())
-@settings(deadline=None, max_examples=50)
-def test_the_k_best_are_sorted_distinct_and_complete(question):
-    model, stages, _ = question
-    best = brute_force(model, stages, False)
-    if not best:
-        return
-    for k in (1, 3, 40):
-        plans = k_best(model, stages, k)
-        costs = [(p.period, p.latency, p.bytes_moved) for p in plans]
-        assert costs == [tuple(map(float, b[:3])) for b in best[:k]]
-        assert len({p.stages for p in plans}) == len(plans)
-
-
-@given(questions())
-@settings(deadline=None, max_examples=60)
-def test_a_plan_costs_what_its_split_costs(question):
-    model, stages, allow_empty = question
-    try:
-        best = plan(model, stages, allow_empty=allow_empty)
-    except Infeasible:
-        return
-    period, latency, transfers, memory, loads = model_cost(model, best.stages)
-    assert (best.period, best.latency, best.bytes_moved) == (
-        float(period),
-        float(latency),
-        float(transfers),
-    )
-    assert (list(best.loads), list(best.memory)) == ([*map(float, loads)], [*map(float, memory)])
-    again = evaluate(model, best.stages, allow_empty=allow_empty)
-    assert again.loads == best.loads
-    assert again.cuts == best.cuts
-
-
-@given(models(most=6), st.floats(1e-9, 1e9))
+@given(models(kinds=1), st.floats(1e-9, 1e9))
 @settings(deadline=None, max_examples=40)
 def test_the_unit_of_time_changes_nothing(model, factor):
-    def by(rows):
-        return tuple(tuple(x * factor for x in row) for row in rows)
+    def scaled(values):
+        return tuple(value * factor for value in values)
 
-    stages = min(2, len(model.contraction.groups))
-    scaled = replace(
-        model,
-        times=by(model.times),
-        send=by(model.send),
-        receive=by(model.receive),
-        overheads=tuple(x * factor for x in model.overheads),
-    )
-    assert plan(scaled, stages).period == pytest.approx(
-        plan(model, stages).period * factor, rel=1e-9
-    )
+    rows = [replace(r, times=scaled(r.times), overhead=r.overhead * factor) for r in model.rows]
+    kinds = [replace(k, send=scaled(k.send), receive=scaled(k.receive)) for k in model.kinds]
+    other = replace(model, rows=tuple(rows), kinds=tuple(kinds))
+    question = Question.of_split(min(2, len(model.contraction.groups)), "k0")
+    try:
+        best = partition(model, question)
+    except Infeasible:
+        return
+    assert partition(other, question).period == pytest.approx(best.period * factor, rel=1e-9)
 
 
 @pytest.fixture
@@ -149,23 +96,28 @@ def forbidding():
     nodes = [
         {"id": i, "supportedOnFpga": 1, "fpgaLatency": 0.1 * (i + 1), "size": 0} for i in range(10)
     ]
-    return from_workload({"maxSizePerFPGA": 0, "nodes": nodes, "edges": edges})
+    return from_document({"maxSizePerFPGA": 0, "nodes": nodes, "edges": edges})
 
 
 def test_a_cost_that_forbids_does_not_blur_the_others(forbidding):
     best = plan(forbidding, 2)
-    assert best.stages == (tuple(range(7)), (7, 8, 9))
+    assert best.split == (tuple(range(7)), (7, 8, 9))
     assert best.period == pytest.approx(2.8 + 0.125)
 
 
+def at_cuts(model, cuts):
+    """The plan of stages between some cuts on equal devices."""
+    option = (Option(model.rows[0].row),)
+    return evaluate(model, [Stage(ops, option) for ops in stages_between(model, cuts)])
+
+
 def test_lists_are_right_beside_a_cost_that_forbids(forbidding):
-    splits = (evaluate_cuts(forbidding, [(1 << place) - 1]) for place in range(1, 10))
+    splits = (at_cuts(forbidding, [(1 << place) - 1]) for place in range(1, 10))
     ranked = sorted(splits, key=lambda split: split.rank)
     for k in (2, 5, 9):
-        periods = [split.period for split in k_best(forbidding, 2, k)]
+        periods = [split.period for split in k_best(forbidding, Question.of_split(2), k)]
         assert periods == [split.period for split in ranked[:k]]
-    front = pareto_front(forbidding, 2)
-    assert front[0][0].period == ranked[0].period
+    assert front(forbidding, Question.of_split(2))[0][0].period == ranked[0].period
 
 
 @pytest.mark.parametrize(("number", "length", "stages"), [(2, 6, 3), (5, 3, 3), (9, 2, 2)])
@@ -174,60 +126,65 @@ def test_of_splits_of_equal_times_those_that_move_fewest_bytes_come_first(number
     taken = replace(
         model.tensors[0], name="x", producer=None, consumers=(0, 1), bytes=1e4
     )  # an input does not count
-    free = ((0.0,) * (len(model.tensors) + 1),)
-    model = replace(
-        model, times=((1.0,) * ops,), tensors=(*model.tensors, taken), send=free, receive=free
-    )
+    model = replace(with_times(model, (1.0,) * ops), kinds=(Kind(),))
+    model = replace(model, tensors=(*model.tensors, taken))
     levels = [
         [d for d in downsets(model.contraction) if d.bit_count() * stages == n * ops]
         for n in range(1, stages)
     ]
     chains = [cuts for cuts in product(*levels) if all(not a & ~b for a, b in pairwise(cuts))]
-    transfers = sorted(evaluate_cuts(model, cuts).bytes_moved for cuts in chains)
+    transfers = sorted(at_cuts(model, cuts).bytes_moved for cuts in chains)
     assert plan(model, stages).bytes_moved == transfers[0]
-    assert [p.bytes_moved for p in k_best(model, stages, 5)] == transfers[:5]
+    listed = k_best(model, Question.of_split(stages), 5)
+    assert [p.bytes_moved for p in listed] == transfers[:5]
 
 
 @pytest.mark.parametrize("cheap", [range(6), range(6, 12)])
 def test_of_very_many_splits_of_equal_times_the_one_that_moves_fewest_bytes_is_found(cheap):
     transfers = tuple(Transfer(f"t{i}", i, (12,), 1.0 if i in cheap else 2.0) for i in range(12))
-    times, free = (*[1.0] * 12, 0.0), ((0.0,) * 12,)
-    model = CostModel(
-        "m", tuple(map(str, range(13))), (*[0] * 12, (1 << 12) - 1), (times,), transfers, free, free
-    )
-    assert plan(model, 2).stages[0] == tuple(cheap)
+    model = table((*[0] * 12, (1 << 12) - 1), (*[1.0] * 12, 0.0), tensors=transfers)
+    assert plan(model, 2).split[0] == tuple(cheap)
 
 
 def test_what_a_stage_receives_and_sends_takes_of_its_memory():
     transfers = (Transfer("t", 0, (1,), 20.0), Transfer("u", 1, (2,), 5.0))
-    free = ((0.0, 0.0),)
-    model = CostModel(
-        "m", ("a", "b", "c"), (0, 1, 2), ((5.0, 1.0, 1.0),), transfers, free, free, memory=(10.0,)
-    )
-    assert plan(model, 2).stages == ((0,), (1, 2))
-    assert plan(replace(model, activations=True), 2).stages == ((0, 1), (2,))
+    model = chain(5.0, 1.0, 1.0, tensors=transfers, memory=10.0)
+    assert plan(model, 2).split == ((0,), (1, 2))
+    assert plan(replace(model, activations=True), 2).split == ((0, 1), (2,))
+
+
+def test_each_stage_has_the_runtime_that_is_fastest_for_all_its_ops():
+    rows = {"tvm": RowCosts(Row(), (1.0,) * 4), "openvino": RowCosts(Row(), (9.0, 0.5, 0.5, 0.5))}
+    best = plan(in_runtimes(chain(*[1.0] * 4), **rows), 2)
+    assert best.split == ((0,), (1, 2, 3))
+    assert [stage.runtime for stage in best.stages] == ["tvm", "openvino"]
+    assert best.loads == (1.0, 1.5)
+
+
+def test_a_runtime_with_coarser_cuts_restricts_itself_alone():
+    whole = RowCosts(Row(), (0.25,) * 4, groups=(0b1111,))
+    costs = in_runtimes(chain(*[1.0] * 4), tvm=RowCosts(Row(), (1.0,) * 4), openvino=whole)
+    assert {stage.runtime for stage in plan(costs, 2).stages} == {"tvm"}
+    assert plan(costs, 1).stages[0].runtime == "openvino"
 
 
 def test_what_cannot_be_asked_is_refused():
-    model = from_workload(
-        {
-            "maxSizePerFPGA": 9,
-            "nodes": [{"id": 7, "supportedOnFpga": 0, "fpgaLatency": 1, "size": 1}],
-            "edges": [],
-        }
-    )
+    node = {"id": 7, "supportedOnFpga": 0, "fpgaLatency": 1, "size": 1}
+    model = from_document({"maxSizePerFPGA": 9, "nodes": [node], "edges": []})
     with pytest.raises(ConfigError, match="stages is 0"):
         plan(model, 0)
     with pytest.raises(Infeasible, match="only 1 groups"):
         plan(model, 2)
     with pytest.raises(Infeasible, match="'7' is supported on no device"):
         plan(model, 1)
+    with pytest.raises(Infeasible, match="model 'graph' has no op"):
+        plan(table((), ()), 1)
 
 
 @pytest.mark.parametrize("asked", [0, 3, 10])
 def test_a_deadline_leaves_a_split_and_a_bound(asked):
     document = workload("layer_inceptionv3")
-    best = plan(from_workload(document), 6, deadline=ticks(asked))
+    best = plan(from_document(document), 6, deadline=ticks(asked))
     assert not best.optimal
     assert 51.8 < best.lower_bound <= 52.2017
     assert 52.2016 < best.period < math.inf
@@ -237,7 +194,7 @@ def test_a_deadline_leaves_a_split_and_a_bound(asked):
 @pytest.mark.parametrize("unit", [1.0, 0.1, 1.1])
 def test_a_deadline_leaves_no_bound_above_the_least_period(asked, unit):
     times = tuple(unit * t for t in (1.0, 1.0, 1.0, 7.0, 8.0, 2.0, 0.5, 1.5))
-    model = replace(parallel_chains(2, 4, transfer=0.0), times=(times,))
+    model = with_times(parallel_chains(2, 4, transfer=0.0), times)
     best, least = plan(model, 2, deadline=ticks(asked)), plan(model, 2).period
     assert least == pytest.approx(11 * unit)
     assert best.lower_bound <= least <= best.period
@@ -250,24 +207,7 @@ def ticks(count):
     return lambda: next(left, None) is None
 
 
-@settings(deadline=None, max_examples=150)
-@given(seed=st.integers(0, 10**6), allow_empty=st.booleans(), data=st.data())
-def test_ops_without_time_leave_the_best_split(seed, allow_empty, data):
-    model, stages = half_without_time(seed)
-    if data.draw(st.booleans()):
-        model = data.draw(with_runtimes(model, model.devices or 1))
-    best = brute_force(model, stages, allow_empty)[:1]
-    try:
-        result = plan(model, stages, allow_empty=allow_empty)
-    except Infeasible:
-        assert not best
-        return
-    assert (result.period, result.latency, result.bytes_moved) == tuple(map(float, best[0][:3]))
-    assert result.optimal
-
-
 def test_equal_branches_are_solved():
-    model = branchy(1, 6, transfer=0.0)
-    model = replace(model, times=((1.0, *(2.0, 3.0) * 6, 1.0),))
+    model = with_times(branchy(1, 6, transfer=0.0), (1.0, *(2.0, 3.0) * 6, 1.0))
     best = plan(model, 3)
     assert (best.period, best.optimal) == (11.0, True)

@@ -6,8 +6,10 @@ import pytest
 
 from autosplit.errors import Infeasible
 from autosplit.graph import Op, State, build
-from autosplit.planner import CostModel, plan
-from autosplit.planner.partition.explain import forbidden_by_states
+from autosplit.hardware.measurement.results import Profile
+from autosplit.hardware.profiling.cost_table import cost_table
+from autosplit.planner import Question, partition
+from autosplit.planner.explain import forbidden_by_states
 
 SMALL = ((2,), "float32", 8)
 
@@ -22,7 +24,8 @@ def chained(**states):
     graph = build("net", ops, dict.fromkeys("xghiabc", SMALL), [*"xghi"], [*"abc"])
     paired = tuple(State(name, f"{name}_next", tensor) for name, tensor in states.items())
     graph = replace(graph, states=paired)
-    return CostModel.from_graph(graph, [[1.0] * 3]).with_groups(graph.ops_of_states)
+    costs = cost_table(graph, [Profile("", (1.0,) * 3, (0.0,) * 3)])
+    return costs.with_groups(graph.ops_of_states)
 
 
 @pytest.mark.parametrize(
@@ -36,11 +39,11 @@ def chained(**states):
 )
 def test_the_states_that_forbid_a_split_are_named(states, stages, blame):
     with pytest.raises(Infeasible, match=blame):
-        plan(chained(**states), stages)
+        partition(chained(**states), Question.of_split(stages))
 
 
 def test_states_that_leave_enough_groups_are_not_to_blame():
     costs = chained(g="a", h="c")
-    assert plan(costs, 2).stages == ((0,), (1, 2))
+    assert partition(costs, Question.of_split(2)).split == ((0,), (1, 2))
     assert forbidden_by_states(costs, 2) == ""
     assert forbidden_by_states(costs, 4) == ""  # three ops have no four stages anyway

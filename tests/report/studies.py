@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import optuna
 
+from autosplit.deployment import Deployment
 from autosplit.graph import FusedGraph
 from autosplit.hardware.measurement.results import Accuracy, Baseline, Measurement, Profile, Spread
-from autosplit.study.persistence import records
+from autosplit.study import documents
+from autosplit.study.record import COMPARISON, FORMAT, RECORD, RESULT, mapping, update
 
 REASON = "stage 1 ended by signal 11; its kernels may be broken, see autosplit doctor"
 FAILED = 5  # the trial that fails
@@ -27,41 +30,48 @@ def make_study(
     baselines = [Baseline(n, spread(p), spread(q), copies) for n, p, q, copies in BASELINES]
     times = (0.5,) * len(graph.ops)
     attributes = {
-        "autosplit": {"format": records.FORMAT, "version": "0.1.0"},
+        "format": FORMAT,
+        "version": "0.1.0",
         "identity": {"target": "llvm", "cpu": "a cpu"},
         "config": {"name": "fire", "objective": "throughput"},
-        "graph": records.graph_document(graph),
+        "graph": documents.graph_document(graph),
         "devices": list(DEVICES),
-        "profile": [records.document_of(Profile(d, times, times)) for d in DEVICES],
+        "profile": [documents.document_of(Profile(d, times, times)) for d in DEVICES],
         "bound_ms": 10.25,
-        "baselines": [records.document_of(b) for b in baselines],
+        "baselines": [documents.document_of(b) for b in baselines],
         "verdict": {
             "choice": "replicate",
             "text": "Two replicas are 3 % faster than the best split; do not split.",
         },
     }
-    for key, value in attributes.items():
-        study.set_user_attr(key, value)
+    store(study, **attributes)
     for number in range(trials):
         add_trial(study, graph, 12 + number)
     return study
+
+
+def store(study: optuna.Study, **values: Any) -> None:
+    """Store values where a study has them: in its record, its result or its final comparison."""
+    places = {COMPARISON: COMPARISON, "stopped": RESULT, "verdict": RESULT}
+    for key, value in values.items():
+        place = places.get(key, RECORD)
+        document = {**mapping(study.user_attrs.get(place)), key: value}
+        study.set_user_attr(place, value if place == COMPARISON else document)
 
 
 def add_trial(study: optuna.Study, graph: FusedGraph, cut: int) -> None:
     """A trial whose second stage begins with op ``cut``; an op takes half a millisecond."""
     trial = study.ask({"share": optuna.distributions.FloatDistribution(0, 1)})
     stages = [range(cut), range(cut, len(graph.ops))]
-    for key, value in records.split_attributes(graph, stages).items():
-        trial.set_user_attr(key, value)
-    trial.set_user_attr("predicted_ms", max(map(len, stages)) * 0.5)
+    predicted = max(map(len, stages)) * 0.5
+    split = Deployment.of_split(stages, DEVICES, ["tvm"] * 2)
+    update(trial, predicted_ms=predicted, **documents.deployment_document(graph, split))
     if trial.number == FAILED:
-        trial.set_user_attr("error", REASON)
+        update(trial, error=REASON)
         study.tell(trial, state=optuna.trial.TrialState.FAIL)
         return
     measurement = measured([len(ops) * 0.5 for ops in stages])
-    shares = [1] * len(stages)
-    for key, value in records.measured_attributes(measurement, shares).items():
-        trial.set_user_attr(key, value)
+    update(trial, **documents.measured_document(measurement))
     study.tell(trial, measurement.period_ms.median)
 
 

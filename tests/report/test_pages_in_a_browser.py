@@ -15,7 +15,7 @@ from autosplit.report.html import page
 from tests.report import graphs
 from tests.report.browser import ROOT, WIDER, Browser
 from tests.report.serving import Client, dashboard
-from tests.report.studies import make_study
+from tests.report.studies import make_study, store
 
 pytestmark = pytest.mark.integration
 
@@ -184,7 +184,7 @@ def test_what_changes_in_a_running_study_changes_in_place(browser: Browser, smal
         browser.press(".frame", "+")
         zoomed = browser.run(SHOWN)
         study = optuna.load_study(study_name="fire", storage=f"sqlite:///{small}")
-        study.set_user_attr("verdict", {"choice": "leave", "text": "Changed meanwhile."})
+        store(study, verdict={"choice": "leave", "text": "Changed meanwhile."})
         # The server looks at most every few seconds.
         assert browser.wait("return document.body.innerText.includes('Changed meanwhile.')")
         assert browser.run("return window.stays")

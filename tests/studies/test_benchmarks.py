@@ -115,7 +115,8 @@ def test_deployments_are_proven_and_no_worse_than_their_corners(
 def test_predictions_count_after_the_first_five_trials() -> None:
     def trial(number: int, predicted: float, value: float | None) -> Any:
         values = None if value is None else [value]
-        return SimpleNamespace(number=number, values=values, user_attrs={"predicted_ms": predicted})
+        record = {"autosplit": {"predicted_ms": predicted}}
+        return SimpleNamespace(number=number, values=values, user_attrs=record)
 
     trials = [
         *(trial(n, 9.0, 1.0) for n in range(5)),
@@ -172,8 +173,7 @@ def remains(**known: Any) -> faults.Remains:
         "keys": tuple(map(str, range(40))),
         "numbers": tuple(range(40)),
         "errors": (),
-        "deaths": 2,
-        "best": (1, 2.0, "1"),
+        "best": (2.0, "1"),
     }
     return faults.Remains(**{**whole, **known})
 
@@ -183,9 +183,9 @@ def remains(**known: Any) -> faults.Remains:
     [
         (0, {}, []),
         (1, {}, ["killed: finished trials lost or changed"]),
-        (0, {"deaths": 3}, ["killed: trials repeated"]),
+        (0, {"states": ("FAIL",) * 3}, ["killed: trials repeated"]),
         (0, {"states": ("RUNNING",)}, ["killed: left running"]),
-        (0, {"best": (2, 2.0, "2")}, ["killed: end against the study that ran through"]),
+        (0, {"best": (2.0, "2")}, ["killed: end against the study that ran through"]),
         (
             0,
             {"keys": ("0", *map(str, range(39)))},

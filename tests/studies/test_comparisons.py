@@ -120,7 +120,7 @@ def test_a_study_of_a_net_has_two_stages_and_the_time_given() -> None:
 
 
 def test_the_split_of_a_trial_is_in_whole_numbers() -> None:
-    trial = SimpleNamespace(user_attrs={"stages": [[0, 1.0], ["2"]]})
+    trial = SimpleNamespace(user_attrs={"autosplit": {"stages": [[0, 1], [2]]}})
     assert finished_study.stages_of(trial) == ((0, 1), (2,))
 
 

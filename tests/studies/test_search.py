@@ -5,9 +5,9 @@ from statistics import median
 
 import pytest
 
-from autosplit.hardware.bench.simulated import chain_of
+from autosplit.hardware.bench.simulated import chain_of, costs_of
 from autosplit.planner import CostModel
-from autosplit.study.persistence.storage import silence_optuna_logs
+from autosplit.study.storage import silence_optuna_logs
 from studies.benchmarks import result, search, search_overhead
 from studies.benchmarks import search_methods as methods
 from studies.benchmarks.search_methods import Case, Found
@@ -38,16 +38,17 @@ def test_the_search_is_judged_by_what_it_would_end_with() -> None:
 
 def test_what_is_never_near_has_no_number_of_trials() -> None:
     case = Case(costs(), 3, 0)
-    worst = case.measure(0, (tuple(range(22)), (22,), (23,)))
+    worst = case.measure(0, case.candidate((tuple(range(22)), (22,), (23,))))
     assert methods.judge(case, [worst]).trials == math.inf
 
 
-@pytest.mark.parametrize("way", [methods.tpe_on_indices, methods.tpe_on_shares, methods.randomly])
+@pytest.mark.parametrize("way", [methods.tpe, methods.randomly])
 def test_other_samplers_measure_legal_splits(way: search.Way) -> None:
     result_of_search = way(Case(costs(), 3, 1), 8)
     assert 0 < len(result_of_search) <= 8
     assert all(
-        sorted(i for ops in m.stages for i in ops) == list(range(24)) for m in result_of_search
+        sorted(i for stage in m.stages for i in stage.ops) == list(range(24))
+        for m in result_of_search
     )
 
 
@@ -83,7 +84,7 @@ def test_the_time_between_measurements_is_told() -> None:
 @pytest.mark.parametrize("stages", search.BARS)
 def test_few_trials_find_the_best_split(stages: int) -> None:
     graph, times = branchy(8, 3)
-    models = [costs(60), CostModel.from_graph(graph, [times]), search.zoo_costs("squeezenet")]
+    models = [costs(60), costs_of(graph, times), search.zoo_costs("squeezenet")]
     for model in models:
         result_of_search = [
             methods.judge(c, methods.planner(c, 20))

@@ -7,12 +7,18 @@ import optuna
 import pytest
 
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, chain_of
-from autosplit.planner import CostModel
+from autosplit.hardware.bench.simulated import (
+    SimulatedBench,
+    Simulation,
+    chain_of,
+    costs_of,
+    on_devices,
+)
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy, open_study
-from autosplit.study.persistence.storage import silence_optuna_logs, storage_url
 from autosplit.study.progress import Progress
+from autosplit.study.space import Space
+from autosplit.study.storage import silence_optuna_logs, storage_url
 
 
 def branchy(blocks: int, branches: int, seed: int = 0) -> tuple[FusedGraph, list[float]]:
@@ -36,8 +42,16 @@ def devices(stages: int) -> list[str]:
 
 
 def chain(ops: int, devices: Sequence[str], simulation: Simulation) -> SimulatedBench:
-    """A bench over a chain of ops."""
-    return SimulatedBench(*chain_of(ops, simulation.seed), devices, simulation)
+    """A bench over a chain of ops, a stage on each device."""
+    graph, costs = chain_of(ops, simulation.seed)
+    return SimulatedBench(graph, costs, on_devices(costs, devices), devices, simulation)
+
+
+def space_of(bench: SimulatedBench) -> Space:
+    """The candidates of a study on a bench, without what a study file limits."""
+    names = [kind.name for kind in bench.costs.kinds]
+    kinds = [names[n % len(names)] for n in range(len(bench.devices))]
+    return Space(bench.costs, bench.question, tuple(zip(kinds, bench.devices, strict=True)))
 
 
 @pytest.fixture
@@ -54,9 +68,9 @@ def branchy_bench() -> Callable[..., SimulatedBench]:
         blocks: int = 3, branches: int = 3, stages: int = 3, **simulation: Any
     ) -> SimulatedBench:
         graph, times = branchy(blocks, branches, simulation.get("seed", 0))
-        return SimulatedBench(
-            graph, CostModel.from_graph(graph, [times]), devices(stages), Simulation(**simulation)
-        )
+        costs, names = costs_of(graph, times), devices(stages)
+        question = on_devices(costs, names)
+        return SimulatedBench(graph, costs, question, names, Simulation(**simulation))
 
     return make
 

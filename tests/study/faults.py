@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autosplit.study.persistence.records import KEY, searched
-from autosplit.study.persistence.storage import connect, storage_url
-from autosplit.study.trials.results import best_trial
+from autosplit.study.record import result_of
+from autosplit.study.results import best_of_study, error_of
+from autosplit.study.storage import connect, storage_url
 
 WORKER = Path(__file__).with_name("worker.py")
 KILLED = "k"  # the name of the study that is killed again and again
@@ -40,20 +40,24 @@ class Remains:
     """What is in the storage of a study.
 
     ``keys`` are those of its complete trials, ``errors`` those of its failed ones, ``best`` is
-    number, period in ms and key.
+    period in ms and key.
     """
 
     states: tuple[str, ...]
     keys: tuple[str, ...]
     numbers: tuple[int, ...]
     errors: tuple[str, ...]
-    deaths: int
-    best: tuple[int, float, str] | None
+    best: tuple[float, str] | None
 
     @property
     def measured_twice(self) -> int:
         """How many complete trials measured a split that another had measured."""
         return len(self.keys) - len(set(self.keys))
+
+    @property
+    def repeated(self) -> int:
+        """How many trials ended without a result, so that another measured their candidate."""
+        return self.states.count("FAIL")
 
     @property
     def running(self) -> int:
@@ -156,14 +160,13 @@ def remains(name: str, url: str) -> Remains:
 
     study = optuna.load_study(study_name=name, storage=connect(url))
     trials = study.trials
-    best = best_trial(trials, study.user_attrs)
+    best = best_of_study(study)
     return Remains(
         states=tuple(t.state.name for t in trials),
-        keys=tuple(t.user_attrs[KEY] for t in trials if t.state.name == "COMPLETE"),
+        keys=tuple(result_of(t).key for t in trials if t.state.name == "COMPLETE"),
         numbers=tuple(t.number for t in trials),
-        errors=tuple(t.user_attrs.get("error", "") for t in trials if t.state.name == "FAIL"),
-        deaths=sum(t.user_attrs.get("deaths", 0) for t in trials),
-        best=None if best is None else (best[0].number, best[1].median, best[0].user_attrs[KEY]),
+        errors=tuple(error_of(t) for t in trials if t.state.name == "FAIL"),
+        best=None if best is None else (best.period_ms.median, best.record.key),
     )
 
 
@@ -203,10 +206,7 @@ def _url(folder: Path) -> str:
 
 
 def _complete(folder: Path) -> dict[int, Any]:
-    """The split and the value of each complete trial; none where there is no study yet.
-
-    The value is what the search measured: the final comparison measures the best ones again.
-    """
+    """The split and the value of each complete trial; none where there is no study yet."""
     import optuna
 
     try:
@@ -214,4 +214,4 @@ def _complete(folder: Path) -> dict[int, Any]:
     except KeyError:
         return {}
     complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
-    return {trial.number: (trial.user_attrs[KEY], searched(trial)["values"]) for trial in complete}
+    return {trial.number: (result_of(trial).key, trial.values) for trial in complete}

@@ -11,16 +11,17 @@ import pytest
 from pydantic import ValidationError
 
 from autosplit.errors import Infeasible
-from autosplit.hardware.bench.simulated_cores import SimulatedCores
+from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import document, tables
 from autosplit.study.config.study_file import StudyConfig, stored
 from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.persistence.storage import storage_url
 from autosplit.study.progress import Progress
-from autosplit.study.trials.results import best_trial
+from autosplit.study.record import record_of, result_of
+from autosplit.study.results import best_of_study
+from autosplit.study.storage import storage_url
 
 THIRD = 20e6  # bytes of a replica, of the 60 MB of the chain
 
@@ -42,39 +43,44 @@ def run(folder: Path, config: StudyConfig) -> OpenStudy:
 
 def loss(opened: OpenStudy) -> float:
     """How far the true period of the best trial is above the true optimum, relative."""
-    best = best_trial(opened.study.trials, opened.study.user_attrs)
+    best = best_of_study(opened.study)
     assert best is not None
-    assert isinstance(opened.bench, SimulatedCores)
-    deployment = opened.deployment(opened.space.split(best[0].user_attrs["key"]), ())
-    return opened.bench.true_plan(deployment).period / opened.bench.optimum().period - 1
+    assert isinstance(opened.bench, SimulatedBench)
+    candidate = opened.space.candidate(best.record.key)
+    return opened.bench.truth(candidate).period / opened.bench.optimum().period - 1
 
 
 def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path: Path) -> None:
     opened = run(tmp_path, config_of())
-    best = best_trial(opened.study.trials, opened.study.user_attrs)
-    assert best is not None
-    assert best[0].user_attrs["key"] == "1:@4x1"
-    assert (best[0].user_attrs["replicas"], best[0].user_attrs["threads"]) == ([4], [1])
-    verdict = opened.study.user_attrs["verdict"]
+    verdict = opened.study.user_attrs["result"]["verdict"]
     assert verdict["choice"] == "replicate"
-    assert verdict["text"].startswith("4 replicas of the whole model on cores 0 to 3, simulated: ")
-    assert "times the throughput of simulated, 4 threads" in verdict["text"]
-    # The first trials are the plan and the other corners.
-    assert [t.number for t in opened.study.trials] == list(range(5))
-    assert opened.study.user_attrs["bound_ms"] <= min(t.value for t in opened.study.trials)
+    assert verdict["text"].startswith("Replicate the whole model: 4 x simulated, 1 thread each.")
+    assert "times as long" in verdict["text"]
+    assert opened.study.user_attrs["autosplit"]["bound_ms"] <= min(
+        t.value for t in opened.study.trials
+    )
 
 
 def test_threads_shorten_the_latency_and_replicas_do_not(tmp_path: Path) -> None:
     opened = run(tmp_path, config_of(trials=4, objective="latency"))
-    best = best_trial(opened.study.trials, opened.study.user_attrs)
-    assert best is not None
-    assert (best[0].user_attrs["replicas"], best[0].user_attrs["threads"]) == ([1], [4])
+    verdict = opened.study.user_attrs["result"]["verdict"]
+    assert verdict["choice"] == "leave"
+    assert verdict["text"].startswith("Leave the model whole: simulated, 4 threads.")
+
+
+def test_a_limit_of_latency_forbids_what_takes_longer(tmp_path: Path) -> None:
+    limits = {"limits": {"latency_ms": 30.0}}
+    opened = run(tmp_path, config_of(trials=6, **limits))
+    choice = opened.study.user_attrs["result"]["verdict"]
+    baselines = {b.name: b for b in opened.baselines}
+    assert baselines["replicas"].latency_ms.median > 30 > baselines["all threads"].latency_ms.median
+    assert choice.get("baseline") != "replicas"
 
 
 @pytest.mark.integration
 def test_the_latency_is_searched_on_cores_within_the_memory(tmp_path: Path) -> None:
     opened = run(tmp_path, config_of(memory=THIRD, trials=6, objective="latency"))
-    keys = {t.user_attrs["key"] for t in opened.study.trials}
+    keys = {result_of(t).key for t in opened.study.trials}
     assert len(keys) == len(opened.study.trials) > 0
 
 
@@ -84,9 +90,9 @@ def test_with_little_memory_a_hybrid_is_near_the_optimum_after_six_trials(tmp_pa
     for seed in range(3):
         opened = run(tmp_path / f"{seed}", config_of(8, THIRD, trials=6, seed=seed))
         losses.append(loss(opened))
-        assert all(len(t.user_attrs["replicas"]) >= 3 for t in opened.study.trials)
+        assert all(len(record_of(t).replicas) >= 3 for t in opened.study.trials)
         # No replica has the memory for the whole model.
-        assert not opened.study.user_attrs["baselines"]
+        assert not opened.study.user_attrs["autosplit"]["baselines"]
     assert median(losses) < 0.02
 
 
@@ -96,7 +102,7 @@ def test_the_verdict_says_that_the_unsplit_model_exceeds_the_memory(
 ) -> None:
     opened = run(tmp_path, config_of(**question, memory=30e6, trials=2))
     text = "The unsplit model needs 60 MB, over the memory limit of 30 MB."
-    assert text in opened.study.user_attrs["verdict"]["text"]
+    assert text in opened.study.user_attrs["result"]["verdict"]["text"]
     # An empty table would say nothing.
     assert "baselines" not in [title for title, *_ in tables(document(opened.study, opened.url))]
 
@@ -105,8 +111,7 @@ def test_the_verdict_says_that_the_unsplit_model_exceeds_the_memory(
 def test_other_samplers_propose_deployments(tmp_path: Path, sampler: str) -> None:
     opened = run(tmp_path, config_of(sampler=sampler, trials=8))
     trials = opened.study.trials
-    assert len({t.user_attrs["key"] for t in trials}) == 8
-    assert all(t.params.keys() == set(opened.space.names) for t in trials)
+    assert len({result_of(t).key for t in trials}) == 8
 
 
 @pytest.mark.integration
@@ -117,7 +122,7 @@ def test_an_interrupted_study_goes_on_as_if_it_had_not_been(tmp_path: Path) -> N
     longer = config_of(memory=THIRD, trials=4)
     opened = open_study(longer, parts.bench, parts.url, Progress())
     run_study(opened, Progress())
-    keys = [[t.user_attrs["key"] for t in study.trials] for study in (whole.study, opened.study)]
+    keys = [[result_of(t).key for t in study.trials] for study in (whole.study, opened.study)]
     assert keys[0] == keys[1]
 
 
@@ -131,17 +136,12 @@ def test_what_does_not_fit_the_memory_is_refused_by_name(tmp_path: Path) -> None
 def test_show_and_report_read_the_study(tmp_path: Path) -> None:
     opened = run(tmp_path, config_of(trials=3))
     shown = document(opened.study, opened.url)
-    assert shown["trials"][0]["replicas"] == [4]
+    assert shown["trials"][0]["replicas"]
+    assert shown["trials"][0]["threads"]
     assert shown["study"]["cores"] == 4
     title, columns, rows = next(tables(shown))
     assert "deployments on 4 cores" in title
-    assert rows[0][columns.index("replicas x threads")] == "4 x 1"
-    trials = read(opened.study).trials
-    assert read(opened.study).devices_of(trials[0]) == ["4 replicas with 1 thread"]
-    for trial in trials:
-        # The profile of a whole model is that of its number of threads.
-        row = read(opened.study).op_ms[(1, 2, 4).index(trial.threads[0])]
-        assert read(opened.study).profile_of(trial)[0] == row[0]
+    assert " x " in rows[0][columns.index("replicas x threads")]
     assert shown["best"]["number"] == read(opened.study).best().number  # type: ignore[union-attr]
 
 
@@ -156,7 +156,8 @@ def test_show_and_report_read_the_study(tmp_path: Path) -> None:
 )
 def test_cores_are_a_number_or_numbers(cores: Any, numbers: Any, counts: Any) -> None:
     config = config_of(cores)
-    assert (tuple(chain(*config.core_kinds)), config.thread_counts) == (numbers, counts)
+    threads = tuple(threads for _, threads in config.rows)
+    assert (tuple(chain(*config.core_kinds)), threads) == (numbers, counts)
     assert config.stages == "auto"
 
 
@@ -173,7 +174,6 @@ def test_cores_are_a_number_or_numbers(cores: Any, numbers: Any, counts: Any) ->
         ({"stages": 2}, "cores and stages are both given"),
         ({"realtime": {"items_per_second": 5}}, "runs no items; remove realtime"),
         ({"devices": ["cores:0"]}, "cores and devices are both given"),
-        ({"sampler": "exhaustive"}, "use planner"),
         ({"memory": [1e6, 2e6]}, "with cores give one"),
         ({"cores": None, "stages": 2, "memory": [1e6] * 3}, "one for each of the 2 devices"),
         ({"memory": "3 bytes"}, 'as in 3e9 or "3 GB"'),
@@ -193,16 +193,11 @@ def test_cores_of_two_kinds_are_searched(tmp_path: Path) -> None:
     opened = run(tmp_path, config_of(memory=30e6, trials=8, **KINDS))
     assert loss(opened) < 0.03
     for trial in opened.study.trials:
-        names = "replicas", "threads", "kinds"
-        shapes = zip(*map(trial.user_attrs.__getitem__, names), strict=True)
-        assert sum(r * w for r, w, kind in shapes if kind == 0) <= 4
-    shown = document(opened.study, opened.url)
-    title, columns, rows = next(tables(shown))
+        stages = opened.space.candidate(result_of(trial).key)
+        options = [option for stage in stages for option in stage.options]
+        assert sum(o.replicas * o.row.threads for o in options if o.row.kind == "0") <= 4
+    title, _, _ = next(tables(document(opened.study, opened.url)))
     assert "deployments on cores 0-3 and 4-7" in title
-    assert " of kind 1" in rows[0][columns.index("replicas x threads")]
-    trial = read(opened.study).best()
-    assert trial is not None
-    assert "of cores)" in read(opened.study).devices_of(trial)[0]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +206,6 @@ def test_cores_of_two_kinds_are_searched(tmp_path: Path) -> None:
         ({"devices": ["cores:0", "cores:3", "cores:1-2"]}, ((0, 3, 1, 2),)),
         ({"devices": ["cores:0", "cuda:0"]}, ()),
         ({"devices": ["cores:0", "cores:1"], "memory": [1e9, 2e9]}, ()),
-        ({"devices": ["cores:0", "cores:1"], "sampler": "exhaustive"}, ()),
         ({"devices": ["cores:300", "cores:301"]}, ()),
         ({"devices": ["cores:0", "cores:1"], "simulated": {"graph": "two-devices.json"}}, ()),
         ({"cores": ["0-1", "4,6"]}, ((0, 1), (4, 6))),
@@ -237,5 +231,5 @@ def test_a_stored_study_keeps_its_devices() -> None:
 
 def test_each_kind_has_its_numbers_of_threads() -> None:
     config = config_of(["0-3", "4,6,8"])
-    assert config.thread_counts == (1, 2, 4, 1, 2, 3)
+    assert config.rows == (("0", 1), ("0", 2), ("0", 4), ("1", 1), ("1", 2), ("1", 3))
     assert config.bench_devices[3:] == ("cores:4", "cores:4,6", "cores:4,6,8")

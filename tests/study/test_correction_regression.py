@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,60 +11,69 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.cuts.stages import Stages
-from autosplit.planner import CostModel, Transfer, evaluate
-from autosplit.study.surrogate import cost_correction
-from autosplit.study.surrogate import gaussian_posterior as posterior
-from autosplit.study.surrogate.cost_correction import Corrected, Measured, correct
+from autosplit.deployment import Option, Row, Stage
+from autosplit.planner import CostModel, Kind, Question, RowCosts, Transfer, evaluate
+from autosplit.planner.batch import BatchEvaluator
+from autosplit.study.surrogate import correction, posterior
+from autosplit.study.surrogate.correction import Corrected, Measured, correct
 
 OPS = 6
 CHAIN = tuple(1 << i - 1 if i else 0 for i in range(OPS))
-ALIKE, MIXED = ("cores:0", "cores:1", "cores:2"), ("cores:0", "cuda:0", "cores:1")
+ALIKE, MIXED = ("cores:0",), ("cores:0", "cuda:0")
+Stages = tuple[Stage, ...]
 
 
-def model(rows: int, seed: int = 0) -> CostModel:
-    """A chain with transfers and overheads, a row of times for each of ``rows`` devices."""
+def model(kinds: Sequence[str] = ALIKE, overhead: float = 0.25, seed: int = 0) -> CostModel:
+    """A chain with transfers and overheads, a row of times for each kind of devices."""
     rng = np.random.default_rng(seed)
     transfers = tuple(Transfer(f"t{i}", i, (i + 1,), 8.0) for i in range(OPS - 1))
-    table = [tuple(rng.uniform(0.5, 2, OPS).tolist()) for _ in range(rows)]
-    sent = (tuple(rng.uniform(0, 0.3, OPS - 1).tolist()),)
+    times = [tuple(rng.uniform(0.5, 2, OPS).tolist()) for _ in kinds]
+    sent = tuple(rng.uniform(0, 0.3, OPS - 1).tolist())
+    rows = tuple(RowCosts(Row(k, "r"), t, overhead) for k, t in zip(kinds, times, strict=True))
     names = tuple(f"op{i}" for i in range(OPS))
-    return CostModel("c", names, CHAIN, tuple(table), transfers, sent, sent, overheads=(0.25,))
+    every_kind = tuple(Kind(kind, sent, sent) for kind in kinds)
+    return CostModel("c", names, CHAIN, rows, every_kind, transfers)
+
+
+def split(*ends: int, kinds: Sequence[str] = ALIKE * 3) -> Stages:
+    """Stages that end before some ops, each on a kind of devices."""
+    pairs = zip(pairwise((0, *ends, OPS)), kinds, strict=False)
+    return tuple(Stage(tuple(range(a, b)), (Option(Row(k, "r")),)) for (a, b), k in pairs)
+
+
+def question(costs: CostModel, empty: bool) -> Question:
+    kinds = [kind.name for kind in costs.kinds]
+    counts = {"cores:0": 3} if len(kinds) == 1 else {"cores:0": 2, "cuda:0": 1}
+    return Question(counts, stages=None if empty else 3)
 
 
 def measurements(costs: CostModel, splits: Sequence[Stages], seed: int = 1) -> list[Measured]:
     """What splits measured: their costs, each stage up to half as slow again."""
     rng = np.random.default_rng(seed)
-    loads = [evaluate(costs, s, allow_empty=True).loads for s in splits]
-    times = [
-        tuple((np.array(stage_loads) * rng.uniform(1.0, 1.5, len(stage_loads))).tolist())
-        for stage_loads in loads
-    ]
-    return [Measured(n, s, t, max(t)) for n, (s, t) in enumerate(zip(splits, times, strict=True))]
+    measured = []
+    for n, stages in enumerate(splits):
+        loads = np.array(evaluate(costs, stages).loads)
+        times = tuple((loads * rng.uniform(1.0, 1.5, len(stages))).tolist())
+        measured.append(Measured(n, stages, times, max(times)))
+    return measured
 
 
 class Direct:
     """The posterior over every single parameter.
 
-    They are an error of each op on each device, and two common scales and an overhead of each
-    device. A pair of error and noise is as likely as the measurements are under it.
+    They are an error of each op in each row, and two common scales and an overhead of each row. A
+    pair of error and noise is as likely as the measurements are under it.
     """
 
-    def __init__(
-        self, costs: CostModel, devices: Sequence[str], measured: Sequence[Measured]
-    ) -> None:
-        self.count = len(devices)
-        self.times = np.array(
-            [costs.times[d if len(costs.times) > 1 else 0] for d in range(self.count)]
-        )
-        kinds = [d.split(":")[0] for d in devices]
-        self.kin = np.array(
-            [[1.0 if a == b else posterior.OTHER_KIND for b in kinds] for a in kinds]
-        )
-        rows = [(m, d) for m in measured for d, ops in enumerate(m.stages) if ops]
-        prior = [evaluate(costs, m.stages, allow_empty=True).loads[d] for m, d in rows]
-        self.design = np.array([self.row(m.stages, d) for m, d in rows])
-        self.stage_times = np.array([m.stage_ms[d] for m, d in rows])
+    def __init__(self, costs: CostModel, measured: Sequence[Measured]) -> None:
+        self.costs, self.count = costs, len(costs.rows)
+        self.times = np.array([row.times for row in costs.rows])
+        kinds = [row.row.kind.split(":")[0] for row in costs.rows]
+        self.kin = np.array([[1.0 if a == b else posterior.OTHERS for b in kinds] for a in kinds])
+        rows = [(m, s) for m in measured for s in range(len(m.stages))]
+        prior = [evaluate(costs, m.stages).loads[s] for m, s in rows]
+        self.design = np.array([self.row(m.stages, s) for m, s in rows])
+        self.stage_times = np.array([m.stage_ms[s] for m, s in rows])
         self.gap = self.stage_times - np.array(prior)
         pairs = [(e, n) for e in posterior.ERRORS for n in posterior.NOISES]
         logs = np.array([self.log_evidence(*pair) for pair in pairs])
@@ -73,19 +81,20 @@ class Direct:
         weights = np.exp(logs[likely] - logs.max())
         self.pairs, self.likely = [pairs[i] for i in likely], weights / weights.sum()
 
-    def row(self, stages: Stages, device: int) -> np.ndarray:
+    def row(self, stages: Stages, place: int) -> np.ndarray:
         """What each parameter adds to the time of one stage of a split."""
-        crowd = (sum(map(bool, stages)) - 1) / (self.count - 1)
+        crowd = (len(stages) - 1) / 2
+        row = self.costs.row_index[stages[place].options[0].row]
+        ops = list(stages[place].ops)
         op_times = np.zeros((self.count, OPS))
-        op_times[device, list(stages[device])] = self.times[device, list(stages[device])]
+        op_times[row, ops] = self.times[row, ops]
         alone = op_times.sum(axis=1)
-        return np.concatenate(
-            [op_times.ravel(), alone, alone * crowd, np.arange(self.count) == device]
-        )
+        parts = [op_times.ravel(), alone, alone * crowd, np.arange(self.count) == row]
+        return np.concatenate(parts)
 
     def prior(self, error: float) -> np.ndarray:
         scale = posterior.SCALE**2 / 2 * self.kin
-        overhead = (posterior.OVERHEAD * self.times.sum(axis=1).mean() / self.count) ** 2 * self.kin
+        overhead = (posterior.OVERHEAD * self.times.sum(axis=1).mean() / 3) ** 2 * self.kin
         op_errors = error**2 * np.kron(self.kin, np.eye(OPS))
         parts = [op_errors, scale, scale, overhead]
         ends = np.cumsum([0, *(len(p) for p in parts)])
@@ -129,185 +138,148 @@ class Direct:
         return self.mean()[-self.count :]
 
 
-SPLITS: list[Stages] = [
-    ((0, 1), (2, 3), (4, 5)),
-    ((0,), (1, 2, 3), (4, 5)),
-    ((0, 1, 2), (3,), (4, 5)),
-]
-FEWER: list[Stages] = [
-    ((0, 1, 2), (3, 4, 5), ()),
-    ((), (0, 1, 2, 3, 4, 5), ()),
-    ((0, 1), (), (2, 3, 4, 5)),
+SPLITS = [split(2, 4), split(1, 4), split(3, 4)]
+FEWER = [split(3), split(), split(2)]
+MIXED_SPLITS = [split(2, 4, kinds=("cores:0", "cuda:0", "cores:0"))] + [
+    split(n, 4, kinds=("cuda:0", "cores:0", "cores:0")) for n in (1, 3)
 ]
 CASES = [
-    pytest.param(1, ALIKE, SPLITS, False, id="alike"),
-    pytest.param(3, MIXED, SPLITS, False, id="two-kinds"),
-    pytest.param(1, ALIKE, SPLITS + FEWER, True, id="empty-stages"),
-    pytest.param(3, MIXED, FEWER, True, id="empty-stages-of-two-kinds"),
-    pytest.param(3, ALIKE, SPLITS[:1], False, id="one-trial"),
+    pytest.param(ALIKE, SPLITS, False, id="alike"),
+    pytest.param(MIXED, MIXED_SPLITS, False, id="two-kinds"),
+    pytest.param(ALIKE, SPLITS + FEWER, True, id="fewer-stages"),
+    pytest.param(MIXED, MIXED_SPLITS + FEWER, True, id="fewer-stages-of-two-kinds"),
+    pytest.param(MIXED, MIXED_SPLITS[:1], False, id="one-trial"),
 ]
 
 
-def table(rows: tuple[tuple[float, ...], ...], count: int = 3) -> np.ndarray:
-    return np.array([rows[d if len(rows) > 1 else 0] for d in range(count)])
-
-
-def both(
-    costs: CostModel, devices: Sequence[str], splits: list[Stages], empty: bool
-) -> tuple[Direct, Corrected]:
+def both(kinds: Sequence[str], splits: list[Stages], empty: bool) -> tuple[Direct, Corrected]:
     """The regression and the correction after the same measurements."""
+    costs = model(kinds)
     measured = measurements(costs, splits)
-    return Direct(costs, devices, measured), correct(costs, devices, measured, empty)
+    evaluator = BatchEvaluator(costs, question(costs, empty))
+    return Direct(costs, measured), correct(evaluator, measured)
 
 
-@pytest.mark.parametrize(("rows", "devices", "splits", "empty"), CASES)
+@pytest.mark.parametrize(("kinds", "splits", "empty"), CASES)
 def test_times_and_overheads_are_those_of_the_regression(
-    rows: int, devices: Sequence[str], splits: list[Stages], empty: bool
+    kinds: Sequence[str], splits: list[Stages], empty: bool
 ) -> None:
-    direct, corrected = both(model(rows), devices, splits, empty)
-    assert corrected.contention_costs.varies == empty
-    for used in (1, 2, 3):
-        model_costs = corrected.contention_costs.at(used)
-        crowd = (used - 1) / 2 if empty else 1.0
-        np.testing.assert_allclose(table(model_costs.times), direct.times_at(crowd), rtol=1e-4)
-        overheads = [
-            model_costs.overheads[d if len(model_costs.overheads) > 1 else 0] for d in range(3)
-        ]
-        np.testing.assert_allclose(overheads, np.maximum(0, 0.25 + direct.overheads()), rtol=1e-4)
+    direct, corrected = both(kinds, splits, empty)
+    for crowd, costs in ((0.0, corrected.mean.alone), (1.0, corrected.mean.busy)):
+        factors, overheads = costs
+        np.testing.assert_allclose(direct.times * factors, direct.times_at(crowd), rtol=1e-4)
+        expected = np.maximum(0, 0.25 + direct.overheads())
+        np.testing.assert_allclose(overheads, expected, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("rows", "devices", "splits", "empty"), CASES)
+@pytest.mark.parametrize(("kinds", "splits", "empty"), CASES)
 def test_error_and_noise_are_weighed_by_how_likely_they_are(
-    rows: int, devices: Sequence[str], splits: list[Stages], empty: bool
+    kinds: Sequence[str], splits: list[Stages], empty: bool
 ) -> None:
-    direct, corrected = both(model(rows), devices, splits, empty)
+    direct, corrected = both(kinds, splits, empty)
     logs = np.log(np.array(direct.pairs))
-    assert [corrected.error, corrected.noise] == pytest.approx(
-        np.exp(direct.likely @ logs).tolist(), rel=1e-4
-    )
-
-
-def drawn(corrected: Corrected, count: int, used: int) -> tuple[np.ndarray, np.ndarray]:
-    """Times and overheads of many draws."""
-    rng = np.random.default_rng(3)
-    costs = [corrected.draw(rng).at(used) for _ in range(count)]
-    return np.array([table(c.times) for c in costs]), np.array(
-        [table([[o] for o in c.overheads])[:, 0] for c in costs]
-    )  # type: ignore[arg-type]
+    expected = np.exp(direct.likely @ logs).tolist()
+    assert [corrected.error, corrected.noise] == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("empty", [False, True])
 def test_draws_lie_about_the_corrected_costs_as_widely_as_is_known_of_them(empty: bool) -> None:
-    costs = replace(model(3), overheads=(5.0,))
-    direct, corrected = both(costs, MIXED, SPLITS + FEWER if empty else SPLITS, empty)
-    for used in (1, 3) if empty else (3,):
-        times, overheads = drawn(corrected, 1500, used)
-        stages: Stages = ((0, 1, 2, 3), (4,), (5,)) if used == 3 else ((0, 1, 2, 3, 4, 5), (), ())
-        loads = np.array(
-            [times[:, d, list(ops)].sum(axis=1) + overheads[:, d] for d, ops in enumerate(stages)]
-        )
-        for d in range(3):
-            if not stages[d]:
-                continue
-            row = direct.row(stages, d)
+    splits = SPLITS + FEWER if empty else SPLITS
+    costs = model(overhead=5.0)
+    measured = measurements(costs, splits)
+    direct = Direct(costs, measured)
+    evaluator = BatchEvaluator(costs, question(costs, empty))
+    corrected, rng = correct(evaluator, measured), np.random.default_rng(3)
+    for stages in [split(4, 5), split()] if empty else [split(4, 5)]:
+        batch = evaluator.batch([stages])
+        drawn = [corrected.loads(batch, corrected.draw(rng))[0, :, 0] for _ in range(1500)]
+        known = evaluate(costs, stages).loads
+        for place in range(len(stages)):
+            row = direct.row(stages, place)
             parts = [direct.posterior(*pair) for pair in direct.pairs]
             means = np.array([row @ mean for mean, _ in parts])
             mean = direct.likely @ means
-            variance = (
-                direct.likely @ (means**2 + np.array([row @ c @ row for _, c in parts])) - mean**2
-            )
-            expected = table(costs.times)[d, list(stages[d])].sum() + 5.0 + mean
-            assert abs(loads[d].mean() - expected) < 5 * math.sqrt(variance / 1500)
-            assert loads[d].std() == pytest.approx(math.sqrt(variance), rel=0.15)
+            spread = direct.likely @ (means**2 + np.array([row @ c @ row for _, c in parts]))
+            deviation = math.sqrt(spread - mean**2)
+            loads = np.array(drawn)[:, place]
+            assert abs(loads.mean() - known[place] - mean) < 5 * deviation / math.sqrt(1500)
+            assert loads.std() == pytest.approx(deviation, rel=0.15)
 
 
-def test_alike_devices_are_drawn_alike_and_another_kind_apart() -> None:
-    costs = model(3)
-    times, overheads = drawn(correct(replace(costs, times=costs.times[:1] * 3), MIXED, []), 5, 3)
-    assert (times[:, 0] == times[:, 2]).all()
-    assert (times[:, 0] != times[:, 1]).any(axis=1).all()
-    assert (overheads[:, 0] == overheads[:, 2]).all()
-
-
-def test_servers_are_kinds_of_their_own() -> None:
-    costs, servers = model(1), ("rpc:a:9090", "rpc:b:9090", "rpc:a:9090")
-    corrected = correct(costs, servers, [Measured(0, SPLITS[0], (9.0, 1.0, 1.0), 9.0)])
-    times = table(corrected.contention_costs.all_busy.times)
-    np.testing.assert_allclose(times[0], times[2], rtol=1e-9)
-    assert times[0][0] > 1.01 * times[1][0]
+def test_rows_of_one_clock_share_their_scale_and_others_learn_half() -> None:
+    rows = [Row("cores:0", "a"), Row("cores:1", "a"), Row("rpc:x:1", "a"), Row("rpc:y:1", "a")]
+    errors, _ = posterior.correlations(rows)
+    assert errors[0].tolist() == [1.0, 1.0, 0.5, 0.5]
+    assert errors[2].tolist() == [0.5, 0.5, 1.0, 0.5]
+    _, scales = posterior.correlations([Row("0", "a", 1), Row("0", "a", 2), Row("0", "b", 2)])
+    assert scales[0].tolist() == [1.0, 0.9, 0.45]
 
 
 @pytest.mark.parametrize(("period", "ratio"), [(4.4, 1.1), (1.0, 0.5), (400.0, 2.0)])
 def test_waiting_between_stages_is_believed_within_a_factor_of_two(
     period: float, ratio: float
 ) -> None:
-    assert correct(
-        model(1), ALIKE, [Measured(0, SPLITS[0], (4.0, 2.0, 2.0), period)]
-    ).ratio == pytest.approx(ratio)
+    trials = [Measured(0, SPLITS[0], (4.0, 2.0, 2.0), period)]
+    assert corrected_by(trials).ratio == pytest.approx(ratio)
 
 
-def test_the_usual_ratio_is_the_median() -> None:
-    trials = [
-        Measured(n, SPLITS[0], (2.0, 2.0, 2.0), period) for n, period in enumerate((2.0, 2.2, 4.0))
-    ]
-    assert correct(model(1), ALIKE, trials).ratio == pytest.approx(1.1)
+def corrected_by(trials: Sequence[Measured], empty: bool = False) -> Corrected:
+    costs = model()
+    return correct(BatchEvaluator(costs, question(costs, empty)), trials)
 
 
 def test_an_expected_period_is_that_of_the_slowest_stage() -> None:
-    corrected = correct(model(1), ALIKE, [Measured(0, SPLITS[0], (3.0, 2.5, 2.0), 3.3)])
-    loads = evaluate(corrected.contention_costs.all_busy, SPLITS[1]).loads
+    corrected = corrected_by([Measured(0, SPLITS[0], (3.0, 2.5, 2.0), 3.3)])
+    loads = evaluate(corrected.model(corrected.mean), SPLITS[1]).loads
     assert corrected.period(SPLITS[1]) == pytest.approx(1.1 * max(loads))
 
 
 def test_a_time_is_never_corrected_to_nothing() -> None:
-    costs = model(1)
     trials = [Measured(n, SPLITS[0], (1e-3, 5.0, 5.0), 5.0) for n in range(4)]
-    corrected = correct(costs, ALIKE, trials).contention_costs.all_busy
-    assert table(corrected.times).min() >= cost_correction.LEAST * min(costs.times[0]) * (1 - 1e-12)
-    assert min(corrected.overheads) >= 0
+    factors, overheads = corrected_by(trials).mean.busy
+    assert factors.min() >= correction.LEAST * (1 - 1e-12)
+    assert overheads.min() >= 0
 
 
-def test_measurements_of_another_number_of_stages_are_left_out() -> None:
-    costs = model(1)
-    other = [
-        Measured(0, ((0, 1, 2), (3, 4, 5)), (9.0, 9.0), 9.0),
-        Measured(1, SPLITS[0], (9.0, 9.0), 9.0),
+def test_stages_that_slow_each_other_down_are_told_from_costs() -> None:
+    known = evaluate(model(), SPLITS[0]).loads
+    trials = [
+        Measured(0, SPLITS[0], tuple(1.8 * load for load in known), 1.8 * max(known)),
+        Measured(1, split(), evaluate(model(), split()).loads, evaluate(model(), split()).period),
     ]
-    assert correct(costs, ALIKE, other).contention_costs.all_busy.times == costs.times
+    corrected = corrected_by(trials, empty=True)
+    assert corrected.period(SPLITS[1]) > 1.5 * evaluate(model(), SPLITS[1]).period
+    assert corrected.period(split()) == pytest.approx(trials[1].period_ms, rel=0.1)
 
 
 def test_of_very_many_trials_the_best_and_the_latest_are_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cost_correction, "REMEMBERED", 12)  # four trials of three stages
-    costs = model(1)
+    monkeypatch.setattr(correction, "REMEMBERED", 12)  # four trials of three stages
     periods = (9.0, 1.0, 2.0, 8.0, 7.0, 6.0, 5.0, 4.0)
     trials = [Measured(n, SPLITS[0], (p, p, p), p) for n, p in enumerate(periods)]
-    assert (
-        correct(costs, ALIKE, trials).contention_costs.all_busy
-        == correct(costs, ALIKE, [trials[n] for n in (1, 2, 6, 7)]).contention_costs.all_busy
-    )
+    some = corrected_by([trials[n] for n in (1, 2, 6, 7)])
+    assert (corrected_by(trials).mean.busy[0] == some.mean.busy[0]).all()
 
 
-def test_where_a_device_cannot_run_an_op_the_others_learn_of_it() -> None:
-    costs = model(2)
-    costs = replace(costs, times=(costs.times[0], (math.inf, *costs.times[1][1:])))
-    corrected = correct(
-        costs, ("cores:0", "cuda:0"), [Measured(0, ((0, 1, 2), (3, 4, 5)), (9.0, 4.0), 9.0)]
-    ).contention_costs.all_busy
-    assert corrected.times[1][0] == math.inf
-    assert all(
-        new > old for new, old in zip(corrected.times[0][:3], costs.times[0][:3], strict=True)
-    )
+def test_where_a_row_cannot_run_an_op_the_others_learn_of_it() -> None:
+    costs = model(MIXED)
+    unable = RowCosts(costs.rows[0].row, (math.inf, *costs.rows[0].times[1:]), 0.25)
+    costs = CostModel("c", costs.names, CHAIN, (unable, costs.rows[1]), costs.kinds, costs.tensors)
+    evaluator = BatchEvaluator(costs, question(costs, True))
+    stages = split(3, kinds=("cuda:0", "cores:0"))
+    corrected = correct(evaluator, [Measured(0, stages, (9.0, 4.0), 9.0)])
+    times = [row.times for row in corrected.model(corrected.mean).rows]
+    assert times[0][0] == math.inf
+    assert all(new > old for new, old in zip(times[1][:3], costs.rows[1].times[:3], strict=True))
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(2, OPS))
-def test_devices_that_are_alike_have_one_row_of_costs(seed: int, devices: int) -> None:
-    costs = model(1, seed)
-    ends = np.linspace(0, OPS, devices + 1).astype(int).tolist()
-    stages = tuple(tuple(range(a, b)) for a, b in pairwise(ends))
-    corrected = correct(
-        costs, [f"cores:{d}" for d in range(devices)], measurements(costs, [stages] * 3, seed)
-    )
-    drawn = corrected.draw(np.random.default_rng(seed)).all_busy
-    assert len(corrected.contention_costs.all_busy.times) == len(drawn.times) == 1
+@given(st.integers(0, 2**32 - 1))
+def test_a_loss_of_a_replica_is_shared(seed: int) -> None:
+    """A stage of two replicas that takes as long as one of them teaches the time of one."""
+    costs = model(seed=seed)
+    evaluator = BatchEvaluator(costs, Question({"cores:0": 3}, replicas=True))
+    whole = Stage(tuple(range(OPS)), (Option(Row("cores:0", "r"), 2),))
+    load = evaluate(costs, [whole]).loads[0]
+    corrected = correct(evaluator, [Measured(0, (whole,), (load,), load / 2)])
+    assert corrected.period((whole,)) == pytest.approx(load / 2, rel=0.02)

@@ -13,14 +13,15 @@ import pytest
 from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.simulated import SimulatedBench
-from autosplit.hardware.bench.simulated_cores import SimulatedCores
+from autosplit.report.documents.record import read
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.export import export_best_split, export_stored_split, faster_baseline
+from autosplit.study.export import export_best_split, export_stored_split
 from autosplit.study.loop import benches
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.persistence.storage import storage_url
 from autosplit.study.progress import Progress
+from autosplit.study.record import record_of, study_record, update
+from autosplit.study.storage import storage_url
 
 Make = Callable[..., SimulatedBench]
 Open = Callable[..., OpenStudy]
@@ -42,35 +43,33 @@ class Exporting(SimulatedBench):
 @pytest.fixture
 def bench(chain_bench: Make) -> Exporting:
     simulated = chain_bench(ops=8, stages=2)
-    return Exporting(simulated.graph, simulated.costs, simulated.devices, simulated.simulation)
+    asked = simulated.question, simulated.devices, simulated.simulation
+    return Exporting(simulated.graph, simulated.costs, *asked)
 
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch, bench: Exporting) -> list[Any]:
     """What is handed on to be exported."""
     monkeypatch.setattr(Exporting, "written", [])
-    monkeypatch.setattr(benches, "open_bench", lambda config, measures: bench)
+    monkeypatch.setattr(benches, "open_bench", lambda config, **_: bench)
     return Exporting.written
 
 
-def test_the_best_is_exported_by_default_with_what_was_measured(
+def test_what_the_verdict_advises_is_exported_with_what_was_measured(
     bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
 ) -> None:
     opened = new_study(bench, trials=3)
     run_study(opened, Progress())
+    record = study_record(opened.study.user_attrs)
+    assert record.verdict.choice == "replicate"
     assert export_stored_split(opened.study, tmp_path / "out") == tmp_path / "out" / "split.json"
     ((deployment, folder, known, *_),) = written
-    duel = {
-        e["number"]: e["period_ms"]["median"] for e in opened.study.user_attrs["duel"]["entries"]
-    }
-    best = opened.study.trials[min(duel, key=lambda n: duel[n])]
     assert folder == tmp_path / "out"
-    assert deployment.split == tuple(map(tuple, best.user_attrs["stages"]))
-    assert known.measured.stage_ms == tuple(best.user_attrs["stage_ms"])
-    assert known.measured.latency_ms.median == best.user_attrs["latency_ms"]["median"]
-    assert known.predicted == best.user_attrs["predicted_ms"]
-    assert [b.name for b in known.baselines] == ["one core", "all cores", "replicas"]
-    assert known.verdict == opened.study.user_attrs["verdict"]["text"]
+    assert (len(deployment.stages), deployment.replicas) == (1, (2,))
+    baseline = next(b for b in record.compared_baselines() if b.name == "replicas")
+    assert known.measured.period_ms == baseline.period_ms
+    assert [b.name for b in known.baselines] == ["one device", "replicas"]
+    assert known.verdict == opened.study.user_attrs["result"]["verdict"]["text"]
     assert bench.closed
 
 
@@ -79,11 +78,12 @@ def test_a_trial_is_exported_by_its_number(
 ) -> None:
     opened = new_study(bench, trials=3)
     run_study(opened, Progress())
+    shown = read(opened.study)
     for trial in opened.study.trials:
         export_stored_split(opened.study, tmp_path / "out", trial.number)
         deployment, _, known, *_ = written[-1]
-        assert deployment.split == tuple(map(tuple, trial.user_attrs["stages"]))
-        assert known.measured.period_ms.median == trial.user_attrs["period_ms"]["median"]
+        assert deployment.split == record_of(trial).stages
+        assert known.measured.period_ms == shown.trials[trial.number].period_ms
 
 
 def test_where_nothing_was_measured_there_is_nothing_to_export(
@@ -121,7 +121,7 @@ def test_simulated_hardware_has_nothing_to_export(
     chain_bench: Make, new_study: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = chain_bench(ops=8, stages=2)
-    monkeypatch.setattr(benches, "open_bench", lambda config, measures: plain)
+    monkeypatch.setattr(benches, "open_bench", lambda config, **_: plain)
     opened = new_study(plain, trials=1)
     run_study(opened, Progress())
     with pytest.raises(ConfigError, match="simulated hardware has no stages to export"):
@@ -142,7 +142,7 @@ def test_of_several_trials_that_failed_the_one_asked_for_says_why(
 ) -> None:
     opened = new_study(bench)
     for reason in ("no room", "too slow"):
-        opened.study.ask().set_user_attr("error", reason)
+        update(opened.study.ask(), error=reason)
     for number in (0, 1):
         opened.study.tell(number, state=optuna.trial.TrialState.FAIL)
     for number, reason in enumerate(("no room", "too slow")):
@@ -150,32 +150,15 @@ def test_of_several_trials_that_failed_the_one_asked_for_says_why(
             export_stored_split(opened.study, tmp_path / "out", number)
 
 
-@pytest.mark.parametrize(("ratio", "is_named"), [(0.5, True), (1.0, False), (2.0, False)])
-def test_a_baseline_that_is_faster_than_the_split_is_named(
-    bench: Exporting, new_study: Open, ratio: float, is_named: bool
-) -> None:
-    opened = new_study(bench, trials=1)
-    assert faster_baseline(opened.study) is None
-    run_study(opened, Progress())
-    period = opened.study.user_attrs["duel"]["entries"][0]["period_ms"]["median"] * ratio
-    exact = dict.fromkeys(("median", "low", "high"), period)
-    baseline = {"name": "tvm, 2 replicas", "period_ms": exact, "latency_ms": exact, "copies": 2}
-    opened.study.set_user_attr("baselines", [baseline])
-    opened.study.set_user_attr("duel", None)
-    line = faster_baseline(opened.study)
-    assert (line is not None) == is_named
-    assert line is None or "tvm, 2 replicas" in line
-
-
 def test_the_best_deployment_is_exported_whatever_its_shape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[Any] = []
 
-    def export(bench: SimulatedCores, *arguments: Any) -> None:
+    def export(bench: SimulatedBench, *arguments: Any) -> None:
         written.append(arguments)
 
-    monkeypatch.setattr(SimulatedCores, "export", export)
+    monkeypatch.setattr(SimulatedBench, "export", export)
     data = {"name": "c", "runtime": "simulated", "simulated": {"ops": 12}, "search": {"trials": 2}}
     config = StudyConfig.model_validate({**data, "cores": "2-5", "memory": "5 MB"})
     url = storage_url("c", str(tmp_path / "c.db"))
@@ -184,11 +167,12 @@ def test_the_best_deployment_is_exported_whatever_its_shape(
     for number, trial in enumerate(opened.study.trials):
         export_stored_split(opened.study, tmp_path / "out", number)
         deployment, _, known, *_ = written[-1]
-        assert deployment == opened.deployment(opened.space.split(trial.user_attrs["key"]), ())
+        assert deployment.split == record_of(trial).stages
+        assert deployment.replicas == record_of(trial).replicas
         assert {n for s in deployment.stages for d in s.devices for n in cores_of(d)} <= {
             2,
             3,
             4,
             5,
         }
-        assert known.measured.stage_ms == tuple(trial.user_attrs["stage_ms"])
+        assert known.measured.stage_ms == read(opened.study).trials[number].stage_ms

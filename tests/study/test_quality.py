@@ -7,37 +7,33 @@ import optuna
 import pytest
 
 from autosplit.hardware.bench.simulated import SimulatedBench
-from autosplit.planner import plan
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
-from autosplit.study.persistence.storage import silence_optuna_logs
 from autosplit.study.progress import Progress
-from autosplit.study.space.search_space import Space
-from autosplit.study.trials.results import best_trial
+from autosplit.study.results import best_of_study
+from autosplit.study.storage import silence_optuna_logs
+from tests.study.conftest import space_of
 
 Make = Callable[..., SimulatedBench]
 SEEDS = range(6)
 
 
 def shortfall(bench: SimulatedBench, name: str, trials: int, seed: int) -> float:
-    """How far the true period of the study's best split is above the true optimum."""
+    """How far the true period of the study's best candidate is above the true optimum."""
     silence_optuna_logs()
-    space = Space(bench.costs, len(bench.devices))
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler())
+    space = space_of(bench)
+    search = {"trials": trials, "sampler": name, "seed": seed}
     config = StudyConfig.model_validate(
-        {
-            "name": "q",
-            "runtime": "simulated",
-            "stages": space.stages,
-            "search": {"trials": trials, "sampler": name, "seed": seed},
-        }
+        {"name": "q", "runtime": "simulated", "stages": space.question.stages, "search": search}
     )
-    run_study(OpenStudy(study, "memory://", config, bench, space), Progress())
-    best = best_trial(study.trials, study.user_attrs)
+    study = optuna.create_study()
+    opened = OpenStudy(study, "memory://", config, bench, space)
+    run_study(opened, Progress())
+    best = best_of_study(study)
     assert best is not None
-    chosen = bench.truth(space.split(best[0].user_attrs["key"])).period
-    return chosen / plan(bench.true, space.stages).period - 1
+    chosen = bench.truth(space.candidate(best.record.key)).period
+    return chosen / bench.optimum().period - 1
 
 
 @pytest.fixture(params=["chain", "branches"])

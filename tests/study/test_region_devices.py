@@ -1,5 +1,6 @@
 """Regions of an external backend on a device of their own."""
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,18 +9,18 @@ import pytest
 
 import autosplit
 from autosplit import api
-from autosplit.errors import ConfigError, Infeasible
+from autosplit.errors import ConfigError
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.profiling.cost_model import place_regions
+from autosplit.hardware.measurement.results import Profile
+from autosplit.hardware.profiling.cost_table import place_regions
 from autosplit.lowering.external.backend import Backend
-from autosplit.planner import CostModel
 from autosplit.study.config.study_file import StudyConfig, load
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.persistence.records import KEY
-from autosplit.study.persistence.storage import storage_url
 from autosplit.study.progress import Progress
+from autosplit.study.record import record_of, result_of
+from autosplit.study.storage import storage_url
 from tests import external_backend, nets
 
 pytest.importorskip("onnxruntime")
@@ -46,7 +47,7 @@ def study(model: Any, folder: Path, device: str | None, **asked: Any) -> OpenStu
             "name": "s",
             "model": str(model.path),
             "devices": list(TWO),
-            "search": {"trials": 12, "sampler": "exhaustive"},
+            "search": {"trials": 12, "converge": False},
             "regions": [{"backend": NAME, **({"device": device} if device else {})}],
             **asked,
         }
@@ -71,9 +72,11 @@ def test_every_candidate_has_the_regions_on_their_device(
     measured = [t for t in opened.study.trials if t.state.name == "COMPLETE"]
     assert measured
     for trial in measured:
-        assert convolutions <= set(opened.space.split(trial.user_attrs[KEY])[place])
-        assert trial.user_attrs["max_rel_error"] < 1e-3  # against onnxruntime on the whole net
-    assert opened.study.user_attrs["stopped"].startswith("exhausted")
+        stages = opened.space.deployment(opened.space.candidate(result_of(trial).key)).stages
+        on_device = [s.ops for s in stages if s.devices == (TWO[place],)]
+        assert convolutions <= {op for ops in on_device for op in ops}
+        assert record_of(trial).max_rel_error < 1e-3  # against onnxruntime on the whole net
+    assert opened.study.user_attrs["result"]["stopped"].startswith("exhausted")
 
 
 @pytest.mark.integration
@@ -125,19 +128,9 @@ def test_a_device_that_is_not_in_the_list_is_named(tmp_path: Path) -> None:
         load(tmp_path / "s.toml")
 
 
-def test_ops_that_no_order_can_bring_there_are_told() -> None:
-    costs = CostModel("c", ("a", "b", "c"), (0, 1, 2), ((1.0, 1.0, 1.0),))
-    placed = place_regions(
-        costs, {"one": (0,), "two": (2,)}, {"one": "cores:0", "two": "cores:0"}, ["cores:0"]
-    )
-    assert placed.times == costs.times
-    by_hand = costs.only_on((0,), (1,), 2).only_on((2,), (0,), 2)
-    assert by_hand.times == ((float("inf"), 1.0, 1.0), (1.0, 1.0, float("inf")))
-    with pytest.raises(Infeasible):
-        autosplit_plan(by_hand)
-
-
-def autosplit_plan(costs: CostModel) -> Any:
-    from autosplit.planner import plan
-
-    return plan(costs, 2)
+def test_regions_run_on_no_other_device() -> None:
+    profiles = [Profile(name, (1.0, 1.0, 1.0), (0.0,) * 3) for name in ("cores:0", "cores:1")]
+    regions, devices = {"one": (0,), "two": (2,)}, ("cores:0", "cores:1")
+    placed = place_regions(profiles, regions, {"one": "cores:1", "two": "cores:0"}, devices)
+    assert [p.op_ms for p in placed] == [(math.inf, 1.0, 1.0), (1.0, 1.0, math.inf)]
+    assert place_regions(profiles, regions, {}, devices) == profiles

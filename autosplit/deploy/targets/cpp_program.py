@@ -85,7 +85,7 @@ def _stage(
     version = document.environment.get(TVM_PACKAGE if package == TVM else package, "0")
     beside = []
     if stage.onnx and stage.onnx.file == stage.file and stage.onnx.data:
-        beside.append((stage.onnx.data, stage.onnx.data_sha256))
+        beside.append(stage.onnx.data)
     return (
         Code(f"load_{stage.runtime.replace('-', '_')}"),
         stage.runtime,
@@ -109,10 +109,9 @@ def _replica(document: Manifest, stage: StagePart, replica: ReplicaPart) -> tupl
             f"stage {stage.index} is on '{replica.device}'; the cpp format runs stages on local "
             "cores, write cores:0"
         )
-    file = (replica.file or stage.file, replica.sha256 if replica.file else stage.sha256)
     target = target_of(replica.target or document.environment.get("target"))
     features = processor.required_features(target) if stage.runtime == TVM else ()
-    return (file, cores, features)
+    return (replica.file or stage.file, cores, features)
 
 
 def _edges(edges: Iterable[Edge]) -> list[tuple[Any, ...]]:

@@ -12,18 +12,17 @@ from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError
 
 WIRING = "pipeline.json"
-PROGRAMS = ("run.py", "run.cpp")
+PROGRAM = "run.py"
 
 
 def files(document: Manifest) -> Mapping[str, bytes]:
-    """The wiring file and two programs that run it.
+    """The wiring file and a program that runs it.
 
     Raises ConfigError naming the first stage that has no ONNX model.
     """
     text = json.dumps(wiring(document), indent=1) + "\n"
-    folder = Path(__file__).parent / "onnx"
-    programs = {name: (folder / name).read_bytes() for name in PROGRAMS}
-    return {WIRING: text.encode(), **programs}
+    program = (Path(__file__).parent / "onnx" / PROGRAM).read_bytes()
+    return {WIRING: text.encode(), PROGRAM: program}
 
 
 def wiring(document: Manifest) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The program of an export: each format is the native folder and files beside it."""
+"""The program of an export: a format is the native folder, and for most files beside it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 from autosplit.deploy import manifest_file
 from autosplit.deploy.manifest import NAME, Manifest
-from autosplit.deploy.targets import cpp_program, onnx_program, ray_program
-from autosplit.deploy.targets.formats import CPP, ONNX, RAY
+from autosplit.deploy.targets import cpp_program, onnx_program
+from autosplit.deploy.targets.formats import CPP, ONNX
 from autosplit.errors import ConfigError
 from autosplit.files import atomic_write
 
@@ -17,7 +17,6 @@ from autosplit.files import atomic_write
 _ADDED: Mapping[str, Callable[[Manifest], Mapping[str, bytes]]] = {
     ONNX: onnx_program.files,
     CPP: cpp_program.files,
-    RAY: ray_program.files,
 }
 
 
@@ -29,8 +28,8 @@ def add_program(folder: Path, name: str) -> None:
     if name not in _ADDED:
         return
     document = manifest_file.read(folder)
-    if document.initial and name != RAY:
-        # The other programs begin every stream at zero.
+    if document.initial:
+        # The programs begin every stream at zero.
         raise ConfigError(
             f"the states of '{document.model.name}' do not begin at zero, which format '{name}' "
             "needs; use format 'native'"

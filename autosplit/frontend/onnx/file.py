@@ -244,7 +244,7 @@ def _check_weights(graph: Any) -> None:
 
 
 def _sort_nodes(graph: Any) -> None:
-    """Put every node behind those whose results it reads, else in the order of the file.
+    """Put every node behind those whose results it reads, unless all nodes are there.
 
     Raises ModelError for nodes that form a cycle.
     """
@@ -259,18 +259,14 @@ def _sort_nodes(graph: Any) -> None:
     ]
     if all(max(before, default=-1) < i for i, before in enumerate(producers)):
         return
-    import networkx  # late: a machine that only runs exports lacks it
-
-    dependencies = networkx.DiGraph((p, i) for i, before in enumerate(producers) for p in before)
-    dependencies.add_nodes_from(range(len(graph.node)))
+    sorter = TopologicalSorter(dict(enumerate(producers)))
     try:
-        order = list(networkx.lexicographical_topological_sort(dependencies))
-    except networkx.NetworkXUnfeasible as error:
-        cycle = [graph.node[i] for i, _ in networkx.find_cycle(dependencies)]
-        names = [node.name or node.output[0] for node in cycle]
-        if len(names) > _MOST_NAMED:
-            names[_MOST_NAMED:] = ["..."]
-        text = " -> ".join([*names, names[0]])
+        order = list(sorter.static_order())
+    except CycleError as error:
+        names = [graph.node[i].name or graph.node[i].output[0] for i in error.args[1][:-1]]
+        text = " -> ".join(
+            [*(names[:_MOST_NAMED]), *(["..."] * (len(names) > _MOST_NAMED)), names[0]]
+        )
         raise ModelError(f"nodes {text} form a cycle; export the model again") from error
     nodes = [graph.node[i] for i in order]
     del graph.node[:]

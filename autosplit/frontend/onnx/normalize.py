@@ -49,11 +49,7 @@ def converted(
         return _not("Xor", convert, inputs, opset)
     if kind in ("Max", "Mean", "Min", "Sum") and not all(map(is_constant, inputs)):
         return _pairwise(kind, inputs)
-    if kind == "BitShift" and not all(map(is_constant, inputs)):
-        return _shifted(inputs, to_the_left=attrs["direction"] == b"LEFT")
-    if kind == "Mod" and not attrs.get("fmod", 0) and _is_float(inputs):
-        return _remainder(*inputs)
-    reason = _refused(kind, attrs, inputs)
+    reason = _refused(kind, attrs, inputs, opset)
     if reason:
         raise ValueError(reason)
     if kind in _REWRITES:
@@ -70,7 +66,7 @@ def converted(
     return result
 
 
-def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
+def _refused(kind: str, attrs: Attributes, inputs: Any, opset: int) -> str:
     """Why nothing can stand for what the converter ignores; empty where something can."""
     if kind == "BatchNormalization" and attrs.get("training_mode", 0):
         return "it normalises by batch statistics (training_mode=1); export the model for inference"
@@ -91,6 +87,22 @@ def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
         return "TVM's importer finds infinities of both signs; compare with a constant for one sign"
     if kind == "Cast" and attrs["to"] == _FLOAT8 and not is_constant(inputs[0]):
         return "TVM's conversion to float8 neither saturates nor keeps NaN; export it in float16"
+    if kind == "BitShift":
+        return "TVM leaves amounts that the type has no bits for to the processor"
+    if kind == "Mod" and not attrs.get("fmod", 0) and _is_float(inputs):
+        return (
+            "TVM multiplies a rounded quotient, which large ones make wrong; export it with fmod=1"
+        )
+    if kind == "RoiAlign":
+        if attrs.get("mode", b"avg") != b"avg":
+            return (
+                "TVM takes the largest sample, onnxruntime the largest part of one; "
+                "export it with mode=avg"
+            )
+        default = b"half_pixel" if opset >= 16 else b"output_half_pixel"
+        is_half = attrs.get("coordinate_transformation_mode", default) == b"half_pixel"
+        if is_half and attrs.get("spatial_scale", 1.0) != 1.0:
+            return "TVM shifts scaled regions by half a pixel of theirs, not of the input"
     pads = inputs[1:2] if kind == "Pad" and attrs.get("mode") == b"wrap" else ()
     if any(is_constant(p) and (p.value.numpy() < 0).any() for p in pads):
         return "TVM wraps a tensor whole; crop it by a Slice instead of negative pads"
@@ -155,46 +167,6 @@ def _is_float(inputs: Any) -> bool:
     return "float" in str(inputs[0].ty.dtype)
 
 
-def _shifted(inputs: Any, *, to_the_left: bool) -> Any:
-    """BitShift; for an amount that the type has no bits for, it leaves the sign alone.
-
-    TVM's shift leaves such an amount to the processor.
-    """
-    value, amount = inputs
-    dtype = str(value.ty.dtype)
-    normalized = relax.BlockBuilder.current().normalize
-    bits, zero = (relax.const(number, dtype) for number in (np.iinfo(dtype).bits, 0))
-    is_within = normalized(relax.op.less(amount, bits))
-    if not dtype.startswith("u"):
-        is_positive = normalized(relax.op.greater_equal(amount, zero))
-        is_within = normalized(relax.op.logical_and(is_within, is_positive))
-    amount = normalized(relax.op.where(is_within, amount, zero))
-    shift = relax.op.left_shift if to_the_left else relax.op.right_shift
-    fill = zero
-    if not to_the_left and not dtype.startswith("u"):
-        is_negative = normalized(relax.op.less(value, zero))
-        fill = normalized(relax.op.where(is_negative, relax.const(-1, dtype), zero))
-    return normalized(relax.op.where(is_within, normalized(shift(value, amount)), fill))
-
-
-def _remainder(value: Any, divisor: Any) -> Any:
-    """Mod of floats with the sign of the divisor.
-
-    TVM's ``floor_mod`` multiplies a rounded quotient, which large quotients and infinite divisors
-    make wrong; the remainder with the sign of the value is exact.
-    """
-    normalized = relax.BlockBuilder.current().normalize
-    zero, negative_zero = (relax.const(z, str(value.ty.dtype)) for z in (0.0, -0.0))
-    remainder = normalized(relax.op.mod(value, divisor))
-    signs = [normalized(relax.op.less(each, zero)) for each in (remainder, divisor)]
-    differ = normalized(relax.op.logical_xor(*signs))
-    fitting = normalized(relax.op.add(remainder, divisor))
-    result = normalized(relax.op.where(differ, fitting, remainder))
-    is_zero = normalized(relax.op.equal(remainder, zero))
-    signed_zero = normalized(relax.op.where(signs[1], negative_zero, zero))
-    return normalized(relax.op.where(is_zero, signed_zero, result))
-
-
 def _conv_transpose(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
     """Pads that lead to ``output_shape``, by the formula of the specification."""
     shape = attrs.pop("output_shape", None)
@@ -219,27 +191,9 @@ def _conv_transpose(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
     return inputs, attrs | {"pads": (*begin, *end)}
 
 
-def _roi_align(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
-    """The half pixel is one of the input, not of the regions, which may have another scale."""
-    if attrs.get("mode", b"avg") != b"avg":
-        raise ValueError(
-            "TVM takes the largest sample, onnxruntime the largest part of one; "
-            "export it with mode=avg"
-        )
-    default = b"half_pixel" if opset >= 16 else b"output_half_pixel"
-    mode = attrs.get("coordinate_transformation_mode", default)
-    shift = 0.5 - 0.5 / attrs.get("spatial_scale", 1.0)
-    if mode != b"half_pixel" or shift == 0:
-        return inputs, attrs
-    offset = shape_arithmetic.constant(np.array(shift, str(inputs[1].ty.dtype)))
-    regions = relax.BlockBuilder.current().normalize(relax.op.add(inputs[1], offset))
-    return shape_arithmetic.input_list(inputs, [inputs[0], regions, inputs[2]]), attrs
-
-
 _REWRITES: dict[str, Callable[[Any, Attributes, int], Rewritten]] = {
     "ConvTranspose": _conv_transpose,
     "Pow": _pow,
-    "RoiAlign": _roi_align,
     "Slice": _slice,
 }
 

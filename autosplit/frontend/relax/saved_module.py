@@ -1,12 +1,9 @@
-"""Checks a Relax module against the allow-list, in the JSON of ``tvm.ir.save_json``.
+"""Reads the JSON of ``tvm.ir.save_json``; what may run code is refused unless it is trusted.
 
-TVM compiles and runs kernels as early as constant folding, so a kernel that calls the C library or
-carries LLVM IR would run under ``inspect`` already. The check therefore comes before any pass. The
-JSON lists every node of a module, however deep it lies.
-
-A JSON file is checked before TVM loads it: its loader runs code for some node types, and follows
-references that form a cycle until the process crashes. TVM is then given the checked document
-written anew, so that both have read the same.
+TVM compiles and runs kernels as early as constant folding, so that a module with kernels of its own
+is code. One whose functions are Relax ops alone is data. Its JSON is checked before TVM loads it:
+the loader runs code for some node types, and follows references that form a cycle until the process
+crashes. TVM is then given the checked document written anew, so that both have read the same.
 """
 
 from __future__ import annotations
@@ -15,6 +12,7 @@ import base64
 import importlib
 import json
 import math
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -22,33 +20,65 @@ from typing import Any
 
 from autosplit.errors import ModelError, line_of
 from autosplit.extras import tvm
-from autosplit.frontend.relax.allow_list import (
-    ANNOTATIONS,
-    DTYPE,
-    FUNCTION_ATTRIBUTES,
-    NAME,
-    NODE_TYPES,
-    OP_ATTRIBUTES,
-    OPS,
-    SCHEDULE_RULE,
-    SCOPES,
-)
 
+_DATA_NODES = """
+    None DataType bool int float ffi.Array ffi.BigInt ffi.Map ffi.Shape ffi.String ffi.Tensor
+    ir.Call ir.DictAttrs ir.FloatImm ir.GenericConst ir.GlobalVar ir.IRModule ir.IntImm ir.Op
+    ir.PrimType ir.SequentialSpan ir.SourceMap ir.SourceName ir.Span ir.StringImm ir.StringType
+    ir.Tuple ir.TupleGetItem ir.TupleType ir.Var prim.Add prim.And prim.Cast prim.Div prim.EQ
+    prim.FloorDiv prim.FloorMod prim.GE prim.GT prim.LE prim.LT prim.Max prim.Min prim.Mod prim.Mul
+    prim.NE prim.Not prim.Or prim.Select prim.Sub relax.AnyType relax.FuncType relax.ShapeType
+    relax.TensorType relax.expr.BindingBlock relax.expr.DataflowBlock relax.expr.DataflowVar
+    relax.expr.Function relax.expr.If relax.expr.MatchCast relax.expr.SeqExpr relax.expr.ShapeExpr
+    relax.expr.VarBinding tirx.IndexMap tirx.IterVar ir.Range
+"""
+_NODE_TYPES = frozenset(_DATA_NODES.split())
+# Attributes of ops are numbers, texts and index maps; the list of ops decides what they do.
+_OP_ATTRIBUTES = "relax.attrs."
+# Ops that compute. Others call functions by their names, print, or reach the memory.
+_COMPUTING = """
+    abs acos acosh add arange argmax argmin argsort asin asinh astype atan atan2 atanh
+    bitwise_and bitwise_not bitwise_or bitwise_xor broadcast_to bucketize ceil clip
+    collapse_sum_like collapse_sum_to concat cos cosh cumprod cumsum dequantize divide
+    dynamic_strided_slice einsum equal erf ewise_fma exp expand_dims eye eye_like flatten flip
+    floor floor_divide floor_mod full full_like gather_elements gather_nd greater greater_equal
+    hamming_window image.affine_grid image.grid_sample image.resize2d image.resize3d index_put
+    index_tensor isfinite isinf isnan layout_transform left_shift less less_equal log
+    log_add_exp logical_and logical_not logical_or logical_xor matmul max maximum mean median
+    meshgrid min minimum mod multinomial_from_uniform multiply negative nn.adaptive_avg_pool1d
+    nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d nn.attention nn.attention_bias
+    nn.attention_var_len nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d nn.batch_flatten
+    nn.batch_norm nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d
+    nn.conv3d_transpose nn.cross_entropy_with_logits nn.dropout nn.gelu nn.gelu_tanh
+    nn.group_norm nn.instance_norm nn.layer_norm nn.leakyrelu nn.log_softmax nn.max_pool1d
+    nn.max_pool2d nn.max_pool3d nn.nll_loss nn.pad nn.pixel_shuffle nn.prelu nn.relu nn.rms_norm
+    nn.selu nn.silu nn.softmax nn.softplus nonzero not_equal one_hot ones ones_like outer
+    permute_dims power prod quantize repeat reshape reverse_sequence right_shift round rsqrt
+    scatter_elements scatter_nd shape_of shape_to_tensor sigmoid sign sin sinh size
+    slice_scatter sort split sqrt square squeeze stack std strided_slice subtract sum take tan
+    tanh tensor_to_shape tile topk tril triu trunc unique variance
+    vision.all_class_non_max_suppression vision.get_valid_counts vision.multibox_transform_loc
+    vision.non_max_suppression vision.roi_align vision.roi_pool where zeros zeros_like
+"""
+_OPS = frozenset(_COMPUTING.split())
+_FUNCTION_ATTRIBUTES = ("Primitive", "global_symbol", "num_input", "relax.force_pure")
+_DTYPE = re.compile(r"(|bool|void|u?int\d{1,2}|float\d{1,2}|bfloat16|float[468]_\w+)")
+_NAME = re.compile(r"[A-Za-z_][\w.]{0,199}", re.ASCII)
 # Fields that hold a number themselves; every other integer is the index of a node.
 _NUMBERS = frozenset(
     ("line", "column", "end_line", "end_column", "ndim", "index", "kind", "iter_type")
-).union(("data_alignment", "offset_factor"))
+)
 _NULLABLE = frozenset(
-    ("span", "attrs", "shape", "values", "params", "dtype", "vdevice", "derive_func", "layout")
-).union(("init", "thread_binding", "step", "else_case"))
+    ("span", "attrs", "shape", "values", "params", "dtype", "vdevice", "derive_func")
+)
 _MAX_DEPTH = 1000  # TVM walks a module recursively: what nests deeper overflows its stack
 _TENSOR_MAGIC = 0xDD5E40F096B4A13F
 _HANDLE = 3  # DLPack's code of a pointer
 _TENSOR_HEADER = struct.Struct("<QQiiiBBH")
 
 
-def require_harmless(module: Any) -> None:
-    """Raise ModelError, naming the function and the thing, unless all of a module is listed."""
+def require_data(module: Any) -> None:
+    """Raise ModelError, naming the function and the thing, unless a module is Relax ops alone."""
     try:
         text = tvm.ir.save_json(module)
     except Exception as error:
@@ -56,17 +86,18 @@ def require_harmless(module: Any) -> None:
     _Document(json.loads(text)).check()
 
 
-def load_harmless(text: str) -> Any:
-    """The object that ``tvm.ir.save_json`` wrote.
+def load(text: str, *, trust_kernels: bool = False) -> Any:
+    """The object that ``tvm.ir.save_json`` wrote; a trusted text is not checked.
 
     Raises:
-        ModelError: Something in it is not on the list.
+        ModelError: It may run code, and is not trusted.
         ValueError: The text is no such document, or TVM cannot read it.
     """
     importlib.import_module("tvm.relax")  # TVM knows the attributes of ops from then on
     try:
         document = json.loads(text)
-        _Document(document).check()
+        if not trust_kernels:
+            _Document(document).check()
     except (RecursionError, LookupError, TypeError, AttributeError, struct.error) as error:
         raise ValueError(line_of(error)) from error
     try:
@@ -90,107 +121,55 @@ class _Document:
 
     def check(self) -> None:
         """Raise ModelError for the first node that is not on the list."""
+        for name, function in self._functions.items():
+            if not _NAME.fullmatch(name):
+                raise ModelError(f"function {name[:80]!r} has no identifier as its name; rename it")
+            if self._nodes[function]["type"] == "tirx.PrimFunc":
+                raise _code(f"the kernel '{name}' of its own")
         depths: list[int] = []
         for index, node in enumerate(self._nodes):
             depths.append(1 + max((depths[i] for i in self._references(index)), default=0))
             if depths[-1] > _MAX_DEPTH:
                 raise ModelError(f"{self._owner(index)} nests more than {_MAX_DEPTH} levels deep")
-            for thing in self._unlisted(node):
-                raise ModelError(
-                    f"{self._owner(index)} holds {thing}, which may run code; remove it"
-                )
-        self._check_module()
+            for thing in self._code(node):
+                raise _code(f"{thing} in {self._owner(index)}")
+        for thing in self._code_of_module():
+            raise _code(thing)
 
-    def _check_module(self) -> None:
-        if not self._module:
-            return
-        for name in self._functions:
-            if not NAME.fullmatch(name):
-                raise ModelError(f"function {name[:80]!r} has no identifier as its name; rename it")
-        attributes = self._nodes[self._module["attrs"]]["data"]
-        entries = (
-            ("attribute", attributes["__dict__"] if attributes else None),
-            ("global info", self._module["global_infos"]),
-        )
-        for kind, table in entries:
-            for key, _ in self._pairs(table) if table is not None else ():
-                thing = f"{kind} '{self._text(key)}'"
-                raise ModelError(f"the module has the {thing}, which may run code; remove it")
+    def _code_of_module(self) -> Iterator[str]:
+        if self._module:
+            attributes = self._nodes[self._module["attrs"]].get("data") or {}
+            for table in (attributes.get("__dict__"), self._module["global_infos"]):
+                for key, _ in self._pairs(table) if table is not None else ():
+                    yield f"the attribute '{self._text(key)}'"
 
-    def _unlisted(self, node: Mapping[str, Any]) -> Iterator[str]:
+    def _code(self, node: Mapping[str, Any]) -> Iterator[str]:
         """What a node is or names that is not on the list."""
         kind: str = node["type"]
         data: Any = node.get("data")
         if kind == "relax.expr.ExternFunc":
             yield f"a call of the external function '{self._text(data['global_symbol'])}'"
-        elif kind not in NODE_TYPES and not kind.startswith(OP_ATTRIBUTES):
+        elif kind not in _NODE_TYPES and not kind.startswith(_OP_ATTRIBUTES):
             yield f"a node of type '{kind}'"
-        elif kind == "ir.Op" and data not in OPS:
+        elif kind == "ir.Op" and data.removeprefix("relax.") not in _OPS:
             yield f"a call of '{data}'"
-        elif kind == "ir.PrimType" and not DTYPE.fullmatch(data["dtype"]):
+        elif kind == "ir.PrimType" and not _DTYPE.fullmatch(data["dtype"]):
             yield f"a value of type '{data['dtype']}'"
         elif kind == "ir.Call":
-            yield from self._unlisted_call(data)
-        elif kind == "tirx.AttrStmt":
-            yield from self._unlisted_annotation(data["attr_key"], data["value"])
-        elif kind == "tirx.BufferType":
-            yield from self._unlisted_buffer(data)
+            callee = self._nodes[data["op"]]["type"]
+            if callee not in ("ir.Op", "ir.GlobalVar"):
+                yield f"a call of a {callee}"
         elif kind == "ffi.Tensor":
             _check_tensor(data)
-        if kind in ("tirx.PrimFunc", "relax.expr.Function"):
-            yield from self._unlisted_attributes(data["attrs"])
-        if kind in ("s_tir.SBlock", "tirx.For"):
-            for key, value in self._pairs(data["annotations"]):
-                yield from self._unlisted_annotation(key, value)
-        if kind == "s_tir.SBlock" and self._nodes[data["match_buffers"]]["data"]:
-            yield "another view of a buffer (match_buffer)"
-
-    def _unlisted_call(self, call: Mapping[str, Any]) -> Iterator[str]:
-        callee = self._nodes[call["op"]]
-        if callee["type"] == "ir.GlobalVar":
-            name = self._text(callee["data"]["name_hint"])
-            function = self._functions.get(name)
-            if function is None or self._nodes[function]["type"] != "relax.expr.Function":
-                yield f"a direct call of '{name}'"
-        elif callee["type"] not in ("ir.Op", "relax.expr.ExternFunc"):
-            yield f"a call of a {callee['type']}"
-        elif callee["data"] == "relax.call_tir":
-            kernel = self._nodes[self._nodes[call["args"]]["data"][0]]["type"]
-            if kernel != "ir.GlobalVar":
-                yield f"a call_tir of a {kernel}"
-
-    def _unlisted_annotation(self, key: int, value: int) -> Iterator[str]:
-        name = self._text(key)
-        # MetaSchedule calls the function that is registered under the name of a schedule rule.
-        if name not in ANNOTATIONS or (
-            name == "schedule_rule" and not SCHEDULE_RULE.fullmatch(self._text(value))
-        ):
-            yield f"the attribute '{name}'"
-
-    def _unlisted_attributes(self, attributes: int) -> Iterator[str]:
-        table = (self._nodes[attributes].get("data") or {}).get("__dict__")
-        for key, value in self._pairs(table) if table is not None else ():
-            name = self._text(key)
-            if name not in FUNCTION_ATTRIBUTES:
-                yield f"the attribute '{name}'"
-            elif name == "global_symbol" and not NAME.fullmatch(self._text(value)):
-                yield f"the symbol {self._text(value)[:80]!r}"
-
-    def _unlisted_buffer(self, buffer: Mapping[str, Any]) -> Iterator[str]:
-        """A buffer must lie where TVM puts it: an offset or strides would reach other memory."""
-        offset = self._nodes[buffer["elem_offset"]]
-        if self._text(buffer["storage_scope"]) not in SCOPES:
-            yield f"a buffer in the memory '{self._text(buffer['storage_scope'])}'"
-        if offset["type"] == "ir.IntImm":
-            offset = self._nodes[offset["data"]["value"]]
-        # A variable is the offset of an argument, which the caller's tensor binds.
-        if offset["type"] != "ir.Var" and offset["data"] != 0:
-            yield "a buffer with an offset"
-        for field in ("strides", "allocated_addr"):
-            if self._nodes[buffer[field]]["data"]:
-                yield f"a buffer with {field}"
-        if self._nodes[buffer["layout"]]["type"] != "None":
-            yield "a buffer with a layout"
+        elif kind == "relax.expr.Function":
+            table = (self._nodes[data["attrs"]].get("data") or {}).get("__dict__")
+            for key, value in self._pairs(table) if table is not None else ():
+                name = self._text(key)
+                is_symbol = name == "global_symbol"
+                if name not in _FUNCTION_ATTRIBUTES or (
+                    is_symbol and not _NAME.fullmatch(self._text(value))
+                ):
+                    yield f"the attribute '{name}'"
 
     def _references(self, index: int) -> Iterator[int]:
         """The nodes that a node refers to. Each must come before it, so that none is in a cycle."""
@@ -207,7 +186,7 @@ class _Document:
                 raise ValueError(f"node {index} refers to node {reference}, not to an earlier one")
             # TVM follows most references without a test for null.
             is_null = self._nodes[reference]["type"] == "None"
-            if is_null and field not in _NULLABLE and not node["type"].startswith(OP_ATTRIBUTES):
+            if is_null and field not in _NULLABLE and not node["type"].startswith(_OP_ATTRIBUTES):
                 raise ValueError(f"node {index} has nothing as its {field}")
             yield reference
 
@@ -227,10 +206,17 @@ class _Document:
         return str(node["data"])
 
 
+def _code(thing: str) -> ModelError:
+    return ModelError(
+        f"the module has {thing}, which is code; if you trust it, give --trust-kernels, "
+        "in Python trust_kernels=True"
+    )
+
+
 @cache
 def _number_fields(kind: str) -> frozenset[str]:
     """The fields of a node type that hold a number themselves and not the index of a node."""
-    if not kind.startswith(OP_ATTRIBUTES):
+    if not kind.startswith(_OP_ATTRIBUTES):
         return _NUMBERS
     # TVM's reflection has no public way to the fields of a type that has no Python class.
     from tvm_ffi.core import _lookup_or_register_type_info_from_type_key as type_info

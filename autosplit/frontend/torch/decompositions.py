@@ -19,7 +19,7 @@ _BY_TORCH = """
     celu.default conv3d.default gru.input lstm.input cross_entropy_loss.default nll_loss_nd.default
     nll_loss.default nll_loss2d.default nll_loss_forward.default nll_loss2d_forward.default
     hstack.default vstack.default dstack.default column_stack.default linalg_vander.default
-    aminmax.default adaptive_max_pool1d.default adaptive_avg_pool3d.default
+    adaptive_max_pool1d.default adaptive_avg_pool3d.default
     divide.Tensor multiply.Tensor subtract.Tensor true_divide.Tensor
 """
 Pair = tuple[Any, Any]
@@ -66,7 +66,6 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         aten.kthvalue.default: _kthvalue,
         aten.remainder.Tensor: _remainder,
         aten.remainder.Scalar: _remainder,
-        aten.squeeze.dims: _squeeze,
         aten.atleast_1d.Sequence: lambda parts: [torch.atleast_1d(part) for part in parts],
         aten.atleast_2d.Sequence: lambda parts: [torch.atleast_2d(part) for part in parts],
         aten.atleast_3d.Sequence: lambda parts: [torch.atleast_3d(part) for part in parts],
@@ -100,11 +99,6 @@ def _remainder(x: Any, divisor: Any) -> Any:
     result = torch.fmod(x, divisor)
     differ = (result != 0) & ((result < 0) != (divisor < 0))
     return torch.where(differ, result + divisor, result)
-
-
-def _squeeze(x: Any, dims: Sequence[int]) -> Any:
-    squeezed = {dim % x.ndim for dim in dims} if x.ndim else set()
-    return x.reshape([n for i, n in enumerate(x.shape) if n != 1 or i not in squeezed])
 
 
 def _but_nan(function: Any, a: Any, b: Any) -> Any:

@@ -85,8 +85,9 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceMode
     shapes = static_shapes(exported.program, shapes or {}, entries)
     proto = file.prepared(exported.proto, shapes)
     named = exported.named
+    makers = {tensor: node.name for node in named.nodes for tensor in node.outputs}
     nodes = [
-        replace(node, name=named.makers.get(node.outputs[0], node.name))
+        replace(node, name=makers.get(node.outputs[0], node.name))
         for node in importer.source_nodes(proto.graph)
     ]
     source = importer.convert(proto, name, tuple(nodes))

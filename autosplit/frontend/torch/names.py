@@ -63,24 +63,14 @@ def _origin(node: Any, graph_id: int) -> str:
 class NamedGraph:
     """The names of an ONNX graph after those of a program.
 
-    ``makers`` names, for each value, the node of the program that it came from. ``nodes`` are
-    those of the program, with all values that were made for them. ``alias`` maps nodes that only
-    pass a value on to its name. ``results`` maps values to torch's tensors without data.
+    ``nodes`` are those of the program, with all values that were made for them. ``alias`` maps
+    nodes that only pass a value on to its name. ``results`` maps values to torch's tensors without
+    data.
     """
 
-    makers: dict[str, str]
     nodes: tuple[SourceNode, ...]
     alias: dict[str, str]
     results: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class _Value:
-    """A value of an ONNX graph, the node of the program it is made for, and its decomposed node."""
-
-    value: Any
-    origin: str
-    call: Any
 
 
 def rename(
@@ -101,9 +91,9 @@ def rename(
     nodes = {names[name]: node for name, node in calls(program).items()}
     # The exporter renames a value that a later node only passes on.
     aliased = [(value.name, value) for value in graph.inputs if value.name in new_calls]
-    makers = _makers(graph, new_calls)
-    values, made_by = [], []
-    for node, maker in zip(graph, makers, strict=True):
+    # Each value with the node of the program that it is made for, and its decomposed node.
+    values = []
+    for node, maker in zip(graph, _makers(graph, new_calls), strict=True):
         node.metadata_props.clear()  # it holds paths of source files, and would be exported
         for value in node.outputs:
             call = new_calls.get(value.name)
@@ -111,24 +101,21 @@ def rename(
             if call is not None and call.name != maker and not is_item:
                 aliased.append((call.name, value))
             name = value.name if is_item else maker
-            values.append(_Value(value, origin_of.get(name, name), call))
-            made_by.append((value, origin_of.get(maker, maker)))
+            values.append((value, origin_of.get(name, name), call))
     used = _name_entries(graph, program, names)
-    last = {v.origin: v.value for v in values if v.call is not None}
+    last = {origin: value for value, origin, call in values if call is not None}
     # The names of nodes are taken first.
-    values.sort(key=lambda v: last.get(v.origin) is not v.value)
+    values.sort(key=lambda entry: last.get(entry[1]) is not entry[0])
     outputs: dict[str, list[str]] = {}
     results = {}
-    for entry in values:
-        inner = f"{entry.origin}.{entry.value.name}"
-        is_last = last.get(entry.origin) is entry.value
-        name = entry.value.name = _unused(entry.origin if is_last else inner, used)
-        outputs.setdefault(_tuple_maker(entry.origin, nodes, names), []).append(name)
-        if entry.call is not None:
-            results[name] = entry.call.meta.get("val")
+    for value, origin, call in values:
+        is_last = last.get(origin) is value
+        name = value.name = _unused(origin if is_last else f"{origin}.{value.name}", used)
+        outputs.setdefault(_tuple_maker(origin, nodes, names), []).append(name)
+        if call is not None:
+            results[name] = call.meta.get("val")
     alias = {origin_of[name]: value.name for name, value in aliased if origin_of[name] not in last}
     return NamedGraph(
-        {value.name: maker for value, maker in made_by},
         tuple(_source_node(n, names, outputs) for n in nodes.values() if not _is_item(n)),
         alias,
         results,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from autosplit.cuts.stages import Stages
 from autosplit.deployment import Deployment
 from autosplit.graph import FusedGraph
 from autosplit.hardware.measurement.results import (
@@ -20,7 +19,7 @@ from autosplit.hardware.measurement.results import (
     SplitResults,
     Spread,
 )
-from autosplit.hardware.profiling.cost_model import cost_model
+from autosplit.hardware.profiling.cost_table import cost_table, device_kinds
 from autosplit.planner import CostModel
 
 
@@ -82,9 +81,19 @@ class DescribedBench(Protocol):
         """See BenchDescription."""
         return self.description.regions
 
-    def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
-        """The planner's view of a profile and of transfer costs."""
-        return cost_model(self.graph, profile, links, self.keep_together)
+    def device_kinds(
+        self, profile: Sequence[Profile], links: Sequence[LinkCost], memory: Sequence[float]
+    ) -> Sequence[str]:
+        """The kind of each device in the cost table."""
+        return device_kinds(profile, links, memory)
+
+    def cost_table(
+        self, profile: Sequence[Profile], links: Sequence[LinkCost], **limits: Any
+    ) -> CostModel:
+        """The planner's view of a profile and of transfer costs; ``limits``: see ``cost_table``."""
+        # A stored profile of one runtime may lack its name.
+        named = [replace(p, runtime=p.runtime or self.runtimes[0]) for p in profile]
+        return cost_table(self.graph, named, links, self.keep_together, **limits)
 
 
 class Bench(DescribedBench, Protocol):
@@ -141,9 +150,3 @@ class Bench(DescribedBench, Protocol):
 
     def close(self) -> None:
         """Release processes and devices. Idempotent."""
-
-
-def deployed(bench: Bench, stages: Stages, runtimes: Sequence[str] = ()) -> Deployment:
-    """A split along the devices of a bench, in its first runtime or in one for each stage."""
-    names = runtimes or [bench.runtimes[0]] * len(stages)
-    return Deployment.of_split(stages, bench.devices, names)

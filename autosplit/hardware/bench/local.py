@@ -136,16 +136,17 @@ class LocalBench(DescribedBench):
         for run in self.unsplit_runs():
             try:
                 with self.reached(), self._pipeline(run) as pipeline:
-                    self._verify(pipeline, [run.runtime])
+                    accuracy = self._verify(pipeline, [run.runtime])
                     turns = _Turns(pipeline, self._items, self._streams)
-                    period, latency = turns(brief), turns.latency
+                    period = turns(brief)
             except MachineError:
                 raise
             except AutosplitError:
                 if run.runtime == self.model.runtime_name:
                     raise
                 continue
-            baselines.append(Baseline(run.name, period, latency, len(run.devices)))
+            figures = period, turns.latency, turns.stage_ms, accuracy
+            baselines.append(run.measured(Measurement(*figures)))
         return baselines
 
     def compare_interleaved(
@@ -172,11 +173,8 @@ class LocalBench(DescribedBench):
             figures = period, turn.latency, turn.stage_ms, accuracy, disturbances
             measured.append(Measurement(*figures))
         count = len(candidates)
-        compared = {}
-        for run, each in zip(runs, measured[count:], strict=True):
-            figures_of_run = each.period_ms, each.latency_ms, len(run.devices)
-            compared[run.name] = Baseline(run.name, *figures_of_run)
-        return measured[:count], compared
+        compared = [run.measured(m) for run, m in zip(runs, measured[count:], strict=True)]
+        return measured[:count], {baseline.name: baseline for baseline in compared}
 
     def real_time(self, deployment: Deployment, rate: float, period: Spread) -> RealTime:
         """See Bench."""

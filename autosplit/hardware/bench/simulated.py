@@ -2,26 +2,27 @@
 
 The known costs take the place of a profile. The true costs, hidden from the search, are the known
 times multiplied by a lognormal factor for each op, plus an overhead for each stage, and slowed down
-by contention between stages; every measured stage time has noise of its own. All numbers follow
-from the seed and the split, so an interrupted study continues with the same numbers.
+by contention between devices; every measured stage time has noise of its own. All numbers follow
+from the seed and the deployment, so an interrupted study continues with the same numbers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from autosplit.cuts.stages import Stages, used
-from autosplit.deployment import Deployment, resources_of
-from autosplit.errors import ConfigError, StageError
+from autosplit.deployment import Deployment, Option, Row, Stage, resources_of
+from autosplit.errors import ConfigError, Infeasible, StageError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.bench.interface import Bench, BenchDescription
 from autosplit.hardware.measurement.results import (
@@ -34,18 +35,17 @@ from autosplit.hardware.measurement.results import (
     SplitResults,
     Spread,
 )
-from autosplit.planner import CostModel, Plan, evaluate
-from autosplit.planner.problem.deployment import shares, useful_replicas
+from autosplit.planner import CostModel, Plan, Question, RowCosts, evaluate, partition
 
-_CORE_SHARE = 0.7  # of a core, which each further core adds to an unsplit run
+NAME = "simulated"  # of the runtime
 
 
 @dataclass(frozen=True)
 class Simulation:
     """How the true costs differ from the known ones.
 
-    ``error``, ``noise`` and ``contention`` (for each further stage) are relative. ``overhead`` is
-    in ms a stage, ``delay`` in seconds a measurement, for tests of interruptions.
+    ``error``, ``noise`` and ``contention`` (for each further busy device) are relative.
+    ``overhead`` is in ms a stage, ``delay`` in seconds a measurement, for tests of interruptions.
     """
 
     error: float = 0.35
@@ -57,53 +57,59 @@ class Simulation:
 
 
 class SimulatedBench(Bench):
-    """Implements Bench over known costs, in ms, of the ops of ``graph``."""
+    """Implements Bench over known costs, in ms, of the ops of ``graph``.
+
+    ``question``: the devices, and the deployments on them that are measured.
+    """
 
     def __init__(
         self,
         graph: FusedGraph,
         costs: CostModel,
+        question: Question,
         devices: Sequence[str],
         simulation: Simulation | None = None,
     ) -> None:
-        if costs.devices not in (None, len(devices)):
-            raise ConfigError(
-                f"'{costs.name}' has times for {costs.devices} devices, "
-                f"{len(devices)} are configured; configure as many"
-            )
-        self.costs, self.simulation = costs, simulation or Simulation()
+        rows = [replace(r, row=replace(r.row, runtime=NAME)) for r in costs.rows]
+        self.costs, self.question = replace(costs, rows=tuple(rows)), question
+        self.simulation = simulation or Simulation()
         self._graph, self._device_names = graph, tuple(devices)
-        self.true = _hidden(costs, self.simulation, len(devices))
+        self.true = _hidden(self.costs, self.simulation)
 
     @cached_property
     def description(self) -> BenchDescription:
         """See Bench."""
         costs, devices = self.costs, self._device_names
-        parts = costs.names, costs.predecessors, costs.times, costs.send, costs.receive
-        known = repr((*parts, *costs.states))
+        known = repr((costs.names, costs.predecessors, costs.rows, costs.kinds, *costs.states))
         identity = {
             "model": hashlib.sha256(known.encode()).hexdigest(),
             "devices": " ".join(devices),
             "simulation": repr(self.simulation),
         }
-        together: dict[str, Sequence[Sequence[int]]] = {"simulated": ()}
-        return BenchDescription(self._graph, devices, identity, ("simulated",), together, {})
+        together: dict[str, Sequence[Sequence[int]]] = {NAME: ()}
+        return BenchDescription(self._graph, devices, identity, (NAME,), together, {})
 
-    def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
-        """The known costs with their transfers."""
-        return self.costs
+    def cost_table(
+        self, profile: Sequence[Profile], links: Sequence[LinkCost], **limits: Any
+    ) -> CostModel:
+        """The known costs, with the limit of memory."""
+        return limited(self.costs, limits.get("memory") or ())
+
+    def device_kinds(
+        self, profile: Sequence[Profile], links: Sequence[LinkCost], memory: Sequence[float]
+    ) -> Sequence[str]:
+        """The kinds of the known costs in their order, or the only one."""
+        names = [kind.name for kind in self.costs.kinds]
+        return [names[n % len(names)] for n in range(len(self.devices))]
 
     def profile(self) -> Sequence[Profile]:
         """The known time of every op on each device."""
-        rows = self.costs.times
-        profiles = []
-        for index, device in enumerate(self.devices):
-            times = rows[min(index, len(rows) - 1)]  # one row holds for all devices
-            profiles.append(Profile(device, times, (0.0,) * len(times)))
-        return profiles
+        rows, zeros = self.costs.rows, (0.0,) * len(self.costs.names)
+        pairs = enumerate(self.devices)
+        return [Profile(name, rows[n % len(rows)].times, zeros) for n, name in pairs]
 
     def links(self) -> Sequence[LinkCost]:
-        """None: ``cost_model`` has the transfers."""
+        """None: ``cost_table`` has the transfers."""
         return ()
 
     def measure(self, deployment: Deployment) -> Measurement:
@@ -120,24 +126,43 @@ class SimulatedBench(Bench):
     ) -> tuple[Sequence[Measurement], Mapping[str, Baseline]]:
         """See Bench. A longer measurement has a quarter of the noise."""
         noise = self.simulation.noise / 4
-        # This string is a part of the seed, so it must not change.
-        measurements = [self._measured(c, "duel", noise) for c in candidates]
+        measurements = [self._measured(c, "compare", noise) for c in candidates]
         return measurements, {b.name: b for b in self.baselines() if b.name in baselines}
 
     def baselines(self) -> Sequence[Baseline]:
-        """One core, all cores at a share of the ideal, and replicas, from the true costs."""
-        cores = len(self.devices)
-        # An op that the device cannot run has an infinite time.
-        one_core = math.fsum(t for t in self.true.times[0] if t < math.inf)
-        all_cores = one_core / (1 + _CORE_SHARE * (cores - 1))
-        replica, whole = one_core * self._contention, [range(len(self.costs.names))]
-        copies = useful_replicas(cores, self.costs.streams) if self.costs.stateful else cores
-        (divisor,) = shares(self.costs, whole, [copies])
-        return [
-            Baseline("one core", exact(one_core), exact(one_core)),
-            Baseline("all cores", exact(all_cores), exact(all_cores)),
-            Baseline("replicas", exact(replica / divisor), exact(replica), copies=copies),
-        ]
+        """The whole model on one device, with all threads, and as replicas."""
+        ops = tuple(range(len(self.costs.names)))
+        first, most = next(iter(self.question.devices.items()))
+        rows = [costs.row for costs in self.costs.rows if costs.row.kind == first]
+        options = {"one device": Option(rows[0]), "replicas": Option(rows[0], most)}
+        if len(rows) > 1:
+            options["all threads"] = Option(rows[-1])
+        baselines = []
+        for name, option in options.items():
+            stage = self._useful(Stage(ops, (option,)))
+            plan, option = self.truth([stage]), stage.options[0]
+            figures = exact(plan.period), exact(plan.latency), option.replicas
+            devices = self._placed(option)
+            baselines.append(Baseline(name, *figures, NAME, devices, plan.loads))
+        return baselines
+
+    def _placed(self, option: Option) -> tuple[str, ...]:
+        """The devices of the replicas of a stage that is alone."""
+        if not self.question.cores:
+            return tuple(self.devices[: option.replicas])
+        width = option.row.threads
+        return tuple(
+            f"cores:{','.join(map(str, range(n * width, (n + 1) * width)))}"
+            for n in range(option.replicas)
+        )
+
+    def _useful(self, stage: Stage) -> Stage:
+        """A stage with states without the replicas that get no stream."""
+        option = stage.options[0]
+        replicas = option.replicas
+        if self.costs.stateful:
+            replicas = min(replicas, self.costs.streams)
+        return Stage(stage.ops, (replace(option, replicas=replicas),))
 
     def real_time(self, deployment: Deployment, rate: float, period: Spread) -> RealTime:
         """Raises ConfigError: there are no items."""
@@ -156,37 +181,58 @@ class SimulatedBench(Bench):
     def close(self) -> None:
         """See Bench."""
 
-    def truth(self, stages: Stages) -> Plan:
-        """The true costs of a split; for tests and comparisons, never for a search."""
-        return evaluate(self.true_of(sum(map(bool, stages))), stages, allow_empty=True)
+    def truth(self, stages: Sequence[Stage]) -> Plan:
+        """The true costs of a deployment; for tests and comparisons, never for a search."""
+        return evaluate(self.true_costs(self._busy(stages)), stages)
 
-    def true_of(self, used: int) -> CostModel:
-        """The true costs with ``used`` stages, which slow each other down; ``true`` with all."""
-        if used == len(self.devices):
-            return self.true
-        share = (1 + self.simulation.contention * (used - 1)) / self._contention
-        times = np.array(self.true.times) * share
-        return replace(self.true, times=tuple(map(tuple, times.tolist())))
+    def optimum(self) -> Plan:
+        """The best deployment under the true costs, for tests and comparisons too.
 
-    @property
-    def _contention(self) -> float:
-        return 1 + self.simulation.contention * (len(self.devices) - 1)
+        Raises Infeasible where none fits.
+        """
+        best: Plan | None = None
+        counts = self.question.devices
+        fewer = [dict(counts)]
+        if self.question.stages is None and not self.question.order and self.simulation.contention:
+            # Fewer devices slow each other down less.
+            numbers = product(*(range(most + 1) for most in counts.values()))
+            fewer = [dict(zip(counts, used, strict=True)) for used in numbers if any(used)]
+        for used in sorted(fewer, key=lambda each: -sum(each.values())):
+            devices = {kind: count for kind, count in used.items() if count}
+            with contextlib.suppress(Infeasible):
+                costs = self.true_costs(sum(used.values()))
+                plan = partition(costs, replace(self.question, devices=devices))
+                plan = self.truth(plan.stages)
+                best = plan if best is None else min(best, plan, key=lambda p: p.period)
+        if best is None:
+            raise Infeasible(f"no deployment of '{self.costs.name}' fits")
+        return best
 
-    def _along_devices(self, deployment: Deployment) -> Stages:
-        """The ops of each device; none for one that is unused."""
-        stages: list[tuple[int, ...]] = [()] * len(self.devices)
-        place = -1
-        for stage in deployment.stages:
-            # Devices may have one name; stages are on them in their order.
-            (device,) = stage.devices
-            place = self.devices.index(device, place + 1)
-            stages[place] = stage.ops
-        return tuple(stages)
+    def true_costs(self, busy: int) -> CostModel:
+        """The true costs where some devices are busy."""
+        slow = 1 + self.simulation.contention * (busy - 1)
+        rows = [replace(r, times=tuple(t * slow for t in r.times)) for r in self.true.rows]
+        return replace(self.true, rows=tuple(rows))
+
+    def _busy(self, stages: Sequence[Stage]) -> int:
+        takes = (
+            o.replicas * (o.row.threads if self.question.cores else 1) for o in _options(stages)
+        )
+        return sum(takes)
 
     def _measured(self, deployment: Deployment, purpose: str, noise: float) -> Measurement:
-        loads = self._noisy(deployment, purpose, noise)
-        period, latency = _period(self.costs, deployment, loads), sum(loads)
-        half = 2 * noise * period
+        stages = _unplaced(deployment.stages)
+        plan = self.truth(stages)
+        if plan.period == math.inf:
+            broken = deployment.stages[plan.periods.index(math.inf)]
+            raise StageError(f"device '{broken.devices[0]}' cannot run an op of its stage")
+        rng = _generator(self.simulation.seed, purpose, stages)
+        # Noise of a wide spread must not make a time negative.
+        factors = np.maximum(0.1, 1 + noise * rng.normal(size=len(stages)))
+        loads = tuple((np.array(plan.loads) * factors).tolist())
+        periods = (np.array(plan.periods) * factors).tolist()
+        period = max([*periods, *_core_loads(deployment, periods)])
+        latency, half = sum(loads), 2 * noise * period
         return Measurement(
             Spread(period, period - half, period + half),
             Spread(latency, latency - half, latency + half),
@@ -194,21 +240,51 @@ class SimulatedBench(Bench):
             Accuracy(True, 0.0, 0.0, 1),
         )
 
-    def _noisy(self, deployment: Deployment, purpose: str, noise: float) -> tuple[float, ...]:
-        stages = self._along_devices(deployment)
-        loads = self.truth(stages).loads
-        if math.inf in loads:
-            raise StageError(
-                f"device '{self.devices[loads.index(math.inf)]}' cannot run an op of its stage"
-            )
-        return tuple(used(stages, self._with_noise(loads, noise, purpose, stages)))
 
-    def _with_noise(self, loads: Sequence[float], noise: float, *parts: Any) -> tuple[float, ...]:
-        """The loads as measured; ``parts`` say what is measured and what for."""
-        rng = _generator(self.simulation.seed, *parts)
-        # Noise of a wide spread must not make a time negative.
-        factors = np.maximum(0.1, 1 + noise * rng.normal(size=len(loads)))
-        return tuple((np.array(loads) * factors).tolist())
+def on_devices(costs: CostModel, devices: Sequence[str], is_auto: bool = False) -> Question:
+    """A stage on each of some devices, which are of the kinds of the costs in their order.
+
+    ``is_auto``: any deployment on some of them.
+    """
+    names = [kind.name for kind in costs.kinds]
+    kinds = [names[n % len(names)] for n in range(len(devices))]
+    if not is_auto:
+        return Question.along(kinds)
+    return Question({kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}, replicas=True)
+
+
+def limited(costs: CostModel, memory: Sequence[float]) -> CostModel:
+    """The costs with limits of the memory of each kind of devices, or one of all, or none."""
+    if not memory:
+        return costs
+    kinds = enumerate(costs.kinds)
+    limits = [replace(k, memory=min(k.memory, memory[n % len(memory)])) for n, k in kinds]
+    return replace(costs, kinds=tuple(limits))
+
+
+def with_threads(
+    costs: CostModel, kinds: Sequence[int], thread_share: float, speeds: Sequence[float] = ()
+) -> CostModel:
+    """The costs of one thread as a table for so many cores of each kind, which are called 0, 1, ….
+
+    A replica with w threads is as fast as 1 + (w - 1) * ``thread_share`` cores; ``speeds`` are
+    those of the kinds of cores. Raises ConfigError for another number of speeds.
+    """
+    if speeds and len(speeds) != len(kinds):
+        raise ConfigError(
+            f"simulated.speeds has {len(speeds)} numbers for {len(kinds)} kinds of cores; "
+            "give one for each"
+        )
+    first, rows = costs.kinds[0], []
+    for kind, most in enumerate(kinds):
+        known = costs.rows[kind % len(costs.rows)]
+        for threads in sorted({*(1 << n for n in range(most.bit_length())), most} - {0}):
+            speed = (speeds[kind] if speeds else 1.0) * (1 + (threads - 1) * thread_share)
+            times = tuple(time / speed for time in known.times)
+            row = Row(str(kind), known.row.runtime, threads)
+            rows.append(RowCosts(row, times, known.overhead, known.groups))
+    every_kind = [replace(first, name=str(kind)) for kind in range(len(kinds))]
+    return replace(costs, rows=tuple(rows), kinds=tuple(every_kind))
 
 
 def chain_of(ops: int, seed: int) -> tuple[FusedGraph, CostModel]:
@@ -225,7 +301,15 @@ def chain_of(ops: int, seed: int) -> tuple[FusedGraph, CostModel]:
         ("t0",),
         (f"t{ops}",),
     )
-    return graph, CostModel.from_graph(graph, [times])
+    return graph, costs_of(graph, times)
+
+
+def costs_of(graph: FusedGraph, times: Sequence[float], runtime: str = "") -> CostModel:
+    """Costs of ops on one kind of devices; moving tensors costs nothing."""
+    from autosplit.hardware.profiling.cost_table import cost_table
+
+    profile = Profile("", tuple(times), (0.0,) * len(times), runtime)
+    return cost_table(graph, [profile])
 
 
 def graph_of(costs: CostModel) -> FusedGraph:
@@ -259,27 +343,44 @@ def graph_of(costs: CostModel) -> FusedGraph:
     return build(costs.name, ops, tensors, graph_inputs, graph_outputs)
 
 
-def _hidden(costs: CostModel, simulation: Simulation, devices: int) -> CostModel:
+def _hidden(costs: CostModel, simulation: Simulation) -> CostModel:
+    """The true costs: of an op's errors in several rows half of the variance is the same."""
     rng = np.random.default_rng((simulation.seed, 0))
-    slow = 1 + simulation.contention * (devices - 1)
-    factors = np.exp(simulation.error * rng.normal(size=len(costs.names))) * slow
-    times = tuple(tuple((np.array(row) * factors).tolist()) for row in costs.times)
-    return replace(
-        costs, times=times, overheads=tuple(o + simulation.overhead for o in costs.overheads)
+    known = np.array([row.times for row in costs.rows])
+    threads = len({row.row.threads for row in costs.rows})
+    if threads == 1:
+        errors = simulation.error * rng.normal(size=len(costs.names))[None]
+    else:
+        shape = (len(costs.rows) + 1, len(costs.names))
+        drawn = simulation.error * math.sqrt(0.5) * rng.normal(size=shape)
+        errors = drawn[0] + drawn[1:]
+    times = known * np.exp(errors)
+    rows = [
+        replace(row, times=tuple(of_row), overhead=row.overhead + simulation.overhead)
+        for row, of_row in zip(costs.rows, times.tolist(), strict=True)
+    ]
+    return replace(costs, rows=tuple(rows))
+
+
+def _options(stages: Sequence[Stage]) -> list[Option]:
+    return [option for stage in stages for option in stage.options]
+
+
+def _unplaced(stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """The stages without their devices."""
+    return tuple(
+        Stage(s.ops, tuple(replace(option, devices=()) for option in s.options)) for s in stages
     )
 
 
-def _period(costs: CostModel, deployment: Deployment, loads: Sequence[float]) -> float:
-    periods: list[float] = []
+def _core_loads(deployment: Deployment, periods: Sequence[float]) -> list[float]:
+    """What the stages on each core take: a core computes one stage at a time."""
     on_core: dict[str, float] = {}
-    divisors = shares(costs, deployment.split, deployment.replicas)
-    for stage, load, divisor in zip(deployment.stages, loads, divisors, strict=True):
-        periods.append(load / divisor)
+    for stage, period in zip(deployment.stages, periods, strict=True):
         for device in stage.devices:
-            # A core computes one stage at a time.
             for core in resources_of(device):
-                on_core[core] = on_core.get(core, 0.0) + periods[-1]
-    return max([*periods, *on_core.values()])
+                on_core[core] = on_core.get(core, 0.0) + period
+    return list(on_core.values())
 
 
 def _generator(seed: int, *parts: Any) -> np.random.Generator:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from autosplit import phases
 from autosplit.deployment import Deployment
@@ -41,7 +41,7 @@ class BenchSetting:
     targets: Mapping[str, str] = field(default_factory=dict)
     tuning: Path | None = None
     tolerance: float | None = None
-    precision: Literal["full", "fast"] = "full"
+    trust_kernels: bool = False
     runtime: str = TVM
     regions: tuple[Mapping[str, Any], ...] = ()
     states: Mapping[str, str] = field(default_factory=dict)
@@ -76,7 +76,7 @@ def open_bench(
         targets=setting.targets,
         states=setting.states,
         tolerance=setting.tolerance,
-        precision=setting.precision,
+        trust_kernels=setting.trust_kernels,
     )
     places = device.along(setting.stages, setting.devices, anywhere=not setting.measures)
     phases.report("reaching devices")

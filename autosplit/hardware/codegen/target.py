@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,6 @@ _LEVELS = {
     "x86-64-v4": ["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"],
     "x86-64-v3": ["avx2", "bmi2", "f16c", "fma"],
 }
-_BYTES = "avx512vnni"
 
 
 def target_of(text: str | None = None) -> Any:
@@ -33,19 +32,6 @@ def target_of(text: str | None = None) -> Any:
         raise ConfigError(
             f"target '{text}' is not a TVM target ({reason}); try 'llvm -mcpu=x86-64-v3'"
         ) from error
-
-
-def without_bytes(target: Any, dtypes: Collection[str]) -> Any:
-    """The target without products of bytes where a model, of these types, has none.
-
-    Its stages then run on processors that lack them too.
-    """
-    options = json.loads(str(target))
-    features = [f for f in options.get("mattr", ()) if f != f"+{_BYTES}"]
-    if {"int8", "uint8"}.intersection(dtypes) or len(features) == len(options.get("mattr", ())):
-        return target
-    options.pop("mattr")
-    return tvm.target.Target(options | ({"mattr": features} if features else {}))
 
 
 def target_on(device: Device, text: str | None, default: Any) -> Any:
@@ -149,17 +135,13 @@ def _host() -> dict[str, Any]:
 def _best(cpu: str, machine: str, target: Any) -> dict[str, Any]:
     """The highest level of x86-64 that the processor has, from AVX2 on; else ``cpu`` itself.
 
-    A level instead of the processor's name lets exports run on other machines of that level. The
-    products of bytes, which quantised nets take, belong to no level.
+    A level instead of the processor's name lets exports run on other machines of that level.
     """
     if machine in ("x86_64", "AMD64"):
         for level, features in _LEVELS.items():
             # The levels are in order, the widest vectors first.
             if tvm.target.codegen.target_has_features(features, target):
-                options: dict[str, Any] = {"kind": "llvm", "mcpu": level}
-                if tvm.target.codegen.target_has_features([_BYTES], target):
-                    options["mattr"] = [f"+{_BYTES}"]
-                return options
+                return {"kind": "llvm", "mcpu": level}
     return {"kind": "llvm", "mcpu": cpu}
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from autosplit.deployment import Deployment
 from autosplit.hardware.devices.device import Cores, Device, parse
-from autosplit.hardware.measurement.results import Baseline
-from autosplit.planner.problem.deployment import useful_replicas
+from autosplit.hardware.measurement.results import Baseline, Measurement
+from autosplit.planner.problem import useful_replicas
 from autosplit.units import counted
 
 COMPARED = 4  # baselines in a final comparison at most
@@ -40,6 +40,20 @@ class UnsplitRun:
         if isinstance(device, Cores):
             return f"{self.runtime}, {counted(len(device.numbers), 'thread')}"
         return f"{self.runtime}, {device}"
+
+    def measured(self, measurement: Measurement) -> Baseline:
+        """The baseline with its figures."""
+        return Baseline(
+            self.name,
+            measurement.period_ms,
+            measurement.latency_ms,
+            len(self.devices),
+            self.runtime,
+            () if self.by_hint else tuple(map(str, self.devices)),
+            measurement.stage_ms,
+            measurement.accuracy.max_rel_error,
+            measurement.disturbances,
+        )
 
     def of_streams(self, streams: int) -> UnsplitRun:
         """The run without the replicas that would get none of so few streams with states."""

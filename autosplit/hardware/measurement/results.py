@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
+from autosplit.deployment import Deployment
 from autosplit.units import counted
 
 _Z = 1.96  # of the standard normal distribution, for 95 %
@@ -225,10 +226,30 @@ class LinkCost:
 class Baseline:
     """The unsplit model; its name is its runtime and how it runs: ``onnxruntime, 2 threads``.
 
-    ``copies`` is how many models run side by side, which multiplies the memory.
+    ``copies`` is how many models run side by side, which multiplies the memory. ``devices``: where
+    each copy runs in ``runtime``; none where the runtime itself chooses the copies.
     """
 
     name: str
     period_ms: Spread
     latency_ms: Spread
     copies: int = 1
+    runtime: str = ""
+    devices: tuple[str, ...] = ()
+    stage_ms: tuple[float, ...] = ()
+    max_rel_error: float = 0.0
+    disturbances: tuple[str, ...] = ()
+
+    def deployment(self, ops: int) -> Deployment | None:
+        """The whole model of so many ops as it ran; None where no deployment says how."""
+        if not self.devices:
+            return None
+        copies = [len(self.devices)]
+        return Deployment.of_split([range(ops)], self.devices, [self.runtime], copies)
+
+    @property
+    def measurement(self) -> Measurement:
+        """Its figures as those of a deployment."""
+        accuracy = Accuracy(True, 0.0, self.max_rel_error, 0)
+        figures = self.period_ms, self.latency_ms, self.stage_ms, accuracy
+        return Measurement(*figures, self.disturbances)

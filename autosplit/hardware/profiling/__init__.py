@@ -1,8 +1,8 @@
 """Costs for the planner.
 
 ``timing`` repeats and times calls. ``profile_cache`` stores the op times that a runtime measures,
-``transfer_costs`` measures links, ``cost_model`` makes the planner's costs of both, ``graph_file``
-reads and writes them as JSON.
+``transfer_costs`` measures links, ``cost_table`` makes the planner's costs of both, ``graph_file``
+writes them as JSON, which ``graph_document`` reads.
 
 Imports ``devices`` and ``measurement``.
 """

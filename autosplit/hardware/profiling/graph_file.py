@@ -1,24 +1,34 @@
-"""Graph files on disk: the costs of a graph as JSON, in the format of ``planner.problem``."""
+"""Graph files on disk: reading them, and writing a cost table as one."""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autosplit.cuts import members
 from autosplit.errors import ConfigError, GraphError
-from autosplit.planner import CostModel, from_workload, to_workload
+from autosplit.hardware.profiling.graph_document import from_document
+from autosplit.planner import CostModel, Kind, RowCosts
 
 GRAPH_LIMIT = 64_000_000  # bytes
 
 
 @dataclass(frozen=True)
 class GraphFile:
-    """The costs of a graph file, and its document for what else it says."""
+    """The cost table of a graph file, and its document for what else it says.
+
+    ``devices``: the kind of each of its devices where they are unlike, else none; ``names``: how
+    the file calls them, which is where their order is free.
+    """
 
     path: Path
     costs: CostModel
+    devices: tuple[str, ...]
+    names: tuple[str, ...]
     document: Any
 
     def stages(self, number: int | str) -> int:
@@ -28,7 +38,7 @@ class GraphFile:
         """
         if number != "auto":
             return int(number)
-        stages = self.costs.devices or self.document.get("maxFPGAs")
+        stages = len(self.devices) or self.document.get("maxFPGAs")
         if not isinstance(stages, int) or isinstance(stages, bool) or stages < 1:
             raise GraphError(
                 f"{self.path}: maxFPGAs is {stages!r}, so --stages auto has no limit; "
@@ -38,26 +48,15 @@ class GraphFile:
 
     def device_note(self, stages: int) -> str:
         """What to say of more stages than the file has devices; empty for as many or fewer."""
-        most = self.document.get("maxFPGAs")
+        most = len(self.devices) or self.document.get("maxFPGAs")
         if not isinstance(most, int) or isinstance(most, bool) or stages <= most:
             return ""
         return f"{stages} stages are more than the {most} devices of the file (maxFPGAs)"
 
 
 def read_graph(path: Path) -> CostModel:
-    """The cost model of a graph file. Raises GraphError where it is unreadable or malformed."""
+    """The cost table of a graph file. Raises GraphError where it is unreadable or malformed."""
     return read_graph_file(path).costs
-
-
-def save_graph(path: Path, costs: CostModel, stages: int) -> None:
-    """Write a graph file for up to ``stages`` stages. Raises ConfigError where it cannot."""
-    text = json.dumps(to_workload(costs, stages), indent=1, allow_nan=False)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be written ({error.strerror}); name another file"
-        ) from error
 
 
 def read_graph_file(path: Path) -> GraphFile:
@@ -66,12 +65,115 @@ def read_graph_file(path: Path) -> GraphFile:
         if path.stat().st_size > GRAPH_LIMIT:
             raise GraphError(f"is larger than {GRAPH_LIMIT} bytes; give a smaller graph file")
         document = json.loads(path.read_text(encoding="utf-8"))
-        return GraphFile(path, from_workload(document, path.stem), document)
+        costs = from_document(document, path.stem)
     except OSError as error:
         raise GraphError(f"{path}: cannot be read ({error.strerror}); name a graph file") from error
+    except GraphError as error:
+        raise GraphError(f"{path}: {error}") from error
     except (ValueError, RecursionError) as error:
         raise GraphError(
             f"{path}: is not JSON ({error}); see the format in the documentation"
         ) from error
-    except GraphError as error:
-        raise GraphError(f"{path}: {error}") from error
+    devices = tuple(kind.name for kind in costs.kinds if kind.name)
+    names = tuple(device["name"] for device in document.get("devices") or ())
+    return GraphFile(path, costs, devices, names, document)
+
+
+def save_graph(
+    path: Path,
+    costs: CostModel,
+    stages: int,
+    devices: Sequence[str] = (),
+    names: Sequence[str] = (),
+) -> None:
+    """Write a graph file, see ``to_document``. Raises ConfigError where it cannot."""
+    text = json.dumps(to_document(costs, stages, devices, names), indent=1, allow_nan=False)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be written ({error.strerror}); name another file"
+        ) from error
+
+
+def to_document(
+    costs: CostModel, stages: int = 1, devices: Sequence[str] = (), names: Sequence[str] = ()
+) -> dict[str, Any]:
+    """A cost table as a graph file for up to ``stages`` stages.
+
+    ``devices``: those of a pipeline, each a kind of the costs; unlike ones are written, each with
+    its times, by ``names`` where they have others. The times are those of the fastest runtime with
+    one thread. The format has one transfer cost per source node: an op's tensors become one edge
+    cost, the sum of the larger of their send and receive costs on the first device. Model inputs
+    and the memory of activations have no place in it.
+    """
+    chosen = list(devices) if len({costs.alike[d] for d in devices}) > 1 else [costs.kinds[0].name]
+    rows = {kind: _single_rows(costs, kind) for kind in chosen}
+    times = [
+        list(map(min, zip(*(row.times for row in rows[kind]), strict=True))) for kind in chosen
+    ]
+    overheads = [min(row.overhead for row in rows[kind]) for kind in chosen]
+    whole = math.fsum(costs.sizes)
+    memory = [costs.kinds[costs.kind_index[kind]].memory for kind in chosen]
+    sizes = [whole if limit == math.inf else limit for limit in memory]
+    colours: dict[int, int] = {}
+    for colour, ops in enumerate(costs.contraction.groups):
+        if ops.bit_count() > 1:
+            colours.update(dict.fromkeys(members(ops), colour))
+    every_node = range(len(costs.names))
+    document: dict[str, Any] = {
+        "maxFPGAs": len(chosen) if len(chosen) > 1 else stages,
+        "maxCPUs": 0,
+        "maxSizePerFPGA": min(sizes),
+        "overhead": max(overheads),
+        "nodes": [_node(costs, i, [row[i] for row in times], colours) for i in every_node],
+        "edges": _edges(costs, costs.kinds[costs.kind_index[chosen[0]]]),
+    }
+    if len(chosen) > 1:
+        pairs = zip(names or chosen, sizes, strict=True)
+        document["devices"] = [{"name": d, "speed": 1.0, "maxSize": size} for d, size in pairs]
+    return document
+
+
+def _single_rows(costs: CostModel, kind: str) -> list[RowCosts]:
+    """The rows of a kind with fewest threads and the smallest batch."""
+    rows = [row for row in costs.rows if row.row.kind == kind]
+    least = min((row.row.threads, row.row.batch) for row in rows)
+    return [row for row in rows if (row.row.threads, row.row.batch) == least]
+
+
+def _node(
+    costs: CostModel, i: int, times: Sequence[float], colours: Mapping[int, int]
+) -> dict[str, Any]:
+    supported = times[0] < math.inf
+    node: dict[str, Any] = {
+        "name": costs.names[i],
+        "id": costs.ids[i],
+        "supportedOnFpga": int(supported),
+        "cpuLatency": 0.0,
+        "fpgaLatency": times[0] if supported else 0.0,
+        "isBackwardNode": 0,
+        "size": costs.sizes[i],
+    }
+    if i in colours:
+        node["colorClass"] = colours[i]
+    if len(times) > 1:
+        node["deviceLatencies"] = [t if t < math.inf else None for t in times]
+    return node
+
+
+def _edges(costs: CostModel, kind: Kind) -> list[dict[str, Any]]:
+    none = (0.0,) * len(costs.tensors)
+    pairs = zip(kind.send or none, kind.receive or none, strict=True)
+    by_source: dict[int, tuple[float, float, dict[int, None]]] = {}
+    for tensor, cost in zip(costs.tensors, map(max, pairs), strict=True):
+        if tensor.producer is not None:
+            before, size, readers = by_source.get(tensor.producer, (0.0, 0.0, {}))
+            readers |= dict.fromkeys(tensor.consumers)
+            by_source[tensor.producer] = before + cost, size + tensor.bytes, readers
+    edges = []
+    for source, (cost, size, readers) in by_source.items():
+        for reader in readers:
+            ends = {"sourceId": costs.ids[source], "destId": costs.ids[reader]}
+            edges.append({**ends, "cost": cost, "size": size})
+    return edges

@@ -91,7 +91,7 @@ class Runtime(ABC):
     suffix: ClassVar[str]
     """The suffix of a stage file."""
     has_hint: ClassVar[bool] = False
-    """Whether ``whole`` can be asked for throughput, and ``stages`` with ``shared`` differ."""
+    """Whether ``whole`` can be asked for throughput."""
     rounds_to: ClassVar[str | None] = None
     """The element type that it computes in where that is less precise than the model's."""
 
@@ -121,12 +121,10 @@ class Runtime(ABC):
         """
 
     @abstractmethod
-    def stages(
-        self, ports: StagePorts, devices: Sequence[Device], shared: bool = False
-    ) -> list[Stage]:
+    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
         """The stage of some ops on each of some devices. Raises SplitError for an unsupported cut.
 
-        They run at the same time, and may share what is loaded. ``shared``: as in DeployedStage.
+        They run at the same time, and may share what is loaded.
         """
 
     def stage(self, ports: StagePorts, device: Device) -> Stage:
@@ -162,12 +160,7 @@ class Runtime(ABC):
     @classmethod
     @abstractmethod
     def load_stages(
-        cls,
-        file: Path,
-        sha256: str,
-        ports: StagePorts,
-        devices: Sequence[Device],
-        shared: bool = False,
+        cls, file: Path, sha256: str, ports: StagePorts, devices: Sequence[Device]
     ) -> list[Stage]:
         """The stage of a file that ``write`` made, on each of some devices, as ``stages``.
 

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
-
-from autosplit.deployment import Deployment, cores_of
 
 if TYPE_CHECKING:
     from autosplit.hardware.runtimes.interface import Runtime
@@ -22,7 +19,6 @@ OPENVINO = "openvino"
 OPENVINO_BFLOAT16 = "openvino-bfloat16"  # rounds to bfloat16, so only for those who ask for it
 AUTO = "auto"  # each of EXACT that is installed and can compute the model competes for each stage
 DEFAULT = AUTO
-PRECISIONS = ("full", "fast")  # the first is the default
 
 
 def is_installed(name: str) -> bool:
@@ -43,19 +39,6 @@ def ready_made() -> tuple[str, ...]:
 def runtime_class(name: str) -> type[Runtime]:
     """The class of a runtime; it is called with a StageSource."""
     return RUNTIMES[name]()
-
-
-def sharing(deployment: Deployment) -> Deployment | None:
-    """Replicas of the whole model with one loaded model for all of them.
-
-    None for other shapes, and for a runtime that has no such mode.
-    """
-    stage, *others = deployment.stages
-    if others or len(stage.devices) == 1 or any(len(cores_of(d)) != 1 for d in stage.devices):
-        return None
-    if stage.runtime not in RUNTIMES or not runtime_class(stage.runtime).has_hint:
-        return None
-    return Deployment((replace(stage, shared=True),))
 
 
 def _tvm() -> type[Runtime]:

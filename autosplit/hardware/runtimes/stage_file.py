@@ -54,10 +54,10 @@ class StageFile:
                 "export it on this machine or for an older processor"
             )
 
-    def load(self, folder: Path, places: Sequence[Device], shared: bool = False) -> list[Stage]:
+    def load(self, folder: Path, places: Sequence[Device]) -> list[Stage]:
         """The stage on each of some devices, from a folder that nobody else changes.
 
-        ``shared``: as in DeployedStage. Raises ConfigError or MachineError where it does not load.
+        Raises ConfigError or MachineError where it does not load.
         """
         phases.report(f"loading {self.name}")
         try:
@@ -65,7 +65,7 @@ class StageFile:
             file = folder / self.name
             runtime = runtime_class(self.runtime)
             ports = StagePorts((), self.inputs, self.outputs)
-            return runtime.load_stages(file, digest, ports, places, shared)
+            return runtime.load_stages(file, digest, ports, places)
         except (ConfigError, MachineError):
             raise
         except Exception as error:

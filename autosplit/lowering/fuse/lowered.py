@@ -70,18 +70,16 @@ def lower(
     target: Any,
     backends: Sequence[Backend] = (),
     states: Mapping[str, str] | None = None,
-    is_fast: bool = False,
 ) -> Lowered:
     """Fuse ``source`` for ``target`` (a tvm Target) and name everything.
 
     What a pattern of ``backends`` matches is an op of its own: nothing is fused with it, and no
     cut divides it. ``states`` has the output by the input that it feeds in the next step.
-    ``is_fast``: as in ``fuse``.
 
     Raises ModelError where the model cannot be split, ConfigError for a wrong state.
     """
     module, composites = partition(source, backends) if backends else (source.module, {})
-    fused = fuse(module, target, partial(require_static, source), is_fast)
+    fused = fuse(module, target, partial(require_static, source))
     graph, calls, outputs, channels_last = read(source, fused, composites)
     functions = fused.fused.functions.items()
     kernels = {gvar.name_hint: f for gvar, f in functions if gvar.name_hint != "main"}

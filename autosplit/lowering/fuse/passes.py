@@ -15,7 +15,6 @@ from autosplit.lowering.fuse.provenance import adopt_names
 from autosplit.lowering.layout.channels_last import channels_last
 from autosplit.lowering.layout.convolution import legalize_convolutions
 from autosplit.lowering.layout.matmul import legalize_matmul
-from autosplit.lowering.layout.quantised import convolve_bytes
 from autosplit.lowering.layout.tiles import registers_of
 
 
@@ -32,14 +31,11 @@ class FusedModule:
     fused: Any
 
 
-def fuse(
-    module: Any, target: Any, check: Callable[[Any, bool], None], is_fast: bool = False
-) -> FusedModule:
+def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedModule:
     """Lower and fuse the function ``main`` of ``module``. Raises ModelError where a pass fails.
 
     ``check`` gets the module before and after constants are folded, and whether they are. It
-    raises ModelError for a module that cannot be lowered. ``is_fast`` allows kernels that round
-    otherwise, and that spread what is no finite number.
+    raises ModelError for a module that cannot be lowered.
     """
     simplify = [
         transform.FoldBatchnormToConv2D(),
@@ -49,13 +45,7 @@ def fuse(
         fold_others,
     ]
     registers = registers_of(target)
-    if registers.multiply_bytes:
-        # Before constants are folded, for the weights would become floats.
-        simplify.insert(0, convolve_bytes(registers))
-    packed = {
-        **legalize_convolutions(registers, is_fast),
-        "relax.matmul": legalize_matmul(registers),
-    }
+    packed = {**legalize_convolutions(registers), "relax.matmul": legalize_matmul(registers)}
     # On a GPU TVM's default schedules expect its own operators in the layout of the source.
     layout = [transform.CanonicalizeBindings(), fold_weights, channels_last]
     if target.kind.name != "llvm":

@@ -16,20 +16,16 @@ import numpy as np
 
 from autosplit.extras import relax, te, tirx
 from autosplit.frontend.relax.expressions import is_constant, shape_of
-from autosplit.lowering.layout import winograd
 from autosplit.lowering.layout.shape import (
     ConvolutionShape,
     convolution_shape,
     coordinates,
     with_zeros,
 )
-from autosplit.lowering.layout.tiles import BYTES, Registers, padded_channels, padded_width, tile_of
+from autosplit.lowering.layout.tiles import Registers, padded_channels, padded_width, tile_of
 
 PACKED = "conv2d_packed"
 DEPTHWISE = "conv2d_depthwise"
-# The element types of the data, the weight and the result.
-_FLOATS = ("float32", "float32", "float32")
-_BYTES = ("uint8", "int8", "int32")
 # How each op calls the layouts of the source: its data and its weight.
 _SOURCE_LAYOUTS = {
     "relax.nn.conv1d": ("NCW", "OIW"),
@@ -48,20 +44,17 @@ def can_pack(call: Any) -> bool:
     attrs = call.attrs
     is_plain = (str(attrs.data_layout), str(attrs.kernel_layout)) == layouts
     is_plain = is_plain and str(attrs.out_layout) in ("", layouts[0])
-    dtypes = tuple(str(value.ty.dtype) for value in (data, weight, call))
+    dtypes = {str(value.ty.dtype) for value in (data, weight, call)}
     if layouts[1].startswith("IO"):
         # Wider padding would take pixels away from the input.
         kernel = shape_of(weight)[2:]
         is_plain = is_plain and all(int(step) == 1 for step in attrs.dilation)
         is_plain = is_plain and max(map(int, attrs.padding)) < min(kernel)
-    return is_plain and is_constant(weight) and dtypes in (_FLOATS, _BYTES)
+    return is_plain and is_constant(weight) and dtypes == {"float32"}
 
 
-def legalize_convolutions(registers: Registers, is_fast: bool) -> dict[str, Any]:
-    """The functions that LegalizeOps calls for convolutions, by the name of the op.
-
-    With ``is_fast`` those of 3 x 3 pixels are computed by Winograd's filtering.
-    """
+def legalize_convolutions(registers: Registers) -> dict[str, Any]:
+    """The functions that LegalizeOps calls for convolutions, by the name of the op."""
     from tvm.relax.transform.legalize_ops import nn
 
     # A weight that several convolutions read stays one constant.
@@ -72,7 +65,7 @@ def legalize_convolutions(registers: Registers, is_fast: bool) -> dict[str, Any]
         name = call.op.name.removeprefix("relax.nn.")
         if str(call.attrs.out_layout) not in ("NHWC", "NWC") or not is_constant(weight):
             return getattr(nn, f"_nn_{name}")(builder, call)
-        kernel = _kernel(call, name, registers, is_fast)
+        kernel = _kernel(call, name, registers)
         key = (weight, *kernel.key)
         if key not in packed_weights:
             packed_weights[key] = relax.const(kernel.pack())
@@ -89,7 +82,7 @@ class _Kernel(NamedTuple):
     compute: Callable[[Any, Any], Any]
 
 
-def _kernel(call: Any, name: str, registers: Registers, is_fast: bool) -> _Kernel:
+def _kernel(call: Any, name: str, registers: Registers) -> _Kernel:
     result = shape = convolution_shape(call)
     weight = call.args[1].value.numpy()
     if shape.rank == 3:
@@ -102,20 +95,12 @@ def _kernel(call: Any, name: str, registers: Registers, is_fast: bool) -> _Kerne
             lambda: np.ascontiguousarray(weight[:, 0].transpose(1, 2, 0)),
             lambda x, w: _depthwise(shape, with_zeros(shape, x), w),
         )
-    elif is_fast and winograd.fits(shape, weight.dtype, registers):
-        tile = winograd.product_tile(shape, registers)
-        return _Kernel(
-            (winograd.OUTPUT, tile.channels),
-            lambda: winograd.transformed_weight(weight, tile.channels),
-            lambda x, w: winograd.winograd(shape, x, w, tile),
-        )
     padded = padded_channels(shape.group_outputs, registers)
     tile = tile_of(shape.out_height, shape.out_width, padded, registers)
     width = padded_width(shape.out_width, tile)
 
     def pack() -> Any:
-        packed = _packed(shape, weight, padded, tile.channels)
-        return _in_fours(packed) if weight.dtype == np.int8 else packed
+        return _packed(shape, weight, padded, tile.channels)
 
     def compute(x: Any, w: Any) -> Any:
         y = _convolution(shape, with_zeros(shape, x), w, padded, width)
@@ -166,19 +151,10 @@ def _packed(shape: ConvolutionShape, weight: Any, padded: int, block: int) -> An
     return np.ascontiguousarray(blocks.transpose(0, 3, 4, 2, 1))
 
 
-def _in_fours(packed: Any) -> Any:
-    """Packed weights with the channels that one instruction adds up as innermost axis."""
-    blocks, height, width, channels, block = packed.shape
-    fours = packed.reshape(blocks, height, width, channels // BYTES, BYTES, block)
-    return np.ascontiguousarray(fours.transpose(0, 1, 2, 3, 5, 4))
-
-
 def _convolution(shape: ConvolutionShape, x: Any, weight: Any, padded: int, width: int) -> Any:
-    block, of_bytes = int(weight.shape[4]), len(weight.shape) == 6
+    block = int(weight.shape[4])
     rh, rw = _window(shape)
-    step = BYTES if of_bytes else 1
-    rc = te.reduce_axis((0, shape.group_inputs // step), "rc")
-    ri = te.reduce_axis((0, step), "ri")
+    rc = te.reduce_axis((0, shape.group_inputs), "rc")
     axes = [axis for axis in (rh, rw, rc) if not isinstance(axis, int)]
 
     def product(*at: Any) -> Any:
@@ -188,10 +164,6 @@ def _convolution(shape: ConvolutionShape, x: Any, weight: Any, padded: int, widt
             w = tirx.min(w, shape.out_width - 1)
         channel = o // padded * shape.group_inputs + rc if shape.groups > 1 else rc
         row, column = _covered(shape, h, w, rh, rw)
-        if of_bytes:
-            pixel = x[shape.read(n, row, column, rc * BYTES + ri)].astype("int32")
-            factor = weight[o // block, rh, rw, rc, o % block, ri].astype("int32")
-            return te.sum(pixel * factor, axis=[*axes, ri])
         pixel = x[shape.read(n, row, column, channel)]
         return te.sum(pixel * weight[o // block, rh, rw, rc, o % block], axis=axes)
 
@@ -203,7 +175,6 @@ def _convolution(shape: ConvolutionShape, x: Any, weight: Any, padded: int, widt
             "padded_channels": padded,
             "group_channels": shape.group_outputs,
             "row_width": shape.out_width,
-            **({"of_bytes": 1} if of_bytes else {}),
         },
     )
 

@@ -15,20 +15,13 @@ from typing import Any
 
 from autosplit.extras import tvm
 
-# The products of bytes that an instruction adds to one 32-bit number.
-BYTES = 4
-
 
 @dataclass(frozen=True)
 class Registers:
-    """The vector registers of a target: how many, and how many 32-bit floats each holds.
-
-    With ``multiply_bytes`` an instruction multiplies bytes and adds up the products.
-    """
+    """The vector registers of a target: how many, and how many 32-bit floats each holds."""
 
     count: int
     lanes: int
-    multiply_bytes: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,7 +43,7 @@ def registers_of(target: Any) -> Registers:
     """The registers of a tvm Target: AVX-512, AVX2, else 128 bits as SSE and NEON have them."""
     if target.kind.name == "llvm":
         if tvm.target.codegen.target_has_features(["avx512f"], target):
-            return Registers(32, 16, tvm.target.codegen.target_has_features(["avx512vnni"], target))
+            return Registers(32, 16)
         if tvm.target.codegen.target_has_features(["avx2"], target):
             return Registers(16, 8)
     return Registers(16, 4)

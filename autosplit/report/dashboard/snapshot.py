@@ -14,7 +14,16 @@ from autosplit.report.documents.record import Study, Trial
 from autosplit.report.drawing.balance import stage_balance
 from autosplit.report.html.notes import study_note, trial_note
 from autosplit.report.html.page import graph_of
-from autosplit.study.config.objectives import METRICS, of_study
+from autosplit.study.config.objectives import METRICS, objective_of
+from autosplit.study.record import (
+    RECORD,
+    RESULT,
+    FinalComparison,
+    TrialRecord,
+    mapping,
+    record_of,
+    study_record,
+)
 
 if TYPE_CHECKING:
     import optuna
@@ -42,17 +51,19 @@ def copy(study: optuna.Study) -> optuna.Study:
     """
     import optuna
 
+    record = study_record(study.user_attrs)
     storage = optuna.storages.InMemoryStorage()
     _skip_zero(storage)
     target = optuna.create_study(
         study_name=study.study_name, directions=study.directions, storage=storage
     )
     if len(study.directions) == 1:
-        target.set_metric_names([METRICS[of_study(study.user_attrs)]])
-    for key, value in _short(study.user_attrs).items():
-        target.set_user_attr(key, value)
+        target.set_metric_names([METRICS[objective_of(record.config)]])
+    for document in (study.user_attrs.get(RECORD), study.user_attrs.get(RESULT)):
+        for key, value in _short(mapping(document)).items():
+            target.set_user_attr(key, value)
     for trial in study.get_trials(deepcopy=False):
-        target.add_trial(_bare(trial))
+        target.add_trial(_bare(trial, record.final_comparison))
     return target
 
 
@@ -80,7 +91,7 @@ def decorate(target: optuna.Study, record: Study, pictures: Pictures) -> None:
 def fingerprint(study: optuna.Study) -> str:
     """Changes when a trial begins or ends, or the study's attributes change."""
     trials = [
-        (t.state.name, str(t.datetime_complete), len(t.user_attrs))
+        (t.state.name, str(t.datetime_complete), len(mapping(t.user_attrs.get(RECORD))))
         for t in study.get_trials(deepcopy=False)
     ]
     text = json.dumps([study.study_name, trials, study.user_attrs], sort_keys=True, default=str)
@@ -124,18 +135,25 @@ def _digest(*values: object) -> str:
     return hashlib.sha256(repr(values).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _bare(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
-    """A trial without system attributes and long ones; a damaged one becomes a failed one."""
+def _bare(trial: optuna.trial.FrozenTrial, comparison: FinalComparison) -> optuna.trial.FrozenTrial:
+    """A trial without long attributes, with its figures of the final comparison.
+
+    A damaged one becomes a failed one.
+    """
     import optuna
 
+    record = comparison.of(trial.number, record_of(trial))
+    values = trial.values
+    if values and record.period_ms and trial.number in comparison.figures:
+        values = [record.period_ms.median]
     start, end = trial.datetime_start, trial.datetime_complete
     try:
         bare = optuna.trial.create_trial(
             state=trial.state,
-            values=trial.values,
+            values=values,
             params=trial.params,
             distributions=trial.distributions,
-            user_attrs=_short(trial.user_attrs),
+            user_attrs=_short(mapping(trial.user_attrs.get(RECORD))) | _numbers(record),
         )
         bare.datetime_start, bare.datetime_complete = start, end
         bare._validate()
@@ -145,6 +163,21 @@ def _bare(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
         bare.datetime_start = start or end or datetime.now()
         bare.datetime_complete = end or bare.datetime_start
     return bare
+
+
+def _numbers(record: TrialRecord) -> dict[str, float]:
+    """The main figures of a trial one by one: they become axes."""
+    numbers = {f"stage{i}_ms": t for i, t in enumerate(record.stage_ms)}
+    for name, spread in (("period", record.period_ms), ("latency", record.latency_ms)):
+        if spread:
+            numbers[name] = spread.median
+    replicas = record.replicas or (1,) * len(record.stage_ms)
+    times = [t / r for t, r in zip(record.stage_ms, replicas, strict=False)]
+    busy = [t for t in times if t > 0]  # an empty stage takes no time
+    if busy:
+        numbers["imbalance"] = max(busy) / (sum(busy) / len(busy))
+        numbers["bottleneck_stage"] = times.index(max(times))
+    return numbers
 
 
 def _short(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from autosplit import cuts
 from autosplit.errors import SplitError, nearest
 from autosplit.graph import FusedGraph, Op
+from autosplit.hardware.measurement.results import Profile
+from autosplit.hardware.profiling.cost_table import cost_table
 from autosplit.lowering.states import propose_states
-from autosplit.planner import CostModel, plan
-from autosplit.planner.partition.explain import forbidden_by_states
+from autosplit.planner import Question, partition
+from autosplit.planner.explain import forbidden_by_states
 from autosplit.units import counted, digits, size
 
 if TYPE_CHECKING:
@@ -73,11 +75,13 @@ def _balance(graph: FusedGraph) -> dict[str, Any] | None:
     total = sum(op.flops for op in graph.ops)
     if not graph.states or not total:
         return None
-    costs = CostModel.from_graph(graph, [[op.flops for op in graph.ops]])
+    arithmetic = tuple(float(op.flops) for op in graph.ops)
+    costs = cost_table(graph, [Profile("", arithmetic, ())])
     bound, shares = costs.with_groups(graph.ops_of_states), []
     for model in (bound, costs):
         can_split = len(model.contraction.groups) > 1
-        shares.append(plan(model, 2).period / total if can_split else 1.0)
+        halves = Question.of_split(2)
+        shares.append(partition(model, halves).period / total if can_split else 1.0)
     forbidden = forbidden_by_states(bound, 2)
     return {"with_states": shares[0], "without_states": shares[1], "forbidden": forbidden}
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from autosplit.deployment import resources_of
+from autosplit.deployment import resources_of, threads_of
 
 if TYPE_CHECKING:
     from autosplit.hardware.measurement.results import Profile
@@ -18,68 +16,71 @@ _PROOF = ("lower_bound", "gap", "optimal", "note")  # what a plan says of itself
 
 def document(
     costs: CostModel,
+    devices: Sequence[str],
     stages: int,
     *,
+    names: Sequence[str] = (),
     runtime: str | None = None,
-    threads: Sequence[int] = (),
-    resources: Sequence[Sequence[str]] = (),
+    slowed: CostModel | None = None,
     deadline: Callable[[], bool] | None = None,
     allow_empty: bool = False,
     assign: bool = False,
 ) -> dict[str, Any]:
     """The document of ``plan -f json`` without ``seconds``, whose keys stay as they are.
 
-    Times are in the unit of the costs. ``runtime``: what the costs were measured in, None for those
-    of a graph file; ``threads``: of each device, by default 1; ``resources``: of each device its
-    cores, by default none that another has. ``assign`` searches the order of the devices too.
+    Times are in the unit of the costs. ``devices`` are kinds of the costs along the pipeline; the
+    document has their places, or ``names``. ``runtime``: what the costs were measured in, None for
+    those of a graph file; ``slowed``: those of devices that share cores. ``assign`` searches the
+    order of the devices too.
 
     Raises:
         Infeasible: no split meets the limits.
         ConfigError: a number makes no sense.
     """
     from autosplit import planner
-    from autosplit.planner.placement.shared_resources import slowed
 
-    writer = _Writer(costs, runtime, tuple(range(stages)), threads, resources)
-    costs = slowed(costs, resources) if resources else costs
-    limits: dict[str, Any] = {"deadline": deadline, "allow_empty": allow_empty}
-    # More devices than stages: which ones are used is a part of the question.
-    if assign or (costs.devices or 0) > stages:
-        best = planner.plan_assigned(costs, stages, **limits)
-        writer, costs = writer.in_order(best.devices), _on(costs, best.devices)
-    else:
-        best = planner.plan(costs, stages, **limits)
-    best = writer.real(best)
-    return writer.split(best) | {key: getattr(best, key) for key in _PROOF}
+    best = planner.plan_split(
+        costs,
+        devices,
+        stages,
+        slowed=slowed,
+        any_order=assign,
+        empty=allow_empty,
+        deadline=deadline,
+    )
+    free: dict[str, list[int]] = {}
+    for place, device in enumerate(devices):
+        free.setdefault(device, []).append(place)
+    places = [free[stage.devices[0]].pop(0) for stage in best.stages]
+    return _written(costs, best, runtime) | {
+        "threads": [threads_of(devices[place]) for place in places],
+        "devices": [names[place] if names else place for place in places],
+    }
 
 
-def deployment(
-    costs: CostModel,
-    cores: int,
-    runtime: str | None,
-    thread_counts: Sequence[int] = (1,),
-    deadline: Callable[[], bool] | None = None,
-) -> dict[str, Any]:
+def deployment(costs: CostModel, best: Plan, runtime: str | None) -> dict[str, Any]:
     """The document of ``plan --cores N -f json`` without ``seconds``.
 
-    ``runtime``: what the costs were measured in, None for those of a graph file;
-    ``thread_counts``: of a replica, one for each row of the costs.
-
-    Raises:
-        Infeasible: no deployment meets the limits.
-        ConfigError: the costs are of unequal devices, or the number of cores makes no sense.
+    ``runtime``: what the costs were measured in, None for those of a graph file.
     """
-    from autosplit import planner
-    from autosplit.planner.problem.deployment import shares
+    return _written(costs, best, runtime) | {"periods": list(best.periods)}
 
-    best = planner.plan_deployment(costs, cores, thread_counts=thread_counts, deadline=deadline)
-    result = _Writer(costs, runtime).split(best) | {key: getattr(best, key) for key in _PROOF}
-    del result["devices"]
-    divisors = shares(costs, best.stages, best.replicas)
-    return result | {
-        "replicas": list(best.replicas),
-        "threads": list(best.threads),
-        "periods": list(map(operator.truediv, best.loads, divisors)),
+
+def _written(costs: CostModel, plan: Plan, runtime: str | None) -> dict[str, Any]:
+    """The stages of a plan and their costs."""
+    return {
+        "stages": [[costs.ids[i] for i in ops] for ops in plan.split],
+        "replicas": [stage.replicas for stage in plan.stages],
+        "threads": [stage.threads for stage in plan.stages],
+        # A graph file names no runtime.
+        "runtimes": [stage.runtime or runtime for stage in plan.stages],
+        "batch": plan.stages[0].options[0].row.batch,
+        "loads": list(plan.loads),
+        "period": plan.period,
+        "latency": plan.latency,
+        "bytes_moved": plan.bytes_moved,
+        "memory": list(plan.memory),
+        **{key: getattr(plan, key) for key in _PROOF},
     }
 
 
@@ -126,57 +127,3 @@ def certainty(
         "disturbances": [profile.doubt for profile in used.values() if profile.doubt],
         "profiles": [{key: getattr(profile, key) for key in keys} for profile in used.values()],
     }
-
-
-def leave_out_empty(document: dict[str, Any], alike: bool) -> None:
-    """Remove the empty stages, with their devices; ``alike``: all devices cost the same."""
-    used = [n for n, ops in enumerate(document["stages"]) if ops]
-    for key in ("stages", "replicas", "threads", "runtimes", "loads", "memory", "devices"):
-        document[key] = [document[key][n] for n in used]
-    if alike:
-        document["devices"] = list(range(len(used)))
-
-
-@dataclass(frozen=True)
-class _Writer:
-    """Plans as documents; ``order``: of the places along the pipeline the devices."""
-
-    costs: CostModel
-    runtime: str | None
-    order: tuple[int, ...] = ()
-    threads: Sequence[int] = ()
-    resources: Sequence[Sequence[str]] = ()
-
-    def in_order(self, order: tuple[int, ...]) -> _Writer:
-        """The writer for devices in another order along the pipeline."""
-        return replace(self, costs=_on(self.costs, order), order=order)
-
-    def real(self, plan: Plan) -> Plan:
-        """The plan with the loads of stages that share cores added up."""
-        from autosplit.planner.placement.shared_resources import with_shared_loads
-
-        if not self.resources:
-            return plan
-        return with_shared_loads(plan, self.costs, [self.resources[d] for d in self.order])
-
-    def split(self, plan: Plan) -> dict[str, Any]:
-        """The split of a plan and its costs."""
-        devices = list(self.order[: len(plan.stages)])
-        runtimes = [name or None for name in plan.runtimes] or [self.runtime] * len(plan.stages)
-        return {
-            "stages": [[self.costs.ids[i] for i in ops] for ops in plan.stages],
-            "replicas": [1] * len(plan.stages),
-            "threads": [self.threads[d] if self.threads else 1 for d in devices],
-            # A graph file names no runtime, and neither has an empty stage one.
-            "runtimes": runtimes,
-            "loads": list(plan.loads),
-            "period": plan.period,
-            "latency": plan.latency,
-            "bytes_moved": plan.bytes_moved,
-            "memory": list(plan.memory),
-            "devices": devices,
-        }
-
-
-def _on(costs: CostModel, order: Sequence[int]) -> CostModel:
-    return costs.on_devices(order) if costs.devices else costs

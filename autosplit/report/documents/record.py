@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts import is_downset
 from autosplit.cuts.stages import cuts_of
+from autosplit.deployment import cores_of
 from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.lowering.states import match_states
-from autosplit.planner.problem.deployment import row_numbers
-from autosplit.study.config.objectives import of_study
-from autosplit.study.persistence.attributes import StudyAttributes, TrialAttributes, spread_of
-from autosplit.study.trials.results import best_number, period_of, state_of
+from autosplit.study.config.objectives import objective_of
+from autosplit.study.record import FinalComparison, record_of, study_record
+from autosplit.study.results import best_number, error_of, state_of
 from autosplit.units import bound_text, counted
 
 if TYPE_CHECKING:
     import optuna
+
+_CORES = re.compile(r"cores:\d{1,4}(,\d{1,4}){0,1023}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -29,13 +32,11 @@ class Trial:
     They are those of the final comparison where it took part in one; then ``searched_ms`` is the
     period that was measured before, in the search.
     ``state`` is complete, fail, interrupted, running, pruned or waiting. ``stages`` are the op
-    indices of the stages that are not empty, ``places`` the index of the device of each. ``cuts``
-    are the last ops
-    before each cut, ``live`` the names and bytes of the tensors on it. ``replicas`` and ``threads``
-    are those of each stage in a study of deployments, ``kinds`` those of its cores if several; then
-    its device is the profiled one with as many cores, and its time that of one replica.
-    ``values`` are those that Optuna has; ``memory_bytes`` is the memory of the largest stage.
-    ``runtimes`` are those of the stages that are not empty, where several compete.
+    indices of the stages, ``places`` for each the index of its device, or of the profiled one with
+    as many cores. ``cuts`` are the last ops before each cut, ``live`` the names and bytes of the
+    tensors on it. ``replicas``, ``threads``, ``runtimes`` and ``devices`` are those of each stage,
+    whose time is that of one replica. ``values`` are those that Optuna has; ``memory_bytes`` is the
+    memory of the largest stage.
     """
 
     number: int
@@ -50,7 +51,8 @@ class Trial:
     stage_ms: tuple[float, ...] = ()
     replicas: tuple[int, ...] = ()
     threads: tuple[int, ...] = ()
-    kinds: tuple[int, ...] = ()
+    devices: tuple[tuple[str, ...], ...] = ()
+    batch: int = 1
     predicted_ms: float | None = None
     memory_bytes: float | None = None
     max_rel_error: float | None = None
@@ -83,7 +85,6 @@ class Study:
     bound_ms: float | None = None
     cut_periods: tuple[tuple[int, float], ...] = ()
     baselines: tuple[Baseline, ...] = ()
-    choice: str = ""
     verdict: str = ""
     stopped: str = ""
     identity: Mapping[str, str] = field(default_factory=dict)
@@ -103,7 +104,7 @@ class Study:
     @property
     def objective(self) -> str:
         """The objective of the study."""
-        return of_study({"config": self.config})
+        return objective_of(self.config)
 
     def best(self, before: int | None = None) -> Trial | None:
         """The best trial by the objective, of those with a lower number than ``before``.
@@ -111,6 +112,8 @@ class Study:
         For throughput it is the winner of the final comparison if there was one.
         """
         complete = {t.number: t for t in self.trials if t.state == "complete"}
+        if before is None and self.final_comparison and self.objective == "throughput":
+            complete = {number: complete[number] for number in self.final_comparison}
         if before is not None:
             complete = {number: t for number, t in complete.items() if number < before}
         periods = {number: t.period_ms for number, t in complete.items() if t.period_ms}
@@ -127,11 +130,11 @@ class Study:
 
     def devices_of(self, trial: Trial) -> list[str]:
         """The device of each stage of a trial, empty if it is not known."""
-        if trial.replicas:
+        if max((*trial.replicas, *trial.threads), default=1) > 1:
             shapes = zip(trial.replicas, trial.threads, strict=True)
-            texts = [f"{counted(r, 'replica')} with {counted(w, 'thread')}" for r, w in shapes]
-            kinds = [f" (kind {kind + 1} of cores)" for kind in trial.kinds] or [""] * len(texts)
-            return list(map(str.__add__, texts, kinds))
+            return [f"{counted(r, 'replica')} with {counted(w, 'thread')}" for r, w in shapes]
+        if trial.devices:
+            return [" and ".join(of_stage) for of_stage in trial.devices]
         count = max(len(trial.stages), len(trial.stage_ms))
         places = [*trial.places, *range(len(trial.places), count)]
         return [self.devices[i] if i < len(self.devices) else "" for i in places]
@@ -162,7 +165,8 @@ class Study:
                 rows: Sequence[int] = range(len(self.op_ms))
                 if trial.runtimes:
                     runtime = trial.runtimes[number]
-                    rows = [row for row in rows if self.op_runtimes[row] == runtime]
+                    # A stored profile of one runtime may lack its name.
+                    rows = [row for row in rows if self.op_runtimes[row] in ("", runtime)]
                 row_of_op.update(dict.fromkeys(ops, rows[place]))
             return tuple(self.op_ms[row_of_op[i]][i] for i in range(len(row_of_op)))
         # A foreign database may name more ops or devices than its profile has.
@@ -172,13 +176,13 @@ class Study:
 
 def read(study: optuna.Study) -> Study:
     """The record of an Optuna study; attributes that make no sense are left out."""
-    stored = StudyAttributes.model_validate(study.user_attrs)
+    stored = study_record(study.user_attrs)
     graph = stored_graph(stored.graph)
     trials = sorted(study.get_trials(deepcopy=False), key=lambda t: t.number)
     complete = sum(t.state.name == "COMPLETE" for t in trials)
-    objective = of_study(study.user_attrs)
-    records = tuple(_trial(t, graph, objective, stored.devices) for t in trials)
-    compared = stored.duel.numbers(complete)
+    comparison = stored.final_comparison
+    records = tuple(_trial(t, graph, comparison, stored.devices) for t in trials)
+    compared = comparison.numbers(complete)
     return Study(
         name=study.study_name,
         graph=graph,
@@ -188,16 +192,17 @@ def read(study: optuna.Study) -> Study:
         bound_ms=stored.bound_ms,
         cut_periods=_legal(graph, stored.cut_periods),
         baselines=stored.compared_baselines(),
-        choice=stored.verdict.choice,
         verdict=stored.verdict.text,
         stopped=stored.stopped.removeprefix("stopped: "),  # the pages say so themselves
         identity=stored.identity,
         config=stored.config,
         trials=records,
         final_comparison={
-            t.number: t.period_ms for t in records if t.number in compared and t.period_ms
+            t.number: t.period_ms
+            for t in records
+            if t.number in compared and t.period_ms and t.state == "complete"
         },
-        version=stored.autosplit.version,
+        version=stored.version,
         machine=stored.machine,
         days=_days(trials),
     )
@@ -206,27 +211,19 @@ def read(study: optuna.Study) -> Study:
 def _trial(
     trial: optuna.trial.FrozenTrial,
     graph: FusedGraph | None,
-    objective: str,
+    comparison: FinalComparison,
     devices: Sequence[str],
 ) -> Trial:
-    stored = TrialAttributes.model_validate(trial.user_attrs)
+    searched = record_of(trial)
+    stored = comparison.of(trial.number, searched)
     stages = tuple(ops for ops in stored.stages if ops)
     # Drawings and tables rely on a legal split; without one a trial is shown by its times.
     if not _is_split(graph, stages):
         stages = ()
-    # An empty stage leaves its device unused, so places and stages differ in number.
-    places = tuple(i for i, ops in enumerate(stored.stages) if ops) if stages else ()
     has_shape = len(stored.replicas) == len(stored.threads) == len(stages) > 0
     replicas, threads = (stored.replicas, stored.threads) if has_shape else ((), ())
-    kinds = stored.kinds if has_shape and len(stored.kinds) == len(stages) else ()
-    if has_shape:
-        # Each number of threads on each kind of cores has its own profile.
-        rows = row_numbers(tuple(device.count(",") + 1 for device in devices))
-        shapes = zip(threads, kinds or (0,) * len(threads), strict=True)
-        places = tuple(rows.get(shape, len(devices)) for shape in shapes)
-    stage_ms = stored.stage_ms
-    if places and not has_shape and len(stage_ms) == len(stored.stages):
-        stage_ms = tuple(stage_ms[place] for place in places)
+    placed = stored.devices if len(stored.devices) == len(stages) and all(stored.devices) else ()
+    places = tuple(_place(of_stage[0], devices) for of_stage in placed)
     return Trial(
         number=trial.number,
         state=state_of(trial),
@@ -234,21 +231,36 @@ def _trial(
         places=places,
         cuts=stored.cuts,
         live=stored.live_tensors(),
-        period_ms=stored.period_ms or period_of(trial, objective),
-        searched_ms=spread_of(stored.searched.get("period_ms")),
+        period_ms=stored.period_ms,
+        searched_ms=None if stored is searched else searched.period_ms,
         latency_ms=stored.latency_ms,
-        stage_ms=stage_ms,
+        stage_ms=stored.stage_ms,
         replicas=replicas,
         threads=threads,
-        kinds=kinds,
+        devices=placed,
+        batch=stored.batch,
         predicted_ms=stored.predicted_ms,
         memory_bytes=stored.memory_bytes,
         max_rel_error=stored.max_rel_error,
         values=tuple(trial.values or ()),
-        error=stored.error,
-        # An empty stage has none.
-        runtimes=tuple(filter(None, stored.runtimes)),
+        error=error_of(trial),
+        runtimes=stored.runtimes,
     )
+
+
+def _place(device: str, profiled: Sequence[str]) -> int:
+    """The index of the profile for a device: its own, or that of the last before with its size."""
+    if device in profiled:
+        return profiled.index(device)
+    cores = _cores(device)
+    alike = [i for i, name in enumerate(profiled) if len(_cores(name)) == len(cores)]
+    before = [i for i in alike if _cores(profiled[i])[:1] <= cores[:1]]
+    return (before or alike or [len(profiled)])[-1]
+
+
+def _cores(device: str) -> tuple[int, ...]:
+    """The cores of a device as a database spells it; none where that makes no sense."""
+    return cores_of(device) if _CORES.fullmatch(device) else ()
 
 
 def _legal(

@@ -6,10 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosplit.report.documents.record import states_of, stored_graph
-from autosplit.study.persistence.attributes import TrialAttributes, compared_baselines, spread_of
-from autosplit.study.persistence.records import DISTURBED, SEARCHED, SHARED, document_of
-from autosplit.study.persistence.storage import redact_password, storage_errors
-from autosplit.study.trials.results import best_trial, state_of
+from autosplit.study.documents import document_of
+from autosplit.study.record import (
+    COMPARISON,
+    RECORD,
+    RESULT,
+    StudyRecord,
+    mapping,
+    spread_of,
+    study_record,
+)
+from autosplit.study.results import BestTrial, best_trial, error_of, state_of
+from autosplit.study.storage import redact_password, storage_errors
 from autosplit.units import between, counted, digits, size
 
 if TYPE_CHECKING:
@@ -20,18 +28,21 @@ Table = tuple[str, tuple[str, ...], Sequence[tuple[object, ...]]]  # title, colu
 
 _STORED = ("cuts", "period_ms", "latency_ms", "stage_ms", "error", "predicted_ms", "memory_bytes")
 # Where runtimes compete, in a study of deployments, and of a measurement that was disturbed.
-_OPTIONAL = ("runtimes", "replicas", "threads", "kinds", SHARED, DISTURBED)
+_OPTIONAL = ("runtimes", "replicas", "threads", "kinds", "disturbed")
 
 
 def document(study: optuna.Study, url: str) -> dict[str, Any]:
     """The document of ``show -f json``, whose keys stay as they are."""
     with storage_errors(url):
         trials, attributes = study.get_trials(deepcopy=False), study.user_attrs
-    best = best_trial(trials, attributes)
-    config = _mapping(attributes.get("config"))
-    graph = _mapping(attributes.get("graph"))
+    record = study_record(attributes)
+    best = best_trial(trials, record)
+    stored, config = mapping(attributes.get(RECORD)), record.config
+    graph, result = mapping(stored.get("graph")), mapping(attributes.get(RESULT))
     cores = {} if config.get("cores") is None else {"cores": config["cores"]}
-    paced = _mapping(attributes.get("duel")).get("real_time")
+    compared = _compared(attributes)
+    documents = [_trial(t, compared.get(t.number, {})) for t in trials]
+    paced = record.final_comparison.real_time
     return {
         "study": {
             **cores,
@@ -39,48 +50,56 @@ def document(study: optuna.Study, url: str) -> dict[str, Any]:
             "storage": redact_password(url),
             "model": config.get("model") or config.get("zoo") or graph.get("name"),
             "stages": config.get("stages"),
-            "devices": attributes.get("devices"),
+            "devices": stored.get("devices"),
             "objective": config.get("objective"),
-            "sampler": _mapping(attributes.get("sampler")).get("name"),
-            "stopped": attributes.get("stopped"),
+            "sampler": mapping(stored.get("sampler")).get("name"),
+            "stopped": result.get("stopped"),
         },
-        "trials": [_trial(t) for t in trials],
-        "best": None if best is None else _best(best[0], attributes),
-        "baselines": [document_of(b) for b in compared_baselines(attributes)],
-        "bound_ms": attributes.get("bound_ms"),
-        "verdict": attributes.get("verdict"),
+        "trials": documents,
+        "best": None if best is None else _best(best, documents, record),
+        "baselines": [document_of(b) for b in record.compared_baselines()],
+        "bound_ms": stored.get("bound_ms"),
+        "verdict": result.get("verdict"),
         **({"real_time": paced} if paced else {}),
     }
 
 
-def _trial(trial: FrozenTrial) -> dict[str, Any]:
-    attributes = trial.user_attrs
-    stored = {key: attributes.get(key) for key in _STORED}
-    stored |= {key: attributes[key] for key in _OPTIONAL if key in attributes}
-    return {"number": trial.number, "state": state_of(trial).upper(), **stored}
+def _compared(attributes: Mapping[str, Any]) -> dict[Any, dict[str, Any]]:
+    """What is stored of the trials in the final comparison, by their numbers."""
+    entries = mapping(attributes.get(COMPARISON)).get("entries")
+    documents = map(mapping, entries if isinstance(entries, list) else ())
+    return {document.get("number"): document for document in documents}
 
 
-def _best(trial: FrozenTrial, attributes: dict[str, Any]) -> dict[str, Any]:
+def _trial(trial: FrozenTrial, compared: Mapping[str, Any]) -> dict[str, Any]:
+    """A trial, with the figures of the final comparison in place of those of the search."""
+    stored = {**mapping(trial.user_attrs.get(RECORD)), **compared}
+    stored["error"] = error_of(trial) or None
+    document = {key: stored.get(key) for key in _STORED}
+    document |= {key: stored[key] for key in _OPTIONAL if key in stored}
+    return {"number": trial.number, "state": state_of(trial).upper(), **document}
+
+
+def _best(
+    best: BestTrial, documents: Sequence[Mapping[str, Any]], study: StudyRecord
+) -> dict[str, Any]:
     """The best trial with its stages and the tensors on its cuts.
 
     ``duel_ms`` is its period where it is that of the final comparison, None without one.
     """
-    names = [op.get("name") for op in _mapping(attributes.get("graph")).get("ops", ())]
+    document = dict(next(d for d in documents if d["number"] == best.number))
+    graph = stored_graph(study.graph)
+    names = [op.name for op in graph.ops] if graph else []
     stages = []
-    for ops in trial.user_attrs.get("stages") or []:
-        stages.append([names[i] if 0 <= i < len(names) else str(i) for i in ops])
-    stored = TrialAttributes.model_validate(trial.user_attrs)
+    for ops in best.record.stages:
+        stages.append([names[i] if i < len(names) else str(i) for i in ops])
+    document |= {"live": best.record.live_tensors(), "stages": stages}
     keys = ("input", "output", "shape", "stage")
-    rows = states_of(stored_graph(attributes.get("graph")), stored.stages)
+    rows = states_of(graph, best.record.stages)
     states = [dict(zip(keys, row, strict=True)) for row in rows]
-    document = {**_trial(trial), "live": trial.user_attrs.get("live"), "stages": stages}
     document |= {"states": states} if states else {}
-    compared = document["period_ms"] if SEARCHED in trial.user_attrs else None
-    return {**document, "duel_ms": compared}
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+    is_compared = best.number in study.final_comparison.figures
+    return {**document, "duel_ms": document["period_ms"] if is_compared else None}
 
 
 def tables(document: Mapping[str, Any]) -> Iterator[Table]:
@@ -144,7 +163,7 @@ def _mark(document: Mapping[str, Any], trial: Mapping[str, Any]) -> str:
     marks, number = [], trial["number"]
     if document["best"] and document["best"]["number"] == number:
         marks.append("*")
-    if trial.get(DISTURBED):
+    if trial.get("disturbed"):
         marks.append("disturbed")
     return " ".join(marks)
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import AutosplitError, ConfigError, MachineError, line_of
-from autosplit.study.persistence import storage as storages
-from autosplit.study.persistence.records import FORMAT
+from autosplit.study import storage as storages
+from autosplit.study.record import FORMAT, RECORD
 
 if TYPE_CHECKING:
     import optuna
@@ -154,7 +154,7 @@ class StudyReader:
     def _study_name(self, storage: optuna.storages.BaseStorage) -> str:
         """The name of the study to read, checked to be one of ours in a format we know."""
         # Other programs store their studies in the same database, without our mark.
-        marks = {s.study_name: s.user_attrs.get("autosplit") for s in storage.get_all_studies()}
+        marks = {s.study_name: s.user_attrs.get(RECORD) for s in storage.get_all_studies()}
         studies = {name: mark for name, mark in marks.items() if isinstance(mark, dict)}
         names = ", ".join(sorted(studies)[:5]) + (", ..." if len(studies) > 5 else "")
         where = f"storage '{self.location}'"

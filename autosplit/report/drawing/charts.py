@@ -8,10 +8,8 @@ from itertools import accumulate
 from typing import Literal
 
 from autosplit.hardware.measurement.results import Spread
-from autosplit.planner.dominance import front
 from autosplit.report.documents.record import Study, Trial
 from autosplit.report.drawing.canvas import INK, PALETTE, colour
-from autosplit.study.loop.verdict import rival_of
 
 Symbol = Literal["circle", "diamond", "square", "triangle", "cross", "star", "dash"]
 
@@ -77,7 +75,7 @@ def convergence(study: Study) -> Chart:
         again = tuple(study.final_comparison[n].median for n in compared)
         series.append(Series("final comparison", tuple(compared), again, _FINAL, symbol="diamond"))
     if study.baselines:
-        rival = rival_of(study.baselines)
+        rival = min(study.baselines, key=lambda b: b.period_ms.median)
         level = rival.period_ms.median
         series.append(_level(f"without splitting: {rival.name}", level, _BASELINE, numbers))
     if study.bound_ms is not None:
@@ -159,10 +157,11 @@ Point = tuple[float, float, str]  # x, y and what it is
 
 def pareto_front(points: Sequence[Point]) -> list[Point]:
     """The points (latency, throughput, name) that no other dominates, by latency."""
-    best = front([(latency, -throughput) for latency, throughput, _ in points])
-    # of equal points one is enough: their names would stand on each other
-    unique = {points[n][:2]: points[n] for n in reversed(best)}
-    return [unique[place] for place in sorted(unique)]
+    best: list[Point] = []
+    for point in sorted(points, key=lambda point: (point[0], -point[1])):
+        if not best or point[1] > best[-1][1]:
+            best.append(point)
+    return best
 
 
 def _points(

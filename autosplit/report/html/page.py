@@ -24,9 +24,7 @@ from autosplit.report.drawing.plot import plot
 from autosplit.report.html import tables
 from autosplit.report.html.study_file import study_file
 from autosplit.report.html.tables import Table, plain, rate, spread_text
-from autosplit.study.loop.verdict import rival_of
 
-_CHOICES = {"split": "Split.", "replicate": "Run replicas.", "leave": "Do not split."}
 _MAX_STUDY_FILE = 20_000  # characters of a study file that are shown
 _MAX_VALUE = 60  # characters of a fact about the machine that is shown without asking
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -96,11 +94,10 @@ def sections(study: Study) -> Iterator[str]:
 
 
 def _verdict(study: Study, best: Trial | None) -> str:
-    text = _text(study.verdict, 2000) or "None yet; the study has not ended."
-    choice = _CHOICES.get(study.choice, "")
-    # the sentence of a verdict may begin with its choice
-    if choice and not study.verdict.startswith(choice.rstrip(".")):
-        text = f"<strong>{choice}</strong> {text}"
+    advice, _, figures = study.verdict.partition(". ")
+    text = f"<strong>{_text(advice, 2000).removesuffix('.')}.</strong> {_text(figures, 2000)}"
+    if not study.verdict:
+        text = "None yet; the study has not ended."
     facts = (
         f"<div><dt>{_text(name)}</dt><dd>{_text(value)}</dd></div>"
         for name, value in _figures(study, best)
@@ -117,7 +114,7 @@ def _figures(study: Study, best: Trial | None) -> Iterator[tuple[str, str]]:
         yield f"best split (trial {best.number})", spread_text(period)
         yield "its results a second", rate(period)
     if study.baselines:
-        rival = rival_of(study.baselines)
+        rival = min(study.baselines, key=lambda b: b.period_ms.median)
         yield f"without splitting ({rival.name})", spread_text(rival.period_ms)
     if study.bound:
         yield "predicted bound", study.bound

@@ -15,8 +15,7 @@ def objective_value(objective: str, period_ms: float, latency_ms: float) -> floa
     return float(period_ms if objective == "throughput" else latency_ms)
 
 
-def of_study(attributes: Mapping[str, Any]) -> str:
-    """The objective of a stored study; throughput where it names none that is known."""
-    config = attributes.get("config")
-    named = config.get("objective") if isinstance(config, dict) else None
+def objective_of(config: Mapping[str, Any]) -> str:
+    """The objective of a stored study file; throughput where it names none that is known."""
+    named = config.get("objective")
     return next((name for name in NAMES if name == named), NAMES[0])

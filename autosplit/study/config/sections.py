@@ -29,7 +29,7 @@ class Search(Section):
     seconds counts as lost, and its split is measured by another.
     """
 
-    sampler: Literal["planner", "tpe", "random", "exhaustive"] = "planner"
+    sampler: Literal["planner", "brute_force", "gp", "nsga2", "random", "tpe"] = "planner"
     trials: Annotated[int, Field(ge=1)] = 20
     timeout: Positive | None = None
     seed: Annotated[int, Field(ge=0)] = 0
@@ -48,6 +48,12 @@ class Measure(Section):
     share: Positive = 0.01
     items: Annotated[int, Field(ge=2, le=1_000_000)] = 16
     latency_items: Annotated[int, Field(ge=1, le=1_000_000)] = 3
+
+
+class Limits(Section):
+    """What a deployment may take: ``latency_ms`` for an item, measured alone."""
+
+    latency_ms: Positive | None = None
 
 
 class SimulatedHardware(Section):

@@ -5,6 +5,7 @@ This module imports pydantic; import it where a study file is read.
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -27,11 +28,12 @@ from autosplit.errors import ConfigError
 from autosplit.hardware.devices.core_kinds import by_kind
 from autosplit.hardware.devices.device import available
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
-from autosplit.planner.problem.deployment import MOST_WAYS, kinds_of_rows, ways_to_use
+from autosplit.planner.problem import MOST_STATES
 from autosplit.study.config.cores import core_lists, listed_cores
 from autosplit.study.config.explain import explain, with_current_names
 from autosplit.study.config.objectives import NAMES, Objective
 from autosplit.study.config.sections import (
+    Limits,
     Measure,
     Name,
     Positive,
@@ -114,7 +116,6 @@ class StudyConfig(Section):
     states holds whole streams. ``realtime`` is the rate of each.
 
     ``tolerance``: the relative error that outputs may have; by default it follows from the model.
-    ``precision``: with ``"fast"`` TVM's kernels may use Winograd's filtering.
 
     ``objective``: ``throughput`` (the least period) or ``latency`` (of one item).
     """
@@ -135,11 +136,11 @@ class StudyConfig(Section):
     targets: dict[str, Text] = Field(default_factory=dict)
     tuning: Text | None = None
     tolerance: Positive | None = None
-    precision: Literal["full", "fast"] = "full"
     storage: Text | None = None
     export: Text | None = None
     search: Search = Field(default_factory=Search)
     measure: Measure = Field(default_factory=Measure)
+    limits: Limits = Field(default_factory=Limits)
     simulated: SimulatedHardware | None = None
     regions: list[Regions] = Field(default_factory=list)
     states: list[StatePair] = Field(default_factory=list)
@@ -166,24 +167,27 @@ class StudyConfig(Section):
             numbers = available()[: self.cores or 0]
         kinds = (numbers,) if self.runtime == "simulated" else by_kind(numbers)
         # Nobody asked for kinds, so where there are too many all cores count as alike.
-        return kinds if ways_to_use(list(map(len, kinds))) <= MOST_WAYS else (numbers,)
+        return kinds if _ways_to_use(list(map(len, kinds))) <= MOST_STATES else (numbers,)
 
     @property
-    def thread_counts(self) -> tuple[int, ...]:
-        """The numbers of threads of a replica on each kind: powers of two, and all its cores."""
-        counts: list[int] = []
-        for most in map(len, self.core_kinds):
-            counts += sorted({*(1 << n for n in range(most.bit_length())), most} - {0})
-        return tuple(counts)
+    def rows(self) -> tuple[tuple[str, int], ...]:
+        """The kinds of cores, called 0, 1, …, each with the numbers of threads of a replica.
+
+        Those are powers of two, and all its cores.
+        """
+        pairs: list[tuple[str, int]] = []
+        for kind, most in enumerate(map(len, self.core_kinds)):
+            counts = {*(1 << n for n in range(most.bit_length())), most} - {0}
+            pairs += [(str(kind), threads) for threads in sorted(counts)]
+        return tuple(pairs)
 
     @property
     def bench_devices(self) -> tuple[str, ...]:
         """The devices that are profiled: those of the stages, or one for each number of threads."""
         if self.cores is None:
             return tuple(self.devices or ())
-        kinds, counts = self.core_kinds, self.thread_counts
-        pairs = zip(counts, kinds_of_rows(counts), strict=True)
-        chosen = (kinds[kind][:threads] for threads, kind in pairs)
+        kinds = self.core_kinds
+        chosen = (kinds[int(kind)][:threads] for kind, threads in self.rows)
         return tuple(f"cores:{','.join(map(str, numbers))}" for numbers in chosen)
 
     @model_validator(mode="before")
@@ -253,13 +257,11 @@ class StudyConfig(Section):
         if len(self.memory or ()) > 1:
             yield f"memory has {len(self.memory or ())} limits; with cores give one"
         sizes = list(map(len, self.core_kinds))
-        if len(sizes) > 1 and ways_to_use(sizes) > MOST_WAYS:
+        if len(sizes) > 1 and _ways_to_use(sizes) > MOST_STATES:
             yield f"cores of {len(sizes)} kinds are too many to plan for; list fewer cores or kinds"
         if self.stages != "auto" or self.devices is not None:
             other = "devices" if self.devices is not None else "stages"
             yield f"cores and {other} are both given; keep one"
-        if self.search.sampler == "exhaustive":
-            yield "search.sampler is 'exhaustive', which lists no deployments; use planner"
         if any(region.device for region in self.regions):
             yield "regions.device is given; with cores all regions run on any core"
 
@@ -280,10 +282,16 @@ class StudyConfig(Section):
             yield "export is given, but simulated hardware builds no stages; remove export"
 
 
+def _ways_to_use(cores: list[int]) -> int:
+    """In how many ways none, some or all cores of each kind are used."""
+    return math.prod(number + 1 for number in cores)
+
+
 SECTIONS: dict[str, type[Section]] = {
     "": StudyConfig,
     "search.": Search,
     "measure.": Measure,
+    "limits.": Limits,
     "simulated.": SimulatedHardware,
     "realtime.": RealTime,
 }

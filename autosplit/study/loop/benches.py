@@ -12,6 +12,7 @@ from autosplit.errors import MachineError
 from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.runtimes.registry import AUTO, TVM
+from autosplit.planner.problem import Question
 from autosplit.study.config.sections import SimulatedHardware
 from autosplit.study.config.study_file import StudyConfig
 
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
 _CHAIN_BYTES = 1e6  # of an op of a simulated chain
 
 
-def open_bench(config: StudyConfig, *, measures: bool = True) -> Bench:
+def open_bench(config: StudyConfig, *, measures: bool = True, trust_kernels: bool = False) -> Bench:
     """Open the bench of a study. Raises ConfigError, ModelError or MachineError.
 
     One that only exports, and so never ``measures``, needs none of the cores of the study.
+    ``trust_kernels`` is never a key of a study, which may come from elsewhere.
     """
-    return _simulated(config) if config.runtime == "simulated" else _real(config, measures)
+    if config.runtime == "simulated":
+        return _simulated(config)
+    return _real(config, measures, trust_kernels)
 
 
 def check_linker(config: StudyConfig, note: Callable[[str], None]) -> None:
@@ -46,7 +50,7 @@ def check_linker(config: StudyConfig, note: Callable[[str], None]) -> None:
         note(f"TVM's stages cannot be exported here: {error}")
 
 
-def _real(config: StudyConfig, measures: bool = True) -> Bench:
+def _real(config: StudyConfig, measures: bool = True, trust_kernels: bool = False) -> Bench:
     from autosplit.hardware.bench.isolated import IsolatedBench
     from autosplit.hardware.bench.worker import BenchSetting
     from autosplit.hardware.measurement.measure import Budget
@@ -68,7 +72,7 @@ def _real(config: StudyConfig, measures: bool = True) -> Bench:
         targets=config.targets,
         tuning=Path(config.tuning) if config.tuning else None,
         tolerance=config.tolerance,
-        precision=config.precision,
+        trust_kernels=trust_kernels,
         runtime=TVM if config.runtime == "simulated" else config.runtime,
         regions=tuple(region.model_dump() for region in config.regions),
         states={state.input: state.output for state in config.states},
@@ -82,12 +86,11 @@ def _real(config: StudyConfig, measures: bool = True) -> Bench:
 def _simulated(config: StudyConfig) -> SimulatedBench:
     """Simulated hardware over a graph file, over the profile of a real model, or over a chain."""
     from autosplit.hardware.bench import simulated
-    from autosplit.hardware.bench.simulated_cores import CoreSimulation, SimulatedCores
-    from autosplit.hardware.profiling.cost_model import cost_model
+    from autosplit.hardware.profiling.cost_table import cost_table
     from autosplit.hardware.profiling.graph_file import read_graph
 
     section = config.simulated or SimulatedHardware()
-    options = section.model_dump(exclude={"graph", "ops"}, exclude_none=True)
+    options = section.model_dump(exclude={"graph", "ops", "thread_share", "speeds"})
     devices = config.devices or [f"cores:{i}" for i in range(config.most_stages)]
     one_core = config.model_copy(update={"cores": None, "stages": 1})
     if section.graph:
@@ -98,17 +101,21 @@ def _simulated(config: StudyConfig) -> SimulatedBench:
         real = _real(config if config.cores is None else one_core)
         try:
             graph, devices = real.graph, list(real.devices)
-            costs = cost_model(graph, real.profile(), real.links(), real.keep_together)
-            costs = replace(costs, streams=config.streams)
+            costs = cost_table(graph, real.profile(), real.links(), real.keep_together)
         finally:
             real.close()
     else:
         graph, costs = simulated.chain_of(section.ops, section.seed)
         costs = replace(costs, sizes=(_CHAIN_BYTES,) * section.ops)
-    if config.cores is not None:
-        if config.memory is not None:
-            costs = replace(costs, memory=tuple(config.memory))
-        core_simulation = CoreSimulation(**options)
-        kinds, counts = config.core_kinds, config.thread_counts
-        return SimulatedCores(graph, costs, kinds, counts, core_simulation)
-    return simulated.SimulatedBench(graph, costs, devices, simulated.Simulation(**options))
+    costs = replace(costs, streams=config.streams)
+    simulation = simulated.Simulation(**options)
+    if config.cores is None:
+        is_auto = config.stages == "auto"
+        question = simulated.on_devices(costs, devices, is_auto)
+        return simulated.SimulatedBench(graph, costs, question, devices, simulation)
+    sizes = list(map(len, config.core_kinds))
+    share = 0.7 if section.thread_share is None else section.thread_share
+    costs = simulated.with_threads(costs, sizes, share, section.speeds or ())
+    costs = simulated.limited(costs, config.memory or ())
+    question = Question.of_cores({str(kind): count for kind, count in enumerate(sizes)})
+    return simulated.SimulatedBench(graph, costs, question, config.bench_devices, simulation)

@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from autosplit.deployment import Deployment, resources_of
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.hardware.bench.interface import Bench, deployed
+from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Profile, left_out
-from autosplit.hardware.profiling.cost_model import over_memory, place_regions
-from autosplit.hardware.runtimes.registry import PRECISIONS
-from autosplit.planner import CostModel
-from autosplit.planner.batch.deployments import DeployedSplit
-from autosplit.planner.placement.shared_resources import slowed, with_shared_loads
-from autosplit.study.acquisition.sampler import SplitSampler
+from autosplit.hardware.profiling.cost_table import over_memory, place_regions, slowed
+from autosplit.planner.costs import CostModel
+from autosplit.planner.problem import Question
+from autosplit.planner.split import shared_bound
+from autosplit.study.acquisition import Acquisition, Goal, acquisition, history_of
 from autosplit.study.config.objectives import METRICS
 from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.documents import differences, document_of, graph_document, read
 from autosplit.study.loop import time_left
-from autosplit.study.persistence import records
-from autosplit.study.persistence.optuna_internals import write_once
-from autosplit.study.persistence.storage import connect, redact_password, storage_errors
 from autosplit.study.progress import Progress, duration
-from autosplit.study.space.candidate_space import CandidateSpace
-from autosplit.study.space.deployment_space import DeploymentSpace
-from autosplit.study.space.search_space import Space
-from autosplit.study.trials.host_lock import HostLock
+from autosplit.study.record import FORMAT, RECORD, mapping, study_record
+from autosplit.study.sampler import Assignment
+from autosplit.study.space import Space, useful_threads
+from autosplit.study.storage import connect, redact_password, storage_errors
+from autosplit.study.workers import HostLock, Retry
 from autosplit.units import size
 from autosplit.versions import VERSION, machine
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.trial import FrozenTrial
 
 HoldLock = Callable[[], contextlib.AbstractContextManager[None]]
 
@@ -50,37 +49,29 @@ class OpenStudy:
     url: str
     config: StudyConfig
     bench: Bench
-    space: CandidateSpace
+    space: Space
     notify: Callable[[str], None] = field(default=Progress().note)
 
-    @property
-    def is_local(self) -> bool:
-        """Whether all workers are on this host, so that its locks hold all of them back."""
-        return self.url.startswith("sqlite")
-
-    def deployment(self, candidate: Any, runtimes: Sequence[str]) -> Deployment:
-        """What the bench measures for a candidate of the space in some runtimes."""
-        if isinstance(candidate, DeployedSplit):
-            return cast("DeploymentSpace", self.space).deployment(candidate, runtimes)
-        return deployed(self.bench, candidate, runtimes)
+    @cached_property
+    def goal(self) -> Goal:
+        """What is minimised."""
+        return Goal(self.config.objective, self.config.limits.latency_ms or math.inf)
 
     @cached_property
-    def sampler(self) -> SplitSampler:
-        """What gives a trial its split."""
+    def baselines(self) -> tuple[Baseline, ...]:
+        """The baselines as they were measured before the trials."""
+        return study_record(self.study.user_attrs).measured_baselines()
+
+    def acquisition(self, trials: Sequence[FrozenTrial]) -> Acquisition:
+        """What the trials promise."""
+        history = history_of(self.space, trials, self.baselines)
+        return acquisition(self.space, self.goal, history)
+
+    @cached_property
+    def assignment(self) -> Assignment:
+        """What gives a trial its candidate."""
         search = self.config.search
-        return SplitSampler(search.sampler, self.space, search.seed, self.config.objective)
-
-    @cached_property
-    def start_lock(self) -> HostLock:
-        """The right to start a trial of this study, which one process has at a time."""
-        name = self.study.study_name
-        return HostLock(
-            f"{self.url}\n{name}",
-            f"the lock of study '{name}'",
-            f"study '{name}'",
-            self.notify,
-            timeout=self.config.search.lease,
-        )
+        return Assignment(search.sampler, self.space, self.goal, search.seed)
 
     @cached_property
     def device_lock(self) -> HoldLock:
@@ -124,7 +115,7 @@ def open_study(
     # Optuna's tables are made at the first connection, which two processes must not do at once.
     lock = HostLock(url, f"storage '{shown}'", holder, progress.note)
     with lock.hold(), storage_errors(url):
-        storage = connect(url, config.search.lease)
+        storage = connect(url, config.search.lease, Retry(progress.note))
         chosen = name or config.name
         study = _load_or_create(storage, url, chosen, identity, force)
         if force:
@@ -143,8 +134,6 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
         "objective": config.objective,
         "stages": str(config.stages),
     }
-    if config.precision != PRECISIONS[0]:
-        identity["precision"] = config.precision
     if config.cores is not None:
         kinds = (",".join(map(str, numbers)) for numbers in config.core_kinds)
         identity["cores"] = "; ".join(kinds)
@@ -171,7 +160,6 @@ def _load_or_create(
     if force and name in known:
         numbered = (f"{name}-{number}" for number in count(2))
         name = next(candidate for candidate in numbered if candidate not in known)
-    # Splits come from SplitSampler; Optuna only asks its own sampler for what nobody suggests.
     unused = optuna.samplers.RandomSampler()
     if name not in known:
         # A worker on another host may create it at the same time.
@@ -184,47 +172,42 @@ def _load_or_create(
 
 
 def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, str]) -> None:
-    attributes = study.user_attrs
     where = f"study '{study.study_name}' in '{redact_password(url)}'"
     remedy = "--force starts a new study beside it, --name gives it another name"
-    mark = attributes.get("autosplit")
-    # A new study, or one that a process left between its creation and its first attribute.
-    if not isinstance(mark, dict) or not isinstance(attributes.get("identity"), dict):
+    record = mapping(study.user_attrs.get(RECORD))
+    # A new study, or one that a process left between its creation and its record.
+    if not record:
         if study.get_trials(deepcopy=False) or len(study.directions) != 1:
             raise ConfigError(f"{where} was not created by autosplit; {remedy}")
-        mark = {"format": records.FORMAT, "version": VERSION}
-        study.set_user_attr("autosplit", mark)
-        write_once(study, "identity", dict(identity))
-        attributes = study.user_attrs
-    if mark.get("format") != records.FORMAT:
+        record = {"format": FORMAT, "version": VERSION, "identity": dict(identity)}
+        study.set_user_attr(RECORD, record)
+    if record.get("format") != FORMAT:
         raise ConfigError(
-            f"{where} was measured by autosplit {mark.get('version')}, whose trials this version "
+            f"{where} was measured by autosplit {record.get('version')}, whose trials this version "
             f"does not continue; {remedy}"
         )
     # Times of another model, machine or version cannot be compared with those to come.
-    different = records.differences(attributes["identity"], identity)
+    different = differences(mapping(record.get("identity")), identity)
     if different:
         raise ConfigError(f"{where} measures something else: {'; '.join(different)}; {remedy}")
 
 
-def _prepare(
-    study: optuna.Study, config: StudyConfig, bench: Bench, progress: Progress
-) -> CandidateSpace:
-    """Measure and store profile, links, bound and baselines that the study lacks.
-
-    Workers of several hosts may measure them at once; all continue with what was stored first.
-    """
+def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: Progress) -> Space:
+    """Measure and store profile, links, bound and baselines that the study lacks."""
     hold_devices = device_lock(config, progress.note)
     seconds = time_left.before_trials(config, bench)
     left = f", up to {duration(seconds)} of measurements left" if seconds else ""
-    stored = study.user_attrs
+    record = mapping(study.user_attrs.get(RECORD))
 
     def stored_or_measured(key: str, measure: Callable[[], Sequence[Any]]) -> Any:
-        if isinstance(stored.get(key), list):
-            return stored[key]
-        with hold_devices():
-            measured = measure()
-        return write_once(study, key, list(map(records.document_of, measured)))
+        if not isinstance(record.get(key), list):
+            with hold_devices():
+                documents = list(map(document_of, measure()))
+            # Workers of other hosts may have measured it too; all continue with what is stored.
+            record.update(mapping(study.user_attrs.get(RECORD)))
+            if not isinstance(record.get(key), list):
+                _store(study, record, {key: documents})
+        return record[key]
 
     def profile() -> Sequence[Profile]:
         progress.note(f"profiling every op on each device{left}")
@@ -233,76 +216,101 @@ def _prepare(
             progress.note(line)
         return profiles
 
-    profiles = records.read(Profile, stored_or_measured("profile", profile))
+    profiles = read(Profile, stored_or_measured("profile", profile))
     for profile_of_device in profiles:
         if profile_of_device.doubt:
             progress.note(profile_of_device.doubt)
-    links = records.read(LinkCost, stored_or_measured("links", bench.links))
-    costs = bench.cost_model(profiles, links)
+    links = read(LinkCost, stored_or_measured("links", bench.links))
     if config.cores is None:
-        costs = place_regions(costs, bench.regions, _region_devices(config), bench.devices)
-    if config.memory is not None:
-        costs = _with_memory(costs, tuple(config.memory))
-    costs = replace(costs, streams=config.streams)
-    space = _space(config, bench, costs, progress)
-    if "bound_ms" not in stored:
-        plan = space.best_plan
-        if config.cores is None:
-            plan = with_shared_loads(plan, costs, list(map(resources_of, bench.devices)))
-        graph = records.graph_document(bench.graph)
+        placed = _region_devices(config)
+        profiles = place_regions(profiles, bench.regions, placed, bench.devices)
+    space = _space(config, bench, profiles, links)
+    bound = space.plan.lower_bound if "bound_ms" not in record else 0.0
+    if config.cores is None and (slow := slowed(profiles, bench.devices)) != list(profiles):
+        progress.note("some devices share cores, so the loads on a core add up")
+        if bound:
+            bound = shared_bound(space.costs, bench.devices, [kind for kind, _ in space.devices])
+        space = _space(config, bench, slow, links)
+    if "bound_ms" not in record:
+        graph = graph_document(bench.graph)
         # The report shows the cuts, bitsets in hexadecimal, and has no cost model to plan with.
         periods = [[f"{cut:x}", float(period)] for cut, period in space.cut_periods().items()]
-        _store(study, {"graph": graph, "cut_periods": periods, "bound_ms": float(plan.lower_bound)})
+        _store(study, record, {"graph": graph, "cut_periods": periods, "bound_ms": float(bound)})
 
     def baselines() -> Sequence[Baseline]:
-        if exceeds := over_memory(costs):
+        if exceeds := over_memory(space.costs):
             progress.note(f"no baselines: {exceeds}")
             return ()
         progress.note(f"measuring the baselines: the unsplit model in each runtime{left}")
         return bench.baselines()
 
     stored_or_measured("baselines", baselines)
-    described: dict[str, Any] = {
+    described = {
         "config": config.model_dump(mode="json"),
         "devices": list(bench.devices),
         "machine": machine(),
         "sampler": {"name": config.search.sampler, "seed": config.search.seed},
     }
-    # Only what changed: a write takes a transaction.
-    _store(study, {key: value for key, value in described.items() if stored.get(key) != value})
+    _store(study, record, described)
     return space
 
 
-def _with_memory(costs: CostModel, limits: tuple[float, ...]) -> CostModel:
-    """The costs where each device has so many bytes. Raises Infeasible for an op with more."""
-    largest = max(range(len(costs.names)), key=lambda op: costs.sizes[op])
-    if costs.sizes[largest] > max(limits):
+def _store(study: optuna.Study, record: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Store values in the record of a study, if they are new: a write takes a transaction."""
+    if any(record.get(key) != value for key, value in values.items()):
+        record.update(values)
+        study.set_user_attr(RECORD, record)
+
+
+def _costs(
+    config: StudyConfig, bench: Bench, profiles: Sequence[Profile], links: Sequence[LinkCost]
+) -> CostModel:
+    """The costs that were profiled, under the limits of the study file.
+
+    Raises Infeasible for an op with more weights than any device has memory.
+    """
+    memory = tuple(config.memory or ())
+    rows = config.rows if config.cores is not None else ()
+    limits: dict[str, Any] = {"memory": memory, "streams": config.streams, "rows": rows}
+    costs = bench.cost_table(profiles, links, **limits)
+    largest = max(costs.sizes, default=0.0)
+    if memory and largest > max(memory):
+        op = costs.names[costs.sizes.index(largest)]
         raise Infeasible(
-            f"memory is {size(max(limits))}, but op '{costs.names[largest]}' alone has weights of "
-            f"{size(costs.sizes[largest])}; give more memory"
+            f"memory is {size(max(memory))}, but op '{op}' alone has weights of {size(largest)}; "
+            "give more memory"
         )
-    return replace(costs, memory=limits)
+    return useful_threads(costs)
 
 
 def _space(
-    config: StudyConfig, bench: Bench, costs: CostModel, progress: Progress
-) -> CandidateSpace:
-    """The candidates of a study with these profiled costs."""
+    config: StudyConfig, bench: Bench, profiles: Sequence[Profile], links: Sequence[LinkCost]
+) -> Space:
+    """The candidates of a study with these profiles."""
+    costs = _costs(config, bench, profiles, links)
     if config.cores is not None:
-        cores, counts = config.core_kinds, config.thread_counts
-        return DeploymentSpace.of_profile(costs, cores, counts, bench.runtimes[0])
-    slow_costs = slowed(costs, list(map(resources_of, bench.devices)))
-    if slow_costs is not costs:
-        progress.note("some devices share cores, so the loads on a core add up")
-    is_auto = config.stages == "auto"
-    return Space(slow_costs, len(bench.devices), empty=is_auto, devices=bench.devices)
+        cores = {str(kind): numbers for kind, numbers in enumerate(config.core_kinds)}
+        counts = {kind: len(numbers) for kind, numbers in cores.items()}
+        return Space(costs, Question.of_cores(counts), cores=cores)
+    kinds = bench.device_kinds(profiles, links, tuple(config.memory or ()))
+    devices = tuple(zip(kinds, bench.devices, strict=True))
+    groups = len(costs.contraction.groups)
+    if config.stages != "auto" and config.stages > groups:
+        raise ConfigError(
+            f"stages is {config.stages}, but '{costs.name}' supports at most {groups} stages; "
+            "use fewer stages"
+        )
+    return Space(costs, _question(config, kinds), devices)
+
+
+def _question(config: StudyConfig, kinds: Sequence[str]) -> Question:
+    """A stage on each device in their order, or any deployment on some of them."""
+    if config.stages != "auto":
+        return Question.along(kinds)
+    counts = {kind: list(kinds).count(kind) for kind in dict.fromkeys(kinds)}
+    return Question(counts, replicas=True)
 
 
 def _region_devices(config: StudyConfig) -> dict[str, str]:
     """The device that the regions of an external backend run on, by the name of the backend."""
     return {region.backend: region.device for region in config.regions if region.device}
-
-
-def _store(study: optuna.Study, values: Mapping[str, Any]) -> None:
-    for key, value in values.items():
-        study.set_user_attr(key, value)

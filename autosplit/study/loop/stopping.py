@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from autosplit.errors import Infeasible
-from autosplit.study.acquisition.history import History, history_of
-from autosplit.study.acquisition.proposals import outlook_for, unmeasured_baselines
+from autosplit.study.acquisition import WORTH, Acquisition
 from autosplit.study.config.sections import Search
-from autosplit.study.persistence.records import DISTURBED, searched
-from autosplit.study.space.candidate_space import CandidateSpace
-from autosplit.study.space.unmeasured import nearest_free
-from autosplit.study.trials.results import Tally, best_trial, tally
+from autosplit.study.record import StudyRecord
+from autosplit.study.results import Tally, best_trial, error_of, tally
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -25,15 +22,13 @@ FEWEST_TRIALS = 5  # finished trials before failures can stop a study
 
 def stop_reason(
     search: Search,
-    space: CandidateSpace,
+    promised: Callable[[Sequence[FrozenTrial]], Acquisition],
     trials: Sequence[FrozenTrial],
     elapsed: float,
-    objective: str,
-    attributes: Mapping[str, Any],
 ) -> str | None:
     """Why no further trial starts, as text for the summary; None to continue.
 
-    ``elapsed``: seconds of this run. ``attributes``: those of the study.
+    ``promised``: what the planner expects of further trials; ``elapsed``: seconds of this run.
     """
     counts = tally(trials)
     if counts.finished >= search.trials:
@@ -45,30 +40,28 @@ def stop_reason(
         )
     if search.timeout is not None and elapsed >= search.timeout:
         return f"stopped: {search.timeout:g} s (limit)"
+    if counts.waiting:  # a candidate that a dead worker left, or that a user enqueued
+        return None
     stagnant = _trials_since_best(counts)
     if search.stagnation is not None and stagnant >= search.stagnation:
         return f"stopped: no improvement in {stagnant} trials (limit)"
-    history = history_of(space, trials)
-    # Where runtimes compete, a split may be measured in several.
-    is_counted = space.size is not None and not space.costs.runtimes
-    if is_counted and len(history.taken) >= (space.size or 0):
-        return f"exhausted: all {space.size} legal splits are measured"
-    if search.sampler != "planner" or not search.converge:
+    view = promised(trials)
+    if view.is_exhausted:
+        return "exhausted: no unmeasured candidate that fits the devices is left"
+    if search.sampler != "planner" or not search.converge or not view.converged:
         return None
-    if objective == "throughput" and unmeasured_baselines(space, attributes, history):
-        return None
-    return _converged(space, objective, history)
+    gain = WORTH * view.margin
+    return f"converged: no remaining candidate is expected to beat the best by {gain:.2%} or more"
 
 
-def trusted(reason: str, trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> str:
+def trusted(reason: str, trials: Sequence[FrozenTrial], study: StudyRecord) -> str:
     """The reason why a study stopped; none has converged to a trial that cannot be trusted."""
-    best = best_trial(trials, attributes)
-    disturbances = best[0].user_attrs.get(DISTURBED) if best else None
-    if best is None or not disturbances or not reason.startswith("converged"):
+    best = best_trial(trials, study)
+    if best is None or not best.record.disturbed or not reason.startswith("converged"):
         return reason
     return (
-        f"not converged: the measurement of trial {best[0].number}, the best, was disturbed "
-        f"({'; '.join(disturbances)}); run again when the machine is calm"
+        f"not converged: the measurement of trial {best.number}, the best, was disturbed "
+        f"({'; '.join(best.record.disturbed)}); run again when the machine is calm"
     )
 
 
@@ -85,7 +78,7 @@ def check_failures(trials: Sequence[FrozenTrial]) -> None:
 
 def commonest_error(counts: Tally) -> str:
     """The reason that most of the failed trials give."""
-    reasons = Counter(str(t.user_attrs.get("error", "no reason recorded")) for t in counts.failed)
+    reasons = Counter(error_of(t) or "no reason recorded" for t in counts.failed)
     return reasons.most_common(1)[0][0] if reasons else "no trial failed"
 
 
@@ -94,25 +87,8 @@ def _trials_since_best(counts: Tally) -> int:
     best = math.inf
     since = 0
     for trial in sorted((*counts.complete, *counts.failed), key=lambda t: t.number):
-        values = searched(trial)["values"]
-        if values and values[0] < best:
-            best, since = values[0], 0
+        if trial.values and trial.values[0] < best:
+            best, since = trial.values[0], 0
         else:
             since += 1
     return since
-
-
-def _converged(space: CandidateSpace, objective: str, history: History) -> str | None:
-    """Whether no free split is expected to beat the best by more than the noise."""
-    view = outlook_for(objective, space, history)
-    if not view.free:
-        is_period = objective == "throughput"
-        # What cannot be counted was not all looked at: splits that no plan is near may be left.
-        if is_period and space.size is None:
-            return "converged: every candidate that may be the best is measured"
-        if is_period or nearest_free(space, None, history.taken) is None:
-            return "exhausted: every split that fits the devices is measured"
-    if not view.converged:
-        return None
-    margin = f"half the noise ({view.margin:.1%})"
-    return f"converged: no remaining candidate is expected to beat the best by more than {margin}"

@@ -13,7 +13,7 @@ from autosplit.hardware.devices.device import parse
 from autosplit.hardware.measurement.baselines import BRIEFER, COMPARED, strongest, unsplit_runs
 from autosplit.hardware.measurement.measure import Budget, longest_comparison
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.persistence.attributes import compared_baselines
+from autosplit.study.record import RECORD, compared_baselines, mapping
 
 FINALISTS = 4  # candidates in the final comparison at most
 
@@ -42,7 +42,7 @@ def of_comparison(
     if config.runtime == "simulated" or config.objective != "throughput":
         return 0.0
     baselines = [(0.0, 1)] * COMPARED
-    if "baselines" in attributes:
+    if "baselines" in mapping(attributes.get(RECORD)):
         known = compared_baselines(attributes)
         names = strongest(known)
         baselines = [(b.period_ms.median, b.copies) for b in known if b.name in names]

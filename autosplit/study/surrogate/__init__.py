@@ -1,4 +1,4 @@
-"""Costs corrected by measurements: ``cost_correction``, whose algebra is ``gaussian_posterior``.
+"""Costs corrected by measurements: ``correction``, whose algebra is ``posterior``.
 
-Imports cuts and planner; nothing of Optuna.
+Imports the planner; nothing of Optuna.
 """

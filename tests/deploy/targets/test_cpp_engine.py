@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -165,15 +164,6 @@ def test_a_wrong_argument_is_refused_in_a_line(folder, tmp_path, program, words,
     assert (code, reason in line) == (2, True), line
 
 
-def test_a_changed_stage_file_is_refused(folder, tmp_path, program):
-    changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
-    np.save(changed / "items.npy", np.zeros((1, 2, 3), "float32"))
-    (changed / "stage1.so").write_text("something else")
-    code, line = failed(program, changed, "--input", f"x={changed / 'items.npy'}")
-    assert code == 2
-    assert "it was changed, export it again" in line
-
-
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_an_index_out_of_its_tensor_is_refused(folder, tmp_path, sanitizer, dtype):
     changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
@@ -202,7 +192,7 @@ def test_a_pipe_in_place_of_a_stage_file_is_refused(folder, tmp_path, program):
     ("old", "new", "reason"),
     [
         ('"0"', '"0.28"', "fake runtime 0.27 is older than 0.28"),
-        ('"tvm", "0", {}', '"tvm", "0", {{"stage9.so", ""}}', "stage9.so' is missing"),
+        ('"tvm", "0", {}', '"tvm", "0", {"stage9.so"}', "stage9.so' is missing"),
         (f'"{platform.machine()}"', '"vax"', "exported for vax, this machine is"),
         ("{0}, {", '{0}, {"nosuch", ', "this processor lacks nosuch"),
     ],
@@ -218,14 +208,3 @@ def test_a_machine_that_does_not_fit_is_refused(
     program = compile_with(changed, changed / "main.cpp", sanitizer, objects=folder)
     code, line = failed(program, changed, "--input", f"x={changed / 'items.npy'}")
     assert (code, reason in line) == (2 if "missing" in reason else 3, True), line
-
-
-def test_sha256_of_every_length_is_that_of_hashlib(folder, tmp_path, program):
-    # Lengths around those where the padding needs another block.
-    changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
-    np.save(changed / "items.npy", np.zeros((1, 2, 3), "float32"))
-    for size in (0, 1, 55, 56, 63, 64, 65, 119, 120, 1000, (1 << 20) + 1):
-        (changed / "stage1.so").write_bytes(os.urandom(size))
-        content = (changed / "stage1.so").read_bytes()
-        _, line = failed(program, changed, "--input", f"x={changed / 'items.npy'}")
-        assert hashlib.sha256(content).hexdigest()[:12] in line

@@ -12,13 +12,11 @@ import pytest
 
 import autosplit
 from autosplit.api import ModelDeployment
-from autosplit.deployment import DeployedStage, Deployment
+from autosplit.deployment import Deployment, Stage
 from autosplit.hardware.devices.device import available
 from autosplit.zoo import stream_nets, weights
-from tests.deploy import manifests
 from tests.deploy.exports import Export
 from tests.deploy.targets.programs import (
-    PACKAGES,
     SANITIZED,
     SUPPRESSIONS,
     build,
@@ -39,7 +37,7 @@ BUILT = shutil.ignore_patterns("build*")
 def export(model: Any, after: list[list[str]], *stages: Any) -> Deployment:
     """Stages with their runtimes and devices."""
     cuts = model.split(after).stages
-    deployed = [DeployedStage(ops, *where) for ops, where in zip(cuts, stages, strict=True)]
+    deployed = [Stage.on(ops, *where) for ops, where in zip(cuts, stages, strict=True)]
     return ModelDeployment(model, Deployment(tuple(deployed)))
 
 
@@ -121,24 +119,11 @@ def test_a_file_that_is_no_stage_does_not_load(branches_export, program, tmp_pat
     changed = Path(shutil.copytree(branches_export, tmp_path / "changed", ignore=BUILT))
     stage = Export(changed).document["stages"][0]
     (changed / stage["file"]).write_text("no library")
-    # The program is built with the digest of that file.
-    wiring = (changed / "wiring.cpp").read_text()
-    digest = manifests.digest("no library")
-    (changed / "wiring.cpp").write_text(wiring.replace(stage["sha256"], digest))
-    library = program.parent / "libautosplit_pipeline.a"
-    runtimes = [PACKAGES / "tvm" / "lib" / "libtvm_runtime.so"]
-    runtimes += [PACKAGES / "tvm_ffi" / "lib" / "libtvm_ffi.so"]
-    runtimes += (PACKAGES / "openvino" / "libs").glob("libopenvino.so.*")
-    runtimes += (PACKAGES / "openvino" / "libs").glob("libtbb.so.*")
-    paths = [f"-Wl,-rpath,{file.parent}" for file in runtimes]
-    sources = [changed / "wiring.cpp", changed / "main.cpp", library]
-    flags = ["-std=c++17", "-I", changed, "-pthread", "-Wl,--no-as-needed"]
-    checked(["g++", *flags, *sources, *runtimes, *paths, "-o", changed / "net"])
     files = []
     for name, array in stacked(items_of(changed, 1)).items():
         np.save(changed / f"{name}.npy", array)
         files += ["--input", f"{name}={changed / name}.npy"]
-    code, line = failed(changed / "net", changed, *files)
+    code, line = failed(program, changed, *files)
     assert code == 3
     assert line.startswith(f"branches: '{stage['file']}' does not load with this tvm: ")
 

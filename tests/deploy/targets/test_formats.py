@@ -38,12 +38,7 @@ def test_the_cpp_program_is_its_sources_and_nothing_that_lies_beside(tmp_path, m
 
 @pytest.mark.parametrize(
     ("name", "file"),
-    [
-        ("native", None),
-        ("onnx", "pipeline.json"),
-        ("cpp", "CMakeLists.txt"),
-        ("ray", "placement.json"),
-    ],
+    [("native", None), ("onnx", "pipeline.json"), ("cpp", "CMakeLists.txt"), ("ray", None)],
 )
 def test_a_format_adds_its_program_to_the_native_folder(export, name, file):
     before = {file.name for file in export.folder.iterdir()}
@@ -101,7 +96,7 @@ def test_an_export_without_onnx_models_says_so_and_has_no_format_that_needs_them
 def test_files_of_a_program_are_those_that_nobody_changed(export):
     add_program(export.folder, "onnx")
     (export.folder / "run.py").write_text("print('mine')")
-    assert program.written_programs(export.folder) == {"pipeline.json", "run.cpp"}
+    assert program.written_programs(export.folder) == {"pipeline.json"}
     assert program.written_programs(export.folder / "absent") == set()
 
 

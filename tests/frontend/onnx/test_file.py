@@ -120,7 +120,7 @@ def test_a_model_without_an_opset_is_refused(refused):
     ("nodes", "outputs", "line"),
     [
         ([node("Relu", "nope", "y")], ["y"], "node 'y' reads 'nope', which no earlier node makes"),
-        ([node("Add", "x b", "a"), node("Exp", "a", "b")], ["b"], "nodes b -> a -> b form a cycle"),
+        ([node("Add", "x b", "a"), node("Exp", "a", "b")], ["b"], "nodes a -> b -> a form a cycle"),
         (
             [node("Relu", "x", "a", "m"), node("Exp", "x", "a", "n")],
             ["a"],

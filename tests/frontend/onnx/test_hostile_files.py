@@ -41,7 +41,7 @@ def test_a_cycle_is_named(save: Any) -> None:
         helper.make_node("Tanh", ["y"], ["b"], name="second"),
         helper.make_node("Tanh", ["b"], ["a"], name="third"),
     ]
-    cycle = "nodes third -> first -> second -> third form a cycle"
+    cycle = "nodes first -> second -> third -> first form a cycle"
     with pytest.raises(ModelError, match=cycle):
         autosplit.load_model(save(_model(nodes)))
 

@@ -10,15 +10,16 @@ import pytest
 import autosplit
 from autosplit.errors import ConfigError, ModelError
 from autosplit.frontend.importing import read
-from autosplit.frontend.relax import file, script
+from autosplit.frontend.relax import file
 from autosplit.frontend.relax.main_function import bind_shapes
+from tests.relax_nets import parsed
 
 HEAD = "@I.ir_module\nclass M:\n"
 ONE = "    @R.function\n    def {}({}):\n{}\n"
 
 
 def module(*functions: str) -> Any:
-    return script.parse(HEAD + "\n".join(functions))
+    return parsed(HEAD + "\n".join(functions))
 
 
 def function(
@@ -139,46 +140,6 @@ def test_a_shape_for_nothing_names_the_inputs() -> None:
     empty = module(function("main", "y = R.zeros((2,), 'float32')\nreturn y", ""))
     with pytest.raises(ConfigError, match="inputs are none"):
         bind_shapes(empty, {"z": (2,)})
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("'''a note'''\n", "has no module"),
-        ("x = 3\n", "has no module"),
-        (
-            "@I.ir_module\nclass M:\n    @R.function\n"
-            "    def main(x: R.Tensor((2,), 'float32')):\n        y =\n",
-            r"line 5",
-        ),
-        (HEAD + function("main", "return R.exp(x, x, x)"), "cannot be parsed"),
-        (HEAD + function("main", "R = x\nreturn R"), "assigns to 'R', a name of TVMScript"),
-        (
-            HEAD + function("main", "len = R.exp(x)\nreturn len"),
-            "assigns to 'len', a name of TVMScript",
-        ),
-        (HEAD + function("main", "return nothing"), "has the name 'nothing'"),
-        ("from tvm.script import relax as S\n", "forbidden import"),
-        ("import tvm.contrib\n", r"line 1 .*forbidden import"),
-    ],
-)
-def test_a_text_that_is_no_module_says_where(text: str, problem: str) -> None:
-    with pytest.raises(ModelError, match=problem):
-        script.parse(text)
-
-
-def test_a_text_too_long_to_be_read_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = HEAD + function("main", "return x")
-    monkeypatch.setattr(script, "LIMIT", len(text))
-    assert script.parse(text).functions
-    with pytest.raises(ModelError, match=f"has {len(text) + 1} characters, at most {len(text)}"):
-        script.parse(text + "\n")
-
-
-def test_a_note_before_the_module_and_imports_of_tvmscript_are_read() -> None:
-    text = '"""A net."""\nfrom tvm.script import ir as I, relax as R\n'
-    text += "from tvm.script import tirx as T\nimport tvm\n"
-    assert script.parse(text + HEAD + function("main", "return x")).functions
 
 
 @pytest.mark.parametrize("thing", [None, 3, {"main": 1}, "net.onnx"])

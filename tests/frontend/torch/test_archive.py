@@ -183,6 +183,7 @@ def test_containers_are_pythons_own(file: Path, side: str, kind: Any, fine: bool
         ("_operator.call", False),
         ("math.exp", False),
         ("torch.load", False),
+        ("torch.ops.load_library", False),
     ],
 )
 def test_a_node_calls_tensor_ops_alone_and_keeps_no_notes(
@@ -217,7 +218,22 @@ def test_arithmetic_on_sizes_is_read(file: Path, text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["2**9", "s0.x", "os", "exit()", "s0[0]", 's0"', "a" * 9, "s0\n", "s", "1" * 1001, 7, None],
+    [
+        "__import__('os')",
+        "lambda: s0",
+        "2**9",
+        "s0.x",
+        "os",
+        "exit()",
+        "s0[0]",
+        's0"',
+        "a" * 9,
+        "s0\n",
+        "s",
+        "1" * 1001,
+        7,
+        None,
+    ],
 )
 def test_what_is_more_than_arithmetic_on_sizes_is_not(file: Path, text: Any) -> None:
     assert not _is_size(text)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from autosplit.deployment import DeployedStage, Deployment
+from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, StageError
 from autosplit.graph import Op, build
 from autosplit.hardware.bench import isolated
@@ -34,7 +34,7 @@ PACED = real_time(100.0, SPREAD, [1.0, 2.0], streams=2, disturbances=("a loud ne
 BASELINE = Baseline("one core", SPREAD, SPREAD, 1)
 PROFILE = Profile("cores:0", (1.5,), (0.1,))
 LINK = LinkCost("cores:0", 4e6, 0.5, 0.25)
-DEPLOYMENT = Deployment((DeployedStage((0,), "tvm", ("cores:0", "cores:1")),))
+DEPLOYMENT = Deployment((Stage.on((0,), "tvm", ("cores:0", "cores:1")),))
 SETTING = BenchSetting(
     Path("net.onnx"),
     stages=2,
@@ -110,7 +110,8 @@ def test_values_cross_unchanged(bench, workers):
     assert (bench.regions, bench.identity) == ({"npu": [0]}, {"cpu": "c"})
     assert bench.profile() == [PROFILE]
     assert bench.links() == [LINK]
-    assert bench.cost_model([PROFILE], [LinkCost("cores:0")]).times == ((1.5,),)
+    (row,) = bench.cost_table([PROFILE], [LinkCost("cores:0")]).rows
+    assert (row.row.runtime, row.times) == ("tvm", (1.5,))
     assert bench.measure(DEPLOYMENT) == MEASURED
     assert bench.baselines() == [BASELINE]
     compared = bench.compare_interleaved([DEPLOYMENT], ["one core"])

@@ -12,7 +12,6 @@ import pytest
 
 from autosplit import api
 from autosplit.errors import MachineError, ModelError, StageError
-from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices import rpc
@@ -21,6 +20,7 @@ from autosplit.hardware.measurement.results import Profile, Spread
 from autosplit.hardware.profiling import profile_cache
 from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
 from autosplit.hardware.runtimes.tvm.stage import VmStage
+from tests.benches import deployed
 from tests.build import node, onnx_model, value
 
 pytest.importorskip("onnxruntime")

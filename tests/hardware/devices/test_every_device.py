@@ -11,12 +11,12 @@ import pytest
 
 import autosplit
 from autosplit.errors import MachineError
-from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
 from tests import nets
+from tests.benches import deployed
 from tests.hardware.servers import HOST, free_port, servers  # noqa: F401  a fixture
 
 pytest.importorskip("onnxruntime")

@@ -15,7 +15,6 @@ from autosplit import phases
 from autosplit.cli import main
 from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, MachineError, StageError
-from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.isolated import IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.bench.worker import BenchSetting
@@ -25,6 +24,7 @@ from autosplit.hardware.devices import rpc, session
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
 from tests import nets
+from tests.benches import deployed
 from tests.hardware import servers as processes
 from tests.hardware.servers import servers  # noqa: F401  a fixture
 

@@ -8,14 +8,14 @@ import pytest
 
 from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.results import LinkCost
+from autosplit.study import documents as records
 from autosplit.study.config.study_file import load
 from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.persistence import records
-from autosplit.study.persistence.attributes import compared_baselines
-from autosplit.study.persistence.storage import storage_url
 from autosplit.study.progress import Progress
+from autosplit.study.record import compared_baselines, record_of
+from autosplit.study.storage import storage_url
 from tests import nets
 from tests.hardware import servers as processes
 from tests.hardware.servers import servers  # noqa: F401  a fixture
@@ -75,10 +75,10 @@ def test_a_study_goes_on_when_a_killed_server_is_back(save, servers, tmp_path): 
     trials = study.study.get_trials()
     failed = [t for t in trials if t.state.name == "FAIL"]
     assert [t.number for t in failed] == [1]
-    assert f"device '{dying.device}' was lost" in failed[0].user_attrs["error"]
-    assert "DeviceLost" in failed[0].user_attrs["log"]
+    assert f"device '{dying.device}' was lost" in record_of(failed[0]).error
+    assert "DeviceLost" in record_of(failed[0]).log
     assert [t.state.name for t in trials[2:]] == ["COMPLETE"] * 3
-    links = records.read(LinkCost, study.study.user_attrs["links"])
+    links = records.read(LinkCost, study.study.user_attrs["autosplit"]["links"])
     assert [link.device for link in links] == [dying.device, other.device]
     assert {f"tvm, {dying.device}", f"tvm, {other.device}", "tvm, 2 replicas"} == {
         b.name for b in compared_baselines(study.study.user_attrs)

@@ -1,12 +1,28 @@
+import copy
 import json
+import math
+from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
 
 from autosplit.errors import ConfigError, GraphError
 from autosplit.hardware.profiling import graph_file
-from autosplit.hardware.profiling.graph_file import read_graph, read_graph_file, save_graph
-from autosplit.planner import plan
-from tests.planner.graphs import random_dag
+from autosplit.hardware.profiling.graph_document import from_document
+from autosplit.hardware.profiling.graph_file import (
+    read_graph,
+    read_graph_file,
+    save_graph,
+    to_document,
+)
+from autosplit.planner import Question, partition
+from tests.planner.graphs import chain, on_unlike_devices, random_dag
+from tests.planner.models import models
+from tests.planner.reference import file_loads
+
+
+def plan(costs, stages):
+    return partition(costs, Question.of_split(stages))
 
 
 def test_what_is_saved_plans_alike_when_it_is_read(tmp_path):
@@ -79,3 +95,181 @@ def test_more_stages_than_devices_are_said(tmp_path, stages, says):
     (tmp_path / "g.json").write_text(json.dumps(document))
     note = read_graph_file(tmp_path / "g.json").device_note(stages)
     assert note == ("4 stages are more than the 3 devices of the file (maxFPGAs)" if says else "")
+
+
+GOOD = {
+    "maxFPGAs": 2,
+    "maxCPUs": 0,
+    "maxSizePerFPGA": 100,
+    "nodes": [
+        {
+            "id": 5,
+            "supportedOnFpga": True,
+            "cpuLatency": 1,
+            "fpgaLatency": 2.0,
+            "isBackwardNode": False,
+            "size": 1,
+        },
+        {"id": "b", "supportedOnFpga": 1, "fpgaLatency": 3, "size": 2, "colorClass": 1},
+        {"id": 1, "supportedOnFpga": 1, "fpgaLatency": 4, "size": 3, "colorClass": None},
+    ],
+    "edges": [
+        {"sourceId": 1, "destId": 5, "cost": 0.5, "size": 7},
+        {"sourceId": 1, "destId": "b", "cost": 0.5},
+    ],
+}
+
+
+def changed(path, value):
+    """GOOD with the entry at a path replaced, or left out where value is ..."""
+    document = copy.deepcopy(GOOD)
+    holder = document
+    for key in path[:-1]:
+        holder = holder[key]
+    if value is ...:
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = value
+    return document
+
+
+def test_nodes_may_stand_in_any_order_and_keep_their_ids():
+    costs = from_document(GOOD)
+    assert costs.ids == (1, 5, "b")
+    assert costs.rows[0].times == (4.0, 2.0, 3.0)
+    best = plan(costs, 2)
+    assert [[costs.ids[i] for i in ops] for ops in best.split] == [[1], [5, "b"]]
+    assert best.loads == (4.5, 5.5)
+    assert best.bytes_moved == 7
+    assert best.memory == (3.0, 3.0)
+    assert file_loads(GOOD, [[1], [5, "b"]]) == ([4.5, 5.5], [3.0, 3.0])
+
+
+@pytest.mark.parametrize("least", [1e-320, 1e-300, 1e199])
+def test_times_may_be_in_any_unit(least):
+    assert plan(from_document(changed(("nodes", 0, "fpgaLatency"), least)), 2).lower_bound >= 4.5
+    document = copy.deepcopy(GOOD) | {"edges": []}
+    for node in document["nodes"]:
+        node["fpgaLatency"] = least
+    assert plan(from_document(document), 3).period == least
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        (("nodes", 0, "fpgaLatency"), -1, "node 5 has fpgaLatency -1"),
+        (("nodes", 0, "fpgaLatency"), math.nan, "nan"),
+        (("nodes", 0, "fpgaLatency"), math.inf, "inf"),
+        (("nodes", 0, "fpgaLatency"), 1e308, "node 5 has fpgaLatency 1e+308; it should be less"),
+        (("nodes", 0, "fpgaLatency"), True, "True"),
+        (("nodes", 0, "fpgaLatency"), "2", "'2'"),
+        (("nodes", 0, "fpgaLatency"), None, "node 5 has no fpgaLatency"),
+        (("nodes", 0, "fpgaLatency"), 10**400, "fpgaLatency"),
+        (("nodes", 0, "fpgaLatency"), ..., "no fpgaLatency"),
+        (("nodes", 0, "cpuLatency"), -1, "cpuLatency"),
+        (("nodes", 1, "size"), -2, "node 'b' has size -2"),
+        (("nodes", 1, "size"), ..., "no size"),
+        (("nodes", 1, "supportedOnFpga"), "yes", "supportedOnFpga"),
+        (("nodes", 1, "colorClass"), [1], "colorClass"),
+        (("nodes", 1, "id"), 5, "id 5 appears twice"),
+        (("nodes", 1, "id"), ..., "no id"),
+        (("nodes", 1, "id"), True, "id True"),
+        (("nodes", 1, "id"), [1], "id"),
+        (("nodes", 1), 3, "node 1 is 3"),
+        (("nodes",), {}, "nodes"),
+        (("nodes",), [], "has nodes []"),
+        (("nodes",), ..., "no nodes"),
+        (("edges",), ..., "no edges"),
+        (("edges",), 4, "edges 4"),
+        (("edges", 0), None, "edge 0"),
+        (("edges", 0, "sourceId"), 9, "sourceId 9"),
+        (("edges", 0, "destId"), "x", "destId 'x'"),
+        (("edges", 0, "destId"), 1, "reads its own output"),
+        (("edges", 0, "cost"), 0.25, "different costs"),
+        (("edges", 0, "cost"), -0.5, "-0.5"),
+        (("edges", 0, "cost"), math.inf, "inf"),
+        (("edges", 0, "cost"), ..., "no cost"),
+        (("edges", 0, "size"), -7, "size -7"),
+        (("edges", 1), {"sourceId": 5, "destId": 1, "cost": 0}, "cycle"),
+        (("maxSizePerFPGA",), -1, "maxSizePerFPGA"),
+        (("maxSizePerFPGA",), ..., "no maxSizePerFPGA"),
+        (("overhead",), math.nan, "overhead"),
+        (("nodes", 1, "deviceLatencies"), [1, -2], "node 'b' has deviceLatencies -2"),
+        (("devices",), [], "has devices []"),
+        (("devices",), [{"name": "a", "speed": 0}], "device 'a' has speed 0"),
+        (("devices",), [{"speed": 1}], "device 0 has no name"),
+        (("devices",), [{"name": "a", "maxSize": -1}], "device 'a' has maxSize -1"),
+    ],
+)
+def test_what_is_malformed_is_named(path, value, named):
+    with pytest.raises(GraphError) as error:
+        from_document(changed(path, value))
+    assert named in str(error.value)
+
+
+@pytest.mark.parametrize("document", [None, 3, [], "graph", {}])
+def test_what_is_no_graph_is_refused(document):
+    with pytest.raises(GraphError):
+        from_document(document)
+
+
+def unlike(**fields):
+    """GOOD on two devices, of which the second is twice as fast."""
+    devices = [{"name": "board"}, {"name": "fast", "speed": 2.0, "maxSize": 4}]
+    return copy.deepcopy(GOOD) | {"devices": devices} | fields
+
+
+def test_a_device_has_its_speed_its_own_times_and_its_memory():
+    document = unlike()
+    document["nodes"][1]["deviceLatencies"] = [7, None]
+    costs = from_document(document)
+    assert [row.times for row in costs.rows] == [(4.0, 2.0, 7.0), (2.0, 1.0, math.inf)]
+    assert [kind.memory for kind in costs.kinds] == [100.0, 4.0]
+
+
+def test_each_node_has_a_time_for_each_device():
+    document = unlike()
+    document["nodes"][0]["deviceLatencies"] = [1.0, 2.0, 3.0]
+    with pytest.raises(GraphError, match="node 5 has 3 deviceLatencies for 2 devices; give one"):
+        from_document(document)
+
+
+def test_unlike_devices_and_their_names_are_told(tmp_path):
+    (tmp_path / "g.json").write_text(json.dumps(unlike()))
+    graph = read_graph_file(tmp_path / "g.json")
+    assert (graph.devices, graph.names, graph.stages("auto")) == (("0", "1"), ("board", "fast"), 2)
+    # Its own devices count, not those that another planner would use.
+    (tmp_path / "g.json").write_text(json.dumps(unlike(maxFPGAs=1)))
+    assert read_graph_file(tmp_path / "g.json").device_note(2) == ""
+
+
+def test_devices_that_differ_are_saved_with_their_times_and_memory(tmp_path):
+    model = on_unlike_devices(chain(1.0, 3.0, memory=9.0), (1.0, math.inf), (3.0, 4.0), (3.0, 4.0))
+    names = ("cores:0", "rpc:a:1", "rpc:a:1")
+    kinds = [replace(k, name=names[n]) for n, k in enumerate(model.kinds[:2])]
+    rows = [replace(r, row=replace(r.row, kind=names[n])) for n, r in enumerate(model.rows[:2])]
+    model = replace(model, kinds=tuple(kinds), rows=tuple(rows))
+    save_graph(tmp_path / "g.json", model, 3, names)
+    again = read_graph_file(tmp_path / "g.json")
+    assert again.names == names
+    assert [row.times for row in again.costs.rows] == [(1.0, math.inf), (3.0, 4.0), (3.0, 4.0)]
+    assert {kind.memory for kind in again.costs.kinds} == {9.0}
+    assert again.costs.alike == {"0": "0", "1": "1", "2": "1"}
+
+
+@given(models(kinds=1, threads=(1, 2)))
+@settings(deadline=None)
+def test_a_saved_graph_reads_back_with_the_same_groups_and_times(model):
+    again = from_document(json.loads(json.dumps(to_document(model), allow_nan=False)))
+    place = [again.index[name] for name in model.names]
+    single = [row.times for row in model.rows if row.row.threads == 1]
+    assert [again.rows[0].times[i] for i in place] == list(map(min, zip(*single, strict=True)))
+    assert [again.sizes[i] for i in place] == list(model.sizes)
+
+    def groups(costs):
+        return sorted(
+            sorted(costs.names[i] for i in range(len(costs.names)) if group >> i & 1)
+            for group in costs.contraction.groups
+        )
+
+    assert groups(again) == groups(model)

@@ -11,8 +11,8 @@ from autosplit.graph import Op, build
 from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling import timing, transfer_costs
-from autosplit.hardware.profiling.cost_model import cost_model
-from autosplit.planner import plan
+from autosplit.hardware.profiling.cost_table import cost_table
+from autosplit.planner import Question, partition
 
 SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 22)
 
@@ -52,32 +52,35 @@ def profiles(*rows):
     return [Profile(f"d{i}", tuple(row), (0.0,) * len(row)) for i, row in enumerate(rows)]
 
 
+BOTH = Question.along(["d0", "d1"])
+
+
 def test_a_slow_device_gets_the_smaller_share():
-    best = plan(cost_model(chain(10), profiles([4.0] * 10, [1.0] * 10)), 2)
-    assert list(map(len, best.stages)) == [2, 8]
+    best = partition(cost_table(chain(10), profiles([4.0] * 10, [1.0] * 10)), BOTH)
+    assert list(map(len, best.split)) == [2, 8]
 
 
 def test_the_link_of_a_device_counts_against_it():
     links = [LinkCost("near"), LinkCost("far", bandwidth=4000.0, latency_ms=1.0, call_ms=0.5)]
-    costs = cost_model(chain(10), profiles([1.0] * 10, [1.0] * 10), links)
-    best = plan(costs, 2)
-    assert list(map(len, best.stages)) == [7, 3]
+    costs = cost_table(chain(10), profiles([1.0] * 10, [1.0] * 10), links)
+    best = partition(costs, BOTH)
+    assert list(map(len, best.split)) == [7, 3]
     assert best.loads == pytest.approx((7.0, 3 + 2.0 + 2.0 + 0.5))
 
 
-def test_alike_devices_share_a_row():
-    costs = cost_model(chain(3), profiles([1.0] * 3, [1.0] * 3), [LinkCost("a"), LinkCost("b")])
-    assert costs.devices is None
+def test_alike_devices_are_of_one_kind():
+    costs = cost_table(chain(3), profiles([1.0] * 3, [1.0] * 3), [LinkCost("a"), LinkCost("b")])
+    assert len(costs.rows) == len(costs.kinds) == 1
 
 
 def test_an_op_that_a_device_cannot_run_lies_on_another():
-    costs = cost_model(chain(4), profiles([1.0, math.inf, 1.0, 1.0], [1.0] * 4))
-    assert plan(costs, 2).stages[0] == (0,)
+    costs = cost_table(chain(4), profiles([1.0, math.inf, 1.0, 1.0], [1.0] * 4))
+    assert partition(costs, BOTH).split[0] == (0,)
 
 
 def test_a_time_that_is_none_is_refused():
     with pytest.raises(GraphError):
-        cost_model(chain(1), profiles([math.nan]))
+        cost_table(chain(1), profiles([math.nan]))
 
 
 class Clock:

@@ -83,8 +83,8 @@ def test_a_runtime_with_wrong_outputs_is_left_out_of_a_study(model, monkeypatch)
     bench = LocalBench(model, HERE, QUICK)
     profiles = bench.profile()
     assert "outputs of onnxruntime differ" in noted(profiles)[ONNXRUNTIME]
-    costs = bench.cost_model(profiles, ())
-    assert ONNXRUNTIME not in [runtime.name for runtime in costs.runtimes]
+    costs = bench.cost_table(profiles, ())
+    assert ONNXRUNTIME not in [row.row.runtime for row in costs.rows]
 
 
 def test_stages_in_several_runtimes_equal_the_model(model):
@@ -151,7 +151,7 @@ def test_a_stage_with_an_opaque_op_is_in_a_runtime_that_computes_it(save):
     assert model.runtime_in_use == ONNXRUNTIME
     model.profiles(HERE, seconds=0.05)
     costs = api.measured_costs(model, HERE)
-    assert math.isinf(costs.runtimes[0].times[0][-1])
+    assert math.isinf(costs.rows[0].times[-1])
     split = autosplit.plan(model, 2)
     assert split.runtimes[-1] != TVM
     mixed = replace(split, runtimes=(TVM, ONNXRUNTIME))

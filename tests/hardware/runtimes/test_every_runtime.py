@@ -14,9 +14,9 @@ import autosplit
 from autosplit import planner
 from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, StageError
-from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.isolated import IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
+from autosplit.hardware.bench.simulated import costs_of
 from autosplit.hardware.bench.worker import BenchSetting
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
@@ -26,6 +26,7 @@ from autosplit.hardware.runtimes.arrays import array_of
 from autosplit.hardware.runtimes.openvino import workers
 from autosplit.hardware.runtimes.registry import EXACT, ONNXRUNTIME, OPENVINO, TVM
 from tests import nets
+from tests.benches import deployed
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -192,8 +193,9 @@ def test_a_profile_is_kept_apart_by_runtime(model):
 
 
 def test_ops_kept_together_can_be_grouped_for_the_planner(model):
-    costs = planner.CostModel.from_graph(model.graph, [[1.0] * len(model.graph.ops)])
-    assert planner.plan(costs.with_groups(model.runtime.keep_together), 2).stages
+    costs = costs_of(model.graph, [1.0] * len(model.graph.ops))
+    halves = planner.Question.of_split(2)
+    assert planner.partition(costs.with_groups(model.runtime.keep_together), halves).stages
 
 
 def test_an_export_runs_verifies_and_is_measured(split, tmp_path):

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices.device import Cores, Cuda, Rpc
 from autosplit.hardware.execution.wiring import StagePorts
-from autosplit.hardware.runtimes.registry import RUNTIMES, runtime_class, sharing
+from autosplit.hardware.runtimes.registry import RUNTIMES, runtime_class
 
 ELSEWHERE = [Cuda(0), Rpc("h", 1)]
 
@@ -41,28 +40,3 @@ def test_a_stage_for_another_device_is_refused_before_its_file_is_read(tmp_path,
 def test_runtimes_have_stage_files_of_different_kinds():
     suffixes = {name: runtime_class(name).suffix for name in RUNTIMES}
     assert (suffixes["tvm"], suffixes["onnxruntime"]) == (".so", ".onnx")
-
-
-def test_whole_models_with_one_thread_share_where_the_runtime_knows_both_ways():
-    two = Deployment.of_split([(0, 1)], ["cores:0", "cores:1"], ["openvino"], [2])
-    both = sharing(two)
-    assert both is not None
-    assert both.stages[0].shared
-    assert both.split == two.split
-
-
-@pytest.mark.parametrize(
-    ("stages", "devices", "replicas", "runtime"),
-    [
-        ([(0, 1)], ["cores:0"], [1], "openvino"),
-        ([(0, 1)], ["cores:0-1", "cores:2-3"], [2], "openvino"),
-        ([(0,), (1,)], ["cores:0", "cores:1", "cores:2"], [1, 2], "openvino"),
-        ([(0, 1)], ["ray:a/cores:0", "ray:b/cores:0"], [2], "openvino"),
-        ([(0, 1)], ["cores:0", "cores:1"], [2], "onnxruntime"),
-        ([(0, 1)], ["cores:0", "cores:1"], [2], "tvm"),
-        ([(0, 1)], ["cores:0", "cores:1"], [2], "simulated"),
-    ],
-)
-def test_no_other_deployment_has_two_ways_to_load_it(stages, devices, replicas, runtime):
-    deployment = Deployment.of_split(stages, devices, [runtime] * len(stages), replicas)
-    assert sharing(deployment) is None

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosplit.frontend.relax import script
 from autosplit.frontend.source import Signature, SourceModel, SourceNode
 from autosplit.lowering.fuse.attribution import MERGED, FoldedNodes
 from autosplit.lowering.fuse.constants import fold_others, fold_weights
 from autosplit.lowering.fuse.tensors import bytes_of, flops_of, size_of, static_shape
+from tests.relax_nets import parsed
 
 A = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
 B = np.array([[2.0], [4.0]], np.float32)
@@ -132,7 +132,7 @@ def test_what_is_not_in_the_table_is_folded_by_the_compiler(body: Any, expected:
 
 
 def test_what_depends_on_the_input_stays() -> None:
-    module = script.parse(
+    module = parsed(
         "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((2,), 'float32')):\n"
         "        with R.dataflow():\n            y = R.add(x, x)\n"
         "            R.output(y)\n        return y\n"
@@ -191,7 +191,7 @@ def test_a_shape_known_only_at_run_time_is_named() -> None:
 
 
 def test_arithmetic_is_estimated_and_nothing_where_it_cannot_be() -> None:
-    module = script.parse(
+    module = parsed(
         "@I.ir_module\nclass M:\n    @T.prim_func(private=True, s_tir=True)\n"
         "    def k(a: T.Buffer((8,), 'float32'), b: T.Buffer((8,), 'float32')):\n"
         "        for i in range(8):\n            with T.sblock('b'):\n"

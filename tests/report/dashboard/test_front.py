@@ -15,6 +15,7 @@ from autosplit.report.dashboard.front import Front
 from autosplit.report.documents.record import Study, Trial
 from autosplit.report.documents.study_reader import find_study
 from autosplit.report.html import compare
+from autosplit.study.record import update
 from tests.report.serving import Client, dashboard
 
 
@@ -49,8 +50,7 @@ def test_the_news_name_the_trial_that_is_measured(
         before = news(client)
         study = optuna.load_study(study_name="fire", storage=f"sqlite:///{small}")
         trial = study.ask()
-        trial.set_user_attr("cuts", [["<conv>"]])
-        trial.set_user_attr("predicted_ms", 12.5)
+        update(trial, cuts=[["<conv>"]], predicted_ms=12.5)
         after = news(client)
     assert before["text"] == "3 trials measured. None is being measured now."
     assert after["text"].endswith("Trial 3 is being measured, cut after <conv>, predicted 12.5 ms.")

@@ -10,6 +10,7 @@ from autosplit.cuts import downsets
 from autosplit.report.dashboard.snapshot import Pictures, copy, decorate
 from autosplit.report.documents.record import read
 from autosplit.report.html import page
+from autosplit.study.record import record_of
 
 STUDY = """
 runtime = "simulated"
@@ -46,9 +47,7 @@ def test_a_study_tells_the_periods_of_its_legal_cuts(study: optuna.Study) -> Non
 def test_a_trial_that_leaves_devices_unused_has_its_picture(study: optuna.Study) -> None:
     pictures = Pictures()
     decorate(copy(study), read(study), pictures)
-    used = [
-        sum(map(bool, t.user_attrs["stages"])) for t in study.trials if t.state.name == "COMPLETE"
-    ]
+    used = [sum(map(bool, record_of(t).stages)) for t in study.trials if t.state.name == "COMPLETE"]
     assert min(used) < 3
     assert len(pictures) == 2 * len(used)
     assert all(draw().startswith(b"<svg") for draw in pictures.values())

@@ -21,11 +21,11 @@ from autosplit.report.documents.study import tables as tables_shown
 from autosplit.report.html import tables
 from autosplit.report.html.notes import study_note, trial_note
 from autosplit.report.html.page import page
-from autosplit.study.persistence import records
-from autosplit.study.persistence.attributes import compared_baselines
-from autosplit.study.trials.results import best_trial
+from autosplit.study import documents as records
+from autosplit.study.record import compared_baselines, update
+from autosplit.study.results import best_of_study
 from tests.report import graphs
-from tests.report.studies import add_trial, make_study
+from tests.report.studies import add_trial, make_study, store
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -40,20 +40,22 @@ def study_of(periods: list[float | None], **attributes: Any) -> optuna.Study:
     for period in periods:
         trial = study.ask()
         if period is None:
+            update(trial, error="no room")
             study.tell(trial, state=TrialState.FAIL)
             continue
-        trial.set_user_attr("period_ms", spread(period))
+        update(trial, period_ms=spread(period))
         study.tell(trial, period)
-    for key, value in attributes.items():
-        study.set_user_attr(key, value)
+    store(study, **attributes)
     return study
 
 
-def compared(measured: int, *numbers: int, baselines: list[float] | None = None) -> dict[str, Any]:
+def compared(
+    measured: int, *numbers: int, period: float = 4.0, baselines: list[float] | None = None
+) -> dict[str, Any]:
     """A stored final comparison over ``measured`` complete trials."""
     return {
         "measured": measured,
-        "entries": [{"number": n} for n in numbers],
+        "entries": [{"number": n, "period_ms": spread(period)} for n in numbers],
         "baselines": [{"period_ms": spread(p)} for p in baselines or ()],
     }
 
@@ -61,8 +63,7 @@ def compared(measured: int, *numbers: int, baselines: list[float] | None = None)
 def test_an_interrupted_trial_is_none_that_failed() -> None:
     study = study_of([None])
     trial = study.ask()
-    trial.set_user_attr("error", "interrupted")
-    trial.set_user_attr(records.LOST, True)
+    update(trial, error="interrupted", lost=True)
     study.tell(trial, state=TrialState.FAIL)
     record = read(study)
     assert [t.state for t in record.trials] == ["fail", "interrupted"]
@@ -84,22 +85,23 @@ def best_of(study: Study) -> tuple[int, float] | None:
 
 def test_trials_of_the_final_comparison_are_named_until_others_are_measured() -> None:
     periods: list[float | None] = [5.0, 4.6, 4.4]
-    study = read(study_of(periods, duel=compared(3, 1, 2, 7)))
-    assert {n: s.median for n, s in study.final_comparison.items()} == {1: 4.6, 2: 4.4}
-    assert study.best(before=2) is study.trials[1]
-    assert not read(study_of(periods, duel=compared(2, 1, 2))).final_comparison
+    study = read(study_of(periods, final_comparison=compared(3, 1, 2, 7)))
+    assert {n: s.median for n, s in study.final_comparison.items()} == {1: 4.0, 2: 4.0}
+    assert study.best() is study.trials[1]
+    assert study.best(before=1) is study.trials[0]
+    assert not read(study_of(periods, final_comparison=compared(2, 1, 2))).final_comparison
 
 
 @pytest.mark.parametrize(("again", "period"), [([8.0], 8.0), ([], 9.0)])
 def test_baselines_count_as_in_the_final_comparison(again: list[float], period: float) -> None:
     baseline = {"name": "one core", "period_ms": spread(9.0), "copies": 1}
-    study = study_of([5.0], baselines=[baseline], duel=compared(1, baselines=again))
+    study = study_of([5.0], baselines=[baseline], final_comparison=compared(1, baselines=again))
     assert [b.period_ms.median for b in read(study).baselines] == [period]
 
 
 def test_notes_say_what_the_search_measured_before_the_final_comparison() -> None:
-    trial = with_stages([[0]], period_ms=spread(4.4), searched={"period_ms": spread(4.1)})
-    study = Study("s", trials=(trial, replace(trial, number=1, searched_ms=None)))
+    stored = study_of([4.1, 4.1], final_comparison=compared(2, 0, period=4.4))
+    study = read(stored)
     assert "| **best split (trial 0)** | 4.4 ms |" in study_note(study)
     assert "in the search before: 4.1 ms" in trial_note(study, study.trials[0])
     assert "in the search before" not in trial_note(study, study.trials[1])
@@ -121,9 +123,9 @@ def test_report_and_show_name_the_same_best(
 ) -> None:
     baselines = [{"name": f"b{i}", "period_ms": spread(p)} for i, p in enumerate(before)]
     comparison = compared(count, *entries, baselines=again)
-    study = study_of(periods, duel=comparison, baselines=baselines)
-    best = best_trial(study.get_trials(), study.user_attrs)
-    assert best_of(read(study)) == ((best[0].number, best[1].median) if best else None)
+    study = study_of(periods, final_comparison=comparison, baselines=baselines)
+    best = best_of_study(study)
+    assert best_of(read(study)) == ((best.number, best.period_ms.median) if best else None)
     expected = [b.period_ms.median for b in compared_baselines(study.user_attrs)]
     assert [b.period_ms.median for b in read(study).baselines] == expected
 
@@ -137,7 +139,7 @@ def test_report_and_show_name_the_same_best(
 def test_a_comparison_that_makes_no_sense_is_left_out(comparison: Any, entry: Any) -> None:
     if isinstance(comparison, dict):
         comparison = {**comparison, "entries": [entry]}
-    assert best_of(read(study_of([5.0, 4.0], duel=comparison))) == (1, 4.0)
+    assert best_of(read(study_of([5.0, 4.0], final_comparison=comparison))) == (1, 4.0)
 
 
 @pytest.mark.parametrize(
@@ -160,27 +162,20 @@ def test_the_days_are_the_first_and_the_last(days: tuple[int | None, ...], text:
 
 
 def with_stages(stages: Any, **attributes: Any) -> Trial:
-    study = study_of([])
+    study = study_of([], devices=["cores:0,1", "cores:0"])
     trial = study.ask()
-    for key, value in {"stages": stages, **attributes}.items():
-        trial.set_user_attr(key, value)
+    update(trial, stages=stages, **attributes)
     study.tell(trial, 1.0)
     return read(study).trials[0]
 
 
-def test_empty_stages_leave_their_device_unused() -> None:
-    trial = with_stages([[], [0, 1], [], [2]], stage_ms=[0.0, 2.0, 0.0, 3.0])
-    assert (trial.stages, trial.places, trial.stage_ms) == (((0, 1), (2,)), (1, 3), (2.0, 3.0))
-    assert with_stages([[], [0], [1]], stage_ms=[1.0, 2.0]).stage_ms == (1.0, 2.0)
+def test_each_stage_has_the_profile_of_its_device() -> None:
+    devices = [["cores:0"], ["cores:0,1", "cores:2,3"]]
+    trial = with_stages([[0, 1], [2]], stage_ms=[2.0, 3.0], devices=devices)
+    assert (trial.places, trial.stage_ms) == ((1, 0), (2.0, 3.0))
+    # As many cores as a profiled device has.
+    assert with_stages([[0, 1, 2]], devices=[["cores:7"]]).places == (1,)
     assert with_stages([[0], [-1]]).places == ()
-
-
-def test_the_value_is_a_period_where_throughput_is_the_objective() -> None:
-    assert with_stages([[0]]).period_ms == Spread(1.0, 1.0, 1.0)
-    assert with_stages([[0]], period_ms={"median": 5.0}).period_ms == Spread(5.0, 5.0, 5.0)
-    study = study_of([], config={"objective": "latency"})
-    study.add_trial(optuna.trial.create_trial(value=3.0))
-    assert read(study).trials[0].period_ms is None
 
 
 def timed(number: int, period: float | None, state: str = "complete", **more: Any) -> Trial:
@@ -240,7 +235,7 @@ def test_an_op_has_the_time_of_the_runtime_and_the_device_of_its_stage() -> None
 )
 def test_legal_cuts_are_read_and_others_left_out(stored: Any, cuts: Any) -> None:
     study = make_study("sqlite://", graphs.chain(3), trials=1)
-    study.set_user_attr("cut_periods", stored)
+    store(study, cut_periods=stored)
     assert read(study).cut_periods == cuts
 
 

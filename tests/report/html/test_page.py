@@ -19,9 +19,10 @@ from autosplit.hardware.measurement.results import Spread
 from autosplit.report.documents.record import Study, read
 from autosplit.report.documents.study_reader import StudyReader
 from autosplit.report.html import page
+from autosplit.study.record import RECORD, StudyRecord, TrialRecord
 from tests.report import graphs
 from tests.report.browser import WIDER, Browser
-from tests.report.studies import make_study
+from tests.report.studies import make_study, store
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;"
 KNOWN_TAGS = set(
@@ -39,7 +40,7 @@ KNOWN_KEYS = set(
         "median low high op_ms period_ms latency_ms bytes shape ops tensors name kernel "
         "sources inputs outputs weight_bytes dtype device copies text",
     )
-)
+) | {*StudyRecord.model_fields, *TrialRecord.model_fields}
 
 
 class Parsed(HTMLParser):
@@ -86,10 +87,7 @@ def safe(text: str) -> Parsed:
 def test_the_page_tells_question_verdict_ways_trials_and_machine(study: Study) -> None:
     parsed = safe(page.page(replace(study, machine="AMD EPYC x2 vm")))
     assert "How is squeezenet best split into 2 stages on cores:0, cores:1?" in parsed.text
-    assert (
-        "Run replicas. Two replicas are 3 % faster than the best split; do not split."
-        in parsed.text
-    )
+    assert "Two replicas are 3 % faster than the best split; do not split." in parsed.text
     assert "stage 1 ended by signal 11; its kernels may be broken" in parsed.text
     for text in (
         "one core",
@@ -154,9 +152,7 @@ def test_the_study_file_reads_back_without_folders_and_without_storage(study: St
 
 
 def test_an_empty_study_is_a_page(study: Study) -> None:
-    empty = replace(
-        study, trials=(), graph=None, baselines=(), verdict="", choice="", identity={}, config={}
-    )
+    empty = replace(study, trials=(), graph=None, baselines=(), verdict="", identity={}, config={})
     parsed = safe(page.page(replace(empty, devices=(), bound_ms=None, version="")))
     assert "None yet; the study has not ended." in parsed.text
     assert "The study file was not recorded" in parsed.text
@@ -220,7 +216,7 @@ KEYS = (
     "bound_ms",
     "baselines",
     "verdict",
-    "duel",
+    "final_comparison",
     "machine",
     "cut_periods",
 )
@@ -239,10 +235,9 @@ def test_any_attributes_make_a_page(
     brief: optuna.Study, of_study: dict[str, Any], of_trial: dict[str, Any]
 ) -> None:
     study = hostile(brief, "")
-    for key, value in of_study.items():
-        study.set_user_attr(key, value)
+    store(study, **of_study)
     trial = study.get_trials()[0]
-    trial.user_attrs |= of_trial
+    trial.user_attrs[RECORD] |= of_trial
     study.add_trial(trial)
     safe(page.page(read(study)))
 

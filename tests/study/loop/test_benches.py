@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from autosplit.cli import main
+from autosplit.hardware.bench import isolated
+from autosplit.hardware.bench.worker import BenchSetting
 from autosplit.hardware.codegen import toolchain
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.loop.benches import check_linker
+from autosplit.study.loop.benches import check_linker, open_bench
 
 
 @pytest.fixture
@@ -46,3 +48,14 @@ def test_what_needs_no_linker_of_this_machine_is_not_noted(
     without_linker: None, keys: dict[str, str]
 ) -> None:
     assert notes_of(stages=2, export="out", **keys) == []
+
+
+@pytest.mark.parametrize("options", [{}, {"trust_kernels": True}])
+def test_the_kernels_of_a_model_are_trusted_by_who_runs_and_not_by_the_study_file(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, bool]
+) -> None:
+    settings: list[BenchSetting] = []
+    monkeypatch.setattr(isolated, "IsolatedBench", lambda setting, _: settings.append(setting))
+    config = StudyConfig.model_validate({"name": "s", "model": "net.json", "stages": 2})
+    open_bench(config, **options)
+    assert [setting.trust_kernels for setting in settings] == [bool(options)]

@@ -16,6 +16,8 @@ from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import Measurement
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
+from autosplit.study.record import record_of
+from autosplit.study.results import best_of_study
 from tests.study.recording import Notes
 
 Make = Callable[..., SimulatedBench]
@@ -79,15 +81,17 @@ def test_a_study_whose_best_is_disturbed_is_not_converged_until_it_is_measured_c
     calls, progress = Counter[str](), Notes()
     opened = new_study(disturbed(chain_bench(ops=12, stages=2), calls), trials=30)
     run_study(opened, progress)
-    attributes = opened.study.user_attrs
+    attributes = opened.study.user_attrs["result"]
     assert attributes["stopped"].startswith("not converged: the measurement of trial")
-    assert "Not to be trusted: other processes" in attributes["verdict"]["text"]
-    assert all(t.user_attrs["disturbed"] for t in opened.study.trials)
+    assert "No reliable answer" in attributes["verdict"]["text"]
+    assert all(record_of(t).disturbed for t in opened.study.trials)
     assert any("disturbed again" in note for note in progress.notes)
     calls["calm"], calls["compared"] = 1, 0
     run_study(opened, progress)
-    attributes = opened.study.user_attrs
+    attributes = opened.study.user_attrs["result"]
     assert calls["compared"] == 1
     assert attributes["stopped"].startswith("converged")
     assert "trusted" not in attributes["verdict"]["text"]
-    assert not opened.study.best_trial.user_attrs["disturbed"]
+    best = best_of_study(opened.study)
+    assert best
+    assert not best.record.disturbed

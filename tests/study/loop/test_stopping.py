@@ -6,39 +6,44 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import optuna
 import pytest
+from optuna.trial import TrialState
 
 from autosplit.errors import Infeasible
-from autosplit.planner import CostModel
+from autosplit.study.acquisition import WORTH
 from autosplit.study.config.study_file import Search
 from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason
-from autosplit.study.persistence.records import LOST
-from autosplit.study.space.search_space import Space
-from autosplit.study.trials.results import tally
+from autosplit.study.record import RECORD
+from autosplit.study.results import tally
 
-CHAIN = CostModel(
-    "c",
-    tuple("abcdefgh"),
-    tuple((1 << i) - (1 << i - 1) if i else 0 for i in range(8)),
-    ((1.0,) * 8,),
-)
-COMPLETE, FAIL, PRUNED, RUNNING = "COMPLETE", "FAIL", "PRUNED", "RUNNING"
+COMPLETE, FAIL, RUNNING, WAITING = "COMPLETE", "FAIL", "RUNNING", "WAITING"
 
 
-def trial(number: int, state: str, value: Any = None, attributes: Any = None) -> Any:
-    values = value if isinstance(value, list) or value is None else [value]
-    named = SimpleNamespace(name=state)
-    return SimpleNamespace(number=number, state=named, values=values, user_attrs=attributes or {})
+def trial(number: int, state: str, value: Any = None, record: Any = None) -> Any:
+    """A trial; one without a result has a reason."""
+    known = record or ({"error": "no room"} if state == FAIL else {})
+    created = optuna.trial.create_trial(
+        state=TrialState[state], value=value, user_attrs={RECORD: known}
+    )
+    created.number = number
+    return created
 
 
 def trials(*rows: tuple[Any, ...]) -> list[Any]:
-    """Trials from (state, value or values, attributes); the last two may be left out."""
+    """Trials from (state, value, record); the last two may be left out."""
     return [trial(number, *t) for number, t in enumerate(rows)]
 
 
 def reason(rows: Sequence[tuple[Any, ...]], elapsed: float = 0.0, **search: Any) -> str | None:
     limits = Search(**{"sampler": "random", "trials": 100, **search})
-    return stop_reason(limits, Space(CHAIN, 2), trials(*rows), elapsed, "throughput", {})
+    return stop_reason(limits, promises(), trials(*rows), elapsed)
+
+
+def promises(exhausted: bool = False, converged: bool = False) -> Any:
+    """What is expected of further trials."""
+    view = SimpleNamespace(is_exhausted=exhausted, converged=converged, margin=0.5)
+    return lambda _: view
 
 
 @pytest.mark.parametrize(
@@ -47,7 +52,7 @@ def reason(rows: Sequence[tuple[Any, ...]], elapsed: float = 0.0, **search: Any)
         ([(COMPLETE, 1.0)] * 2, {"trials": 3}, 0, None),
         ([(COMPLETE, 1.0)] * 3, {"trials": 3}, 0, "stopped: 3 trials (limit)"),
         ([(COMPLETE, 1.0), (FAIL,), (COMPLETE, 2.0)], {"trials": 3}, 0, "3 trials (limit)"),
-        ([(COMPLETE, 1.0), (FAIL, None, {LOST: True}), (COMPLETE, 2.0)], {"trials": 3}, 0, None),
+        ([(COMPLETE, 1.0), (FAIL, None, {"lost": True}), (COMPLETE, 2.0)], {"trials": 3}, 0, None),
         (
             [(COMPLETE, 1.0), (RUNNING,), (RUNNING,)],
             {"trials": 3},
@@ -67,6 +72,7 @@ def reason(rows: Sequence[tuple[Any, ...]], elapsed: float = 0.0, **search: Any)
         ),
         ([(COMPLETE, 1.0), (FAIL,), (COMPLETE, 0.9)], {"stagnation": 2}, 0, None),
         ([(FAIL,), (FAIL,)], {"stagnation": 2}, 0, "no improvement in 2 trials"),
+        ([(FAIL,), (FAIL,), (WAITING,)], {"stagnation": 2}, 0, None),
     ],
 )
 def test_each_limit_stops_when_it_is_met(
@@ -79,7 +85,7 @@ def test_each_limit_stops_when_it_is_met(
 def test_stagnation_counts_by_number_whatever_the_order() -> None:
     finished = trials((COMPLETE, 3.0), (COMPLETE, 2.0), (FAIL,), (COMPLETE, 2.5))
     search = Search(sampler="random", stagnation=2)
-    stopped = stop_reason(search, Space(CHAIN, 2), finished[::-1], 0.0, "throughput", {})
+    stopped = stop_reason(search, promises(), finished[::-1], 0.0)
     assert "in 2 trials" in str(stopped)
 
 
@@ -90,7 +96,7 @@ def test_stagnation_counts_by_number_whatever_the_order() -> None:
 def test_more_than_half_of_at_least_five_failed_is_too_many(
     complete: int, failed: int, stops: bool
 ) -> None:
-    finished = trials(*[(COMPLETE, 1.0)] * complete, *[(FAIL, None, {"error": "no room"})] * failed)
+    finished = trials(*[(COMPLETE, 1.0)] * complete, *[(FAIL,)] * failed)
     if not stops:
         check_failures(finished)
         return
@@ -101,7 +107,15 @@ def test_more_than_half_of_at_least_five_failed_is_too_many(
 
 
 def test_the_commonest_reason_is_told() -> None:
-    errors = [{"error": "a"}, {"error": "b"}, {"error": "b"}, {}]
+    errors = [{"error": "a"}, {"error": "b"}, {"error": "b"}]
     assert commonest_error(tally(trials(*[(FAIL, None, e) for e in errors]))) == "b"
-    assert commonest_error(tally(trials((FAIL,)))) == "no reason recorded"
     assert commonest_error(tally(trials((COMPLETE, 1.0)))) == "no trial failed"
+
+
+def test_a_study_stops_where_nothing_is_promised() -> None:
+    finished, search = trials((COMPLETE, 1.0)), Search(trials=9)
+    assert stop_reason(search, promises(), finished, 0.0) is None
+    assert "exhausted" in str(stop_reason(search, promises(exhausted=True), finished, 0.0))
+    # The gain that it names is the one that it stops at.
+    converged = stop_reason(search, promises(converged=True), finished, 0.0)
+    assert f"by {WORTH / 2:.2%} or more" in str(converged)

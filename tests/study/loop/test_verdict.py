@@ -1,130 +1,128 @@
+"""One rule judges trials and baselines alike, and says so in three lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.hardware.measurement.results import Baseline, Spread
-from autosplit.study.loop.verdict import Contender, advised, judge
+from autosplit.deployment import Deployment
+from autosplit.hardware.measurement.results import Spread
+from autosplit.study.loop.verdict import Contender, judge
+
+CORES = [f"cores:{number}" for number in range(4)]
 
 
 def spread(median: float, half: float = 0.1) -> Spread:
     return Spread(median, median - half, median + half)
 
 
-def baseline(name: str, period: float, copies: int = 1) -> Baseline:
-    return Baseline(name, spread(period), spread(period), copies)
+def whole(*devices: str, runtime: str = "onnxruntime") -> Deployment:
+    return Deployment.of_split([(0, 1)], devices, [runtime], [len(devices)])
 
 
-ONE, ALL, COPIES = (
-    baseline("one core", 20),
-    baseline("all cores", 12),
-    baseline("replicas", 11, copies=2),
-)
+def contender(deployment: Deployment | None, time: float | Spread, *reasons: str) -> Contender:
+    period = time if isinstance(time, Spread) else spread(time)
+    return Contender(deployment, period, reasons, trial=3, baseline="openvino, throughput hint")
 
 
-def test_a_split_that_wins_is_advised_with_its_gain() -> None:
-    verdict = judge(2, spread(8), [ONE, ALL])
-    assert verdict.choice == "split"
-    assert verdict.text == (
-        "Split: the best split into 2 stages takes 8 ms (7.9 to 8.1) an item, "
-        "1.50 times the throughput of the whole model (all cores) at 12 ms (11.9 to 12.1)."
-    )
+LEAVE, REPLICATE = whole("cores:0-1"), whole(*CORES[:2])
+SPLIT = Deployment.of_split([(0,), (1,)], CORES[:2], ["tvm", "tvm"])
+MIXED = Deployment.of_split([(0,), (1,)], CORES[:2], ["tvm", "onnxruntime"])
 
 
-def test_a_split_that_loses_is_told_so() -> None:
-    verdict = judge(2, spread(15), [ONE, ALL])
-    assert verdict.choice == "leave"
-    assert verdict.text.startswith("Do not split, leave the model whole: ")
-    assert "0.80 times the throughput" in verdict.text
-    assert verdict.text.endswith("so splitting loses.")
+def text(*contenders: Contender, **options: Any) -> list[str]:
+    return judge(contenders, **options).text.splitlines()
 
 
-def test_replicas_that_win_are_advised() -> None:
-    verdict = judge(2, spread(15), [ONE, ALL, COPIES])
-    assert verdict.choice == "replicate"
-    assert "(replicas) at 11 ms" in verdict.text
-
-
-def test_overlapping_intervals_are_a_tie_and_no_win() -> None:
-    verdict = judge(2, spread(11.9), [ONE, ALL])
-    assert verdict.choice == "leave"
-    assert "a tie" in verdict.text
-    assert "times the throughput" not in verdict.text
-
-
-def test_of_baselines_that_tie_the_one_of_fewest_copies_counts() -> None:
-    assert judge(2, spread(15), [baseline("all cores", 11.1), COPIES]).choice == "leave"
-
-
-def test_what_ties_with_the_best_ties_although_a_simpler_baseline_is_slower() -> None:
-    whole = Baseline("whole", Spread(10.5, 10.35, 10.6), Spread(10.5, 10.35, 10.6))
-    copies = Baseline("replicas", Spread(10.0, 9.6, 10.4), Spread(10.0, 9.6, 10.4), 2)
-    verdict = judge(3, Spread(10.2, 10.15, 10.3), [whole, copies])
-    assert verdict.choice == "leave"
-    assert "a tie" in verdict.text
-    assert "(replicas) at 10 ms" in verdict.text
-
-
-SPREADS = st.tuples(*[st.integers(1, 30)] * 3).map(lambda t: Spread(*sorted(t)[1::-1], max(t)))
-SHAPES = st.sampled_from(["leave", "replicate", "split"])
-
-
-@given(st.lists(st.builds(Contender, SHAPES, SPREADS), min_size=1, max_size=6))
-def test_advised_is_the_simplest_that_ties_with_the_fastest(contenders: list[Contender]) -> None:
-    chosen = advised(contenders)
-    fastest = min(contenders, key=lambda c: c.period.median)
-    ties = [c for c in contenders if c.period.low <= fastest.period.high]
-    rank = ["leave", "replicate", "split"].index
-    assert chosen in ties
-    assert all(rank(chosen.shape) <= rank(c.shape) for c in ties)
-
-
-def test_without_baselines_nothing_is_claimed_against_them() -> None:
-    verdict = judge(2, spread(8), [])
-    assert verdict.choice == "split"
-    assert "nothing was measured to compare it with" in verdict.text
+def test_three_lines_say_what_to_do_the_figures_and_how_sure() -> None:
+    lines = text(contender(REPLICATE, 9.8), contender(SPLIT, 9.9), contender(LEAVE, 12.25))
+    assert lines == [
+        "Replicate the whole model: 2 x onnxruntime, 1 thread each.",
+        "9.8 ms (9.7 to 9.9) an item; the whole model 12.2 ms (1.25 times as long); "
+        "the best split 9.9 ms (a tie).",
+        "Sure: measured interleaved, on a calm machine.",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("period", "choice", "says"),
+    ("deployment", "advice"),
     [
-        (8, "leave", "Do not split, leave the model whole: as one stage it takes 8 ms"),
-        (15, "leave", "which is faster."),
-        (11.9, "leave", "a tie"),
+        (LEAVE, "Leave the model whole: onnxruntime, 2 threads."),
+        (whole("cuda:0"), "Leave the model whole: onnxruntime on cuda:0."),
+        (whole("cores:1", "cuda:0"), "Replicate the whole model: 2 x onnxruntime on cores:1 and "),
+        (SPLIT, "Split into 2 stages (trial 3): each tvm, 1 thread."),
+        (MIXED, "Split into 2 stages (trial 3): tvm, 1 thread; onnxruntime, 1 thread."),
+        (
+            Deployment.of_split([(0,), (1,)], CORES[:3], ["tvm", "tvm"], [2, 1]),
+            "Split into 2 stages (trial 3): 2 x tvm, 1 thread each; tvm, 1 thread.",
+        ),
     ],
 )
-def test_a_single_stage_is_never_called_a_split(period: float, choice: str, says: str) -> None:
-    verdict = judge(1, spread(period), [ONE, ALL])
-    assert verdict.choice == choice
-    assert says in verdict.text
-    assert "splitting" not in verdict.text
+def test_the_first_line_says_how_to_run_it(deployment: Deployment, advice: str) -> None:
+    lines = text(contender(deployment, 5.0))
+    assert lines[0].startswith(advice)
+    assert lines[1] == "5 ms (4.9 to 5.1) an item; no other shape was measured."
 
 
-@pytest.mark.parametrize(
-    ("period", "outcome"),
-    [(11.8, "tie"), (11.75, "Split:"), (12.2, "tie"), (12.25, "splitting loses")],
+def test_a_split_that_ties_with_faster_replicas_is_not_advised() -> None:
+    """The whole model, slower than the split, ties with the replicas, the fastest."""
+    verdict = judge(
+        [
+            contender(SPLIT, Spread(10.2, 10.15, 10.3)),
+            contender(REPLICATE, Spread(10.0, 9.6, 10.4)),
+            contender(LEAVE, Spread(10.5, 10.35, 10.6)),
+        ]
+    )
+    assert verdict.choice == "leave"
+    assert "the best replicas 10 ms (a tie)" in verdict.text
+
+
+def test_a_split_is_advised_only_where_nothing_ties_with_it() -> None:
+    others = contender(REPLICATE, 10.0), contender(LEAVE, 11.0)
+    choices = [judge([contender(SPLIT, t), *others]).choice for t in (9.7, 9.8, 10.0, 12.0)]
+    assert choices == ["split", "replicate", "replicate", "replicate"]
+
+
+def test_of_splits_that_tie_the_one_of_fewer_runtimes_is_advised() -> None:
+    assert judge([contender(MIXED, 9.9), contender(SPLIT, 10.0)]).winner.deployment == SPLIT
+
+
+def test_what_cannot_be_exported_is_named_where_it_is_faster_and_never_advised() -> None:
+    faster, slower = (text(contender(SPLIT, 10.0), contender(None, t)) for t in (8.0, 12.0))
+    assert faster[0].startswith("Split")
+    hint = "openvino, throughput hint, which cannot be exported, 8 ms (0.80 times as long)"
+    assert hint in faster[1]
+    assert "hint" not in slower[1]
+
+
+def test_a_disturbed_comparison_or_none_is_less_sure() -> None:
+    unsure = "No reliable answer; run again when the machine is idle: other processes."
+    assert text(contender(SPLIT, 9.0, "other processes"), contender(LEAVE, 12.0))[2] == unsure
+    assert text(contender(SPLIT, 9.0), contender(LEAVE, 12.0, "other processes"))[2] == unsure
+    one_by_one = text(contender(SPLIT, 9.0), of="latency", interleaved=False)
+    assert "ms (8.9 to 9.1) latency" in one_by_one[1]
+    assert one_by_one[2] == "Less sure: measured one after another, on a calm machine."
+
+
+def test_a_time_of_nothing_does_not_divide() -> None:
+    assert "inf times" in text(contender(SPLIT, spread(0, 0)), contender(LEAVE, 1.0))[1]
+
+
+SPREADS = st.lists(st.integers(1, 30), min_size=3, max_size=3).map(
+    lambda times: Spread(sorted(times)[1], min(times), max(times))
 )
-def test_intervals_that_touch_are_a_tie(period: float, outcome: str) -> None:
-    assert outcome in judge(2, Spread(period, period - 0.125, period + 0.125), [quarter]).text
+DEPLOYMENTS = st.sampled_from([LEAVE, REPLICATE, SPLIT, MIXED])
 
 
-quarter = Baseline("all cores", Spread(12, 11.925, 12.075), Spread(12, 12, 12))
-
-
-@pytest.mark.parametrize(("low", "choice"), [(11.0, "leave"), (11.125, "replicate")])
-def test_of_baselines_whose_intervals_touch_the_one_of_fewest_copies_counts(
-    low: float, choice: str
-) -> None:
-    copies = Baseline("replicas", Spread(10.5, 10.0, 11.0), Spread(10.5, 10.0, 11.0), 2)
-    whole = Baseline("all cores", Spread(11.5, low, 12.0), Spread(11.5, low, 12.0))
-    assert judge(2, spread(20), [whole, copies]).choice == choice
-
-
-def test_of_baselines_that_tie_with_as_many_copies_the_fastest_counts() -> None:
-    slower, faster = baseline("one core", 12.1), baseline("all cores", 12.0)
-    assert "(all cores)" in judge(2, spread(20), [slower, faster]).text
-
-
-def test_the_split_is_called_what_it_is_and_a_period_of_nothing_does_not_divide() -> None:
-    text = judge(3, Spread(0.0, 0.0, 0.0), [ONE], "fastest").text
-    assert text.startswith("Split: the fastest split into 3 stages takes 0 ms")
-    assert "inf times" in text
+@given(st.lists(st.builds(contender, DEPLOYMENTS, SPREADS), min_size=1, max_size=6))
+def test_the_winner_ties_with_the_fastest_and_nothing_simpler_does(field: list[Contender]) -> None:
+    winner = judge(field).winner
+    fastest = min(field, key=lambda c: c.time.median)
+    ties = [c for c in field if c.time.low <= fastest.time.high]
+    order = ["leave", "replicate", "split"]
+    keys = [(order.index(c.choice), len(set(c.deployment.runtimes))) for c in ties if c.deployment]
+    assert winner in ties
+    assert keys[ties.index(winner)] == min(keys)

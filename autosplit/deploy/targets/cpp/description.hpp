@@ -11,14 +11,9 @@
 
 namespace autosplit {
 
-// A file of the export with its digest.
-struct File {
-  std::string name, sha256;
-};
-
 // A copy of a stage and the processor features that its code needs, by their names in Linux.
 struct Replica {
-  File file;
+  std::string file;
   std::vector<int> cores;
   std::vector<std::string> features;
 };
@@ -42,7 +37,7 @@ struct Edge {
 struct StageDescription {
   Loader load;
   std::string runtime, version;
-  std::vector<File> beside;  // files that the stage file reads
+  std::vector<std::string> beside;  // files that the stage file reads
   std::vector<Port> inputs, outputs;
   std::vector<Replica> replicas;
   std::vector<State> states;

@@ -45,14 +45,20 @@ std::vector<std::vector<std::vector<int>>> place(const Description& description)
   return are_all_here ? recorded : other;
 }
 
+// The state that a stream begins with.
+Tensor zeros(const Port& port) {
+  Tensor tensor = allocate(port.bytes);
+  std::memset(tensor.get(), 0, port.bytes);
+  return tensor;
+}
+
 }  // namespace
 
-// `missing` counts the edges to each stage that have not delivered yet; where `states` has a value,
-// the stream begins anew with this item.
+// `missing` counts the edges to each stage that have not delivered yet.
 struct Pipeline::Item {
   std::size_t number;
   Stream stream;
-  std::optional<States> states;
+  bool begins = false;  // whether it is the first of its stream
   std::vector<Tensors> inputs;
   std::vector<std::size_t> missing;
   Tensors outputs;
@@ -67,14 +73,6 @@ bool Pipeline::Older::operator()(const Ticket& a, const Ticket& b) const {
 Pipeline::Pipeline(const Description& description, const std::filesystem::path& folder)
     : description_(description), cores_(place(description)) {
   require_architecture(description.architecture);
-  // What is loaded stays in memory, so the copies can go once every stage is loaded.
-  PrivateFolder copies;
-  std::map<std::string, std::string> copied;
-  const auto copy = [&](const File& file) {
-    auto [place, is_new] = copied.try_emplace(file.name);
-    if (is_new) place->second = copies.copy(folder, file);
-    return place->second;
-  };
   for (std::size_t s = 0; s < description.stages.size(); ++s) {
     const StageDescription& stage = description.stages[s];
     replicas_.emplace_back();
@@ -82,18 +80,18 @@ Pipeline::Pipeline(const Description& description, const std::filesystem::path& 
     Queue& queue = queues_.emplace_back();
     queue.lines.resize(stage.states.empty() ? 1 : stage.replicas.size());
     queue.expected.resize(queue.lines.size());
-    std::for_each(stage.beside.begin(), stage.beside.end(), copy);
+    for (const std::string& name : stage.beside) existing(folder, name);
     for (std::size_t r = 0; r < stage.replicas.size(); ++r) {
       const Replica& replica = stage.replicas[r];
       require_features(replica.features);
-      const std::string file = copy(replica.file);
+      const std::string file = existing(folder, replica.file);
       try {
         replicas_[s].push_back(
             stage.load({file, stage.inputs, stage.outputs, cores_[s][r], stage.version}));
       } catch (const Error&) {
         throw;
       } catch (const std::exception& error) {
-        throw Error(BAD_MACHINE, "'" + replica.file.name + "' does not load with this " +
+        throw Error(BAD_MACHINE, "'" + replica.file + "' does not load with this " +
                                      stage.runtime + ": " + line_of(error.what(), true));
       }
     }
@@ -128,12 +126,7 @@ std::future<Tensors> Pipeline::submit(Tensors inputs, Stream stream) {
   if (has_states_) {
     auto [count, is_new] = items_of_.try_emplace(stream);
     ++count->second;
-    const auto anew = begin_at_.find(stream);
-    if (is_new) item->states.emplace();
-    if (anew != begin_at_.end()) {
-      item->states = std::move(anew->second);
-      begin_at_.erase(anew);
-    }
+    item->begins = is_new;
     for (std::size_t s = 0; s < queues_.size(); ++s)
       if (!description_.stages[s].states.empty())
         queues_[s].expected[queue_line(s, stream)].push_back(item->number);
@@ -143,37 +136,6 @@ std::future<Tensors> Pipeline::submit(Tensors inputs, Stream stream) {
   return item->result.get_future();
 }
 
-void Pipeline::reset(Stream stream, const States& states) {
-  const std::lock_guard<std::mutex> lock(lock_);
-  if (is_stopped_) raise();
-  for (const auto& [name, tensor] : states) {
-    bool is_known = false;
-    for (const StageDescription& stage : description_.stages)
-      for (const State& state : stage.states)
-        is_known = is_known || stage.inputs[state.input].name == name;
-    if (!is_known) throw Error(BAD_INPUT, "unknown state '" + name + "'");
-  }
-  const auto open = items_of_.find(stream);
-  const bool is_idle = open == items_of_.end() || !open->second;
-  if (!states.empty() || !is_idle) {
-    begin_at_[stream] = states;
-  } else {
-    drop(stream);
-  }
-  if (is_idle)
-    for (Queue& queue : queues_) queue.line_of.erase(stream);
-}
-
-// Keeps nothing of a stream that ended.
-void Pipeline::drop(Stream stream) {
-  begin_at_.erase(stream);
-  items_of_.erase(stream);
-  for (Queue& queue : queues_) {
-    queue.left.erase(stream);
-    queue.line_of.erase(stream);
-  }
-}
-
 States Pipeline::state(Stream stream) {
   std::unique_lock<std::mutex> lock(lock_);
   const auto is_idle = [&] { return !items_of_.count(stream) || !items_of_[stream]; };
@@ -181,16 +143,13 @@ States Pipeline::state(Stream stream) {
   if (lost_.count(stream))
     throw Error(STAGE_FAILED, "stream " + std::to_string(stream) +
                                   " is lost: it had items inside; begin it in a new pipeline");
-  const auto anew = begin_at_.find(stream);
-  const States states = anew == begin_at_.end() ? States{} : anew->second;
-  const bool begins = anew != begin_at_.end() || !items_of_.count(stream);
+  const bool begins = !items_of_.count(stream);
   States values;
   for (std::size_t s = 0; s < queues_.size(); ++s) {
     const StageDescription& stage = description_.stages[s];
     for (std::size_t i = 0; i < stage.states.size(); ++i) {
-      const State& state = stage.states[i];
-      values[stage.inputs[state.input].name] =
-          begins ? initial(s, state, states) : queues_[s].left[stream][i];
+      const Port& port = stage.inputs[stage.states[i].input];
+      values[port.name] = begins ? zeros(port) : queues_[s].left[stream][i];
     }
   }
   return values;
@@ -263,10 +222,7 @@ void Pipeline::finish(std::size_t stage, const Ticket& item, const Tensors& resu
     for (auto [from, to] : described.model_outputs) item->outputs[to] = results[from];
     if (--item->unfinished) return;
     inside_.erase(item);
-    if (has_states_ && !--items_of_[item->stream]) {
-      const auto anew = begin_at_.find(item->stream);
-      if (anew != begin_at_.end() && anew->second.empty()) drop(item->stream);
-    }
+    if (has_states_) --items_of_[item->stream];
     has_room_.notify_all();
   }
   item->result.set_value(std::move(item->outputs));
@@ -296,19 +252,11 @@ std::size_t Pipeline::queue_line(std::size_t stage, Stream stream) {
 
 // Adds its states to the inputs of a stage.
 void Pipeline::restore(std::size_t stage, const Item& item, Tensors& inputs) {
-  const std::vector<State>& states = description_.stages[stage].states;
-  for (std::size_t i = 0; i < states.size(); ++i)
-    inputs[states[i].input] = item.states ? initial(stage, states[i], *item.states)
-                                          : queues_[stage].left[item.stream][i];
-}
-
-Tensor Pipeline::initial(std::size_t stage, const State& state, const States& states) const {
-  const Port& port = description_.stages[stage].inputs[state.input];
-  const auto value = states.find(port.name);
-  if (value != states.end()) return value->second;
-  Tensor zeros = allocate(port.bytes);
-  std::memset(zeros.get(), 0, port.bytes);
-  return zeros;
+  const StageDescription& described = description_.stages[stage];
+  for (std::size_t i = 0; i < described.states.size(); ++i) {
+    const std::size_t at = described.states[i].input;
+    inputs[at] = item.begins ? zeros(described.inputs[at]) : queues_[stage].left[item.stream][i];
+  }
 }
 
 void Pipeline::stop(const std::string& reason) {

@@ -7,7 +7,6 @@
 #include <future>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <queue>
 #include <set>
 #include <string>
@@ -33,10 +32,8 @@ class Pipeline {
 
   // Hands in an item, its tensors in the order of the model's inputs, and waits while as many items
   // as the description's `capacity` are inside. The future has the outputs, or throws Error.
+  // A stream begins with its first item, its states at zero, and is kept as long as the pipeline.
   std::future<Tensors> submit(Tensors inputs, Stream stream = 0);
-
-  // Lets the next item of a stream begin anew, its states at `states` by name, else at zero.
-  void reset(Stream stream, const States& states = {});
 
   // The states of a stream by name, once no item of it is inside.
   States state(Stream stream);
@@ -69,8 +66,6 @@ class Pipeline {
   void deliver(const std::vector<Edge>& edges, const Ticket& item, const Tensors& values);
   std::size_t queue_line(std::size_t stage, Stream stream);
   void restore(std::size_t stage, const Item& item, Tensors& inputs);
-  Tensor initial(std::size_t stage, const State& state, const States& states) const;
-  void drop(Stream stream);
   void stop(const std::string& reason);
   [[noreturn]] void raise() const;
   std::string replica_name(std::size_t stage, std::size_t replica) const;
@@ -83,8 +78,7 @@ class Pipeline {
   std::condition_variable has_room_;
   std::deque<Queue> queues_;
   std::set<Ticket> inside_;
-  std::map<Stream, std::size_t> items_of_;  // of each open stream, how many are inside
-  std::map<Stream, States> begin_at_;       // streams that begin anew
+  std::map<Stream, std::size_t> items_of_;  // of each stream, how many are inside
   std::set<Stream> lost_;
   std::size_t entered_ = 0;
   bool is_stopped_ = false;

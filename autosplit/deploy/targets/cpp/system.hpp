@@ -1,4 +1,4 @@
-// The machine: cores, processor features, and files that are checked before they are loaded.
+// The machine: cores, processor features and files.
 #pragma once
 
 #include <filesystem>
@@ -22,17 +22,7 @@ void require_features(const std::vector<std::string>& features);
 // A file to read, not open where it is none: opening a named pipe would wait for a writer.
 std::ifstream open_regular(const std::string& file);
 
-// A folder of copies that nobody else can change between their check and their use.
-class PrivateFolder {
- public:
-  PrivateFolder();
-  ~PrivateFolder();
-  PrivateFolder(const PrivateFolder&) = delete;
-  // Copies a file of `folder` and returns the path of the copy; throws for another content.
-  std::string copy(const std::filesystem::path& folder, const File& file);
-
- private:
-  std::filesystem::path path_;
-};
+// The path of a file of an export; throws where there is none.
+std::string existing(const std::filesystem::path& folder, const std::string& name);
 
 }  // namespace autosplit

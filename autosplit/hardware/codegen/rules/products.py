@@ -17,7 +17,6 @@ from autosplit.hardware.codegen.rules.blocks import (
     parallelize,
     vectorize_last,
 )
-from autosplit.hardware.codegen.rules.bytes import multiply_bytes
 from autosplit.lowering.layout.tiles import Registers, tile_of
 
 # So many input channels at once: the loads of one are hidden behind the arithmetic of the others.
@@ -103,20 +102,14 @@ def schedule_tile(sch: Any, product: Any, rank: int, lanes: int) -> None:
     *spatial, o = loops[:rank]
     reduction = loops[rank:]
     vector, lane = sch.split(o, [None, lanes])
-    of_bytes = "of_bytes" in sch.get(product).annotations
-    inner = [reduction.pop()] if of_bytes else []
-    sch.reorder(*reduction, *spatial, vector, lane, *inner)
+    sch.reorder(*reduction, *spatial, vector, lane)
     if extent(sch, reduction[-1]) % _UNROLLED_CHANNELS == 0:
         reduction[-1], unrolled = sch.split(reduction[-1], [None, _UNROLLED_CHANNELS])
         sch.unroll(unrolled)
     for loop in (*spatial, vector):
         sch.unroll(loop)
-    if not of_bytes:
-        sch.vectorize(lane)
+    sch.vectorize(lane)
     start = sch.decompose_reduction(product, reduction[0])
-    if of_bytes:
-        # The instruction adds to sums that exist.
-        sch.tensorize(lane, multiply_bytes())
     *tile, lane = sch.get_loops(start)[around:]
     for loop in tile:
         sch.unroll(loop)

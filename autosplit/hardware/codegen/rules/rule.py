@@ -9,12 +9,10 @@ from autosplit.extras import s_tir, tvm
 from autosplit.hardware.codegen.rules.blocks import named_blocks
 from autosplit.hardware.codegen.rules.plain import schedule_plain, schedule_swap
 from autosplit.hardware.codegen.rules.products import schedule_product
-from autosplit.hardware.codegen.rules.winograd import schedule_winograd
 from autosplit.lowering.layout.convolution import PACKED as CONVOLUTION
 from autosplit.lowering.layout.matmul import PACKED as MATMUL
 from autosplit.lowering.layout.order import SWAP
 from autosplit.lowering.layout.tiles import registers_of
-from autosplit.lowering.layout.winograd import OUTPUT as WINOGRAD
 
 
 def scheduled_by_rule(function: Any, target: Any) -> Any | None:
@@ -33,8 +31,6 @@ def scheduled_by_rule(function: Any, target: Any) -> Any | None:
         names = [name for name in blocks if name in (CONVOLUTION, MATMUL)]
         if len(names) == 1:
             schedule_product(sch, names[0], registers)
-        elif WINOGRAD in blocks:
-            schedule_winograd(sch, registers)
         elif SWAP in blocks:
             schedule_swap(sch, blocks[SWAP])
         else:

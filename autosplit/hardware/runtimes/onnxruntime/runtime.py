@@ -43,9 +43,7 @@ class OnnxruntimeRuntime(SubmodelRuntime):
         """See SubmodelRuntime."""
         return str(require_onnxruntime().__version__)
 
-    def stages(
-        self, ports: StagePorts, devices: Sequence[Device], shared: bool = False
-    ) -> list[Stage]:
+    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
         """See Runtime."""
         return self._stages(ports, devices, spinning=False)
 
@@ -57,12 +55,7 @@ class OnnxruntimeRuntime(SubmodelRuntime):
 
     @classmethod
     def load_stages(
-        cls,
-        file: Path,
-        sha256: str,
-        ports: StagePorts,
-        devices: Sequence[Device],
-        shared: bool = False,
+        cls, file: Path, sha256: str, ports: StagePorts, devices: Sequence[Device]
     ) -> list[Stage]:
         """See Runtime."""
         return session_stages(file, ports, map(OnnxruntimeRuntime.cores, devices))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -47,21 +46,14 @@ class OpenvinoRuntime(SubmodelRuntime):
         """See SubmodelRuntime."""
         return with_flat_softmax(super().submodel(ports))
 
-    def stages(
-        self, ports: StagePorts, devices: Sequence[Device], shared: bool = False
-    ) -> list[Stage]:
+    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
         """See Runtime.
 
-        Unless ``shared`` each loads the model for itself: several inferences at a time with one
-        compiled model are computed by OpenVINO's threads, which have the cores of all of them, not
-        by those of the stages. That is faster only where reading weights is most of the work.
+        Each loads the model for itself: several inferences at a time with one compiled model are
+        computed by OpenVINO's threads, which have the cores of all of them, not by those of the
+        stages. That is faster only where reading weights is most of the work.
         """
         places = [self.cores(device) for device in devices]
-        if shared:
-            with model_file.loadable(self.submodel(ports)) as model:
-                together = self._sharing(model, ports, places)
-            if together:
-                return together
         return closed_on_error(self._stage(ports, cores) for cores in places)
 
     def _stage(self, ports: StagePorts, cores: Cores) -> Stage:
@@ -98,16 +90,9 @@ class OpenvinoRuntime(SubmodelRuntime):
 
     @classmethod
     def load_stages(
-        cls,
-        file: Path,
-        sha256: str,
-        ports: StagePorts,
-        devices: Sequence[Device],
-        shared: bool = False,
+        cls, file: Path, sha256: str, ports: StagePorts, devices: Sequence[Device]
     ) -> list[Stage]:
         """See Runtime."""
-        places = list(map(cls.cores, devices))
-        together = cls._sharing(file, ports, places) if shared else []
 
         def loaded(cores: Cores) -> Stage:
             claim = workers.claim(cores)
@@ -116,28 +101,11 @@ class OpenvinoRuntime(SubmodelRuntime):
                 return OpenvinoStage(compiled, ports, claim)
             return ProcessStage(file, ports, cores, cls.precision)
 
-        return together or closed_on_error(map(loaded, places))
+        return closed_on_error(map(loaded, list(map(cls.cores, devices))))
 
     def _compiled(self, ports: StagePorts, cores: Cores, **options: Any) -> Any:
         with model_file.loadable(self.submodel(ports)) as model:
             return compile_model(model, cores, self.precision, **options)
-
-    @classmethod
-    def _sharing(
-        cls, model: Path | bytes, ports: StagePorts, places: Sequence[Cores]
-    ) -> list[Stage]:
-        """A stage with one thread on each of some cores, all of one compiled model.
-
-        None where one of them has more threads, or OpenVINO's are in use on other cores.
-        """
-        every = Cores(tuple(chain.from_iterable(cores.numbers for cores in places)))
-        if len(every.numbers) > len(places):
-            return []
-        claim = workers.claim(every)
-        if claim is None:
-            return []
-        compiled = compile_model(model, every, cls.precision, NUM_STREAMS=len(places))
-        return [OpenvinoStage(compiled, ports, claim) for _ in places]
 
 
 class OpenvinoBfloat16Runtime(OpenvinoRuntime):

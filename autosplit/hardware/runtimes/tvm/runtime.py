@@ -65,9 +65,7 @@ class TvmRuntime(Runtime):
             if isinstance(device, LocalDevice):
                 kernels.module  # noqa: B018  the property links and loads the kernels
 
-    def stages(
-        self, ports: StagePorts, devices: Sequence[Device], shared: bool = False
-    ) -> list[Stage]:
+    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
         """See Runtime. Raises ModelError for an op that a device cannot compute."""
         return closed_on_error(self._linked(ports, device) for device in devices)
 
@@ -126,12 +124,7 @@ class TvmRuntime(Runtime):
 
     @classmethod
     def load_stages(
-        cls,
-        file: Path,
-        sha256: str,
-        ports: StagePorts,
-        devices: Sequence[Device],
-        shared: bool = False,
+        cls, file: Path, sha256: str, ports: StagePorts, devices: Sequence[Device]
     ) -> list[Stage]:
         """See Runtime. Raises ConfigError for a library that is cut short."""
         require_whole(file)

@@ -14,6 +14,7 @@ import pytest
 import autosplit
 from autosplit import api, planner
 from autosplit.errors import ConfigError, MachineError, SplitError
+from autosplit.hardware.bench.simulated import costs_of
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.measurement.parity import compare
@@ -85,17 +86,21 @@ def test_ops_whose_nodes_read_what_the_ops_do_not_are_kept_together(load):
 
 def test_no_plan_parts_what_is_kept_together(load):
     model = load(nets.inside_a_node())
-    costs = planner.CostModel.from_graph(model.graph, [[1.0] * len(model.graph.ops)])
-    for best in planner.k_best(costs.with_groups(model.runtime.keep_together), 2, 50):
-        nets.judge(model, api.Split(model, best.stages))
+    costs = costs_of(model.graph, [1.0] * len(model.graph.ops))
+    for best in planner.k_best(
+        costs.with_groups(model.runtime.keep_together), planner.Question.of_split(2), 50
+    ):
+        nets.judge(model, api.Split(model, best.split))
 
 
 def test_every_cut_that_parts_no_group_runs(load):
     for proto in (nets.tuples(), nets.boundaries(), nets.preactivation(), aliased()):
         model = load(proto)
-        costs = planner.CostModel.from_graph(model.graph, [[1.0] * len(model.graph.ops)])
-        for best in planner.k_best(costs.with_groups(model.runtime.keep_together), 2, 50):
-            nets.judge(model, api.Split(model, best.stages), 1)
+        costs = costs_of(model.graph, [1.0] * len(model.graph.ops))
+        for best in planner.k_best(
+            costs.with_groups(model.runtime.keep_together), planner.Question.of_split(2), 50
+        ):
+            nets.judge(model, api.Split(model, best.split), 1)
 
 
 def test_a_cut_inside_a_node_is_refused(load):

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
-import numpy as np
 import psutil
 import pytest
 
@@ -92,28 +91,6 @@ def test_a_stage_on_one_core_runs_in_its_thread_alone(stage, values, thread, cor
         of_thread, _ = affinities_while_running(thread, whole, values)
         assert of_thread == {frozenset({core})}
         assert all(before.get(number, 0) == worked for number, worked in worker_ticks().items())
-
-
-def test_replicas_that_share_a_model_run_on_the_cores_of_all(transformer, values, thread):
-    model = replace(transformer, runtime_name="openvino")
-    places = [devices.Cores((core,)) for core in BOTH]
-    shared = model.runtime.stages(model.stage_source.whole, places, shared=True)
-    alone = model.runtime.stage(model.stage_source.whole, places[0])
-    of_thread, of_workers = affinities_while_running(thread, shared[0], values)
-    assert of_thread == of_workers == {frozenset(BOTH)}
-    for stage in shared:
-        for result, expected in zip(stage.run(values), alone.run(values), strict=True):
-            np.testing.assert_allclose(result, expected, rtol=1e-5)
-        stage.close()
-
-
-def test_replicas_cannot_share_a_model_while_the_workers_are_elsewhere(transformer):
-    model = replace(transformer, runtime_name="openvino")
-    others = workers.claim(devices.Cores(FIRST))
-    places = [devices.Cores((core,)) for core in BOTH]
-    stages = model.runtime.stages(model.stage_source.whole, places, shared=True)
-    assert [stage._cores for stage in stages] == places
-    del others
 
 
 @pytest.mark.parametrize("cores", [FIRST, SECOND, BOTH])

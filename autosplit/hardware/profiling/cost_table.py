@@ -1,0 +1,183 @@
+"""The planner's cost table of measured profiles and links."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from autosplit.cuts import bitset
+from autosplit.deployment import Option, Row, Stage, resources_of
+from autosplit.errors import ConfigError
+from autosplit.graph import FusedGraph, Tensor
+from autosplit.hardware.devices.device import parse
+from autosplit.hardware.measurement.results import LinkCost, Profile
+from autosplit.planner import CostModel, Kind, Link, RowCosts, Transfer, evaluate
+from autosplit.units import size
+
+Groups = Iterable[Iterable[int]]
+_NO_LINK = LinkCost("")
+
+
+def cost_table(
+    graph: FusedGraph,
+    profiles: Sequence[Profile],
+    links: Sequence[LinkCost] = (),
+    keep_together: Mapping[str, Groups] = MappingProxyType({}),
+    *,
+    rows: Sequence[tuple[str, int]] = (),
+    memory: Sequence[float] = (),
+    streams: int = 1,
+) -> CostModel:
+    """The costs of a graph, in ms an item.
+
+    ``profiles`` are in the order of the devices, for one runtime after the other. ``links`` are
+    those of the devices; without them moving a tensor costs nothing. ``keep_together`` are for each
+    runtime sets of ops, by index, that no cut may separate. ``rows``: for each device the kind that
+    it stands for and its threads; without them each is a kind of its own, or that of the first one
+    that costs the same. ``memory``: bytes of each device, or of all. Raises ConfigError where no
+    runtime can compute the model.
+    """
+    by_runtime = _by_runtime(profiles)
+    able = {n: each for n, each in by_runtime.items() if any(p.is_possible for p in each)}
+    if not able:
+        reasons = dict.fromkeys(profile.note for profile in profiles)
+        raise ConfigError(f"no runtime can compute '{graph.name}': {'; '.join(reasons)}")
+    count = len(next(iter(able.values())))
+    of_device = [links[d] if links else _NO_LINK for d in range(count)]
+    limits = [memory[d % len(memory)] if memory else math.inf for d in range(count)]
+    chosen = rows or [(kind, 1) for kind in device_kinds(profiles, links, memory)]
+    tensors = [t for t in graph.tensors.values() if t.consumers]
+    table: dict[Row, RowCosts] = {}
+    kinds: dict[str, Kind] = {}
+    for name, each in able.items():
+        together = keep_together.get(name, ())
+        for (kind, threads), profile, link in zip(chosen, each, of_device, strict=True):
+            # Calls decide between runtimes; in one runtime every stage has the same.
+            call = profile.call_ms if len(by_runtime) > 1 else 0.0
+            row = Row(kind, name, threads)
+            times = _times_with_outputs(graph, profile.op_ms, link)
+            groups = tuple(map(bitset, together))
+            table.setdefault(row, RowCosts(row, times, link.call_ms + call, groups))
+    for (kind, _), link, limit in zip(chosen, of_device, limits, strict=True):
+        kinds.setdefault(kind, _kind(graph, kind, link, limit, tensors))
+    return CostModel(
+        name=graph.name,
+        names=tuple(op.name for op in graph.ops),
+        predecessors=graph.predecessors,
+        rows=tuple(table.values()),
+        kinds=tuple(kinds.values()),
+        tensors=tuple(Transfer(t.name, t.producer, t.consumers, float(t.bytes)) for t in tensors),
+        sizes=tuple(float(op.weight_bytes) for op in graph.ops),
+        activations=True,
+        flops=tuple(float(op.flops) for op in graph.ops),
+        states=tuple(
+            (state.input, bitset(ops))
+            for state, ops in zip(graph.states, graph.ops_of_states, strict=True)
+        ),
+        streams=streams,
+    )
+
+
+def device_kinds(
+    profiles: Sequence[Profile], links: Sequence[LinkCost] = (), memory: Sequence[float] = ()
+) -> list[str]:
+    """For each device the name of the first one that costs the same; see ``cost_table``."""
+    by_runtime = _by_runtime(profiles)
+    first: dict[object, str] = {}
+    kinds = []
+    for d, of_device in enumerate(zip(*by_runtime.values(), strict=True)):
+        costs = tuple((profile.op_ms, profile.call_ms) for profile in of_device)
+        link = replace(links[d], device="") if links else _NO_LINK
+        limit = memory[d % len(memory)] if memory else math.inf
+        kinds.append(first.setdefault((costs, link, limit), of_device[0].device))
+    return kinds
+
+
+def _by_runtime(profiles: Sequence[Profile]) -> dict[str, list[Profile]]:
+    by_runtime: dict[str, list[Profile]] = {}
+    for profile in profiles:
+        by_runtime.setdefault(profile.runtime, []).append(profile)
+    return by_runtime
+
+
+def _kind(
+    graph: FusedGraph, name: str, link: LinkCost, memory: float, tensors: Sequence[Tensor]
+) -> Kind:
+    """The devices of a kind: what each tensor costs them. Nobody sends a model input."""
+    moves = Link(link.bandwidth, link.latency_ms)
+    if not moves.cost(1):
+        return Kind(name, memory=memory)
+    receive = tuple(moves.cost(t.bytes) for t in tensors)
+    # Sending an output is part of its op's time.
+    unsent = {t.name for t in tensors if t.producer is None} | set(graph.outputs)
+    pairs = zip(tensors, receive, strict=True)
+    return Kind(name, tuple(0.0 if t.name in unsent else c for t, c in pairs), receive, memory)
+
+
+def _times_with_outputs(
+    graph: FusedGraph, op_ms: Sequence[float], link: LinkCost
+) -> tuple[float, ...]:
+    """Op times with the sending of model outputs, which leave their stage in every deployment."""
+    times, moves = list(map(float, op_ms)), Link(link.bandwidth, link.latency_ms)
+    for name in dict.fromkeys(graph.outputs) if moves.cost(1) else ():
+        producer = graph.tensors[name].producer
+        if producer is not None and producer < len(times):
+            times[producer] += moves.cost(graph.tensors[name].bytes)
+    return tuple(times)
+
+
+def place_regions(
+    profiles: Sequence[Profile],
+    regions: Mapping[str, Sequence[int]],
+    region_devices: Mapping[str, str],
+    devices: Sequence[str],
+) -> list[Profile]:
+    """The profiles where the ops of some external backends run on one device only.
+
+    ``regions`` are the ops of each backend, ``region_devices`` the device of a backend in any
+    spelling, ``devices`` those along the pipeline. Raises ConfigError for a device that is none of
+    them.
+    """
+    changed = list(profiles)
+    for backend, spelling in region_devices.items():
+        name = str(parse(spelling))
+        if name not in devices:
+            raise ConfigError(
+                f"regions of backend '{backend}' are for device '{spelling}', which is not one of "
+                f"{', '.join(devices)}; name one of them"
+            )
+        ops = set(regions.get(backend, ()))
+        for place, profile in enumerate(changed):
+            if devices[place % len(devices)] != name:
+                times = (math.inf if i in ops else t for i, t in enumerate(profile.op_ms))
+                changed[place] = replace(profile, op_ms=tuple(times))
+    return changed
+
+
+def slowed(profiles: Sequence[Profile], devices: Sequence[str]) -> list[Profile]:
+    """The profiles where devices that share a core take as many times as long as there are.
+
+    While one of their stages uses the core, the others wait. Where their stages have equal loads, a
+    slowed load is the sum of the real ones.
+    """
+    resources = [set(resources_of(device)) for device in devices]
+    users = [max(1, sum(bool(r & other) for other in resources)) for r in resources]
+    changed = []
+    for place, profile in enumerate(profiles):
+        factor = users[place % len(users)]
+        changed.append(replace(profile, op_ms=tuple(t * factor for t in profile.op_ms)))
+    return changed
+
+
+def over_memory(costs: CostModel) -> str:
+    """That the unsplit model exceeds the memory of every device; empty where one holds it."""
+    limit = max(kind.memory for kind in costs.kinds)
+    if limit == math.inf:
+        return ""
+    whole = Stage(tuple(range(len(costs.names))), (Option(costs.rows[0].row),))
+    (needed,) = evaluate(costs, [whole]).memory
+    if needed <= limit:
+        return ""
+    return f"the unsplit model needs {size(needed)}, over the memory limit of {size(limit)}"

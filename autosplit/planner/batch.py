@@ -1,0 +1,183 @@
+"""Many deployments at once: their loads under many costs as arrays.
+
+Costs may differ in the times of ops and in overheads, never in what transfers cost. So transfers
+are added up once a stage and stored. Neighbouring deployments share most of their stages, and each
+stage is timed once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from autosplit.cuts import bitset
+from autosplit.deployment import Row, Stage
+from autosplit.planner.costs import CostModel
+from autosplit.planner.evaluation import load
+from autosplit.planner.problem import Array, Index, Question
+
+_Part = tuple[Row, tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some deployments as arrays; axes: deployment, stage, option.
+
+    ``parts``: the place of each option's stage among different ones, -1 for none; ``replicas``: 0
+    for none; ``share``: of a stage with states, what all its replicas divide the longest load by,
+    else 0; ``busy``: how many devices a deployment takes; ``batch``: items at once. ``row``,
+    ``work`` and ``fixed`` are those of the different stages: its row, the known time of each op in
+    it, and what its transfers take, infinite where it cannot run. ``memory``: bytes of the largest
+    stage of each deployment, over its limit.
+    """
+
+    deployments: tuple[tuple[Stage, ...], ...]
+    parts: Index
+    replicas: Array
+    share: Array
+    busy: Array
+    batch: Array
+    row: Index
+    work: Array
+    fixed: Array
+    memory: Array
+
+    def __len__(self) -> int:
+        return len(self.deployments)
+
+    def part_loads(self, factors: Array, overheads: Array) -> Array:
+        """The load of each different stage under costs: factors by row and op, overheads by row."""
+        loads = np.empty(len(self.row))
+        for row in np.unique(self.row):
+            here = self.row == row
+            loads[here] = self.work[here] @ factors[row] + overheads[row]
+        return np.asarray(np.maximum(loads, 0.0) + self.fixed)
+
+    def loads(self, part_loads: Array) -> Array:
+        """The load of each option; 0 where there is none."""
+        return np.asarray(np.append(part_loads, 0.0)[self.parts])
+
+    def periods(self, loads: Array) -> Array:
+        """The period of each deployment."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rates = np.where(self.replicas > 0, self.replicas / loads, 0.0).sum(axis=2)
+            periods = np.where(rates > 0, 1 / rates, math.inf)
+            longest = loads.max(axis=2, initial=0.0)
+            periods = np.where(self.share > 0, longest / self.share, periods)
+        # Where no replica computes anything, or where there is no stage.
+        is_used = self.replicas.sum(axis=2) > 0
+        periods = np.where(is_used & (longest > 0), periods, 0.0)
+        periods = np.where(np.isinf(longest), math.inf, periods)
+        return np.asarray(periods.max(axis=1, initial=0.0))
+
+    def latencies(self, loads: Array) -> Array:
+        """The latency of an item in each deployment."""
+        return np.asarray(loads.max(axis=2, initial=0.0).sum(axis=1) * self.batch)
+
+
+class BatchEvaluator:
+    """Makes batches of the deployments that a question asks for."""
+
+    def __init__(self, costs: CostModel, question: Question) -> None:
+        self.costs, self.question = costs, question
+        self._places: dict[_Part, int] = {}
+        self._fixed: list[float] = []
+        self._memory: list[float] = []
+        self._outputs: dict[int, list[int]] = {}
+        self._inputs: dict[int, list[int]] = {}
+        for t, tensor in enumerate(costs.tensors):
+            if tensor.producer is not None:
+                self._outputs.setdefault(tensor.producer, []).append(t)
+            for reader in tensor.consumers:
+                self._inputs.setdefault(reader, []).append(t)
+
+    @cached_property
+    def times(self) -> Array:
+        """The known time of each op in each row; 0 where it is infinite."""
+        times = np.array([costs.times for costs in self.costs.rows], dtype=np.float64)
+        return np.where(np.isfinite(times), times, 0.0)
+
+    @cached_property
+    def overheads(self) -> Array:
+        """The known overhead of each row."""
+        return np.array([costs.overhead for costs in self.costs.rows])
+
+    def batch(self, deployments: Iterable[tuple[Stage, ...]]) -> Batch:
+        """The deployments as a batch, in their order."""
+        chosen = tuple(deployments)
+        stages = max(map(len, chosen), default=0)
+        options = max((len(s.options) for d in chosen for s in d), default=0)
+        shape = len(chosen), stages, options
+        parts, replicas = np.full(shape, -1, dtype=np.intp), np.zeros(shape)
+        share, streams = np.zeros(shape[:2]), self.costs.streams
+        busy, memory = np.zeros(len(chosen)), np.zeros(len(chosen))
+        local: dict[int, int] = {}
+        for d, deployment in enumerate(chosen):
+            for s, stage in enumerate(deployment):
+                if self.costs.has_state(stage.ops):
+                    share[d, s] = streams / math.ceil(streams / stage.replicas)
+                for o, option in enumerate(stage.options):
+                    place = self._place(option.row, stage.ops)
+                    parts[d, s, o] = local.setdefault(place, len(local))
+                    replicas[d, s, o] = option.replicas
+                    takes = option.row.threads if self.question.cores else 1
+                    busy[d] += takes * option.replicas
+                    memory[d] = max(memory[d], self._memory[place])
+        known = list(self._places)
+        work = np.zeros((len(local), len(self.costs.names)))
+        row = np.zeros(len(local), dtype=np.intp)
+        for place, number in local.items():
+            row_of_part, ops = known[place]
+            row[number] = self.costs.row_index[row_of_part]
+            columns = list(ops)
+            work[number, columns] = self.times[row[number], columns]
+        items = np.array([d[0].options[0].row.batch for d in chosen], dtype=np.float64)
+        fixed = np.array([self._fixed[place] for place in local])
+        return Batch(chosen, parts, replicas, share, busy, items, row, work, fixed, memory)
+
+    def known(self, batch: Batch) -> Array:
+        """The periods under the known costs."""
+        ones = np.ones_like(self.times)
+        return batch.periods(batch.loads(batch.part_loads(ones, self.overheads)))
+
+    def _place(self, row: Row, ops: tuple[int, ...]) -> int:
+        """The number of a stage; what is known of it is stored."""
+        part = row, ops
+        place = self._places.get(part)
+        if place is None:
+            place = self._places[part] = len(self._places)
+            received, sent = self._transfers(ops)
+            costs = self.costs
+            known = costs.rows[costs.row_index[row]]
+            whole = load(costs, row, ops, received, sent)
+            computing = known.overhead + math.fsum(known.times[i] for i in ops)
+            self._fixed.append(max(0.0, whole - computing) if whole < math.inf else math.inf)
+            self._memory.append(self._excess(row, ops, (*received, *sent)))
+        return place
+
+    def _transfers(self, ops: Sequence[int]) -> tuple[list[int], list[int]]:
+        """The tensors that a stage receives and sends."""
+        tensors, inside = self.costs.tensors, bitset(ops)
+        inputs = dict.fromkeys(t for i in ops for t in self._inputs.get(i, ()))
+        received = []
+        for t in inputs:
+            producer = tensors[t].producer
+            if producer is None or not inside >> producer & 1:
+                received.append(t)
+        outputs = [t for i in ops for t in self._outputs.get(i, ())]
+        sent = [t for t in outputs if bitset(tensors[t].consumers) & ~inside]
+        return received, sent
+
+    def _excess(self, row: Row, ops: Sequence[int], tensors: Sequence[int]) -> float:
+        """The bytes of a replica as a share of its limit; 0 without one."""
+        limit = self.costs.kind_of(row).memory
+        if limit == math.inf:
+            return 0.0
+        size = math.fsum(self.costs.sizes[i] for i in ops)
+        if self.costs.activations:
+            size += row.batch * math.fsum(self.costs.tensors[t].bytes for t in tensors)
+        return size / limit if limit > 0 else (math.inf if size else 0.0)

@@ -1,0 +1,285 @@
+"""Deployments near another one, at random, and nearest to some numbers, as a study needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from autosplit.cuts import bitset, full, members
+from autosplit.cuts.orders import PLAIN_ORDERS, random_order, successors
+from autosplit.cuts.stages import cuts_between
+from autosplit.deployment import Option, Row, Stage
+from autosplit.planner.costs import CostModel
+from autosplit.planner.problem import Problem, Question, Step, problems, useful_replicas
+
+Stages = tuple[Stage, ...]
+Choose = Callable[[int, Sequence[Step]], Step]  # of the steps that stage i may take
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """Moves among the deployments that a question asks for; ``allows`` says which these are."""
+
+    costs: CostModel
+    question: Question
+
+    @cached_property
+    def problems(self) -> Mapping[int, Problem]:
+        """The problem of each batch."""
+        return {problem.batch: problem for problem in problems(self.costs, self.question)}
+
+    @cached_property
+    def most_stages(self) -> int:
+        """As many stages as there are devices and groups of ops for."""
+        most = self.question.stages or self.question.count
+        return min(most, len(self.costs.contraction.groups))
+
+    def neighbours(self, stages: Stages) -> Iterator[Stages]:
+        """The deployments one move away, each once.
+
+        A move takes a group of ops to the stage beside its own, changes the row or the replicas of
+        a stage, lets one stage have what another one has, makes one stage of two, or two of one.
+        """
+        of_ops = (*self._shifted(stages), *self._merged(stages), *self._divided(stages))
+        near = (*of_ops, *self._resized(stages))
+        for other in dict.fromkeys(map(self.useful, near)):
+            if other != stages and self.allows(other):
+                yield other
+
+    def allows(self, stages: Stages) -> bool:
+        """Whether there are devices for the stages; memory is not looked at."""
+        question = self.question
+        if question.stages not in (None, len(stages)):
+            return False
+        used = self._used(stages)
+        if any(count > question.devices.get(kind, 0) for kind, count in used.items()):
+            return False
+        if not question.replicas and any(stage.replicas > 1 for stage in stages):
+            return False
+        free = iter(question.order)
+        # Each stage takes the next device of its kind, so the kinds are in order.
+        return not question.order or all(s.options[0].row.kind in free for s in stages)
+
+    def useful(self, stages: Stages) -> Stages:
+        """The stages without replicas that their streams have no use for."""
+        if not self.costs.stateful:
+            return stages
+        return tuple(map(self._useful, stages))
+
+    def _useful(self, stage: Stage) -> Stage:
+        option, *others = stage.options
+        if others or not self.costs.has_state(stage.ops):
+            return stage
+        count = useful_replicas(stage.replicas, self.costs.streams)
+        return Stage(stage.ops, (replace(option, replicas=count),))
+
+    def random(self, rng: np.random.Generator) -> Stages:
+        """A random deployment, which may not fit the memory."""
+        count = self.question.stages or int(rng.integers(1, self.most_stages + 1))
+        problem = self.problems[int(rng.choice(list(self.problems)))]
+        groups = len(self.costs.contraction.groups)
+        # Python's generator, seeded by the other one, makes the order.
+        from random import Random
+
+        order = random_order(problem.contraction.predecessors, Random(int(rng.integers(1 << 31))))
+        places = sorted((1 + rng.choice(groups - 1, count - 1, replace=False)).tolist())
+        return self._along(
+            problem, order, places, lambda _, steps: steps[int(rng.integers(len(steps)))]
+        )
+
+    def nearest(
+        self, order: int, places: Sequence[int], rows: Sequence[int], devices: Sequence[int]
+    ) -> Stages:
+        """A stage for each place along one of the plain orders, and one behind the last.
+
+        ``rows``: which of the rows of the costs each stage should have, ``devices`` how many it
+        should take. Where that is not possible, it has the nearest that is.
+        """
+        problem = self.problems[self.costs.rows[rows[0]].row.batch]
+        before = problem.contraction.predecessors
+        spread = _spread(sorted(places), len(before))
+
+        def choose(stage: int, steps: Sequence[Step]) -> Step:
+            asked = self.costs.rows[rows[stage]].row
+
+            def distance(step: Step) -> tuple[bool, bool, float, float]:
+                row = problem.rows[step.rows[0]]
+                is_other = row.kind != asked.kind or len(step.rows) > 1
+                taken = self._taken(problem, step)
+                threads = abs(row.threads - asked.threads)
+                return is_other, row.runtime != asked.runtime, threads, abs(taken - devices[stage])
+
+            return min(steps, key=distance)
+
+        return self._along(problem, PLAIN_ORDERS[order](before), spread, choose)
+
+    def _along(
+        self, problem: Problem, order: Sequence[int], places: Sequence[int], choose: Choose
+    ) -> Stages:
+        """The stages between places along an order of the groups, in steps that are chosen."""
+        groups = problem.contraction.groups
+        downsets = list(accumulate((groups[g] for g in order), int.__or__, initial=0))
+        stages: list[Stage] = []
+        state = 0
+        for stage, (start, end) in enumerate(pairwise((0, *places, len(order)))):
+            ops = downsets[end] & ~downsets[start]
+            step = choose(stage, self._steps(problem, state, len(places) - stage))
+            options = problem.options(step, bool(ops & self.costs.stateful))
+            stages.append(Stage(tuple(members(ops)), options))
+            state = step.state
+        return tuple(stages)
+
+    def _steps(self, problem: Problem, state: int, after: int) -> list[Step]:
+        """The steps from a state that leave devices for so many stages after it."""
+        steps = []
+        for step in problem.steps(state):
+            if not step.rows:
+                steps += self._steps(problem, step.state, after)
+            elif self._left(problem, step.state) >= after:
+                steps.append(step)
+        return steps
+
+    def _left(self, problem: Problem, state: int) -> int:
+        """How many devices are not taken in a state."""
+        return self.question.count - sum(problem.states[state])
+
+    def _taken(self, problem: Problem, step: Step) -> int:
+        pairs = zip(step.rows, step.replicas, strict=True)
+        return sum(problem.takes[row] * count for row, count in pairs)
+
+    def _used(self, stages: Stages) -> dict[str, int]:
+        """How many devices of each kind are taken."""
+        used: dict[str, int] = {}
+        for stage in stages:
+            for option in stage.options:
+                kind = option.row.kind
+                used[kind] = used.get(kind, 0) + self.takes(option.row) * option.replicas
+        return used
+
+    def takes(self, row: Row) -> int:
+        """How many devices a replica takes in a row."""
+        return row.threads if self.question.cores else 1
+
+    def devices(self, stages: Stages) -> int:
+        """How many devices a deployment takes."""
+        return sum(self._used(stages).values())
+
+    def _shifted(self, stages: Stages) -> Iterator[Stages]:
+        """One group of ops on the stage before or after its own."""
+        ends = (0, *cuts_between([stage.ops for stage in stages]), full(self.costs))
+        for place, (before, cut, after) in enumerate(zip(ends, ends[1:], ends[2:], strict=False)):
+            for other in self._adjacent(cut):
+                if not before & ~other and not other & ~after and other not in (before, after):
+                    first = replace(stages[place], ops=tuple(members(other & ~before)))
+                    second = replace(stages[place + 1], ops=tuple(members(after & ~other)))
+                    yield (*stages[:place], first, second, *stages[place + 2 :])
+
+    def _adjacent(self, cut: int) -> Iterator[int]:
+        """The legal cuts with one group of ops more or less before them."""
+        contraction = self.costs.contraction
+        inside = bitset(g for g, ops in enumerate(contraction.groups) if not ops & ~cut)
+        for g, ops in enumerate(contraction.groups):
+            # A group can leave a cut that holds none of its readers, and join one that holds all
+            # of its producers.
+            if ops & cut:
+                blocking = self._readers[g] & inside
+            else:
+                blocking = contraction.predecessors[g] & ~inside
+            if not blocking:
+                yield cut ^ ops
+
+    @cached_property
+    def _readers(self) -> list[int]:
+        return [bitset(readers) for readers in successors(self.costs.contraction.predecessors)]
+
+    def _resized(self, stages: Stages) -> Iterator[Stages]:
+        """The same ops with another row or other replicas of one or two stages."""
+        used = self._used(stages)
+        free = {kind: most - used.get(kind, 0) for kind, most in self.question.devices.items()}
+        for place, stage in enumerate(stages):
+            taken = self._used((stage,))
+            batch = stage.options[0].row.batch
+            for row in self.problems[batch].rows:
+                room = (free[row.kind] + taken.get(row.kind, 0)) // self.takes(row)
+                same = taken.get(row.kind, 0) // self.takes(row)
+                for count in {1, same, stage.replicas, stage.replicas - 1, room}:
+                    if 1 <= count <= room:
+                        yield _with_option(stages, place, Option(row, count))
+            for giver, other in enumerate(stages):
+                yield from self._exchanged(stages, free, place, giver, other)
+
+    def _exchanged(
+        self, stages: Stages, free: Mapping[str, int], place: int, giver: int, other: Stage
+    ) -> Iterator[Stages]:
+        """A stage with devices of another one."""
+        option, theirs = stages[place].options[0], other.options[0]
+        if giver == place or len(stages[place].options) > 1 or len(other.options) > 1:
+            return
+        if theirs.row.kind != option.row.kind:
+            swapped = _with_option(stages, place, theirs)
+            yield _with_option(swapped, giver, option)
+        elif theirs.replicas > 1:
+            fewer = _with_option(stages, giver, replace(theirs, replicas=theirs.replicas - 1))
+            devices = free[option.row.kind] + self.takes(theirs.row)
+            more = option.replicas + devices // self.takes(option.row)
+            yield _with_option(fewer, place, replace(option, replicas=more))
+
+    def _merged(self, stages: Stages) -> Iterator[Stages]:
+        """Two stages that follow each other as one, with the devices of both if of one kind."""
+        for place, (first, second) in enumerate(pairwise(stages)):
+            ops = tuple(sorted((*first.ops, *second.ops)))
+            used = self._used((first, second))
+            for options in (first.options, second.options):
+                if len(options) == 1 and self.question.replicas:
+                    row = options[0].row
+                    options = (Option(row, max(1, used[row.kind] // self.takes(row))),)
+                yield (*stages[:place], Stage(ops, options), *stages[place + 2 :])
+
+    def _divided(self, stages: Stages) -> Iterator[Stages]:
+        """Two stages for one, in its row, with its devices and the free ones in all shares."""
+        used = self._used(stages)
+        for place, stage in enumerate(stages):
+            option, *others = stage.options
+            if others:
+                continue
+            row = option.row
+            free = self.question.devices[row.kind] - used[row.kind]
+            most = stage.replicas + free // self.takes(row) if self.question.replicas else 2
+            for first in range(1, most) if free or self.question.replicas else ():
+                parts = self._halves(stage, first / most)
+                counts = (first, most - first) if self.question.replicas else (1, 1)
+                if all(parts):
+                    pairs = zip(parts, counts, strict=True)
+                    two = [Stage(ops, (Option(row, count),)) for ops, count in pairs]
+                    yield (*stages[:place], *two, *stages[place + 1 :])
+
+    def _halves(self, stage: Stage, share: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The ops of a stage up to a share of its time, along their order, and the others."""
+        times = self.costs.rows[self.costs.row_index[stage.options[0].row]].times
+        ops, taken = bitset(stage.ops), 0
+        groups = [g for g in self.costs.contraction.groups if g & ops]
+        work = [sum(times[i] for i in members(group)) for group in groups]
+        before = 0.0
+        for group, time in zip(groups[:-1], work, strict=False):
+            if taken and before + time / 2 > share * sum(work):
+                break
+            taken, before = taken | group, before + time
+        return tuple(members(taken)), tuple(members(ops & ~taken))
+
+
+def _with_option(stages: Stages, place: int, option: Option) -> Stages:
+    return (*stages[:place], Stage(stages[place].ops, (option,)), *stages[place + 1 :])
+
+
+def _spread(places: Sequence[int], size: int) -> list[int]:
+    """Places along an order of ``size`` groups, spread so that no stage is empty."""
+    spread: list[int] = []
+    for n, place in enumerate(places):
+        lowest = spread[-1] + 1 if spread else 1
+        # The later cuts need a group each, too.
+        spread.append(min(max(place, lowest), size - len(places) + n))
+    return spread

@@ -1,0 +1,342 @@
+"""The one search: a deployment is a path over cuts and over the devices that are taken.
+
+With D[I, q] the least period of the ops of a downset I on devices q,
+    D[I, q] = min over downsets I' inside I and options that take devices t
+              of max(D[I', q - t], the period of the stage I - I' in that option),
+where a stage has the period load / replicas in one row of the costs, and 1 / sum(replicas / load)
+on devices of several kinds. Only the best path to each cut and set of devices is extended (Bellman
+1957). A path within a period P whose devices have the weights of ``bound`` reaches a cut only where
+the work before it takes at most P times the weight of the devices taken, and the work after it at
+most P times that of the others. So low periods leave few cuts, and the limit that is tried moves
+up from the bound until a path fits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from autosplit.cuts import members
+from autosplit.deployment import Stage
+from autosplit.planner.bound import Weights
+from autosplit.planner.cut_set import Words, to_int
+from autosplit.planner.evaluation import Plan, evaluate
+from autosplit.planner.problem import SAME, Array, Deadline, Index, OutOfTime, Problem, Step
+from autosplit.planner.stage_loads import StageLoads
+
+_TAILS, _HEADS = 512, 4096  # cuts of a block: its matrices stay in the cache
+FEW_CUTS = 4_000  # that are searched in a moment
+_LABELS = 20_000_000  # of all states, up to which those that fewer devices beat are left out
+_FIRST_STEP = 0.002  # of the limit above the bound
+
+
+@dataclass(frozen=True)
+class PathStage:
+    """A stage of a path: its step, the places of its cuts, and the state before it."""
+
+    step: Step
+    start: int
+    end: int
+
+
+@dataclass
+class _Labels:
+    """The best paths to the cuts ``heads`` of a state: their cost, and where they come from."""
+
+    heads: Index
+    cost: Array
+    parent: Index
+    state: Index
+    step: Index
+
+
+class _LeastCosts:
+    """The least cost to each cut with the devices of a state or some of them.
+
+    A path that costs as much as one with fewer devices leads to nothing better.
+    """
+
+    def __init__(self, problem: Problem, cuts: int) -> None:
+        question = problem.question
+        are_free = question.stages is None and not question.order
+        self.is_used = are_free and len(problem.states) * cuts <= _LABELS
+        self.states = {used: state for state, used in enumerate(problem.states)}
+        self.used, self.cuts = problem.states, cuts
+        self.least: dict[int, Array] = {}
+
+    def undominated(self, state: int, labels: _Labels) -> Index:
+        """The places of the labels of a state that are worth extending."""
+        if not self.is_used:
+            return np.flatnonzero(labels.cost < math.inf)
+        least, used = np.full(self.cuts, math.inf), self.used[state]
+        for kind, count in enumerate(used):
+            if count:
+                fewer = self.states[(*used[:kind], count - 1, *used[kind + 1 :])]
+                np.minimum(least, self.least[fewer], out=least)
+        reached = np.flatnonzero((labels.cost < least[labels.heads]) & (labels.cost < math.inf))
+        least[labels.heads[reached]] = labels.cost[reached]
+        self.least[state] = least
+        return reached
+
+
+@dataclass(frozen=True)
+class Block:
+    """A step from some cuts of one state to cuts of another.
+
+    ``periods``: of the stages, infinite where there is none; ``loads``: of a replica.
+    """
+
+    step: Step
+    tails: Index
+    heads: Index
+    periods: Array
+    loads: Array
+
+
+class Search:
+    """The search over one set of cuts, which has the empty and the full one.
+
+    ``limit``: no longer period is of interest. Raises OutOfTime.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        words: Words,
+        weights: Weights,
+        deadline: Deadline | None = None,
+        limit: float = math.inf,
+    ) -> None:
+        self.problem, self.weights, self.deadline = problem, weights, deadline
+        self.loads = StageLoads(problem, words, weights, limit, deadline)
+
+    def least_period(self, low: float, high: float) -> Plan | None:
+        """The plan of least period up to ``high``, None without one; no period is below ``low``.
+
+        Raises:
+            OutOfTime: The deadline passed.
+        """
+        step = _FIRST_STEP
+        high = min(high, self.loads.top)
+        while True:
+            # The step doubles, so that a far period is reached in a few rounds. Of few cuts all
+            # stages are looked at as quickly.
+            is_stepwise = low > 0 and len(self.loads) > FEW_CUTS
+            limit = min(high, low * (1 + step)) if is_stepwise else high
+            try:
+                path = self._path(limit * (1 + SAME), by_latency=False)
+            except OutOfTime as stop:
+                stop.bound = low
+                raise
+            if path is not None or limit >= high:
+                return None if path is None else self.plan(path)
+            low, step = limit, step * 2
+
+    def least_latency(self, limit: float, fewest_devices: bool = False) -> Plan | None:
+        """The plan of least latency, then fewest bytes moved, within a period.
+
+        ``fewest_devices``: of those that take fewest devices.
+
+        Raises:
+            OutOfTime: The deadline passed.
+        """
+        path = self._path(limit * (1 + SAME), by_latency=True, fewest_devices=fewest_devices)
+        return None if path is None else self.plan(path)
+
+    def plan(self, path: Sequence[PathStage]) -> Plan:
+        """The plan of a path, costed by the reference arithmetic."""
+        stages = []
+        for stage in path:
+            groups = to_int(self.loads.words[stage.end] & ~self.loads.words[stage.start])
+            ops = self.problem.contraction.expand(groups)
+            options = self.problem.options(stage.step, bool(ops & self.problem.costs.stateful))
+            stages.append(Stage(tuple(members(ops)), options))
+        return evaluate(self.problem.costs, stages)
+
+    def blocks(self, state: int, tails: Index, windows: Sequence[Index]) -> Iterator[Block]:
+        """All stages that may follow ``tails``, cuts of a state.
+
+        ``windows``: the cuts of interest of each state. Raises OutOfTime.
+        """
+        by_rows: dict[tuple[int, ...], list[Step]] = {}
+        for step in self.problem.steps(state):
+            if step.rows and len(windows[step.state]):
+                by_rows.setdefault(step.rows, []).append(step)
+        for rows, steps in by_rows.items():
+            every_head = np.unique(np.concatenate([windows[step.state] for step in steps]))
+            # No cut of a block lies before the first of its tails.
+            for start in range(0, len(tails), _TAILS):
+                part = tails[start : start + _TAILS]
+                after = every_head[np.searchsorted(every_head, part[0]) :]
+                for first in range(0, len(after), _HEADS):
+                    heads = after[first : first + _HEADS]
+                    yield from self._steps_between(rows, steps, part, heads, windows)
+
+    def _steps_between(
+        self,
+        rows: tuple[int, ...],
+        steps: Sequence[Step],
+        tails: Index,
+        heads: Index,
+        windows: Sequence[Index],
+    ) -> Iterator[Block]:
+        """The blocks of some steps in the same rows."""
+        if self.deadline is not None and self.deadline():
+            raise OutOfTime
+        loads = [self.loads.loads(row, tails, heads) for row in rows]
+        longest = loads[0] if len(loads) == 1 else np.maximum.reduce(loads)
+        has_state = self._has_state(tails, heads)
+        for step in steps:
+            here = windows[step.state]
+            low, high = np.searchsorted(here, (heads[0], heads[-1] + 1))
+            if low == high:
+                continue
+            columns = np.searchsorted(heads, here[low:high])
+            periods = self._periods(step, [each[:, columns] for each in loads], has_state, columns)
+            yield Block(step, tails, here[low:high], periods, longest[:, columns])
+
+    def _has_state(self, tails: Index, heads: Index) -> Array | None:
+        if not self.problem.costs.stateful:
+            return None
+        return self.loads.has_state(tails, heads).astype(np.float64)
+
+    def _periods(
+        self, step: Step, loads: Sequence[Array], has_state: Array | None, columns: Index
+    ) -> Array:
+        """The periods of stages with these loads in the rows of a step."""
+        replicas, streams = sum(step.replicas), self.problem.costs.streams
+        if len(loads) == 1:
+            periods = loads[0] / replicas
+        else:
+            with np.errstate(divide="ignore"):
+                rates = sum(n / each for n, each in zip(step.replicas, loads, strict=True))
+                periods = np.where(np.isfinite(np.maximum.reduce(loads)), 1 / rates, math.inf)
+        if has_state is None or replicas == 1:
+            return periods
+        share = streams / math.ceil(streams / replicas)
+        return np.where(has_state[:, columns] > 0, np.maximum.reduce(loads) / share, periods)
+
+    def windows(self, limit: float) -> list[Index]:
+        """For each state the cuts that a path within a period may have there."""
+        loads, problem, taken = self.loads, self.problem, self.weights.of_state
+        targets = set(problem.targets)
+        can_skip = bool(problem.question.order) and problem.question.stages is None
+        limit *= 1 + SAME
+        windows = []
+        for state, weight in enumerate(taken):
+            rest = taken[-1] - weight
+            inside = loads.before <= limit * weight + SAME if weight else loads.count == 0
+            inside = inside & (loads.after <= limit * rest * (1 + SAME) + 1e-12 * limit)
+            if state and not can_skip:
+                inside[0] = False
+            if state not in targets and not can_skip:
+                inside[-1] = False
+            if problem.is_last(state):
+                inside[:-1] = False
+            windows.append(np.flatnonzero(inside))
+        return windows
+
+    def _path(
+        self, limit: float, by_latency: bool, fewest_devices: bool = False
+    ) -> list[PathStage] | None:
+        """The path of least period or latency within a limit."""
+        limit = min(limit, 2 * self.loads.top)
+        windows = self.windows(limit)
+        steps: list[Step] = []
+        labels = [_Labels(heads, *_none(len(heads))) for heads in windows]
+        if not len(windows[0]):
+            return None
+        labels[0].cost[0] = 0.0
+        least = _LeastCosts(self.problem, len(self.loads))
+        for state, here in enumerate(labels):
+            reached = least.undominated(state, here)
+            if not len(reached):
+                continue
+            cost = dict(zip(here.heads[reached].tolist(), here.cost[reached].tolist(), strict=True))
+            for block in self.blocks(state, here.heads[reached], windows):
+                before = np.array([cost[tail] for tail in block.tails.tolist()])
+                values = self._values(block, before[:, None], limit, by_latency)
+                _extend(labels[block.step.state], block, values, state, len(steps))
+                steps.append(block.step)
+            for step in self.problem.steps(state):
+                if not step.rows:
+                    _skip(labels[step.state], here, reached, state, len(steps))
+                    steps.append(step)
+        return self._best_path(labels, steps, fewest_devices)
+
+    def _values(self, block: Block, before: Array, limit: float, by_latency: bool) -> Array:
+        if not by_latency:
+            values = np.maximum(before, block.periods)
+            values[block.periods > limit] = math.inf
+            return values
+        values = before + self.latencies(block)
+        values[block.periods > limit] = math.inf
+        return values
+
+    def latencies(self, block: Block) -> Array:
+        """The latency of each stage, and so little for each byte that it only breaks ties."""
+        latencies = block.loads * self.problem.batch
+        if self._bytes_weight:
+            latencies += self._bytes_weight * self.loads.bytes_moved(block.tails, block.heads)
+        return latencies
+
+    @cached_property
+    def _bytes_weight(self) -> float:
+        """What a byte moved adds to a latency: it only decides between equal ones."""
+        most = float((self.problem.bytes * self.problem.readers).sum())
+        return self.loads.top * 1e-10 / most if most > 0 else 0.0
+
+    def _best_path(
+        self, labels: Sequence[_Labels], steps: Sequence[Step], fewest_devices: bool
+    ) -> list[PathStage] | None:
+        """The best path to the full cut, of equal ones that of fewest devices."""
+        full, best, least = len(self.loads) - 1, None, math.inf
+        for state in self.problem.targets:
+            here = labels[state]
+            if len(here.heads) and here.heads[-1] == full and here.cost[-1] < least * (1 - SAME):
+                best, least = state, here.cost[-1]
+                if fewest_devices:
+                    break
+        if best is None:
+            return None
+        path, state, cut = [], best, full
+        while state:
+            here = labels[state]
+            place = int(np.searchsorted(here.heads, cut))
+            step, start = steps[here.step[place]], int(here.parent[place])
+            if step.rows:
+                path.append(PathStage(step, start, cut))
+            state, cut = int(here.state[place]), start
+        return path[::-1]
+
+
+def _none(count: int) -> tuple[Array, Index, Index, Index]:
+    """The columns of labels that no path has reached."""
+    index = np.zeros(count, dtype=np.intp)
+    return np.full(count, math.inf), index, index.copy(), index.copy()
+
+
+def _extend(labels: _Labels, block: Block, values: Array, state: int, step: int) -> None:
+    """Keep the best path to each cut of a block."""
+    parent = values.argmin(axis=0)
+    least = values[parent, np.arange(values.shape[1])]
+    at = np.searchsorted(labels.heads, block.heads)
+    better = np.flatnonzero(least < labels.cost[at])
+    at = at[better]
+    labels.cost[at], labels.parent[at] = least[better], block.tails[parent[better]]
+    labels.state[at], labels.step[at] = state, step
+
+
+def _skip(labels: _Labels, here: _Labels, reached: Index, state: int, step: int) -> None:
+    """Let the paths of one state pass to the next with a device unused."""
+    # Both windows are sorted.
+    _, at, place = np.intersect1d(labels.heads, here.heads[reached], return_indices=True)
+    reached = reached[place]
+    better = here.cost[reached] < labels.cost[at]
+    at, reached = at[better], reached[better]
+    labels.cost[at], labels.parent[at] = here.cost[reached], here.heads[reached]
+    labels.state[at], labels.step[at] = state, step

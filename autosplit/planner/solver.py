@@ -1,0 +1,201 @@
+"""The best deployment for a question, over all cuts or over some near good op orders."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from random import Random
+
+from autosplit.cuts import TooManyDownsets
+from autosplit.cuts.stages import cuts_between
+from autosplit.planner import cut_set
+from autosplit.planner.bound import Weights, weights_of
+from autosplit.planner.costs import CostModel
+from autosplit.planner.cut_set import Words
+from autosplit.planner.evaluation import Plan
+from autosplit.planner.explain import infeasible, not_found, too_many_stages
+from autosplit.planner.problem import SAME, Deadline, OutOfTime, Problem, Question, problems
+from autosplit.planner.search import FEW_CUTS, Search
+
+# Rounds without a better plan: before the search over all cuts, and where they are too many.
+_QUICK_ROUNDS, _PATIENT_ROUNDS = 4, 24
+_CLOSE = 1e-4  # a gap not worth another round
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What is known of the problem of one batch; ``words``: all cuts, None for too many."""
+
+    problem: Problem
+    weights: Weights
+    words: Words | None
+
+
+def partition(
+    costs: CostModel,
+    question: Question,
+    *,
+    deadline: Deadline | None = None,
+    max_period: float = 0.0,
+    cuts: Mapping[int, Words] | None = None,
+) -> Plan:
+    """The deployment of least period, then least latency, then fewest bytes moved.
+
+    With replicas fewest devices come before latency.
+    ``deadline`` returns true when the time is up: the best plan so far is returned, with
+    ``optimal`` false and the lower bound proven by then. With ``max_period`` the plan of least
+    latency among those with at most this period. ``cuts``: for each batch the only cuts that are
+    searched, all of which are legal.
+
+    Raises:
+        Infeasible: No deployment satisfies the question; the message says what clashes.
+        ConfigError: The question makes no sense, or the costs are of other devices.
+    """
+    return solve(costs, question, deadline, max_period, cuts)[0]
+
+
+def solve(
+    costs: CostModel,
+    question: Question,
+    deadline: Deadline | None,
+    max_period: float = 0.0,
+    cuts: Mapping[int, Words] | None = None,
+) -> tuple[Plan, list[Solution]]:
+    """``partition``, and what is known of each batch."""
+    best: Plan | None = None
+    bound, unsure, notes, solutions = math.inf, False, [], []
+    every_problem = problems(costs, question)
+    too_many = too_many_stages(every_problem[0].costs, question.stages or 1)
+    if too_many is not None:
+        raise too_many
+    for problem in every_problem:
+        solver = _Solver(problem, deadline, max_period)
+        plan = solver.solve(None if cuts is None else cuts[problem.batch])
+        bound, unsure = min(bound, solver.bound), unsure or not solver.proven
+        notes.append(solver.note)
+        solutions.append(Solution(problem, solver.weights, solver.words))
+        if plan is not None and (best is None or plan.rank < best.rank):
+            best = plan
+    if best is None:
+        if unsure:
+            raise not_found(costs, question, late=deadline is not None and deadline())
+        raise infeasible(costs, question, max_period)
+    optimal = best.period <= bound * (1 + SAME) and not (max_period and unsure)
+    lower_bound = best.period if optimal else min(bound, best.period)
+    note = "; ".join(dict.fromkeys(filter(None, notes)))
+    return replace(best, lower_bound=lower_bound, optimal=optimal, note=note), solutions
+
+
+class _Solver:
+    """Solves the problem of one batch; ``bound``, ``proven`` and ``note`` say what is known."""
+
+    def __init__(self, problem: Problem, deadline: Deadline | None, max_period: float) -> None:
+        self.problem, self.deadline, self.max_period = problem, deadline, max_period
+        self.weights: Weights = weights_of(problem)
+        self.bound, self.proven, self.note = self.weights.bound, False, ""
+        self.words: Words | None = None
+        self._is_complete = self._finished = False  # of the cuts searched last
+
+    def solve(self, cuts: Words | None = None) -> Plan | None:
+        """The best plan, over some cuts or all; None where there is none or none was found."""
+        if cuts is not None:
+            return self._improved(cuts, None, self.deadline)
+        words = self.words = self._all_cuts()
+        # Without a deadline, so that there is a plan to return in any case.
+        best = self._improved(cut_set.along_orders(self.problem), None, None)
+        if words is None or len(words) > FEW_CUTS:
+            best = self._near(best, _PATIENT_ROUNDS if words is None else _QUICK_ROUNDS)
+        if words is not None:
+            return self._exact(words, best)
+        return best
+
+    def _all_cuts(self) -> Words | None:
+        """All cuts; None where they are too many, or the time was up."""
+        limit = cut_set.row_limit(self.problem)
+        try:
+            return cut_set.all_cuts(self.problem.contraction.predecessors, limit, self.deadline)
+        except TooManyDownsets:
+            self.note = f"more than {limit} legal cuts: searched among those near some op orders"
+        except OutOfTime:
+            self.note = "the time was up before all legal cuts were listed"
+        return None
+
+    def _exact(self, words: Words, best: Plan | None) -> Plan | None:
+        """The best plan over all cuts."""
+        self._is_complete = True
+        plan = self._improved(words, best, self.deadline)
+        self.proven = self._finished
+        if not self.proven:
+            self.note = "the time was up before all legal cuts were searched"
+        else:
+            self.bound = math.inf if plan is None else plan.period
+        return plan
+
+    def _near(self, best: Plan | None, rounds: int) -> Plan | None:
+        """The best plan until the deadline, a closed gap, or some rounds without a better one."""
+        random, idle = Random(0), 0
+        while idle < rounds and not (self.deadline is not None and self.deadline()):
+            if best is not None and best.period <= self.bound * (1 + _CLOSE):
+                break
+            words = cut_set.near(self.problem, self._group_cuts(best), random)
+            plan = self._improved(words, best, self.deadline)
+            better = plan is not None and (best is None or plan.period < best.period * (1 - SAME))
+            best, idle = plan, 0 if better else idle + 1
+        return best
+
+    def _improved(self, words: Words, best: Plan | None, deadline: Deadline | None) -> Plan | None:
+        """The best plan of a set of cuts that has those of ``best``; sets ``_finished``."""
+        while True:
+            known = best.period if best else math.inf
+            if known == 0 and not self.max_period:
+                self._finished = True
+                return best
+            try:
+                limit = self.max_period or known
+                search = Search(self.problem, words, self.weights, deadline, limit)
+                if self.max_period:
+                    return self._of_least_latency(search, self.max_period, best)
+                plan = search.least_period(self.bound, known)
+            except OutOfTime as stop:
+                self._finished = False
+                if self._is_complete:
+                    self.bound = max(self.bound, stop.bound)
+                return best
+            if plan is not None and (best is None or plan.period < best.period):
+                best = plan
+            # Far below the last period, costs were too far apart to tell what is better.
+            if best is None or not (self._is_wide and 2 * best.period < known):
+                break
+        self._finished = True
+        return best if best is None else self._of_least_latency(search, best.period, best)
+
+    @property
+    def _is_wide(self) -> bool:
+        """Whether some costs are so large that sums with them lose the others."""
+        times = self.problem.times
+        largest = max(float(t[t < math.inf].max(initial=0.0)) for t in (times, self.problem.send))
+        return largest > 1e6 * self.bound > 0
+
+    def _of_least_latency(self, search: Search, limit: float, best: Plan | None) -> Plan | None:
+        """The plan of least latency within a period; of deployments that of fewest devices."""
+        fewest_devices = self.problem.question.replicas and not self.max_period
+        try:
+            plan = search.least_latency(limit, fewest_devices)
+        except OutOfTime:
+            self._finished = not self.max_period  # else the period is what was asked
+            return best
+        self._finished = True
+        if plan is None or best is None:
+            return plan or best
+        if self.max_period:
+            return min(plan, best, key=lambda each: (each.latency, each.bytes_moved))
+        # What rounding let in is no better plan.
+        return best if plan.period > best.period * (1 + 10 * SAME) else plan
+
+    def _group_cuts(self, plan: Plan | None) -> list[int]:
+        """The cuts of a plan as bitsets of groups."""
+        if plan is None:
+            return []
+        group_of = self.problem.contraction.group_of()
+        return list(cuts_between([[group_of[op] for op in ops] for ops in plan.split]))

@@ -1,0 +1,263 @@
+"""Which candidate to measure next: the one that is expected to gain most over the best measured.
+
+The corrected costs are drawn many times. A gain is the mean over the draws of how much less a
+candidate takes than the best measured one, a loss counting as none (expected improvement: Jones,
+Schonlau and Welch, Efficient global optimization of expensive black-box functions, 1998, section
+4.1). Weighed are the best candidates for the mean costs and for some draws, each found by the
+planner, and those around the most promising.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autosplit.errors import Infeasible, SplitError
+from autosplit.hardware.measurement.results import Baseline
+from autosplit.planner.batch import Batch
+from autosplit.study.record import result_of
+from autosplit.study.results import is_lost
+from autosplit.study.space import Candidate, Space, free_candidate
+from autosplit.study.surrogate.correction import Corrected, Factors, Measured, correct
+from autosplit.study.surrogate.posterior import Array
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+DRAWS = 64  # of the costs, over which a gain is averaged
+PLANNED = 8  # of them, for which the best candidate is searched
+PLANNED_TRIALS = 32  # measured trials from which on it is searched for the mean costs alone
+CENTRES = 2  # measured candidates whose neighbours are weighed
+CLIMB_LIMIT = 16  # moves from the most promising candidate to one that promises more
+WORTH = 0.02  # the expected gain that is worth a trial, as a share of half the noise
+# The error of the costs is known well enough after three trials and ten times of stages.
+FEWEST_MEASURED, FEWEST_TIMES = 3, 10
+
+
+@dataclass(frozen=True)
+class History:
+    """What is known when a candidate is chosen.
+
+    ``taken``: the keys of those that are measured, failed or being measured. ``measured``: trials
+    and baselines, which have negative numbers.
+    """
+
+    taken: frozenset[str] = frozenset()
+    measured: tuple[Measured, ...] = ()
+
+    def without(self, keys: frozenset[str]) -> History:
+        """The same where some more candidates are taken."""
+        return History(self.taken | keys, self.measured)
+
+    @property
+    def trials(self) -> tuple[Measured, ...]:
+        """What trials measured."""
+        return tuple(m for m in self.measured if m.number >= 0)
+
+
+def history_of(
+    space: Space,
+    trials: Iterable[FrozenTrial],
+    baselines: Iterable[Baseline] = (),
+    exclude: int | None = None,
+) -> History:
+    """What the trials of a study say, but for the one numbered ``exclude``, and its baselines."""
+    measured, taken = list(_measured_baselines(space, baselines)), set()
+    for trial in sorted(trials, key=lambda t: t.number):
+        key = "" if trial.number == exclude else key_of(trial)
+        if not key:
+            continue
+        taken.add(key)
+        result = result_of(trial)
+        # A database is untrusted, and trials of other programs may be in it.
+        with contextlib.suppress(SplitError):
+            candidate = space.candidate(key)
+            period, latency = result.period_ms, result.latency_ms
+            if trial.state.name == "COMPLETE" and period and len(result.stage_ms) == len(candidate):
+                figures = result.stage_ms, period.median, latency.median if latency else 0.0
+                measured.append(Measured(trial.number, candidate, *figures))
+    return History(frozenset(taken), tuple(measured))
+
+
+def key_of(trial: FrozenTrial) -> str:
+    """The key of a trial's candidate; empty for a trial without one and for a lost one."""
+    return "" if is_lost(trial) else result_of(trial).key
+
+
+def _measured_baselines(space: Space, baselines: Iterable[Baseline]) -> Iterable[Measured]:
+    """The baselines that are candidates of the space, as measured."""
+    for number, baseline in enumerate(baselines, 1):
+        candidate = space.whole_model(baseline.runtime, baseline.devices)
+        if candidate is not None:
+            period = baseline.period_ms.median
+            stage_ms = (period * candidate[0].replicas,)
+            yield Measured(-number, candidate, stage_ms, period, baseline.latency_ms.median)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a study minimises; ``latency_ms`` is the most that an item may take, or infinite."""
+
+    objective: str = "throughput"
+    latency_ms: float = math.inf
+
+    def values(self, corrected: Corrected, batch: Batch, costs: Factors) -> Array:
+        """The period or the latency of each deployment; infinite where its latency is too high."""
+        loads = corrected.loads(batch, costs)
+        latencies = corrected.latency_ratio * batch.latencies(loads)
+        values = latencies
+        if self.objective == "throughput":
+            values = corrected.ratio * batch.periods(loads)
+        return np.asarray(np.where(latencies <= self.latency_ms, values, math.inf))
+
+
+@dataclass(frozen=True, eq=False)
+class Acquisition:
+    """What the corrected costs promise."""
+
+    space: Space
+    goal: Goal
+    history: History
+    corrected: Corrected
+
+    @property
+    def margin(self) -> float:
+        """The gain that counts, relative: half the noise, about what the final comparison shows."""
+        return self.corrected.noise / 2
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no candidate that fits is free."""
+        return free_candidate(self.space, [self.space.plan.stages], self.history.taken) is None
+
+    @property
+    def converged(self) -> bool:
+        """Whether no free candidate is expected to gain what is worth a trial."""
+        if not self.gains:
+            return True
+        times = sum(len(m.stage_ms) for m in self.history.trials)
+        if len(self.history.trials) < FEWEST_MEASURED or times < FEWEST_TIMES:
+            return False
+        return max(self.gains.values()) < WORTH * self.margin
+
+    @property
+    def best(self) -> Candidate | None:
+        """The free candidate of largest expected gain, of equal ones that of least value."""
+        if not self.gains:
+            return None
+        free = list(self.gains)
+        if not self.history.trials:
+            # Little is known of the costs, so draws are far apart: the plan comes first.
+            planned = next(iter(self._planned))
+            if planned in self.gains:
+                return planned
+        values = self._values(free, self.corrected.mean)
+        return free[min(range(len(free)), key=lambda n: (-self.gains[free[n]], values[n]))]
+
+    @cached_property
+    def gains(self) -> dict[Candidate, float]:
+        """The expected gain of some free candidates, relative."""
+        starts = self._planned
+        gains = self._gains(starts)
+        if not gains:
+            free = free_candidate(self.space, starts, self.history.taken)
+            return {} if free is None else self._gains([free])
+        self._climb(gains)
+        return gains
+
+    @cached_property
+    def _planned(self) -> list[Candidate]:
+        """The best candidates for the mean costs and some draws, and those around them."""
+        measured = self._best_measured
+        near = measured[0] if measured else self.space.plan.stages
+        planned: list[Candidate] = []
+        count = 0 if len(self.history.trials) > PLANNED_TRIALS else PLANNED
+        for costs in [self.corrected.mean, *self._draws[:count]]:
+            with contextlib.suppress(Infeasible):
+                planned += self._best_under(costs, near)
+        centres = [*planned[:1], *measured[:CENTRES]]
+        around = [n for centre in centres for n in self.space.moves.neighbours(centre)]
+        return list(dict.fromkeys([*planned, *self.space.whole_models, *around]))
+
+    def _best_under(self, costs: Factors, near: Candidate) -> list[Candidate]:
+        """The candidates of least period and of least latency, as far as these count."""
+        limits = [0.0] if self.goal.objective == "throughput" else []
+        if self.goal.objective == "latency" or self.goal.latency_ms < math.inf:
+            limits.append(math.inf)
+        model, seed = self.corrected.model(costs), len(self.history.measured)
+        return [self.space.best(model, near, seed, limit) for limit in limits]
+
+    def _climb(self, gains: dict[Candidate, float]) -> None:
+        """Add the free neighbours of the most promising candidate, until none promises more."""
+        start = None
+        for _ in range(CLIMB_LIMIT):
+            best = max(gains, key=gains.__getitem__)
+            if best == start:
+                return
+            start = best
+            neighbours = self.space.moves.neighbours(start)
+            gains.update(self._gains([n for n in neighbours if n not in gains]))
+
+    def _gains(self, candidates: Iterable[Candidate]) -> dict[Candidate, float]:
+        """The gains of those that are free and fit."""
+        taken = self.history.taken
+        free = [each for each in candidates if self.space.key(each) not in taken]
+        batch = self.space.batch(free)
+        gains = np.zeros(len(batch))
+        for costs, least in zip(self._draws, self._least, strict=True):
+            values = self.goal.values(self.corrected, batch, costs)
+            # Where no measured candidate keeps the limit, all is gained by one that does.
+            is_allowed = np.isfinite(values)
+            gains[is_allowed] += np.maximum(0.0, 1 - values[is_allowed] / least) / len(self._draws)
+        return dict(zip(batch.deployments, gains.tolist(), strict=True))
+
+    @cached_property
+    def _draws(self) -> list[Factors]:
+        # The same draws for the same history, so that a resumed study chooses as it would have.
+        count = len(self.history.measured)
+        return [self.corrected.draw(generator(count, n)) for n in range(DRAWS)]
+
+    @cached_property
+    def _least(self) -> list[float]:
+        """For each draw the least value of the measured candidates that are likely the best.
+
+        Errors that they share with others cancel.
+        """
+        chosen = self._best_measured or [self.space.plan.stages]
+        return [float(self._values(chosen, costs).min()) for costs in self._draws]
+
+    @cached_property
+    def _best_measured(self) -> list[Candidate]:
+        """The measured candidates of least expected value, best first; of equal ones the first."""
+        measured = list(dict.fromkeys(m.stages for m in self.history.measured))
+        if not measured:
+            return []
+        values = self._values(measured, self.corrected.mean)
+        return [measured[n] for n in np.argsort(values, kind="stable")[:8]]
+
+    def _values(self, candidates: Sequence[Candidate], costs: Factors) -> Array:
+        return self.goal.values(self.corrected, self.space.evaluator.batch(candidates), costs)
+
+
+# The cache is for all that ask at the same state of a study.
+@lru_cache(maxsize=4)
+def corrected_costs(space: Space, measured: tuple[Measured, ...]) -> Corrected:
+    """The costs of a space corrected by all that was measured."""
+    return correct(space.evaluator, measured)
+
+
+@lru_cache(maxsize=4)
+def acquisition(space: Space, goal: Goal, history: History) -> Acquisition:
+    """What is promising after all that was measured."""
+    return Acquisition(space, goal, history, corrected_costs(space, history.measured))
+
+
+def generator(seed: int, ordinal: int, attempt: int = 0) -> np.random.Generator:
+    """The random numbers of the trial at a place in its study, whatever process draws them."""
+    return np.random.default_rng((seed, ordinal, attempt))

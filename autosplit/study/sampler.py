@@ -1,0 +1,209 @@
+"""The samplers of a study, and the candidate of each trial.
+
+``PlannerSampler`` and Optuna's own samplers choose the parameters of a trial; ``Assignment`` makes
+a candidate of them that no other trial has. Neither keeps what a resumed study would need: the
+trials in the storage and the seed decide, and any number of processes may ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution, IntDistribution
+from optuna.samplers import BaseSampler
+from optuna.trial import FrozenTrial, Trial
+
+from autosplit.errors import ConfigError
+from autosplit.study.acquisition import (
+    Acquisition,
+    Goal,
+    acquisition,
+    generator,
+    history_of,
+    key_of,
+)
+from autosplit.study.record import result_of, study_record, update
+from autosplit.study.space import Candidate, Space, free_candidate
+
+PLANNER = "planner"
+OTHERS: Mapping[str, Callable[[int], BaseSampler]] = {
+    "brute_force": lambda seed: optuna.samplers.BruteForceSampler(seed=seed),
+    "gp": lambda seed: optuna.samplers.GPSampler(seed=seed),
+    "nsga2": lambda seed: optuna.samplers.NSGAIISampler(seed=seed),
+    "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
+    "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed, constant_liar=True),
+}
+SAMPLERS = (PLANNER, *OTHERS)
+_ATTEMPTS = 20  # choices of a trial, each after another worker made the same
+
+
+def of_study(
+    space: Space,
+    goal: Goal,
+    study: optuna.Study,
+    trials: Sequence[FrozenTrial],
+    exclude: int | None = None,
+    tried: frozenset[str] = frozenset(),
+) -> Acquisition:
+    """What the trials and baselines of a study promise; ``tried`` are the keys of rivals."""
+    baselines = study_record(study.user_attrs).measured_baselines()
+    history = history_of(space, trials, baselines, exclude)
+    return acquisition(space, goal, history.without(tried))
+
+
+class PlannerSampler(BaseSampler):
+    """Chooses the candidate that is expected to gain most, as parameters of its ``space``.
+
+    ``chosen`` has the candidates themselves by the numbers of their trials.
+    """
+
+    def __init__(self, space: Space, goal: Goal) -> None:
+        self.space, self.goal = space, goal
+        self.chosen: dict[int, Candidate | None] = {}
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """All parameters."""
+        return dict(distributions(self.space))
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """The parameters of the candidate to measure; none where none is left."""
+        candidate = self.propose(study, trial.number)
+        self.chosen = {trial.number: candidate}
+        return {} if candidate is None else self.space.encode(candidate)
+
+    def propose(
+        self, study: optuna.Study, number: int, tried: frozenset[str] = frozenset()
+    ) -> Candidate | None:
+        """The candidate for a trial; ``tried`` are the keys of those that rivals have."""
+        trials = study.get_trials(deepcopy=False)
+        return of_study(self.space, self.goal, study, trials, number, tried).best
+
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """The first value: parameters of other stages than those of the candidate."""
+        assert isinstance(param_distribution, IntDistribution)
+        return param_distribution.low
+
+
+def distributions(space: Space) -> dict[str, IntDistribution]:
+    """The parameters of a space for Optuna."""
+    ranges = space.parameters
+    return {name: IntDistribution(values[0], values[-1]) for name, values in ranges.items()}
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Gives each trial of a study a candidate, chosen by the sampler of some name.
+
+    Raises ConfigError for an unknown name.
+    """
+
+    name: str
+    space: Space
+    goal: Goal
+    seed: int = 0
+
+    @cached_property
+    def planner(self) -> PlannerSampler:
+        """The default sampler."""
+        return PlannerSampler(self.space, self.goal)
+
+    def sampler(self, ordinal: int) -> BaseSampler:
+        """Optuna's sampler for the trial at a place in its study.
+
+        A seeded sampler repeats itself in every process, so each trial has a seed of its own.
+        """
+        if self.name == PLANNER:
+            return self.planner
+        if self.name not in OTHERS:
+            raise ConfigError(f"sampler is '{self.name}'; use one of {', '.join(SAMPLERS)}")
+        seed = int(generator(self.seed, ordinal).integers(1 << 31))
+        return OTHERS[self.name](seed)
+
+    def assign(self, study: optuna.Study, trial: Trial) -> Candidate | None:
+        """The candidate of a running trial, which is recorded; None where none is left.
+
+        A trial that has a candidate keeps it: one that a dead worker left. Raises SplitError where
+        an enqueued key is none of the space.
+        """
+        key = result_of(trial).key
+        if key:
+            return self.space.candidate(key)
+        stored = next(t for t in study.get_trials(deepcopy=False) if t.number == trial.number)
+        if "fixed_params" in stored.system_attrs:  # by a user, who may have given some of them
+            enqueued = self._suggested(trial)
+            update(trial, key=self.space.key(enqueued))
+            return enqueued
+        candidate = self._free(study, trial)
+        if candidate is not None and self.name == PLANNER:
+            self._suggested(trial)
+        return candidate
+
+    def _suggested(self, trial: Trial) -> Candidate:
+        """The candidate of the parameters that Optuna suggests, which it stores."""
+        ranges = distributions(self.space)
+
+        def suggest(name: str) -> int:
+            return trial.suggest_int(name, ranges[name].low, ranges[name].high)
+
+        values = {"stages": suggest("stages")} if "stages" in ranges else {}
+        stages = values.get("stages", self.space.question.stages or 1)
+        for name in self.space.names(stages):
+            values[name] = suggest(name)
+        return self.space.decode(values)
+
+    def _free(self, study: optuna.Study, trial: Trial) -> Candidate | None:
+        """Choose a candidate and record it, such that no two trials ever keep the same one.
+
+        Each worker writes its choice and then reads those of the others. Of two workers that chose
+        alike the second to write sees the other, so not both keep it. A worker that sees a rival
+        chooses again, by its rank among the rivals: so they do not choose alike again.
+        """
+        tried: set[str] = set()
+        rank = 0
+        for attempt in range(_ATTEMPTS):
+            candidate, key = None, ""
+            for _ in range(rank + 1):
+                candidate = self._choose(study, trial, attempt, frozenset(tried))
+                if candidate is None:
+                    return None
+                key = self.space.key(candidate)
+                tried.add(key)
+            update(trial, key=key)
+            # Read after writing: of two workers, at least one sees the other's claim.
+            others = study.get_trials(deepcopy=False)
+            rivals = [t.number for t in others if t.number != trial.number and key_of(t) == key]
+            if not rivals:
+                return candidate
+            rank = sum(number < trial.number for number in rivals)
+        # Every choice had a rival; an empty claim lets the trial fail without a candidate.
+        update(trial, key="")
+        return None
+
+    def _choose(
+        self, study: optuna.Study, trial: Trial, attempt: int, tried: frozenset[str]
+    ) -> Candidate | None:
+        if self.name == PLANNER:
+            if not attempt and not tried and trial.number in self.planner.chosen:
+                return self.planner.chosen[trial.number]
+            return self.planner.propose(study, trial.number, tried)
+        start = self._suggested(trial)
+        trials = study.get_trials(deepcopy=False)
+        baselines = study_record(study.user_attrs).measured_baselines()
+        taken = history_of(self.space, trials, baselines, trial.number).taken | tried
+        if self.space.fits(start) and self.space.key(start) not in taken:
+            return start
+        return free_candidate(self.space, [start, self.space.plan.stages], taken)

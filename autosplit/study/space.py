@@ -1,0 +1,315 @@
+"""What a study may measure: the deployments that a question to the planner asks for.
+
+A candidate is a tuple of stages with options. Its ``key`` is its canonical text. The parameters of
+a trial, which Optuna's own samplers choose, are whole numbers: ``order``, one of the plain orders
+of the ops; ``stages``, where their number is free; ``cut_1`` and so on, the places of the cuts
+along that order; and for each stage its ``row`` of the cost table and the ``devices`` it takes.
+Any values decode to a legal candidate. Not every candidate is that of some values, so a trial's
+record has its key.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import islice
+from random import Random
+
+import numpy as np
+
+from autosplit.cuts import TooManyDownsets, downsets, full
+from autosplit.cuts.orders import PLAIN_ORDERS
+from autosplit.cuts.stages import cuts_between, stages_between
+from autosplit.deployment import Deployment, Option, Row, Stage, resources_of
+from autosplit.errors import SplitError
+from autosplit.planner import cut_set
+from autosplit.planner.batch import Batch, BatchEvaluator
+from autosplit.planner.costs import CostModel
+from autosplit.planner.cut_set import Words
+from autosplit.planner.evaluation import Plan, check_stages, evaluate
+from autosplit.planner.moves import Moves
+from autosplit.planner.problem import Problem, Question
+from autosplit.planner.solver import partition
+
+Candidate = tuple[Stage, ...]
+LEAST_SPEEDUP = 1.1  # of more threads, below which no deployment has as many
+LISTED_CUTS = 2_000  # that are searched again for every trial, and shown in a report
+NEAR_CUTS = 500  # where there are more
+PLAN_SECONDS = 10.0  # of the first plan
+VISITED = 2_000  # candidates that are looked at in search of a free one
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """The deployments that ``question`` asks for; ``costs`` are those of the profile.
+
+    ``devices``: each with its kind, in their order; ``cores``: the numbers of those of each kind,
+    where the question is for cores.
+    """
+
+    costs: CostModel
+    question: Question
+    devices: tuple[tuple[str, str], ...] = ()
+    cores: Mapping[str, Sequence[int]] | None = None
+
+    @cached_property
+    def moves(self) -> Moves:
+        """Moves from one candidate to another."""
+        return Moves(self.costs, self.question)
+
+    @cached_property
+    def evaluator(self) -> BatchEvaluator:
+        """What times many candidates at once."""
+        return BatchEvaluator(self.costs, self.question)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The best candidate under the profile. Raises Infeasible where none fits."""
+        end = time.monotonic() + PLAN_SECONDS
+        return partition(self.costs, self.question, deadline=lambda: time.monotonic() > end)
+
+    def best(
+        self, costs: CostModel, near: Candidate, seed: int = 0, max_period: float = 0.0
+    ) -> Candidate:
+        """The best candidate under some costs; ``max_period`` as in ``partition``.
+
+        Where the cuts are too many to search all of them for every trial, those near the cuts of a
+        candidate are. Raises Infeasible where none fits.
+        """
+        cuts = self._cuts or self._cuts_near(near, seed)
+        return partition(costs, self.question, max_period=max_period, cuts=cuts).stages
+
+    @cached_property
+    def _cuts(self) -> Mapping[int, Words] | None:
+        """All cuts; None where they are too many."""
+        try:
+            return {
+                batch: cut_set.all_cuts(problem.contraction.predecessors, LISTED_CUTS)
+                for batch, problem in self.moves.problems.items()
+            }
+        except TooManyDownsets:
+            return None
+
+    def _cuts_near(self, candidate: Candidate, seed: int) -> Mapping[int, Words]:
+        def near(problem: Problem) -> Words:
+            group_of = problem.contraction.group_of()
+            groups = [[group_of[op] for op in stage.ops] for stage in candidate]
+            plain = cut_set.along_orders(problem)
+            cuts = cuts_between(groups)
+            return cut_set.merge(plain, cut_set.near(problem, cuts, Random(seed), NEAR_CUTS))
+
+        return {batch: near(problem) for batch, problem in self.moves.problems.items()}
+
+    def batch(self, candidates: Iterator[Candidate] | Sequence[Candidate]) -> Batch:
+        """The candidates that fit the memory and can run, as a batch."""
+        batch = self.evaluator.batch(candidates)
+        fits = (batch.memory <= 1) & np.isfinite(self.evaluator.known(batch))
+        if fits.all():
+            return batch
+        return self.evaluator.batch(
+            c for c, fit in zip(batch.deployments, fits, strict=True) if fit
+        )
+
+    def fits(self, candidate: Candidate) -> bool:
+        """Whether the devices can run it and have the memory for it."""
+        return self.moves.allows(candidate) and bool(len(self.batch([candidate])))
+
+    def evaluate(self, candidate: Candidate) -> Plan:
+        """What a candidate costs by the profile."""
+        return evaluate(self.costs, candidate)
+
+    def deployment(self, candidate: Candidate) -> Deployment:
+        """The candidate on its devices."""
+        deployment = Deployment(candidate)
+        if self.cores is not None:
+            return deployment.on_cores(self.cores)
+        return deployment.on_devices(self.devices, in_order=bool(self.question.order))
+
+    def key(self, candidate: Candidate) -> str:
+        """The canonical text: for each stage the ops up to its end, and its options."""
+        ends = (*cuts_between([stage.ops for stage in candidate]), full(self.costs))
+        document = []
+        for stage, end in zip(candidate, ends, strict=True):
+            options = [
+                [o.row.kind, o.row.runtime, o.row.threads, o.row.batch, o.replicas]
+                for o in stage.options
+            ]
+            document.append([f"{end:x}", *options])
+        return json.dumps(document, separators=(",", ":"))
+
+    def candidate(self, key: str) -> Candidate:
+        """The candidate of a key. Raises SplitError where it is none of the space."""
+        return _parsed(self, key)
+
+    def _parse(self, key: str) -> Candidate:
+        candidate: Candidate = ()
+        try:
+            document = json.loads(key)
+            ends = [int(end, 16) for end, *_ in document]
+            split = stages_between(self.costs, ends[:-1])
+            candidate = tuple(
+                Stage(ops, tuple(Option(Row(*row), count) for *row, count in options))
+                for ops, (_, *options) in zip(split, document, strict=True)
+            )
+            check_stages(self.costs, split)
+            is_known = self.evaluate(candidate) and self.moves.allows(candidate)
+        except (ValueError, TypeError, KeyError, IndexError, RecursionError, SplitError):
+            is_known = False
+        if not is_known or self.key(candidate) != key:
+            raise SplitError(f"'{key[:60]}' is not the key of a candidate of this study")
+        return candidate
+
+    @cached_property
+    def parameters(self) -> Mapping[str, range]:
+        """The parameters of a trial, with the numbers that each may have."""
+        most, groups = self.moves.most_stages, len(self.costs.contraction.groups)
+        ranges: dict[str, range] = {"order": range(len(PLAIN_ORDERS))}
+        if self.question.stages is None:
+            ranges["stages"] = range(1, most + 1)
+        for stage in range(1, most + 1):
+            if stage < most:
+                ranges[f"cut_{stage}"] = range(1, groups)
+            ranges[f"row_{stage}"] = range(len(self.costs.rows))
+            if self.question.replicas:
+                ranges[f"devices_{stage}"] = range(1, self.question.count + 1)
+        return {name: values for name, values in ranges.items() if len(values) > 1}
+
+    def decode(self, values: Mapping[str, int]) -> Candidate:
+        """The legal candidate nearest to some parameters; the cuts may be in any order."""
+        count = self.question.stages or values.get("stages", 1)
+        numbers = range(1, count + 1)
+        return self.moves.nearest(
+            values.get("order", 0),
+            [values.get(f"cut_{n}", 1) for n in numbers[:-1]],
+            [values.get(f"row_{n}", 0) for n in numbers],
+            [values.get(f"devices_{n}", 1) for n in numbers],
+        )
+
+    def names(self, stages: int) -> list[str]:
+        """The parameters that matter to a candidate of so many stages."""
+        return [
+            n for n in self.parameters if int(n.partition("_")[2] or 0) <= stages - ("cut" in n)
+        ]
+
+    def encode(self, candidate: Candidate) -> dict[str, int]:
+        """The parameters of a candidate, or of one that is near it."""
+        group_of = self.costs.contraction.group_of()
+        values = {"stages": len(candidate), "order": self._order_of(candidate)}
+        place = 0
+        for n, stage in enumerate(candidate, 1):
+            place += len({group_of[op] for op in stage.ops})
+            if n < len(candidate):
+                values[f"cut_{n}"] = place
+            values[f"row_{n}"] = self.costs.row_index[stage.options[0].row]
+            values[f"devices_{n}"] = self.moves.devices((stage,))
+        return {name: values[name] for name in self.names(len(candidate))}
+
+    def _order_of(self, candidate: Candidate) -> int:
+        """The first of the plain orders along which all cuts of a candidate are, or the first."""
+        contraction = self.costs.contraction
+        cuts = cuts_between([stage.ops for stage in candidate])
+        for number, order_of in enumerate(PLAIN_ORDERS):
+            before, prefixes = 0, {0}
+            for group in order_of(contraction.predecessors):
+                before |= contraction.groups[group]
+                prefixes.add(before)
+            if prefixes.issuperset(cuts):
+                return number
+        return 0
+
+    def random(self, rng: np.random.Generator) -> Candidate:
+        """A random candidate, which may not fit the memory."""
+        return self.moves.useful(self.moves.random(rng))
+
+    def around(self, starts: Sequence[Candidate]) -> Iterator[Candidate]:
+        """Candidates that fit by growing distance from some, those first."""
+        visited = dict.fromkeys(starts)
+        queue = list(visited)
+        for candidate in queue:
+            yield candidate
+            if len(queue) >= VISITED:
+                continue
+            for neighbour in self.batch(self.moves.neighbours(candidate)).deployments:
+                if neighbour not in visited:
+                    visited[neighbour] = None
+                    queue.append(neighbour)
+
+    @cached_property
+    def whole_models(self) -> tuple[Candidate, ...]:
+        """The model as one stage that takes as many devices as it can, one for each row."""
+        ops = tuple(range(len(self.costs.names)))
+        candidates = []
+        for costs in self.costs.rows:
+            free = self.question.devices.get(costs.row.kind, 0) // self.moves.takes(costs.row)
+            replicas = free if self.question.replicas else min(free, 1)
+            if replicas:
+                candidates.append((Stage(ops, (Option(costs.row, replicas),)),))
+        allowed = filter(self.moves.allows, map(self.moves.useful, candidates))
+        return self.batch(list(allowed)).deployments
+
+    def whole_model(self, runtime: str, devices: Sequence[str]) -> Candidate | None:
+        """The model as one stage on some devices in a runtime; None where that is no candidate."""
+        kinds = {name: kind for kind, name in self.devices}
+        for kind, numbers in (self.cores or {}).items():
+            kinds |= {f"core {number}": kind for number in numbers}
+        names = [resources_of(device) if self.cores else (device,) for device in devices]
+        of_kinds = {kinds.get(name) for resources in names for name in resources}
+        if len(of_kinds) != 1 or len(set(map(len, names))) != 1:
+            return None
+        row = Row(of_kinds.pop() or "", runtime, len(names[0]))
+        if row not in self.costs.row_index:
+            return None
+        candidate = (Stage(tuple(range(len(self.costs.names))), (Option(row, len(devices)),)),)
+        return candidate if self.fits(candidate) else None
+
+    def cut_periods(self) -> dict[int, float]:
+        """For each legal cut the least period of two stages there, of one replica each.
+
+        Empty where there are too many cuts to look at.
+        """
+        contraction = self.costs.contraction
+        try:
+            legal = list(map(contraction.expand, downsets(contraction, LISTED_CUTS)[1:-1]))
+        except TooManyDownsets:
+            return {}
+        rows = [costs.row for costs in self.costs.rows]
+        sides: list[Candidate] = []
+        for cut in legal:
+            for ops in stages_between(self.costs, [cut]):
+                sides += [(Stage(ops, (Option(row),)),) for row in rows]
+        batch = self.evaluator.batch(sides)
+        periods = np.where(batch.memory <= 1, self.evaluator.known(batch), np.inf)
+        best = periods.reshape(len(legal), 2, len(rows)).min(axis=2).max(axis=1)
+        pairs = zip(legal, best.tolist(), strict=True)
+        return {cut: period for cut, period in pairs if period < np.inf}
+
+
+# The history of a study is read again for every trial.
+@lru_cache(maxsize=4096)
+def _parsed(space: Space, key: str) -> Candidate:
+    return space._parse(key)
+
+
+def useful_threads(costs: CostModel) -> CostModel:
+    """The costs without the rows of more threads that hardly save time."""
+    rows = []
+    least: dict[tuple[str, str, int], float] = {}
+    for row_costs in sorted(costs.rows, key=lambda each: each.row.threads):
+        row, total = row_costs.row, sum(row_costs.times)
+        series = row.kind, row.runtime, row.batch
+        # One thread is always of use: it makes the most replicas.
+        if row.threads == 1 or total * LEAST_SPEEDUP < least.get(series, np.inf):
+            least[series] = total
+            rows.append(row_costs)
+    return replace(costs, rows=tuple(each for each in costs.rows if each in rows))
+
+
+def free_candidate(
+    space: Space, starts: Sequence[Candidate], taken: frozenset[str]
+) -> Candidate | None:
+    """A candidate whose key is not ``taken``, few moves away from some; None where none is."""
+    every = islice(space.around(list(filter(space.fits, starts))), 2 * VISITED)
+    return next((each for each in every if space.key(each) not in taken), None)

@@ -1,0 +1,221 @@
+"""Where a study is stored: a SQLite file, or any database that Optuna can open.
+
+Every failure of a storage becomes one line: MachineError, or ConfigError for a wrong name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autosplit.errors import ConfigError, MachineError, line_of
+from autosplit.extras import install
+from autosplit.printable import printable
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.trial import FrozenTrial
+
+OnStale = Callable[["optuna.Study", "FrozenTrial"], None]
+
+VARIABLE = "AUTOSPLIT_STORAGE"
+LOCK_WAIT = 60.0  # seconds that a writer waits for another one on a SQLite file
+BEATS_PER_LEASE = 4  # heartbeats in the time of a lease
+
+
+def storage_url(name: str, option: str | None = None, configured: str | None = None) -> str:
+    """The URL of a storage.
+
+    It is ``option`` (a URL, or the path of a SQLite file), else AUTOSPLIT_STORAGE, else as
+    ``configured`` in the study file, else ``<name>.db`` in the working folder.
+    """
+    location = option or os.environ.get(VARIABLE) or configured or f"{name}.db"
+    if "://" in location:
+        return location
+    # '?' would begin the options of the URL and '%' an escape.
+    return "sqlite:///" + str(Path(location).absolute()).replace("%", "%25").replace("?", "%3F")
+
+
+def redact_password(url: str) -> str:
+    """A URL as it may be printed: without its password, a SQLite file by its path."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        return url.split("://")[0] + "://..."
+    if parsed.get_backend_name() == "sqlite" and parsed.database:
+        return parsed.database
+    return parsed.render_as_string(hide_password=True)
+
+
+@contextlib.contextmanager
+def storage_errors(url: str) -> Iterator[None]:
+    """Turn whatever a full, broken or unreachable storage raises into one line with a remedy."""
+    import optuna
+    import sqlalchemy.exc
+
+    failures = (
+        optuna.exceptions.StorageInternalError,
+        sqlalchemy.exc.SQLAlchemyError,
+        sqlite3.Error,
+    )
+    try:
+        yield
+    except failures as error:
+        raise _failed(url, error) from error
+    except (AssertionError, UnboundLocalError) as error:
+        # Optuna 5 raises them over the error of a storage that cannot say what became of a trial.
+        if isinstance(error.__context__, failures):
+            raise _failed(url, error.__context__) from error
+        # It raises this for a write that never arrived, above all on a full disk.
+        if str(error) != "Should not reach.":
+            raise
+        raise MachineError(
+            f"storage '{redact_password(url)}' lost a write; is its disk full? "
+            "free some space and run again"
+        ) from error
+
+
+def _failed(url: str, error: BaseException) -> MachineError:
+    return MachineError(
+        f"storage '{redact_password(url)}' failed: {_cause(error)}; repair it and run again"
+    )
+
+
+def missing_driver(url: str, error: ImportError) -> MachineError:
+    """The error for a database whose driver is not installed."""
+    missing = line_of(error.__cause__ or error)
+    remedy = "pip install it"
+    if url.startswith("postgresql"):
+        spelling = "write postgresql+psycopg://… and " if "psycopg2" in missing else ""
+        remedy = spelling + install("postgres")
+    return MachineError(
+        f"storage '{redact_password(url)}' needs a driver that is not installed: "
+        f"{missing}; {remedy}"
+    )
+
+
+def connect(
+    url: str, lease: int | None = None, on_stale: OnStale | None = None
+) -> optuna.storages.BaseStorage:
+    """Open a storage and create what is missing; ``lease`` in seconds for workers that measure.
+
+    ``on_stale`` is called for a trial that failed because its worker was silent for longer.
+    Raises ConfigError for what is no database URL and for a database of another program,
+    MachineError where the storage cannot be used.
+    """
+    silence_optuna_logs()
+    with _openable(url):
+        _refuse_other_programs(url, _tables(url))
+        return _open(url, lease, on_stale)
+
+
+@contextlib.contextmanager
+def _openable(url: str) -> Iterator[None]:
+    """Turn whatever opening a storage raises into one line with a remedy."""
+    import sqlalchemy.exc
+
+    try:
+        with storage_errors(url):
+            yield
+    except MachineError as error:
+        if isinstance(error.__cause__, sqlalchemy.exc.ArgumentError):
+            raise ConfigError(
+                f"storage '{redact_password(url)}' is not a database URL; "
+                "give a file path or postgresql+psycopg://USER@HOST/NAME"
+            ) from None
+        raise
+    except ImportError as error:
+        raise missing_driver(url, error) from None
+    except (RuntimeError, ValueError) as error:  # another schema version
+        raise MachineError(
+            f"storage '{redact_password(url)}' cannot be used: {error}; use another one"
+        ) from None
+
+
+def _tables(url: str) -> dict[str, set[str]]:
+    """The tables in a database with the names of their columns."""
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
+    inspector = sqlalchemy.inspect(engine)
+    return {
+        table: {column["name"] for column in inspector.get_columns(table)}
+        for table in inspector.get_table_names()
+    }
+
+
+def _refuse_other_programs(url: str, tables: Mapping[str, set[str]]) -> None:
+    """Refuse a database that another program uses: Optuna would add its tables to it.
+
+    A database with all of Optuna's main tables is Optuna's, whatever else is in it.
+    """
+    from optuna.storages._rdb.models import BaseModel
+
+    optuna_tables: Any = BaseModel.metadata.tables
+    known = {name: set(table.columns.keys()) for name, table in optuna_tables.items()}
+    known["alembic_version"] = {"version_num"}
+    same_name = [name for name in tables if name in known]
+    is_complete = {"studies", "trials", "version_info"} <= tables.keys()
+    are_optunas = all(known[name] <= tables[name] for name in same_name)
+    if are_optunas and (is_complete or len(same_name) == len(tables)):
+        return
+    names = ", ".join(sorted(map(printable, tables))[:3])
+    raise ConfigError(
+        f"storage '{redact_password(url)}' belongs to another program (tables {names}); "
+        "give an empty or an Optuna database with --storage"
+    )
+
+
+def _open(url: str, lease: int | None, on_stale: OnStale | None) -> optuna.storages.BaseStorage:
+    import optuna
+    from sqlalchemy.exc import IntegrityError, ProgrammingError
+
+    from autosplit.study.database import Database
+
+    options: dict[str, Any] = {"pool_pre_ping": True}
+    if url.startswith("sqlite"):
+        options = {"connect_args": {"timeout": LOCK_WAIT}}
+    interval = None if lease is None else max(1, lease // BEATS_PER_LEASE)
+
+    def database() -> optuna.storages.BaseStorage:
+        storage = Database(
+            url,
+            options,
+            heartbeat_interval=interval,
+            grace_period=lease,
+            heartbeat_stale_trial_callback=on_stale,
+        )
+        return optuna.storages.get_storage(storage)
+
+    try:
+        return database()
+    except (IntegrityError, ProgrammingError):  # another worker created the tables meanwhile
+        return database()
+
+
+def silence_optuna_logs() -> None:
+    """Silence Optuna's log lines and its warnings of experimental parts."""
+    import warnings
+
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+
+
+def _cause(error: BaseException) -> str:
+    """The driver's own words: the first line of the innermost cause."""
+    import sqlalchemy.exc
+
+    while error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, sqlalchemy.exc.DBAPIError) and error.orig is not None:
+        error = error.orig
+    return line_of(error)

@@ -1,0 +1,209 @@
+"""Costs corrected by what was measured: op times and stage overheads as the posterior has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from autosplit.deployment import Stage
+from autosplit.planner.batch import Batch, BatchEvaluator
+from autosplit.planner.costs import CostModel
+from autosplit.study.surrogate.posterior import (
+    Array,
+    Posterior,
+    StageRows,
+    correlations,
+    likely_posteriors,
+)
+
+LEAST = 0.05  # no op is corrected below this share of its known time
+REMEMBERED = 96  # measured stages that are looked at: half of the best trials, half of the latest
+USUAL_STAGES = 5  # of a deployment where any number is allowed
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured deployment: the time of a replica of each stage, the period and the latency in ms.
+
+    The latency is 0 where it is not known.
+    """
+
+    number: int
+    stages: tuple[Stage, ...]
+    stage_ms: tuple[float, ...]
+    period_ms: float
+    latency_ms: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """Costs as factors on the known times, row by op, and overheads of each row in ms.
+
+    ``alone``: where no other device is busy, ``busy``: where all are.
+    """
+
+    alone: tuple[Array, Array]
+    busy: tuple[Array, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Corrected:
+    """Costs after the update, with the ``error`` of the profile and the ``noise`` of a measurement.
+
+    ``ratio``: the usual period over its slowest stage, which is what hand-over and waiting add;
+    ``latency_ratio``: the usual latency over the sum of its stages.
+    """
+
+    evaluator: BatchEvaluator
+    mean: Factors
+    error: float
+    noise: float
+    ratio: float
+    latency_ratio: float
+    _posteriors: tuple[Posterior, ...]
+    _weights: Array
+
+    def draw(self, rng: np.random.Generator) -> Factors:
+        """Costs drawn from the posterior, error and noise too."""
+        posterior = self._posteriors[int(rng.choice(len(self._posteriors), p=self._weights))]
+        levels = [self._costs(*pair) for pair in posterior.draw(rng, (0.0, 1.0))]
+        return Factors(*levels)
+
+    def loads(self, batch: Batch, costs: Factors) -> Array:
+        """The load of each option of a batch: the more devices are busy, the slower is each."""
+        busy = batch.loads(batch.part_loads(*costs.busy))
+        if not self._varies:
+            return busy
+        alone = batch.loads(batch.part_loads(*costs.alone))
+        most = self.evaluator.question.count
+        level = np.clip((batch.busy - 1) / max(1, most - 1), 0.0, 1.0)[:, None, None]
+        with np.errstate(invalid="ignore"):
+            mixed = alone + level * (busy - alone)
+        return np.asarray(np.where(np.isinf(busy), math.inf, mixed))
+
+    def periods(self, batch: Batch, costs: Factors) -> Array:
+        """The period of each deployment of a batch, as far as its stages cause it."""
+        return batch.periods(self.loads(batch, costs))
+
+    def latencies(self, batch: Batch, costs: Factors) -> Array:
+        """The latency of each deployment of a batch, as far as its stages cause it."""
+        return batch.latencies(self.loads(batch, costs))
+
+    def period(self, stages: tuple[Stage, ...]) -> float:
+        """The expected period of a deployment in ms."""
+        return self.ratio * float(self.periods(self.evaluator.batch([stages]), self.mean)[0])
+
+    def model(self, costs: Factors) -> CostModel:
+        """The cost table where all devices are busy; what a row cannot run stays infinite."""
+        factors, overheads = costs.busy
+        known = self.evaluator.costs
+        times = [
+            np.where(np.isinf(row.times), row.times, row.times * factors[n])
+            for n, row in enumerate(known.rows)
+        ]
+        rows = [
+            replace(row, times=tuple(times[n].tolist()), overhead=float(overheads[n]))
+            for n, row in enumerate(known.rows)
+        ]
+        return replace(known, rows=tuple(rows))
+
+    @property
+    def _varies(self) -> bool:
+        """Whether deployments differ in how many devices they take."""
+        return self.evaluator.question.stages is None and self.evaluator.question.count > 1
+
+    def _costs(self, factors: Array, overheads: Array) -> tuple[Array, Array]:
+        """The costs of corrections: a draw may be negative, which no time is."""
+        return np.maximum(factors, LEAST), np.maximum(self.evaluator.overheads + overheads, 0.0)
+
+
+def correct(evaluator: BatchEvaluator, measured: Sequence[Measured]) -> Corrected:
+    """The costs corrected by any number of measured deployments."""
+    question = evaluator.question
+    usual = question.stages or min(question.count, USUAL_STAGES)
+    complete = [m for m in measured if len(m.stage_ms) == len(m.stages) > 0]
+    trials = most_informative(complete, max(2, REMEMBERED // usual))
+    rows = [costs.row for costs in evaluator.costs.rows]
+    posteriors, weights = likely_posteriors(
+        evaluator.times, *correlations(rows), _stage_rows(evaluator, trials), usual
+    )
+    corrected = Corrected(
+        evaluator,
+        Factors(_none(evaluator), _none(evaluator)),
+        mean_logarithm([p.error for p in posteriors], weights),
+        mean_logarithm([p.noise for p in posteriors], weights),
+        *_ratios(evaluator, trials),
+        posteriors,
+        weights,
+    )
+    levels = [corrected._costs(*mean_corrections(posteriors, weights, n)) for n in (0.0, 1.0)]
+    return replace(corrected, mean=Factors(*levels))
+
+
+def _none(evaluator: BatchEvaluator) -> tuple[Array, Array]:
+    """Costs without corrections."""
+    return np.ones_like(evaluator.times), evaluator.overheads
+
+
+def _ratios(evaluator: BatchEvaluator, trials: Sequence[Measured]) -> tuple[float, float]:
+    """How much longer than their stages periods and latencies are: threads hand over and wait."""
+    periods, latencies = [], []
+    batch = evaluator.batch([trial.stages for trial in trials])
+    for trial, replicas, share in zip(trials, batch.replicas, batch.share, strict=True):
+        count = len(trial.stages)
+        divisor = np.where(share > 0, share, replicas.sum(axis=1))[:count]
+        slowest = max(np.array(trial.stage_ms) / divisor)
+        if slowest > 0:
+            periods.append(trial.period_ms / slowest)
+            if trial.latency_ms > 0:
+                latencies.append(trial.latency_ms / sum(trial.stage_ms))
+    ratio = min(max(float(np.median(periods)), 0.5), 2.0) if periods else 1.0
+    return ratio, float(np.median(latencies)) if latencies else 1.0
+
+
+def mean_logarithm(values: Sequence[float], weights: Array) -> float:
+    """The geometric mean of some values by their weights: their grid is logarithmic."""
+    return math.exp(float(weights @ np.log(values)))
+
+
+def most_informative(measured: Sequence[Measured], count: int) -> list[Measured]:
+    """The trials that tell most of where the best one is: half the best, half the latest."""
+    if len(measured) <= count:
+        return list(measured)
+    # The best show where the optimum is, the latest what the search has just learned.
+    best = sorted(measured, key=lambda m: m.period_ms)[: count // 2]
+    latest = [m for m in measured if m not in best][-(count - len(best)) :]
+    return sorted((*best, *latest), key=lambda m: m.number)
+
+
+def _stage_rows(evaluator: BatchEvaluator, trials: Sequence[Measured]) -> StageRows:
+    """The stages of some trials whose replicas are all of one row."""
+    batch = evaluator.batch([trial.stages for trial in trials])
+    known = batch.part_loads(np.ones_like(evaluator.times), evaluator.overheads)
+    most = evaluator.question.count
+    places, columns = [], []
+    for n, trial in enumerate(trials):
+        level = (batch.busy[n] - 1) / (most - 1) if most > 1 else 1.0
+        for s, stage in enumerate(trial.stages):
+            place = batch.parts[n, s, 0]
+            if len(stage.options) == 1 and known[place] < math.inf:
+                places.append(place)
+                columns.append((batch.row[place], level, known[place], trial.stage_ms[s]))
+    rows, *others = np.array(columns, dtype=np.float64).reshape(-1, 4).T.copy()
+    ops_ms = batch.work[np.array(places, dtype=np.intp)].reshape(-1, evaluator.times.shape[1])
+    return StageRows(ops_ms, rows.astype(np.int64), *others)
+
+
+def mean_corrections(
+    posteriors: Sequence[Posterior], weights: Array, contention: float
+) -> tuple[Array, Array]:
+    """The corrections of all posteriors, averaged by their weights."""
+    pairs = [posterior.corrections(posterior.weights, contention) for posterior in posteriors]
+    factors = np.stack([factor for factor, _ in pairs])
+    overheads = np.stack([overhead for _, overhead in pairs])
+    # A matrix product would round equal rows differently.
+    shares = weights[:, None]
+    return (shares[:, None] * factors).sum(axis=0), (shares * overheads).sum(axis=0)

@@ -1,0 +1,228 @@
+"""The posterior of op times and stage overheads, given the times of measured stages.
+
+Model: the true time of op i in row r of the cost table is its known time times 1 + g_r + x_i,r.
+``x`` is the op's own error, of relative deviation ``error``; ``g`` is a common scale (contention,
+clock), and each stage adds an overhead o_r. A measured stage time is the sum over its ops, its
+transfers and o_r, with relative noise. All are Gaussian, so the posterior is linear algebra on one
+matrix with a row a measured stage (Rasmussen and Williams, Gaussian Processes for Machine Learning,
+2006, section 2.2). ``error`` and the noise are taken from a small grid, weighed by the likelihood
+of the measurements (section 5.2).
+
+Rows of one kind of device, runtime and number of threads share their errors, and each of these that
+differs halves what they share. Half of the variance of g grows with the number of devices that are
+busy. ``g`` may be correlated otherwise than ``x``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autosplit.deployment import Row
+
+Array = NDArray[np.float64]
+
+ERRORS = (0.01, 0.03, 0.08, 0.2, 0.4, 0.8)  # relative error of one profiled op
+NOISES = (0.003, 0.01, 0.02, 0.05, 0.1)  # relative noise of one measured stage time
+# The prior over both grids has its centre here and is one unit of log deviation wide.
+_USUAL_ERROR, _USUAL_NOISE = 0.2, 0.02
+_UNLIKELY = 6.0  # difference of log likelihoods beyond which an error and noise are left out
+SCALE = 0.3  # relative deviation of the common scale of a row
+OVERHEAD = 0.05  # deviation of a stage's overhead, relative to the mean stage
+OTHERS = 0.5  # correlation between rows of another kind of device, runtime or number of threads
+SCALE_OF_THREADS = 0.9  # correlation of the common scales of two numbers of threads
+
+
+@dataclass(frozen=True)
+class StageRows:
+    """Measured stages, a row each.
+
+    ``ops``: the known time of each of its ops, else 0; ``row``: of the cost table; ``contention``:
+    how many of the devices ran stages beside it, from 0 for none to 1 for all; ``prior`` and
+    ``measured``: its expected and its measured time in ms.
+    """
+
+    ops: Array
+    row: NDArray[np.int64]
+    contention: Array
+    prior: Array
+    measured: Array
+
+    @cached_property
+    def totals(self) -> Array:
+        """The profiled time of each stage."""
+        return np.asarray(self.ops.sum(axis=1))
+
+    @cached_property
+    def shared(self) -> Array:
+        """For each pair of stages the sum of squares of the ops in both."""
+        return np.asarray(self.ops @ self.ops.T)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The posterior for one pair of error and noise.
+
+    ``times``: row of the cost table by op; ``correlation``: of the errors of each pair of rows,
+    ``scale_correlation``: of their common scales. ``stages``: how many a deployment usually has.
+    """
+
+    times: Array
+    correlation: Array
+    scale_correlation: Array
+    rows: StageRows
+    error: float
+    noise: float
+    stages: int
+
+    @cached_property
+    def overhead_variance(self) -> float:
+        """Of the overhead of a stage, in ms²."""
+        return float((OVERHEAD * self.times.sum(axis=1).mean() / self.stages) ** 2)
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Of the times of the measured stages, noise included."""
+        rows = self.rows
+        pairs = np.ix_(rows.row, rows.row)
+        common = SCALE**2 * np.outer(rows.totals, rows.totals)
+        common = common * (0.5 + 0.5 * np.outer(rows.contention, rows.contention))
+        # Stages correlate by the ops they share, by the common scale, and by their overheads.
+        prior = (self.error**2 * rows.shared + self.overhead_variance) * self.correlation[pairs]
+        prior += common * self.scale_correlation[pairs]
+        # The last two terms keep the matrix positive definite where the noise is next to nothing.
+        noise = (self.noise * rows.measured) ** 2 + 1e-9 * np.diag(prior) + 1e-18
+        return np.asarray(prior + np.diag(noise), dtype=np.float64)
+
+    @cached_property
+    def weights(self) -> Array:
+        """How strongly each measured stage pulls: its residual over the covariance."""
+        return self.solve(self.rows.measured - self.rows.prior)
+
+    def log_likelihood(self) -> float:
+        """How likely the measurements are for this error and noise, but for a constant."""
+        residual = self.rows.measured - self.rows.prior
+        error, noise = self.error / _USUAL_ERROR, self.noise / _USUAL_NOISE
+        log_prior = -0.5 * (math.log(error) ** 2 + math.log(noise) ** 2)
+        # The factor's diagonal gives the determinant without underflow.
+        cholesky = np.linalg.cholesky(self.covariance)
+        log_determinant = float(np.log(np.diag(cholesky)).sum())
+        return log_prior - 0.5 * float(residual @ self.weights) - log_determinant
+
+    def corrections(self, weights: Array, contention: float) -> tuple[Array, Array]:
+        """The factor on each known time, row by op, and the overhead of each row in ms.
+
+        ``contention``: as in the rows, of the stages that the factors are for.
+        """
+        rows = self.rows
+        first, kind = self._kinds
+        # By kind of row and measured stage.
+        pull = self.correlation[first][:, rows.row] * weights
+        scale = rows.totals * (0.5 + 0.5 * contention * rows.contention)
+        common = SCALE**2 * (self.scale_correlation[first][:, rows.row] @ (weights * scale))
+        factors = 1 + self.error**2 * (pull @ rows.ops) + common[:, None]
+        return factors[kind], self.overhead_variance * pull.sum(axis=1)[kind]
+
+    def draw(
+        self, rng: np.random.Generator, contentions: Sequence[float]
+    ) -> list[tuple[Array, Array]]:
+        """Factors and overheads drawn from the posterior, a pair for each of ``contentions``.
+
+        They are drawn from the prior, then corrected by what they miss (Matheron's rule; Wilson et
+        al., Efficiently sampling functions from Gaussian process posteriors, 2020, section 3).
+        """
+        first, kind = self._kinds
+        root = _square_root(self.correlation)[first]
+        scale_root = _square_root(self.scale_correlation)[first]
+        count, ops = self.times.shape
+        # Rows of one kind get one draw: they differ by nothing that a profile shows.
+        op_errors = self.error * (root @ rng.normal(size=(count, ops)))[kind]
+        scale = SCALE * (scale_root @ rng.normal(size=(count, 1)))[kind]
+        deviation = math.sqrt(self.overhead_variance)
+        overheads = deviation * (root @ rng.normal(size=count))[kind]
+        rows, row = self.rows, self.rows.row
+        noise = rng.normal(size=len(row))
+        contended = np.zeros((count, 1))
+        if len(contentions) > 1:
+            # Half of the common scale is there for a stage alone, half comes with the others.
+            contended = SCALE * (scale_root @ rng.normal(size=(count, 1)))[kind]
+            scale, contended = math.sqrt(0.5) * np.stack([scale, contended])
+        common = (scale + contended * rows.contention)[row, np.arange(len(row))]
+        op_sums = (rows.ops * op_errors[row]).sum(axis=1)
+        drawn = rows.prior + op_sums + rows.totals * common + overheads[row]
+        weights = self.solve(rows.measured - drawn - self.noise * rows.measured * noise)
+        draws: list[tuple[Array, Array]] = []
+        for contention in contentions:
+            factors, corrections = self.corrections(weights, contention)
+            factors = factors + op_errors + scale + contended * contention
+            draws.append((factors, corrections + overheads))
+        return draws
+
+    def solve(self, residual: Array) -> Array:
+        """The residual over the covariance of the measured stages."""
+        return np.asarray(np.linalg.solve(self.covariance, residual), np.float64)
+
+    @cached_property
+    def _kinds(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """A row of each kind, and the kind of each row.
+
+        What is computed once a kind is equal to the last digit for all its rows.
+        """
+        unique = np.unique(self.correlation, axis=0, return_index=True, return_inverse=True)
+        _, first, kind = unique
+        return first, kind.ravel()
+
+
+def _square_root(correlation: Array) -> Array:
+    """What makes correlated numbers of independent ones."""
+    values, vectors = np.linalg.eigh(correlation)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def likely_posteriors(
+    times: Array, correlation: Array, scale_correlation: Array, rows: StageRows, stages: int
+) -> tuple[tuple[Posterior, ...], Array]:
+    """The posteriors for each pair of error and noise that is not ruled out, and their weights."""
+    prior = times, correlation, scale_correlation, rows
+    if not len(rows.measured):
+        return (Posterior(*prior, _USUAL_ERROR, _USUAL_NOISE, stages),), np.ones(1)
+    grid = [Posterior(*prior, *pair, stages) for pair in product(ERRORS, NOISES)]
+    logs = np.array([posterior.log_likelihood() for posterior in grid])
+    # Most of the grid is ruled out by a few trials; what remains is worth its draws.
+    likely = np.flatnonzero(logs > logs.max() - _UNLIKELY)
+    weights = np.exp(logs[likely] - logs.max())
+    return tuple(grid[n] for n in likely), weights / weights.sum()
+
+
+def correlations(rows: Sequence[Row]) -> tuple[Array, Array]:
+    """Of the errors and of the common scales of each pair of rows of the cost table.
+
+    Numbers of threads and batches share most of the scale: the profile is wrong for all of them by
+    the same clock, and busy cores slow all of them down.
+    """
+    kinds = [_kind_of_device(row.kind) for row in rows]
+    shared = _shared(kinds) * _shared([row.runtime for row in rows])
+    errors, scales = shared, shared
+    for values in ([row.threads for row in rows], [row.batch for row in rows]):
+        errors = errors * _shared(values)
+        scales = scales * _shared(values, SCALE_OF_THREADS)
+    return errors, scales
+
+
+def _kind_of_device(name: str) -> str:
+    """What devices share that have one clock; two servers and two nodes may differ."""
+    if name.startswith(("rpc:", "tracker:")):
+        return name
+    return name.partition("/")[0] if name.startswith("ray:") else name.partition(":")[0]
+
+
+def _shared(values: Sequence[object], share: float = OTHERS) -> Array:
+    """1 for each pair of equal values, else ``share``."""
+    codes = np.array([values.index(value) for value in values])
+    return np.where(codes[:, None] == codes, 1.0, share)

@@ -1,0 +1,160 @@
+"""The planner's cost table of measured profiles and links."""
+
+import math
+
+import pytest
+
+from autosplit.errors import ConfigError, Infeasible
+from autosplit.hardware.measurement.results import LinkCost, Profile
+from autosplit.hardware.profiling.cost_table import cost_table, over_memory, place_regions, slowed
+from autosplit.planner import Option, Question, Row, Stage, evaluate, partition
+from tests.hardware.fakes import graph
+
+CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
+
+
+def profiles(*rows):
+    zeros = (0.0,) * len(rows[0])
+    return [Profile(f"d{i}", row, zeros, "tvm") for i, row in enumerate(rows)]
+
+
+def stages(costs, *parts):
+    """Stages of ops, each in a row of the costs."""
+    return [Stage(ops, (Option(costs.rows[row].row),)) for ops, row in parts]
+
+
+@pytest.fixture(autouse=True)
+def four(monkeypatch):
+    monkeypatch.setattr("autosplit.hardware.devices.device.available", lambda: (0, 1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("region_devices", "free"),
+    [
+        ({}, None),
+        ({"npu": "cores:0"}, [0]),
+        ({"npu": "cores:1-2"}, [1]),  # however it is spelled
+        ({"npu": "cores:3"}, [2, 3]),  # two stages share it
+        ({"other": "cores:0"}, [0, 1, 2, 3]),  # a backend without ops here
+    ],
+)
+def test_ops_of_a_backend_run_on_its_device_only(region_devices, free):
+    devices = ["cores:0", "cores:1,2", "cores:3", "cores:3"]
+    alike = profiles(*[(1.0, 2.0, 3.0)] * 4)
+    placed = place_regions(alike, {"npu": [1]}, region_devices, devices)
+    if free is None:
+        assert placed == alike
+        return
+    assert [profile.op_ms[0] for profile in placed] == [1.0] * 4
+    assert [d for d, profile in enumerate(placed) if profile.op_ms[1] < math.inf] == free
+
+
+def test_the_plan_follows():
+    two = profiles(*[(1.0, 2.0, 3.0)] * 2)
+    placed = place_regions(two, {"npu": [0]}, {"npu": "cores:1"}, ["cores:0", "cores:1"])
+    best = partition(cost_table(CHAIN, placed), Question.along(["d0", "d1"], empty=True))
+    assert [(s.ops, s.options[0].row.kind) for s in best.stages] == [((0, 1, 2), "d1")]
+
+
+def test_regions_that_no_order_can_bring_to_their_devices_have_no_plan():
+    devices, regions = ["cores:0", "cores:1"], {"one": [0], "two": [2]}
+    two = profiles(*[(1.0, 2.0, 3.0)] * 2)
+    placed = place_regions(two, regions, {"one": "cores:1", "two": "cores:0"}, devices)
+    with pytest.raises(Infeasible):
+        partition(cost_table(CHAIN, placed), Question.along(["d0", "d1"]))
+
+
+def test_a_device_that_is_none_of_the_pipeline_is_named():
+    with pytest.raises(
+        ConfigError,
+        match="'npu' are for device 'cores:2', which is not one of cores:0, cores:1; name",
+    ):
+        place_regions(profiles((1.0,)), {"npu": [0]}, {"npu": "cores:2"}, ["cores:0", "cores:1"])
+
+
+@pytest.mark.parametrize(
+    ("links", "kinds"),
+    [
+        ((), 1),
+        ([LinkCost("a"), LinkCost("b")], 1),
+        ([LinkCost("a"), LinkCost("b", call_ms=0.5)], 2),
+        ([LinkCost("a"), LinkCost("b", latency_ms=0.5)], 2),
+        ([LinkCost("a"), LinkCost("b", bandwidth=32.0)], 2),
+    ],
+)
+def test_a_link_that_costs_anything_tells_devices_apart(links, kinds):
+    costs = cost_table(CHAIN, profiles((1.0, 2.0, 3.0), (1.0, 2.0, 3.0)), links)
+    assert len(costs.kinds) == kinds
+
+
+def test_each_stage_takes_the_times_of_its_device_and_what_its_link_costs():
+    links = [LinkCost("a"), LinkCost("b", bandwidth=32.0, latency_ms=0.25, call_ms=2.0)]
+    costs = cost_table(CHAIN, profiles((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)), links)
+    transfer_ms = 2 * (16 / 32.0 + 0.25)  # one tensor in and one out
+    parts = ((0,), 0), ((1, 2), 1)
+    loads = evaluate(costs, stages(costs, *parts)).loads
+    assert loads == pytest.approx((1.0, 5.0 + 6.0 + transfer_ms + 2.0))
+    costs = cost_table(CHAIN, profiles((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)))
+    assert evaluate(costs, stages(costs, *parts)).loads == (1.0, 11.0)
+
+
+def test_what_no_cut_may_part_stays_together():
+    costs = cost_table(CHAIN, profiles((3.0, 3.0, 1.0)), keep_together={"tvm": [[0, 1]]})
+    assert partition(costs, Question.of_split(2, "d0")).split == ((0, 1), (2,))
+
+
+RUNTIME_TIMES = {"slow": (2.0, 2.0, 2.0), "quick": (1.0, 1.0, 1.0)}
+
+
+def test_each_runtime_has_its_times_and_its_groups():
+    rows = [Profile("cores:0", times, (0.0,) * 3, name) for name, times in RUNTIME_TIMES.items()]
+    costs = cost_table(CHAIN, rows, keep_together={"quick": [[0, 1]]})
+    assert [row.row for row in costs.rows] == [Row("cores:0", "slow"), Row("cores:0", "quick")]
+    assert evaluate(costs, stages(costs, ((0,), 1), ((1, 2), 0))).loads == (math.inf, 4.0)
+    assert evaluate(costs, stages(costs, ((0, 1), 1), ((2,), 1))).loads == (2.0, 1.0)
+
+
+def test_a_runtime_that_computes_nothing_is_left_out():
+    none = Profile("cores:0", (math.inf,) * 3, (0.0,) * 3, "none", "it is not installed")
+    one = Profile("cores:0", (1.0, 2.0, 3.0), (0.0,) * 3, "one")
+    assert [row.row.runtime for row in cost_table(CHAIN, [none, one]).rows] == ["one"]
+    with pytest.raises(ConfigError, match="it is not installed"):
+        cost_table(CHAIN, [none])
+
+
+def test_the_time_of_a_call_counts_where_runtimes_compete():
+    rows = [
+        Profile("cores:0", times, (0.0,) * 3, name, call_ms=call)
+        for (name, times), call in zip(RUNTIME_TIMES.items(), (0.0, 4.0), strict=True)
+    ]
+    best = partition(cost_table(CHAIN, rows), Question.of_split(2, "cores:0"))
+    assert [(stage.runtime, load) for stage, load in zip(best.stages, best.loads, strict=True)] == [
+        ("slow", 2.0),
+        ("slow", 4.0),
+    ]
+    assert cost_table(CHAIN, rows[1:]).rows[0].overhead == 0.0
+
+
+def test_a_measured_net_pays_links_for_inputs_tensors_and_outputs():
+    fork = graph([("a", ["x"]), ("b", ["a", "x"])], ["x"], ["a", "b"])
+    links = [LinkCost("d0", bandwidth=32.0, latency_ms=0.5, call_ms=0.25)]
+    costs = cost_table(fork, profiles((1.0, 2.0)), links)
+    plan = evaluate(costs, stages(costs, ((0,), 0), ((1,), 0)))
+    # Each tensor has 16 bytes. a: call, op, x in, a out once though it is an output as well;
+    # b: call, op, a and x in, b out.
+    assert plan.loads == (0.25 + 1 + 2 * 1.0, 0.25 + 2 + 3 * 1.0)
+    assert plan.bytes_moved == 16
+    assert plan.memory == (16 + 16, 16 + 16)
+
+
+def test_devices_that_share_a_core_are_as_many_times_as_slow_as_there_are():
+    devices = ["cores:0", "cores:0,1", "cores:1", "cores:2"]
+    changed = slowed(profiles(*[(1.0, 2.0)] * 4), devices)
+    assert [profile.op_ms[0] for profile in changed] == [2.0, 3.0, 2.0, 1.0]
+
+
+def test_the_unsplit_model_over_every_memory_limit_is_named():
+    costs = cost_table(CHAIN, profiles((1.0, 2.0, 3.0)))
+    assert over_memory(costs) == over_memory(costs.with_memory(16.0)) == ""
+    line = "the unsplit model needs 16 B, over the memory limit of 15 B"
+    assert over_memory(costs.with_memory(15.0)) == line

@@ -1,0 +1,83 @@
+"""The cost table: what it refuses, and what is alike in it."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autosplit.errors import ConfigError, GraphError, SplitError
+from autosplit.planner import Kind, Link, Option, Row, RowCosts, Stage, Transfer, evaluate
+from tests.planner.graphs import chain, in_runtimes, on_unlike_devices
+from tests.planner.models import answers, models, split_questions
+from tests.planner.reference import plain_cost
+
+INF, NAN = math.inf, math.nan
+PAIR = chain(1.0, 2.0, tensors=(Transfer("t", 0, (1,), 8.0),))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rows": (RowCosts(Row(), (1.0, -1.0)),)}, "the time of 'op1' is -1.0"),
+        ({"rows": (RowCosts(Row(), (NAN, 1.0)),)}, "the time of 'op0' is nan"),
+        ({"rows": (RowCosts(Row(), (1.0,)),)}, "1 values of the time were given; give 2"),
+        ({"rows": (RowCosts(Row(), (1.0, 1.0), INF),)}, "the overhead of .* is inf"),
+        ({"kinds": (Kind("", (-0.5,)),)}, "the transfer cost of 't' is -0.5"),
+        ({"kinds": (Kind("", (), (1.0, 2.0)),)}, "2 values of the transfer cost were given"),
+        ({"kinds": (Kind("", memory=NAN),)}, "the memory of '' is nan"),
+        ({"sizes": (1.0, INF)}, "the size of 'op1' is inf"),
+        ({"predecessors": (2, 0)}, "op 'op0' reads from 'op1', which comes later"),
+    ],
+)
+def test_a_cost_that_cannot_be_is_named(changes, message):
+    with pytest.raises(GraphError, match=message):
+        replace(PAIR, **changes)
+
+
+def test_a_table_without_rows_or_with_a_row_of_an_unknown_kind_is_refused():
+    for rows in ((), (RowCosts(Row("gpu"), (1.0, 2.0)),)):
+        with pytest.raises(ConfigError, match="give one for each kind of device"):
+            replace(PAIR, rows=rows)
+
+
+def test_a_link_costs_its_latency_and_the_bytes_over_its_bandwidth():
+    assert Link(4.0, 0.5).cost(10) == 3.0
+    assert Link().cost(1e18) == 0.0
+
+
+def test_kinds_are_alike_where_they_cost_the_same_in_every_row():
+    model = on_unlike_devices(PAIR, *[(1.0, 2.0)] * 4, overheads=(0.0, 1.0, 0.0, 0.0))
+    *kinds, last = model.kinds
+    model = replace(model, kinds=(*kinds, replace(last, memory=8.0)))
+    assert model.alike == {"0": "0", "1": "1", "2": "0", "3": "3"}
+
+
+def test_a_memory_limit_holds_on_every_kind():
+    model = on_unlike_devices(PAIR, (1.0, 2.0), (2.0, 1.0)).with_memory(7.0)
+    assert [kind.memory for kind in model.kinds] == [7.0, 7.0]
+
+
+def test_ops_that_no_runtime_separates_are_one_group():
+    rows = {
+        "tvm": RowCosts(Row(), (1.0,) * 4, groups=(0b0011,)),
+        "openvino": RowCosts(Row(), (1.0,) * 4, groups=(0b0111,)),
+    }
+    costs = in_runtimes(chain(*[1.0] * 4), **rows)
+    assert costs.contraction.groups == (0b0011, 0b0100, 0b1000)
+    halves = [Stage(ops, (Option(Row("", "tvm")),)) for ops in ((0,), (1, 2, 3))]
+    with pytest.raises(SplitError, match="ops op0, op1 must stay on one stage"):
+        evaluate(costs, halves)
+
+
+@given(st.data())
+def test_stages_cost_what_plain_fractions_say(data):
+    costs = data.draw(models())
+    question = data.draw(split_questions(costs))
+    for _, plan in zip(range(5), answers(costs, question), strict=False):
+        pairs = [(s.ops, costs.rows[costs.row_index[s.options[0].row]]) for s in plan.stages]
+        loads, memory, bytes_moved = plain_cost(costs, pairs)
+        assert plan.loads == tuple(map(float, loads))
+        assert plan.memory == tuple(map(float, memory))
+        assert plan.bytes_moved == float(bytes_moved)

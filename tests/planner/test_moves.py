@@ -1,0 +1,98 @@
+"""Neighbours, random and nearest deployments are among those that a question allows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from autosplit.cuts.orders import PLAIN_ORDERS
+from autosplit.errors import Infeasible
+from autosplit.planner.batch import BatchEvaluator
+from autosplit.planner.costs import CostModel
+from autosplit.planner.evaluation import evaluate, fits
+from autosplit.planner.moves import Moves
+from autosplit.planner.problem import Question
+from autosplit.planner.solver import partition
+from tests.planner.models import deployment_questions, models, split_questions
+
+
+@st.composite
+def asked(draw: st.DrawFn) -> tuple[CostModel, Question]:
+    """Costs and a question of any kind about them, which keeps no ops together."""
+    cores = draw(st.booleans())
+    costs = draw(
+        models(threads=(1, 2) if cores else (1,), batches=draw(st.sampled_from([(1,), (1, 2)])))
+    )
+    if cores or draw(st.booleans()):
+        question = draw(deployment_questions(costs, cores))
+    else:
+        question = draw(split_questions(costs))
+    assume(not question.keep_together)
+    assume(question.stages is None or question.stages <= len(costs.contraction.groups))
+    return costs, question
+
+
+@given(asked(), st.integers(0, 2**31))
+def test_random_and_near_deployments_are_allowed(
+    case: tuple[CostModel, Question], seed: int
+) -> None:
+    costs, question = case
+    moves, rng = Moves(costs, question), np.random.default_rng(seed)
+    if question.stages is None or question.stages <= moves.most_stages:
+        start = moves.useful(moves.random(rng))
+        assert moves.allows(start)
+        near = list(moves.neighbours(start))
+        assert len(set(near)) == len(near)
+        assert start not in near
+        for stages in near:
+            evaluate(costs, stages)  # raises for an illegal split
+
+
+@given(asked(), st.data())
+def test_any_numbers_have_a_nearest_deployment(
+    case: tuple[CostModel, Question], data: st.DataObject
+) -> None:
+    costs, question = case
+    moves = Moves(costs, question)
+    count = question.stages or data.draw(st.integers(1, moves.most_stages))
+    numbers = st.lists(st.integers(0, len(costs.rows) - 1), min_size=count, max_size=count)
+    places = data.draw(st.lists(st.integers(0, 9), min_size=count - 1, max_size=count - 1))
+    order = data.draw(st.integers(0, len(PLAIN_ORDERS) - 1))
+    stages = moves.nearest(order, places, data.draw(numbers), [1 + n for n in data.draw(numbers)])
+    assert len(stages) == count
+    assert moves.allows(stages)
+    evaluate(costs, stages)
+
+
+@given(asked())
+def test_the_best_deployment_is_allowed(case: tuple[CostModel, Question]) -> None:
+    costs, question = case
+    try:
+        plan = partition(costs, question)
+    except Infeasible:
+        return
+    assert Moves(costs, question).allows(plan.stages)
+
+
+@given(asked(), st.integers(0, 2**31))
+def test_a_batch_costs_what_each_deployment_does(
+    case: tuple[CostModel, Question], seed: int
+) -> None:
+    costs, question = case
+    moves, rng = Moves(costs, question), np.random.default_rng(seed)
+    if question.stages is not None and question.stages > moves.most_stages:
+        return
+    start = moves.random(rng)
+    deployments = [start, *moves.neighbours(start)]
+    evaluator = BatchEvaluator(costs, question)
+    batch = evaluator.batch(deployments)
+    loads = batch.loads(batch.part_loads(np.ones_like(evaluator.times), evaluator.overheads))
+    plans = [evaluate(costs, stages) for stages in deployments]
+    assert batch.periods(loads).tolist() == pytest.approx([plan.period for plan in plans])
+    assert batch.latencies(loads).tolist() == pytest.approx([plan.latency for plan in plans])
+    fitting = (batch.memory <= 1 + 1e-12) & (batch.periods(loads) < math.inf)
+    assert fitting.tolist() == [fits(costs, plan) for plan in plans]

@@ -1,0 +1,161 @@
+"""Which splits compete in the final comparison, and whether it has to be held."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from autosplit.deployment import Deployment, Option, Row, Stage
+from autosplit.hardware.bench.simulated import SimulatedBench
+from autosplit.planner import CostModel, Question, RowCosts, evaluate
+from autosplit.planner.batch import BatchEvaluator
+from autosplit.study.loop.comparison import covers, finalists
+from autosplit.study.loop.open import OpenStudy
+from autosplit.study.loop.run import run_study
+from autosplit.study.loop.time_left import FINALISTS
+from autosplit.study.progress import Progress
+from autosplit.study.record import COMPARISON, FinalComparison, record_of, study_record
+from autosplit.study.results import best_of_study
+from autosplit.study.surrogate.correction import Measured, correct
+from tests.study.recording import Notes
+
+Make = Callable[..., SimulatedBench]
+Open = Callable[..., OpenStudy]
+
+
+def two(end: int, ops: int = 8) -> tuple[Stage, ...]:
+    option = (Option(Row()),)
+    return Stage(tuple(range(end)), option), Stage(tuple(range(end, ops)), option)
+
+
+def chosen_of(times: tuple[float, ...], slow: int = -1) -> tuple[list[int], list[int]]:
+    """The finalists among all splits of a chain into two, and all splits, best first, by number.
+
+    The best split has the highest number. The one at ``slow`` was measured in next to no time.
+    """
+    before = tuple(1 << i - 1 if i else 0 for i in range(8))
+    costs = CostModel("c", tuple("abcdefgh"), before, (RowCosts(Row(), times),))
+    evaluator = BatchEvaluator(costs, Question.of_split(2))
+    plans = sorted((evaluate(costs, two(end)) for end in range(1, 8)), key=lambda p: p.period)
+    numbers = list(range(len(plans)))[::-1]
+    measured = [
+        Measured(n, plan.stages, plan.loads, 0.5 if n == slow else plan.period)
+        for n, plan in zip(numbers, plans, strict=True)
+    ]
+    corrected = correct(evaluator, measured)
+    return [m.number for m in finalists(corrected, measured)], numbers
+
+
+def test_of_many_that_may_be_the_best_the_likeliest_few_compete() -> None:
+    finalist_numbers, numbers = chosen_of((10.0, *(0.0001,) * 7))
+    assert finalist_numbers == sorted(finalist_numbers)
+    assert len(finalist_numbers) == FINALISTS < len(numbers)
+
+
+def test_a_split_that_is_clearly_worse_does_not_compete() -> None:
+    finalist_numbers, numbers = chosen_of((1.0,) * 8)
+    assert numbers[0] in finalist_numbers
+    assert numbers[-1] not in finalist_numbers
+
+
+def test_within_three_times_the_noise_of_the_best_a_split_competes() -> None:
+    measured = [Measured(n, two(n + 1), (1.0,), 1.0 + n) for n in range(3)]
+    expected = dict(zip((m.stages for m in measured), (1.0, 1.29, 1.31), strict=True))
+    corrected: Any = SimpleNamespace(noise=0.1, period=expected.__getitem__)
+    assert [m.number for m in finalists(corrected, measured)] == [0, 1]
+
+
+def entry(number: int) -> dict[str, Any]:
+    return {"number": number, "period_ms": {"median": 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        ({"measured": 3, "entries": [entry(0), entry(2)]}, True),
+        ({"measured": 2, "entries": [entry(0), entry(2)]}, False),
+        ({"measured": 3, "entries": [entry(0), entry(1)]}, False),
+        ({"measured": 3, "entries": [entry(0), entry(2)], "disturbed": ["a fan"]}, False),
+        ({"measured": 3}, False),
+        ({}, False),
+    ],
+)
+def test_a_comparison_counts_for_the_same_rivals_with_nothing_measured_since(
+    stored: Any, expected: bool
+) -> None:
+    rivals = [Measured(n, two(1), (1.0, 1.0), 1.0) for n in (0, 2)]
+    assert covers(FinalComparison.model_validate(stored), rivals, 3) is expected
+
+
+def test_the_one_measured_fastest_always_competes() -> None:
+    for times in ((1.0,) * 8, (10.0, *(0.0001,) * 7)):
+        finalist_numbers, _ = chosen_of(times, slow=0)
+        assert 0 in finalist_numbers
+        assert finalist_numbers == sorted(finalist_numbers)
+        assert len(finalist_numbers) <= FINALISTS
+
+
+def compared_calls(bench: SimulatedBench, factor: float = 1.0) -> list[int]:
+    """How many candidates each comparison measures; all take ``factor`` times as long in them."""
+    calls: list[int] = []
+    compare = bench.compare_interleaved
+
+    def slowed(candidates: Sequence[Deployment], names: Sequence[str]) -> Any:
+        calls.append(len(candidates))
+        measured, baselines = compare(candidates, names)
+        return [m.scaled(factor) for m in measured], baselines
+
+    bench.compare_interleaved = slowed  # type: ignore[method-assign]
+    return calls
+
+
+def test_of_two_workers_that_end_together_one_compares(chain_bench: Make, new_study: Open) -> None:
+    first, second = (new_study(chain_bench(ops=40), trials=4) for _ in range(2))
+    calls = compared_calls(first.bench), compared_calls(second.bench)
+    compared: list[dict[str, Any]] = []
+
+    @contextlib.contextmanager
+    def taken() -> Iterator[None]:
+        """The lock of the devices, which the second worker has until it has ended."""
+        if not compared and [t.state.name for t in first.study.trials] == ["COMPLETE"] * 4:
+            compared.append({})
+            run_study(second, Progress())
+            compared[0] = second.study.user_attrs[COMPARISON]
+        yield
+
+    first.__dict__["device_lock"] = taken
+    run_study(first, Progress())
+    assert (len(calls[0]), len(calls[1])) == (0, 1)
+    assert first.study.user_attrs[COMPARISON] == compared[0]
+
+
+def test_no_more_candidates_are_measured_again_than_was_announced(
+    chain_bench: Make, new_study: Open
+) -> None:
+    opened, progress = (
+        new_study(chain_bench(ops=40, noise=0.2), trials=12, sampler="random"),
+        Notes(),
+    )
+    calls = compared_calls(opened.bench, factor=1.5)
+    run_study(opened, progress)
+    announced = [note for note in progress.notes if note.startswith("final comparison: ")]
+    assert [note.split()[2] for note in announced] == list(map(str, calls))
+    best = best_of_study(opened.study)
+    assert best is not None
+    assert best.number in study_record(opened.study.user_attrs).final_comparison.figures
+
+
+def test_a_final_comparison_leaves_the_figures_of_the_search(
+    chain_bench: Make, new_study: Open
+) -> None:
+    opened = new_study(chain_bench(ops=40, noise=0.2), trials=3)
+    compared_calls(opened.bench, factor=1.5)
+    run_study(opened, Progress())
+    for trial in opened.study.trials:
+        period = record_of(trial).period_ms
+        assert period is not None
+        assert period.median == trial.value

@@ -1,0 +1,144 @@
+"""What a study stores is plain JSON and read back; what others wrote there is not trusted."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosplit.deployment import Deployment
+from autosplit.graph import Op, build
+from autosplit.hardware.measurement.results import (
+    Accuracy,
+    Baseline,
+    LinkCost,
+    Measurement,
+    Profile,
+    Spread,
+)
+from autosplit.study import documents
+
+SPREAD = Spread(2.0, 1.5, 2.5)
+
+
+def stored(document: Any) -> Any:
+    """As it comes back from a database."""
+    return json.loads(json.dumps(document, allow_nan=False))
+
+
+def test_numbers_of_numpy_become_numbers_of_json() -> None:
+    document = documents.document_of(Spread(np.float32(2), np.float64(1.5), np.int64(3)))
+    assert stored(document) == {"median": 2.0, "low": 1.5, "high": 3.0}
+
+
+def test_profiles_and_links_come_back_with_what_json_cannot_write() -> None:
+    profiles = [
+        Profile("a", (1.0, math.inf), (0.1, math.inf)),
+        Profile("b", (2.0, 3.0), (0.0, 0.0)),
+    ]
+    assert documents.read(Profile, stored(list(map(documents.document_of, profiles)))) == profiles
+    links = [LinkCost("a"), LinkCost("b", 4e6, 0.5, 0.25)]
+    assert documents.read(LinkCost, stored(list(map(documents.document_of, links)))) == links
+
+
+def test_a_number_that_is_not_finite_is_null() -> None:
+    document = documents.document_of(
+        Baseline("a", Spread(1.0, 0.0, math.inf), Spread(*[math.nan] * 3))
+    )
+    assert stored(document) == {
+        "name": "a",
+        "period_ms": {"median": 1.0, "low": 0.0, "high": None},
+        "latency_ms": {"median": None, "low": None, "high": None},
+        "copies": 1,
+        "runtime": "",
+        "devices": [],
+        "stage_ms": [],
+        "max_rel_error": 0.0,
+        "disturbances": [],
+    }
+
+
+def fork() -> Any:
+    """a feeds b and c, which d joins; the tensor of each op has its name."""
+    ops = [("a", ["x"]), ("b", ["a"]), ("c", ["a"]), ("d", ["b", "c"])]
+    sizes = {"x": 4, "a": 8, "b": 16, "c": 32, "d": 64}
+    return build(
+        "fork",
+        [Op(n, f"k_{n}", (f"s_{n}",), tuple(reads), (n,), 100) for n, reads in ops],
+        {n: ((size // 4,), "float32", size) for n, size in sizes.items()},
+        ("x",),
+        ("d",),
+    )
+
+
+def test_a_graph_keeps_what_pictures_and_tables_need() -> None:
+    document = stored(documents.graph_document(fork()))
+    assert document["ops"][3] == {
+        "name": "d",
+        "kernel": "k_d",
+        "sources": ["s_d"],
+        "inputs": ["b", "c"],
+        "outputs": ["d"],
+        "weight_bytes": 100,
+    }
+    assert document["tensors"]["c"] == {"shape": [8], "dtype": "float32", "bytes": 32}
+    assert (document["name"], document["inputs"], document["outputs"]) == ("fork", ["x"], ["d"])
+
+
+def along(stages: Any) -> Deployment:
+    """A split along devices."""
+    devices = [f"cores:{n}" for n in range(len(stages))]
+    return Deployment.of_split(stages, devices, ["tvm"] * len(stages))
+
+
+@pytest.mark.parametrize(
+    ("stages", "cuts", "live"),
+    [
+        ([(0, 1), (2, 3)], [["b"]], [[["a", 8], ["b", 16]]]),
+        ([(0, 1, 2), (3,)], [["b", "c"]], [[["b", 16], ["c", 32]]]),
+        ([(0,), (1, 2), (3,)], [["a"], ["b", "c"]], [[["a", 8]], [["b", 16], ["c", 32]]]),
+        ([(0, 1, 2, 3)], [], []),
+    ],
+)
+def test_a_split_is_told_by_the_last_ops_of_each_cut_and_what_crosses_it(
+    stages: Any, cuts: list[list[str]], live: list[Any]
+) -> None:
+    document = stored(documents.deployment_document(fork(), along(stages)))
+    assert [sorted(c) for c in document["cuts"]] == cuts
+    assert [sorted(c) for c in document["live"]] == live
+    assert document["stages"] == [list(ops) for ops in stages]
+
+
+def test_a_measurement_is_told_without_its_samples() -> None:
+    period = Spread(2.0, 1.5, 2.5, (1.5, 2.0, 2.5))
+    measurement = Measurement(period, SPREAD, (8.0, 3.0), Accuracy(True, 0.5, 1e-6, 3), ("a fan",))
+    document = stored(documents.measured_document(measurement))
+    assert document["period_ms"] == document["latency_ms"]
+    assert (document["stage_ms"], document["disturbed"]) == ([8.0, 3.0], ["a fan"])
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "said"),
+    [
+        ({"a": "1"}, {"a": "1"}, []),
+        ({"b": "1", "a": "x"}, {"b": "2", "a": "y"}, ["a was 'x', is 'y'", "b was '1', is '2'"]),
+        ({"a": "1"}, {}, ["a was '1', is not set"]),
+        ({}, {"a": "1"}, ["a was not set, is '1'"]),
+        (
+            {"m": "a" * 64},
+            {"m": "b" * 64},
+            [f"the m has changed (sha256 {'a' * 12}, now {'b' * 12})"],
+        ),
+        ({"backend": "a"}, {"backend": "b"}, ["runtime was 'a', is 'b'"]),
+        ({"t": "a" * 64}, {"t": "shipped"}, [f"t was '{'a' * 12}', is 'shipped'"]),
+        ({"r": f"x {'a' * 64} y"}, {"r": "z"}, [f"r was 'x {'a' * 12} y', is 'z'"]),
+        ({"a": "y" * 78}, {"a": "z" * 79}, [f"a was '{'y' * 78}', is '{'z' * 76}..."]),
+    ],
+)
+def test_what_differs_is_named_with_both_values(
+    recorded: dict[str, str], now: dict[str, str], said: list[str]
+) -> None:
+    assert documents.differences(recorded, now) == said

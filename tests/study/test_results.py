@@ -1,0 +1,113 @@
+"""The best trial of a study and what it is compared with, from what the study stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import FrozenTrial, TrialState
+
+from autosplit.hardware.measurement.results import Baseline, Spread
+from autosplit.study.documents import document_of
+from autosplit.study.record import COMPARISON, RECORD, compared_baselines, study_record
+from autosplit.study.results import DEATHS_LIMIT, best_trial, error_of, is_lost, state_of, tally
+
+
+def spread(period: float) -> dict[str, float]:
+    return {"median": period, "low": period - 0.5, "high": period + 0.5}
+
+
+def trial(
+    number: int,
+    period: float | None,
+    value: float | None = None,
+    state: str = "COMPLETE",
+    **record: Any,
+) -> FrozenTrial:
+    if period is not None:
+        record["period_ms"] = spread(period)
+    values = [value or period or 1.0] if state == "COMPLETE" else None
+    created = optuna.trial.create_trial(
+        state=TrialState[state], values=values, user_attrs={RECORD: record}
+    )
+    created.number = number
+    return created
+
+
+TRIALS = [trial(0, 5.0), trial(1, 3.0), trial(2, 1.0, state="FAIL"), trial(3, 4.0), trial(4, 3.0)]
+
+
+def best(trials: list[FrozenTrial], **attributes: Any) -> tuple[int, float] | None:
+    chosen = best_trial(trials, study_record(attributes))
+    return None if chosen is None else (chosen.number, chosen.period_ms.median)
+
+
+def comparison(measured: int, **periods: float) -> dict[str, Any]:
+    entries = [{"number": int(n[1:]), "period_ms": spread(p)} for n, p in periods.items()]
+    return {"measured": measured, "entries": entries}
+
+
+def test_the_best_is_the_first_of_the_fastest_that_did_not_fail() -> None:
+    assert best(TRIALS) == (1, 3.0)
+
+
+def test_a_study_without_complete_trials_has_no_best() -> None:
+    assert best([]) is None
+    assert best([trial(0, None)]) is None
+
+
+def test_the_winner_of_the_final_comparison_is_the_best_until_another_trial_is_measured() -> None:
+    for measured, expected in ((4, (3, 3.2)), (3, (4, 3.0))):
+        compared = comparison(measured, t1=3.5, t3=3.2)
+        assert best(TRIALS, final_comparison=compared) == expected
+
+
+@pytest.mark.parametrize(
+    ("objective", "number"), [("throughput", 0), ("latency", 1), ("memory", 0), (["latency"], 0)]
+)
+def test_the_best_is_that_of_the_objective(objective: Any, number: int) -> None:
+    trials = [trial(0, 1.0, 9.0), trial(1, 2.0, 4.0), trial(2, 3.0, 4.0)]
+    study = study_record({RECORD: {"config": {"objective": objective}}})
+    chosen, fastest = best_trial(trials, study), best_trial(trials, study, "throughput")
+    assert chosen is not None
+    assert fastest is not None
+    assert (chosen.number, chosen.period_ms.median) == (number, [1.0, 2.0, 3.0][number])
+    assert fastest.number == 0
+
+
+def test_baselines_have_the_periods_of_the_final_comparison_where_it_has_all() -> None:
+    measured = Spread(9.0, 8.5, 9.5)
+    baselines = [Baseline(name, measured, measured) for name in ("one core", "all cores")]
+    stored = {"baselines": [document_of(baseline) for baseline in baselines]}
+
+    def periods(final: Any) -> list[float]:
+        compared = compared_baselines({RECORD: stored, COMPARISON: final})
+        return [baseline.period_ms.median for baseline in compared]
+
+    again = {"name": "one core", "period_ms": spread(7.0)}
+    assert periods(None) == periods({"baselines": [again]}) == periods({}) == [9.0, 9.0]
+    assert periods({"baselines": [again, None]}) == [7.0, 9.0]
+    assert [b.latency_ms for b in compared_baselines({RECORD: stored})] == [measured] * 2
+
+
+def test_lost_trials_count_for_nothing_and_pruned_ones_as_failed() -> None:
+    states = ["COMPLETE", "FAIL", "PRUNED", "RUNNING", "WAITING"]
+    trials = [trial(n, None, state=state, error="x") for n, state in enumerate(states)]
+    counts = tally([*trials, trial(9, None, state="FAIL", error="interrupted", lost=True)])
+    assert [t.number for t in counts.complete] == [0]
+    assert [t.number for t in counts.failed] == [1, 2]
+    assert [t.number for t in counts.running] == [3]
+    assert [t.number for t in counts.waiting] == [4]
+    assert counts.finished == 3
+
+
+@pytest.mark.parametrize(("retries", "lost"), [(DEATHS_LIMIT - 2, True), (DEATHS_LIMIT - 1, False)])
+def test_a_trial_whose_worker_is_gone_is_lost_unless_it_killed_too_many(
+    retries: int, lost: bool
+) -> None:
+    gone = trial(9, None, state="FAIL", key="1:a")
+    gone.system_attrs = {"retry_history": list(range(retries))}
+    assert is_lost(gone) is lost
+    assert state_of(gone) == ("interrupted" if lost else "fail")
+    assert ("died 5 times" in error_of(gone)) is not lost

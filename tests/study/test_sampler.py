@@ -1,0 +1,113 @@
+"""The candidates of trials, by the planner and by Optuna's samplers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import optuna
+import pytest
+
+from autosplit.errors import ConfigError, SplitError
+from autosplit.hardware.bench.simulated import SimulatedBench
+from autosplit.study.acquisition import Goal, acquisition, history_of
+from autosplit.study.loop.open import OpenStudy
+from autosplit.study.loop.run import run_study
+from autosplit.study.progress import Progress
+from autosplit.study.record import RECORD, result_of
+from autosplit.study.sampler import SAMPLERS, Assignment, PlannerSampler
+from tests.study.conftest import space_of
+
+Make = Callable[..., SimulatedBench]
+Open = Callable[..., OpenStudy]
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLERS if name != "gp"])
+def test_every_sampler_measures_each_candidate_once(
+    name: str, chain_bench: Make, new_study: Open
+) -> None:
+    opened = new_study(chain_bench(ops=12), trials=6, sampler=name, converge=False)
+    run_study(opened, Progress())
+    keys = [result_of(trial).key for trial in opened.study.trials]
+    assert len(set(keys)) == len(keys) == 6
+    for trial in opened.study.trials:
+        names = opened.space.names(len(opened.space.candidate(result_of(trial).key)))
+        assert set(trial.params) == set(names)
+
+
+def test_an_unknown_sampler_is_refused_with_the_known_ones(chain_bench: Make) -> None:
+    with pytest.raises(ConfigError, match="sampler is 'cmaes'; use one of planner, brute_force"):
+        Assignment("cmaes", space_of(chain_bench()), Goal()).sampler(0)
+
+
+def test_the_planner_is_a_sampler_of_optuna(chain_bench: Make) -> None:
+    space = space_of(chain_bench())
+    study = optuna.create_study(sampler=PlannerSampler(space, Goal()))
+    trial = study.ask(
+        {
+            name: optuna.distributions.IntDistribution(r[0], r[-1])
+            for name, r in space.parameters.items()
+        }
+    )
+    assert space.decode(trial.params) == space.plan.stages
+
+
+def test_the_first_trial_is_the_plan(branchy_bench: Make, new_study: Open) -> None:
+    opened = new_study(branchy_bench(), trials=1)
+    run_study(opened, Progress())
+    assert opened.space.candidate(result_of(opened.study.trials[0]).key) == opened.space.plan.stages
+
+
+def test_an_enqueued_candidate_is_measured(chain_bench: Make, new_study: Open) -> None:
+    opened = new_study(chain_bench(ops=12), trials=2)
+    candidate = opened.space.decode({"cut_1": 1, "cut_2": 2})
+    opened.study.enqueue_trial({"cut_1": 1, "cut_2": 2})
+    opened.study.enqueue_trial({}, user_attrs={RECORD: {"key": "3:1.2"}})
+    run_study(opened, Progress())
+    first, second = opened.study.trials[:2]
+    assert opened.space.candidate(result_of(first).key) == candidate
+    assert second.state.name == "FAIL"
+    assert "is not the key of a candidate" in result_of(second).error
+
+
+def test_two_workers_that_choose_at_once_choose_different_candidates(
+    chain_bench: Make, new_study: Open
+) -> None:
+    opened = new_study(chain_bench(), trials=9)
+    study, assignment = opened.study, opened.assignment
+    first, second = study.ask(), study.ask()
+    chosen = [assignment.assign(study, trial) for trial in (second, first)]
+    assert None not in chosen
+    assert chosen[0] != chosen[1]
+
+
+def test_where_all_is_taken_nothing_is_promised(chain_bench: Make, new_study: Open) -> None:
+    opened = new_study(chain_bench(ops=4, stages=2), trials=20)
+    run_study(opened, Progress())
+    assert len(opened.study.trials) <= 3
+    view = opened.acquisition(opened.study.trials)
+    assert view.converged
+
+
+def test_a_candidate_over_the_limit_of_latency_promises_nothing(chain_bench: Make) -> None:
+    space = space_of(chain_bench(ops=8))
+    limit = 0.001 * space.plan.latency
+    view = acquisition(space, Goal(latency_ms=limit), history_of(space, []))
+    assert not any(view.gains.values())
+
+
+def test_a_study_forgets_nothing_that_an_interruption_leaves(
+    chain_bench: Make, new_study: Open
+) -> None:
+    whole = new_study(chain_bench(ops=30), trials=4, name="whole", converge=False)
+    run_study(whole, Progress())
+    for trials in (2, 4):
+        parts = new_study(chain_bench(ops=30), trials=trials, name="parts", converge=False)
+        run_study(parts, Progress())
+    keys = [[result_of(t).key for t in opened.study.trials] for opened in (whole, parts)]
+    assert keys[0] == keys[1]
+
+
+def test_a_key_of_another_study_is_refused(chain_bench: Make) -> None:
+    small, large = space_of(chain_bench(ops=6)), space_of(chain_bench(ops=9))
+    with pytest.raises(SplitError):
+        small.candidate(large.key(large.plan.stages))

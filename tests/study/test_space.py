@@ -1,0 +1,138 @@
+"""The candidates of a study: keys, parameters, and what is around a candidate."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autosplit.deployment import Option, Row, Stage
+from autosplit.errors import SplitError
+from autosplit.planner.costs import CostModel, Kind, RowCosts
+from autosplit.planner.problem import Question
+from autosplit.study.space import Space, free_candidate, useful_threads
+
+CORES = Question.of_cores({"big": 3, "little": 2})
+SPLITS = Question.of_split(3, "big")
+DEVICES = Question({"big": 2, "little": 1}, replicas=True)
+ALONG = Question.along(("big", "little", "big"), empty=True)
+
+
+def diamonds(ops: int = 7, memory: float = math.inf) -> CostModel:
+    """A chain of diamonds: of each three ops the second and the third read the first."""
+    before = [0 if not i else (1 << i - 1 if i % 3 != 2 else 1 << i - 2) for i in range(ops)]
+    before = [b | (1 << i - 2 if i % 3 == 0 and i else 0) for i, b in enumerate(before)]
+    rows = []
+    for kind, runtime in (("big", "a"), ("big", "b"), ("little", "a")):
+        for threads in (1, 2):
+            times = tuple((1.0 + i % 4) / threads for i in range(ops))
+            rows.append(RowCosts(Row(kind, runtime, threads), times, 0.1))
+    kinds = tuple(Kind(name, memory=memory) for name in ("big", "little"))
+    names = tuple(f"op{i}" for i in range(ops))
+    return CostModel("net", names, tuple(before), tuple(rows), kinds, sizes=(1.0,) * ops)
+
+
+def space(question: Question, memory: float = math.inf) -> Space:
+    costs = diamonds(memory=memory)
+    if not question.cores:
+        rows = tuple(row for row in costs.rows if row.row.threads == 1)
+        costs = CostModel(costs.name, costs.names, costs.predecessors, rows, costs.kinds)
+    return Space(costs, question)
+
+
+QUESTIONS = pytest.mark.parametrize("question", [CORES, SPLITS, DEVICES, ALONG])
+
+
+@QUESTIONS
+@given(seed=st.integers(0, 2**31))
+def test_a_candidate_is_known_again_by_its_key(question: Question, seed: int) -> None:
+    of_question = space(question)
+    candidate = of_question.random(np.random.default_rng(seed))
+    assert of_question.candidate(of_question.key(candidate)) == candidate
+
+
+@QUESTIONS
+@given(data=st.data())
+def test_any_parameters_are_those_of_a_candidate(question: Question, data: st.DataObject) -> None:
+    of_question = space(question)
+    ranges = of_question.parameters
+    values = {name: data.draw(st.sampled_from(numbers)) for name, numbers in ranges.items()}
+    candidate = of_question.decode(values)
+    assert of_question.moves.allows(candidate)
+    encoded = of_question.encode(candidate)
+    assert set(encoded) == set(of_question.names(len(candidate)))
+    assert all(number in ranges[name] for name, number in encoded.items())
+    if all(len(stage.options) == 1 for stage in candidate):
+        assert of_question.decode(encoded) == candidate
+
+
+@pytest.mark.parametrize(
+    "key", ["", "3:1.2", "[]", "[[]]", '[["7f",["big","a",1,1,9]]]', "[" * 9000, '[["7f",[1]]]']
+)
+def test_what_is_no_key_is_refused_with_one_line(key: str) -> None:
+    with pytest.raises(SplitError, match="is not the key of a candidate") as refused:
+        space(CORES).candidate(key)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_key_of_more_devices_than_there_are_is_refused() -> None:
+    of_question = space(CORES)
+    ops = tuple(range(7))
+    key = of_question.key((Stage(ops, (Option(Row("big", "a", 1), 4),)),))
+    assert json.loads(key) == [["7f", ["big", "a", 1, 1, 4]]]
+    with pytest.raises(SplitError):
+        of_question.candidate(key)
+
+
+def test_candidates_around_one_are_all_of_a_small_space() -> None:
+    of_question = space(SPLITS)
+    taken: set[str] = set()
+    while free := free_candidate(of_question, [of_question.plan.stages], frozenset(taken)):
+        assert of_question.fits(free)
+        taken.add(of_question.key(free))
+    drawn = (of_question.random(np.random.default_rng(seed)) for seed in range(200))
+    assert taken.issuperset(of_question.key(c) for c in drawn if of_question.fits(c))
+
+
+def test_what_exceeds_the_memory_of_a_replica_does_not_fit() -> None:
+    of_question = space(CORES, memory=6.0)
+    assert not of_question.whole_models
+    assert all(
+        len(stage.ops) <= 6 for c in of_question.around([of_question.plan.stages]) for stage in c
+    )
+
+
+def test_threads_that_hardly_save_time_are_left_out() -> None:
+    rows = [RowCosts(Row("k", "a", w), (t,)) for w, t in ((1, 4.0), (2, 2.0), (4, 1.95), (8, 1.0))]
+    costs = CostModel("net", ("op",), (0,), tuple(rows), (Kind("k"),))
+    assert [row.row.threads for row in useful_threads(costs).rows] == [1, 2, 8]
+
+
+def test_devices_are_taken_in_their_order() -> None:
+    devices = (("big", "cores:0"), ("little", "cores:4"), ("big", "cores:1"))
+    of_question = space(ALONG)
+    placed = Space(of_question.costs, ALONG, devices)
+    big = Option(Row("big", "a", 1))
+    stages = (Stage((0,), (big,)), Stage(tuple(range(1, 7)), (big,)))
+    assert [s.devices for s in placed.deployment(stages).stages] == [("cores:0",), ("cores:1",)]
+
+
+def test_cores_are_taken_a_thread_each() -> None:
+    of_question = Space(diamonds(), CORES, cores={"big": (0, 1, 2), "little": (5, 6)})
+    stages = (
+        Stage((0,), (Option(Row("little", "a", 2)),)),
+        Stage(tuple(range(1, 7)), (Option(Row("big", "b", 1), 3),)),
+    )
+    devices = [stage.devices for stage in of_question.deployment(stages).stages]
+    assert devices == [("cores:5,6",), ("cores:0", "cores:1", "cores:2")]
+
+
+def test_each_cut_has_the_period_of_two_stages_there() -> None:
+    periods = space(SPLITS).cut_periods()
+    times = [1.0 + i % 4 for i in range(7)]
+    first = times[0] + 0.1
+    assert periods[1] == pytest.approx(max(first, sum(times[1:]) + 0.1))

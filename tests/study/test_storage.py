@@ -1,0 +1,206 @@
+import resource
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+import sqlalchemy
+import sqlalchemy.exc
+
+from autosplit.errors import ConfigError, MachineError
+from autosplit.study.storage import connect, redact_password, storage_errors, storage_url
+
+
+def test_what_is_given_goes_before_the_environment_and_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("AUTOSPLIT_STORAGE", raising=False)
+    assert storage_url("net") == f"sqlite:///{tmp_path}/net.db"
+    assert storage_url("net", None, "mine.db") == f"sqlite:///{tmp_path}/mine.db"
+    monkeypatch.setenv("AUTOSPLIT_STORAGE", "sqlite:///e.db")
+    assert storage_url("net", None, "mine.db") == "sqlite:///e.db"
+    assert storage_url("net", "given.db") == f"sqlite:///{tmp_path}/given.db"
+
+
+@pytest.mark.parametrize("name", ["plain.db", "what?.db", "100%.db", "a b#c.db"])
+def test_any_file_name_is_that_file(tmp_path: Path, name: str) -> None:
+    url = storage_url("x", str(tmp_path / name))
+    connect(url)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    assert redact_password(url) == str(tmp_path / name)
+
+
+def test_a_password_is_not_shown() -> None:
+    assert "secret" not in redact_password("postgresql+psycopg://me:secret@host/base")
+    assert "secret" not in redact_password("no url://me:secret@host")
+
+
+def test_a_broken_database_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_text("no database " * 100)
+    with pytest.raises(MachineError, match="file is not a database"):
+        connect(storage_url("x", str(tmp_path / "x.db")))
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_is_one_line_and_the_study_is_whole(tmp_path: Path) -> None:
+    study = (
+        'name = "k"\nruntime = "simulated"\nstages = 3\n[search]\nsampler = "random"\ntrials = {}\n'
+    )
+    (tmp_path / "k.toml").write_text(study.format(3))
+    command = [sys.executable, "-m", "autosplit", "run", "k.toml"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    (tmp_path / "k.toml").write_text(study.format(60))
+    size = (tmp_path / "k.db").stat().st_size + 8192
+
+    def little_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    full = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, preexec_fn=little_room
+    )
+    assert full.returncode == 3, full.stderr
+    assert full.stderr.splitlines()[-1].startswith("autosplit: storage '")
+    assert "Traceback" not in full.stderr
+    (tmp_path / "k.toml").write_text(study.format(8))
+    again = subprocess.run([*command, "-f", "json"], cwd=tmp_path, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.count('"COMPLETE"') >= 8
+    assert "RUNNING" not in again.stdout
+
+
+def failing(error: BaseException) -> MachineError:
+    with (
+        pytest.raises(MachineError) as caught,
+        storage_errors("postgresql+psycopg://me:secret@host/base"),
+    ):
+        raise error
+    assert "secret" not in str(caught.value)
+    return caught.value
+
+
+def test_whatever_a_storage_raises_is_one_line_with_the_drivers_own_words() -> None:
+    driver = sqlite3.OperationalError("disk I/O error\nat line 3")
+    outer = optuna.exceptions.StorageInternalError("An exception is raised during the commit.")
+    outer.__cause__ = sqlalchemy.exc.OperationalError("INSERT INTO t", {}, driver)
+    assert "failed: disk I/O error;" in str(failing(outer))
+    assert "failed: disk I/O error;" in str(failing(driver))
+
+
+def test_a_failed_assertion_of_optuna_is_a_lost_write_and_any_other_goes_on() -> None:
+    assert "lost a write; is its disk full?" in str(failing(AssertionError("Should not reach.")))
+    with pytest.raises(AssertionError, match="another"), storage_errors("sqlite:///x.db"):
+        raise AssertionError("another")
+
+
+def test_an_error_that_is_none_of_a_storages_goes_on_as_it_is() -> None:
+    with pytest.raises(ZeroDivisionError), storage_errors("sqlite:///x.db"):
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("raised", "error", "message"),
+    [
+        (
+            ModuleNotFoundError("No module named 'psycopg'"),
+            MachineError,
+            "needs a driver that is not installed: No module",
+        ),
+        (
+            RuntimeError("schema version 99"),
+            MachineError,
+            "cannot be used: schema version 99; use another one",
+        ),
+        (sqlalchemy.exc.ArgumentError("nonsense"), ConfigError, "is not a database URL"),
+    ],
+)
+def test_a_storage_that_cannot_be_opened_says_why(
+    monkeypatch: pytest.MonkeyPatch, raised: Exception, error: type[Exception], message: str
+) -> None:
+    def refuse(*args: object, **named: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(sqlalchemy, "create_engine", refuse)
+    with pytest.raises(error) as caught:
+        connect("postgresql+psycopg://me:secret@host/base")
+    assert message in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_tables_that_another_worker_makes_in_the_same_moment_are_no_failure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    real, tried = optuna.storages.RDBStorage.__init__, []
+
+    def second_time(*args: Any, **named: Any) -> None:
+        tried.append(named)
+        if len(tried) == 1:
+            raise sqlalchemy.exc.IntegrityError("CREATE TABLE", {}, Exception("exists"))
+        real(*args, **named)
+
+    monkeypatch.setattr(optuna.storages.RDBStorage, "__init__", second_time)
+    connect(f"sqlite:///{tmp_path}/x.db", lease=9)
+    assert [(n["heartbeat_interval"], n["grace_period"]) for n in tried] == [(2, 9)] * 2
+    connect(f"sqlite:///{tmp_path}/x.db", lease=2)
+    connect(f"sqlite:///{tmp_path}/x.db")
+    assert [(n["heartbeat_interval"], n["grace_period"]) for n in tried[2:]] == [
+        (1, 2),
+        (None, None),
+    ]
+
+
+FOREIGN = [
+    "CREATE TABLE t (x)",
+    "CREATE TABLE studies (patient)",
+    "CREATE TABLE studies (study_id, study_name); CREATE TABLE orders (x)",
+]
+
+
+@pytest.mark.parametrize("script", FOREIGN)
+def test_a_database_of_another_program_is_refused_and_left_as_it_is(
+    tmp_path: Path, script: str
+) -> None:
+    file = tmp_path / "other.db"
+    with closing(sqlite3.connect(file)) as database:
+        database.executescript(script)
+    before = file.read_bytes()
+    with pytest.raises(ConfigError, match=r"other\.db' belongs to another program.*--storage"):
+        connect(storage_url("x", str(file)))
+    assert file.read_bytes() == before
+
+
+def test_an_empty_database_and_one_of_optuna_are_used(tmp_path: Path) -> None:
+    url = storage_url("x", str(tmp_path / "x.db"))
+    (tmp_path / "x.db").touch()
+    connect(url)
+    with closing(sqlite3.connect(tmp_path / "x.db")) as database:
+        database.execute("CREATE TABLE dashboard (x)")  # beside Optuna's tables
+    connect(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("sqlite:////a/b.db", "/a/b.db"),
+        ("sqlite://", "sqlite://"),
+        ("postgresql://u:p@h/d", "postgresql://u:***@h/d"),
+        ("nonsense", "nonsense://..."),
+    ],
+)
+def test_a_storage_is_shown_by_its_file_or_without_its_password(url: str, message: str) -> None:
+    assert redact_password(url) == message
+
+
+def test_a_heartbeat_that_a_database_refuses_ends_no_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise optuna.exceptions.StorageInternalError("down")
+
+    monkeypatch.setattr(optuna.storages.RDBStorage, "record_heartbeat", refuse)
+    storage: Any = connect(storage_url("x", str(tmp_path / "x.db")), lease=2)
+    storage.record_heartbeat(1)

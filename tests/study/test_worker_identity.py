@@ -1,0 +1,69 @@
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from autosplit.study.workers import is_dead, this_worker
+
+
+@pytest.fixture
+def process() -> Iterator["subprocess.Popen[bytes]"]:
+    running = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield running
+    running.kill()
+    running.communicate()
+
+
+def test_this_process_is_alive() -> None:
+    assert not is_dead(this_worker())
+
+
+@pytest.mark.parametrize(
+    "changed", [{"start": "0.00"}, {"start": "4f2c-99"}, {"start": None}, {"pid": 2**30}]
+)
+def test_another_process_of_the_number_or_none_is_dead(changed: dict[str, Any]) -> None:
+    assert is_dead({**this_worker(), **changed})
+
+
+def test_a_process_that_ended_but_was_not_waited_for_is_dead(
+    process: "subprocess.Popen[bytes]",
+) -> None:
+    started = psutil.Process(process.pid).create_time() - psutil.boot_time()
+    worker = {**this_worker(), "pid": process.pid, "start": f"{started:.2f}"}
+    assert not is_dead(worker)
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert is_dead(worker)
+
+
+@pytest.mark.parametrize("worker", [{}, {"host": "elsewhere", "pid": 1, "start": "x"}])
+def test_a_worker_that_cannot_be_seen_is_not_called_dead(worker: Any) -> None:
+    assert not is_dead(worker)
+
+
+@pytest.mark.parametrize("pid", [None, "1", True, -1, 0, 2**80])
+def test_a_pid_that_is_none_is_not_looked_up(pid: Any) -> None:
+    assert not is_dead({**this_worker(), "pid": pid})
+
+
+def test_a_process_that_may_not_be_read_is_not_called_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: psutil.Process) -> str:
+        raise psutil.AccessDenied
+
+    monkeypatch.setattr(psutil.Process, "status", refuse)
+    assert not is_dead(this_worker())
+
+
+def test_a_wall_clock_that_jumps_kills_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = this_worker()
+    boot, created = psutil.boot_time, psutil.Process.create_time
+    monkeypatch.setattr(psutil, "boot_time", lambda: boot() + 3600)
+    monkeypatch.setattr(psutil.Process, "create_time", lambda process: created(process) + 3600)
+    assert not is_dead(worker)
+    monkeypatch.setattr(psutil, "boot_time", lambda: boot() + 1)
+    monkeypatch.setattr(psutil.Process, "create_time", created)
+    assert not is_dead(worker)  # the kernel rounds the time of its boot
