@@ -101,7 +101,10 @@ def _parse(args: argparse.Namespace, argv: Sequence[str] | None) -> None:
     if unknown:
         (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
         parser = commands.choices.get(str(args.command), parser)
-        remedy = nearest(unknown[0].partition("=")[0], parser._option_string_actions)
+        option = unknown[0].partition("=")[0]
+        if option in parser._option_string_actions:
+            parser.error(f"{option!r} stands before the command; write it after")
+        remedy = nearest(option, parser._option_string_actions)
         parser.error(f"unknown argument {unknown[0]!r}{remedy.removesuffix('?')}")
 
 

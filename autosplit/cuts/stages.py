@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from autosplit.cuts.downsets import Ordered, bitset, full, members
 from autosplit.errors import SplitError
 from autosplit.graph import FusedGraph
 
 Stages = tuple[tuple[int, ...], ...]
-_Device = TypeVar("_Device")
 
 
 class Named(Ordered, Protocol):
@@ -122,14 +121,3 @@ def _empty(graph: Named, number: int, before: int) -> str:
     if before:
         place = f"after op '{graph.names[max(members(before))]}'"
     return f"stage {number} is empty ({place}); give it an op or use fewer stages"
-
-
-def used(stages: Sequence[Sequence[int]], devices: Sequence[_Device]) -> list[_Device]:
-    """The devices of the stages that are not empty."""
-    return [device for ops, device in zip(stages, devices, strict=True) if ops]
-
-
-def with_unused(stages: Sequence[Sequence[int]], times: Sequence[float]) -> tuple[float, ...]:
-    """A time for every stage from those of the stages that are not empty, which take no time."""
-    remaining = iter(times)
-    return tuple(next(remaining) if ops else 0.0 for ops in stages)

@@ -229,8 +229,9 @@ class Acquisition:
 
         Errors that they share with others cancel.
         """
-        chosen = self._best_measured or [self.space.plan.stages]
-        return [float(self._values(chosen, costs).min()) for costs in self._draws]
+        chosen = self.space.evaluator.batch(self._best_measured or [self.space.plan.stages])
+        values = (self.goal.values(self.corrected, chosen, costs) for costs in self._draws)
+        return [float(of_draw.min()) for of_draw in values]
 
     @cached_property
     def _best_measured(self) -> list[Candidate]:

@@ -43,7 +43,7 @@ def export_best_split(opened: OpenStudy) -> Path | None:
         return None
     with storage_errors(opened.url):
         record, trials = study_record(opened.study.user_attrs), opened.study.get_trials()
-        chosen = _advised(record, trials, len(opened.bench.graph.ops))
+        chosen = _advised(opened.config, record, trials, len(opened.bench.graph.ops))
     if chosen is None:
         return None
     folder = Path(opened.config.export)
@@ -51,13 +51,19 @@ def export_best_split(opened: OpenStudy) -> Path | None:
     return folder
 
 
-def _advised(record: StudyRecord, trials: Sequence[FrozenTrial], ops: int) -> Exported | None:
-    """What the verdict advises; before there is one the best trial, None without any."""
-    for baseline in record.compared_baselines():
-        deployment = baseline.deployment(ops)
-        if deployment and baseline.name == record.verdict.baseline:
-            return Exported(deployment, baseline.measurement)
+def _advised(
+    config: StudyConfig, record: StudyRecord, trials: Sequence[FrozenTrial], ops: int
+) -> Exported | None:
+    """What the verdict advises; before there is one the best trial, None without any.
+
+    A study of so many stages asks for a split, whatever the verdict says of it.
+    """
     number, best = record.verdict.trial, best_trial(trials, record)
+    if config.stages == "auto":
+        for baseline in record.compared_baselines():
+            deployment = baseline.deployment(ops)
+            if deployment and baseline.name == record.verdict.baseline:
+                return Exported(deployment, baseline.measurement)
     if number is None and best is not None:
         number = best.number
     return None if number is None else _exportable(record, trials).get(number)
@@ -102,7 +108,7 @@ def export_stored_split(
     config = _on_stored_devices(config, stored_record)
     bench = open_bench(config, measures=False, trust_kernels=trust_kernels)
     try:
-        chosen = _advised(record, trials, len(bench.graph.ops))
+        chosen = _advised(config, record, trials, len(bench.graph.ops))
         if number is not None:
             chosen = _measured_trial(trials, record, number)
         if chosen is None:

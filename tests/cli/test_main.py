@@ -74,6 +74,11 @@ def test_without_arguments_the_help_is_printed(capsys):
             "or '--state'; see `autosplit tune --help`\n",
         ),
         (
+            ["--debug", "run", "a.toml"],
+            "autosplit run: '--debug' stands before the command; write it after; "
+            "see `autosplit run --help`\n",
+        ),
+        (
             ["--versoin"],
             "autosplit: unknown argument '--versoin'; did you mean '--version'; "
             "see `autosplit --help`\n",

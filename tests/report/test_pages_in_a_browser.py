@@ -90,7 +90,7 @@ def test_pointing_at_a_box_or_a_mark_says_what_it_is(opened: Browser) -> None:
     single = f"{BOXES}.find(e => e.localName === 'g' && e.dataset.ops !== '0')"
     opened.point(opened.run(f"return {single}"))
     said = opened.run(TIP)
-    assert "0.5 ms\nstage 0, cores:0\nreads" in said
+    assert "0.5 ms\nstage 0, cores:0, tvm\nreads" in said
     assert "source nodes: squeezenet0_fire6/squeeze1x1_relu" in said
     mark = "document.querySelectorAll('.charts .node path')[4]"
     opened.run(f"{mark}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
@@ -126,7 +126,7 @@ def test_a_box_opens_and_closes_by_mouse_and_keyboard(opened: Browser) -> None:
     title = "return document.querySelector('.frame text').textContent"
     whole = opened.run(f"return {BOXES}.length")
     opened.press(".frame a.node", "\n")
-    assert opened.run(title) == "stage 0, cores:0: 6 fused ops"
+    assert opened.run(title) == "stage 0, cores:0, tvm: 6 fused ops"
     assert opened.run(f"return {BOXES}.filter(e => e.dataset.ops !== '0').length") == 6
     assert opened.run("return document.activeElement.textContent") == "Back to the whole graph"
     opened.press(".bar button:focus", "\n")

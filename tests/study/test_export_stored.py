@@ -21,6 +21,7 @@ from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.progress import Progress
 from autosplit.study.record import record_of, study_record, update
+from autosplit.study.results import best_of_study
 from autosplit.study.storage import storage_url
 
 Make = Callable[..., SimulatedBench]
@@ -55,19 +56,19 @@ def written(monkeypatch: pytest.MonkeyPatch, bench: Exporting) -> list[Any]:
     return Exporting.written
 
 
-def test_what_the_verdict_advises_is_exported_with_what_was_measured(
+def test_a_study_of_stages_exports_its_best_split_with_what_was_measured(
     bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
 ) -> None:
     opened = new_study(bench, trials=3)
     run_study(opened, Progress())
-    record = study_record(opened.study.user_attrs)
-    assert record.verdict.choice == "replicate"
     assert export_stored_split(opened.study, tmp_path / "out") == tmp_path / "out" / "split.json"
     ((deployment, folder, known, *_),) = written
+    best = best_of_study(opened.study)
+    assert best is not None
     assert folder == tmp_path / "out"
-    assert (len(deployment.stages), deployment.replicas) == (1, (2,))
-    baseline = next(b for b in record.compared_baselines() if b.name == "replicas")
-    assert known.measured.period_ms == baseline.period_ms
+    assert deployment.split == best.record.stages
+    assert known.measured.stage_ms == best.record.stage_ms
+    assert known.predicted == best.record.predicted_ms
     assert [b.name for b in known.baselines] == ["one device", "replicas"]
     assert known.verdict == opened.study.user_attrs["result"]["verdict"]["text"]
     assert bench.closed
@@ -148,6 +149,26 @@ def test_of_several_trials_that_failed_the_one_asked_for_says_why(
     for number, reason in enumerate(("no room", "too slow")):
         with pytest.raises(ConfigError, match=rf"trial {number} failed \({reason}\)"):
             export_stored_split(opened.study, tmp_path / "out", number)
+
+
+def test_a_baseline_that_the_verdict_advises_is_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[Any] = []
+    monkeypatch.setattr(SimulatedBench, "export", lambda _, *known: written.append(known))
+    simulated = {"ops": 12, "contention": 5.0}
+    data = {"name": "c", "runtime": "simulated", "simulated": simulated, "search": {"trials": 2}}
+    config = StudyConfig.model_validate({**data, "cores": 4})
+    url = storage_url("c", str(tmp_path / "c.db"))
+    opened = open_study(config, benches.open_bench(config), url, Progress())
+    run_study(opened, Progress())
+    verdict = study_record(opened.study.user_attrs).verdict
+    assert (verdict.choice, verdict.baseline) == ("leave", "one device")
+    export_stored_split(opened.study, tmp_path / "out")
+    deployment, _, known, *_ = written[-1]
+    assert (deployment.replicas, deployment.threads) == ((1,), (1,))
+    baseline = next(b for b in opened.baselines if b.name == verdict.baseline)
+    assert known.measured.period_ms == baseline.period_ms
 
 
 def test_the_best_deployment_is_exported_whatever_its_shape(

@@ -77,7 +77,6 @@ def test_a_study_of_all_runtimes_resumes_and_exports_the_runtime_of_each_stage(
     tried = [(t["number"], t["state"], t["cuts"], t["runtimes"]) for t in shown["trials"]]
     assert len({str(t[2:]) for t in tried}) == len(tried) == 5
     best = shown["best"]["runtimes"]
-    assert f"({', '.join(best)})" in shown["verdict"]["text"]
     manifest = json.loads((tmp_path / "out" / "split.json").read_text(encoding="utf-8"))
     assert [s["runtime"] for s in manifest["stages"]] == best
     assert main(["verify", str(tmp_path / "out"), "-f", "json"]) == 0

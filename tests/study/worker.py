@@ -9,7 +9,7 @@ import time
 
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError
-from autosplit.hardware.bench.simulated import SimulatedBench, chain_of
+from autosplit.hardware.bench.simulated import SimulatedBench, chain_of, on_devices
 from autosplit.hardware.measurement.results import Measurement
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import open_study
@@ -22,7 +22,8 @@ def main(url: str, trials: str, delay: str) -> None:
     config = StudyConfig.model_validate(
         {"name": "w", "runtime": "simulated", "stages": 3, "search": search}
     )
-    bench = SimulatedBench(*chain_of(30, 0), [f"cores:{i}" for i in range(3)])
+    (graph, costs), devices = chain_of(30, 0), [f"cores:{i}" for i in range(3)]
+    bench = SimulatedBench(graph, costs, on_devices(costs, devices), devices)
     measure = bench.measure
 
     def announced(deployment: Deployment) -> Measurement:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 Table = tuple[str, tuple[str, ...], Sequence[tuple[object, ...]]]  # title, columns, rows
 
 _STORED = ("cuts", "period_ms", "latency_ms", "stage_ms", "error", "predicted_ms", "memory_bytes")
-# Where runtimes compete, in a study of deployments, and of a measurement that was disturbed.
-_OPTIONAL = ("runtimes", "replicas", "threads", "kinds", "disturbed")
+# Where they are known, and of a measurement that was disturbed.
+_OPTIONAL = ("runtimes", "replicas", "threads", "batch", "devices", "disturbed")
 
 
 def document(study: optuna.Study, url: str) -> dict[str, Any]:
@@ -133,9 +133,10 @@ def _trial_table(document: Mapping[str, Any]) -> Table:
     if study["stopped"]:
         title += f"; {study['stopped']}"
     columns = dict(_COLUMNS)
-    if not any(trial.get("runtimes") for trial in document["trials"]):
+    # What is the same in all trials tells nothing.
+    if len({name for trial in document["trials"] for name in trial.get("runtimes") or ()}) < 2:
         del columns["runtimes"]
-    if "cores" not in study:
+    if not any(map(_is_deployment, document["trials"])):
         del columns["replicas x threads"]
     rows = []
     for trial in document["trials"]:
@@ -146,7 +147,8 @@ def _trial_table(document: Mapping[str, Any]) -> Table:
 
 def _cut_table(best: Mapping[str, Any]) -> Table:
     period = _ms(best["duel_ms"] or best["period_ms"])
-    title = f"best split: trial {best['number']}, {period} ms an item"
+    noun = "deployment" if _is_deployment(best) else "split"
+    title = f"best {noun}: trial {best['number']}, {period} ms an item"
     if best["duel_ms"]:
         title += ", in the final comparison"
     cuts = best["cuts"] or []
@@ -174,9 +176,13 @@ def _stage_times(trial: Mapping[str, Any]) -> str:
 
 def _shapes(trial: Mapping[str, Any]) -> list[str]:
     pairs = zip(trial.get("replicas") or (), trial.get("threads") or (), strict=False)
-    texts = [f"{replicas} x {threads}" for replicas, threads in pairs]
-    kinds = [f" of kind {kind + 1}" for kind in trial.get("kinds") or ()] or [""] * len(texts)
-    return list(map(str.__add__, texts, kinds))
+    return [f"{replicas} x {threads}" for replicas, threads in pairs]
+
+
+def _is_deployment(trial: Mapping[str, Any]) -> bool:
+    """Whether a trial is more than stages on a device each, or less than two of them."""
+    shapes = _shapes(trial)
+    return len(shapes) == 1 or any(shape != "1 x 1" for shape in shapes)
 
 
 def cores_text(cores: Any) -> str:
@@ -202,6 +208,6 @@ _COLUMNS: dict[str, Callable[[Mapping[str, Any]], object]] = {
     "latency ms": lambda trial: _ms(trial["latency_ms"]),
     "stages ms": _stage_times,
     "replicas x threads": lambda trial: ", ".join(_shapes(trial)),
-    "runtimes": lambda trial: ", ".join(name or "-" for name in trial.get("runtimes") or ()),
+    "runtimes": lambda trial: ", ".join(trial.get("runtimes") or ()),
     "cut after, or error": _cuts_or_error,
 }

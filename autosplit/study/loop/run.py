@@ -60,6 +60,7 @@ class StudyLoop:
         self.lost_trials = LostTrials(self.study, Retry(progress.note))
         self._stopped = ""  # by a trial that could not be measured
         self._number = -1  # of the latest trial of this process
+        self._ordinal = 0  # how many trials there were before it
 
     def run(self) -> str:
         """Measure until a limit is met, and return which.
@@ -85,6 +86,8 @@ class StudyLoop:
             trials, elapsed = self._trials(), self.clock() - self.began
             check_failures(trials)
             reason = stop_reason(opened.config.search, opened.acquisition, trials, elapsed)
+            # Lost trials do not count, so an interrupted study goes on as if it had not been.
+            self._ordinal = sum(not is_lost(trial) for trial in trials)
             if not reason or not self.lost_trials.is_watching:
                 return reason
             # Nothing is left to measure but a trial that seems lost.
@@ -104,9 +107,7 @@ class StudyLoop:
                 raise
 
         self._number = -1
-        # Lost trials do not count, so an interrupted study goes on as if it had not been.
-        ordinal = sum(not is_lost(trial) for trial in self._trials())
-        self.study.sampler = self.opened.assignment.sampler(ordinal)
+        self.study.sampler = self.opened.assignment.sampler(self._ordinal)
         try:
             self.study.optimize(objective, n_trials=1, catch=(FailedTrial,))
         except BaseException as raised:

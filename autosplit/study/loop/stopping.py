@@ -45,10 +45,11 @@ def stop_reason(
     stagnant = _trials_since_best(counts)
     if search.stagnation is not None and stagnant >= search.stagnation:
         return f"stopped: no improvement in {stagnant} trials (limit)"
-    view = promised(trials)
-    if view.is_exhausted:
+    view, is_planner = promised(trials), search.sampler == "planner"
+    # The planner's own search tells it sooner.
+    if not view.gains if is_planner else view.is_exhausted:
         return "exhausted: no unmeasured candidate that fits the devices is left"
-    if search.sampler != "planner" or not search.converge or not view.converged:
+    if not is_planner or not search.converge or not view.converged:
         return None
     gain = WORTH * view.margin
     return f"converged: no remaining candidate is expected to beat the best by {gain:.2%} or more"

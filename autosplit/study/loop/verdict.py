@@ -79,7 +79,7 @@ def judge(
         _CALLED[c]: min(each, key=_median) for c, each in others.items() if each
     }
     not_able = [c for c in contenders if not c.deployment and _median(c) < _median(winner)]
-    rivals |= {f"{c.baseline}, which cannot be exported,": c for c in not_able}
+    rivals |= {f"{c.baseline}, which this study does not export,": c for c in not_able}
     figures = [f"{_spread(winner.time)} {of}"]
     figures += [f"{name} {_against(c.time, winner.time)}" for name, c in rivals.items()]
     if not rivals:

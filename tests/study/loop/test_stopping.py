@@ -42,7 +42,9 @@ def reason(rows: Sequence[tuple[Any, ...]], elapsed: float = 0.0, **search: Any)
 
 def promises(exhausted: bool = False, converged: bool = False) -> Any:
     """What is expected of further trials."""
-    view = SimpleNamespace(is_exhausted=exhausted, converged=converged, margin=0.5)
+    gains = {} if exhausted else {(): 0.1}
+    known = {"gains": gains, "is_exhausted": exhausted, "converged": converged}
+    view = SimpleNamespace(**known, margin=0.5)
     return lambda _: view
 
 

@@ -93,7 +93,7 @@ def test_of_splits_that_tie_the_one_of_fewer_runtimes_is_advised() -> None:
 def test_what_cannot_be_exported_is_named_where_it_is_faster_and_never_advised() -> None:
     faster, slower = (text(contender(SPLIT, 10.0), contender(None, t)) for t in (8.0, 12.0))
     assert faster[0].startswith("Split")
-    hint = "openvino, throughput hint, which cannot be exported, 8 ms (0.80 times as long)"
+    hint = "openvino, throughput hint, which this study does not export, 8 ms (0.80 times as long)"
     assert hint in faster[1]
     assert "hint" not in slower[1]
 
