@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 # Lower the number when a room has fewer lines. All lines of the Python files count.
 MOST = {
     "autosplit/cuts autosplit/planner": 3_430,
-    "autosplit/study": 4_450,
+    "autosplit/study": 4_460,
     "autosplit/frontend": 4_370,
     "autosplit/lowering": 3_410,
     "autosplit/hardware": 11_800,
@@ -18,7 +18,7 @@ MOST = {
     "autosplit/report autosplit/cli autosplit/zoo": 7_220,
     "autosplit": 38_420,
     "studies": 5_170,
-    "tests": 36_760,
+    "tests": 36_770,
 }
 
 
