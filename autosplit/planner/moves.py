@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
+from random import Random
 
 import numpy as np
 
@@ -82,9 +83,6 @@ class Moves:
         count = self.question.stages or int(rng.integers(1, self.most_stages + 1))
         problem = self.problems[int(rng.choice(list(self.problems)))]
         groups = len(self.costs.contraction.groups)
-        # Python's generator, seeded by the other one, makes the order.
-        from random import Random
-
         order = random_order(problem.contraction.predecessors, Random(int(rng.integers(1 << 31))))
         places = sorted((1 + rng.choice(groups - 1, count - 1, replace=False)).tolist())
         return self._along(
@@ -101,7 +99,7 @@ class Moves:
         """
         problem = self.problems[self.costs.rows[rows[0]].row.batch]
         before = problem.contraction.predecessors
-        spread = _spread(sorted(places), len(before))
+        spread = spread_places(sorted(places), len(before))
 
         def choose(stage: int, steps: Sequence[Step]) -> Step:
             asked = self.costs.rows[rows[stage]].row
@@ -275,7 +273,7 @@ def _with_option(stages: Stages, place: int, option: Option) -> Stages:
     return (*stages[:place], Stage(stages[place].ops, (option,)), *stages[place + 1 :])
 
 
-def _spread(places: Sequence[int], size: int) -> list[int]:
+def spread_places(places: Sequence[int], size: int) -> list[int]:
     """Places along an order of ``size`` groups, spread so that no stage is empty."""
     spread: list[int] = []
     for n, place in enumerate(places):

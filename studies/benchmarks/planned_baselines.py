@@ -16,6 +16,7 @@ from autosplit.deployment import Option, Stage
 from autosplit.planner import CostModel, Plan, Question, evaluate, fits
 from autosplit.planner.bound import weights_of
 from autosplit.planner.cut_set import Words, to_words
+from autosplit.planner.moves import spread_places
 from autosplit.planner.problem import Deadline, OutOfTime, Problem, problems
 from autosplit.planner.search import Search
 from autosplit.planner.stage_loads import StageLoads
@@ -125,16 +126,6 @@ def _checked(
     if not fits(asked.costs, plan):
         return PlannedBaseline(name, None, candidates, "exceeds the memory of a device")
     return PlannedBaseline(name, plan, candidates)
-
-
-def spread_places(places: Sequence[int], size: int) -> list[int]:
-    """Places along an order of ``size`` groups, spread so that no stage is empty."""
-    spread: list[int] = []
-    for n, place in enumerate(places):
-        lowest = spread[-1] + 1 if spread else 1
-        # The later cuts need a group each, too.
-        spread.append(min(max(place, lowest), size - len(places) + n))
-    return spread
 
 
 def block_partition(times: Sequence[float], count: int) -> list[int]:
