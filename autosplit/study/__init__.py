@@ -5,14 +5,14 @@ Read in this order:
 - ``config``: the study file;
 - ``record``: the document of a trial and that of a study; ``documents`` makes their parts,
   ``results`` says what the trials come to;
-- ``space``: the legal splits, and how a trial stands for one;
+- ``space``: the candidates, and how a trial stands for one;
 - ``surrogate``: costs corrected by what was measured;
-- ``acquisition``: which split to measure next, and the sampler that gives it to a trial;
+- ``acquisition``: which candidate to measure next; ``sampler``: gives it to a trial;
 - ``storage``: databases (``database`` is the one that Optuna uses);
 - ``workers``: who measures, the locks of this host, and the trials of workers that died;
 - ``loop``: open a study, run its trials, the final comparison and the verdict;
 - ``progress`` and ``export``: what a user sees and gets.
 
-The way of a trial: ``acquisition.sampler`` gives the split, ``loop.run`` has it measured
+The way of a trial: ``sampler`` gives it a candidate, ``loop.run`` has that measured
 and stores it in its ``record``. The package may import deploy and what is below it.
 """

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
@@ -51,7 +51,7 @@ class History:
     taken: frozenset[str] = frozenset()
     measured: tuple[Measured, ...] = ()
 
-    def without(self, keys: frozenset[str]) -> History:
+    def with_taken(self, keys: frozenset[str]) -> History:
         """The same where some more candidates are taken."""
         return History(self.taken | keys, self.measured)
 
@@ -64,11 +64,11 @@ class History:
 def history_of(
     space: Space,
     trials: Iterable[FrozenTrial],
-    baselines: Iterable[Baseline] = (),
+    baselines: Iterable[Measured] = (),
     exclude: int | None = None,
 ) -> History:
     """What the trials of a study say, but for the one numbered ``exclude``, and its baselines."""
-    measured, taken = list(_measured_baselines(space, baselines)), set()
+    measured, taken = list(baselines), set()
     for trial in sorted(trials, key=lambda t: t.number):
         key = "" if trial.number == exclude else key_of(trial)
         if not key:
@@ -90,7 +90,7 @@ def key_of(trial: FrozenTrial) -> str:
     return "" if is_lost(trial) else result_of(trial).key
 
 
-def _measured_baselines(space: Space, baselines: Iterable[Baseline]) -> Iterable[Measured]:
+def measured_baselines(space: Space, baselines: Iterable[Baseline]) -> Iterator[Measured]:
     """The baselines that are candidates of the space, as measured."""
     for number, baseline in enumerate(baselines, 1):
         candidate = space.whole_model(baseline.runtime, baseline.devices)
@@ -154,7 +154,7 @@ class Acquisition:
         free = list(self.gains)
         if not self.history.trials:
             # Little is known of the costs, so draws are far apart: the plan comes first.
-            planned = next(iter(self._planned))
+            planned = self._planned[0]
             if planned in self.gains:
                 return planned
         values = self._values(free, self.corrected.mean)

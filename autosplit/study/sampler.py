@@ -3,6 +3,8 @@
 ``PlannerSampler`` and Optuna's own samplers choose the parameters of a trial; ``Assignment`` makes
 a candidate of them that no other trial has. Neither keeps what a resumed study would need: the
 trials in the storage and the seed decide, and any number of processes may ask.
+
+Imports Optuna at once, so it is imported late.
 """
 
 from __future__ import annotations
@@ -18,16 +20,10 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
 from autosplit.errors import ConfigError
-from autosplit.study.acquisition import (
-    Acquisition,
-    Goal,
-    acquisition,
-    generator,
-    history_of,
-    key_of,
-)
-from autosplit.study.record import result_of, study_record, update
+from autosplit.study.acquisition import Goal, acquisition, generator, history_of, key_of
+from autosplit.study.record import result_of, update
 from autosplit.study.space import Candidate, Space, free_candidate
+from autosplit.study.surrogate.correction import Measured
 
 PLANNER = "planner"
 OTHERS: Mapping[str, Callable[[int], BaseSampler]] = {
@@ -41,28 +37,15 @@ SAMPLERS = (PLANNER, *OTHERS)
 _ATTEMPTS = 20  # choices of a trial, each after another worker made the same
 
 
-def of_study(
-    space: Space,
-    goal: Goal,
-    study: optuna.Study,
-    trials: Sequence[FrozenTrial],
-    exclude: int | None = None,
-    tried: frozenset[str] = frozenset(),
-) -> Acquisition:
-    """What the trials and baselines of a study promise; ``tried`` are the keys of rivals."""
-    baselines = study_record(study.user_attrs).measured_baselines()
-    history = history_of(space, trials, baselines, exclude)
-    return acquisition(space, goal, history.without(tried))
-
-
 class PlannerSampler(BaseSampler):
     """Chooses the candidate that is expected to gain most, as parameters of its ``space``.
 
-    ``chosen`` has the candidates themselves by the numbers of their trials.
+    ``baselines``: what is known before the first trial. ``chosen`` has the candidates themselves by
+    the numbers of their trials.
     """
 
-    def __init__(self, space: Space, goal: Goal) -> None:
-        self.space, self.goal = space, goal
+    def __init__(self, space: Space, goal: Goal, baselines: Sequence[Measured] = ()) -> None:
+        self.space, self.goal, self.baselines = space, goal, baselines
         self.chosen: dict[int, Candidate | None] = {}
 
     def infer_relative_search_space(
@@ -84,7 +67,8 @@ class PlannerSampler(BaseSampler):
     ) -> Candidate | None:
         """The candidate for a trial; ``tried`` are the keys of those that rivals have."""
         trials = study.get_trials(deepcopy=False)
-        return of_study(self.space, self.goal, study, trials, number, tried).best
+        history = history_of(self.space, trials, self.baselines, number)
+        return acquisition(self.space, self.goal, history.with_taken(tried)).best
 
     def sample_independent(
         self,
@@ -108,18 +92,19 @@ def distributions(space: Space) -> dict[str, IntDistribution]:
 class Assignment:
     """Gives each trial of a study a candidate, chosen by the sampler of some name.
 
-    Raises ConfigError for an unknown name.
+    ``baselines``: see PlannerSampler. Raises ConfigError for an unknown name.
     """
 
     name: str
     space: Space
     goal: Goal
     seed: int = 0
+    baselines: Sequence[Measured] = ()
 
     @cached_property
     def planner(self) -> PlannerSampler:
         """The default sampler."""
-        return PlannerSampler(self.space, self.goal)
+        return PlannerSampler(self.space, self.goal, self.baselines)
 
     def sampler(self, ordinal: int) -> BaseSampler:
         """Optuna's sampler for the trial at a place in its study.
@@ -174,10 +159,10 @@ class Assignment:
         """
         tried: set[str] = set()
         rank = 0
-        for attempt in range(_ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             candidate, key = None, ""
             for _ in range(rank + 1):
-                candidate = self._choose(study, trial, attempt, frozenset(tried))
+                candidate = self._choose(study, trial, frozenset(tried))
                 if candidate is None:
                     return None
                 key = self.space.key(candidate)
@@ -193,17 +178,14 @@ class Assignment:
         update(trial, key="")
         return None
 
-    def _choose(
-        self, study: optuna.Study, trial: Trial, attempt: int, tried: frozenset[str]
-    ) -> Candidate | None:
+    def _choose(self, study: optuna.Study, trial: Trial, tried: frozenset[str]) -> Candidate | None:
         if self.name == PLANNER:
-            if not attempt and not tried and trial.number in self.planner.chosen:
+            if not tried and trial.number in self.planner.chosen:
                 return self.planner.chosen[trial.number]
             return self.planner.propose(study, trial.number, tried)
         start = self._suggested(trial)
         trials = study.get_trials(deepcopy=False)
-        baselines = study_record(study.user_attrs).measured_baselines()
-        taken = history_of(self.space, trials, baselines, trial.number).taken | tried
+        taken = history_of(self.space, trials, exclude=trial.number).taken | tried
         if self.space.fits(start) and self.space.key(start) not in taken:
             return start
         return free_candidate(self.space, [start, self.space.plan.stages], taken)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import islice, product
 from random import Random
 
 import numpy as np
@@ -190,9 +190,11 @@ class Space:
 
     def names(self, stages: int) -> list[str]:
         """The parameters that matter to a candidate of so many stages."""
-        return [
-            n for n in self.parameters if int(n.partition("_")[2] or 0) <= stages - ("cut" in n)
-        ]
+        parts = product(("cut", "row", "devices"), range(1, stages + 1))
+        of_stages = {f"{part}_{stage}" for part, stage in parts}
+        # No cut follows the last stage.
+        used = {"order", "stages"} | of_stages - {f"cut_{stages}"}
+        return [name for name in self.parameters if name in used]
 
     def encode(self, candidate: Candidate) -> dict[str, int]:
         """The parameters of a candidate, or of one that is near it."""

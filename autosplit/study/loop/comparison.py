@@ -44,7 +44,7 @@ def compare(opened: OpenStudy, progress: Progress) -> None:
     if opened.config.objective != "throughput":
         return
     trials = opened.study.get_trials(deepcopy=False)
-    history = history_of(opened.space, trials, opened.baselines)
+    history = history_of(opened.space, trials, opened.measured_baselines)
     corrected = corrected_costs(opened.space, history.measured)
     chosen, count = finalists(corrected, history.trials), len(history.trials)
     if not chosen:

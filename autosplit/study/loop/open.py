@@ -17,7 +17,13 @@ from autosplit.hardware.profiling.cost_table import over_memory, place_regions, 
 from autosplit.planner.costs import CostModel
 from autosplit.planner.problem import Question
 from autosplit.planner.split import shared_bound
-from autosplit.study.acquisition import Acquisition, Goal, acquisition, history_of
+from autosplit.study.acquisition import (
+    Acquisition,
+    Goal,
+    acquisition,
+    history_of,
+    measured_baselines,
+)
 from autosplit.study.config.objectives import METRICS
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.documents import differences, document_of, graph_document, read
@@ -27,6 +33,7 @@ from autosplit.study.record import FORMAT, RECORD, mapping, study_record
 from autosplit.study.sampler import Assignment
 from autosplit.study.space import Space, useful_threads
 from autosplit.study.storage import connect, redact_password, storage_errors
+from autosplit.study.surrogate.correction import Measured
 from autosplit.study.workers import HostLock, Retry
 from autosplit.units import size
 from autosplit.versions import VERSION, machine
@@ -62,16 +69,22 @@ class OpenStudy:
         """The baselines as they were measured before the trials."""
         return study_record(self.study.user_attrs).measured_baselines()
 
+    @cached_property
+    def measured_baselines(self) -> tuple[Measured, ...]:
+        """The baselines that are candidates, as measurements that the search learns from."""
+        return tuple(measured_baselines(self.space, self.baselines))
+
     def acquisition(self, trials: Sequence[FrozenTrial]) -> Acquisition:
         """What the trials promise."""
-        history = history_of(self.space, trials, self.baselines)
+        history = history_of(self.space, trials, self.measured_baselines)
         return acquisition(self.space, self.goal, history)
 
     @cached_property
     def assignment(self) -> Assignment:
         """What gives a trial its candidate."""
         search = self.config.search
-        return Assignment(search.sampler, self.space, self.goal, search.seed)
+        known = self.measured_baselines
+        return Assignment(search.sampler, self.space, self.goal, search.seed, known)
 
     @cached_property
     def device_lock(self) -> HoldLock:

@@ -30,7 +30,7 @@ from autosplit.study.record import (
     update,
 )
 from autosplit.study.results import error_of, is_lost, tally
-from autosplit.study.space import Candidate, free_candidate
+from autosplit.study.space import Candidate
 from autosplit.study.storage import storage_errors
 from autosplit.study.workers import LostTrials, Retry, this_worker
 
@@ -175,9 +175,7 @@ class StudyLoop:
 
     def _check_exhausted(self) -> None:
         """Stop where no candidate is free; else the rivals of this worker may leave some."""
-        space = self.opened.space
-        taken = history_of(space, self._trials()).taken
-        if free_candidate(space, [space.plan.stages], taken) is None:
+        if self.opened.acquisition(self._trials()).is_exhausted:
             self._stopped = "exhausted: no unmeasured candidate that fits the devices is left"
 
     def _measure(self, trial: Trial, candidate: Candidate) -> float:
@@ -203,7 +201,7 @@ class StudyLoop:
     def _description(self, number: int, candidate: Candidate) -> dict[str, Any]:
         """What is known of a candidate before it is measured, for its record."""
         opened, space = self.opened, self.opened.space
-        history = history_of(space, self._trials(), opened.baselines, number)
+        history = history_of(space, self._trials(), opened.measured_baselines, number)
         predicted = corrected_costs(space, history.measured).period(candidate)
         return {
             **deployment_document(opened.bench.graph, space.deployment(candidate)),

@@ -84,17 +84,10 @@ class Corrected:
             mixed = alone + level * (busy - alone)
         return np.asarray(np.where(np.isinf(busy), math.inf, mixed))
 
-    def periods(self, batch: Batch, costs: Factors) -> Array:
-        """The period of each deployment of a batch, as far as its stages cause it."""
-        return batch.periods(self.loads(batch, costs))
-
-    def latencies(self, batch: Batch, costs: Factors) -> Array:
-        """The latency of each deployment of a batch, as far as its stages cause it."""
-        return batch.latencies(self.loads(batch, costs))
-
     def period(self, stages: tuple[Stage, ...]) -> float:
         """The expected period of a deployment in ms."""
-        return self.ratio * float(self.periods(self.evaluator.batch([stages]), self.mean)[0])
+        batch = self.evaluator.batch([stages])
+        return self.ratio * float(batch.periods(self.loads(batch, self.mean))[0])
 
     def model(self, costs: Factors) -> CostModel:
         """The cost table where all devices are busy; what a row cannot run stays infinite."""
