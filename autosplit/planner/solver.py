@@ -140,9 +140,16 @@ class _Solver:
                 break
             words = cut_set.near(self.problem, self._group_cuts(best), random)
             plan = self._improved(words, best, self.deadline)
-            better = plan is not None and (best is None or plan.period < best.period * (1 - SAME))
-            best, idle = plan, 0 if better else idle + 1
+            best, idle = plan, 0 if self._is_better(plan, best) else idle + 1
         return best
+
+    def _is_better(self, plan: Plan | None, best: Plan | None) -> bool:
+        """Whether a plan has less of what is asked for, the period or within one the latency."""
+        if plan is None or best is None:
+            return plan is not None
+        if self.max_period:
+            return plan.latency < best.latency * (1 - SAME)
+        return plan.period < best.period * (1 - SAME)
 
     def _improved(self, words: Words, best: Plan | None, deadline: Deadline | None) -> Plan | None:
         """The best plan of a set of cuts that has those of ``best``; sets ``_finished``."""
