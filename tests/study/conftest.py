@@ -50,8 +50,10 @@ def chain(ops: int, devices: Sequence[str], simulation: Simulation) -> Simulated
 def space_of(bench: SimulatedBench) -> Space:
     """The candidates of a study on a bench, without what a study file limits."""
     names = [kind.name for kind in bench.costs.kinds]
-    kinds = [names[n % len(names)] for n in range(len(bench.devices))]
-    return Space(bench.costs, bench.question, tuple(zip(kinds, bench.devices, strict=True)))
+    kinds = [names[n % len(names)] for n in range(len(bench.description.devices))]
+    return Space(
+        bench.costs, bench.question, tuple(zip(kinds, bench.description.devices, strict=True))
+    )
 
 
 @pytest.fixture
@@ -93,7 +95,12 @@ def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
         **search: Any,
     ) -> OpenStudy:
         config = StudyConfig.model_validate(
-            {"name": name, "runtime": "simulated", "stages": len(bench.devices), "search": search}
+            {
+                "name": name,
+                "runtime": "simulated",
+                "stages": len(bench.description.devices),
+                "search": search,
+            }
         )
         return open_study(
             config,

@@ -100,8 +100,8 @@ def _simulated(config: StudyConfig) -> SimulatedBench:
         # What more threads save is simulated, so that there may be more cores than here.
         real = _real(config if config.cores is None else one_core)
         try:
-            graph, devices = real.graph, list(real.devices)
-            costs = cost_table(graph, real.profile(), real.links(), real.keep_together)
+            graph, devices = real.description.graph, list(real.description.devices)
+            costs = cost_table(graph, real.profile(), real.links(), real.description.keep_together)
         finally:
             real.close()
     else:

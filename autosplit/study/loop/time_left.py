@@ -22,8 +22,10 @@ def before_trials(config: StudyConfig, bench: Bench) -> float:
     """The baselines, the trials and the final comparison of a study that has measured nothing."""
     if config.runtime == "simulated":
         return 0.0
-    places = [parse(name) for name in bench.devices]
-    runs = sum(len(unsplit_runs(name, places, has_hint=True)) for name in bench.runtimes)
+    places = [parse(name) for name in bench.description.devices]
+    runs = sum(
+        len(unsplit_runs(name, places, has_hint=True)) for name in bench.description.runtimes
+    )
     trials = config.search.trials * config.measure.seconds
     if config.search.timeout is not None:
         trials = min(trials, config.search.timeout)
