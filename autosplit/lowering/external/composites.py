@@ -33,6 +33,11 @@ class Composite:
     backend: Backend
     function: Any
 
+    @property
+    def region(self) -> str:
+        """The symbol that TVM gives the region of this composite alone."""
+        return f"{self.symbol}_{self.backend.name}"
+
     @cached_property
     def key(self) -> str:
         """Changes with what the composite computes and with its backend."""
