@@ -75,6 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "(default: AUTOSPLIT_STORAGE, the study file's storage, or NAME.db)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the search")
+    options.add_batch(parser)
     options.add_shape(parser)
     options.add_trust(parser)
     parser.add_argument(
@@ -177,6 +178,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
         # The study file checks which of both it is.
         "cores": int(cores) if cores is not None and cores.isdecimal() else cores,
         "devices": args.devices,
+        "batch": list(args.batch) if isinstance(args.batch, tuple) else args.batch,
         # None leaves the study file's value, an empty mapping would replace it.
         "shapes": {name: list(shape) for name, shape in options.shapes(args.shape).items()} or None,
         "search": {"trials": args.trials, "timeout": args.timeout, "seed": args.seed},

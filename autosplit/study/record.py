@@ -84,6 +84,7 @@ Texts = Annotated[tuple[Text, ...], _otherwise(())]
 Lines = Annotated[str, PlainValidator(_lines)]
 OptionalSpread = Annotated[Spread | None, PlainValidator(spread_of)]
 Index = Annotated[int, Field(strict=True, ge=0)]
+Count = Annotated[int, Field(strict=True, ge=1), _otherwise(1)]
 Counts = Annotated[tuple[Annotated[int, Field(strict=True, ge=1)], ...], _otherwise(())]
 OptionalIndex = Annotated[Index | None, _otherwise(None)]
 Stages = Annotated[tuple[tuple[Index, ...], ...], Field(max_length=MAX_STAGES), _otherwise(())]
@@ -103,6 +104,7 @@ class _Spread(BaseModel):
 class _Profile(BaseModel):
     op_ms: Numbers = ()
     runtime: Text = ""
+    batch: Count = 1
 
 
 class _Verdict(BaseModel):
@@ -122,6 +124,7 @@ class _Baseline(BaseModel):
     stage_ms: Numbers = ()
     max_rel_error: OptionalNumber = None
     disturbances: Texts = ()
+    batch: Count = 1
 
     def value(self) -> Baseline | None:
         """The baseline, None without name or period."""
@@ -130,9 +133,8 @@ class _Baseline(BaseModel):
         latency = self.latency_ms or Spread(math.nan, math.nan, math.nan)
         named = self.name, self.period_ms, latency, int(self.copies or 1)
         placed = self.runtime, self.devices
-        return Baseline(
-            *named, *placed, self.stage_ms, self.max_rel_error or 0.0, self.disturbances
-        )
+        error = self.max_rel_error or 0.0
+        return Baseline(*named, *placed, self.stage_ms, error, self.disturbances, self.batch)
 
     def replacing(self, before: Baseline) -> Baseline:
         """The baseline with these figures, as far as they are known."""
@@ -171,7 +173,7 @@ class TrialResult(Figures):
 class TrialRecord(TrialResult):
     """The whole record of a trial."""
 
-    batch: Annotated[int, Field(strict=True, ge=1), _otherwise(1)] = 1
+    batch: Count = 1
     cuts: Annotated[tuple[Texts, ...], _otherwise(())] = ()
     devices: Annotated[tuple[Texts, ...], _otherwise(())] = ()
     live: Annotated[tuple[_LiveTensors, ...], _otherwise(())] = ()
@@ -189,7 +191,7 @@ class TrialRecord(TrialResult):
         counts = [len(of_stage) for of_stage in self.devices]
         if not counts or len(counts) != len(self.stages) or not all(map(len, self.stages)):
             raise ValueError("no deployment is stored")
-        return Deployment.of_split(self.stages, devices, self.runtimes, counts)
+        return Deployment.of_split(self.stages, devices, self.runtimes, counts, self.batch)
 
     def measurement(self) -> Measurement | None:
         """The figures; None without a period."""

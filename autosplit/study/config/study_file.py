@@ -49,6 +49,7 @@ from autosplit.units import bytes_of
 
 MOST_STAGES = 256
 MOST_STREAMS = 10_000
+MOST_BATCH = 4096
 STORED = "stored"  # the context of a file that a study stores
 SIZE_LIMIT = 1_000_000  # bytes; a study file is a page of text
 
@@ -75,6 +76,15 @@ def _stages(value: Any) -> int | Literal["auto"]:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_STAGES:
         raise ValueError(f'give a number from 1 to {MOST_STAGES}, or "auto"')
     return value
+
+
+def _batch(value: Any) -> list[int] | Literal["auto"]:
+    if value == "auto":
+        return "auto"
+    numbers = value if isinstance(value, list) else [value]
+    if not numbers or any(type(n) is not int or not 1 <= n <= MOST_BATCH for n in numbers):
+        raise ValueError(f'give a number from 1 to {MOST_BATCH}, a list of them, or "auto"')
+    return sorted({*numbers})
 
 
 def _memory(value: Any) -> list[float]:
@@ -112,6 +122,9 @@ class StudyConfig(Section):
     ``memory``: bytes that each stage may have, weights and the tensors at its borders, or a list of
     them, one a device; with ``cores`` each replica.
 
+    ``batch``: how many items may be computed at once, a number or a list of them, or ``"auto"``: 1,
+    doubled while that is faster.
+
     ``streams``: how many share the deployment, whose items come in turn; a replica of a stage with
     states holds whole streams. ``realtime`` is the rate of each.
 
@@ -127,6 +140,7 @@ class StudyConfig(Section):
     cores: Annotated[int | str | list[str], PlainValidator(core_lists)] | None = None
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
     memory: Annotated[list[float], PlainValidator(_memory)] | None = None
+    batch: Annotated[list[int] | Literal["auto"], PlainValidator(_batch)] = [1]  # noqa: RUF012
     runtime: RuntimeName = AUTO
     objective: Annotated[Objective, BeforeValidator(_objective)] = "throughput"
     shapes: Annotated[dict[str, list[int]], AfterValidator(_positive_dimensions)] = Field(
@@ -274,6 +288,10 @@ class StudyConfig(Section):
             yield f"regions are given, runtime is '{self.runtime}'; set runtime = \"tvm\""
         if self.states and not (self.model or self.zoo):
             yield "states are given, but no model is, which has them; give model or remove states"
+        if self.batch != [1] and self.runtime == "simulated":
+            yield "batch is given, but simulated hardware computes single items; remove batch"
+        if self.batch != [1] and self.states:
+            yield "batch is given with states, which are those of single items; remove batch"
         if self.realtime and self.runtime == "simulated":
             yield "realtime is given, but simulated hardware runs no items; remove realtime"
         if self.realtime and self.objective != "throughput":

@@ -77,6 +77,7 @@ def _real(config: StudyConfig, measures: bool = True, trust_kernels: bool = Fals
         regions=tuple(region.model_dump() for region in config.regions),
         states={state.input: state.output for state in config.states},
         streams=config.streams,
+        batches=config.batch if isinstance(config.batch, str) else tuple(config.batch),
         budget=Budget(**config.measure.model_dump()),
         measures=measures,
     )

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.baselines import strongest
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import RealTime, Spread
@@ -148,7 +149,10 @@ def _announcement(opened: OpenStudy, chosen: Sequence[Measured]) -> str:
         f"final comparison: {counted(len(chosen), 'candidate')} and "
         f"{counted(baselines, 'baseline')}, interleaved"
     )
-    candidates = [(m.period_ms, sum(stage.replicas for stage in m.stages)) for m in chosen]
+    candidates = []
+    for each in chosen:
+        deployment = Deployment(each.stages)
+        candidates.append((each.period_ms, deployment.batch * sum(deployment.replicas)))
     seconds = time_left.of_comparison(opened.config, attributes, candidates)
     return f"{text}, up to {duration(seconds)}" if seconds else text
 

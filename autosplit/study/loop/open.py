@@ -152,6 +152,9 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
         identity["cores"] = "; ".join(kinds)
     if config.memory is not None:
         identity["memory"] = ", ".join(map(size, config.memory))
+    if config.batch != [1]:
+        batches = config.batch if isinstance(config.batch, str) else map(str, config.batch)
+        identity["batch"] = ", ".join([batches] if isinstance(batches, str) else batches)
     if config.streams > 1:
         identity["streams"] = str(config.streams)
     placed = _region_devices(config)

@@ -45,7 +45,7 @@ def of_comparison(
     if "baselines" in mapping(attributes.get(RECORD)):
         known = compared_baselines(attributes)
         names = strongest(known)
-        baselines = [(b.period_ms.median, b.copies) for b in known if b.name in names]
+        baselines = [(b.period_ms.median, b.copies * b.batch) for b in known if b.name in names]
     budget = Budget(**config.measure.model_dump())
     seconds = longest_comparison([*candidates, *baselines], budget)
     return seconds + bool(config.realtime) * budget.seconds
