@@ -45,7 +45,7 @@ def place_replicas(
         # A core of the other machine is any core here; a server is the same from everywhere.
         places = [next(cores) if cores_of(name) else device.parse(name) for name in here]
     if any(isinstance(place, RayCores) for place in places):
-        raise ConfigError(f"device '{devices[0]}' is on a Ray cluster; use `autosplit serve --ray`")
+        raise ConfigError(f"device '{devices[0]}' is on a Ray cluster; use `load(folder).on_ray()`")
     placed = iter(device.with_copies(places))
     return tuple(tuple(next(placed) for _ in stage.replicas) for stage in document.stages)
 
