@@ -116,11 +116,12 @@ def _write(
             states = tuple(_state_part(s, ports) for s in wiring.states if s.stage == index)
             parts.append(part_of_stage.model_copy(update={"states": states}))
         document = m.Manifest(
+            batch=deployment.batch,
             model=m.ModelPart(
                 name=model.graph.name,
                 sha256=model.sha256,
-                inputs=m.tensor_ports(wiring.inputs),
-                outputs=m.tensor_ports(wiring.outputs),
+                inputs=wiring.inputs,
+                outputs=wiring.outputs,
                 file=str(model.path.resolve()) if model.path else None,
                 integers_below=dict(model.lowered.integers_below),
                 states={state.input: state.output for state in model.graph.states},
@@ -189,8 +190,8 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
             name=f"{model.graph.name}/{file.stem}",
             # ``verify`` compares with the ONNX submodel: the whole model has other outputs.
             sha256=digest(file.with_suffix(".onnx")) if stage.onnx else model.sha256,
-            inputs=m.tensor_ports(wiring.inputs),
-            outputs=m.tensor_ports(wiring.outputs),
+            inputs=wiring.inputs,
+            outputs=wiring.outputs,
             file=str(file.with_suffix(".onnx").resolve()) if stage.onnx else None,
         ),
         stages=(stage,),
@@ -252,8 +253,8 @@ def _write_stage(
         sha256=sha256(file),
         replicas=tuple(replicas),
         ops=tuple(m.OpPart(name=op.name, sources=op.sources) for op in ops),
-        inputs=m.tensor_ports(ports.inputs),
-        outputs=m.tensor_ports(ports.outputs),
+        inputs=ports.inputs,
+        outputs=ports.outputs,
         runtime=stage.runtime,
         onnx=onnx,
         onnx_absent=onnx_absent,

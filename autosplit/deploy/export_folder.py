@@ -91,7 +91,7 @@ def _remove_leftovers(folder: Path, hidden: Path) -> None:
 def _exported_names(folder: Path) -> set[str]:
     """The files of the export that is in ``folder``; none where it cannot be read."""
     try:
-        return {name for name, _ in manifest_file.read(folder).files}
+        return set(manifest_file.read(folder).files)
     except ConfigError:
         return set()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import read_arrays
 from autosplit.deploy.manifest import Manifest
+from autosplit.deploy.manifest_wiring import wired
 from autosplit.deploy.on_ray import run_on_ray
 from autosplit.deploy.stages import load_replicas, place_replicas
 from autosplit.errors import ConfigError
@@ -103,7 +104,12 @@ def wiring_of(document: Manifest, folder: Path) -> Wiring:
 
     Raises ConfigError where it does not fit, and for arrays that are not those of a state.
     """
-    wiring = document.wiring()
+    if document.batch > 1:
+        raise ConfigError(
+            f"the export computes {document.batch} items at once; this autosplit runs batch 1, "
+            "export it so"
+        )
+    wiring = wired(document)
     arrays = read_arrays(folder, document.initial) if document.initial else {}
     ports = {state.port.name: state.port for state in wiring.states}
     for name, array in arrays.items():

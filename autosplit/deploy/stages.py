@@ -9,7 +9,7 @@ from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 
-from autosplit.deploy.manifest import Manifest, ReplicaPart, StagePart, ports_of
+from autosplit.deploy.manifest import Manifest, ReplicaPart, StagePart
 from autosplit.deploy.private_copy import copy_checked
 from autosplit.deployment import cores_of, on_its_machine
 from autosplit.errors import ConfigError, MachineError
@@ -74,16 +74,13 @@ def absent_device(document: Manifest) -> str | None:
 def stage_file(document: Manifest, stage: StagePart, replica: ReplicaPart) -> StageFile:
     """What a replica of a stage loads."""
     environment, name = document.environment, replica.file or stage.file
-    digests = {name: (replica.sha256 if replica.file else stage.sha256) or ""}
-    # Where the stage file is the ONNX model itself, its weights may lie beside it.
-    if stage.onnx and stage.onnx.file == stage.file and stage.onnx.data:
-        digests[stage.onnx.data] = stage.onnx.data_sha256 or ""
+    digests = {name: (replica.sha256 if replica.file else stage.sha256) or ""} | stage.weights
     return StageFile(
         stage.runtime,
         name,
         digests,
-        ports_of(stage.inputs),
-        ports_of(stage.outputs),
+        stage.inputs,
+        stage.outputs,
         replica.target or environment.get("target"),
         None if replica.target else environment.get("architecture", platform.machine()),
     )

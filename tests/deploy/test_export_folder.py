@@ -58,7 +58,7 @@ def write(folder, content):
 def read(folder, private):
     """The content of an export whose files all are those of its manifest."""
     document = manifest_file.read(folder)
-    for name, sha256 in document.files:
+    for name, sha256 in document.files.items():
         copy_checked(folder, name, sha256, private)
     return document.verdict
 

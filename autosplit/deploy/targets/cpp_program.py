@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.deploy.manifest import Manifest, ReplicaPart, StagePart, TensorPort
+from autosplit.deploy.manifest import Manifest, ReplicaPart, StagePart
+from autosplit.deploy.manifest_wiring import wired
 from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.codegen.target import target_of
 from autosplit.hardware.devices import processor
 from autosplit.hardware.execution.edges import CALLER, Edge, Edges, connect
-from autosplit.hardware.execution.wiring import StageState
+from autosplit.hardware.execution.wiring import Port, StageState
 from autosplit.hardware.runtimes.registry import TVM, package_of
 from autosplit.versions import TVM as TVM_PACKAGE
 
@@ -42,7 +43,7 @@ def files(document: Manifest) -> Mapping[str, bytes]:
 
 def _wiring(document: Manifest) -> str:
     """A definition of ``description``, whose fields ``description.hpp`` explains."""
-    wiring = document.wiring()
+    wiring = wired(document)
     counts = [len(stage.replicas) for stage in document.stages]
     edges = connect(wiring, counts, _DEPTH)
     outputs = [port.name for port in wiring.outputs]
@@ -118,11 +119,11 @@ def _edges(edges: Iterable[Edge]) -> list[tuple[Any, ...]]:
     return [(edge.reader, edge.routes, edge.reach) for edge in edges]
 
 
-def _ports(ports: Iterable[TensorPort]) -> list[tuple[Any, ...]]:
+def _ports(ports: Iterable[Port]) -> list[tuple[Any, ...]]:
     return [_port(port) for port in ports]
 
 
-def _port(port: TensorPort) -> tuple[Any, ...]:
+def _port(port: Port) -> tuple[Any, ...]:
     try:
         dtype = np.dtype(port.dtype)
     except TypeError:

@@ -45,7 +45,7 @@ def written_programs(folder: Path) -> set[str]:
         document = manifest_file.read(folder)
     except ConfigError:
         return set()
-    exported = {NAME, *(name for name, _ in document.files)}
+    exported = {NAME, *document.files}
     others = {file.name for file in folder.iterdir() if file.is_file()} - exported
     names = set()
     # Most exports have no program, so that none need be made to compare with.

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from autosplit.deploy import manifest_file
+from autosplit.deploy.manifest_wiring import wired
 from autosplit.deploy.targets.program import add_program
 from tests.deploy import manifests
 from tests.deploy.targets.programs import checked, failed, require_tools, run
@@ -42,7 +43,7 @@ def write_export(folder: Path) -> dict[str, Any]:
     for stage in document["stages"]:
         (folder / stage["file"]).write_text(stage["file"])
     (folder / "split.json").write_text(json.dumps(document))
-    manifest_file.read(folder).wiring()
+    wired(manifest_file.read(folder))
     add_program(folder, "cpp")
     return document
 
