@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from autosplit.deploy.export_folder import checked
 from autosplit.deploy.manifest import ArraysPart
-from autosplit.deploy.private_copy import copy_checked
 from autosplit.errors import ConfigError
 from autosplit.files import sha256
 
@@ -24,12 +23,9 @@ def write_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], file: Path) -> Arra
 
 def read_arrays(folder: Path, part: ArraysPart) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of an export by name. Raises ConfigError for a file that is not as exported."""
-    with tempfile.TemporaryDirectory(prefix="autosplit-arrays-") as private:
-        file = copy_checked(folder, part.file, part.sha256, Path(private))
-        try:
-            with np.load(file, allow_pickle=False) as arrays:
-                return dict(arrays)
-        except Exception as error:  # numpy and zipfile raise many kinds for a damaged archive
-            raise ConfigError(
-                f"'{folder / part.file}' has no arrays ({error}); export the split again"
-            ) from error
+    file = checked(folder, part.file, part.sha256)
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except Exception as error:  # numpy and zipfile raise many kinds for a damaged archive
+        raise ConfigError(f"'{file}' has no arrays ({error}); export the split again") from error

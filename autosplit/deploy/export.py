@@ -6,7 +6,7 @@ A stage of TVM is written as ONNX too where its boundary exists in the original 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,10 @@ from autosplit.deploy import manifest as m
 from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import write_arrays
 from autosplit.deploy.export_folder import replace_export
-from autosplit.deploy.load import load
+from autosplit.deploy.load import LoadedPipeline
 from autosplit.deploy.stages import absent_device
 from autosplit.deploy.targets.formats import NATIVE, require_format
-from autosplit.deploy.targets.program import add_program
+from autosplit.deploy.targets.program import write_program
 from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, MismatchError
 from autosplit.files import require_path, sha256
@@ -111,8 +111,8 @@ def _write(
         parts = []
         for index, (ports, stage) in enumerate(zip(wiring.stages, deployment.stages, strict=True)):
             phases.report(f"writing stage {index + 1}/{len(wiring.stages)}")
-            files = new.numbered(f"stage{index}", model.runtime_of(stage.runtime).suffix)
-            part_of_stage = _write_stage(model, ports, stage, files, index, original, onnx)
+            file = new.file(f"stage{index}", model.runtime_of(stage.runtime).suffix)
+            part_of_stage = _write_stage(model, ports, stage, file, index, original, onnx)
             states = tuple(_state_part(s, ports) for s in wiring.states if s.stage == index)
             parts.append(part_of_stage.model_copy(update={"states": states}))
         document = m.Manifest(
@@ -133,11 +133,10 @@ def _write(
             reference=_write_reference(expected, new.file("reference", ".npz")),
             initial=write_arrays(initial, new.file("states", ".npz")) if initial else None,
         )
-        manifest_file.write(document, new.folder / m.NAME)
         comparison = _compared(model, document, new.folder, left_out)
-        compared = document.model_copy(update={"comparison": comparison})
-        manifest_file.write(compared, new.folder / m.NAME)
-        add_program(new.folder, format)
+        program = write_program(document, new.folder, format)
+        complete = document.model_copy(update={"comparison": comparison, "program": program})
+        manifest_file.write(complete, new.folder / m.NAME)
 
 
 def _compared(
@@ -159,7 +158,7 @@ def _compared(
     if absent:
         return part.model_copy(update={"absent": absent})
     phases.report("comparing the written files")
-    with load(folder) as pipeline:
+    with LoadedPipeline(document, folder) as pipeline:
         accuracy = model.require_equal(pipeline, [stage.runtime for stage in document.stages])
     errors = {"max_abs_error": accuracy.max_abs_error, "max_rel_error": accuracy.max_rel_error}
     return part.model_copy(update=errors)
@@ -184,7 +183,7 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
     runtime, place = model.runtime_in_use, str(device.along(1)[0])
     original = _original_onnx(model, (runtime,))
     deployed = Stage.on(ops, runtime, (place,))
-    stage = _write_stage(model, wiring.stages[0], deployed, iter([file]), 0, original)
+    stage = _write_stage(model, wiring.stages[0], deployed, file, 0, original)
     document = m.Manifest(
         model=m.ModelPart(
             name=f"{model.graph.name}/{file.stem}",
@@ -211,7 +210,7 @@ def _write_stage(
     model: CompiledModel,
     ports: StagePorts,
     stage: Stage,
-    files: Iterator[Path],
+    file: Path,
     index: int,
     original: submodels.OnnxModel | None,
     with_onnx: bool = True,
@@ -220,7 +219,7 @@ def _write_stage(
 
     The replicas that have one target share a file.
     """
-    runtime, file = model.runtime_of(stage.runtime), next(files)
+    runtime = model.runtime_of(stage.runtime)
     places = [device.parse(name, anywhere=True) for name in stage.devices]
     targets = [spelled(model.kernels.target_on(place)) for place in places]
     weights = runtime.write(ports, file, places[0])
@@ -228,7 +227,8 @@ def _write_stage(
     replicas = []
     for place, target in zip(places, targets, strict=True):
         if target not in file_of:
-            file_of[target] = next(files)
+            name = f"{file.stem}_{len(file_of)}{file.suffix}"
+            file_of[target] = file.with_name(name)
             runtime.write(ports, file_of[target], place)
         other = file_of[target] if file_of[target] != file else None
         part = m.ReplicaPart(

@@ -69,16 +69,7 @@ def load(
             outputs = pipeline.run(model.items(8))
     """
     file = manifest_file.locate(Path(folder))
-    document = manifest_file.read(file)
-    while True:
-        try:
-            return LoadedPipeline(document, file.parent, devices, depth, trace)
-        except ConfigError:
-            # Another process may have replaced the export since its manifest was read.
-            latest = manifest_file.read(file)
-            if latest == document:
-                raise
-            document = latest
+    return LoadedPipeline(manifest_file.read(file), file.parent, devices, depth, trace)
 
 
 def on_ray(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import platform
-import tempfile
 from collections.abc import Sequence
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 
+from autosplit.deploy.export_folder import checked
 from autosplit.deploy.manifest import Manifest, ReplicaPart, StagePart
-from autosplit.deploy.private_copy import copy_checked
 from autosplit.deployment import cores_of, on_its_machine
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.devices import device
@@ -95,23 +94,19 @@ def load_replicas(
         # A server's processor is not known here; loading there says what is wrong.
         if not isinstance(place, Rpc):
             file.require_here()
+    digests = dict(chain(*(file.digests.items() for file in chain(*files))))
+    for name, digest in digests.items():
+        checked(folder, name, digest)
     loaded: list[list[Stage]] = []
-    # What is loaded stays in memory, so the copies can go once every stage is loaded.
-    with tempfile.TemporaryDirectory(prefix="autosplit-load-") as private:
-        try:
-            digests: dict[str, str] = {}
-            for file in chain(*files):
-                digests |= file.digests
-            for name, sha256 in digests.items():
-                copy_checked(folder, name, sha256, Path(private))
-            for replica_files, replica_places in zip(files, places, strict=True):
-                loaded.append([])
-                pairs = zip(replica_files, replica_places, strict=True)
-                # Replicas with the same file, as most have, may share what is loaded.
-                for file, same in groupby(pairs, key=itemgetter(0)):
-                    loaded[-1] += file.load(Path(private), [place for _, place in same])
-        except BaseException:
-            for replica_stage in chain.from_iterable(loaded):
-                replica_stage.close()
-            raise
+    try:
+        for replica_files, replica_places in zip(files, places, strict=True):
+            loaded.append([])
+            pairs = zip(replica_files, replica_places, strict=True)
+            # Replicas with the same file, as most have, may share what is loaded.
+            for file, same in groupby(pairs, key=itemgetter(0)):
+                loaded[-1] += file.load(folder, [place for _, place in same])
+    except BaseException:
+        for replica_stage in chain.from_iterable(loaded):
+            replica_stage.close()
+        raise
     return loaded

@@ -15,8 +15,8 @@ import pytest
 
 from autosplit.deploy import manifest_file
 from autosplit.deploy.manifest_wiring import wired
-from autosplit.deploy.targets.program import add_program
 from tests.deploy import manifests
+from tests.deploy.exports import add_program
 from tests.deploy.targets.programs import checked, failed, require_tools, run
 
 pytestmark = pytest.mark.integration

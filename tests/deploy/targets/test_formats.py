@@ -10,12 +10,12 @@ import pytest
 
 from autosplit.deploy import manifest_file
 from autosplit.deploy.export import write_split
-from autosplit.deploy.targets import cpp_program, program
+from autosplit.deploy.targets import cpp_program
 from autosplit.deploy.targets.formats import FORMATS, require_format
-from autosplit.deploy.targets.program import add_program
 from autosplit.errors import ConfigError
 from autosplit.hardware.measurement.results import SplitResults
 from tests.deploy import manifests
+from tests.deploy.exports import add_program
 
 
 def test_an_unknown_format_is_refused_with_the_nearest(branches, tmp_path):
@@ -91,13 +91,6 @@ def test_an_export_without_onnx_models_says_so_and_has_no_format_that_needs_them
     # The program of the export before has gone with its stages.
     assert not (folder / "pipeline.json").exists()
     assert (folder / "CMakeLists.txt").exists()
-
-
-def test_files_of_a_program_are_those_that_nobody_changed(export):
-    add_program(export.folder, "onnx")
-    (export.folder / "run.py").write_text("print('mine')")
-    assert program.written_programs(export.folder) == {"pipeline.json"}
-    assert program.written_programs(export.folder / "absent") == set()
 
 
 def test_the_command_line_exports_a_format(branches, tmp_path, capsys):

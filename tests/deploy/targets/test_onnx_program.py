@@ -15,12 +15,12 @@ import pytest
 import autosplit
 from autosplit.deploy import manifest_file
 from autosplit.deploy.targets import onnx_program
-from autosplit.deploy.targets.program import add_program
 from autosplit.deploy.verify import sample_items
 from autosplit.errors import ConfigError
 from autosplit.frontend.samples import random_items
 from tests import nets
 from tests.deploy import manifests
+from tests.deploy.exports import add_program
 
 ITEMS = 6
 
