@@ -49,11 +49,10 @@ def listed_cores(data: Mapping[str, Any]) -> str:
 
 def _names_one_device(data: Mapping[str, Any]) -> bool:
     """Whether another key is about a device of its own: a limit, a target, a region, its times."""
-    regions, simulated = data.get("regions"), data.get("simulated")
+    regions = data.get("regions")
     sections = regions if isinstance(regions, list) else ()
     return (
         isinstance(data.get("memory"), list)
         or bool(data.get("targets"))
         or any(isinstance(section, dict) and section.get("device") for section in sections)
-        or (isinstance(simulated, dict) and bool(simulated.get("graph")))
     )

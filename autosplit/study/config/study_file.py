@@ -41,7 +41,6 @@ from autosplit.study.config.sections import (
     Regions,
     Search,
     Section,
-    SimulatedHardware,
     StatePair,
     Text,
 )
@@ -91,7 +90,7 @@ def _known_runtime(name: str) -> str:
     return name
 
 
-_RUNTIMES = [*RUNTIMES, AUTO, "simulated"]
+_RUNTIMES = [*RUNTIMES, AUTO]
 RuntimeName = Annotated[
     str, AfterValidator(_known_runtime), Field(json_schema_extra={"enum": list(_RUNTIMES)})
 ]
@@ -141,7 +140,6 @@ class StudyConfig(Section):
     search: Search = Field(default_factory=Search)
     measure: Measure = Field(default_factory=Measure)
     limits: Limits = Field(default_factory=Limits)
-    simulated: SimulatedHardware | None = None
     regions: list[Regions] = Field(default_factory=list)
     states: list[StatePair] = Field(default_factory=list)
     streams: Annotated[int, Field(ge=1, le=MOST_STREAMS)] = 1
@@ -161,11 +159,9 @@ class StudyConfig(Section):
             return tuple(cores_of(f"cores:{numbers}") for numbers in self.cores)
         if isinstance(self.cores, str):
             numbers = cores_of(f"cores:{self.cores}")
-        elif self.runtime == "simulated":
-            numbers = tuple(range(self.cores or 0))
         else:
             numbers = available()[: self.cores or 0]
-        kinds = (numbers,) if self.runtime == "simulated" else by_kind(numbers)
+        kinds = by_kind(numbers)
         # Nobody asked for kinds, so where there are too many all cores count as alike.
         return kinds if _ways_to_use(list(map(len, kinds))) <= MOST_STATES else (numbers,)
 
@@ -218,13 +214,9 @@ class StudyConfig(Section):
         return self
 
     def _model_problems(self) -> Iterator[str]:
-        sources = {"model": self.model, "zoo": self.zoo}
-        if self.simulated:
-            sources["simulated.graph"] = self.simulated.graph
-        names = [key for key, source in sources.items() if source]
-        if len(names) > 1:
-            yield f"{' and '.join(names)} are both given; keep one"
-        if not names and self.runtime != "simulated":
+        if self.model and self.zoo:
+            yield "model and zoo are both given; keep one"
+        if not (self.model or self.zoo):
             yield 'no model is given; add model = "FILE.onnx" or zoo = "squeezenet"'
 
     def _device_problems(self) -> Iterator[str]:
@@ -250,9 +242,6 @@ class StudyConfig(Section):
 
     def _core_problems(self) -> Iterator[str]:
         if self.cores is None:
-            section = self.simulated
-            if section and section.thread_share is not None:
-                yield "simulated.thread_share is given without cores; add cores"
             return
         if len(self.memory or ()) > 1:
             yield f"memory has {len(self.memory or ())} limits; with cores give one"
@@ -266,20 +255,12 @@ class StudyConfig(Section):
             yield "regions.device is given; with cores all regions run on any core"
 
     def _runtime_problems(self) -> Iterator[str]:
-        if self.simulated and self.runtime != "simulated":
-            yield f"[simulated] is given, runtime is '{self.runtime}'; set runtime = \"simulated\""
-        if self.tuning and self.runtime not in (TVM, AUTO, "simulated"):
+        if self.tuning and self.runtime not in (TVM, AUTO):
             yield f"tuning is for TVM's kernels, runtime is '{self.runtime}'; remove tuning"
         if self.regions and self.runtime not in (TVM, AUTO):
             yield f"regions are given, runtime is '{self.runtime}'; set runtime = \"tvm\""
-        if self.states and not (self.model or self.zoo):
-            yield "states are given, but no model is, which has them; give model or remove states"
-        if self.realtime and self.runtime == "simulated":
-            yield "realtime is given, but simulated hardware runs no items; remove realtime"
         if self.realtime and self.objective != "throughput":
             yield 'realtime is given, but the objective is not "throughput"; remove one'
-        if self.export and self.runtime == "simulated":
-            yield "export is given, but simulated hardware builds no stages; remove export"
 
 
 def _ways_to_use(cores: list[int]) -> int:
@@ -292,7 +273,6 @@ SECTIONS: dict[str, type[Section]] = {
     "search.": Search,
     "measure.": Measure,
     "limits.": Limits,
-    "simulated.": SimulatedHardware,
     "realtime.": RealTime,
 }
 
@@ -360,12 +340,7 @@ def _overlay(data: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]
 
 def _make_absolute(data: dict[str, Any], folder: Path) -> None:
     """Files that are read are beside the study file; what is written goes to the working folder."""
-    simulated = data.get("simulated")
-    if isinstance(simulated, dict):
-        simulated = data["simulated"] = dict(simulated)
-    else:
-        simulated = {}
-    for section, key in ((data, "model"), (data, "tuning"), (simulated, "graph")):
-        path = section.get(key)
+    for key in ("model", "tuning"):
+        path = data.get(key)
         if isinstance(path, str) and path:
-            section[key] = str(folder / path)
+            data[key] = str(folder / path)

@@ -237,7 +237,7 @@ class StudyLoop:
             finished=counts.finished,
             total=config.search.trials,
             seconds_left=seconds_left,
-            state="" if config.runtime == "simulated" else machine_state(),
+            state=machine_state(),
         )
         self.progress.trial(status)
 

@@ -1,7 +1,4 @@
-"""How long the parts of a study measure at most, by the times of its study file.
-
-Simulated hardware takes no time worth a word.
-"""
+"""How long the parts of a study measure at most, by the times of its study file."""
 
 from __future__ import annotations
 
@@ -20,9 +17,7 @@ FINALISTS = 4  # candidates in the final comparison at most
 
 def before_trials(config: StudyConfig, bench: Bench) -> float:
     """The baselines, the trials and the final comparison of a study that has measured nothing."""
-    if config.runtime == "simulated":
-        return 0.0
-    places = [parse(name) for name in bench.devices]
+    places = [parse(name, anywhere=True) for name in bench.devices]
     runs = sum(len(unsplit_runs(name, places, has_hint=True)) for name in bench.runtimes)
     trials = config.search.trials * config.measure.seconds
     if config.search.timeout is not None:
@@ -39,7 +34,7 @@ def of_comparison(
 
     ``candidates``: the period in ms, 0 where it is not known, and the replicas of each.
     """
-    if config.runtime == "simulated" or config.objective != "throughput":
+    if config.objective != "throughput":
         return 0.0
     baselines = [(0.0, 1)] * COMPARED
     if "baselines" in mapping(attributes.get(RECORD)):

@@ -10,7 +10,6 @@ import pytest
 
 from autosplit.deployment import Deployment, Row
 from autosplit.errors import ConfigError, StageError
-from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of, on_devices
 from autosplit.hardware.measurement.results import Measurement
 from autosplit.planner import CostModel, Kind, RowCosts, Transfer
 from autosplit.report.dashboard.snapshot import copy
@@ -25,6 +24,7 @@ from autosplit.study.record import result_of
 from autosplit.study.results import best_of_study
 from autosplit.study.sampler import SAMPLERS
 from autosplit.study.storage import storage_url
+from studies.simulation.bench import SimulatedBench, Simulation, graph_of, on_devices
 from tests.report.studies import store
 
 Make = Callable[..., SimulatedBench]
@@ -40,7 +40,7 @@ def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
             "objective": objective,
         }
         config = StudyConfig.model_validate(
-            {"name": "s", "runtime": "simulated", **asked, "search": search}
+            {"name": "s", "model": "net.onnx", **asked, "search": search}
         )
         return open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Progress())
 
@@ -139,9 +139,10 @@ def test_an_objective_that_is_none_is_refused(tmp_path: Path, objective: Any, re
 
 
 def test_a_trial_that_failed_is_not_exported(
-    new_study: Callable[..., OpenStudy], tmp_path: Path
+    new_study: Callable[..., OpenStudy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = weighted()
+    monkeypatch.setattr("autosplit.study.loop.benches.open_bench", lambda config, **_: bench)
     measure = bench.measure
 
     def broken(deployment: Deployment) -> Measurement:
