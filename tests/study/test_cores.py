@@ -8,12 +8,11 @@ from statistics import median
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from autosplit.errors import Infeasible
+from autosplit.errors import ConfigError, Infeasible
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import document, tables
-from autosplit.study.config.study_file import StudyConfig, stored
+from autosplit.study.config.study_file import StudyConfig, checked, stored
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.progress import Progress
@@ -30,7 +29,7 @@ THIRD = 20e6  # bytes of a replica, of the 60 MB of the chain
 def config_of(cores: Any = FOUR, memory: Any = None, **more: Any) -> StudyConfig:
     search = {"trials": more.pop("trials", 5), "sampler": more.pop("sampler", "planner")}
     data = {"name": "c", "model": "net.onnx", "search": search}
-    return StudyConfig.model_validate({**data, "cores": cores, "memory": memory, **more})
+    return checked({**data, "cores": cores, "memory": memory, **more}, "c")
 
 
 def alike(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +188,7 @@ def test_cores_are_a_number_or_numbers(
     ],
 )
 def test_what_does_not_go_with_cores_is_refused(changes: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValidationError, match=problem):
+    with pytest.raises(ConfigError, match=problem):
         config_of(**changes)
 
 
@@ -234,7 +233,7 @@ def test_too_many_kinds_of_this_machine_count_as_one(monkeypatch: Any) -> None:
 def test_a_stored_study_keeps_its_devices() -> None:
     data = {"name": "s", "zoo": "branches", "stages": "auto", "devices": ["cores:0", "cores:1"]}
     assert stored(data, "s").devices == data["devices"]
-    assert StudyConfig.model_validate(data).cores == "0,1"
+    assert checked(data, "s").cores == "0,1"
 
 
 def test_each_kind_has_its_numbers_of_threads() -> None:

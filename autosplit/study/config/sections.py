@@ -1,17 +1,26 @@
-"""The sections of a study file with their defaults: search, measure, realtime, …
+"""The objectives and the sections of a study file with their defaults: search, measure, …
 
 This module imports pydantic; import it where a study file is read.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+Objective = Literal["throughput", "latency"]
+METRICS: Mapping[str, str] = {"throughput": "period in ms", "latency": "latency in ms"}
+
+
+def objective_of(config: Mapping[str, Any]) -> str:
+    """The objective of a stored study file; throughput where it names none that is known."""
+    return next((name for name in METRICS if name == config.get("objective")), "throughput")
 
 
 class Section(BaseModel):

@@ -24,7 +24,7 @@ from autosplit.study.acquisition import (
     history_of,
     measured_baselines,
 )
-from autosplit.study.config.objectives import METRICS
+from autosplit.study.config.sections import METRICS
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.documents import differences, document_of, graph_document, read
 from autosplit.study.loop import time_left

@@ -88,7 +88,7 @@ def test_the_quickstart_is_a_study_file() -> None:
         (GOOD + "[simulated]\nnoise = 0.1", "unknown key 'simulated'"),
         (GOOD + 'runtime = "simulated"', "runtime is 'simulated': give tvm"),
         (GOOD + 'name = "../x"', "name is '../x'"),
-        (GOOD + "[shapes]\nx = [1, 0]", "'x' has a dimension below 1"),
+        (GOOD + "[shapes]\nx = [1, 0]", "shapes.x.1 is 0: input should be greater"),
         (
             GOOD + 'objective = "latency"\nrealtime = {items_per_second = 5}',
             'the objective is not "throughput"',
@@ -150,9 +150,9 @@ def test_what_lies_just_within_the_limits_is_taken(tmp_path: Path, text: str) ->
     read(tmp_path, f'zoo = "x"\n{text}')
 
 
-def test_a_stored_study_of_an_earlier_version_is_read() -> None:
-    config = stored({"name": "s", "zoo": "x", "stages": 2, "backend": "onnxruntime"}, "s")
-    assert config.runtime == "onnxruntime"
+def test_a_stored_study_of_an_earlier_version_is_refused() -> None:
+    with pytest.raises(ConfigError, match="backend is now called runtime"):
+        stored({"name": "s", "zoo": "x", "stages": 2, "backend": "onnxruntime"}, "s")
 
 
 def test_files_that_are_read_lie_beside_the_study_file_and_what_is_written_does_not(

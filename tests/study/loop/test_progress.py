@@ -24,7 +24,7 @@ trials = 14
 timeout = 600
 converge = false
 """
-STANDING = r"14 of 14 trials, best .* ms, predicted bound .* ms by the profile.*, about \d+ (s|min) left.*"
+STANDING = r"14 of 14 trials, best .* ms, predicted bound .* ms by the.*, about \d+ (s|min) left.*"
 ESCAPE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
 
 
