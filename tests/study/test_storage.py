@@ -102,20 +102,16 @@ def test_an_error_that_is_none_of_a_storages_goes_on_as_it_is() -> None:
         raise ZeroDivisionError
 
 
+NO_DRIVER = ModuleNotFoundError("No module named 'psycopg'")
+NO_URL = sqlalchemy.exc.ArgumentError("nonsense")
+
+
 @pytest.mark.parametrize(
     ("raised", "error", "message"),
     [
-        (
-            ModuleNotFoundError("No module named 'psycopg'"),
-            MachineError,
-            "needs a driver that is not installed: No module",
-        ),
-        (
-            RuntimeError("schema version 99"),
-            MachineError,
-            "cannot be used: schema version 99; use another one",
-        ),
-        (sqlalchemy.exc.ArgumentError("nonsense"), ConfigError, "is not a database URL"),
+        (NO_DRIVER, MachineError, "needs a driver that is not installed: No module"),
+        (RuntimeError("schema version 99"), MachineError, "cannot be used: schema version 99; use"),
+        (NO_URL, ConfigError, "is not a database URL"),
     ],
 )
 def test_a_storage_that_cannot_be_opened_says_why(

@@ -230,7 +230,7 @@ def _trial(
         stages=stages,
         places=places,
         cuts=stored.cuts,
-        live=stored.live_tensors(),
+        live=stored.live,
         period_ms=stored.period_ms,
         searched_ms=None if stored is searched else searched.period_ms,
         latency_ms=stored.latency_ms,

@@ -10,7 +10,7 @@ from autosplit.hardware.devices.device import parse
 from autosplit.hardware.measurement.baselines import BRIEFER, COMPARED, strongest, unsplit_runs
 from autosplit.hardware.measurement.measure import Budget, longest_comparison
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.record import RECORD, compared_baselines, mapping
+from autosplit.study.record import RECORD, mapping, study_record
 
 FINALISTS = 4  # candidates in the final comparison at most
 
@@ -38,7 +38,7 @@ def of_comparison(
         return 0.0
     baselines = [(0.0, 1)] * COMPARED
     if "baselines" in mapping(attributes.get(RECORD)):
-        known = compared_baselines(attributes)
+        known = study_record(attributes).compared_baselines()
         names = strongest(known)
         baselines = [(b.period_ms.median, b.copies) for b in known if b.name in names]
     budget = Budget(**config.measure.model_dump())

@@ -112,7 +112,7 @@ def test_a_trial_holds_what_the_reports_read(chain_bench: Make, new_study: Open)
     trial = opened.study.trials[0]
     stored = record_of(trial)
     assert stored.cuts == tuple((f"op{ops[-1]}",) for ops in stored.stages[:-1])
-    assert stored.live_tensors() == tuple(((f"t{ops[-1] + 1}", 4),) for ops in stored.stages[:-1])
+    assert stored.live == tuple(((f"t{ops[-1] + 1}", 4),) for ops in stored.stages[:-1])
     assert stored.period_ms
     assert stored.period_ms.median == max(stored.stage_ms) == trial.value
     assert stored.worker == this_worker()
@@ -463,7 +463,7 @@ def test_baselines_measured_beside_the_best_decide_the_verdict(
     compare = bench.compare_interleaved
     bench.compare_interleaved = lambda candidates, names: (
         compare(candidates, names)[0],
-        dict.fromkeys(names, slow),
+        {name: replace(slow, name=name) for name in names},
     )
     opened = new_study(bench, trials=2)
     run_study(opened, Progress())
