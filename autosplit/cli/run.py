@@ -110,9 +110,8 @@ def run(args: argparse.Namespace) -> int:
         # Also where the bench does not open: a terminal would stay without its cursor.
         stack.callback(display.close)
         check_linker(config, display.note)
-        if config.runtime != "simulated":
-            # Nothing else is shown until the first kernels are compiled.
-            display.note("reading the model and compiling its ops")
+        # Nothing else is shown until the first kernels are compiled.
+        display.note("reading the model and compiling its ops")
         bench = open_bench(config, trust_kernels=args.trust_kernels)
         stack.callback(bench.close)
         opened = open_study(config, bench, url, display, name=args.name, force=args.force)
@@ -163,8 +162,6 @@ def _next_commands(args: argparse.Namespace, opened: OpenStudy, folder: Path | N
     commands = [["report", *study, "-o", f"{name}.html"], ["dashboard", *study]]
     if folder:
         commands.append(["bench", str(folder)])
-    elif opened.config.runtime == "simulated":
-        commands.append(["show", *study])
     else:
         trust = ["--trust-kernels"] if args.trust_kernels else []
         commands.append(["export", *study, *trust, "-o", f"{name}-split"])

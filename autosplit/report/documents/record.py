@@ -14,7 +14,7 @@ from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.lowering.states import match_states
-from autosplit.study.config.objectives import objective_of
+from autosplit.study.config.sections import objective_of
 from autosplit.study.record import FinalComparison, record_of, study_record
 from autosplit.study.results import best_number, error_of, state_of
 from autosplit.units import bound_text, counted
@@ -234,7 +234,7 @@ def _trial(
         stages=stages,
         places=places,
         cuts=stored.cuts,
-        live=stored.live_tensors(),
+        live=stored.live,
         period_ms=stored.period_ms,
         searched_ms=None if stored is searched else searched.period_ms,
         latency_ms=stored.latency_ms,

@@ -26,7 +26,6 @@ from autosplit.study.record import (
     COMPARISON,
     FinalComparison,
     StudyRecord,
-    compared_baselines,
     mapping,
     record_of,
     study_record,
@@ -144,7 +143,7 @@ def _stored(opened: OpenStudy) -> FinalComparison:
 def _announcement(opened: OpenStudy, chosen: Sequence[Measured]) -> str:
     """What the comparison is of, and its limit where hardware is measured."""
     attributes = opened.study.user_attrs
-    baselines = len(strongest(compared_baselines(attributes)))
+    baselines = len(strongest(study_record(attributes).compared_baselines()))
     text = (
         f"final comparison: {counted(len(chosen), 'candidate')} and "
         f"{counted(baselines, 'baseline')}, interleaved"
@@ -158,21 +157,20 @@ def _announcement(opened: OpenStudy, chosen: Sequence[Measured]) -> str:
 
 
 def _measure(opened: OpenStudy, chosen: Sequence[Measured], count: int) -> dict[str, Any]:
-    """Measure the finalists and the fastest baselines; null stands for the other baselines.
+    """Measure the finalists and the fastest baselines.
 
     ``count``: of the complete trials.
     """
-    known = compared_baselines(opened.study.user_attrs)
+    known = study_record(opened.study.user_attrs).compared_baselines()
     deployments = [opened.space.deployment(m.stages) for m in chosen]
     results, baselines = opened.bench.compare_interleaved(deployments, strongest(known))
     entries = []
     for m, result in zip(chosen, results, strict=True):
         entries.append({"number": m.number, **measured_document(result)})
-    names = [baselines.get(b.name) for b in known]
     return {
         "measured": count,
         "entries": entries,
-        "baselines": [None if b is None else document_of(b) for b in names],
+        "baselines": list(map(document_of, baselines.values())),
         "disturbed": list(min(results, key=lambda r: r.period_ms.median).disturbances),
     }
 
