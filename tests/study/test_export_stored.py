@@ -46,8 +46,8 @@ class Exporting(SimulatedBench):
 @pytest.fixture
 def bench(chain_bench: Make) -> Exporting:
     simulated = chain_bench(ops=8, stages=2)
-    asked = simulated.question, simulated.devices, simulated.simulation
-    return Exporting(simulated.graph, simulated.costs, *asked)
+    asked = simulated.question, simulated.description.devices, simulated.simulation
+    return Exporting(simulated.description.graph, simulated.costs, *asked)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_other_hardware_or_another_model_is_not_exported_from(
 ) -> None:
     opened = new_study(bench, trials=1)
     run_study(opened, Progress())
-    another = {**bench.identity, "model": "another"}
+    another = {**bench.description.identity, "model": "another"}
     bench.description = replace(bench.description, identity=another)
     with pytest.raises(
         ConfigError, match=r"study 's' measured something else: .*another.*; .*--force"

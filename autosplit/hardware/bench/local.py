@@ -13,7 +13,7 @@ from autosplit import phases
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, MachineError, StageError, line_of
 from autosplit.hardware.batches import batched_profiles
-from autosplit.hardware.bench.interface import BenchDescription, DescribedBench
+from autosplit.hardware.bench.interface import BenchDescription
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.devices import rpc
@@ -36,7 +36,7 @@ from autosplit.hardware.measurement.results import (
 from autosplit.hardware.runtimes.registry import AUTO, ready_made
 
 
-class LocalBench(DescribedBench):
+class LocalBench:
     """Implements Bench, but for its export, for a model whose stage i runs on ``places[i]``.
 
     Servers are reserved for one job at a time, so that several studies can share them. A server
@@ -121,14 +121,10 @@ class LocalBench(DescribedBench):
         """See Bench. Outputs are compared first; a candidate with wrong outputs is not timed."""
         phases.report("waiting for devices")
         with self.reached(in_trial=True), self._pipeline(deployment) as pipeline:
-            accuracy = self._verify(pipeline, deployment.runtimes)
+            turns = self._verified(pipeline, deployment.runtimes)
             start = disturbance.Counters.now()
-            period, busy = measure.period_and_busy(
-                pipeline, self._items, self.budget, self._streams
-            )
-            latency = measure.latency(pipeline, self._items, self.budget)
-            reasons = disturbance.since(start).reasons + disturbance.signs(period, latency)
-        return Measurement(period, latency, tuple(map(sum, busy)), accuracy, reasons)
+            period = turns(self.budget)
+            return turns.measurement(period, disturbance.since(start).reasons)
 
     def baselines(self) -> Sequence[Baseline]:
         """See Bench. A runtime that fails is skipped, unless it was requested by name.
@@ -141,17 +137,16 @@ class LocalBench(DescribedBench):
         for run in self.unsplit_runs():
             try:
                 with self.reached(), self._pipeline(run) as pipeline:
-                    accuracy = self._verify(pipeline, [run.runtime])
-                    turns = _Turns(pipeline, self._items, self._streams)
-                    period = turns(brief)
+                    turns = self._verified(pipeline, [run.runtime])
+                    measurement = turns.measurement(turns(brief))
             except MachineError:
                 raise
             except AutosplitError:
                 if run.runtime == self.model.runtime_name:
                     raise
                 continue
-            figures = period, turns.latency, turns.stage_ms, accuracy
-            baselines.append(run.measured(Measurement(*figures)))
+            # A brief measurement has a wide interval, which is no sign that it was disturbed.
+            baselines.append(run.measured(replace(measurement, disturbances=())))
         return baselines
 
     def compare_interleaved(
@@ -159,24 +154,16 @@ class LocalBench(DescribedBench):
     ) -> tuple[Sequence[Measurement], Mapping[str, Baseline]]:
         """See Bench."""
         runs = [run for run in self.unsplit_runs() if run.name in baselines]
-        accuracies: list[Accuracy] = []
-        turns: list[_Turns] = []
         with self.reached(), contextlib.ExitStack() as stack:
             # Baselines open first, since a stage may need a process because of what is open.
             unsplit = [stack.enter_context(self._pipeline(run)) for run in runs]
             split = [stack.enter_context(self._pipeline(deployment)) for deployment in candidates]
             runtimes = [*(each.runtimes for each in candidates), *([run.runtime] for run in runs)]
-            for pipeline, names in zip([*split, *unsplit], runtimes, strict=True):
-                accuracies.append(self._verify(pipeline, names))
-                turns.append(_Turns(pipeline, self._items, self._streams))
+            turns = list(map(self._verified, [*split, *unsplit], runtimes))
             start = disturbance.Counters.now()
             periods = compare_interleaved(turns, self.budget, len(candidates))
             reasons = disturbance.since(start).reasons
-        measured = []
-        for period, turn, accuracy in zip(periods, turns, accuracies, strict=True):
-            disturbances = reasons + disturbance.signs(period, turn.latency)
-            figures = period, turn.latency, turn.stage_ms, accuracy, disturbances
-            measured.append(Measurement(*figures))
+        measured = [t.measurement(p, reasons) for t, p in zip(turns, periods, strict=True)]
         count = len(candidates)
         compared = [run.measured(m) for run, m in zip(runs, measured[count:], strict=True)]
         return measured[:count], {baseline.name: baseline for baseline in compared}
@@ -185,7 +172,7 @@ class LocalBench(DescribedBench):
         """See Bench."""
         with self.reached(), self._pipeline(deployment) as pipeline:
             # This warms it up, too.
-            self._verify(pipeline, deployment.runtimes)
+            self._verified(pipeline, deployment.runtimes)
             phases.report(f"running {rate:g} items/s", pipeline.threads)
             seconds, streams = self.budget.seconds, self._streams
             return measure_real_time(pipeline, self._items, rate, seconds, period, streams)
@@ -249,35 +236,37 @@ class LocalBench(DescribedBench):
         phases.report("building")
         return self.model.pipeline(contender, trace=True)
 
-    def _verify(self, pipeline: Pipeline, runtimes: Sequence[str]) -> Accuracy:
+    def _verified(self, pipeline: Pipeline, runtimes: Sequence[str]) -> _Turns:
         pipeline.start()
         phases.report("running", pipeline.threads)
-        return self.model.require_equal(pipeline, runtimes)
+        accuracy = self.model.require_equal(pipeline, runtimes)
+        return _Turns(pipeline, self._items, self._streams, accuracy)
 
 
 class _Turns:
-    """A contender of a comparison: a pipeline, with the latencies and stage times of its turns."""
+    """A pipeline with equal outputs, and the latencies and stage times of its turns."""
 
-    def __init__(self, pipeline: Pipeline, items: Sequence[Item], streams: int) -> None:
+    def __init__(
+        self, pipeline: Pipeline, items: Sequence[Item], streams: int, accuracy: Accuracy
+    ) -> None:
         self._pipeline, self._items, self._streams = pipeline, items, streams
+        self._accuracy = accuracy
         self._stage_ms: list[tuple[float, ...]] = []
         self._latencies: list[float] = []
 
     def __call__(self, budget: Budget) -> Spread:
         """The period of one turn."""
-        phases.report("comparing interleaved", self._pipeline.threads)
+        phases.report("running", self._pipeline.threads)
         turn = self._pipeline, self._items, budget
         period, busy = measure.period_and_busy(*turn, self._streams)
         self._stage_ms.append(tuple(map(sum, busy)))
         self._latencies += measure.latency(*turn).samples
         return period
 
-    @property
-    def latency(self) -> Spread:
-        """The latency over all turns."""
-        return spread(self._latencies)
-
-    @property
-    def stage_ms(self) -> tuple[float, ...]:
-        """The median over all turns of the time of an item in each stage."""
-        return tuple(map(median, zip(*self._stage_ms, strict=True)))
+    def measurement(self, period: Spread, disturbances: tuple[str, ...] = ()) -> Measurement:
+        """The figures over all turns."""
+        latency = spread(self._latencies)
+        # The median over all turns of the time of an item in each stage.
+        stage_ms = tuple(map(median, zip(*self._stage_ms, strict=True)))
+        reasons = disturbances + disturbance.signs(period, latency)
+        return Measurement(period, latency, stage_ms, self._accuracy, reasons)

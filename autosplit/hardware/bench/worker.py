@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from autosplit import phases
-from autosplit.deployment import Deployment
+from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.isolation.worker import Handler, release_memory
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.runtimes.registry import TVM
 from autosplit.serialization import dump, load
 
@@ -58,7 +57,7 @@ def open_bench(
     """Open a bench as the handler of a worker.
 
     ``document`` has the keys ``setting``, a BenchSetting, and ``wait_s``, the time to wait for
-    servers. ``more`` are further jobs by their kind.
+    servers. A job calls a method of Bench, or one of ``more`` by its kind.
     """
     from autosplit.hardware.bench.local import LocalBench
     from autosplit.hardware.compiled_model import CompiledModel
@@ -90,27 +89,22 @@ def open_bench(
         streams=setting.streams,
         batches=setting.batches,
     )
-    jobs = {**_JOBS, **more}
+    jobs: dict[str, Job] = {"describe": lambda bench, arguments: bench.description, **more}
 
     def answer(job: Mapping[str, Any]) -> Any:
+        kind, arguments = job["kind"], job["arguments"]
         try:
-            return dump(jobs[job["kind"]](bench, job))
+            if kind in jobs:
+                return dump(jobs[kind](bench, arguments))
+            return dump(_called(bench, kind, arguments))
         finally:
             release_memory()
 
     return answer
 
 
-_JOBS: Mapping[str, Job] = {
-    "describe": lambda bench, job: bench.description,
-    "profile": lambda bench, job: bench.profile(),
-    "links": lambda bench, job: bench.links(),
-    "measure": lambda bench, job: bench.measure(load(Deployment, job["deployment"])),
-    "baselines": lambda bench, job: bench.baselines(),
-    "compare_interleaved": lambda bench, job: bench.compare_interleaved(
-        load(list[Deployment], job["candidates"]), job["baselines"]
-    ),
-    "real_time": lambda bench, job: bench.real_time(
-        load(Deployment, job["deployment"]), job["rate"], load(Spread, job["period"])
-    ),
-}
+def _called(bench: LocalBench, kind: str, documents: Mapping[str, Any]) -> Any:
+    """The result of a method of Bench whose arguments are ``documents``."""
+    kinds = get_type_hints(getattr(Bench, kind))
+    arguments = {name: load(kinds[name], document) for name, document in documents.items()}
+    return getattr(bench, kind)(**arguments)

@@ -202,7 +202,7 @@ class StudyLoop:
         history = history_of(space, self._trials(), opened.measured_baselines, number)
         predicted = corrected_costs(space, history.measured).period(candidate)
         return {
-            **deployment_document(opened.bench.graph, space.deployment(candidate)),
+            **deployment_document(opened.bench.description.graph, space.deployment(candidate)),
             "predicted_ms": float(predicted),
             "memory_bytes": int(max(space.evaluate(candidate).memory)),
         }

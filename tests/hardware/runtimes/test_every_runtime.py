@@ -254,8 +254,8 @@ def test_a_worker_measures_with_the_runtime_it_is_given(split):
     setting = BenchSetting(model.path, stages=2, runtime=model.runtime_name, budget=BRIEF)
     far = IsolatedBench(setting)
     try:
-        assert far.identity == dict(LocalBench(model, HERE).identity)
-        groups = far.keep_together[model.runtime_name]
+        assert far.description.identity == dict(LocalBench(model, HERE).description.identity)
+        groups = far.description.keep_together[model.runtime_name]
         assert [tuple(g) for g in groups] == list(model.runtime.keep_together)
         assert far.measure(deployed(far, split.stages)).accuracy.equal
     finally:

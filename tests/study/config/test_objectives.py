@@ -34,9 +34,9 @@ Make = Callable[..., SimulatedBench]
 def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
     def open_it(bench: Any, objective: Any, stages: Any = None, **search: Any) -> OpenStudy:
         asked = {
-            "stages": stages or len(bench.devices),
+            "stages": stages or len(bench.description.devices),
             # On local cores alone, replicas would be searched too.
-            "devices": [f"cuda:{n}" for n in range(len(bench.devices))],
+            "devices": [f"cuda:{n}" for n in range(len(bench.description.devices))],
             "objective": objective,
         }
         config = StudyConfig.model_validate(
