@@ -89,7 +89,12 @@ def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
         **search: Any,
     ) -> OpenStudy:
         config = StudyConfig.model_validate(
-            {"name": name, "model": "net.onnx", "stages": len(bench.description.devices), "search": search}
+            {
+                "name": name,
+                "model": "net.onnx",
+                "stages": len(bench.description.devices),
+                "search": search,
+            }
         )
         return open_study(
             config,
