@@ -7,18 +7,12 @@ import optuna
 import pytest
 
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.hardware.bench.simulated import (
-    SimulatedBench,
-    Simulation,
-    chain_of,
-    costs_of,
-    on_devices,
-)
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.progress import Progress
 from autosplit.study.space import Space
 from autosplit.study.storage import silence_optuna_logs, storage_url
+from studies.simulation.bench import SimulatedBench, Simulation, chain_of, costs_of, on_devices
 
 
 def branchy(blocks: int, branches: int, seed: int = 0) -> tuple[FusedGraph, list[float]]:
@@ -97,7 +91,7 @@ def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
         config = StudyConfig.model_validate(
             {
                 "name": name,
-                "runtime": "simulated",
+                "model": "net.onnx",
                 "stages": len(bench.description.devices),
                 "search": search,
             }

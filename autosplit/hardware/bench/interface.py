@@ -1,4 +1,4 @@
-"""What a study needs from hardware, real or simulated."""
+"""What a study needs from hardware."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class BenchDescription:
     - ``runtimes``: those that can compute a stage.
     - ``keep_together``: for each runtime the sets of ops, by index, that it cannot separate.
     - ``regions``: the ops that each external backend runs, by its name.
+    - ``measures_alone``: whether only one process of this host may measure at a time.
     """
 
     graph: FusedGraph
@@ -41,6 +42,7 @@ class BenchDescription:
     runtimes: tuple[str, ...]
     keep_together: Mapping[str, Sequence[Sequence[int]]]
     regions: Mapping[str, Sequence[int]]
+    measures_alone: bool = True
 
 
 class Bench(Protocol):

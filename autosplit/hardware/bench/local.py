@@ -6,11 +6,13 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import fsum
 from statistics import median
 
 from autosplit import phases
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, MachineError, StageError, line_of
+from autosplit.hardware.batches import batched_profiles
 from autosplit.hardware.bench.interface import BenchDescription
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.compiled_model import CompiledModel
@@ -39,7 +41,8 @@ class LocalBench:
 
     Servers are reserved for one job at a time, so that several studies can share them. A server
     that does not answer is waited for: for the first job ``wait_s``, later RETURN_S. Raises
-    MachineError if it does not come back. The items of ``streams`` come in turn.
+    MachineError if it does not come back. The items of ``streams`` come in turn. ``batches`` are
+    those of ``batched_profiles``.
     """
 
     def __init__(
@@ -49,8 +52,10 @@ class LocalBench:
         budget: Budget | None = None,
         wait_s: float = 0.0,
         streams: int = 1,
+        batches: Sequence[int] | str = (1,),
     ) -> None:
         self.model = model
+        self._batches = batches
         self.places = tuple(places)
         self.budget = budget or Budget()
         # Without states the stream of an item makes no difference.
@@ -104,7 +109,7 @@ class LocalBench:
                 if mismatch:
                     raise StageError(mismatch)
             phases.report("profiling")
-            return self.model.checked_profiles(self.places)
+            return batched_profiles(self.model, self.places, self._batches)
 
     def links(self) -> Sequence[LinkCost]:
         """See Bench. Devices with the same spelling are measured once."""
@@ -181,11 +186,19 @@ class LocalBench:
         for name in dict.fromkeys([*self.model.runtimes, *ready_made()]):
             runtime = self.model.runtime_of(name)
             devices = [d for d in self.places if runtime.can_run(d)]
-            runs += unsplit_runs(name, devices, runtime.has_hint)
+            runs += unsplit_runs(name, devices, runtime.has_hint, self._batches_of(name))
         if self.model.graph.states:
             # A copy of the model holds whole streams, which a runtime's own copies do not.
             runs = [run.of_streams(self._streams) for run in runs if not run.by_hint]
         return list(dict.fromkeys(runs))
+
+    def _batches_of(self, runtime: str) -> list[int]:
+        """Batch 1, and that at which a runtime takes least for an item of the whole model."""
+        if self._batches == (1,) or runtime not in self.model.runtimes:
+            return [1]
+        profiles = batched_profiles(self.model, self.places, self._batches)
+        times = {p.batch: fsum(p.op_ms) for p in profiles if p.runtime == runtime}
+        return sorted({1, min(times, key=times.__getitem__, default=1)})
 
     @contextlib.contextmanager
     def reached(self, in_trial: bool = False) -> Iterator[None]:
@@ -213,11 +226,13 @@ class LocalBench:
         if isinstance(contender, UnsplitRun):
             name, devices = contender.runtime, contender.devices
             phases.report(f"measuring {contender.name}")
-            self.model.runtime_of(name).prepare(devices)
-            return self.model.whole(name, *devices, by_hint=contender.by_hint, trace=True)
+            model = self.model.at_batch(contender.batch)
+            model.runtime_of(name).prepare(devices)
+            return model.whole(name, *devices, by_hint=contender.by_hint, trace=True)
         phases.report("compiling kernels")
+        model = self.model.at_batch(contender.batch)
         for name in dict.fromkeys(contender.runtimes):
-            self.model.runtime_of(name).prepare(self.places)
+            model.runtime_of(name).prepare(self.places)
         phases.report("building")
         return self.model.pipeline(contender, trace=True)
 

@@ -28,8 +28,9 @@ class BenchSetting:
     ``target`` is that of this machine's cores, ``targets`` are those of devices by their spelling.
     ``tuning`` is the folder of a tuning database. ``regions`` are the arguments of
     ``autosplit.lowering.external.backend.named``, one mapping for each external backend. ``states``
-    has the output of each state by its input, and ``streams`` streams are measured. Where nothing
-    ``measures``, devices may be cores of another machine.
+    has the output of each state by its input, and ``streams`` streams are measured. ``batches`` are
+    those of ``batched_profiles``. Where nothing ``measures``, devices may be cores of another
+    machine.
     """
 
     model: Path
@@ -47,6 +48,7 @@ class BenchSetting:
     streams: int = 1
     budget: Budget = field(default_factory=Budget)
     measures: bool = True
+    batches: tuple[int, ...] | str = (1,)
 
 
 def open_bench(
@@ -79,8 +81,14 @@ def open_bench(
     )
     places = device.along(setting.stages, setting.devices, anywhere=not setting.measures)
     phases.report("reaching devices")
-    budget, wait_s = setting.budget, document["wait_s"]
-    bench = LocalBench(model, places, budget, wait_s=wait_s, streams=setting.streams)
+    bench = LocalBench(
+        model,
+        places,
+        setting.budget,
+        wait_s=document["wait_s"],
+        streams=setting.streams,
+        batches=setting.batches,
+    )
     jobs: dict[str, Job] = {"describe": lambda bench, arguments: bench.description, **more}
 
     def answer(job: Mapping[str, Any]) -> Any:

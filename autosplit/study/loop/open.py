@@ -24,7 +24,7 @@ from autosplit.study.acquisition import (
     history_of,
     measured_baselines,
 )
-from autosplit.study.config.objectives import METRICS
+from autosplit.study.config.sections import METRICS
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.documents import differences, document_of, graph_document, read
 from autosplit.study.loop import time_left
@@ -89,15 +89,15 @@ class OpenStudy:
     @cached_property
     def device_lock(self) -> HoldLock:
         """The right to measure on this host."""
-        return device_lock(self.config, self.notify)
+        return device_lock(self.config, self.bench, self.notify)
 
 
-def device_lock(config: StudyConfig, notify: Callable[[str], None]) -> HoldLock:
-    """Holds the lock among all that measure on this host; simulated hardware needs none.
+def device_lock(config: StudyConfig, bench: Bench, notify: Callable[[str], None]) -> HoldLock:
+    """Holds the lock among all that measure on this host, where they disturb each other.
 
     A holder that is stopped for longer than the lease does not keep others out.
     """
-    if config.runtime == "simulated":
+    if not bench.description.measures_alone:
         return contextlib.nullcontext
     return HostLock(
         "devices of this host",
@@ -152,6 +152,9 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
         identity["cores"] = "; ".join(kinds)
     if config.memory is not None:
         identity["memory"] = ", ".join(map(size, config.memory))
+    if config.batch != [1]:
+        batches = config.batch if isinstance(config.batch, str) else map(str, config.batch)
+        identity["batch"] = ", ".join([batches] if isinstance(batches, str) else batches)
     if config.streams > 1:
         identity["streams"] = str(config.streams)
     placed = _region_devices(config)
@@ -207,7 +210,7 @@ def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, st
 
 def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: Progress) -> Space:
     """Measure and store profile, links, bound and baselines that the study lacks."""
-    hold_devices = device_lock(config, progress.note)
+    hold_devices = device_lock(config, bench, progress.note)
     seconds = time_left.before_trials(config, bench)
     left = f", up to {duration(seconds)} of measurements left" if seconds else ""
     record = mapping(study.user_attrs.get(RECORD))

@@ -14,7 +14,9 @@ import pytest
 from autosplit.cuts import cuts_of
 from autosplit.deployment import Deployment, Option, Row, Stage
 from autosplit.errors import ConfigError, GraphError, StageError
-from autosplit.hardware.bench.simulated import (
+from autosplit.hardware.profiling.graph_file import read_graph
+from autosplit.planner import CostModel, Kind, Question, RowCosts, Transfer, evaluate, partition
+from studies.simulation.bench import (
     NAME,
     SimulatedBench,
     Simulation,
@@ -23,8 +25,6 @@ from autosplit.hardware.bench.simulated import (
     on_devices,
     with_threads,
 )
-from autosplit.hardware.profiling.graph_file import read_graph
-from autosplit.planner import CostModel, Kind, Question, RowCosts, Transfer, evaluate, partition
 from tests.study.conftest import space_of
 
 Make = Callable[..., SimulatedBench]

@@ -15,7 +15,6 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.runtimes.onnx.time_shares import TimeShares
 from autosplit.hardware.runtimes.openvino.profile import executed_nodes
 from autosplit.hardware.runtimes.openvino.stage import OpenvinoStage, compile_model
-from autosplit.hardware.runtimes.openvino.workers import Claim
 from tests import nets
 from tests.build import node, onnx_model
 
@@ -76,7 +75,7 @@ def test_a_model_with_other_shapes_than_the_ports_is_refused(branches):
     model = onnx_model([node("Relu", "x", "y")]).SerializeToString()
     ports = branches.stage_source.whole
     with pytest.raises(ModelError, match="the stage's inputs have the shapes"):
-        OpenvinoStage(compile_model(model, HERE), ports, Claim(HERE))
+        OpenvinoStage(compile_model(model, HERE), ports, HERE)
 
 
 def test_without_openvino_the_extra_is_named(load, monkeypatch):

@@ -87,7 +87,7 @@ class SimulatedBench(Bench):
             "simulation": repr(self.simulation),
         }
         together: dict[str, Sequence[Sequence[int]]] = {NAME: ()}
-        return BenchDescription(self._graph, devices, identity, (NAME,), together, {})
+        return BenchDescription(self._graph, devices, identity, (NAME,), together, {}, False)
 
     def cost_table(
         self, profile: Sequence[Profile], links: Sequence[LinkCost], **limits: Any
@@ -272,8 +272,7 @@ def with_threads(
     """
     if speeds and len(speeds) != len(kinds):
         raise ConfigError(
-            f"simulated.speeds has {len(speeds)} numbers for {len(kinds)} kinds of cores; "
-            "give one for each"
+            f"speeds has {len(speeds)} numbers for {len(kinds)} kinds of cores; give one for each"
         )
     first, rows = costs.kinds[0], []
     for kind, most in enumerate(kinds):
