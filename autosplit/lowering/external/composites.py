@@ -22,7 +22,7 @@ from autosplit.frontend.source import SourceModel, mark
 from autosplit.lowering.external.backend import Backend
 from autosplit.lowering.fuse.attribution import match
 from autosplit.lowering.fuse.flat_calls import FlatCalls
-from autosplit.lowering.fuse.provenance import adopt_names
+from autosplit.lowering.fuse.passes import adopt_names
 
 
 @dataclass(frozen=True)
