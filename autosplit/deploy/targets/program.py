@@ -25,6 +25,11 @@ def write_program(document: Manifest, folder: Path, name: str) -> dict[str, str]
     """
     if name not in _ADDED:
         return {}
+    if document.batch > 1:
+        raise ConfigError(
+            f"format '{name}' runs single items, but '{document.model.name}' computes "
+            f"{document.batch} at once; use format 'native'"
+        )
     if document.initial:
         # The programs begin every stream at zero.
         raise ConfigError(
