@@ -214,6 +214,19 @@ def test_an_export_runs_without_the_model_a_compiler_or_onnx(export):
     assert (done.returncode, done.stdout) == (0, "early late\n"), done.stderr
 
 
+def test_an_export_of_onnxruntime_is_loaded_without_other_packages(branches, tmp_path):
+    replace(branches, runtime_name="onnxruntime").split([]).export(tmp_path)
+    code = (
+        "import autosplit, sys\n"
+        "with autosplit.load(sys.argv[1]):\n"
+        "    print({'tvm', 'optuna', 'networkx', 'onnx', 'ray', 'autosplit.frontend.importing'}\n"
+        "          & set(sys.modules))"
+    )
+    command = [sys.executable, "-c", code, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (0, "set()\n"), done.stderr
+
+
 # what was changed since
 
 
