@@ -1,7 +1,6 @@
 """An export runs elsewhere and describes itself; one that was changed is refused, never run."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -15,9 +14,8 @@ import pytest
 import autosplit
 from autosplit import api
 from autosplit.deploy import manifest, manifest_file, worker
-from autosplit.deploy.load import load
 from autosplit.deploy.verify import verify
-from autosplit.errors import ConfigError, MachineError, MismatchError, StageError
+from autosplit.errors import ConfigError, MachineError, StageError
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.measurement.results import (
@@ -57,16 +55,6 @@ def test_what_is_exported_computes_the_same(zoo_model, tmp_path, name):
     items = model.items(1, seed=5)
     with autosplit.load(tmp_path / name) as pipeline:
         assert compare(pipeline.run(items), model.expected(items)).equal
-
-
-def test_a_split_that_computes_something_else_is_not_exported(branches, tmp_path):
-    right = branches.reference_outputs
-    along = [{name: array + 1 for name, array in item.items()} for item in right.along]
-    model = replace(branches)
-    vars(model)["reference_outputs"] = replace(right, along=along)
-    with pytest.raises(MismatchError, match="outputs of tvm differ"):
-        model.split([["first"]]).export(tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["with spaces", "ünïcödé 🌲", 'it\'s "quoted"', "-o", "deep/er"])
@@ -192,28 +180,6 @@ def test_a_worker_exports_a_deployment_with_its_results(branches, tmp_path):
     assert (written.predicted.period_ms, written.verdict) == (1.9, "Split.")
 
 
-@pytest.mark.integration
-def test_an_export_runs_without_the_model_a_compiler_or_onnx(export):
-    export.edit(lambda d: d["model"].pop("file"))
-    code = (
-        "import sys\n"
-        "for name in ('onnx', 'onnxruntime', 'optuna'): sys.modules[name] = None\n"
-        "import numpy as np, autosplit\n"
-        "with autosplit.load(sys.argv[1]) as pipeline:\n"
-        "    item = {p.name: np.ones(p.shape, p.dtype) for p in pipeline.wiring.inputs}\n"
-        "    print(*pipeline.run([item])[0])"
-    )
-    alone = {**os.environ, "PATH": "", "CC": "", "AUTOSPLIT_CACHE": os.devnull}
-    done = subprocess.run(
-        [sys.executable, "-c", code, export.folder],
-        capture_output=True,
-        text=True,
-        env=alone,
-        timeout=100,
-    )
-    assert (done.returncode, done.stdout) == (0, "early late\n"), done.stderr
-
-
 def test_an_export_of_onnxruntime_is_loaded_without_other_packages(branches, tmp_path):
     replace(branches, runtime_name="onnxruntime").split([]).export(tmp_path)
     code = (
@@ -288,14 +254,6 @@ def test_fields_of_a_later_version_are_ignored(export, branches):
 def test_a_core_that_is_not_here_is_replaced(export, branches):
     export.edit(lambda d: [s.update(device="cores:100000") for s in d["stages"]])
     assert runs(export.folder, branches).equal
-
-
-def test_devices_can_be_given(export):
-    first = f"cores:{api.device.available()[0]}"
-    with load(export.folder, [first] * 3) as pipeline:
-        assert len(pipeline.wiring.stages) == 3
-    with pytest.raises(ConfigError, match="3 replicas, but 1 device"):
-        load(export.folder, [first])
 
 
 ODD = {

@@ -134,16 +134,6 @@ def test_damaged_bytes_of_a_manifest_are_read_or_refused(export):
             wired(manifest_file.parse(bytes(damaged), "split.json"))
 
 
-def test_exporting_again_deletes_nothing_outside_the_folder(export, branches, tmp_path):
-    victim = tmp_path / "victim"
-    victim.mkdir()
-    (victim / "secret.txt").write_text("secret")
-    (export.folder / "a").symlink_to(victim)
-    export.edit(lambda d: d["stages"][0].update(file="a/secret.txt"))
-    branches.split([["first"]]).export(export.folder)
-    assert (victim / "secret.txt").read_text() == "secret"
-
-
 def test_too_many_replicas_are_refused_before_anything_is_loaded(export):
     export.edit(lambda d: d["stages"][0].update(replicas=[{"device": "cores:0"}] * 100_000))
     with pytest.raises(ConfigError, match=r"replicas.*at most 1024"):

@@ -86,15 +86,6 @@ def test_the_wiring_is_that_of_the_connections():
     assert wiring.connections[2] == Connection("b", 24, (0, 1), (2,), ("b",))
 
 
-def test_the_document_spells_from_as_it_stands(put):
-    parsed = json.loads(manifest_file.read(put(sound())).model_dump_json(by_alias=True))
-    assert [c["from"] for c in parsed["connections"]][:2] == [
-        {"input": "x"},
-        {"stage": 0, "output": 0},
-    ]
-    assert parsed["stages"][0]["runtime"] == "tvm"
-
-
 def refused(change):
     document = sound()
     change(document)
