@@ -18,8 +18,7 @@ from autosplit.deploy.arrays import write_arrays, write_reference
 from autosplit.deploy.export_folder import replace_export
 from autosplit.deploy.load import LoadedPipeline
 from autosplit.deploy.stages import absent_device
-from autosplit.deploy.targets.formats import NATIVE, require_format
-from autosplit.deploy.targets.program import write_program
+from autosplit.deploy.targets.formats import NATIVE, require_format, write_program
 from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, MismatchError
 from autosplit.files import require_path, sha256

@@ -10,7 +10,6 @@ from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import read_arrays
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.manifest_wiring import wired
-from autosplit.deploy.on_ray import run_on_ray
 from autosplit.deploy.stages import load_replicas, place_replicas
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.pipeline import Pipeline
@@ -40,6 +39,8 @@ class LoadedPipeline(Pipeline):
         ``placement`` has the place of each replica, ``ray:NODE/cores:0-3``; by default they take
         the nodes in turn. ``address`` is that of the cluster, by default the one that Ray finds.
         """
+        from autosplit.deploy.on_ray import run_on_ray
+
         self.close()
         return run_on_ray(*self._export, self._wiring, placement, address, *self._options)
 
@@ -84,6 +85,8 @@ def on_ray(
     ``placement`` has the place of each replica, ``ray:NODE/cores:0-3``; by default they take the
     nodes in turn. ``address`` and the errors are those of ``run_on_ray``.
     """
+    from autosplit.deploy.on_ray import run_on_ray
+
     file = manifest_file.locate(Path(folder))
     document = manifest_file.read(file)
     wiring = wiring_of(document, file.parent)
