@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +15,6 @@ from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Profile, left_out
 from autosplit.hardware.profiling.cost_table import over_memory, place_regions, slowed
-from autosplit.planner.costs import CostModel
 from autosplit.planner.problem import Question
 from autosplit.planner.split import shared_bound
 from autosplit.study.acquisition import (
@@ -275,17 +275,16 @@ def _store(study: optuna.Study, record: dict[str, Any], values: Mapping[str, Any
         study.set_user_attr(RECORD, record)
 
 
-def _costs(
+def _space(
     config: StudyConfig, bench: Bench, profiles: Sequence[Profile], links: Sequence[LinkCost]
-) -> CostModel:
-    """The costs that were profiled, under the limits of the study file.
+) -> Space:
+    """The candidates of a study with these profiles, under the limits of the study file.
 
     Raises Infeasible for an op with more weights than any device has memory.
     """
     memory = tuple(config.memory or ())
-    rows = config.rows if config.cores is not None else ()
-    limits: dict[str, Any] = {"memory": memory, "streams": config.streams, "rows": rows}
-    costs = bench.cost_table(profiles, links, **limits)
+    limits: dict[str, Any] = {"memory": memory, "streams": config.streams, "rows": config.rows}
+    costs = useful_threads(bench.cost_table(profiles, links, **limits))
     largest = max(costs.sizes, default=0.0)
     if memory and largest > max(memory):
         op = costs.names[costs.sizes.index(largest)]
@@ -293,35 +292,21 @@ def _costs(
             f"memory is {size(max(memory))}, but op '{op}' alone has weights of {size(largest)}; "
             "give more memory"
         )
-    return useful_threads(costs)
-
-
-def _space(
-    config: StudyConfig, bench: Bench, profiles: Sequence[Profile], links: Sequence[LinkCost]
-) -> Space:
-    """The candidates of a study with these profiles."""
-    costs = _costs(config, bench, profiles, links)
     if config.cores is not None:
         cores = {str(kind): numbers for kind, numbers in enumerate(config.core_kinds)}
         counts = {kind: len(numbers) for kind, numbers in cores.items()}
         return Space(costs, Question.of_cores(counts), cores=cores)
-    kinds = bench.device_kinds(profiles, links, tuple(config.memory or ()))
-    devices = tuple(zip(kinds, bench.devices, strict=True))
     groups = len(costs.contraction.groups)
     if config.stages != "auto" and config.stages > groups:
         raise ConfigError(
             f"stages is {config.stages}, but '{costs.name}' supports at most {groups} stages; "
             "use fewer stages"
         )
-    return Space(costs, _question(config, kinds), devices)
-
-
-def _question(config: StudyConfig, kinds: Sequence[str]) -> Question:
-    """A stage on each device in their order, or any deployment on some of them."""
-    if config.stages != "auto":
-        return Question.along(kinds)
-    counts = {kind: list(kinds).count(kind) for kind in dict.fromkeys(kinds)}
-    return Question(counts, replicas=True)
+    kinds = bench.device_kinds(profiles, links, memory)
+    question = Question.along(kinds)
+    if config.stages == "auto":
+        question = Question(Counter(kinds), replicas=True)
+    return Space(costs, question, tuple(zip(kinds, bench.devices, strict=True)))
 
 
 def _region_devices(config: StudyConfig) -> dict[str, str]:
