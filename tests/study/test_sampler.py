@@ -79,7 +79,7 @@ def test_where_all_is_taken_nothing_is_promised(chain_bench: Make, new_study: Op
     opened = new_study(chain_bench(ops=4, stages=2), trials=20)
     run_study(opened, Progress())
     assert len(opened.study.trials) <= 3
-    view = opened.acquisition(opened.study.trials)
+    view = opened.acquisition()
     assert view.converged
 
 

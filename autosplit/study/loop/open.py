@@ -20,7 +20,9 @@ from autosplit.planner.split import shared_bound
 from autosplit.study.acquisition import (
     Acquisition,
     Goal,
+    History,
     acquisition,
+    corrected_costs,
     history_of,
     measured_baselines,
 )
@@ -33,14 +35,13 @@ from autosplit.study.record import FORMAT, RECORD, mapping, study_record
 from autosplit.study.sampler import Assignment
 from autosplit.study.space import Space, useful_threads
 from autosplit.study.storage import connect, redact_password, storage_errors
-from autosplit.study.surrogate.correction import Measured
+from autosplit.study.surrogate.correction import Corrected, Measured
 from autosplit.study.workers import HostLock, Retry
 from autosplit.units import size
 from autosplit.versions import VERSION, machine
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.trial import FrozenTrial
 
 HoldLock = Callable[[], contextlib.AbstractContextManager[None]]
 
@@ -74,10 +75,18 @@ class OpenStudy:
         """The baselines that are candidates, as measurements that the search learns from."""
         return tuple(measured_baselines(self.space, self.baselines))
 
-    def acquisition(self, trials: Sequence[FrozenTrial]) -> Acquisition:
-        """What the trials promise."""
-        history = history_of(self.space, trials, self.measured_baselines)
-        return acquisition(self.space, self.goal, history)
+    def history(self, exclude: int | None = None) -> History:
+        """What is known now, but for the trial numbered ``exclude``."""
+        trials = self.study.get_trials(deepcopy=False)
+        return history_of(self.space, trials, self.measured_baselines, exclude)
+
+    def corrected(self, history: History) -> Corrected:
+        """The costs as far as they are known."""
+        return corrected_costs(self.space, history.measured)
+
+    def acquisition(self) -> Acquisition:
+        """What further trials promise."""
+        return acquisition(self.space, self.goal, self.history())
 
     @cached_property
     def assignment(self) -> Assignment:
