@@ -15,10 +15,9 @@ from typing import Any, get_overloads
 
 import autosplit
 from autosplit import deployment, errors, graph, planner
-from autosplit.lowering.external import backend
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "python.md"
-MODULES = (autosplit, planner, graph, deployment, backend, errors)
+MODULES = (autosplit, planner, graph, deployment, errors)
 # What a model inherits is public by name: the rest of it is for the other rooms.
 INHERITED = {"Model": ("graph", "pipeline", "items", "expected")}
 WIDTH = 88
@@ -28,10 +27,9 @@ HEAD = """\
 Made from the code by `python -m studies.tools.reference`.
 
 This page lists everything that is public: the names in `__all__` of `autosplit`,
-`autosplit.planner`, `autosplit.graph`, `autosplit.deployment`, `autosplit.errors` and
-`autosplit.lowering.external.backend`, with the members below. A public signature changes only with
-an entry in the changelog: what goes warns for one minor release first. Everything else may change
-at any time. The package is typed (`py.typed`).
+`autosplit.planner`, `autosplit.graph`, `autosplit.deployment` and `autosplit.errors`, with the
+members below. A public signature changes only with an entry in the changelog: what goes warns for
+one minor release first. Everything else may change at any time. The package is typed (`py.typed`).
 
 Times are in milliseconds and memory is in bytes. Ops are known by their index in
 `FusedGraph.ops`. Every error is an `AutosplitError`.
