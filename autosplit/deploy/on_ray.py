@@ -12,7 +12,8 @@ from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.private_copy import copy_checked
 from autosplit.deploy.stages import stage_file
 from autosplit.hardware.cluster.connection import connected, put
-from autosplit.hardware.cluster.pipeline import RemoteStage, pipeline_of
+from autosplit.hardware.cluster.pipeline import pipeline_of
+from autosplit.hardware.cluster.replica import RayReplica
 from autosplit.hardware.devices.ray_nodes import assign, cpus
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring
@@ -41,9 +42,9 @@ def run_on_ray(
     with tempfile.TemporaryDirectory(prefix="autosplit-ray-") as private:
         for name, digest in chain(*(file.digests.items() for file in files)):
             if name not in contents:
-                contents[name] = put(copy_checked(folder, name, digest, Path(private)))
+                contents[name] = put(copy_checked(folder, name, digest, Path(private)), digest)
     remotes = iter(
-        [RemoteStage(f, contents, p, cpus(p)) for f, p in zip(files, places, strict=True)]
+        [RayReplica(f, contents, p, cpus(p)) for f, p in zip(files, places, strict=True)]
     )
     stages = [[next(remotes) for _ in stage.replicas] for stage in document.stages]
     return pipeline_of(wiring, stages, depth, trace)
