@@ -38,7 +38,11 @@ def remote_stage(runtime: Runtime, name: str, ports: StagePorts, device: RayCore
 
 
 def pipeline_of(
-    wiring: Wiring, stages: Sequence[Sequence[Stage]], depth: int = 2, trace: bool = False
+    wiring: Wiring,
+    stages: Sequence[Sequence[Stage]],
+    depth: int = 2,
+    trace: bool = False,
+    batch: int = 1,
 ) -> Pipeline:
     """The pipeline of replicas here and on the nodes of a cluster.
 
@@ -60,7 +64,7 @@ def pipeline_of(
     # Only a replica elsewhere may be called by two threads at once.
     remote = [all(isinstance(replica, RayReplica) for replica in row) for row in stages]
     lanes = [LANES if is_remote else 1 for is_remote in remote]
-    pipeline = Pipeline(wiring, stages, depth, trace, lanes=lanes)
+    pipeline = Pipeline(wiring, stages, depth, trace, lanes, batch)
     if remotes:
         # The threads end the actors, also those of a pipeline that nobody used or closed.
         pipeline.start()
