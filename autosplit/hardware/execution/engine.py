@@ -73,7 +73,7 @@ class Engine:
         self._trace = trace
         self._replicas = replicas
         self._widths = [len(ports.inputs) for ports in wiring.stages]
-        self._edges = connect(wiring, counts, depth)
+        self._edges = connect(wiring)
         self._pid = os.getpid()
         self._inside: set[Ticket] = set()
         self._entered = 0
@@ -83,7 +83,7 @@ class Engine:
         self._changed = threading.Condition(self._lock)
         self.states = StreamStates(wiring)
         self._queues = [
-            StageQueue(self._lock, count, self.states.has_any(stage))
+            StageQueue(self._lock, count, depth, self.states.has_any(stage))
             for stage, count in enumerate(counts)
         ]
         self._is_stopped = False
@@ -294,11 +294,11 @@ class Engine:
         oldest = queue.oldest(lane)
         if oldest is None:
             return False
-        for edge in self._edges.out_of[stage]:
-            if oldest >= self._queues[edge.reader].first + edge.reach:
-                queue.is_held_back = True
-                return False
-        return True
+        readers = (self._queues[edge.reader] for edge in self._edges.out_of[stage])
+        if all(reader.has_room(oldest) for reader in readers):
+            return True
+        queue.is_held_back = True
+        return False
 
     def _finish(self, stage: int, ticket: Ticket, results: Sequence[Any]) -> None:
         """Hand the results of a stage to those that read them."""
