@@ -21,7 +21,8 @@ from autosplit.frontend.torch import checks
 from autosplit.frontend.torch.archive import without_code
 from autosplit.frontend.torch.buffers import all_outputs, as_inputs, deciding_buffers, states_of
 from autosplit.frontend.torch.checks import user
-from autosplit.frontend.torch.onnx_export import export, functional_form, quiet
+from autosplit.frontend.torch.names import origins
+from autosplit.frontend.torch.onnx_export import export, flat, functional_form, quiet
 from autosplit.frontend.torch.shapes import static_shapes
 
 SUFFIX = ".pt2"
@@ -72,17 +73,18 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceMode
     checks.require_real_outputs(program)
     checks.require_computation(program)
     checks.require_supported(program, {})
-    exported, entries = export(program), dict[str, str]()
-    checks.require_supported(exported.decomposed, exported.origins)
+    plain = flat(program)
+    exported = export(plain)
+    checks.require_supported(exported.decomposed, origins(exported.decomposed, plain))
     states: tuple[SourceState, ...] = ()
     buffers = deciding_buffers(exported.decomposed)
     if buffers:
-        functional = functional_form(program)
-        states = states_of(functional, buffers)
-        outputs = all_outputs(functional, states, outputs)
-        functional, entries = as_inputs(functional, states)
-        exported = export(program, functional, entries)
-    shapes = static_shapes(exported.program, shapes or {}, entries)
+        plain = functional_form(program)
+        states = states_of(plain, buffers)
+        outputs = all_outputs(plain, states, outputs)
+        plain = as_inputs(plain, states)
+        exported = export(plain)
+    shapes = static_shapes(plain, shapes or {})
     proto = file.prepared(exported.proto, shapes)
     named = exported.named
     makers = {tensor: node.name for node in named.nodes for tensor in node.outputs}
