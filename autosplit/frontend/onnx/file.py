@@ -293,6 +293,9 @@ def _store_constants_as_tensors(graph: Any) -> None:
             array = np.array(helper.get_attribute_value(attribute), dtype)
             tensor = numpy_helper.from_array(array)
             attribute.CopyFrom(helper.make_attribute("value", tensor))
+    for node in graph.node:
+        for inner in inner_graphs(node):  # a branch that is taken comes into the graph
+            _store_constants_as_tensors(inner)
 
 
 def _tensors(graph: Any) -> Iterator[Any]:
