@@ -35,17 +35,6 @@ def test_nodes_in_any_order_are_read(save: Any) -> None:
     assert np.allclose(outputs["y"], np.maximum(np.tanh(item["x"]), 0), atol=1e-6)
 
 
-def test_a_cycle_is_named(save: Any) -> None:
-    nodes = [
-        helper.make_node("Relu", ["a"], ["y"], name="first"),
-        helper.make_node("Tanh", ["y"], ["b"], name="second"),
-        helper.make_node("Tanh", ["b"], ["a"], name="third"),
-    ]
-    cycle = "nodes first -> second -> third -> first form a cycle"
-    with pytest.raises(ModelError, match=cycle):
-        autosplit.load_model(save(_model(nodes)))
-
-
 def test_functions_that_multiply_are_refused_before_they_are_inlined(
     save: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
