@@ -10,10 +10,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from autosplit.errors import ModelError
 from autosplit.extras import torch
 from autosplit.frontend.source import SourceState
-from autosplit.frontend.torch.checks import user
+from autosplit.frontend.torch.checks import require_array, user
 
 
 def deciding_buffers(program: Any) -> frozenset[str]:
@@ -50,11 +49,7 @@ def states_of(program: Any, buffers: Collection[str]) -> tuple[SourceState, ...]
         if spec.target not in buffers:
             continue
         name, value = spec.target, values[spec.target]
-        if value.dtype.is_complex or str(value.dtype) == "torch.bfloat16":
-            raise ModelError(
-                f"buffer '{name}' is {value.dtype}, which has no arrays; "
-                "keep it as float32 and convert it inside the program"
-            )
+        require_array("buffer", name, value.dtype)
         unique = spec.arg.name if {name, f"{name}_next"} & taken else name
         initial = value.detach().cpu().numpy().copy()
         states.append(SourceState(name, unique, f"{unique}_next", initial))

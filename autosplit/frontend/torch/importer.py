@@ -64,13 +64,8 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceMode
         ConfigError: ``shapes``, which bind dynamic dimensions, do not fit the inputs.
     """
     _require_torch()
-    signature = program.graph_signature
-    inputs = {spec.arg.name: spec.arg for spec in user(signature.input_specs)}
-    for node in program.graph.nodes:
-        if node.name in inputs:
-            _check_input(node, inputs[node.name])
-    outputs = _unique([_output_name(s) for s in user(signature.output_specs)])
-    checks.require_real_outputs(program)
+    checks.require_arrays(program)
+    outputs = _unique([s.arg.name for s in user(program.graph_signature.output_specs)])
     checks.require_computation(program)
     checks.require_supported(program, {})
     plain = flat(program)
@@ -104,20 +99,6 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceMode
         onnx_model=proto,
         states=states,
     )
-
-
-def _check_input(node: Any, argument: Any) -> None:
-    """Raise ModelError unless an input is a tensor of a type that numpy has."""
-    if type(argument).__name__ != "TensorArgument":
-        raise ModelError(
-            f"input '{node.name}' is not a tensor; export the program with tensor inputs only"
-        )
-    dtype = node.meta["val"].dtype
-    if dtype.is_complex or str(dtype) == "torch.bfloat16":
-        raise ModelError(
-            f"input '{node.name}' is {dtype}, which has no arrays; "
-            "take float32 and convert it inside the program"
-        )
 
 
 def _check_values(source: SourceModel, results: Mapping[str, Any]) -> None:
@@ -188,14 +169,6 @@ def _array(tensor: Any) -> Array:
     if str(tensor.dtype) == "torch.bfloat16":
         tensor = tvm.runtime.from_dlpack(tensor.contiguous())
     return np.asarray(tensor.numpy())
-
-
-def _output_name(spec: Any) -> str:
-    if type(spec.arg).__name__ != "TensorArgument":
-        raise ModelError(
-            f"output '{getattr(spec.arg, 'name', spec.arg)}' is not a tensor; return tensors only"
-        )
-    return str(spec.arg.name)
 
 
 def _unique(names: list[str]) -> tuple[str, ...]:
