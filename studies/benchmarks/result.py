@@ -26,8 +26,8 @@ from autosplit.versions import environment
 
 T = TypeVar("T")
 
-BAR_COLUMNS = ("what", "found", "bar", "holds")
-_SHOWN = ("machine", "python", "apache-tvm", "onnxruntime", "openvino", "optuna")
+BAR_COLUMNS = ("what", "found", "target", "met")
+_SHOWN = ("autosplit", "machine", "python", "apache-tvm", "onnxruntime", "openvino", "optuna")
 
 
 @dataclass(frozen=True)
