@@ -44,7 +44,7 @@ from autosplit.hardware.profiling.timing import on_cores
 from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME, RUNTIMES
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split
-from autosplit.study.record import compared_baselines, record_of
+from autosplit.study.record import record_of, study_record
 from autosplit.study.results import best_of_study
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import finished, streamed
@@ -165,7 +165,10 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
             deployment = best.record.deployment()
             errors = prediction_errors(opened.study.get_trials(deepcopy=False))
             export_best_split(opened)
-            rivals = [baseline.name for baseline in compared_baselines(opened.study.user_attrs)]
+            rivals = [
+                baseline.name
+                for baseline in study_record(opened.study.user_attrs).compared_baselines()
+            ]
         model = api.load_model(path, runtime=settings["runtime"])
         with contextlib.ExitStack() as stack:
             names, contenders = _unsplit(stack, model, cores, rivals)

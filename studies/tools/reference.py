@@ -1,4 +1,4 @@
-"""Write the reference of the command line, and the signatures of the public API, from the code:
+"""Write the page of the command line, the public signatures and the schema of split.json:
 
 python -m studies.tools.reference
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import inspect
+import json
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import autosplit
 from autosplit import cli, deployment, errors, graph, planner
+from autosplit.deploy import manifest
 from autosplit.lowering.external import backend
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +41,8 @@ COMMON = {"--help", "-f", "--debug"}
 def main() -> None:
     FILE.write_text(command_line(), encoding="utf-8")
     SIGNATURES.write_text(signatures(), encoding="utf-8")
+    schema = json.dumps(manifest.schema(), indent=1) + "\n"
+    Path(manifest.__file__).with_name("split.schema.json").write_text(schema, encoding="utf-8")
 
 
 def signatures() -> str:
