@@ -40,7 +40,7 @@ COMMANDS = {
     "planner": ("planner", WORKLOADS, "--wide"),
     "deployments": ("planner", WORKLOADS, "--deployments"),
     "search": ("search", WORKLOADS),
-    "deployment_search": ("deployment_search",),
+    "deployment_search": ("search", "--deployments"),
     "overhead": ("search", "--overhead"),
     "faults": ("faults",),
     "kernels": ("kernels",),
