@@ -215,9 +215,9 @@ def test_winners_gain_tie_or_are_the_same() -> None:
     def won(period: Spread, rival: Spread, unsplit: str | None = None) -> winners.Winner:
         return winners.Winner("", unsplit, period, period, "tvm, 1 thread", rival, (9.0,), ())
 
-    found = [won(FAST, SLOW), won(FAST, SAME), won(SLOW, FAST), won(FAST, SLOW, "tvm, 1 thread")]
-    assert [w.outcome for w in found] == ["gain", "tie", "loss", "same"]
-    bars = {bar.what: bar for bar in winners.bars_of(found, "auto")}
+    compared = [won(FAST, SLOW), won(FAST, SAME), won(SLOW, FAST), won(FAST, SLOW, "tvm, 1 thread")]
+    assert [w.outcome for w in compared] == ["gain", "tie", "loss", "same"]
+    bars = {bar.what: bar for bar in winners.bars_of(compared, "auto")}
     assert [bar.value for bar in bars.values()] == ["1", "0", "9", "1"]
     assert not any(bar.holds for what, bar in bars.items() if "difference" not in what)
 
@@ -234,9 +234,9 @@ def test_a_row_of_the_run_of_all_tells_targets_and_minutes() -> None:
 def test_without_graph_files_a_benchmark_runs_on_what_there_is(tmp_path: Path) -> None:
     file = tmp_path / "planner.json"
     without = all_benchmarks.command_of("planner", None, file)
-    given = all_benchmarks.command_of("planner", tmp_path, file)
+    with_files = all_benchmarks.command_of("planner", tmp_path, file)
     assert without[1:] == ["-m", "studies.benchmarks.planner", "--wide", "-o", str(file)]
-    assert given[3:5] == [str(tmp_path), "--wide"]
+    assert with_files[3:5] == [str(tmp_path), "--wide"]
 
 
 def test_an_unknown_name_is_refused(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
