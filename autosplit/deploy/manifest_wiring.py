@@ -93,7 +93,7 @@ def _check_end(connection: ConnectionPart, end: _Place, port_of: dict[_Place, Po
     produced, read = port_of[source], port_of[end]
     if (produced.shape, produced.dtype) != (read.shape, read.dtype):
         raise _misfit(
-            f"{tensor} is {made.dtype}{list(made.shape)} where it is produced and "
+            f"{tensor} is {produced.dtype}{list(produced.shape)} where it is produced and "
             f"{read.dtype}{list(read.shape)} where it is read"
         )
 
