@@ -101,10 +101,10 @@ def _check_end(connection: ConnectionPart, end: _Place, port_of: dict[_Place, Po
     # A stage that waits for a later one would wait for ever.
     if isinstance(source, FromStage) and isinstance(end, ToStage) and source.stage >= end.stage:
         raise _misfit(f"{tensor} goes backwards, from stage {source.stage} to {end.stage}")
-    made, read = port_of[source], port_of[end]
-    if (made.shape, made.dtype) != (read.shape, read.dtype):
+    produced, read = port_of[source], port_of[end]
+    if (produced.shape, produced.dtype) != (read.shape, read.dtype):
         raise _misfit(
-            f"{tensor} is {made.dtype}{list(made.shape)} where it is produced and "
+            f"{tensor} is {produced.dtype}{list(produced.shape)} where it is produced and "
             f"{read.dtype}{list(read.shape)} where it is read"
         )
 
