@@ -92,7 +92,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the study and print it; export the best split where the study file says so."""
-    from autosplit.report.documents.study import document
+    from autosplit.report.documents.record import read
     from autosplit.study.config.study_file import load
     from autosplit.study.export import export_best_split
     from autosplit.study.loop.benches import check_linker, open_bench
@@ -120,8 +120,8 @@ def run(args: argparse.Namespace) -> int:
         run_study(opened, display)
         # With the bench still open: its worker has the kernels.
         folder = export_best_split(opened)
-    exported = {"export": None if folder is None else str(folder)}
-    output.emit_study({**document(opened.study, url), **exported}, args.format)
+    exported = None if folder is None else str(folder)
+    output.emit_study(read(opened.study), url, args.format, exported)
     if args.format != "json":
         output.note("next:")
         commands = _next_commands(args, opened, folder)

@@ -292,6 +292,7 @@ class StudyRecord(_Compared):
     identity: Annotated[dict[Text, Text], _otherwise({})] = {}
     machine: Text = ""
     profile: Annotated[tuple[_AnyProfile, ...], _otherwise(())] = ()
+    sampler: Table = {}
     stopped: Text = ""
     verdict: Annotated[_Verdict, _otherwise(_Verdict())] = _Verdict()
     version: Text = ""

@@ -87,7 +87,7 @@ def row(name: str, study: Mapping[str, Any]) -> tuple[str, ...]:
         net,
         runtime,
         str(len(study["trials"])),
-        _shown(best.get("duel_ms") or best.get("period_ms")),
+        _shown((best.get("final") or best).get("period_ms")),
         *(_shown(periods.get(f"{runtime}, {name}")) for name in BASELINES),
         (study["verdict"] or {}).get("choice", ""),
     )
