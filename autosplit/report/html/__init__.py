@@ -1,1 +1,4 @@
-"""The page of a study: ``page`` fills the template ``page.html``, ``page.js`` makes it answer."""
+"""The page of a study.
+
+- ``page``  fills the template ``page.html``; ``page.js`` makes it answer
+"""

@@ -131,7 +131,7 @@ def _template() -> jinja2.Template:
     environment.filters["own"] = markupsafe.Markup  # what this package wrote, and nobody else
     # Long names break after their separators, and no word in its middle.
     environment.filters["breakable"] = lambda value: markupsafe.Markup(
-        re.sub(r"(?<=[/_.:])(?=\w)", "<wbr>", str(markupsafe.escape(plain(str(value)))))
+        re.sub(r"(?<=[/_.:])(?=[^\W\d])", "<wbr>", str(markupsafe.escape(plain(str(value)))))
     )
     environment.filters["code"] = lambda text: markupsafe.escape(
         "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
