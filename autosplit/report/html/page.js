@@ -141,6 +141,7 @@ class Viewer {
     this.x = Math.max(0, Math.min(x, width - w));
     this.y = Math.max(0, Math.min(y, height - h));
     this.svg.setAttribute("viewBox", `${this.x} ${this.y} ${w} ${h}`);
+    this.frame.style.maxWidth = `${1.4 * width}px`;
     this.frame.style.aspectRatio = `${width} / ${Math.max(height, width / 5)}`;
     this.frame.classList.toggle("zoomed", this.scale > 1);
     tip.hidden = true;
