@@ -9,8 +9,7 @@ Read in this order:
   replaces what was in a folder in one step.
 - ``stages``: the stages of a folder, loaded; ``private_copy`` makes sure that what is loaded is
   what was checked.
-- ``load``: the running pipeline of a folder; ``on_ray`` runs it on a Ray cluster, and
-  ``raw_items`` on a stream of bytes.
+- ``load``: the running pipeline of a folder; ``on_ray`` runs it on a Ray cluster.
 - ``verify``: comparison with the original model, and the measurement of an export.
 - ``worker``: the entry of a study's worker process.
 

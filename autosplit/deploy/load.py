@@ -9,6 +9,7 @@ from pathlib import Path
 from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import read_arrays
 from autosplit.deploy.manifest import Manifest
+from autosplit.deploy.manifest_wiring import wired
 from autosplit.deploy.on_ray import run_on_ray
 from autosplit.deploy.stages import load_replicas, place_replicas
 from autosplit.errors import ConfigError
@@ -68,16 +69,7 @@ def load(
             outputs = pipeline.run(model.items(8))
     """
     file = manifest_file.locate(Path(folder))
-    document = manifest_file.read(file)
-    while True:
-        try:
-            return LoadedPipeline(document, file.parent, devices, depth, trace)
-        except ConfigError:
-            # Another process may have replaced the export since its manifest was read.
-            latest = manifest_file.read(file)
-            if latest == document:
-                raise
-            document = latest
+    return LoadedPipeline(manifest_file.read(file), file.parent, devices, depth, trace)
 
 
 def on_ray(
@@ -103,7 +95,12 @@ def wiring_of(document: Manifest, folder: Path) -> Wiring:
 
     Raises ConfigError where it does not fit, and for arrays that are not those of a state.
     """
-    wiring = document.wiring()
+    if document.batch > 1:
+        raise ConfigError(
+            f"the export computes {document.batch} items at once; this autosplit runs batch 1, "
+            "export it so"
+        )
+    wiring = wired(document)
     arrays = read_arrays(folder, document.initial) if document.initial else {}
     ports = {state.port.name: state.port for state in wiring.states}
     for name, array in arrays.items():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from autosplit.deploy.export_folder import checked
 from autosplit.deploy.manifest import Manifest
-from autosplit.deploy.private_copy import copy_checked
 from autosplit.deploy.stages import stage_file
 from autosplit.hardware.cluster.connection import connected, put
 from autosplit.hardware.cluster.pipeline import RemoteStage, pipeline_of
@@ -38,10 +37,9 @@ def run_on_ray(
     places = assign(placement, [replica.device for _, replica in parts], ray.nodes())
     files = [stage_file(document, stage, replica) for stage, replica in parts]
     contents: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="autosplit-ray-") as private:
-        for name, digest in chain(*(file.digests.items() for file in files)):
-            if name not in contents:
-                contents[name] = put(copy_checked(folder, name, digest, Path(private)))
+    for name, digest in chain(*(file.digests.items() for file in files)):
+        if name not in contents:
+            contents[name] = put(checked(folder, name, digest))
     remotes = iter(
         [RemoteStage(f, contents, p, cpus(p)) for f, p in zip(files, places, strict=True)]
     )

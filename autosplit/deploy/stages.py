@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import platform
-import tempfile
 from collections.abc import Sequence
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 
-from autosplit.deploy.manifest import Manifest, ReplicaPart, StagePart, ports_of
-from autosplit.deploy.private_copy import copy_checked
+from autosplit.deploy.export_folder import checked
+from autosplit.deploy.manifest import Manifest, ReplicaPart, StagePart
 from autosplit.deployment import cores_of, on_its_machine
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.devices import device
@@ -45,7 +44,7 @@ def place_replicas(
         # A core of the other machine is any core here; a server is the same from everywhere.
         places = [next(cores) if cores_of(name) else device.parse(name) for name in here]
     if any(isinstance(place, RayCores) for place in places):
-        raise ConfigError(f"device '{devices[0]}' is on a Ray cluster; use `autosplit serve --ray`")
+        raise ConfigError(f"device '{devices[0]}' is on a Ray cluster; use `load(folder).on_ray()`")
     placed = iter(device.with_copies(places))
     return tuple(tuple(next(placed) for _ in stage.replicas) for stage in document.stages)
 
@@ -74,16 +73,13 @@ def absent_device(document: Manifest) -> str | None:
 def stage_file(document: Manifest, stage: StagePart, replica: ReplicaPart) -> StageFile:
     """What a replica of a stage loads."""
     environment, name = document.environment, replica.file or stage.file
-    digests = {name: (replica.sha256 if replica.file else stage.sha256) or ""}
-    # Where the stage file is the ONNX model itself, its weights may lie beside it.
-    if stage.onnx and stage.onnx.file == stage.file and stage.onnx.data:
-        digests[stage.onnx.data] = stage.onnx.data_sha256 or ""
+    digests = {name: (replica.sha256 if replica.file else stage.sha256) or ""} | stage.weights
     return StageFile(
         stage.runtime,
         name,
         digests,
-        ports_of(stage.inputs),
-        ports_of(stage.outputs),
+        stage.inputs,
+        stage.outputs,
         replica.target or environment.get("target"),
         None if replica.target else environment.get("architecture", platform.machine()),
     )
@@ -98,23 +94,19 @@ def load_replicas(
         # A server's processor is not known here; loading there says what is wrong.
         if not isinstance(place, Rpc):
             file.require_here()
+    digests = dict(chain(*(file.digests.items() for file in chain(*files))))
+    for name, digest in digests.items():
+        checked(folder, name, digest)
     loaded: list[list[Stage]] = []
-    # What is loaded stays in memory, so the copies can go once every stage is loaded.
-    with tempfile.TemporaryDirectory(prefix="autosplit-load-") as private:
-        try:
-            digests: dict[str, str] = {}
-            for file in chain(*files):
-                digests |= file.digests
-            for name, sha256 in digests.items():
-                copy_checked(folder, name, sha256, Path(private))
-            for replica_files, replica_places in zip(files, places, strict=True):
-                loaded.append([])
-                pairs = zip(replica_files, replica_places, strict=True)
-                # Replicas with the same file, as most have, may share what is loaded.
-                for file, same in groupby(pairs, key=itemgetter(0)):
-                    loaded[-1] += file.load(Path(private), [place for _, place in same])
-        except BaseException:
-            for replica_stage in chain.from_iterable(loaded):
-                replica_stage.close()
-            raise
+    try:
+        for replica_files, replica_places in zip(files, places, strict=True):
+            loaded.append([])
+            pairs = zip(replica_files, replica_places, strict=True)
+            # Replicas with the same file, as most have, may share what is loaded.
+            for file, same in groupby(pairs, key=itemgetter(0)):
+                loaded[-1] += file.load(folder, [place for _, place in same])
+    except BaseException:
+        for replica_stage in chain.from_iterable(loaded):
+            replica_stage.close()
+        raise
     return loaded

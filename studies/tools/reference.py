@@ -1,4 +1,4 @@
-"""Write the references of the command line and of Python from the code:
+"""Write the references of the command line and of Python, and the schema of split.json:
 
 python -m studies.tools.reference
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 from autosplit import cli
+from autosplit.deploy import manifest
 from studies.tools import python_api
 
 FILE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "command-line.md"
@@ -32,6 +34,8 @@ COMMON = {"--help", "-f", "--debug"}
 def main() -> None:
     FILE.write_text(command_line(), encoding="utf-8")
     python_api.PAGE.write_text(python_api.page(), encoding="utf-8")
+    schema = json.dumps(manifest.schema(), indent=1) + "\n"
+    Path(manifest.__file__).with_name("split.schema.json").write_text(schema, encoding="utf-8")
 
 
 def command_line() -> str:

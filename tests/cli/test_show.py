@@ -13,16 +13,18 @@ from autosplit.cli.output import emit_study
 from autosplit.hardware.measurement.results import Spread
 from autosplit.report.documents.record import Study
 from autosplit.study.record import FORMAT, Figures, StudyRecord
+from studies.simulation.command import main as simulation
 from tests.report.studies import trial
 
-STUDY = 'runtime = "simulated"\nstages = 2\n[search]\ntrials = 2\n[simulated]\nops = 12\n'
+STUDY = 'model = "net.onnx"\nstages = 2\n[search]\ntrials = 2\n'
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     (folder / "net.toml").write_text(STUDY)
-    assert main(["run", str(folder / "net.toml"), "--storage", str(folder / "net.db")]) == 0
+    run = ["run", str(folder / "net.toml"), "--storage", str(folder / "net.db")]
+    assert simulation(["ops=12", *run]) == 0
     return folder
 
 

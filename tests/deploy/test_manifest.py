@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from autosplit.deploy import manifest, manifest_file
 from autosplit.deploy.manifest import Manifest
+from autosplit.deploy.manifest_wiring import wired
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.wiring import Connection, Port
 from autosplit.hardware.measurement.results import Accuracy, Measurement, SplitResults, Spread
@@ -55,7 +56,7 @@ def test_a_state_is_wired_to_the_ports_of_its_stage():
     stage["outputs"].append(port("n"))
     stage["states"] = [port("h") | {"input": "h", "output": "n"}]
     document["model"]["states"] = {"h": "n"}
-    (state,) = Manifest.model_validate(document).wiring().states
+    (state,) = wired(Manifest.model_validate(document)).states
     assert (state.stage, state.input, state.output) == (1, 2, 1)
     assert state.port == Port("h", (2, 3), "float32")
 
@@ -77,7 +78,7 @@ def test_a_folder_may_be_called_like_a_file(tmp_path):
 
 
 def test_the_wiring_is_that_of_the_connections():
-    wiring = Manifest.model_validate(sound()).wiring()
+    wiring = wired(Manifest.model_validate(sound()))
     assert wiring.inputs == (Port("x", (2, 3), "float32"),)
     assert [p.name for p in wiring.outputs] == ["b", "y"]
     assert [[p.name for p in s.inputs] for s in wiring.stages] == [["x"], ["a", "x"], ["b", "c"]]
@@ -185,7 +186,7 @@ def test_the_files_of_replicas_belong_to_the_export(put):
     document = sound()
     other = {"device": "cuda:0", "file": "stage1_1.so", "sha256": "1" * 64, "target": "cuda"}
     document["stages"][1]["replicas"].append(other)
-    assert ("stage1_1.so", "1" * 64) in manifest_file.read(put(document)).files
+    assert manifest_file.read(put(document)).files["stage1_1.so"] == "1" * 64
 
 
 @pytest.mark.parametrize(
@@ -235,13 +236,13 @@ def test_one_stage_is_a_split_too():
         {**document["connections"][0], "to": [{"stage": 0, "input": "x"}]},
         {**document["connections"][2], "to": [{"output": "b"}]},
     ]
-    assert len(Manifest.model_validate(document).wiring().stages) == 1
+    assert len(wired(Manifest.model_validate(document)).stages) == 1
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, 1.5, "1", None, True, [1]])
+@pytest.mark.parametrize("version", [0, 1, 2, 1.5, "1", None, True, [1]])
 def test_another_format_is_told_before_anything_is_read(put, version):
     with pytest.raises(
-        ConfigError, match=r"has format .*, this autosplit reads 2; export it again"
+        ConfigError, match=r"has format .*, this autosplit reads 3; export it again"
     ):
         manifest_file.read(put({"format": version, "stages": "nonsense"}))
 
@@ -256,7 +257,7 @@ def test_what_is_not_json_is_told_so(tmp_path, text):
 @pytest.mark.parametrize("text", ["[]", "1", '"text"', "null"])
 def test_json_without_a_format_is_told_so(tmp_path, text):
     (tmp_path / manifest.NAME).write_text(text)
-    with pytest.raises(ConfigError, match="has format None, this autosplit reads 2"):
+    with pytest.raises(ConfigError, match="has format None, this autosplit reads 3"):
         manifest_file.read(tmp_path)
 
 

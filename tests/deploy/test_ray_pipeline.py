@@ -205,21 +205,6 @@ def test_a_closed_pipeline_says_so(way: str, folder: Path, nodes: Nodes, branche
         pipeline.run(branches.items(1))
 
 
-def test_serve_reads_items_and_writes_outputs(folder: Path, nodes: Nodes, branches: Any) -> None:
-    items = branches.items(5)
-    raw = b"".join(array.tobytes() for item in items for array in item.values())
-    command = [sys.executable, "-m", "autosplit", "serve", str(folder)]
-    local = subprocess.run(command, input=raw, capture_output=True, timeout=LIMIT_S, check=True)
-    words = ["--ray", nodes.cluster.address, "--devices", " ".join(places(4))]
-    remote = subprocess.run(
-        [*command, *words], input=raw, capture_output=True, timeout=LIMIT_S, check=False
-    )
-    assert (remote.returncode, remote.stderr) == (0, b"")
-    assert remote.stdout == local.stdout
-    outputs = [list(result.values()) for result in branches.expected(items)]
-    assert len(local.stdout) == sum(np.asarray(a).nbytes for row in outputs for a in row)
-
-
 def test_a_program_that_closes_nothing_ends_quietly(folder: Path, nodes: Nodes) -> None:
     program = f"""
 import numpy as np

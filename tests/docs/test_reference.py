@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 
 from autosplit.deploy import manifest
+from autosplit.deploy.manifest_wiring import wired
 from autosplit.study.config.study_file import StudyConfig, load
 from studies.tools import python_api, reference
 from tests.docs.pages import DOCS, Page, table
@@ -81,7 +82,7 @@ def test_the_example_of_split_json_is_one() -> None:
         json.loads(b.text) for b in read("split-json.md").blocks() if b.language == "json"
     ]
     jsonschema.validate(example, manifest.schema())
-    assert len(manifest.Manifest.model_validate(example).wiring().stages) == 2
+    assert len(wired(manifest.Manifest.model_validate(example)).stages) == 2
 
 
 def test_the_study_files_on_the_page_are_valid(tmp_path: Path) -> None:

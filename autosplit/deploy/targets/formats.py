@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autosplit.errors import ConfigError, nearest
 
-# An export for Ray is the native one; `autosplit serve --ray` and `on_ray` run it.
+# An export for Ray is the native one; `on_ray` runs it.
 NATIVE, ONNX, CPP, RAY = "native", "onnx", "cpp", "ray"
 FORMATS = (NATIVE, ONNX, CPP, RAY)
 

@@ -41,7 +41,7 @@ def wiring(document: Manifest) -> dict[str, Any]:
     inputs = [port for port in document.model.inputs if port.name in sizes]
     return {
         "pipeline": [{f"stage{stage.index}": _entry(stage)} for stage in document.stages],
-        "inputs": [port.model_dump() | {"bytes": sizes[port.name]} for port in inputs],
+        "inputs": [vars(port) | {"bytes": sizes[port.name]} for port in inputs],
         "outputs": [{"name": p.name, "tensor": tensors[p.name]} for p in document.model.outputs],
         "states": [state.model_dump() for stage in document.stages for state in stage.states],
     }

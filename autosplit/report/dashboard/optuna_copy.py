@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from autosplit.report.documents.record import Study, Trial
-from autosplit.study.config.objectives import METRICS, objective_of
+from autosplit.study.config.sections import METRICS, objective_of
 from autosplit.study.record import RECORD, mapping
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.measurement.results import Baseline
 from autosplit.lowering.states import match_states
-from autosplit.study.config.objectives import objective_of
+from autosplit.study.config.sections import objective_of
 from autosplit.study.record import Figures, StudyRecord, TrialRecord, record_of, study_record
 from autosplit.study.results import best_number, error_of, state_of
 from autosplit.units import bound_text, counted
@@ -174,6 +174,7 @@ class Study:
                     runtime = trial.record.runtimes[number]
                     # A stored profile of one runtime may lack its name.
                     rows = [row for row in rows if profiles[row].runtime in ("", runtime)]
+                rows = [row for row in rows if profiles[row].batch == trial.record.batch]
                 place = trial.places[number] if trial.places else number
                 row_of_op.update(dict.fromkeys(ops, rows[place]))
             return tuple(profiles[row_of_op[i]].op_ms[i] for i in range(len(row_of_op)))

@@ -101,7 +101,7 @@ def _best(study: Study, best: Trial) -> dict[str, Any]:
     keys = ("input", "output", "shape", "stage")
     rows = states_of(study.graph, best.record.stages)
     states = {"states": [dict(zip(keys, row, strict=True)) for row in rows]} if rows else {}
-    return {**_trial(best), "live": best.record.live_tensors(), "stages": stages, **states}
+    return {**_trial(best), "live": best.record.live, "stages": stages, **states}
 
 
 def tables(study: Study) -> Iterator[Table]:
@@ -159,7 +159,7 @@ def cut_table(study: Study, best: Trial) -> Table:
     title = f"best {study.kind_of(best)}: trial {best.number}"
     title += f", {spread_text(best.figures.period_ms)} ms an item"
     title += ", in the final comparison" if best.final else ""
-    cuts, lives = best.record.cuts, best.record.live_tensors()
+    cuts, lives = best.record.cuts, best.record.live
     rows = []
     for number, ops in enumerate(cuts):
         rows.append((number + 1, ", ".join(ops), _tensor_text(lives[number : number + 1])))
@@ -169,7 +169,7 @@ def cut_table(study: Study, best: Trial) -> Table:
 def stage_table(study: Study, trial: Trial) -> Table:
     """One row a stage: device, ops, first and last op, busy time, and the tensors it sends on."""
     record, graph = trial.record, study.graph
-    lives, rows = record.live_tensors(), []
+    lives, rows = record.live, []
     for i, device in enumerate(study.devices_of(trial)):
         ops = record.stages[i] if i < len(record.stages) else ()
         names = [graph.ops[op].name if graph else f"op {op}" for op in (ops[:1] + ops[-1:])]

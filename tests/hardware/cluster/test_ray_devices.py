@@ -112,8 +112,6 @@ def test_the_export_of_a_study_runs_where_it_was_measured(
     names = {baseline["name"] for baseline in manifest["baselines"]}
     assert f"tvm, {LEFT}" in names or "tvm, 2 replicas" in names
     items = branches.items(4)
-    raw = b"".join(array.tobytes() for item in items for array in item.values())
-    assert run("serve", "out", "--ray", input=raw) == run("serve", "out", input=raw)
     with on_ray(tmp_path / "out") as pipeline:
         assert nodes.actors(nodes.cluster.head_node)
         assert nodes.actors(nodes.right)

@@ -5,7 +5,7 @@
 #include <map>
 #include <thread>
 
-#include "system.hpp"
+#include "stage.hpp"
 
 namespace autosplit {
 namespace {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -132,7 +133,10 @@ class TvmRuntime(Runtime):
         def loaded(device: Device) -> Stage:
             device = on_its_machine(device)
             if not isinstance(device, Rpc):
-                return VmStage(load_library(file), device)
+                # The system takes a path that is loaded for that library, whatever lies there now.
+                with tempfile.TemporaryDirectory(prefix="autosplit-load-") as private:
+                    copy = shutil.copyfile(file, Path(private, file.name))
+                    return VmStage(load_library(copy), device)
             copy_library = partial(shutil.copyfile, file)
             return RpcStage(rpc.connect(device), sha256, copy_library, ports)
 
