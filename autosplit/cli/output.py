@@ -114,13 +114,13 @@ def emit_study(study: Study, url: str, form: str, export: str | None = None) -> 
     if form == "json":
         emit_json(written(study, url) | ({"export": export} if export else {}))
         return
+    for line in study.record.verdict.text.splitlines():
+        emit_line(line)
     for table in tables(study):
         emit_table(table.title, table.columns, table.rows)
         emit_line("")
     if study.bound:
         emit_line(f"predicted bound {study.bound}")
-    for line in study.record.verdict.text.splitlines():
-        emit_line(line)
     if export:
         emit_line(f"exported to {export}")
 
