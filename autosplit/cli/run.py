@@ -75,6 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "(default: AUTOSPLIT_STORAGE, the study file's storage, or NAME.db)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the search")
+    options.add_batch(parser)
     options.add_shape(parser)
     options.add_trust(parser)
     parser.add_argument(
@@ -109,9 +110,8 @@ def run(args: argparse.Namespace) -> int:
         # Also where the bench does not open: a terminal would stay without its cursor.
         stack.callback(display.close)
         check_linker(config, display.note)
-        if config.runtime != "simulated":
-            # Nothing else is shown until the first kernels are compiled.
-            display.note("reading the model and compiling its ops")
+        # Nothing else is shown until the first kernels are compiled.
+        display.note("reading the model and compiling its ops")
         bench = open_bench(config, trust_kernels=args.trust_kernels)
         stack.callback(bench.close)
         opened = open_study(config, bench, url, display, name=args.name, force=args.force)
@@ -162,8 +162,6 @@ def _next_commands(args: argparse.Namespace, opened: OpenStudy, folder: Path | N
     commands = [["report", *study, "-o", f"{name}.html"], ["dashboard", *study]]
     if folder:
         commands.append(["bench", str(folder)])
-    elif opened.config.runtime == "simulated":
-        commands.append(["show", *study])
     else:
         trust = ["--trust-kernels"] if args.trust_kernels else []
         commands.append(["export", *study, *trust, "-o", f"{name}-split"])
@@ -177,6 +175,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
         # The study file checks which of both it is.
         "cores": int(cores) if cores is not None and cores.isdecimal() else cores,
         "devices": args.devices,
+        "batch": list(args.batch) if isinstance(args.batch, tuple) else args.batch,
         # None leaves the study file's value, an empty mapping would replace it.
         "shapes": {name: list(shape) for name, shape in options.shapes(args.shape).items()} or None,
         "search": {"trials": args.trials, "timeout": args.timeout, "seed": args.seed},

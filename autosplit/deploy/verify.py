@@ -180,7 +180,8 @@ def bench(
             paced = measure_real_time(pipeline, items, *rate, period, count)
     ends = sorted(measure.completions(events, warm_up, len(submitted)))
     # Of single results, where the period averages over groups of them.
-    gaps = tuple((after - before) * measure.MS for before, after in pairwise(ends))
+    scale = measure.MS / pipeline.batch
+    gaps = tuple((after - before) * scale for before, after in pairwise(ends))
     return BenchResult(
         period,
         latency,

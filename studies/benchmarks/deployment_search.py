@@ -20,14 +20,12 @@ from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple, cast
+from typing import NamedTuple
 from unittest.mock import patch
 
-from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.hardware.devices.device import available
 from autosplit.study.acquisition import Acquisition, generator
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.progress import Progress
@@ -38,6 +36,7 @@ from autosplit.study.storage import silence_optuna_logs, storage_url
 from autosplit.study.surrogate.correction import Factors
 from studies.benchmarks.result import Bar, arguments, at_most, finish
 from studies.benchmarks.search import number, percentile
+from studies.simulation.command import Hardware, open_bench
 
 OPS, TRIALS, NEAR = 60, 20, 0.01
 MEDIAN, PERCENTILE = 6, 12  # trials at most
@@ -112,14 +111,13 @@ def search(cores: int, share: str, seed: int, criterion: str) -> Found:
     config = StudyConfig.model_validate(
         {
             "name": "search",
-            "runtime": "simulated",
-            "cores": cores,
+            "model": "net.onnx",
+            "cores": [f"0-{cores - 1}"],
             "memory": None if limit is None else 1e6 * OPS * limit,
             "search": {"trials": TRIALS, "seed": seed},
-            "simulated": {"ops": OPS, "seed": seed, "contention": 0.02},
         }
     )
-    bench = cast("SimulatedBench", open_bench(config))
+    bench = open_bench(config, Hardware(ops=OPS, seed=seed, contention=0.02))
     chosen = patch.object(Acquisition, "best", CRITERIA[criterion])
     with tempfile.TemporaryDirectory() as folder, chosen:
         url = storage_url("search", str(Path(folder) / "search.db"))

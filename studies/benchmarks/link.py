@@ -20,12 +20,12 @@ from typing import Any
 
 from autosplit import api, planner
 from autosplit.frontend.onnx import importer
-from autosplit.hardware.bench.simulated import costs_of
 from autosplit.hardware.devices.device import along
 from autosplit.lowering.fuse.passes import fuse
 from autosplit.lowering.fuse.tensors import require_static
 from autosplit.zoo import catalog
 from studies.benchmarks.result import arguments, at_least, finish
+from studies.simulation.bench import costs_of
 
 BAR = 100
 NETS = ("squeezenet", "resnet50", "inception_v1")

@@ -157,7 +157,9 @@ def _best(opened: OpenStudy) -> Deployment:
 
 def _in_turns(opened: OpenStudy, others: Mapping[str, Deployment]) -> Compared:
     best = _best(opened)
-    names = [f"{r}, {t}" for r in opened.bench.runtimes for t in ("1 thread", "2 threads")]
+    names = [
+        f"{r}, {t}" for r in opened.bench.description.runtimes for t in ("1 thread", "2 threads")
+    ]
     measurements, baselines = opened.bench.compare_interleaved([best, *others.values()], names)
     periods = [measurement.period_ms for measurement in measurements]
     sessions = {name: baseline.period_ms for name, baseline in baselines.items()}

@@ -39,7 +39,6 @@ from statistics import median
 from autosplit import api
 from autosplit.graph import FusedGraph
 from autosplit.hardware import cache
-from autosplit.hardware.bench.simulated import costs_of
 from autosplit.hardware.devices.device import available
 from autosplit.hardware.profiling.graph_file import read_graph, save_graph
 from autosplit.planner import CostModel
@@ -51,6 +50,7 @@ from studies.benchmarks.result import Bar, arguments, at_most, finish
 from studies.benchmarks.search_methods import Case, Found
 from studies.benchmarks.search_overhead import bars as overhead_bars
 from studies.benchmarks.search_overhead import overhead
+from studies.simulation.bench import costs_of
 
 BARS = {4: (4, 8), 8: (6, 10)}  # stages: median and 90th percentile of the trials
 TRIALS = 20  # of a study at most, its own default

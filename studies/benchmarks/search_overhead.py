@@ -9,7 +9,6 @@ from pathlib import Path
 from statistics import median
 
 from autosplit.deployment import Deployment
-from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of, on_devices
 from autosplit.hardware.measurement.results import Measurement
 from autosplit.planner import CostModel
 from autosplit.study.config.study_file import StudyConfig
@@ -18,6 +17,7 @@ from autosplit.study.loop.run import run_study
 from autosplit.study.progress import Progress
 from autosplit.study.storage import storage_url
 from studies.benchmarks.result import Bar, at_most
+from studies.simulation.bench import SimulatedBench, Simulation, graph_of, on_devices
 
 STAGES = (4, 8)
 TRIALS, EARLY, LATE = 210, 40, 190  # trials of a study; up to, and from which on, a median is taken
@@ -82,7 +82,7 @@ def gaps(costs: CostModel, stages: int, trials: int = TRIALS) -> list[Times]:
     bench.marks = []
     search = {"trials": trials, "converge": False}
     config = StudyConfig.model_validate(
-        {"name": "overhead", "runtime": "simulated", "stages": stages, "search": search}
+        {"name": "overhead", "model": "net.onnx", "stages": stages, "search": search}
     )
     with tempfile.TemporaryDirectory() as folder:
         url = storage_url("overhead", str(Path(folder) / "overhead.db"))

@@ -41,7 +41,7 @@ from autosplit.hardware.profiling.timing import on_cores
 from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME, RUNTIMES
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split
-from autosplit.study.record import compared_baselines
+from autosplit.study.record import study_record
 from autosplit.study.results import best_of_study
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import finished, streamed
@@ -137,7 +137,10 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
             assert best is not None  # else the study would have raised
             deployment = best.record.deployment()
             export_best_split(opened)
-            rivals = [baseline.name for baseline in compared_baselines(opened.study.user_attrs)]
+            rivals = [
+                baseline.name
+                for baseline in study_record(opened.study.user_attrs).compared_baselines()
+            ]
         model = api.load_model(path, runtime=settings["runtime"])
         with contextlib.ExitStack() as stack:
             names, contenders = _unsplit(stack, model, cores, rivals)

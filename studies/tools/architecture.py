@@ -45,13 +45,10 @@ Call = tuple[Function | None, Function]
 STUDY = """\
 name = "traced"
 stages = 2
-runtime = "simulated"
+model = "net.onnx"
 
 [search]
 trials = 1
-
-[simulated]
-ops = 12
 """
 
 
@@ -101,8 +98,8 @@ def first_trial() -> list[Call]:
     """The calls between project functions, each once in the order of the first time, from the
     command line to the first stored trial of a study on simulated hardware.
     """
-    from autosplit.cli import main as command
     from autosplit.study.loop.run import StudyLoop
+    from studies.simulation.command import main as command
 
     calls: dict[Call, None] = {}
     stored: list[bool] = []
@@ -121,7 +118,7 @@ def first_trial() -> list[Call]:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             sys.setprofile(profile)
             try:
-                command(["run", "traced.toml"])
+                command(["ops=12", "run", "traced.toml"])
             finally:
                 sys.setprofile(None)
     return list(calls)

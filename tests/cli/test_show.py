@@ -12,15 +12,17 @@ import pytest
 from autosplit.cli import main
 from autosplit.cli.output import emit_study
 from autosplit.study.record import FORMAT
+from studies.simulation.command import main as simulation
 
-STUDY = 'runtime = "simulated"\nstages = 2\n[search]\ntrials = 2\n[simulated]\nops = 12\n'
+STUDY = 'model = "net.onnx"\nstages = 2\n[search]\ntrials = 2\n'
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     (folder / "net.toml").write_text(STUDY)
-    assert main(["run", str(folder / "net.toml"), "--storage", str(folder / "net.db")]) == 0
+    run = ["run", str(folder / "net.toml"), "--storage", str(folder / "net.db")]
+    assert simulation(["ops=12", *run]) == 0
     return folder
 
 

@@ -169,7 +169,10 @@ def test_a_worker_exports_a_deployment_with_its_results(branches, tmp_path):
         tmp_path / manifest.NAME
     )
     written = manifest_file.read(tmp_path)
-    assert [s.device for s in written.stages] == [bench.devices[0], bench.devices[2]]
+    assert [s.device for s in written.stages] == [
+        bench.description.devices[0],
+        bench.description.devices[2],
+    ]
     assert written.measured.stage_ms == (1.0, 2.0)
     assert (
         written.measured.period_ms.high,

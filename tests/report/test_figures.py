@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 
 from autosplit.cli import main
 from autosplit.deploy.manifest import results_parts
-from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.report.dashboard.snapshot import copy
 from autosplit.report.documents.record import read
 from autosplit.report.html import page
@@ -21,25 +21,30 @@ from autosplit.study import export
 from autosplit.study.documents import document_of
 from autosplit.study.record import record_of, spread_of
 from autosplit.units import digits, milliseconds
+from studies.simulation.bench import SimulatedBench
+from studies.simulation.command import Hardware, simulated
 
 STUDY = """
-runtime = "simulated"
+model = "net.onnx"
 stages = 3
 [search]
 trials = 9
 sampler = "random"
-[simulated]
-ops = 20
-noise = 0.3
-seed = {seed}
 """
 
 
 @pytest.fixture(scope="module", params=[0, 1])
-def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> optuna.Study:
+def hardware(request: pytest.FixtureRequest) -> Iterator[Hardware]:
+    hardware = Hardware(ops=20, noise=0.3, seed=request.param)
+    with simulated(hardware):
+        yield hardware
+
+
+@pytest.fixture(scope="module")
+def study(hardware: Hardware, tmp_path_factory: pytest.TempPathFactory) -> optuna.Study:
     """A study in which luck decides: the noise of the comparison is a quarter of the search's."""
     folder = tmp_path_factory.mktemp("figures")
-    (folder / "f.toml").write_text(STUDY.format(seed=request.param), encoding="utf-8")
+    (folder / "f.toml").write_text(STUDY, encoding="utf-8")
     storage = folder / "f.db"
     assert main(["run", str(folder / "f.toml"), "--storage", str(storage), "-f", "json"]) == 0
     return optuna.load_study(study_name="f", storage=f"sqlite:///{storage}")

@@ -10,7 +10,6 @@ from typing import Any
 import optuna
 import pytest
 
-from autosplit.hardware.bench.simulated import chain_of
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.profiling.graph_file import read_graph
 from studies.benchmarks import __main__ as all_benchmarks
@@ -27,6 +26,7 @@ from studies.benchmarks import (
     zoo_studies,
 )
 from studies.benchmarks import faults as faults_benchmark
+from studies.simulation.bench import chain_of
 from studies.tools import tables
 from tests.studies.conftest import STUDIES
 from tests.study import faults

@@ -5,12 +5,12 @@ from statistics import median
 
 import pytest
 
-from autosplit.hardware.bench.simulated import chain_of, costs_of
 from autosplit.planner import CostModel
 from autosplit.study.storage import silence_optuna_logs
 from studies.benchmarks import result, search, search_overhead
 from studies.benchmarks import search_methods as methods
 from studies.benchmarks.search_methods import Case, Found
+from studies.simulation.bench import chain_of, costs_of
 from tests.study.conftest import branchy
 
 

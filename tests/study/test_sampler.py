@@ -8,13 +8,13 @@ import optuna
 import pytest
 
 from autosplit.errors import ConfigError, SplitError
-from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.study.acquisition import Goal, acquisition, history_of
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
 from autosplit.study.progress import Progress
 from autosplit.study.record import RECORD, result_of
 from autosplit.study.sampler import SAMPLERS, Assignment, PlannerSampler
+from studies.simulation.bench import SimulatedBench
 from tests.study.conftest import space_of
 
 Make = Callable[..., SimulatedBench]

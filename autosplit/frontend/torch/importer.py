@@ -55,8 +55,8 @@ def _require_torch() -> Any:
     return require("torch", "torch")
 
 
-def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceModel:
-    """Import an exported program.
+def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 1) -> SourceModel:
+    """Import an exported program, which then takes ``batch`` items at once.
 
     Raises:
         ModelError: The program cannot be imported.
@@ -83,7 +83,7 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceMode
         functional, entries = as_inputs(functional, states)
         exported = export(program, functional, entries)
     shapes = static_shapes(exported.program, shapes or {}, entries)
-    proto = file.prepared(exported.proto, shapes)
+    proto = file.prepared(exported.proto, shapes, batch)
     named = exported.named
     makers = {tensor: node.name for node in named.nodes for tensor in node.outputs}
     nodes = [
@@ -91,7 +91,8 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceMode
         for node in importer.source_nodes(proto.graph)
     ]
     source = importer.convert(proto, name, tuple(nodes))
-    _check_values(source, named.results)
+    if batch == 1:  # those of torch are of one item
+        _check_values(source, named.results)
     return replace(
         source,
         nodes=named.nodes,

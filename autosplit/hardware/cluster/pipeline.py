@@ -61,6 +61,7 @@ def pipeline_of(
     stages: Sequence[Sequence[Stage | RemoteStage]],
     depth: int = 2,
     trace: bool = False,
+    batch: int = 1,
 ) -> Pipeline:
     """The pipeline of replicas here and on the nodes of a cluster.
 
@@ -80,7 +81,7 @@ def pipeline_of(
         mixed.append([next(replicas) if isinstance(p, RemoteStage) else p for p in row])
     # Only a replica elsewhere may be called by two threads at once.
     lanes = [LANES if all(isinstance(p, RemoteStage) for p in row) else 1 for row in stages]
-    pipeline = Pipeline(wiring, mixed, depth, trace, lanes=lanes)
+    pipeline = Pipeline(wiring, mixed, depth, trace, lanes, batch)
     if remotes:
         # The threads end the actors, also those of a pipeline that nobody used or closed.
         pipeline.start()

@@ -6,6 +6,6 @@ Read in this order:
 - ``passes``: the passes that lead there (``fuse``), with ``constants`` and ``indices`` among them.
 - ``reader``: walks the fused ``main`` and enters ops and tensors.
 - ``attribution``, ``flat_calls``, ``provenance``: which source nodes an op is of.
-- ``index_values``: which integers random inputs may hold; ``index_ranges``: which are legal.
+- ``index_ranges``: which integers an input may hold, and which are drawn at random.
 - ``tensors``: shapes, bytes and types.
 """

@@ -14,7 +14,7 @@ from autosplit.report.documents.record import Study, Trial
 from autosplit.report.drawing.balance import stage_balance
 from autosplit.report.html.notes import study_note, trial_note
 from autosplit.report.html.page import graph_of
-from autosplit.study.config.objectives import METRICS, objective_of
+from autosplit.study.config.sections import METRICS, objective_of
 from autosplit.study.record import (
     RECORD,
     RESULT,

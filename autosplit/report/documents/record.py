@@ -14,7 +14,7 @@ from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.lowering.states import match_states
-from autosplit.study.config.objectives import objective_of
+from autosplit.study.config.sections import objective_of
 from autosplit.study.record import FinalComparison, record_of, study_record
 from autosplit.study.results import best_number, error_of, state_of
 from autosplit.units import bound_text, counted
@@ -70,7 +70,8 @@ class Trial:
 class Study:
     """The question of a study, its machine and its result.
 
-    ``op_ms`` is the profile on each device, for one of ``op_runtimes`` after the other.
+    ``op_ms`` is the profile on each device, for one of ``op_runtimes`` after the other, at
+    one of ``op_batches``.
     ``cut_periods`` has each legal cut, a bitset of ops, with the predicted period of the best split
     that has it. ``final_comparison`` holds the periods of the trials that took part in it; it is
     empty if trials were measured since. ``version`` is autosplit's, ``days`` the days of the
@@ -82,6 +83,7 @@ class Study:
     devices: tuple[str, ...] = ()
     op_ms: tuple[tuple[float, ...], ...] = ()
     op_runtimes: tuple[str, ...] = ()
+    op_batches: tuple[int, ...] = ()
     bound_ms: float | None = None
     cut_periods: tuple[tuple[int, float], ...] = ()
     baselines: tuple[Baseline, ...] = ()
@@ -167,6 +169,7 @@ class Study:
                     runtime = trial.runtimes[number]
                     # A stored profile of one runtime may lack its name.
                     rows = [row for row in rows if self.op_runtimes[row] in ("", runtime)]
+                rows = [row for row in rows if self.op_batches[row] == trial.batch]
                 row_of_op.update(dict.fromkeys(ops, rows[place]))
             return tuple(self.op_ms[row_of_op[i]][i] for i in range(len(row_of_op)))
         # A foreign database may name more ops or devices than its profile has.
@@ -189,6 +192,7 @@ def read(study: optuna.Study) -> Study:
         devices=stored.devices,
         op_ms=tuple(profile.op_ms for profile in stored.profile),
         op_runtimes=tuple(profile.runtime for profile in stored.profile),
+        op_batches=tuple(profile.batch for profile in stored.profile),
         bound_ms=stored.bound_ms,
         cut_periods=_legal(graph, stored.cut_periods),
         baselines=stored.compared_baselines(),
@@ -230,7 +234,7 @@ def _trial(
         stages=stages,
         places=places,
         cuts=stored.cuts,
-        live=stored.live_tensors(),
+        live=stored.live,
         period_ms=stored.period_ms,
         searched_ms=None if stored is searched else searched.period_ms,
         latency_ms=stored.latency_ms,

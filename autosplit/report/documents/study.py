@@ -93,7 +93,7 @@ def _best(
     stages = []
     for ops in best.record.stages:
         stages.append([names[i] if i < len(names) else str(i) for i in ops])
-    document |= {"live": best.record.live_tensors(), "stages": stages}
+    document |= {"live": best.record.live, "stages": stages}
     keys = ("input", "output", "shape", "stage")
     rows = states_of(graph, best.record.stages)
     states = [dict(zip(keys, row, strict=True)) for row in rows]

@@ -20,9 +20,6 @@ def study_file(config: Mapping[str, Any]) -> str:
     for key in ("model", "tuning"):
         if isinstance(shared.get(key), str):
             shared[key] = PurePath(shared[key]).name
-    simulated = shared.get("simulated")
-    if isinstance(simulated, dict) and isinstance(simulated.get("graph"), str):
-        shared["simulated"] = simulated | {"graph": PurePath(simulated["graph"]).name}
     if "name" in config:
         shared = {"name": config["name"], **shared}
     return tomli_w.dumps(_toml_values(shared))

@@ -1,3 +1,4 @@
-"""The study file: ``study_file`` (the whole), ``sections``, ``objectives``, ``explain`` (errors
-and former names). Imports hardware.devices for the cores there are.
+"""The study file: ``study_file`` (the whole), ``sections`` (its parts and the objectives).
+
+Imports hardware.devices for the cores there are.
 """

@@ -24,7 +24,7 @@ from autosplit.study.acquisition import (
     history_of,
     measured_baselines,
 )
-from autosplit.study.config.objectives import METRICS
+from autosplit.study.config.sections import METRICS
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.documents import differences, document_of, graph_document, read
 from autosplit.study.loop import time_left
@@ -89,15 +89,15 @@ class OpenStudy:
     @cached_property
     def device_lock(self) -> HoldLock:
         """The right to measure on this host."""
-        return device_lock(self.config, self.notify)
+        return device_lock(self.config, self.bench, self.notify)
 
 
-def device_lock(config: StudyConfig, notify: Callable[[str], None]) -> HoldLock:
-    """Holds the lock among all that measure on this host; simulated hardware needs none.
+def device_lock(config: StudyConfig, bench: Bench, notify: Callable[[str], None]) -> HoldLock:
+    """Holds the lock among all that measure on this host, where they disturb each other.
 
     A holder that is stopped for longer than the lease does not keep others out.
     """
-    if config.runtime == "simulated":
+    if not bench.description.measures_alone:
         return contextlib.nullcontext
     return HostLock(
         "devices of this host",
@@ -142,7 +142,7 @@ def open_study(
 def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     """What all trials of a study share."""
     identity = {
-        **bench.identity,
+        **bench.description.identity,
         "backend": config.runtime,  # the key of stored studies
         "objective": config.objective,
         "stages": str(config.stages),
@@ -152,6 +152,9 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
         identity["cores"] = "; ".join(kinds)
     if config.memory is not None:
         identity["memory"] = ", ".join(map(size, config.memory))
+    if config.batch != [1]:
+        batches = config.batch if isinstance(config.batch, str) else map(str, config.batch)
+        identity["batch"] = ", ".join([batches] if isinstance(batches, str) else batches)
     if config.streams > 1:
         identity["streams"] = str(config.streams)
     placed = _region_devices(config)
@@ -207,7 +210,7 @@ def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, st
 
 def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: Progress) -> Space:
     """Measure and store profile, links, bound and baselines that the study lacks."""
-    hold_devices = device_lock(config, progress.note)
+    hold_devices = device_lock(config, bench, progress.note)
     seconds = time_left.before_trials(config, bench)
     left = f", up to {duration(seconds)} of measurements left" if seconds else ""
     record = mapping(study.user_attrs.get(RECORD))
@@ -236,16 +239,22 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: P
     links = read(LinkCost, stored_or_measured("links", bench.links))
     if config.cores is None:
         placed = _region_devices(config)
-        profiles = place_regions(profiles, bench.regions, placed, bench.devices)
+        profiles = place_regions(
+            profiles, bench.description.regions, placed, bench.description.devices
+        )
     space = _space(config, bench, profiles, links)
     bound = space.plan.lower_bound if "bound_ms" not in record else 0.0
-    if config.cores is None and (slow := slowed(profiles, bench.devices)) != list(profiles):
+    if config.cores is None and (slow := slowed(profiles, bench.description.devices)) != list(
+        profiles
+    ):
         progress.note("some devices share cores, so the loads on a core add up")
         if bound:
-            bound = shared_bound(space.costs, bench.devices, [kind for kind, _ in space.devices])
+            bound = shared_bound(
+                space.costs, bench.description.devices, [kind for kind, _ in space.devices]
+            )
         space = _space(config, bench, slow, links)
     if "bound_ms" not in record:
-        graph = graph_document(bench.graph)
+        graph = graph_document(bench.description.graph)
         # The report shows the cuts, bitsets in hexadecimal, and has no cost model to plan with.
         periods = [[f"{cut:x}", float(period)] for cut, period in space.cut_periods().items()]
         _store(study, record, {"graph": graph, "cut_periods": periods, "bound_ms": float(bound)})
@@ -260,7 +269,7 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: P
     stored_or_measured("baselines", baselines)
     described = {
         "config": config.model_dump(mode="json"),
-        "devices": list(bench.devices),
+        "devices": list(bench.description.devices),
         "machine": machine(),
         "sampler": {"name": config.search.sampler, "seed": config.search.seed},
     }
@@ -306,7 +315,7 @@ def _space(
         counts = {kind: len(numbers) for kind, numbers in cores.items()}
         return Space(costs, Question.of_cores(counts), cores=cores)
     kinds = bench.device_kinds(profiles, links, tuple(config.memory or ()))
-    devices = tuple(zip(kinds, bench.devices, strict=True))
+    devices = tuple(zip(kinds, bench.description.devices, strict=True))
     groups = len(costs.contraction.groups)
     if config.stages != "auto" and config.stages > groups:
         raise ConfigError(

@@ -14,7 +14,6 @@ from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitErro
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.disturbance import state as machine_state
 from autosplit.study.acquisition import corrected_costs, history_of
-from autosplit.study.config.objectives import objective_value
 from autosplit.study.documents import deployment_document, measured_document
 from autosplit.study.loop import comparison, time_left
 from autosplit.study.loop.open import OpenStudy
@@ -194,9 +193,8 @@ class StudyLoop:
                 lambda result: result.disturbances,
             )
         update(trial, **measured_document(measurement))
-        return objective_value(
-            opened.config.objective, measurement.period_ms.median, measurement.latency_ms.median
-        )
+        is_period = opened.config.objective == "throughput"
+        return (measurement.period_ms if is_period else measurement.latency_ms).median
 
     def _description(self, number: int, candidate: Candidate) -> dict[str, Any]:
         """What is known of a candidate before it is measured, for its record."""
@@ -204,7 +202,7 @@ class StudyLoop:
         history = history_of(space, self._trials(), opened.measured_baselines, number)
         predicted = corrected_costs(space, history.measured).period(candidate)
         return {
-            **deployment_document(opened.bench.graph, space.deployment(candidate)),
+            **deployment_document(opened.bench.description.graph, space.deployment(candidate)),
             "predicted_ms": float(predicted),
             "memory_bytes": int(max(space.evaluate(candidate).memory)),
         }
@@ -237,7 +235,7 @@ class StudyLoop:
             finished=counts.finished,
             total=config.search.trials,
             seconds_left=seconds_left,
-            state="" if config.runtime == "simulated" else machine_state(),
+            state=machine_state(),
         )
         self.progress.trial(status)
 

@@ -5,24 +5,21 @@ from __future__ import annotations
 import optuna
 import pytest
 
-from autosplit.cli import main
 from autosplit.cuts import downsets
 from autosplit.report.dashboard.snapshot import Pictures, copy, decorate
 from autosplit.report.documents.record import read
 from autosplit.report.html import page
 from autosplit.study.record import record_of
+from studies.simulation.command import main
 
 STUDY = """
-runtime = "simulated"
+model = "net.onnx"
 stages = "auto"
 devices = ["cuda:0", "cuda:1", "cuda:2"]
 objective = "latency"
 [search]
 trials = 6
 converge = false
-[simulated]
-ops = 20
-overhead = 2.0
 """
 
 
@@ -31,7 +28,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> optuna.Study:
     folder = tmp_path_factory.mktemp("unused")
     file, database = folder / "unused.toml", folder / "unused.db"
     file.write_text(STUDY, encoding="utf-8")
-    assert main(["run", str(file), "--storage", str(database), "-f", "json"]) == 0
+    hardware = ["ops=20", "overhead=2"]
+    assert main([*hardware, "run", str(file), "--storage", str(database), "-f", "json"]) == 0
     return optuna.load_study(study_name="unused", storage=f"sqlite:///{database}")
 
 

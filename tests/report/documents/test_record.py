@@ -22,7 +22,7 @@ from autosplit.report.html import tables
 from autosplit.report.html.notes import study_note, trial_note
 from autosplit.report.html.page import page
 from autosplit.study import documents as records
-from autosplit.study.record import compared_baselines, update
+from autosplit.study.record import study_record, update
 from autosplit.study.results import best_of_study
 from tests.report import graphs
 from tests.report.studies import add_trial, make_study, store
@@ -56,7 +56,9 @@ def compared(
     return {
         "measured": measured,
         "entries": [{"number": n, "period_ms": spread(period)} for n in numbers],
-        "baselines": [{"period_ms": spread(p)} for p in baselines or ()],
+        "baselines": [
+            {"name": f"b{n}", "period_ms": spread(p)} for n, p in enumerate(baselines or ())
+        ],
     }
 
 
@@ -94,7 +96,7 @@ def test_trials_of_the_final_comparison_are_named_until_others_are_measured() ->
 
 @pytest.mark.parametrize(("again", "period"), [([8.0], 8.0), ([], 9.0)])
 def test_baselines_count_as_in_the_final_comparison(again: list[float], period: float) -> None:
-    baseline = {"name": "one core", "period_ms": spread(9.0), "copies": 1}
+    baseline = {"name": "b0", "period_ms": spread(9.0), "copies": 1}
     study = study_of([5.0], baselines=[baseline], final_comparison=compared(1, baselines=again))
     assert [b.period_ms.median for b in read(study).baselines] == [period]
 
@@ -126,7 +128,7 @@ def test_report_and_show_name_the_same_best(
     study = study_of(periods, final_comparison=comparison, baselines=baselines)
     best = best_of_study(study)
     assert best_of(read(study)) == ((best.number, best.period_ms.median) if best else None)
-    expected = [b.period_ms.median for b in compared_baselines(study.user_attrs)]
+    expected = [b.period_ms.median for b in study_record(study.user_attrs).compared_baselines()]
     assert [b.period_ms.median for b in read(study).baselines] == expected
 
 

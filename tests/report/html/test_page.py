@@ -136,18 +136,12 @@ def test_the_study_file_reads_back_without_folders_and_without_storage(study: St
         "storage": "postgresql://me:secret@db/x",
         "stages": 2,
     }
-    config |= {"search": {"trials": 3, "timeout": None}, "simulated": {"graph": "/home/me/g.json"}}
+    config |= {"search": {"trials": 3, "timeout": None}}
     text = page.page(replace(study, config=config))
     assert "secret" not in text
     assert "/home/me" not in text
     file = text.split("<pre>")[1].split("</pre>")[0].replace("&quot;", '"')
-    recorded = {
-        "name": "fire",
-        "model": "net.onnx",
-        "stages": 2,
-        "search": {"trials": 3},
-        "simulated": {"graph": "g.json"},
-    }
+    recorded = {"name": "fire", "model": "net.onnx", "stages": 2, "search": {"trials": 3}}
     assert tomllib.loads(file) == recorded
 
 

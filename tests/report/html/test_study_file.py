@@ -15,7 +15,7 @@ VALUE = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=8,
 )
-PLACES = {"storage", "model", "tuning", "simulated"}  # keys that are changed on purpose
+PLACES = {"storage", "model", "tuning"}  # keys that are changed on purpose
 
 
 def as_list(value):
@@ -50,12 +50,11 @@ def test_a_study_file_reads_back(values):
 
 def test_folders_and_the_storage_are_left_out():
     config = {"storage": "postgresql://me:secret@db/x", "model": "/home/me/net.onnx", "name": "s"}
-    config |= {"simulated": {"graph": "/home/me/g.json", "ops": 3}, "tuning": "/tmp/tuned"}
+    config |= {"tuning": "/tmp/tuned"}
     assert tomllib.loads(study_file(config)) == {
         "name": "s",
         "model": "net.onnx",
         "tuning": "tuned",
-        "simulated": {"graph": "g.json", "ops": 3},
     }
 
 

@@ -6,7 +6,6 @@ end.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,8 @@ from autosplit.hardware.runtimes.openvino.stage import (
     shared_tensor,
 )
 from autosplit.serialization import dump, load
+
+SILENCE_S = 300.0  # of a process that loads the stage or runs an item: it hangs
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class ProcessStage(SubmodelStage):
         self._end()
 
     def _call(self, phase: str) -> None:
-        self._worker.call({"kind": phase}, threading.TIMEOUT_MAX)
+        self._worker.call({"kind": phase}, SILENCE_S)
 
 
 def open_stage(document: Mapping[str, Any]) -> Handler:
