@@ -65,7 +65,9 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceMode
     """
     _require_torch()
     checks.require_arrays(program)
-    outputs = _unique([s.arg.name for s in user(program.graph_signature.output_specs)])
+    used: set[str] = set()  # the program may return a result twice
+    specs = user(program.graph_signature.output_specs)
+    outputs = tuple(unused(str(spec.arg.name), used) for spec in specs)
     checks.require_computation(program)
     checks.require_supported(program, {})
     plain = flat(program)
@@ -169,11 +171,3 @@ def _array(tensor: Any) -> Array:
     if str(tensor.dtype) == "torch.bfloat16":
         tensor = tvm.runtime.from_dlpack(tensor.contiguous())
     return np.asarray(tensor.numpy())
-
-
-def _unique(names: list[str]) -> tuple[str, ...]:
-    """Numbers the names of results that the program returns twice."""
-    unique: list[str] = []
-    for name in names:
-        unique.append(unused(name, unique))
-    return tuple(unique)
