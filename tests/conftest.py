@@ -21,6 +21,10 @@ from autosplit.hardware.runtimes import registry
 # runtime "auto" name it.
 registry.DEFAULT = registry.TVM
 
+# Processes that tests start find the simulated hardware in `studies`, whatever their folder is.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+).rstrip(os.pathsep)
 os.environ["COLUMNS"] = "200"  # most tests are about what a table says, not about its width
 
 REUSED = "AUTOSPLIT_TEST_CACHE"  # a folder to keep kernels in from run to run

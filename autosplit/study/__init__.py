@@ -8,7 +8,7 @@ Read in this order:
 - ``space``: the candidates, and how a trial stands for one;
 - ``surrogate``: costs corrected by what was measured;
 - ``acquisition``: which candidate to measure next; ``sampler``: gives it to a trial;
-- ``storage``: databases (``database`` is the one that Optuna uses);
+- ``storage``: databases;
 - ``workers``: who measures, the locks of this host, and the trials of workers that died;
 - ``loop``: open a study, run its trials, the final comparison and the verdict;
 - ``progress`` and ``export``: what a user sees and gets.

@@ -16,11 +16,11 @@ from autosplit.deployment import Deployment
 from autosplit.graph import FusedGraph
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Measurement, Profile, Spread
 from autosplit.serialization import load
-from autosplit.study.config.explain import FORMER_NAMES
 
 T = TypeVar("T", Profile, LinkCost)
 _GRAPH_KEYS = ("name", "ops", "tensors", "inputs", "outputs", "states")
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
+_SHOWN_NAMES = {"backend": "runtime"}
 _INFINITY = float("inf")
 
 
@@ -89,7 +89,7 @@ def differences(recorded: Mapping[str, Any], now: Mapping[str, str]) -> list[str
 def _difference(key: str, before: object, after: object) -> str:
     if _DIGEST.fullmatch(str(before)) and _DIGEST.fullmatch(str(after)):
         return f"the {key} has changed (sha256 {str(before)[:12]}, now {str(after)[:12]})"
-    return f"{FORMER_NAMES.get(key, key)} was {_quoted(before)}, is {_quoted(after)}"
+    return f"{_SHOWN_NAMES.get(key, key)} was {_quoted(before)}, is {_quoted(after)}"
 
 
 def _quoted(value: object) -> str:

@@ -3,24 +3,25 @@
 Beside the document of the study lie its final comparison and its result, which are written later;
 what the search measured is never changed. Readers prefer the figures of the final comparison.
 
-A database is untrusted: a value of another type becomes empty or None, nothing here raises.
+A database is untrusted: a value that is not valid reads as the default of its key, nothing raises.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     Field,
     PlainValidator,
     ValidationError,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
-    WrapValidator,
+    field_validator,
 )
 
 from autosplit.deployment import Deployment
@@ -35,19 +36,7 @@ COMPARISON = "final_comparison"  # attribute of a study
 RESULT = "result"  # attribute of a study: why it stopped, and the verdict
 MAX_STAGES = 256
 _MAX_TEXT = 2000
-_HEXADECIMAL = re.compile(r"[0-9a-f]{1,10000}")
-
-
-def _otherwise(default: Any) -> WrapValidator:
-    """The default in place of a value that is not valid."""
-
-    def validate(value: Any, validator: ValidatorFunctionWrapHandler) -> Any:
-        try:
-            return validator(value)
-        except ValidationError:
-            return default
-
-    return WrapValidator(validate)
+_UNKNOWN = Spread(math.nan, math.nan, math.nan)
 
 
 def _text(value: Any) -> str:
@@ -69,6 +58,8 @@ def spread_of(value: Any) -> Spread | None:
         stored = _Spread.model_validate(value)
     except ValidationError:
         return None
+    if stored.median is None:
+        return None
     low = stored.median if stored.low is None else stored.low
     high = stored.median if stored.high is None else stored.high
     return Spread(stored.median, low, high)
@@ -76,82 +67,72 @@ def spread_of(value: Any) -> Spread | None:
 
 # All numbers here count times, bytes or copies.
 Number = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-OptionalNumber = Annotated[Number | None, _otherwise(None)]
-# Places count in a list of numbers: one that is not valid spoils them all.
-Numbers = Annotated[tuple[Number, ...], _otherwise(())]
-Text = Annotated[str, PlainValidator(_text)]
-Texts = Annotated[tuple[Text, ...], _otherwise(())]
-Lines = Annotated[str, PlainValidator(_lines)]
-OptionalSpread = Annotated[Spread | None, PlainValidator(spread_of)]
 Index = Annotated[int, Field(strict=True, ge=0)]
-Counts = Annotated[tuple[Annotated[int, Field(strict=True, ge=1)], ...], _otherwise(())]
-OptionalIndex = Annotated[Index | None, _otherwise(None)]
-Stages = Annotated[tuple[tuple[Index, ...], ...], Field(max_length=MAX_STAGES), _otherwise(())]
-Table = Annotated[dict[Any, Any], _otherwise({})]
-Flag = Annotated[bool, Field(strict=True), _otherwise(False)]
-Key = Annotated[str, PlainValidator(lambda value: value if isinstance(value, str) else "")]
-_LiveTensor = Annotated[tuple[Text, Number] | None, _otherwise(None)]
-_LiveTensors = Annotated[tuple[_LiveTensor, ...], _otherwise(())]
+Count = Annotated[int, Field(strict=True, ge=1)]
+Text = Annotated[str, PlainValidator(_text)]
+Texts = tuple[Text, ...]
+Table = dict[Any, Any]
+OptionalSpread = Annotated[Spread | None, PlainValidator(spread_of)]
+Cut = Annotated[int, Field(ge=0), BeforeValidator(lambda text: int(text, 16))]
 
 
-class _Spread(BaseModel):
-    median: Number
-    low: OptionalNumber = None
-    high: OptionalNumber = None
+class _Stored(BaseModel):
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _or_default(
+        cls, value: Any, validator: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> Any:
+        try:
+            return validator(value)
+        except (ValidationError, TypeError):
+            return cls.model_fields[info.field_name or ""].get_default()
 
 
-class _Profile(BaseModel):
-    op_ms: Numbers = ()
+class _Spread(_Stored):
+    median: Number | None = None
+    low: Number | None = None
+    high: Number | None = None
+
+
+class _Profile(_Stored):
+    op_ms: tuple[Number, ...] = ()
     runtime: Text = ""
+    batch: Count = 1
 
 
-class _Verdict(BaseModel):
+class _Verdict(_Stored):
     choice: Text = ""
-    text: Lines = ""
+    text: Annotated[str, PlainValidator(_lines)] = ""
     baseline: Text = ""
-    trial: OptionalIndex = None
+    trial: Index | None = None
 
 
-class _Baseline(BaseModel):
+class _Baseline(_Stored):
     name: Text = ""
     period_ms: OptionalSpread = None
     latency_ms: OptionalSpread = None
-    copies: OptionalNumber = None
+    copies: Count = 1
     runtime: Text = ""
     devices: Texts = ()
-    stage_ms: Numbers = ()
-    max_rel_error: OptionalNumber = None
+    stage_ms: tuple[Number, ...] = ()
+    max_rel_error: Number = 0.0
     disturbances: Texts = ()
+    batch: Count = 1
 
     def value(self) -> Baseline | None:
         """The baseline, None without name or period."""
         if not (self.name and self.period_ms):
             return None
-        latency = self.latency_ms or Spread(math.nan, math.nan, math.nan)
-        named = self.name, self.period_ms, latency, int(self.copies or 1)
-        placed = self.runtime, self.devices
-        return Baseline(
-            *named, *placed, self.stage_ms, self.max_rel_error or 0.0, self.disturbances
-        )
-
-    def replacing(self, before: Baseline) -> Baseline:
-        """The baseline with these figures, as far as they are known."""
-        return replace(
-            before,
-            period_ms=self.period_ms or before.period_ms,
-            latency_ms=self.latency_ms or before.latency_ms,
-            stage_ms=self.stage_ms or before.stage_ms,
-            disturbances=self.disturbances,
-        )
+        return Baseline(**{**dict(self), "latency_ms": self.latency_ms or _UNKNOWN})
 
 
-class Figures(BaseModel):
+class Figures(_Stored):
     """What was measured of a candidate; ``disturbed`` says why it cannot be trusted."""
 
     period_ms: OptionalSpread = None
     latency_ms: OptionalSpread = None
-    stage_ms: Numbers = ()
-    max_rel_error: OptionalNumber = None
+    stage_ms: tuple[Number, ...] = ()
+    max_rel_error: Number | None = None
     disturbed: Texts = ()
 
 
@@ -162,26 +143,26 @@ class TrialResult(Figures):
     failed without having measured its candidate, which is free again.
     """
 
-    key: Key = ""
+    key: Annotated[str, PlainValidator(lambda key: key if isinstance(key, str) else "")] = ""
     worker: Table = {}
     error: Text = ""
-    lost: Flag = False
+    lost: Annotated[bool, Field(strict=True)] = False
 
 
 class TrialRecord(TrialResult):
-    """The whole record of a trial."""
+    """The whole record of a trial; ``live`` are the names and bytes of the tensors on each cut."""
 
-    batch: Annotated[int, Field(strict=True, ge=1), _otherwise(1)] = 1
-    cuts: Annotated[tuple[Texts, ...], _otherwise(())] = ()
-    devices: Annotated[tuple[Texts, ...], _otherwise(())] = ()
-    live: Annotated[tuple[_LiveTensors, ...], _otherwise(())] = ()
+    batch: Count = 1
+    cuts: tuple[Texts, ...] = ()
+    devices: tuple[Texts, ...] = ()
+    live: tuple[tuple[tuple[Text, Index], ...], ...] = ()
     log: Text = ""
-    memory_bytes: OptionalNumber = None
-    predicted_ms: OptionalNumber = None
-    replicas: Counts = ()
+    memory_bytes: Number | None = None
+    predicted_ms: Number | None = None
+    replicas: tuple[Count, ...] = ()
     runtimes: Texts = ()
-    stages: Stages = ()
-    threads: Counts = ()
+    stages: Annotated[tuple[tuple[Index, ...], ...], Field(max_length=MAX_STAGES)] = ()
+    threads: tuple[Count, ...] = ()
 
     def deployment(self) -> Deployment:
         """What was measured. Raises ValueError where the record does not say it all."""
@@ -189,7 +170,7 @@ class TrialRecord(TrialResult):
         counts = [len(of_stage) for of_stage in self.devices]
         if not counts or len(counts) != len(self.stages) or not all(map(len, self.stages)):
             raise ValueError("no deployment is stored")
-        return Deployment.of_split(self.stages, devices, self.runtimes, counts)
+        return Deployment.of_split(self.stages, devices, self.runtimes, counts, self.batch)
 
     def measurement(self) -> Measurement | None:
         """The figures; None without a period."""
@@ -199,42 +180,30 @@ class TrialRecord(TrialResult):
         accuracy = Accuracy(True, 0.0, self.max_rel_error or 0.0, 0)
         return Measurement(self.period_ms, latency, self.stage_ms, accuracy, self.disturbed)
 
-    def live_tensors(self) -> tuple[tuple[tuple[str, int], ...], ...]:
-        """The names and bytes of the tensors that are live on each cut."""
-        cuts = []
-        for cut in self.live:
-            cuts.append(tuple((tensor[0], int(tensor[1])) for tensor in cut if tensor))
-        return tuple(cuts)
-
 
 class Entry(Figures):
     """The figures of a trial in the final comparison."""
 
-    number: Index
+    number: Index = -1
 
 
-# What is not valid in a list becomes None, or empty where places count.
-_OptionalEntry = Annotated[Entry | None, _otherwise(None)]
-_OptionalBaseline = Annotated[_Baseline | None, _otherwise(None)]
-_AnyProfile = Annotated[_Profile, _otherwise(_Profile())]
-
-
-class FinalComparison(BaseModel):
+class FinalComparison(_Stored):
     """The final comparison; ``measured`` is the number of complete trials it was made for.
 
-    ``real_time`` is its winner at the rate of the study file.
+    ``baselines`` are those that it measured. ``real_time`` is its winner at the rate of the study
+    file.
     """
 
-    measured: OptionalIndex = None
-    entries: Annotated[tuple[_OptionalEntry, ...], _otherwise(())] = ()
-    baselines: Annotated[tuple[_OptionalBaseline, ...], _otherwise(())] = ()
+    measured: Index | None = None
+    entries: tuple[Entry, ...] = ()
+    baselines: tuple[_Baseline | None, ...] = ()
     disturbed: Texts = ()
     real_time: Table = {}
 
     @property
     def figures(self) -> dict[int, Entry]:
         """What it measured, by the number of the trial."""
-        return {entry.number: entry for entry in self.entries if entry and entry.period_ms}
+        return {e.number: e for e in self.entries if e.number >= 0 and e.period_ms}
 
     def numbers(self, complete: int) -> frozenset[int]:
         """The trials that it measured; none if other trials are complete now."""
@@ -243,58 +212,42 @@ class FinalComparison(BaseModel):
     def of(self, number: int, record: TrialRecord) -> TrialRecord:
         """The record of a trial, with the figures of the comparison where it took part."""
         entry = self.figures.get(number)
-        if entry is None:
-            return record
-        return record.model_copy(
-            update={name: getattr(entry, name) for name in Figures.model_fields}
-        )
+        figures = {name: getattr(entry, name) for name in Figures.model_fields} if entry else {}
+        return record.model_copy(update=figures) if entry else record
 
 
-def _cuts(value: Any) -> tuple[tuple[int, float], ...]:
-    """Cuts as bitsets of ops, with their periods."""
-    cuts = []
-    for pair in value if isinstance(value, list) else ():
-        text, period = pair if isinstance(pair, list) and len(pair) == 2 else ("", None)
-        is_bitset = isinstance(text, str) and _HEXADECIMAL.fullmatch(text)
-        if is_bitset and isinstance(period, float) and 0 <= period < math.inf:
-            cuts.append((int(text, 16), period))
-    return tuple(cuts)
+class StudyRecord(_Stored):
+    """The record of a study: its question, its machine, what was measured first, its result."""
 
-
-class _Compared(BaseModel):
-    baselines: Annotated[tuple[_OptionalBaseline, ...], _otherwise(())] = ()
-    final_comparison: Annotated[FinalComparison, _otherwise(FinalComparison())] = FinalComparison()
+    baselines: tuple[_Baseline, ...] = ()
+    bound_ms: Number | None = None
+    config: Table = {}
+    cut_periods: tuple[tuple[Cut, Number], ...] = ()
+    devices: Texts = ()
+    final_comparison: FinalComparison = FinalComparison()
+    format: Any = None
+    graph: Any = None
+    identity: dict[Text, Text] = {}
+    machine: Text = ""
+    profile: tuple[_Profile, ...] = ()
+    sampler: Table = {}
+    stopped: Text = ""
+    verdict: _Verdict = _Verdict()
+    version: Text = ""
 
     def measured_baselines(self) -> tuple[Baseline, ...]:
         """The baselines as they were measured before the trials."""
-        values = (stored.value() for stored in self.baselines if stored)
-        return tuple(value for value in values if value)
+        return tuple(value for b in self.baselines if (value := b.value()))
 
     def compared_baselines(self) -> tuple[Baseline, ...]:
         """The baselines, with their figures of the final comparison where it measured them."""
-        known = self.measured_baselines()
-        again = self.final_comparison.baselines
-        if len(again) != len(known):
-            return known
-        pairs = zip(known, again, strict=True)
-        return tuple(figures.replacing(b) if figures else b for b, figures in pairs)
-
-
-class StudyRecord(_Compared):
-    """The record of a study: its question, its machine, what was measured first, its result."""
-
-    bound_ms: OptionalNumber = None
-    config: Table = {}
-    cut_periods: Annotated[tuple[tuple[int, float], ...], PlainValidator(_cuts)] = ()
-    devices: Texts = ()
-    format: Any = None
-    graph: Any = None
-    identity: Annotated[dict[Text, Text], _otherwise({})] = {}
-    machine: Text = ""
-    profile: Annotated[tuple[_AnyProfile, ...], _otherwise(())] = ()
-    stopped: Text = ""
-    verdict: Annotated[_Verdict, _otherwise(_Verdict())] = _Verdict()
-    version: Text = ""
+        again = {b.name: b.value() for b in self.final_comparison.baselines if b}
+        compared = []
+        for before in self.measured_baselines():
+            b = again.get(before.name) or before
+            is_known = not math.isnan(b.latency_ms.median)
+            compared.append(replace(b, latency_ms=b.latency_ms if is_known else before.latency_ms))
+        return tuple(compared)
 
 
 def mapping(value: object) -> dict[str, Any]:
@@ -322,15 +275,6 @@ def update(trial: Trial, **values: Any) -> None:
 
 def study_record(attributes: Mapping[str, Any]) -> StudyRecord:
     """All that the attributes of a study say."""
-    return StudyRecord.model_validate(_together(attributes))
-
-
-def compared_baselines(attributes: Mapping[str, Any]) -> tuple[Baseline, ...]:
-    """The baselines of a study, with the figures of the final comparison where it has them."""
-    return _Compared.model_validate(_together(attributes)).compared_baselines()
-
-
-def _together(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    parts = (attributes.get(key) for key in (RECORD, RESULT))
-    documents = [mapping(part) for part in parts]
-    return {**documents[0], **documents[1], COMPARISON: attributes.get(COMPARISON)}
+    documents = [mapping(attributes.get(key)) for key in (RECORD, RESULT)]
+    comparison = {COMPARISON: attributes.get(COMPARISON)}
+    return StudyRecord.model_validate({**documents[0], **documents[1], **comparison})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autosplit.hardware.measurement.results import Spread
-from autosplit.study.config.objectives import objective_of
+from autosplit.study.config.sections import objective_of
 from autosplit.study.record import StudyRecord, TrialRecord, record_of, result_of, study_record
 
 if TYPE_CHECKING:

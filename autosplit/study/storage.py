@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,61 +110,52 @@ def connect(
     Raises ConfigError for what is no database URL and for a database of another program,
     MachineError where the storage cannot be used.
     """
+    from sqlalchemy.exc import ArgumentError, IntegrityError, ProgrammingError
+
     silence_optuna_logs()
-    with _openable(url):
-        _refuse_other_programs(url, _tables(url))
-        return _open(url, lease, on_stale)
-
-
-@contextlib.contextmanager
-def _openable(url: str) -> Iterator[None]:
-    """Turn whatever opening a storage raises into one line with a remedy."""
-    import sqlalchemy.exc
-
+    shown = redact_password(url)
     try:
         with storage_errors(url):
-            yield
+            _refuse_other_programs(url)
+            try:
+                return _open(url, lease, on_stale)
+            except (IntegrityError, ProgrammingError):  # another worker made the tables meanwhile
+                return _open(url, lease, on_stale)
     except MachineError as error:
-        if isinstance(error.__cause__, sqlalchemy.exc.ArgumentError):
-            raise ConfigError(
-                f"storage '{redact_password(url)}' is not a database URL; "
-                "give a file path or postgresql+psycopg://USER@HOST/NAME"
-            ) from None
-        raise
+        if not isinstance(error.__cause__, ArgumentError):
+            raise
+        raise ConfigError(
+            f"storage '{shown}' is not a database URL; "
+            "give a file path or postgresql+psycopg://USER@HOST/NAME"
+        ) from None
     except ImportError as error:
         raise missing_driver(url, error) from None
     except (RuntimeError, ValueError) as error:  # another schema version
-        raise MachineError(
-            f"storage '{redact_password(url)}' cannot be used: {error}; use another one"
-        ) from None
+        raise MachineError(f"storage '{shown}' cannot be used: {error}; use another one") from None
 
 
-def _tables(url: str) -> dict[str, set[str]]:
-    """The tables in a database with the names of their columns."""
-    import sqlalchemy
-
-    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
-    inspector = sqlalchemy.inspect(engine)
-    return {
-        table: {column["name"] for column in inspector.get_columns(table)}
-        for table in inspector.get_table_names()
-    }
-
-
-def _refuse_other_programs(url: str, tables: Mapping[str, set[str]]) -> None:
+def _refuse_other_programs(url: str) -> None:
     """Refuse a database that another program uses: Optuna would add its tables to it.
 
     A database with all of Optuna's main tables is Optuna's, whatever else is in it.
     """
+    import sqlalchemy
     from optuna.storages._rdb.models import BaseModel
 
+    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
+    inspector = sqlalchemy.inspect(engine)
+    tables = {
+        name: {column["name"] for column in inspector.get_columns(name)}
+        for name in inspector.get_table_names()
+    }
     optuna_tables: Any = BaseModel.metadata.tables
     known = {name: set(table.columns.keys()) for name, table in optuna_tables.items()}
     known["alembic_version"] = {"version_num"}
-    same_name = [name for name in tables if name in known]
     is_complete = {"studies", "trials", "version_info"} <= tables.keys()
-    are_optunas = all(known[name] <= tables[name] for name in same_name)
-    if are_optunas and (is_complete or len(same_name) == len(tables)):
+    same_name = tables.keys() & known.keys()
+    if (is_complete or tables.keys() == same_name) and all(
+        known[name] <= tables[name] for name in same_name
+    ):
         return
     names = ", ".join(sorted(map(printable, tables))[:3])
     raise ConfigError(
@@ -175,29 +166,25 @@ def _refuse_other_programs(url: str, tables: Mapping[str, set[str]]) -> None:
 
 def _open(url: str, lease: int | None, on_stale: OnStale | None) -> optuna.storages.BaseStorage:
     import optuna
-    from sqlalchemy.exc import IntegrityError, ProgrammingError
+    from sqlalchemy.exc import SQLAlchemyError
 
-    from autosplit.study.database import Database
+    class Database(optuna.storages.RDBStorage):
+        def record_heartbeat(self, trial_id: int) -> None:
+            """What fails here shows when a result is written, not as a traceback of a thread."""
+            with contextlib.suppress(SQLAlchemyError, optuna.exceptions.StorageInternalError):
+                super().record_heartbeat(trial_id)
 
     options: dict[str, Any] = {"pool_pre_ping": True}
     if url.startswith("sqlite"):
         options = {"connect_args": {"timeout": LOCK_WAIT}}
-    interval = None if lease is None else max(1, lease // BEATS_PER_LEASE)
-
-    def database() -> optuna.storages.BaseStorage:
-        storage = Database(
-            url,
-            options,
-            heartbeat_interval=interval,
-            grace_period=lease,
-            heartbeat_stale_trial_callback=on_stale,
-        )
-        return optuna.storages.get_storage(storage)
-
-    try:
-        return database()
-    except (IntegrityError, ProgrammingError):  # another worker created the tables meanwhile
-        return database()
+    storage = Database(
+        url,
+        options,
+        heartbeat_interval=None if lease is None else max(1, lease // BEATS_PER_LEASE),
+        grace_period=lease,
+        heartbeat_stale_trial_callback=on_stale,
+    )
+    return optuna.storages.get_storage(storage)
 
 
 def silence_optuna_logs() -> None:

@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,9 +158,11 @@ class HostLock:
             return
         try:
             if is_held:
-                document = {"pid": os.getpid(), "holder": self.holder, "since": time.time()}
+                since = time.strftime("%Y-%m-%d %H:%M:%S")
+                text = f"held by process {os.getpid()} ({self.holder}) since {since}"
+                document = json.dumps({"pid": os.getpid(), "text": text})
                 with contextlib.suppress(OSError):  # the lock works without its description
-                    path.with_suffix(".json").write_text(json.dumps(document), encoding="utf-8")
+                    path.with_suffix(".json").write_text(document, encoding="utf-8")
             yield
         finally:
             lock.release()
@@ -184,7 +185,8 @@ class HostLock:
                 return False
             if pid not in announced:
                 announced.add(pid)
-                self.notify(f"waiting for {self.resource}, {_text(holder)}")
+                text = printable(str(holder.get("text", "held by another process")))
+                self.notify(f"waiting for {self.resource}, {text}")
 
 
 def _is_stopped(pid: object) -> bool:
@@ -212,11 +214,3 @@ def _read_holder(description: Path) -> dict[str, Any]:
         return mapping(json.loads(description.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return {}
-
-
-def _text(holder: dict[str, Any]) -> str:
-    try:
-        since = datetime.fromtimestamp(holder["since"]).strftime("%Y-%m-%d %H:%M:%S")
-        return f"held by process {holder['pid']} ({printable(holder['holder'])}) since {since}"
-    except (KeyError, TypeError, ValueError, OverflowError, OSError):
-        return "held by another process"

@@ -16,7 +16,6 @@ import optuna
 
 from autosplit.cuts import members
 from autosplit.deployment import Option, Stage
-from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of, on_devices
 from autosplit.planner import CostModel
 from autosplit.study.acquisition import corrected_costs, generator, history_of
 from autosplit.study.config.study_file import StudyConfig
@@ -26,6 +25,7 @@ from autosplit.study.loop.run import run_study
 from autosplit.study.progress import Progress
 from autosplit.study.space import Candidate, Space
 from autosplit.study.surrogate.correction import Measured
+from studies.simulation.bench import SimulatedBench, Simulation, graph_of, on_devices
 
 NEAR = 0.01  # of the true optimum: found
 ERROR, NOISE = 0.35, 0.02  # of the known costs, and of a measured stage time
@@ -131,7 +131,7 @@ def planner(case: Case, trials: int) -> list[Measured]:
     study = optuna.create_study()
     search = {"trials": trials, "seed": case.seed}
     config = StudyConfig.model_validate(
-        {"name": "search", "runtime": "simulated", "stages": case.stages, "search": search}
+        {"name": "search", "model": "net.onnx", "stages": case.stages, "search": search}
     )
     run_study(OpenStudy(study, "memory://", config, case.bench, case.space), Progress())
     return list(history_of(case.space, study.trials).measured)
@@ -167,7 +167,8 @@ def tpe(case: Case, trials: int) -> list[Measured]:
 def randomly(case: Case, trials: int) -> list[Measured]:
     """Random splits."""
     rng = generator(case.seed, 0)
-    candidates = filter(case.space.fits, (case.space.random(rng) for _ in range(trials)))
+    moves = case.space.moves
+    candidates = filter(case.space.fits, (moves.useful(moves.random(rng)) for _ in range(trials)))
     return [case.measure(n, candidate) for n, candidate in enumerate(candidates)]
 
 

@@ -10,14 +10,21 @@ import pytest
 from autosplit import cli
 from autosplit.cli import main
 from autosplit.hardware.profiling.graph_file import save_graph
+from studies.simulation.command import Hardware, simulated
 from tests.planner.graphs import chain
 
 pytest.importorskip("onnxruntime")
-STUDY = 'runtime = "simulated"\nstages = 2\n[search]\ntrials = 1\n[simulated]\nops = 6\n'
+STUDY = 'model = "net.onnx"\nstages = 2\n[search]\ntrials = 1\n'
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _hardware():
+    with simulated(Hardware(ops=6)):
+        yield
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(_hardware, tmp_path_factory):
     folder = tmp_path_factory.mktemp("documents")
     (folder / "net.toml").write_text(STUDY)
     save_graph(folder / "g.json", chain(1.0, 2.0, 3.0), 2)
@@ -88,9 +95,7 @@ def test_a_table_is_no_json_and_says_something(command, branches, exported, capf
         json.loads(printed)
 
 
-@pytest.mark.parametrize(
-    "command", [c for c in cli.COMMANDS if c not in ("zoo", "doctor", "serve")]
-)
+@pytest.mark.parametrize("command", [c for c in cli.COMMANDS if c not in ("zoo", "doctor")])
 def test_a_failure_prints_no_document(command, tmp_path, monkeypatch, said):
     monkeypatch.chdir(tmp_path)
     more = {

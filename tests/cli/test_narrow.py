@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from autosplit.cli import main, output
+from studies.simulation.command import Hardware, simulated
 from tests.cli.test_output import Terminal
 from tests.cli.test_plan import GRAPH
 from tests.report import graphs
@@ -22,7 +23,13 @@ from tests.report.studies import make_study
 pytest.importorskip("onnxruntime")
 WIDTHS = (40, 60, 80)
 SLOW = ("profile MODEL --seconds 0.01", "bench EXPORT --seconds 0.05", "tune MODEL -o tuned")
-STUDY = 'runtime = "simulated"\nstages = 2\nsimulated.ops = 8\nsearch.trials = 2\n'
+STUDY = 'model = "net.onnx"\nstages = 2\nsearch.trials = 2\n'
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _hardware() -> Iterator[None]:
+    with simulated(Hardware(ops=8)):
+        yield
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 import json
 import webbrowser
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,22 @@ from autosplit.errors import ModelError
 from autosplit.report.dashboard import app
 from autosplit.report.documents.study_reader import StudyReader
 from autosplit.study.progress import Progress
+from studies.simulation.command import Hardware, simulated
 
 STUDY = """
 name = "net"
-runtime = "simulated"
+zoo = "chain"
 stages = 3
 [search]
 trials = 3
 sampler = "random"
-[simulated]
-ops = 20
 """
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _hardware() -> Iterator[None]:
+    with simulated(Hardware(ops=20)):
+        yield
 
 
 @pytest.fixture
@@ -44,7 +50,27 @@ def failed(capsys: pytest.CaptureFixture[str], code: int, *args: str) -> str:
     return lines[-1]
 
 
-def test_tables_end_in_the_verdict_and_progress_is_on_stderr(
+def test_a_model_gets_a_study_file_and_the_same_command_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my net.onnx").touch()
+    command = ["run", "my net.onnx", "--stages", "3", "--trials", "2", "-f", "json"]
+    assert main(command) == 0
+    shown, err = capsys.readouterr()
+    assert "wrote my-net.toml with all that was assumed; the same command resumes" in err
+    written = Path("my-net.toml").read_text()
+    for line in ('model = "my net.onnx"', "stages = 3", "trials = 2", 'runtime = "auto"'):
+        assert line in written.splitlines()
+    assert main(command) == 0
+    again, err = capsys.readouterr()
+    assert "wrote" not in err
+    assert json.loads(again)["trials"] == json.loads(shown)["trials"]
+    Path("my-net.toml").write_text('model = "other.onnx"')
+    assert "study file of another model" in failed(capsys, 2, "run", "my net.onnx")
+
+
+def test_the_verdict_comes_first_and_progress_is_on_stderr(
     study: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", study]) == 0
@@ -62,7 +88,7 @@ def test_tables_end_in_the_verdict_and_progress_is_on_stderr(
         "next:",
         "  autosplit report net.toml -o net.html",
         "  autosplit dashboard net.toml",
-        "  autosplit show net.toml",
+        "  autosplit export net.toml -o net-split",
     ]
 
 
@@ -217,7 +243,7 @@ def test_every_measured_split_failing_is_no_success(
     study: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from autosplit.errors import StageError
-    from autosplit.hardware.bench.simulated import SimulatedBench
+    from studies.simulation.bench import SimulatedBench
 
     def broken(bench: SimulatedBench, stages: Any) -> None:
         raise StageError("stage 1 said no")
@@ -230,5 +256,5 @@ def test_every_measured_split_failing_is_no_success(
 
 def test_the_export_that_follows_a_run_trusts_the_same_kernels() -> None:
     args = Namespace(study="n.toml", storage=None, name=None, force=False, trust_kernels=True)
-    opened: Any = Namespace(study=Namespace(study_name="n"), config=Namespace(runtime="tvm"))
+    opened: Any = Namespace(study=Namespace(study_name="n"), config=Namespace())
     assert "export n.toml --trust-kernels -o n-split" in run._next_commands(args, opened, None)

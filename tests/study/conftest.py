@@ -7,18 +7,12 @@ import optuna
 import pytest
 
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.hardware.bench.simulated import (
-    SimulatedBench,
-    Simulation,
-    chain_of,
-    costs_of,
-    on_devices,
-)
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.progress import Progress
 from autosplit.study.space import Space
 from autosplit.study.storage import silence_optuna_logs, storage_url
+from studies.simulation.bench import SimulatedBench, Simulation, chain_of, costs_of, on_devices
 
 
 def branchy(blocks: int, branches: int, seed: int = 0) -> tuple[FusedGraph, list[float]]:
@@ -50,8 +44,10 @@ def chain(ops: int, devices: Sequence[str], simulation: Simulation) -> Simulated
 def space_of(bench: SimulatedBench) -> Space:
     """The candidates of a study on a bench, without what a study file limits."""
     names = [kind.name for kind in bench.costs.kinds]
-    kinds = [names[n % len(names)] for n in range(len(bench.devices))]
-    return Space(bench.costs, bench.question, tuple(zip(kinds, bench.devices, strict=True)))
+    kinds = [names[n % len(names)] for n in range(len(bench.description.devices))]
+    return Space(
+        bench.costs, bench.question, tuple(zip(kinds, bench.description.devices, strict=True))
+    )
 
 
 @pytest.fixture
@@ -93,7 +89,12 @@ def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
         **search: Any,
     ) -> OpenStudy:
         config = StudyConfig.model_validate(
-            {"name": name, "runtime": "simulated", "stages": len(bench.devices), "search": search}
+            {
+                "name": name,
+                "model": "net.onnx",
+                "stages": len(bench.description.devices),
+                "search": search,
+            }
         )
         return open_study(
             config,

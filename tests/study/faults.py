@@ -18,20 +18,16 @@ from autosplit.study.record import result_of
 from autosplit.study.results import best_of_study, error_of
 from autosplit.study.storage import connect, storage_url
 
-WORKER = Path(__file__).with_name("worker.py")
 KILLED = "k"  # the name of the study that is killed again and again
 SHARED = "w"  # of that which many workers share
 LEASE = 2  # seconds, in worker.py
 STUDY = """
 name = "k"
-runtime = "simulated"
+model = "net.onnx"
 stages = 4
 [search]
 trials = {trials}
 converge = false
-[simulated]
-ops = 40
-delay = {delay}
 """
 
 
@@ -98,13 +94,13 @@ def killed(
     whole, again = folder / "whole", folder / "killed"
     for place in (whole, again):
         place.mkdir(parents=True)
-        (place / "k.toml").write_text(STUDY.format(trials=trials, delay=delay))
-    subprocess.run(_command(whole), check=True, capture_output=True)
+        (place / "k.toml").write_text(STUDY.format(trials=trials))
+    subprocess.run(_command(whole, delay), check=True, capture_output=True)
     rng, met, lost = random.Random(seed), 0, 0
     before: dict[int, Any] = {}
     for _ in range(kills):
         process = subprocess.Popen(
-            _command(again), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            _command(again, delay), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
             process.wait(rng.uniform(0.5, 4.0))
@@ -115,7 +111,7 @@ def killed(
         now = _complete(again)
         lost += sum(now.get(number) != result for number, result in before.items())
         before = now
-    subprocess.run(_command(again), check=True, capture_output=True)
+    subprocess.run(_command(again, delay), check=True, capture_output=True)
     return Killed(met, lost, remains(KILLED, _url(again)), remains(KILLED, _url(whole)))
 
 
@@ -181,7 +177,7 @@ def until_measuring(worker: subprocess.Popen[str], times: int) -> None:
 def _worker(url: str, trials: int, delay: str = "0.1") -> Iterator[subprocess.Popen[str]]:
     """A worker, killed at the end if it still runs; a stopped one too."""
     pipe = subprocess.PIPE
-    command = [sys.executable, str(WORKER), url, str(trials), delay]
+    command = [sys.executable, "-m", "tests.study.worker", url, str(trials), delay]
     with subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         try:
             yield process
@@ -189,11 +185,13 @@ def _worker(url: str, trials: int, delay: str = "0.1") -> Iterator[subprocess.Po
             process.kill()
 
 
-def _command(folder: Path) -> Sequence[str]:
+def _command(folder: Path, delay: float) -> Sequence[str]:
     return [
         sys.executable,
         "-m",
-        "autosplit",
+        "studies.simulation",
+        "ops=40",
+        f"delay={delay}",
         "run",
         str(folder / "k.toml"),
         "--storage",

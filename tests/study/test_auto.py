@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from autosplit.deployment import Row
-from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of, on_devices
 from autosplit.planner import CostModel, Kind, RowCosts
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy, open_study
@@ -17,6 +16,7 @@ from autosplit.study.progress import Progress
 from autosplit.study.record import record_of
 from autosplit.study.results import best_of_study
 from autosplit.study.storage import storage_url
+from studies.simulation.bench import SimulatedBench, Simulation, graph_of, on_devices
 
 OPS = 24
 
@@ -38,9 +38,9 @@ def unlike(*speeds: float, seed: int = 0, **simulation: Any) -> SimulatedBench:
 
 
 def study(folder: Path, bench: SimulatedBench, **search: Any) -> OpenStudy:
-    document = {"name": "s", "runtime": "simulated", "stages": "auto"}
+    document = {"name": "s", "model": "net.onnx", "stages": "auto"}
     config = StudyConfig.model_validate(
-        {**document, "devices": list(bench.devices), "search": {"trials": 8, **search}}
+        {**document, "devices": list(bench.description.devices), "search": {"trials": 8, **search}}
     )
     opened = open_study(config, bench, storage_url("s", str(folder / "s.db")), Progress())
     run_study(opened, Progress())

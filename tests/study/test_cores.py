@@ -8,35 +8,39 @@ from statistics import median
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from autosplit.errors import Infeasible
-from autosplit.hardware.bench.simulated import SimulatedBench
+from autosplit.errors import ConfigError, Infeasible
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import document, tables
-from autosplit.study.config.study_file import StudyConfig, stored
-from autosplit.study.loop.benches import open_bench
+from autosplit.study.config.study_file import StudyConfig, checked, stored
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.progress import Progress
 from autosplit.study.record import record_of, result_of
 from autosplit.study.results import best_of_study
 from autosplit.study.storage import storage_url
+from studies.simulation.bench import SimulatedBench
+from studies.simulation.command import Hardware, open_bench
 
+USUAL, FOUR = Hardware(contention=0.02), ["0-3"]
 THIRD = 20e6  # bytes of a replica, of the 60 MB of the chain
 
 
-def config_of(cores: Any = 4, memory: Any = None, **more: Any) -> StudyConfig:
-    simulated = {"ops": 60, "contention": 0.02, "seed": more.pop("seed", 0)}
+def config_of(cores: Any = FOUR, memory: Any = None, **more: Any) -> StudyConfig:
     search = {"trials": more.pop("trials", 5), "sampler": more.pop("sampler", "planner")}
-    data = {"name": "c", "runtime": "simulated", "simulated": simulated, "search": search}
-    return StudyConfig.model_validate({**data, "cores": cores, "memory": memory, **more})
+    data = {"name": "c", "model": "net.onnx", "search": search}
+    return checked({**data, "cores": cores, "memory": memory, **more}, "c")
 
 
-def run(folder: Path, config: StudyConfig) -> OpenStudy:
+def alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All cores are of one kind, whatever they are here."""
+    monkeypatch.setattr("autosplit.study.config.study_file.by_kind", lambda numbers: (numbers,))
+
+
+def run(folder: Path, config: StudyConfig, hardware: Hardware = USUAL) -> OpenStudy:
     folder.mkdir(exist_ok=True)
     url = storage_url("c", str(folder / f"{config.cores}-{config.search.trials}.db"))
-    opened = open_study(config, open_bench(config), url, Progress())
+    opened = open_study(config, open_bench(config, hardware), url, Progress())
     run_study(opened, Progress())
     return opened
 
@@ -88,7 +92,8 @@ def test_the_latency_is_searched_on_cores_within_the_memory(tmp_path: Path) -> N
 def test_with_little_memory_a_hybrid_is_near_the_optimum_after_six_trials(tmp_path: Path) -> None:
     losses = []
     for seed in range(3):
-        opened = run(tmp_path / f"{seed}", config_of(8, THIRD, trials=6, seed=seed))
+        hardware = Hardware(contention=0.02, seed=seed)
+        opened = run(tmp_path / f"{seed}", config_of(["0-7"], THIRD, trials=6), hardware)
         losses.append(loss(opened))
         assert all(len(record_of(t).replicas) >= 3 for t in opened.study.trials)
         # No replica has the memory for the whole model.
@@ -96,7 +101,7 @@ def test_with_little_memory_a_hybrid_is_near_the_optimum_after_six_trials(tmp_pa
     assert median(losses) < 0.02
 
 
-@pytest.mark.parametrize("question", [{"cores": 4}, {"cores": None, "stages": 3}])
+@pytest.mark.parametrize("question", [{"cores": ["0-3"]}, {"cores": None, "stages": 3}])
 def test_the_verdict_says_that_the_unsplit_model_exceeds_the_memory(
     tmp_path: Path, question: dict[str, Any]
 ) -> None:
@@ -104,7 +109,7 @@ def test_the_verdict_says_that_the_unsplit_model_exceeds_the_memory(
     text = "The unsplit model needs 60 MB, over the memory limit of 30 MB."
     assert text in opened.study.user_attrs["result"]["verdict"]["text"]
     # An empty table would say nothing.
-    assert "baselines" not in [title for title, *_ in tables(document(opened.study, opened.url))]
+    assert "baselines" not in [table.title for table in tables(read(opened.study))]
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
@@ -138,10 +143,10 @@ def test_show_and_report_read_the_study(tmp_path: Path) -> None:
     shown = document(opened.study, opened.url)
     assert shown["trials"][0]["replicas"]
     assert shown["trials"][0]["threads"]
-    assert shown["study"]["cores"] == 4
-    title, columns, rows = next(tables(shown))
-    assert "deployments on 4 cores" in title
-    assert " x " in rows[0][columns.index("replicas x threads")]
+    assert shown["study"]["cores"] == ["0-3"]
+    table = next(tables(read(opened.study)))
+    assert "deployments on cores 0-3" in table.title
+    assert " x " in str(table.rows[0][table.columns.index("replicas x threads")])
     assert shown["best"]["number"] == read(opened.study).best().number  # type: ignore[union-attr]
 
 
@@ -154,7 +159,11 @@ def test_show_and_report_read_the_study(tmp_path: Path) -> None:
         ("5,3", (5, 3), (1, 2)),
     ],
 )
-def test_cores_are_a_number_or_numbers(cores: Any, numbers: Any, counts: Any) -> None:
+def test_cores_are_a_number_or_numbers(
+    monkeypatch: pytest.MonkeyPatch, cores: Any, numbers: Any, counts: Any
+) -> None:
+    alike(monkeypatch)
+    monkeypatch.setattr("autosplit.study.config.study_file.available", lambda: tuple(range(9)))
     config = config_of(cores)
     threads = tuple(threads for _, threads in config.rows)
     assert (tuple(chain(*config.core_kinds)), threads) == (numbers, counts)
@@ -169,10 +178,8 @@ def test_cores_are_a_number_or_numbers(cores: Any, numbers: Any, counts: Any) ->
         ({"cores": True}, "give a number"),
         ({"cores": ["3-1", "4-5"]}, "core numbers"),
         ({"cores": ["0-49", "50-99"]}, "of 2 kinds are too many to plan for; list fewer"),
-        ({"states": [{"input": "h", "output": "h_next"}]}, "no model is, which has them"),
         ({"streams": 0}, "greater than or equal to 1"),
         ({"stages": 2}, "cores and stages are both given"),
-        ({"realtime": {"items_per_second": 5}}, "runs no items; remove realtime"),
         ({"devices": ["cores:0"]}, "cores and devices are both given"),
         ({"memory": [1e6, 2e6]}, "with cores give one"),
         ({"cores": None, "stages": 2, "memory": [1e6] * 3}, "one for each of the 2 devices"),
@@ -181,22 +188,20 @@ def test_cores_are_a_number_or_numbers(cores: Any, numbers: Any, counts: Any) ->
     ],
 )
 def test_what_does_not_go_with_cores_is_refused(changes: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValidationError, match=problem):
+    with pytest.raises(ConfigError, match=problem):
         config_of(**changes)
-
-
-KINDS = {"cores": ["0-3", "4-7"], "simulated": {"ops": 40, "speeds": [1.0, 0.4], "seed": 1}}
 
 
 @pytest.mark.integration
 def test_cores_of_two_kinds_are_searched(tmp_path: Path) -> None:
-    opened = run(tmp_path, config_of(memory=30e6, trials=8, **KINDS))
+    hardware = Hardware(ops=40, speeds=[1.0, 0.4], seed=1)
+    opened = run(tmp_path, config_of(["0-3", "4-7"], memory=30e6, trials=8), hardware)
     assert loss(opened) < 0.03
     for trial in opened.study.trials:
         stages = opened.space.candidate(result_of(trial).key)
         options = [option for stage in stages for option in stage.options]
         assert sum(o.replicas * o.row.threads for o in options if o.row.kind == "0") <= 4
-    title, _, _ = next(tables(document(opened.study, opened.url)))
+    title = next(tables(read(opened.study))).title
     assert "deployments on cores 0-3 and 4-7" in title
 
 
@@ -207,11 +212,13 @@ def test_cores_of_two_kinds_are_searched(tmp_path: Path) -> None:
         ({"devices": ["cores:0", "cuda:0"]}, ()),
         ({"devices": ["cores:0", "cores:1"], "memory": [1e9, 2e9]}, ()),
         ({"devices": ["cores:300", "cores:301"]}, ()),
-        ({"devices": ["cores:0", "cores:1"], "simulated": {"graph": "two-devices.json"}}, ()),
         ({"cores": ["0-1", "4,6"]}, ((0, 1), (4, 6))),
     ],
 )
-def test_devices_that_are_all_cores_are_searched_together(more: Any, kinds: Any) -> None:
+def test_devices_that_are_all_cores_are_searched_together(
+    monkeypatch: pytest.MonkeyPatch, more: Any, kinds: Any
+) -> None:
+    alike(monkeypatch)
     config = config_of(**({"cores": None, "stages": "auto"} | more))
     assert (config.core_kinds if config.cores else ()) == kinds
 
@@ -219,14 +226,14 @@ def test_devices_that_are_all_cores_are_searched_together(more: Any, kinds: Any)
 def test_too_many_kinds_of_this_machine_count_as_one(monkeypatch: Any) -> None:
     alone = [(n,) for n in range(16)]
     monkeypatch.setattr("autosplit.study.config.study_file.by_kind", lambda numbers: alone)
-    config = config_of(runtime="tvm", simulated=None, zoo="branches", cores="0-15")
+    config = config_of("0-15")
     assert config.core_kinds == (tuple(range(16)),)
 
 
 def test_a_stored_study_keeps_its_devices() -> None:
     data = {"name": "s", "zoo": "branches", "stages": "auto", "devices": ["cores:0", "cores:1"]}
     assert stored(data, "s").devices == data["devices"]
-    assert StudyConfig.model_validate(data).cores == "0,1"
+    assert checked(data, "s").cores == "0,1"
 
 
 def test_each_kind_has_its_numbers_of_threads() -> None:

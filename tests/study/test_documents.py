@@ -11,14 +11,8 @@ import pytest
 
 from autosplit.deployment import Deployment
 from autosplit.graph import Op, build
-from autosplit.hardware.measurement.results import (
-    Accuracy,
-    Baseline,
-    LinkCost,
-    Measurement,
-    Profile,
-    Spread,
-)
+from autosplit.hardware.measurement.results import Accuracy, Baseline, LinkCost, Profile, Spread
+from autosplit.hardware.measurement.results import Measurement as Measured
 from autosplit.study import documents
 
 SPREAD = Spread(2.0, 1.5, 2.5)
@@ -114,7 +108,7 @@ def test_a_split_is_told_by_the_last_ops_of_each_cut_and_what_crosses_it(
 
 def test_a_measurement_is_told_without_its_samples() -> None:
     period = Spread(2.0, 1.5, 2.5, (1.5, 2.0, 2.5))
-    measurement = Measurement(period, SPREAD, (8.0, 3.0), Accuracy(True, 0.5, 1e-6, 3), ("a fan",))
+    measurement = Measured(period, SPREAD, (8.0, 3.0), Accuracy(True, 0.5, 1e-6, 3), ("a fan",))
     document = stored(documents.measured_document(measurement))
     assert document["period_ms"] == document["latency_ms"]
     assert (document["stage_ms"], document["disturbed"]) == ([8.0, 3.0], ["a fan"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +13,6 @@ import pytest
 
 from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.report.documents.record import read
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split, export_stored_split
@@ -23,6 +23,8 @@ from autosplit.study.progress import Progress
 from autosplit.study.record import record_of, study_record, update
 from autosplit.study.results import best_of_study
 from autosplit.study.storage import storage_url
+from studies.simulation.bench import SimulatedBench
+from studies.simulation.command import Hardware, open_bench
 
 Make = Callable[..., SimulatedBench]
 Open = Callable[..., OpenStudy]
@@ -44,8 +46,8 @@ class Exporting(SimulatedBench):
 @pytest.fixture
 def bench(chain_bench: Make) -> Exporting:
     simulated = chain_bench(ops=8, stages=2)
-    asked = simulated.question, simulated.devices, simulated.simulation
-    return Exporting(simulated.graph, simulated.costs, *asked)
+    asked = simulated.question, simulated.description.devices, simulated.simulation
+    return Exporting(simulated.description.graph, simulated.costs, *asked)
 
 
 @pytest.fixture
@@ -84,7 +86,7 @@ def test_a_trial_is_exported_by_its_number(
         export_stored_split(opened.study, tmp_path / "out", trial.number)
         deployment, _, known, *_ = written[-1]
         assert deployment.split == record_of(trial).stages
-        assert known.measured.period_ms == shown.trials[trial.number].period_ms
+        assert known.measured.period_ms == shown.trials[trial.number].figures.period_ms
 
 
 def test_where_nothing_was_measured_there_is_nothing_to_export(
@@ -108,7 +110,7 @@ def test_other_hardware_or_another_model_is_not_exported_from(
 ) -> None:
     opened = new_study(bench, trials=1)
     run_study(opened, Progress())
-    another = {**bench.identity, "model": "another"}
+    another = {**bench.description.identity, "model": "another"}
     bench.description = replace(bench.description, identity=another)
     with pytest.raises(
         ConfigError, match=r"study 's' measured something else: .*another.*; .*--force"
@@ -139,7 +141,7 @@ def test_a_study_that_names_no_folder_exports_nothing(
 
 
 def test_of_several_trials_that_failed_the_one_asked_for_says_why(
-    bench: Exporting, new_study: Open, tmp_path: Path
+    bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
 ) -> None:
     opened = new_study(bench)
     for reason in ("no room", "too slow"):
@@ -156,11 +158,12 @@ def test_a_baseline_that_the_verdict_advises_is_exported(
 ) -> None:
     written: list[Any] = []
     monkeypatch.setattr(SimulatedBench, "export", lambda _, *known: written.append(known))
-    simulated = {"ops": 12, "contention": 5.0}
-    data = {"name": "c", "runtime": "simulated", "simulated": simulated, "search": {"trials": 2}}
-    config = StudyConfig.model_validate({**data, "cores": 4})
+    bench = partial(open_bench, hardware=Hardware(ops=12, contention=5.0))
+    monkeypatch.setattr(benches, "open_bench", bench)
+    data = {"name": "c", "model": "net.onnx", "search": {"trials": 2}}
+    config = StudyConfig.model_validate({**data, "cores": ["0-3"]})
     url = storage_url("c", str(tmp_path / "c.db"))
-    opened = open_study(config, benches.open_bench(config), url, Progress())
+    opened = open_study(config, bench(config), url, Progress())
     run_study(opened, Progress())
     verdict = study_record(opened.study.user_attrs).verdict
     assert (verdict.choice, verdict.baseline) == ("leave", "one device")
@@ -180,10 +183,12 @@ def test_the_best_deployment_is_exported_whatever_its_shape(
         written.append(arguments)
 
     monkeypatch.setattr(SimulatedBench, "export", export)
-    data = {"name": "c", "runtime": "simulated", "simulated": {"ops": 12}, "search": {"trials": 2}}
-    config = StudyConfig.model_validate({**data, "cores": "2-5", "memory": "5 MB"})
+    bench = partial(open_bench, hardware=Hardware(ops=12))
+    monkeypatch.setattr(benches, "open_bench", bench)
+    data = {"name": "c", "model": "net.onnx", "search": {"trials": 2}}
+    config = StudyConfig.model_validate({**data, "cores": ["2-5"], "memory": "5 MB"})
     url = storage_url("c", str(tmp_path / "c.db"))
-    opened = open_study(config, benches.open_bench(config), url, Progress())
+    opened = open_study(config, bench(config), url, Progress())
     run_study(opened, Progress())
     for number, trial in enumerate(opened.study.trials):
         export_stored_split(opened.study, tmp_path / "out", number)
@@ -196,4 +201,4 @@ def test_the_best_deployment_is_exported_whatever_its_shape(
             4,
             5,
         }
-        assert known.measured.stage_ms == read(opened.study).trials[number].stage_ms
+        assert known.measured.stage_ms == read(opened.study).trials[number].figures.stage_ms

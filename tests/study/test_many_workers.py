@@ -5,11 +5,11 @@ import optuna
 import pytest
 
 from autosplit.errors import ConfigError, MachineError
-from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.progress import Progress
 from autosplit.study.storage import connect, storage_url
+from studies.simulation.bench import SimulatedBench
 from tests.study import faults
 from tests.study.server import Server, postgresql
 

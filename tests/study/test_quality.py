@@ -6,13 +6,13 @@ from statistics import median
 import optuna
 import pytest
 
-from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
 from autosplit.study.progress import Progress
 from autosplit.study.results import best_of_study
 from autosplit.study.storage import silence_optuna_logs
+from studies.simulation.bench import SimulatedBench
 from tests.study.conftest import space_of
 
 Make = Callable[..., SimulatedBench]
@@ -25,7 +25,7 @@ def shortfall(bench: SimulatedBench, name: str, trials: int, seed: int) -> float
     space = space_of(bench)
     search = {"trials": trials, "sampler": name, "seed": seed}
     config = StudyConfig.model_validate(
-        {"name": "q", "runtime": "simulated", "stages": space.question.stages, "search": search}
+        {"name": "q", "model": "net.onnx", "stages": space.question.stages, "search": search}
     )
     study = optuna.create_study()
     opened = OpenStudy(study, "memory://", config, bench, space)

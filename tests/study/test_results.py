@@ -10,7 +10,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.study.documents import document_of
-from autosplit.study.record import COMPARISON, RECORD, compared_baselines, study_record
+from autosplit.study.record import COMPARISON, RECORD, study_record
 from autosplit.study.results import DEATHS_LIMIT, best_trial, error_of, is_lost, state_of, tally
 
 
@@ -76,19 +76,20 @@ def test_the_best_is_that_of_the_objective(objective: Any, number: int) -> None:
     assert fastest.number == 0
 
 
-def test_baselines_have_the_periods_of_the_final_comparison_where_it_has_all() -> None:
+def test_baselines_have_the_periods_of_the_final_comparison_where_it_has_them() -> None:
     measured = Spread(9.0, 8.5, 9.5)
     baselines = [Baseline(name, measured, measured) for name in ("one core", "all cores")]
     stored = {"baselines": [document_of(baseline) for baseline in baselines]}
 
     def periods(final: Any) -> list[float]:
-        compared = compared_baselines({RECORD: stored, COMPARISON: final})
+        compared = study_record({RECORD: stored, COMPARISON: final}).compared_baselines()
         return [baseline.period_ms.median for baseline in compared]
 
     again = {"name": "one core", "period_ms": spread(7.0)}
-    assert periods(None) == periods({"baselines": [again]}) == periods({}) == [9.0, 9.0]
-    assert periods({"baselines": [again, None]}) == [7.0, 9.0]
-    assert [b.latency_ms for b in compared_baselines({RECORD: stored})] == [measured] * 2
+    assert periods(None) == periods({}) == [9.0, 9.0]
+    assert periods({"baselines": [again]}) == periods({"baselines": [again, None]}) == [7.0, 9.0]
+    record = study_record({RECORD: stored, COMPARISON: {"baselines": [again]}})
+    assert [b.latency_ms for b in record.compared_baselines()] == [measured] * 2
 
 
 def test_lost_trials_count_for_nothing_and_pruned_ones_as_failed() -> None:

@@ -49,10 +49,10 @@ def test_a_broken_database_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_disk_that_fills_up_is_one_line_and_the_study_is_whole(tmp_path: Path) -> None:
     study = (
-        'name = "k"\nruntime = "simulated"\nstages = 3\n[search]\nsampler = "random"\ntrials = {}\n'
+        'name = "k"\nmodel = "net.onnx"\nstages = 3\n[search]\nsampler = "random"\ntrials = {}\n'
     )
     (tmp_path / "k.toml").write_text(study.format(3))
-    command = [sys.executable, "-m", "autosplit", "run", "k.toml"]
+    command = [sys.executable, "-m", "studies.simulation", "run", "k.toml"]
     subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
     (tmp_path / "k.toml").write_text(study.format(60))
     size = (tmp_path / "k.db").stat().st_size + 8192
@@ -102,20 +102,16 @@ def test_an_error_that_is_none_of_a_storages_goes_on_as_it_is() -> None:
         raise ZeroDivisionError
 
 
+NO_DRIVER = ModuleNotFoundError("No module named 'psycopg'")
+NO_URL = sqlalchemy.exc.ArgumentError("nonsense")
+
+
 @pytest.mark.parametrize(
     ("raised", "error", "message"),
     [
-        (
-            ModuleNotFoundError("No module named 'psycopg'"),
-            MachineError,
-            "needs a driver that is not installed: No module",
-        ),
-        (
-            RuntimeError("schema version 99"),
-            MachineError,
-            "cannot be used: schema version 99; use another one",
-        ),
-        (sqlalchemy.exc.ArgumentError("nonsense"), ConfigError, "is not a database URL"),
+        (NO_DRIVER, MachineError, "needs a driver that is not installed: No module"),
+        (RuntimeError("schema version 99"), MachineError, "cannot be used: schema version 99; use"),
+        (NO_URL, ConfigError, "is not a database URL"),
     ],
 )
 def test_a_storage_that_cannot_be_opened_says_why(

@@ -1,4 +1,4 @@
-"""A worker of a study on simulated hardware: python worker.py URL TRIALS DELAY.
+"""A worker of a study on simulated hardware: python -m tests.study.worker URL TRIALS DELAY.
 
 It prints a line before each measurement, which takes DELAY seconds, or with ``held`` until a line
 or the end of its input. Errors are one line and an exit code, as from the command line.
@@ -9,18 +9,18 @@ import time
 
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError
-from autosplit.hardware.bench.simulated import SimulatedBench, chain_of, on_devices
 from autosplit.hardware.measurement.results import Measurement
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.progress import Lines
+from studies.simulation.bench import SimulatedBench, chain_of, on_devices
 
 
 def main(url: str, trials: str, delay: str) -> None:
     search = {"trials": int(trials), "sampler": "random", "lease": 2}
     config = StudyConfig.model_validate(
-        {"name": "w", "runtime": "simulated", "stages": 3, "search": search}
+        {"name": "w", "model": "net.onnx", "stages": 3, "search": search}
     )
     (graph, costs), devices = chain_of(30, 0), [f"cores:{i}" for i in range(3)]
     bench = SimulatedBench(graph, costs, on_devices(costs, devices), devices)

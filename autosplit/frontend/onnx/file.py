@@ -16,6 +16,7 @@ import numpy as np
 from autosplit.errors import ModelError, line_of
 from autosplit.extras import helper, numpy_helper, onnx, require
 from autosplit.files import sha256
+from autosplit.frontend.onnx.batches import enlarge
 from autosplit.frontend.onnx.branches import take_known_branches
 from autosplit.frontend.onnx.nodes import inner_graphs, tensors_read
 from autosplit.frontend.onnx.shapes import bind_shapes
@@ -25,10 +26,11 @@ _MOST_NODES = 1_000_000  # of a model whose functions are inlined
 _MOST_NAMED = 8  # of a cycle
 
 
-def read(path: Path, shapes: Shapes | None = None) -> Any:
+def read(path: Path, shapes: Shapes | None = None, batch: int = 1) -> Any:
     """The ModelProto of ``path`` with its external data loaded and every input shape static.
 
-    ``shapes`` gives the shapes of dynamic inputs; a symbol bound there is bound everywhere.
+    ``shapes`` gives the shapes of dynamic inputs; a symbol bound there is bound everywhere. The
+    model takes ``batch`` such items at once.
 
     Raises:
         ModelError: The file is no ONNX model, or refers to files outside its folder.
@@ -39,7 +41,7 @@ def read(path: Path, shapes: Shapes | None = None) -> Any:
     model = _inlined(_parse(path), path)
     _load_external_data(model, path)
     _check_weights(model.graph)
-    return prepared(model, shapes or {})
+    return prepared(model, shapes or {}, batch)
 
 
 def digest(path: Path) -> str:
@@ -77,14 +79,16 @@ def _mentions(path: Path, text: bytes) -> bool:
         return bytes_.find(text) >= 0
 
 
-def prepared(model: Any, shapes: Shapes) -> Any:
+def prepared(model: Any, shapes: Shapes, batch: int = 1) -> Any:
     """A ModelProto in the form that ``importer`` reads: constants as tensors, static shapes.
 
-    Raises what ``bind_shapes`` raises.
+    Raises what ``bind_shapes`` and ``enlarge`` raise.
     """
     _sort_nodes(model.graph)
     _store_constants_as_tensors(model.graph)
     bind_shapes(model, shapes)
+    if batch > 1:
+        enlarge(model, batch)
     take_known_branches(model)
     return model
 

@@ -56,8 +56,8 @@ def _require_torch() -> Any:
     return require("torch", "torch")
 
 
-def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceModel:
-    """Import an exported program.
+def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 1) -> SourceModel:
+    """Import an exported program, which then takes ``batch`` items at once.
 
     Raises:
         ModelError: The program cannot be imported.
@@ -82,7 +82,7 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceMode
         plain = as_inputs(plain, states)
         exported = export(plain)
     shapes = static_shapes(plain, shapes or {})
-    proto = file.prepared(exported.proto, shapes)
+    proto = file.prepared(exported.proto, shapes, batch)
     named = exported.named
     makers = {tensor: node.name for node in named.nodes for tensor in node.outputs}
     nodes = [
@@ -90,7 +90,8 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceMode
         for node in importer.source_nodes(proto.graph)
     ]
     source = importer.convert(proto, name, tuple(nodes))
-    _check_values(source, named.results)
+    if batch == 1:  # those of torch are of one item
+        _check_values(source, named.results)
     return replace(
         source,
         nodes=named.nodes,

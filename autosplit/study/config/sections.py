@@ -1,18 +1,26 @@
-"""The sections of a study file with their defaults: search, measure, simulated, realtime, …
+"""The objectives and the sections of a study file with their defaults: search, measure, …
 
 This module imports pydantic; import it where a study file is read.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+Objective = Literal["throughput", "latency"]
+METRICS: Mapping[str, str] = {"throughput": "period in ms", "latency": "latency in ms"}
+
+
+def objective_of(config: Mapping[str, Any]) -> str:
+    """The objective of a stored study file; throughput where it names none that is known."""
+    return next((name for name in METRICS if name == config.get("objective")), "throughput")
 
 
 class Section(BaseModel):
@@ -54,28 +62,6 @@ class Limits(Section):
     """What a deployment may take: ``latency_ms`` for an item, measured alone."""
 
     latency_ms: Positive | None = None
-
-
-class SimulatedHardware(Section):
-    """Simulated hardware: ``error`` of the known costs and ``noise`` of a measurement are relative.
-
-    ``graph``: a graph file as `autosplit plan` reads it; without one, and without a model, a chain
-    of ``ops`` ops. ``contention``: relative slowdown for each further stage, or busy core;
-    ``overhead``: ms a stage; ``delay``: seconds that a measurement takes; ``thread_share``, with
-    ``cores``: of a core, which each further thread of a replica adds; ``speeds``: of each kind of
-    ``cores``, relative to the known costs.
-    """
-
-    graph: Text | None = None
-    ops: Annotated[int, Field(ge=1, le=10_000)] = 60
-    error: Share = 0.35
-    noise: Share = 0.02
-    contention: Share = 0.0
-    overhead: Share = 0.0
-    delay: Share = 0.0
-    thread_share: Share | None = None
-    speeds: list[Positive] | None = None
-    seed: Annotated[int, Field(ge=0)] = 0
 
 
 class StatePair(Section):

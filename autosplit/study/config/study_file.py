@@ -5,6 +5,7 @@ This module imports pydantic; import it where a study file is read.
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 import tomllib
@@ -13,60 +14,38 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PlainValidator,
-    ValidationError,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
 
 from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices.core_kinds import by_kind
 from autosplit.hardware.devices.device import available
+from autosplit.hardware.execution.batches import MOST as MOST_BATCH
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
 from autosplit.planner.problem import MOST_STATES
-from autosplit.study.config.cores import core_lists, listed_cores
-from autosplit.study.config.explain import explain, with_current_names
-from autosplit.study.config.objectives import NAMES, Objective
 from autosplit.study.config.sections import (
     Limits,
     Measure,
     Name,
+    Objective,
     Positive,
     RealTime,
     Regions,
     Search,
     Section,
-    SimulatedHardware,
     StatePair,
     Text,
 )
 from autosplit.units import bytes_of
 
 MOST_STAGES = 256
+MOST_CORES = 256
 MOST_STREAMS = 10_000
-STORED = "stored"  # the context of a file that a study stores
 SIZE_LIMIT = 1_000_000  # bytes; a study file is a page of text
-
-
-def _positive_dimensions(shapes: dict[str, list[int]]) -> dict[str, list[int]]:
-    for name, shape in shapes.items():
-        if any(d < 1 for d in shape):
-            raise ValueError(f"'{name}' has a dimension below 1")
-    return shapes
-
-
-def _objective(value: Any) -> Any:
-    if value in NAMES:
-        return value
-    remedy = f"give {' or '.join(NAMES)}"
-    if "memory" in str(value):
-        remedy += ', and limit the memory with memory = "3 GB"'
-    raise ValueError(remedy)
+VALUE_LIMIT = 60  # characters of a value that are shown
+FORMER_NAMES = {"backend": "runtime"}  # keys of earlier versions
+_CORE_LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*", re.ASCII)
+_RUNTIMES = [*RUNTIMES, AUTO]
 
 
 def _stages(value: Any) -> int | Literal["auto"]:
@@ -77,6 +56,34 @@ def _stages(value: Any) -> int | Literal["auto"]:
     return value
 
 
+def _batch(value: Any) -> list[int] | Literal["auto"]:
+    if value == "auto":
+        return "auto"
+    numbers = value if isinstance(value, list) else [value]
+    if not numbers or any(type(n) is not int or not 1 <= n <= MOST_BATCH for n in numbers):
+        raise ValueError(f'give a number from 1 to {MOST_BATCH}, a list of them, or "auto"')
+    return sorted({*numbers})
+
+
+def _cores(value: Any) -> Any:
+    """A number of cores, their numbers as in the spelling of a device, or a list of these."""
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_CORES:
+        return value
+    kinds: list[Any] = value if isinstance(value, list) else [value]
+    if kinds and all(isinstance(kind, str) and _CORE_LIST.fullmatch(kind) for kind in kinds):
+        texts = re.findall(r"\d+", ",".join(kinds))
+        if max(map(int, texts)) < MOST_CORES:
+            numbers = [cores_of(f"cores:{kind}") for kind in kinds]
+            if len(set(chain(*numbers))) < sum(map(len, numbers)):
+                raise ValueError("a core has two kinds; name each core once")
+            if all(numbers):
+                return value
+    raise ValueError(
+        f'give a number from 1 to {MOST_CORES}, or core numbers as in "0-3" or "0,2", or a list of '
+        "them, one for each kind of cores"
+    )
+
+
 def _memory(value: Any) -> list[float]:
     """Bytes as a number or a text such as "3 GB", or a list of them; a limit of all is one."""
     try:
@@ -85,16 +92,16 @@ def _memory(value: Any) -> list[float]:
         raise ValueError('give bytes above 0, as in 3e9 or "3 GB", or a list of them') from None
 
 
-def _known_runtime(name: str) -> str:
+def _runtime(name: str) -> str:
     if name not in _RUNTIMES:
         raise ValueError(f"give {', '.join(_RUNTIMES)}")
     return name
 
 
-_RUNTIMES = [*RUNTIMES, AUTO, "simulated"]
 RuntimeName = Annotated[
-    str, AfterValidator(_known_runtime), Field(json_schema_extra={"enum": list(_RUNTIMES)})
+    str, AfterValidator(_runtime), Field(json_schema_extra={"enum": list(_RUNTIMES)})
 ]
+Dimension = Annotated[int, Field(ge=1)]
 
 
 class StudyConfig(Section):
@@ -112,6 +119,9 @@ class StudyConfig(Section):
     ``memory``: bytes that each stage may have, weights and the tensors at its borders, or a list of
     them, one a device; with ``cores`` each replica.
 
+    ``batch``: how many items may be computed at once, a number or a list of them, or ``"auto"``: 1,
+    doubled while that is faster.
+
     ``streams``: how many share the deployment, whose items come in turn; a replica of a stage with
     states holds whole streams. ``realtime`` is the rate of each.
 
@@ -124,14 +134,13 @@ class StudyConfig(Section):
     model: Text | None = None
     zoo: Text | None = None
     stages: Annotated[int | Literal["auto"], PlainValidator(_stages)]
-    cores: Annotated[int | str | list[str], PlainValidator(core_lists)] | None = None
+    cores: Annotated[int | str | list[str], PlainValidator(_cores)] | None = None
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
     memory: Annotated[list[float], PlainValidator(_memory)] | None = None
+    batch: Annotated[list[int] | Literal["auto"], PlainValidator(_batch)] = [1]  # noqa: RUF012
     runtime: RuntimeName = AUTO
-    objective: Annotated[Objective, BeforeValidator(_objective)] = "throughput"
-    shapes: Annotated[dict[str, list[int]], AfterValidator(_positive_dimensions)] = Field(
-        default_factory=dict
-    )
+    objective: Objective = "throughput"
+    shapes: dict[str, list[Dimension]] = Field(default_factory=dict)
     target: Text | None = None
     targets: dict[str, Text] = Field(default_factory=dict)
     tuning: Text | None = None
@@ -141,7 +150,6 @@ class StudyConfig(Section):
     search: Search = Field(default_factory=Search)
     measure: Measure = Field(default_factory=Measure)
     limits: Limits = Field(default_factory=Limits)
-    simulated: SimulatedHardware | None = None
     regions: list[Regions] = Field(default_factory=list)
     states: list[StatePair] = Field(default_factory=list)
     streams: Annotated[int, Field(ge=1, le=MOST_STREAMS)] = 1
@@ -161,11 +169,9 @@ class StudyConfig(Section):
             return tuple(cores_of(f"cores:{numbers}") for numbers in self.cores)
         if isinstance(self.cores, str):
             numbers = cores_of(f"cores:{self.cores}")
-        elif self.runtime == "simulated":
-            numbers = tuple(range(self.cores or 0))
         else:
             numbers = available()[: self.cores or 0]
-        kinds = (numbers,) if self.runtime == "simulated" else by_kind(numbers)
+        kinds = by_kind(numbers)
         # Nobody asked for kinds, so where there are too many all cores count as alike.
         return kinds if _ways_to_use(list(map(len, kinds))) <= MOST_STATES else (numbers,)
 
@@ -192,22 +198,13 @@ class StudyConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _default_stages(cls, data: Any, info: ValidationInfo) -> Any:
-        """Where only devices are given there is a stage for each; with cores any number.
-
-        A list of cores for any number of stages are cores that deployments are searched on.
-        """
-        if not isinstance(data, dict):
+    def _default_stages(cls, data: Any) -> Any:
+        """Where only devices are given there is a stage for each; with cores any number."""
+        if not isinstance(data, dict) or data.get("stages") is not None:
             return data
-        if data.get("stages") == "auto" and data.get("cores") is None:
-            # What a study stores is as it was measured.
-            cores = "" if info.context == STORED else listed_cores(data)
-            return {**data, "devices": None, "cores": cores} if cores else data
-        if data.get("stages") is not None:
-            return data
+        devices = data.get("devices")
         if data.get("cores") is not None:
             return {**data, "stages": "auto"}
-        devices = data.get("devices")
         return {**data, "stages": len(devices)} if isinstance(devices, list) else data
 
     @model_validator(mode="after")
@@ -218,13 +215,9 @@ class StudyConfig(Section):
         return self
 
     def _model_problems(self) -> Iterator[str]:
-        sources = {"model": self.model, "zoo": self.zoo}
-        if self.simulated:
-            sources["simulated.graph"] = self.simulated.graph
-        names = [key for key, source in sources.items() if source]
-        if len(names) > 1:
-            yield f"{' and '.join(names)} are both given; keep one"
-        if not names and self.runtime != "simulated":
+        if self.model and self.zoo:
+            yield "model and zoo are both given; keep one"
+        if not (self.model or self.zoo):
             yield 'no model is given; add model = "FILE.onnx" or zoo = "squeezenet"'
 
     def _device_problems(self) -> Iterator[str]:
@@ -250,9 +243,6 @@ class StudyConfig(Section):
 
     def _core_problems(self) -> Iterator[str]:
         if self.cores is None:
-            section = self.simulated
-            if section and section.thread_share is not None:
-                yield "simulated.thread_share is given without cores; add cores"
             return
         if len(self.memory or ()) > 1:
             yield f"memory has {len(self.memory or ())} limits; with cores give one"
@@ -266,20 +256,14 @@ class StudyConfig(Section):
             yield "regions.device is given; with cores all regions run on any core"
 
     def _runtime_problems(self) -> Iterator[str]:
-        if self.simulated and self.runtime != "simulated":
-            yield f"[simulated] is given, runtime is '{self.runtime}'; set runtime = \"simulated\""
-        if self.tuning and self.runtime not in (TVM, AUTO, "simulated"):
+        if self.tuning and self.runtime not in (TVM, AUTO):
             yield f"tuning is for TVM's kernels, runtime is '{self.runtime}'; remove tuning"
         if self.regions and self.runtime not in (TVM, AUTO):
             yield f"regions are given, runtime is '{self.runtime}'; set runtime = \"tvm\""
-        if self.states and not (self.model or self.zoo):
-            yield "states are given, but no model is, which has them; give model or remove states"
-        if self.realtime and self.runtime == "simulated":
-            yield "realtime is given, but simulated hardware runs no items; remove realtime"
+        if self.batch != [1] and self.states:
+            yield "batch is given with states, which are those of single items; remove batch"
         if self.realtime and self.objective != "throughput":
             yield 'realtime is given, but the objective is not "throughput"; remove one'
-        if self.export and self.runtime == "simulated":
-            yield "export is given, but simulated hardware builds no stages; remove export"
 
 
 def _ways_to_use(cores: list[int]) -> int:
@@ -292,7 +276,6 @@ SECTIONS: dict[str, type[Section]] = {
     "search.": Search,
     "measure.": Measure,
     "limits.": Limits,
-    "simulated.": SimulatedHardware,
     "realtime.": RealTime,
 }
 
@@ -304,23 +287,74 @@ def load(path: Path, options: Mapping[str, Any] | None = None) -> StudyConfig:
     """
     data = _overlay(_read(path), options or {})
     data.setdefault("name", re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).lstrip(".-") or "study")
-    _make_absolute(data, path.resolve().parent)
+    # Files that are read are beside the study file; what is written goes to the working folder.
+    for key in ("model", "tuning"):
+        if isinstance(data.get(key), str) and data[key]:
+            data[key] = str(path.resolve().parent / data[key])
+    return checked(data, f"study file '{path}'")
+
+
+def checked(data: object, where: str) -> StudyConfig:
+    """The study file of a document. Raises ConfigError for the first mistake in it.
+
+    Devices that are all local cores, in any number of stages, are cores that deployments are
+    searched on, unless another key is about one device.
+    """
     try:
-        return StudyConfig.model_validate(data)
+        config = StudyConfig.model_validate(data)
+        devices = config.devices or []
+        is_named = config.targets or any(region.device for region in config.regions)
+        if config.stages != "auto" or is_named or len(config.memory or ()) > 1:
+            return config
+        cores = [device.removeprefix("cores:") for device in devices]
+        if not cores or not all(device.startswith("cores:") for device in devices):
+            return config
+        together = {"devices": None, "cores": _cores(",".join(cores))}
+        return StudyConfig.model_validate(config.model_dump() | together)
     except ValidationError as error:
-        raise ConfigError(f"study file '{path}': {explain(error, SECTIONS)}") from None
+        raise ConfigError(f"{where}: {explain(error)}") from None
+    except ValueError:  # the devices have numbers above those of ``cores``, or will be refused
+        return config
 
 
 def stored(data: object, study: str) -> StudyConfig:
     """The file that a study stores. Raises ConfigError where this version cannot read it."""
     try:
-        current = with_current_names(data) if isinstance(data, dict) else data
-        return StudyConfig.model_validate(current, context=STORED)
+        return StudyConfig.model_validate(data)
     except ValidationError as error:
         raise ConfigError(
-            f"study '{study}' was not stored by this version of autosplit: "
-            f"{explain(error, SECTIONS)}"
+            f"study '{study}' was not stored by this version of autosplit: {explain(error)}"
         ) from None
+
+
+def explain(error: ValidationError) -> str:
+    """The first mistake in a study file as one line: key, value and remedy."""
+    # A misspelt key comes first: it may make another one missing.
+    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    key = ".".join(map(str, first["loc"]))
+    if key in FORMER_NAMES and first["type"] == "extra_forbidden":
+        new_key = FORMER_NAMES[key]
+        return f"{key} is now called {new_key}; write {new_key} = {first['input']!r}"
+    if first["type"] == "extra_forbidden":
+        return f"unknown key '{key}'; {_known_keys(str(first['loc'][-1]))}"
+    if first["type"] == "missing":
+        return f"{key} is missing; add {key} = ..."
+    message = first["msg"].removeprefix("Value error, ")
+    if not key:
+        return message
+    value = repr(first["input"])
+    if len(value) > VALUE_LIMIT:
+        value = value[: VALUE_LIMIT - 3] + "..."
+    return f"{key} is {value}: {message[0].lower()}{message[1:]}; change {key}"
+
+
+def _known_keys(name: str) -> str:
+    """The known key that is nearest to an unknown one, else those of the whole file."""
+    names = {prefix + key: key for prefix, each in SECTIONS.items() for key in each.model_fields}
+    close = difflib.get_close_matches(name, names.values(), 1)
+    if close:
+        return f"did you mean '{next(key for key in names if names[key] == close[0])}'?"
+    return f"keys are {', '.join(key for key in names if '.' not in key)}"
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -356,16 +390,3 @@ def _overlay(data: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]
         elif value is not None:
             data[key] = value
     return data
-
-
-def _make_absolute(data: dict[str, Any], folder: Path) -> None:
-    """Files that are read are beside the study file; what is written goes to the working folder."""
-    simulated = data.get("simulated")
-    if isinstance(simulated, dict):
-        simulated = data["simulated"] = dict(simulated)
-    else:
-        simulated = {}
-    for section, key in ((data, "model"), (data, "tuning"), (simulated, "graph")):
-        path = section.get(key)
-        if isinstance(path, str) and path:
-            section[key] = str(folder / path)

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.baselines import strongest
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import RealTime, Spread
 from autosplit.hardware.profiling.cost_table import over_memory
 from autosplit.planner.explain import forbidden_by_states
 from autosplit.serialization import load
-from autosplit.study.acquisition import corrected_costs, history_of
 from autosplit.study.documents import document_of, measured_document
 from autosplit.study.loop import time_left
 from autosplit.study.loop.time_left import FINALISTS
@@ -25,7 +25,6 @@ from autosplit.study.record import (
     COMPARISON,
     FinalComparison,
     StudyRecord,
-    compared_baselines,
     mapping,
     record_of,
     study_record,
@@ -43,10 +42,8 @@ def compare(opened: OpenStudy, progress: Progress) -> None:
     """Compare the best candidates with the baselines, unless that is stored; for throughput."""
     if opened.config.objective != "throughput":
         return
-    trials = opened.study.get_trials(deepcopy=False)
-    history = history_of(opened.space, trials, opened.measured_baselines)
-    corrected = corrected_costs(opened.space, history.measured)
-    chosen, count = finalists(corrected, history.trials), len(history.trials)
+    history = opened.history()
+    chosen, count = finalists(opened.corrected(history), history.trials), len(history.trials)
     if not chosen:
         return
     if not covers(_stored(opened), chosen, count):
@@ -87,7 +84,7 @@ def _trials(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
     """The trials of the final comparison; for latency all that were measured."""
     is_period = opened.config.objective == "throughput"
     trials = opened.study.get_trials(deepcopy=False)
-    for m in history_of(opened.space, trials).trials:
+    for m in opened.history().trials:
         stored = record.final_comparison.of(m.number, record_of(trials[m.number]))
         time = stored.period_ms if is_period else stored.latency_ms
         is_compared = not is_period or m.number in record.final_comparison.figures
@@ -98,14 +95,17 @@ def _trials(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
 
 def _baselines(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
     """The baselines; for throughput those that the final comparison measured again."""
-    is_period, ops = opened.config.objective == "throughput", len(opened.bench.graph.ops)
+    is_period, ops = (
+        opened.config.objective == "throughput",
+        len(opened.bench.description.graph.ops),
+    )
     again = {b.name for b in record.final_comparison.baselines if b}
     for b in record.compared_baselines():
         time = b.period_ms if is_period else b.latency_ms
         is_compared = not is_period or b.name in again
         if is_compared and time.median == time.median and _within_limit(opened, b.latency_ms):
             # What another runtime does is no answer to a study that asks for one.
-            is_asked = b.runtime in opened.bench.runtimes
+            is_asked = b.runtime in opened.bench.description.runtimes
             deployment = b.deployment(ops) if is_asked else None
             yield Contender(deployment, time, b.disturbances, baseline=b.name)
 
@@ -143,32 +143,34 @@ def _stored(opened: OpenStudy) -> FinalComparison:
 def _announcement(opened: OpenStudy, chosen: Sequence[Measured]) -> str:
     """What the comparison is of, and its limit where hardware is measured."""
     attributes = opened.study.user_attrs
-    baselines = len(strongest(compared_baselines(attributes)))
+    baselines = len(strongest(study_record(attributes).compared_baselines()))
     text = (
         f"final comparison: {counted(len(chosen), 'candidate')} and "
         f"{counted(baselines, 'baseline')}, interleaved"
     )
-    candidates = [(m.period_ms, sum(stage.replicas for stage in m.stages)) for m in chosen]
+    candidates = []
+    for each in chosen:
+        deployment = Deployment(each.stages)
+        candidates.append((each.period_ms, deployment.batch * sum(deployment.replicas)))
     seconds = time_left.of_comparison(opened.config, attributes, candidates)
     return f"{text}, up to {duration(seconds)}" if seconds else text
 
 
 def _measure(opened: OpenStudy, chosen: Sequence[Measured], count: int) -> dict[str, Any]:
-    """Measure the finalists and the fastest baselines; null stands for the other baselines.
+    """Measure the finalists and the fastest baselines.
 
     ``count``: of the complete trials.
     """
-    known = compared_baselines(opened.study.user_attrs)
+    known = study_record(opened.study.user_attrs).compared_baselines()
     deployments = [opened.space.deployment(m.stages) for m in chosen]
     results, baselines = opened.bench.compare_interleaved(deployments, strongest(known))
     entries = []
     for m, result in zip(chosen, results, strict=True):
         entries.append({"number": m.number, **measured_document(result)})
-    names = [baselines.get(b.name) for b in known]
     return {
         "measured": count,
         "entries": entries,
-        "baselines": [None if b is None else document_of(b) for b in names],
+        "baselines": list(map(document_of, baselines.values())),
         "disturbed": list(min(results, key=lambda r: r.period_ms.median).disturbances),
     }
 

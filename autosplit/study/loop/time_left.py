@@ -1,7 +1,4 @@
-"""How long the parts of a study measure at most, by the times of its study file.
-
-Simulated hardware takes no time worth a word.
-"""
+"""How long the parts of a study measure at most, by the times of its study file."""
 
 from __future__ import annotations
 
@@ -13,17 +10,17 @@ from autosplit.hardware.devices.device import parse
 from autosplit.hardware.measurement.baselines import BRIEFER, COMPARED, strongest, unsplit_runs
 from autosplit.hardware.measurement.measure import Budget, longest_comparison
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.record import RECORD, compared_baselines, mapping
+from autosplit.study.record import RECORD, mapping, study_record
 
 FINALISTS = 4  # candidates in the final comparison at most
 
 
 def before_trials(config: StudyConfig, bench: Bench) -> float:
     """The baselines, the trials and the final comparison of a study that has measured nothing."""
-    if config.runtime == "simulated":
-        return 0.0
-    places = [parse(name) for name in bench.devices]
-    runs = sum(len(unsplit_runs(name, places, has_hint=True)) for name in bench.runtimes)
+    places = [parse(name, anywhere=True) for name in bench.description.devices]
+    runs = sum(
+        len(unsplit_runs(name, places, has_hint=True)) for name in bench.description.runtimes
+    )
     trials = config.search.trials * config.measure.seconds
     if config.search.timeout is not None:
         trials = min(trials, config.search.timeout)
@@ -39,13 +36,13 @@ def of_comparison(
 
     ``candidates``: the period in ms, 0 where it is not known, and the replicas of each.
     """
-    if config.runtime == "simulated" or config.objective != "throughput":
+    if config.objective != "throughput":
         return 0.0
     baselines = [(0.0, 1)] * COMPARED
     if "baselines" in mapping(attributes.get(RECORD)):
-        known = compared_baselines(attributes)
+        known = study_record(attributes).compared_baselines()
         names = strongest(known)
-        baselines = [(b.period_ms.median, b.copies) for b in known if b.name in names]
+        baselines = [(b.period_ms.median, b.copies * b.batch) for b in known if b.name in names]
     budget = Budget(**config.measure.model_dump())
     seconds = longest_comparison([*candidates, *baselines], budget)
     return seconds + bool(config.realtime) * budget.seconds

@@ -14,7 +14,9 @@ import pytest
 from autosplit.cuts import cuts_of
 from autosplit.deployment import Deployment, Option, Row, Stage
 from autosplit.errors import ConfigError, GraphError, StageError
-from autosplit.hardware.bench.simulated import (
+from autosplit.hardware.profiling.graph_file import read_graph
+from autosplit.planner import CostModel, Kind, Question, RowCosts, Transfer, evaluate, partition
+from studies.simulation.bench import (
     NAME,
     SimulatedBench,
     Simulation,
@@ -23,8 +25,6 @@ from autosplit.hardware.bench.simulated import (
     on_devices,
     with_threads,
 )
-from autosplit.hardware.profiling.graph_file import read_graph
-from autosplit.planner import CostModel, Kind, Question, RowCosts, Transfer, evaluate, partition
 from tests.study.conftest import space_of
 
 Make = Callable[..., SimulatedBench]
@@ -43,7 +43,8 @@ def test_a_measurement_depends_on_seed_and_split_alone(chain_bench: Make) -> Non
     second.measure(Deployment((Stage((0,), option), Stage(tuple(range(1, 20)), option))))
     assert first.measure(halves) == second.measure(halves)
     assert chain_bench(seed=1).true != chain_bench(seed=2).true
-    assert chain_bench(seed=1).identity != chain_bench(seed=2).identity
+    first, second = (chain_bench(seed=seed).description for seed in (1, 2))
+    assert first.identity != second.identity
 
 
 def test_overhead_and_contention_slow_every_stage(chain_bench: Make) -> None:

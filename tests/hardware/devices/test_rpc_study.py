@@ -14,7 +14,7 @@ from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.progress import Progress
-from autosplit.study.record import compared_baselines, record_of
+from autosplit.study.record import record_of, study_record
 from autosplit.study.storage import storage_url
 from tests import nets
 from tests.hardware import servers as processes
@@ -81,7 +81,7 @@ def test_a_study_goes_on_when_a_killed_server_is_back(save, servers, tmp_path): 
     links = records.read(LinkCost, study.study.user_attrs["autosplit"]["links"])
     assert [link.device for link in links] == [dying.device, other.device]
     assert {f"tvm, {dying.device}", f"tvm, {other.device}", "tvm, 2 replicas"} == {
-        b.name for b in compared_baselines(study.study.user_attrs)
+        b.name for b in study_record(study.study.user_attrs).compared_baselines()
     }
 
 

@@ -10,10 +10,9 @@ import pytest
 
 from autosplit.deployment import Deployment, Row
 from autosplit.errors import ConfigError, StageError
-from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of, on_devices
 from autosplit.hardware.measurement.results import Measurement
 from autosplit.planner import CostModel, Kind, RowCosts, Transfer
-from autosplit.report.dashboard.snapshot import copy
+from autosplit.report.dashboard.optuna_copy import copy
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import document
 from autosplit.study.config.study_file import StudyConfig
@@ -25,6 +24,7 @@ from autosplit.study.record import result_of
 from autosplit.study.results import best_of_study
 from autosplit.study.sampler import SAMPLERS
 from autosplit.study.storage import storage_url
+from studies.simulation.bench import SimulatedBench, Simulation, graph_of, on_devices
 from tests.report.studies import store
 
 Make = Callable[..., SimulatedBench]
@@ -34,13 +34,13 @@ Make = Callable[..., SimulatedBench]
 def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
     def open_it(bench: Any, objective: Any, stages: Any = None, **search: Any) -> OpenStudy:
         asked = {
-            "stages": stages or len(bench.devices),
+            "stages": stages or len(bench.description.devices),
             # On local cores alone, replicas would be searched too.
-            "devices": [f"cuda:{n}" for n in range(len(bench.devices))],
+            "devices": [f"cuda:{n}" for n in range(len(bench.description.devices))],
             "objective": objective,
         }
         config = StudyConfig.model_validate(
-            {"name": "s", "runtime": "simulated", **asked, "search": search}
+            {"name": "s", "model": "net.onnx", **asked, "search": search}
         )
         return open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Progress())
 
@@ -101,7 +101,8 @@ def test_the_best_is_that_of_the_latency_and_the_verdict_of_the_fastest(
     assert opened.study.trials[best.number].value == opened.study.best_value
     assert document(opened.study, opened.url)["best"]["number"] == best.number
     assert read(opened.study).best().number == best.number  # type: ignore[union-attr]
-    assert copy(opened.study).metric_names == opened.study.metric_names == ["latency in ms"]
+    names = copy(opened.study, read(opened.study)).metric_names
+    assert names == opened.study.metric_names == ["latency in ms"]
     assert " latency;" in opened.study.user_attrs["result"]["verdict"]["text"]
 
 
@@ -123,11 +124,9 @@ def test_a_study_of_optuna_with_other_directions_is_refused(
 @pytest.mark.parametrize(
     ("objective", "remedy"),
     [
-        ("speed", "give throughput or latency; change objective"),
-        (3, "give throughput or latency; change objective"),
-        (["throughput", "latency"], "give throughput or latency; change objective"),
-        ("memory", "give throughput or latency, and limit the memory with memory = "),
-        (["throughput", "memory"], "give throughput or latency, and limit the memory with"),
+        ("speed", "input should be 'throughput' or 'latency'; change objective"),
+        (3, "input should be 'throughput' or 'latency'; change objective"),
+        (["throughput", "latency"], "input should be 'throughput' or 'latency'; change objective"),
     ],
 )
 def test_an_objective_that_is_none_is_refused(tmp_path: Path, objective: Any, remedy: str) -> None:
@@ -139,9 +138,10 @@ def test_an_objective_that_is_none_is_refused(tmp_path: Path, objective: Any, re
 
 
 def test_a_trial_that_failed_is_not_exported(
-    new_study: Callable[..., OpenStudy], tmp_path: Path
+    new_study: Callable[..., OpenStudy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = weighted()
+    monkeypatch.setattr("autosplit.study.loop.benches.open_bench", lambda config, **_: bench)
     measure = bench.measure
 
     def broken(deployment: Deployment) -> Measurement:

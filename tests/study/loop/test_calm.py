@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from autosplit.deployment import Deployment
-from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import Measurement
@@ -18,6 +17,7 @@ from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import record_of
 from autosplit.study.results import best_of_study
+from studies.simulation.bench import SimulatedBench
 from tests.study.recording import Notes
 
 Make = Callable[..., SimulatedBench]

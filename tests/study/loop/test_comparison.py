@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from autosplit.deployment import Deployment, Option, Row, Stage
-from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.planner import CostModel, Question, RowCosts, evaluate
 from autosplit.planner.batch import BatchEvaluator
 from autosplit.study.loop.comparison import covers, finalists
@@ -21,6 +20,7 @@ from autosplit.study.progress import Progress
 from autosplit.study.record import COMPARISON, FinalComparison, record_of, study_record
 from autosplit.study.results import best_of_study
 from autosplit.study.surrogate.correction import Measured, correct
+from studies.simulation.bench import SimulatedBench
 from tests.study.recording import Notes
 
 Make = Callable[..., SimulatedBench]

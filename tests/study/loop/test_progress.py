@@ -17,24 +17,22 @@ from autosplit.study.progress import Lines, LiveTable, Progress, Status, duratio
 pty = pytest.importorskip("pty")
 
 STUDY = """
-runtime = "simulated"
+model = "net.onnx"
 stages = 3
 [search]
 trials = 14
 timeout = 600
 converge = false
-[simulated]
-delay = 0.02
 """
-STANDING = r"14 of 14 trials, best .* ms, predicted bound .* ms by the profile.*, about \d+ s left"
+STANDING = r"14 of 14 trials, best .* ms, predicted bound .* ms by the.*, about \d+ (s|min) left.*"
 ESCAPE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
 
 
 def run(folder: Path, errors: int) -> str:
     """Run the study with its standard error at a file descriptor; returns its standard output."""
     (folder / "sim.toml").write_text(STUDY, encoding="utf-8")
-    command = [sys.executable, "-m", "autosplit", "run", "sim.toml"]
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
+    command = [sys.executable, "-m", "studies.simulation", "delay=0.02", "run", "sim.toml"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "LINES": "40"}
     with subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=errors
     ) as process:

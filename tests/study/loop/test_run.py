@@ -16,7 +16,6 @@ import pytest
 
 from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
-from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.hardware.measurement.real_time import real_time
 from autosplit.hardware.measurement.results import Baseline, Measurement, Spread
 from autosplit.report.documents.study import document
@@ -30,6 +29,7 @@ from autosplit.study.record import COMPARISON, RECORD, RESULT, record_of, result
 from autosplit.study.results import DEATHS_LIMIT, best_of_study, error_of, state_of, tally
 from autosplit.study.sampler import Assignment
 from autosplit.study.workers import UNCLAIMED, LostTrials, Retry, this_worker
+from studies.simulation.bench import SimulatedBench
 from tests.study.recording import Notes
 
 DEAD = {**this_worker(), "start": "0.00"}
@@ -112,7 +112,7 @@ def test_a_trial_holds_what_the_reports_read(chain_bench: Make, new_study: Open)
     trial = opened.study.trials[0]
     stored = record_of(trial)
     assert stored.cuts == tuple((f"op{ops[-1]}",) for ops in stored.stages[:-1])
-    assert stored.live_tensors() == tuple(((f"t{ops[-1] + 1}", 4),) for ops in stored.stages[:-1])
+    assert stored.live == tuple(((f"t{ops[-1] + 1}", 4),) for ops in stored.stages[:-1])
     assert stored.period_ms
     assert stored.period_ms.median == max(stored.stage_ms) == trial.value
     assert stored.worker == this_worker()
@@ -282,14 +282,13 @@ def test_before_the_first_trial_the_baselines_count_too(
     """A baseline of a quarter of 2 s, 18 trials or the timeout, and 4 + 4 compared in 2.5 s."""
     bench = chain_bench()
     config = new_study(bench, trials=18, timeout=timeout).config
-    assert before_trials(config, bench) == 0.0
     measure = config.measure.model_copy(update={"seconds": 2.0})
-    real = config.model_copy(update={"runtime": "tvm", "measure": measure})
+    config = config.model_copy(update={"measure": measure})
     cores = ("cores:0", "cores:0")
     bench.description = replace(bench.description, devices=cores, runtimes=("tvm",))
-    assert before_trials(real, bench) == pytest.approx(seconds)
+    assert before_trials(config, bench) == pytest.approx(seconds)
     # Four rounds of items that fill a pipeline, are timed, empty it, and of one alone.
-    slow = of_comparison(real, {RECORD: {"baselines": []}}, [(500.0, 2)])
+    slow = of_comparison(config, {RECORD: {"baselines": []}}, [(500.0, 2)])
     assert slow == pytest.approx(4 * 0.5 * (8 + 4 + 6 + 2))
 
 
@@ -300,7 +299,7 @@ def test_before_the_first_trial_the_baselines_count_too(
 def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
     chain_bench: Make, new_study: Open, timeout: float | None, left: list[float]
 ) -> None:
-    """Each trial takes 3 s by a clock that only measuring turns."""
+    """Each trial takes 3 s by a clock that only measuring turns; then comes the comparison."""
     bench, progress = chain_bench(ops=40), Notes()
     opened, now, measure = (
         new_study(bench, trials=4, sampler="random", timeout=timeout),
@@ -314,7 +313,8 @@ def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
 
     bench.measure = slow
     run_study(opened, progress, clock=lambda: now[0])
-    assert [t.seconds_left for t in progress.trials] == left
+    comparison = of_comparison(opened.config, opened.study.user_attrs)
+    assert [t.seconds_left for t in progress.trials] == [each + comparison for each in left]
     assert [t.best_ms for t in progress.trials] == [
         min(opened.study.trials[i].value for i in range(n + 1)) for n in range(4)
     ]
@@ -373,9 +373,11 @@ def test_a_small_space_is_measured_whole_and_no_further(
 def narrow(bench: SimulatedBench) -> SimulatedBench:
     """The bench, each of its devices with room for two ops."""
     kinds = tuple(replace(kind, memory=13.0) for kind in bench.costs.kinds)
-    sizes = (6.0,) * len(bench.graph.ops)
+    sizes = (6.0,) * len(bench.description.graph.ops)
     costs = replace(bench.costs, sizes=sizes, kinds=kinds, activations=False)
-    return SimulatedBench(bench.graph, costs, bench.question, bench.devices, bench.simulation)
+    return SimulatedBench(
+        bench.description.graph, costs, bench.question, bench.description.devices, bench.simulation
+    )
 
 
 def test_a_study_ends_when_the_splits_that_fit_are_measured(
@@ -463,7 +465,7 @@ def test_baselines_measured_beside_the_best_decide_the_verdict(
     compare = bench.compare_interleaved
     bench.compare_interleaved = lambda candidates, names: (
         compare(candidates, names)[0],
-        dict.fromkeys(names, slow),
+        {name: replace(slow, name=name) for name in names},
     )
     opened = new_study(bench, trials=2)
     run_study(opened, Progress())
@@ -591,23 +593,20 @@ def test_profile_and_baselines_are_measured_once(chain_bench: Make, new_study: O
 
 STUDY = """
 name = "k"
-runtime = "simulated"
+model = "net.onnx"
 stages = 3
 [search]
 trials = 5
 sampler = "random"
-[simulated]
-ops = 30
-delay = {delay}
 """
-COMMAND = [sys.executable, "-m", "autosplit", "run", "k.toml"]
 
 
 def start(folder: Path, delay: float) -> subprocess.Popen[str]:
-    (folder / "k.toml").write_text(STUDY.format(delay=delay))
+    (folder / "k.toml").write_text(STUDY)
+    command = [sys.executable, "-m", "studies.simulation", "ops=30", f"delay={delay}"]
     environment = {key: value for key, value in os.environ.items() if key != "AUTOSPLIT_STORAGE"}
     return subprocess.Popen(
-        COMMAND,
+        [*command, "run", "k.toml"],
         cwd=folder,
         env=environment,
         text=True,

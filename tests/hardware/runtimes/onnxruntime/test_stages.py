@@ -14,7 +14,6 @@ import pytest
 import autosplit
 from autosplit import api, planner
 from autosplit.errors import ConfigError, MachineError, SplitError
-from autosplit.hardware.bench.simulated import costs_of
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.measurement.parity import compare
@@ -22,6 +21,7 @@ from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.time_shares import TimeShares
 from autosplit.hardware.runtimes.onnxruntime import runtime
 from autosplit.hardware.runtimes.onnxruntime.profile import executed_nodes
+from studies.simulation.bench import costs_of
 from tests import nets
 
 pytest.importorskip("onnxruntime")

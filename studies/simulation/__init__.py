@@ -1,0 +1,5 @@
+"""Simulated hardware for tests and benchmarks, on the interface of a real bench.
+
+``bench`` (known costs in place of hardware); ``command``: the command line on such a bench, as in
+``python -m studies.simulation ops=30 noise=0.01 run STUDY.toml``.
+"""

@@ -1,0 +1,393 @@
+"""Simulated hardware: a study on it takes a second and needs no compiler.
+
+The known costs take the place of a profile. The true costs, hidden from the search, are the known
+times multiplied by a lognormal factor for each op, plus an overhead for each stage, and slowed down
+by contention between devices; every measured stage time has noise of its own. All numbers follow
+from the seed and the deployment, so an interrupted study continues with the same numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosplit.deployment import Deployment, Option, Row, Stage, resources_of
+from autosplit.errors import ConfigError, Infeasible, StageError
+from autosplit.graph import FusedGraph, Op, build
+from autosplit.hardware.bench.interface import Bench, BenchDescription
+from autosplit.hardware.measurement.results import (
+    Accuracy,
+    Baseline,
+    LinkCost,
+    Measurement,
+    Profile,
+    RealTime,
+    SplitResults,
+    Spread,
+)
+from autosplit.planner import CostModel, Plan, Question, RowCosts, evaluate, partition
+
+NAME = "simulated"  # of the runtime
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """How the true costs differ from the known ones.
+
+    ``error``, ``noise`` and ``contention`` (for each further busy device) are relative.
+    ``overhead`` is in ms a stage, ``delay`` in seconds a measurement, for tests of interruptions.
+    """
+
+    error: float = 0.35
+    noise: float = 0.02
+    contention: float = 0.0
+    overhead: float = 0.0
+    delay: float = 0.0
+    seed: int = 0
+
+
+class SimulatedBench(Bench):
+    """Implements Bench over known costs, in ms, of the ops of ``graph``.
+
+    ``question``: the devices, and the deployments on them that are measured.
+    """
+
+    def __init__(
+        self,
+        graph: FusedGraph,
+        costs: CostModel,
+        question: Question,
+        devices: Sequence[str],
+        simulation: Simulation | None = None,
+    ) -> None:
+        rows = [replace(r, row=replace(r.row, runtime=NAME)) for r in costs.rows]
+        self.costs, self.question = replace(costs, rows=tuple(rows)), question
+        self.simulation = simulation or Simulation()
+        self._graph, self._device_names = graph, tuple(devices)
+        self.true = _hidden(self.costs, self.simulation)
+
+    @cached_property
+    def description(self) -> BenchDescription:
+        """See Bench."""
+        costs, devices = self.costs, self._device_names
+        known = repr((costs.names, costs.predecessors, costs.rows, costs.kinds, *costs.states))
+        identity = {
+            "model": hashlib.sha256(known.encode()).hexdigest(),
+            "devices": " ".join(devices),
+            "simulation": repr(self.simulation),
+        }
+        together: dict[str, Sequence[Sequence[int]]] = {NAME: ()}
+        return BenchDescription(self._graph, devices, identity, (NAME,), together, {}, False)
+
+    def cost_table(
+        self, profile: Sequence[Profile], links: Sequence[LinkCost], **limits: Any
+    ) -> CostModel:
+        """The known costs, with the limit of memory."""
+        return limited(self.costs, limits.get("memory") or ())
+
+    def device_kinds(
+        self, profile: Sequence[Profile], links: Sequence[LinkCost], memory: Sequence[float]
+    ) -> Sequence[str]:
+        """The kinds of the known costs in their order, or the only one."""
+        names = [kind.name for kind in self.costs.kinds]
+        return [names[n % len(names)] for n in range(len(self._device_names))]
+
+    def profile(self) -> Sequence[Profile]:
+        """The known time of every op on each device."""
+        rows, zeros = self.costs.rows, (0.0,) * len(self.costs.names)
+        pairs = enumerate(self._device_names)
+        return [Profile(name, rows[n % len(rows)].times, zeros) for n, name in pairs]
+
+    def links(self) -> Sequence[LinkCost]:
+        """None: ``cost_table`` has the transfers."""
+        return ()
+
+    def measure(self, deployment: Deployment) -> Measurement:
+        """The true time of each stage, with noise.
+
+        Raises StageError if a device cannot run an op.
+        """
+        if self.simulation.delay:
+            time.sleep(self.simulation.delay)
+        return self._measured(deployment, "measure", self.simulation.noise)
+
+    def compare_interleaved(
+        self, candidates: Sequence[Deployment], baselines: Sequence[str]
+    ) -> tuple[Sequence[Measurement], Mapping[str, Baseline]]:
+        """See Bench. A longer measurement has a quarter of the noise."""
+        noise = self.simulation.noise / 4
+        measurements = [self._measured(c, "compare", noise) for c in candidates]
+        return measurements, {b.name: b for b in self.baselines() if b.name in baselines}
+
+    def baselines(self) -> Sequence[Baseline]:
+        """The whole model on one device, with all threads, and as replicas."""
+        ops = tuple(range(len(self.costs.names)))
+        first, most = next(iter(self.question.devices.items()))
+        rows = [costs.row for costs in self.costs.rows if costs.row.kind == first]
+        options = {"one device": Option(rows[0]), "replicas": Option(rows[0], most)}
+        if len(rows) > 1:
+            options["all threads"] = Option(rows[-1])
+        baselines = []
+        for name, option in options.items():
+            stage = self._useful(Stage(ops, (option,)))
+            plan, option = self.truth([stage]), stage.options[0]
+            figures = exact(plan.period), exact(plan.latency), option.replicas
+            devices = self._placed(option)
+            baselines.append(Baseline(name, *figures, NAME, devices, plan.loads))
+        return baselines
+
+    def _placed(self, option: Option) -> tuple[str, ...]:
+        """The devices of the replicas of a stage that is alone."""
+        if not self.question.cores:
+            return tuple(self._device_names[: option.replicas])
+        width = option.row.threads
+        return tuple(
+            f"cores:{','.join(map(str, range(n * width, (n + 1) * width)))}"
+            for n in range(option.replicas)
+        )
+
+    def _useful(self, stage: Stage) -> Stage:
+        """A stage with states without the replicas that get no stream."""
+        option = stage.options[0]
+        replicas = option.replicas
+        if self.costs.stateful:
+            replicas = min(replicas, self.costs.streams)
+        return Stage(stage.ops, (replace(option, replicas=replicas),))
+
+    def real_time(self, deployment: Deployment, rate: float, period: Spread) -> RealTime:
+        """Raises ConfigError: there are no items."""
+        raise ConfigError(
+            "simulated hardware runs no items in real time; run the study on a real runtime"
+        )
+
+    def export(
+        self, deployment: Deployment, folder: Path, results: SplitResults, format: str, onnx: bool
+    ) -> Path:
+        """Raises ConfigError: there is nothing to export."""
+        raise ConfigError(
+            "simulated hardware has no stages to export; run the study on a real runtime"
+        )
+
+    def close(self) -> None:
+        """See Bench."""
+
+    def truth(self, stages: Sequence[Stage]) -> Plan:
+        """The true costs of a deployment; for tests and comparisons, never for a search."""
+        return evaluate(self.true_costs(self._busy(stages)), stages)
+
+    def optimum(self) -> Plan:
+        """The best deployment under the true costs, for tests and comparisons too.
+
+        Raises Infeasible where none fits.
+        """
+        best: Plan | None = None
+        counts = self.question.devices
+        fewer = [dict(counts)]
+        if self.question.stages is None and not self.question.order and self.simulation.contention:
+            # Fewer devices slow each other down less.
+            numbers = product(*(range(most + 1) for most in counts.values()))
+            fewer = [dict(zip(counts, used, strict=True)) for used in numbers if any(used)]
+        for used in sorted(fewer, key=lambda each: -sum(each.values())):
+            devices = {kind: count for kind, count in used.items() if count}
+            with contextlib.suppress(Infeasible):
+                costs = self.true_costs(sum(used.values()))
+                plan = partition(costs, replace(self.question, devices=devices))
+                plan = self.truth(plan.stages)
+                best = plan if best is None else min(best, plan, key=lambda p: p.period)
+        if best is None:
+            raise Infeasible(f"no deployment of '{self.costs.name}' fits")
+        return best
+
+    def true_costs(self, busy: int) -> CostModel:
+        """The true costs where some devices are busy."""
+        slow = 1 + self.simulation.contention * (busy - 1)
+        rows = [replace(r, times=tuple(t * slow for t in r.times)) for r in self.true.rows]
+        return replace(self.true, rows=tuple(rows))
+
+    def _busy(self, stages: Sequence[Stage]) -> int:
+        takes = (
+            o.replicas * (o.row.threads if self.question.cores else 1) for o in _options(stages)
+        )
+        return sum(takes)
+
+    def _measured(self, deployment: Deployment, purpose: str, noise: float) -> Measurement:
+        stages = _unplaced(deployment.stages)
+        plan = self.truth(stages)
+        if plan.period == math.inf:
+            broken = deployment.stages[plan.periods.index(math.inf)]
+            raise StageError(f"device '{broken.devices[0]}' cannot run an op of its stage")
+        rng = _generator(self.simulation.seed, purpose, stages)
+        # Noise of a wide spread must not make a time negative.
+        factors = np.maximum(0.1, 1 + noise * rng.normal(size=len(stages)))
+        loads = tuple((np.array(plan.loads) * factors).tolist())
+        periods = (np.array(plan.periods) * factors).tolist()
+        period = max([*periods, *_core_loads(deployment, periods)])
+        latency, half = sum(loads), 2 * noise * period
+        return Measurement(
+            Spread(period, period - half, period + half),
+            Spread(latency, latency - half, latency + half),
+            loads,
+            Accuracy(True, 0.0, 0.0, 1),
+        )
+
+
+def on_devices(costs: CostModel, devices: Sequence[str], is_auto: bool = False) -> Question:
+    """A stage on each of some devices, which are of the kinds of the costs in their order.
+
+    ``is_auto``: any deployment on some of them.
+    """
+    names = [kind.name for kind in costs.kinds]
+    kinds = [names[n % len(names)] for n in range(len(devices))]
+    if not is_auto:
+        return Question.along(kinds)
+    return Question({kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}, replicas=True)
+
+
+def limited(costs: CostModel, memory: Sequence[float]) -> CostModel:
+    """The costs with limits of the memory of each kind of devices, or one of all, or none."""
+    if not memory:
+        return costs
+    kinds = enumerate(costs.kinds)
+    limits = [replace(k, memory=min(k.memory, memory[n % len(memory)])) for n, k in kinds]
+    return replace(costs, kinds=tuple(limits))
+
+
+def with_threads(
+    costs: CostModel, kinds: Sequence[int], thread_share: float, speeds: Sequence[float] = ()
+) -> CostModel:
+    """The costs of one thread as a table for so many cores of each kind, which are called 0, 1, ….
+
+    A replica with w threads is as fast as 1 + (w - 1) * ``thread_share`` cores; ``speeds`` are
+    those of the kinds of cores. Raises ConfigError for another number of speeds.
+    """
+    if speeds and len(speeds) != len(kinds):
+        raise ConfigError(
+            f"speeds has {len(speeds)} numbers for {len(kinds)} kinds of cores; give one for each"
+        )
+    first, rows = costs.kinds[0], []
+    for kind, most in enumerate(kinds):
+        known = costs.rows[kind % len(costs.rows)]
+        for threads in sorted({*(1 << n for n in range(most.bit_length())), most} - {0}):
+            speed = (speeds[kind] if speeds else 1.0) * (1 + (threads - 1) * thread_share)
+            times = tuple(time / speed for time in known.times)
+            row = Row(str(kind), known.row.runtime, threads)
+            rows.append(RowCosts(row, times, known.overhead, known.groups))
+    every_kind = [replace(first, name=str(kind)) for kind in range(len(kinds))]
+    return replace(costs, rows=tuple(rows), kinds=tuple(every_kind))
+
+
+def chain_of(ops: int, seed: int) -> tuple[FusedGraph, CostModel]:
+    """A chain of ops, and its known costs: their times are lognormal about 1 ms."""
+    # The stream of the hidden costs has number 0.
+    rng = np.random.default_rng((seed, 1))
+    times = tuple(rng.lognormal(0.0, 0.7, ops).tolist())
+    names = tuple(f"op{i}" for i in range(ops))
+    tensors = {f"t{i}": ((1,), "float32", 4) for i in range(ops + 1)}
+    graph = build(
+        "chain",
+        (Op(name, name, (name,), (f"t{i}",), (f"t{i + 1}",)) for i, name in enumerate(names)),
+        tensors,
+        ("t0",),
+        (f"t{ops}",),
+    )
+    return graph, costs_of(graph, times)
+
+
+def costs_of(graph: FusedGraph, times: Sequence[float], runtime: str = "") -> CostModel:
+    """Costs of ops on one kind of devices; moving tensors costs nothing."""
+    from autosplit.hardware.profiling.cost_table import cost_table
+
+    profile = Profile("", tuple(times), (0.0,) * len(times), runtime)
+    return cost_table(graph, [profile])
+
+
+def graph_of(costs: CostModel) -> FusedGraph:
+    """The ops of a cost model as a graph, with a tensor of bytes for each that the model moves.
+
+    An op whose results are never moved has an empty tensor as its result, which is an output.
+    """
+    outputs_of: dict[int, list[str]] = {}
+    inputs_of: dict[int, list[str]] = {}
+    tensors: dict[str, tuple[tuple[int, ...], str, int]] = {}
+    graph_inputs = []
+    for tensor in costs.tensors:
+        name = f"{tensor.name}:out"
+        tensors[name] = ((int(tensor.bytes),), "uint8", int(tensor.bytes))
+        if tensor.producer is None:
+            graph_inputs.append(name)
+        else:
+            outputs_of.setdefault(tensor.producer, []).append(name)
+        for reader in tensor.consumers:
+            inputs_of.setdefault(reader, []).append(name)
+    graph_outputs = []
+    ops = []
+    for i, name in enumerate(costs.names):
+        if i not in outputs_of:
+            result = f"{name}:result"
+            outputs_of[i] = [result]
+            graph_outputs.append(result)
+            tensors[result] = ((0,), "uint8", 0)
+        inputs, outputs = tuple(inputs_of.get(i, ())), tuple(outputs_of[i])
+        ops.append(Op(name, name, (name,), inputs, outputs, int(costs.sizes[i]), costs.flops[i]))
+    return build(costs.name, ops, tensors, graph_inputs, graph_outputs)
+
+
+def _hidden(costs: CostModel, simulation: Simulation) -> CostModel:
+    """The true costs: of an op's errors in several rows half of the variance is the same."""
+    rng = np.random.default_rng((simulation.seed, 0))
+    known = np.array([row.times for row in costs.rows])
+    threads = len({row.row.threads for row in costs.rows})
+    if threads == 1:
+        errors = simulation.error * rng.normal(size=len(costs.names))[None]
+    else:
+        shape = (len(costs.rows) + 1, len(costs.names))
+        drawn = simulation.error * math.sqrt(0.5) * rng.normal(size=shape)
+        errors = drawn[0] + drawn[1:]
+    times = known * np.exp(errors)
+    rows = [
+        replace(row, times=tuple(of_row), overhead=row.overhead + simulation.overhead)
+        for row, of_row in zip(costs.rows, times.tolist(), strict=True)
+    ]
+    return replace(costs, rows=tuple(rows))
+
+
+def _options(stages: Sequence[Stage]) -> list[Option]:
+    return [option for stage in stages for option in stage.options]
+
+
+def _unplaced(stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """The stages without their devices."""
+    return tuple(
+        Stage(s.ops, tuple(replace(option, devices=()) for option in s.options)) for s in stages
+    )
+
+
+def _core_loads(deployment: Deployment, periods: Sequence[float]) -> list[float]:
+    """What the stages on each core take: a core computes one stage at a time."""
+    on_core: dict[str, float] = {}
+    for stage, period in zip(deployment.stages, periods, strict=True):
+        for device in stage.devices:
+            for core in resources_of(device):
+                on_core[core] = on_core.get(core, 0.0) + period
+    return list(on_core.values())
+
+
+def _generator(seed: int, *parts: Any) -> np.random.Generator:
+    # Python's own hash of a text differs from process to process.
+    digest = hashlib.sha256(repr(parts).encode()).digest()
+    return np.random.default_rng((seed, *np.frombuffer(digest[:16], dtype=np.uint32).tolist()))
+
+
+def exact(value: float) -> Spread:
+    """A value without spread."""
+    return Spread(value, value, value)
