@@ -17,6 +17,7 @@ from autosplit.cuts.stages import Stages
 from autosplit.deployment import Deployment, Option, Row, Stage, resources_of
 from autosplit.errors import ConfigError, MachineError, SplitError
 from autosplit.graph import ops_named
+from autosplit.hardware.batches import AUTO_BATCHES, batched_profiles
 from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Cores, Device
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from autosplit.graph import FusedGraph
     from autosplit.planner import CostModel
 
+SINGLE = (1,)  # batches: items are computed one by one
+Batches = int | Sequence[int] | Literal["auto"]
 NO_REGIONS: Mapping[str, str] = MappingProxyType({})
 SEARCH_S = 10.0  # for the search of a plan; the best one that was found by then is returned
 
@@ -196,7 +199,8 @@ class Split:
     ``predicted_ms`` is the period planned for them, ``devices`` are those it was planned for.
     ``runtimes`` are those of the stages; without any each stage has the one that computes it
     fastest by the measured profile. ``replicas`` are those of the stages, by default one; then
-    there is a device for each replica of the first stage, then of the next.
+    there is a device for each replica of the first stage, then of the next. ``batch`` items are
+    computed at once; the pipeline takes and gives single ones.
     """
 
     model: Model
@@ -205,6 +209,7 @@ class Split:
     devices: tuple[str, ...] = ()
     runtimes: tuple[str, ...] = ()
     replicas: tuple[int, ...] = ()
+    batch: int = 1
 
     def pipeline(
         self, devices: Sequence[str] = (), depth: int = 2, trace: bool = False
@@ -271,7 +276,8 @@ class Split:
         firsts = [places[n] for n in accumulate(replicas[:-1], initial=0)]
         runtimes = self.runtimes or fastest_runtimes(self.model, self.stages, firsts)
         runtimes = runtimes or (self.model.runtime_in_use,) * len(self.stages)
-        return Deployment.of_split(self.stages, list(map(str, places)), runtimes, replicas)
+        names = list(map(str, places))
+        return Deployment.of_split(self.stages, names, runtimes, replicas, self.batch)
 
 
 @dataclass(frozen=True)
@@ -331,12 +337,19 @@ def plan(
     stages: int | Literal["auto"] = 2,
     devices: Sequence[str] = (),
     regions: Mapping[str, str] | None = None,
+    *,
+    batch: Batches = SINGLE,
 ) -> Split: ...
 
 
 @overload
 def plan(
-    model: Model, *, cores: int, memory: float | None = None, streams: int = 1
+    model: Model,
+    *,
+    cores: int,
+    memory: float | None = None,
+    streams: int = 1,
+    batch: Batches = SINGLE,
 ) -> ModelDeployment: ...
 
 
@@ -349,6 +362,7 @@ def plan(
     cores: int | None = None,
     memory: float | None = None,
     streams: int = 1,
+    batch: Batches = SINGLE,
 ) -> Split | ModelDeployment:
     """Plan the fastest split, or with ``cores`` the fastest deployment, for the measured op times.
 
@@ -364,12 +378,14 @@ def plan(
         cores: Instead of stages: plan stages, replicas, threads and runtimes on so many cores.
         memory: With ``cores``: bytes that a replica may hold.
         streams: With ``cores``: streams that share the deployment of a model with states.
+        batch: How many items may be computed at once: a number, several to choose from, or "auto".
 
     Returns:
         A ``Split``, or with ``cores`` a ``ModelDeployment``; ``predicted_ms`` is its period.
 
     Raises:
         Infeasible: Too many stages or too little memory.
+        ModelError: A batch of a model whose items influence one another.
         ConfigError: Arguments that make no sense or do not go together.
         MachineError: A device or cores that are not there.
 
@@ -383,7 +399,8 @@ def plan(
             raise ConfigError("give cores or stages, not both: cores=N plans the stages too")
         if devices or regions:
             raise ConfigError("with cores all devices are equal; leave devices and regions out")
-        return _on_cores(model, _number("cores", cores), memory, _number("streams", streams))
+        count = _number("cores", cores)
+        return _on_cores(model, count, memory, _number("streams", streams), _batches(batch))
     if memory is not None or streams != 1:
         raise ConfigError("memory and streams are for cores=N; give it instead of stages")
     if stages == "auto":
@@ -391,7 +408,7 @@ def plan(
     else:
         count = _number("stages", 2 if stages is None else stages, ", or 'auto'")
     along = device.along(count, devices)
-    costs, shared = costs_along(model, along, regions or {})
+    costs, shared = costs_along(model, along, regions or {}, _batches(batch))
     has_replicas = stages == "auto" and bool(devices) and shared is None
     best = planner.plan_split(
         costs,
@@ -406,10 +423,21 @@ def plan(
     chosen = [name for stage in best.stages for name in stage.devices] if devices else []
     runtimes = tuple(filter(None, (stage.runtime for stage in best.stages)))
     replicas = tuple(stage.replicas for stage in best.stages) if has_replicas else ()
-    return Split(model, best.split, best.period, tuple(chosen), runtimes, replicas)
+    batch_size = Deployment(best.stages).batch
+    return Split(model, best.split, best.period, tuple(chosen), runtimes, replicas, batch_size)
 
 
-def _on_cores(model: Model, cores: int, memory: float | None, streams: int) -> ModelDeployment:
+def _batches(batch: Batches) -> Sequence[int] | str:
+    """The batches to choose from. Raises ConfigError for what is none."""
+    if batch == AUTO_BATCHES:
+        return AUTO_BATCHES
+    numbers = batch if isinstance(batch, Sequence) and not isinstance(batch, str) else [batch]
+    return [_number("batch", number, ', or "auto"') for number in numbers] or SINGLE
+
+
+def _on_cores(
+    model: Model, cores: int, memory: float | None, streams: int, batches: Sequence[int] | str
+) -> ModelDeployment:
     from autosplit import planner
 
     numbers = device.available()
@@ -418,7 +446,7 @@ def _on_cores(model: Model, cores: int, memory: float | None, streams: int) -> M
         raise ConfigError(f"memory is {memory!r}; give a number of bytes above 0")
     if cores > len(numbers):
         raise MachineError(f"cores is {cores}; this process may use 1 to {len(numbers)}")
-    costs = replace(costs_by_threads(model, cores), streams=streams)
+    costs = replace(costs_by_threads(model, cores, batches), streams=streams)
     if memory is not None:
         costs = costs.with_memory(float(memory))
     question = planner.Question.of_cores(cores, costs.kinds[0].name)
@@ -448,7 +476,9 @@ def _search_limit() -> Callable[[], bool]:
     return lambda: time.perf_counter() > end
 
 
-def costs_by_threads(model: CompiledModel, cores: int) -> CostModel:
+def costs_by_threads(
+    model: CompiledModel, cores: int, batches: Sequence[int] | str = SINGLE
+) -> CostModel:
     """The measured costs of a replica with 1, 2, 4 threads and so on.
 
     They end at ``cores``, at the cores of this machine, and where more threads are not faster.
@@ -456,7 +486,7 @@ def costs_by_threads(model: CompiledModel, cores: int) -> CostModel:
     numbers = device.available()
     counts, least = [1], math.inf
     while True:
-        profiles = model.profiles([Cores(numbers[: counts[-1]])])
+        profiles = batched_profiles(model, [Cores(numbers[: counts[-1]])], batches)
         total = min(math.fsum(profile.op_ms) for profile in profiles)
         if len(counts) > 1 and total >= least:
             counts.pop()
@@ -466,7 +496,7 @@ def costs_by_threads(model: CompiledModel, cores: int) -> CostModel:
         least = total
         counts.append(2 * counts[-1])
     places = [Cores(numbers[:count]) for count in counts]
-    return measured_costs(model, places, [("", count) for count in counts])
+    return measured_costs(model, places, [("", count) for count in counts], batches=batches)
 
 
 def most_stages(devices: Sequence[str]) -> int:
@@ -544,7 +574,10 @@ def _op_names(graph: FusedGraph, ops: int, limit: int | None = 6) -> list[str]:
 
 
 def costs_along(
-    model: CompiledModel, devices: Sequence[Device], regions: Mapping[str, str] = NO_REGIONS
+    model: CompiledModel,
+    devices: Sequence[Device],
+    regions: Mapping[str, str] = NO_REGIONS,
+    batches: Sequence[int] | str = SINGLE,
 ) -> tuple[CostModel, CostModel | None]:
     """The measured costs on ``devices``, and those where devices share cores; None where none do.
 
@@ -553,10 +586,11 @@ def costs_along(
     names = list(map(str, devices))
     resources = list(map(resources_of, names))
     has_shared = len(set(chain(*resources))) < sum(map(len, resources))
-    costs = measured_costs(model, devices, regions=regions)
+    options: dict[str, Any] = {"regions": regions, "batches": batches}
+    costs = measured_costs(model, devices, **options)
     if not has_shared:
         return costs, None
-    return costs, measured_costs(model, devices, regions=regions, is_slowed=True)
+    return costs, measured_costs(model, devices, **options, is_slowed=True)
 
 
 def measured_costs(
@@ -565,14 +599,16 @@ def measured_costs(
     rows: Sequence[tuple[str, int]] = (),
     regions: Mapping[str, str] = NO_REGIONS,
     is_slowed: bool = False,
+    batches: Sequence[int] | str = SINGLE,
 ) -> CostModel:
     """The planner's costs, in ms, of a model on ``devices``, measured or from the cache.
 
     Each device is a kind of its own, unless ``rows`` give its kind and threads. ``regions`` are as
-    in ``plan``; ``is_slowed``: devices that share cores wait for one another.
+    in ``plan``; ``is_slowed``: devices that share cores wait for one another; ``batches``: see
+    ``batched_profiles``.
     """
     names = list(map(str, devices))
-    measured = measured_profiles(model, devices)
+    measured = measured_profiles(model, devices, batches)
     profiles = place_regions(measured, model.lowered.regions, regions, names)
     if is_slowed:
         profiles = slowed(profiles, names)
@@ -583,8 +619,10 @@ def measured_costs(
     return cost_table(model.graph, profiles, links, groups, rows=rows)
 
 
-def measured_profiles(model: CompiledModel, devices: Sequence[Device]) -> list[Profile]:
+def measured_profiles(
+    model: CompiledModel, devices: Sequence[Device], batches: Sequence[int] | str = SINGLE
+) -> list[Profile]:
     """The op times of each runtime on each of ``devices``, measured or from the cache."""
     model.check(devices)
     with reached(devices):
-        return model.checked_profiles(devices)
+        return batched_profiles(model, devices, batches)

@@ -88,10 +88,12 @@ class Deployment:
         devices: Sequence[str],
         runtimes: Sequence[str],
         replicas: Sequence[int] = (),
+        batch: int = 1,
     ) -> Deployment:
         """Stage i in runtime i on the next ``replicas[i]`` devices, by default on one.
 
-        An empty stage leaves its devices unused. Raises ValueError for another number of devices.
+        ``batch`` items are computed at once. An empty stage leaves its devices unused. Raises
+        ValueError for another number of devices.
         """
         counts = replicas or [1] * len(stages)
         if len(devices) != sum(counts):
@@ -100,7 +102,7 @@ class Deployment:
         for ops, runtime, count in zip(stages, runtimes, counts, strict=True):
             places = tuple(islice(free, count))
             if ops:
-                deployed.append(Stage.on(ops, runtime, places))
+                deployed.append(Stage.on(ops, runtime, places, batch))
         return cls(tuple(deployed))
 
     def on_cores(self, cores: Mapping[str, Sequence[int]]) -> Deployment:

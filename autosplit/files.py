@@ -10,8 +10,8 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from autosplit.errors import ConfigError, MachineError
 
@@ -76,7 +76,7 @@ def require_path(path: Path) -> None:
         raise ConfigError(f"{str(path)!a} is no valid path ({error}); choose another") from error
 
 
-def open_regular(file: Path) -> BinaryIO:
+def open_regular(file: Path) -> BufferedReader:
     """Open a file for reading. Raises OSError for anything but a regular file, such as a pipe."""
     # Without O_NONBLOCK, opening a named pipe waits for a writer.
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -87,6 +87,6 @@ def open_regular(file: Path) -> BinaryIO:
 
 
 def sha256(file: Path) -> str:
-    """The hex digest of a file's content."""
-    with file.open("rb") as stream:
+    """The hex digest of a regular file's content. Raises OSError."""
+    with open_regular(file) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

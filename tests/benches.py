@@ -12,5 +12,5 @@ def deployed(
     bench: Bench, stages: Sequence[Sequence[int]], runtimes: Sequence[str] = ()
 ) -> Deployment:
     """A split along the devices of a bench, in its first runtime or in one for each stage."""
-    names = runtimes or [bench.runtimes[0]] * len(stages)
-    return Deployment.of_split(stages, bench.devices, names)
+    names = runtimes or [bench.description.runtimes[0]] * len(stages)
+    return Deployment.of_split(stages, bench.description.devices, names)

@@ -114,6 +114,17 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_batch(parser: argparse.ArgumentParser) -> None:
+    """How many items a deployment may compute at once."""
+    parser.add_argument(
+        "--batch",
+        type=batches,
+        metavar="N[,N...]",
+        help="items computed at once: one of these numbers, or auto: 1, doubled while that is "
+        "faster (default: 1)",
+    )
+
+
 def add_tolerance(parser: argparse.ArgumentParser) -> None:
     """The relative error that outputs may have."""
     parser.add_argument(
@@ -226,6 +237,11 @@ def stages(text: str) -> int | str:
 def cores(text: str) -> int:
     """``--cores`` as an argparse type: a number of cores."""
     return _number(text, "cores")
+
+
+def batches(text: str) -> tuple[int, ...] | str:
+    """``--batch`` as an argparse type: numbers separated by commas, or ``auto``."""
+    return text if text == "auto" else tuple(_number(part, "items") for part in text.split(","))
 
 
 def streams(text: str) -> int:

@@ -39,6 +39,7 @@ HELP = "find the provably best split of a model or of a graph file"
 # What is asked of models, and of a fixed number of stages.
 MODEL_OPTIONS = (
     "shape", "devices", "target", "device_target", "runtime", "tuning", "state", "tolerance",
+    "batch",
 )  # fmt: skip
 SPLIT_OPTIONS = ("devices", "assign", "allow_empty")
 SHAPE = ("replicas", "threads")  # of the stages of a deployment
@@ -49,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_model(parser)
     options.add_runtime(parser)
     options.add_tolerance(parser)
+    options.add_batch(parser)
     options.add_output(parser, "DIR", "folder to write split.json and the stages of a model into")
     size = parser.add_mutually_exclusive_group(required=True)
     size.add_argument(
@@ -189,7 +191,8 @@ def _export(
         stages = tuple(tuple(index[op] for op in ops) for ops in document["stages"])
         places = _places(args)
         used = tuple(places[d] for d in document["devices"])
-        split = api.Split(model, stages, period, used, tuple(document["runtimes"]))
+        runtimes = tuple(document["runtimes"])
+        split = api.Split(model, stages, period, used, runtimes, batch=document["batch"])
         return split.export(args.output, predicted=period)
     # A plan may be for a machine with more cores.
     cores = available() if args.cores <= len(available()) else range(args.cores)
@@ -211,11 +214,11 @@ def _costs(args: argparse.Namespace, model: Model | None) -> _Asked:
         equal = (graph.costs.kinds[0].name,) * (args.stages or 0)
         return _Asked(graph.costs, graph.devices or equal, graph.names, note=note)
     if args.cores is not None:
-        return _Asked(api.costs_by_threads(model, args.cores))
+        return _Asked(api.costs_by_threads(model, args.cores, args.batch or api.SINGLE))
     if args.stages == "auto":
         args.stages = api.most_stages(options.devices(args.devices))
     devices = _devices(args)
-    costs, slowed = api.costs_along(model, devices)
+    costs, slowed = api.costs_along(model, devices, batches=args.batch or api.SINGLE)
     return _Asked(costs, tuple(map(str, devices)), slowed=slowed)
 
 
@@ -261,14 +264,15 @@ def _certainty(
     from autosplit.hardware.devices.device import Cores, available
     from autosplit.report.documents import plan as planned
 
+    batches = args.batch or api.SINGLE
     if args.cores is not None:
         # Replicas of as many threads cost the same wherever they run.
         of_threads = {row.threads: Cores(available()[: row.threads]) for row in costs.row_index}
-        profiles = api.measured_profiles(model, list(of_threads.values()))
+        profiles = api.measured_profiles(model, list(of_threads.values()), batches)
         places = [str(of_threads[n]) for n in document["threads"]]
         return planned.certainty(document, costs.ids, profiles, places, shared=False)
     devices = _devices(args)
-    profiles = api.measured_profiles(model, devices)
+    profiles = api.measured_profiles(model, devices, batches)
     places = [str(devices[n]) for n in document["devices"]]
     return planned.certainty(document, costs.ids, profiles, places)
 
@@ -313,6 +317,8 @@ def _stage_columns(
     # The costs of a graph file are of no runtime.
     if any(document["runtimes"]):
         columns["runtime"] = [name or "" for name in document["runtimes"]]
+    if document["batch"] > 1:
+        columns["batch"] = [document["batch"]] * len(stages)
     columns["ops"] = list(map(len, stages))
     if "devices" not in document:
         columns |= {key: document[key] for key in SHAPE}

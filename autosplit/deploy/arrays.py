@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autosplit.deploy.manifest import ArraysPart
-from autosplit.deploy.private_copy import copy_checked
+from autosplit.deploy.export_folder import checked
+from autosplit.deploy.manifest import ArraysPart, Manifest
 from autosplit.errors import ConfigError
 from autosplit.files import sha256
+
+if TYPE_CHECKING:
+    from autosplit.hardware.measurement.reference import Outputs
+    from autosplit.hardware.measurement.sequences import Expected
+
+_MOST_BYTES = 64_000_000  # of the items, and of the states, that are recorded
 
 
 def write_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], file: Path) -> ArraysPart:
@@ -24,12 +29,66 @@ def write_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], file: Path) -> Arra
 
 def read_arrays(folder: Path, part: ArraysPart) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of an export by name. Raises ConfigError for a file that is not as exported."""
-    with tempfile.TemporaryDirectory(prefix="autosplit-arrays-") as private:
-        file = copy_checked(folder, part.file, part.sha256, Path(private))
-        try:
-            with np.load(file, allow_pickle=False) as arrays:
-                return dict(arrays)
-        except Exception as error:  # numpy and zipfile raise many kinds for a damaged archive
-            raise ConfigError(
-                f"'{folder / part.file}' has no arrays ({error}); export the split again"
-            ) from error
+    file = checked(folder, part.file, part.sha256)
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except Exception as error:  # numpy and zipfile raise many kinds for a damaged archive
+        raise ConfigError(
+            f"'{folder / part.file}' has no arrays ({error}); export the split again"
+        ) from error
+
+
+def write_reference(expected: Expected, file: Path) -> ArraysPart:
+    """Write items and reference outputs, which ``verify`` takes where the model is not there.
+
+    Of large items only the first are written, at least one.
+    """
+    arrays: dict[str, Any] = {}
+    for number, (inputs, outputs) in enumerate(zip(expected.items, expected.along, strict=True)):
+        step = {f"{number}/in/{name}": array for name, array in inputs.items()}
+        step |= {f"{number}/out/{name}": array for name, array in outputs.items()}
+        if number and _size(arrays) + _size(step) > _MOST_BYTES:
+            break
+        arrays |= step
+    known = sum(map(_size, expected.states))
+    for number, states in enumerate(expected.states[1:] if known <= _MOST_BYTES else ()):
+        arrays |= {f"{number}/after/{name}": array for name, array in states.items()}
+    return write_arrays(arrays, file)
+
+
+def read_reference(folder: Path, document: Manifest, initial: Outputs) -> tuple[Expected, str]:
+    """The items and reference outputs of the export, and where they are from.
+
+    ``initial`` has what states begin with.
+    """
+    # Late, since what loads an export needs no reference.
+    from autosplit.hardware.measurement.sequences import Expected
+
+    if document.reference is None:
+        raise ConfigError(
+            "the export has no reference outputs; give the original model with --model FILE"
+        )
+    sides: dict[str, dict[int, dict[str, Any]]] = {"in": {}, "out": {}, "after": {}}
+    name = document.reference.file
+    try:
+        for key, array in read_arrays(folder, document.reference).items():
+            number, side, tensor = key.split("/", 2)
+            sides[side].setdefault(int(number), {})[tensor] = array
+        numbers = sorted(sides["in"])
+        outputs = [sides["out"][number] for number in numbers]
+    except (KeyError, ValueError) as error:
+        raise ConfigError(
+            f"'{folder / name}' has no reference outputs ({error}); export the split again"
+        ) from error
+    items = [sides["in"][number] for number in numbers]
+    after = [sides["after"][number] for number in sorted(sides["after"])]
+    # Where states are large, only what comes of them is recorded.
+    states = [initial, *after] if after else []
+    expected = Expected.of_steps(outputs, items, states, document.model.states)
+    computed_by = document.comparison.reference if document.comparison else "the reference"
+    return expected, f"the outputs of {computed_by} recorded in {name}"
+
+
+def _size(arrays: Mapping[str, Any]) -> int:
+    return sum(array.nbytes for array in arrays.values())

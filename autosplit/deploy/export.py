@@ -6,7 +6,7 @@ A stage of TVM is written as ONNX too where its boundary exists in the original 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,26 +14,27 @@ from typing import TYPE_CHECKING, Any
 from autosplit import phases
 from autosplit.deploy import manifest as m
 from autosplit.deploy import manifest_file
-from autosplit.deploy.arrays import write_arrays
+from autosplit.deploy.arrays import write_arrays, write_reference
 from autosplit.deploy.export_folder import replace_export
-from autosplit.deploy.load import load
+from autosplit.deploy.load import LoadedPipeline
 from autosplit.deploy.stages import absent_device
-from autosplit.deploy.targets.formats import NATIVE, require_format
-from autosplit.deploy.targets.program import add_program
+from autosplit.deploy.targets.formats import NATIVE, require_format, write_program
 from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, MismatchError
 from autosplit.files import require_path, sha256
 from autosplit.frontend.importing import digest
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices import device
-from autosplit.hardware.execution.wiring import StagePorts, StageState, part
+from autosplit.hardware.execution.batches import of_items
+from autosplit.hardware.execution.wiring import StagePorts, StageState, Wiring, part
 from autosplit.hardware.measurement.results import SplitResults
-from autosplit.hardware.measurement.sequences import SEED, Expected
-from autosplit.hardware.runtimes.onnx import model_file, submodels
+from autosplit.hardware.measurement.sequences import SEED
+from autosplit.hardware.runtimes.onnx import model_file
+from autosplit.hardware.runtimes.onnx.submodels import NoSubmodel, OnnxModel, read_original
 from autosplit.hardware.runtimes.registry import AUTO, TVM
 from autosplit.versions import environment
 
-_MOST_BYTES = 64_000_000  # of the items, and of the states, that are recorded for ``verify``
+_NOT_ASKED = "the export was asked for without (--no-onnx)"
 
 if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
@@ -60,6 +61,7 @@ def write_split(
     """
     require_path(folder)
     require_format(format)
+    model = model.at_batch(deployment.batch)
     left_out: dict[str, str] = {}
     while True:
         try:
@@ -105,38 +107,35 @@ def _write(
     # First, since it refuses models and items.
     expected = model.reference_outputs
     wiring, initial = model.wiring(deployment.split), model.lowered.initial
-    # Read once for all stages: the file can have gigabytes.
-    original = _original_onnx(model, deployment.runtimes) if onnx else None
+    of_item = of_items(wiring, model.batch)
+    submodels = _submodels(model, deployment.runtimes) if onnx else _NOT_ASKED
     with replace_export(folder) as new:
         parts = []
-        for index, (ports, stage) in enumerate(zip(wiring.stages, deployment.stages, strict=True)):
+        for index, stage in enumerate(deployment.stages):
             phases.report(f"writing stage {index + 1}/{len(wiring.stages)}")
-            files = new.numbered(f"stage{index}", model.runtime_of(stage.runtime).suffix)
-            part_of_stage = _write_stage(model, ports, stage, files, index, original, onnx)
-            states = tuple(_state_part(s, ports) for s in wiring.states if s.stage == index)
-            parts.append(part_of_stage.model_copy(update={"states": states}))
+            file = new.file(f"stage{index}", model.runtime_of(stage.runtime).suffix)
+            parts.append(_write_stage(model, wiring, index, stage, file, submodels))
         document = m.Manifest(
+            batch=deployment.batch,
             model=m.ModelPart(
                 name=model.graph.name,
                 sha256=model.sha256,
-                inputs=m.tensor_ports(wiring.inputs),
-                outputs=m.tensor_ports(wiring.outputs),
+                inputs=of_item.inputs,
+                outputs=of_item.outputs,
                 file=str(model.path.resolve()) if model.path else None,
                 integers_below=dict(model.lowered.integers_below),
                 states={state.input: state.output for state in model.graph.states},
             ),
             stages=tuple(parts),
-            connections=tuple(map(m.ConnectionPart.of, wiring.connections)),
             **m.results_parts(results),
-            environment=environment() | {"target": spelled(model.target)},
-            reference=_write_reference(expected, new.file("reference", ".npz")),
+            **_common_parts(model, wiring),
+            reference=write_reference(expected, new.file("reference", ".npz")),
             initial=write_arrays(initial, new.file("states", ".npz")) if initial else None,
         )
-        manifest_file.write(document, new.folder / m.NAME)
         comparison = _compared(model, document, new.folder, left_out)
-        compared = document.model_copy(update={"comparison": comparison})
-        manifest_file.write(compared, new.folder / m.NAME)
-        add_program(new.folder, format)
+        program = write_program(document, new.folder, format)
+        complete = document.model_copy(update={"comparison": comparison, "program": program})
+        manifest_file.write(complete, new.folder / m.NAME)
 
 
 def _compared(
@@ -158,7 +157,7 @@ def _compared(
     if absent:
         return part.model_copy(update={"absent": absent})
     phases.report("comparing the written files")
-    with load(folder) as pipeline:
+    with LoadedPipeline(document, folder) as pipeline:
         accuracy = model.require_equal(pipeline, [stage.runtime for stage in document.stages])
     errors = {"max_abs_error": accuracy.max_abs_error, "max_rel_error": accuracy.max_rel_error}
     return part.model_copy(update=errors)
@@ -181,54 +180,59 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
     wiring = part(model.graph, ops, model.lowered.outputs)
     # Only its target counts: the part runs wherever it is loaded.
     runtime, place = model.runtime_in_use, str(device.along(1)[0])
-    original = _original_onnx(model, (runtime,))
     deployed = Stage.on(ops, runtime, (place,))
-    stage = _write_stage(model, wiring.stages[0], deployed, iter([file]), 0, original)
+    stage = _write_stage(model, wiring, 0, deployed, file, _submodels(model, (runtime,)))
+    submodel = file.with_suffix(".onnx") if stage.onnx else None
     document = m.Manifest(
         model=m.ModelPart(
             name=f"{model.graph.name}/{file.stem}",
             # ``verify`` compares with the ONNX submodel: the whole model has other outputs.
-            sha256=digest(file.with_suffix(".onnx")) if stage.onnx else model.sha256,
-            inputs=m.tensor_ports(wiring.inputs),
-            outputs=m.tensor_ports(wiring.outputs),
-            file=str(file.with_suffix(".onnx").resolve()) if stage.onnx else None,
+            sha256=digest(submodel) if submodel else model.sha256,
+            inputs=wiring.inputs,
+            outputs=wiring.outputs,
+            file=str(submodel.resolve()) if submodel else None,
         ),
         stages=(stage,),
-        connections=tuple(map(m.ConnectionPart.of, wiring.connections)),
-        environment=environment() | {"target": spelled(model.target)},
+        **_common_parts(model, wiring),
     )
     manifest_file.write(document, file.with_suffix(".json"))
     return file.with_suffix(".json")
 
 
-def _original_onnx(model: CompiledModel, runtimes: Sequence[str]) -> submodels.OnnxModel | None:
-    """The ONNX model that stages of TVM are cut out of as well, None where there is none."""
-    return submodels.read_original(model.stage_source) if TVM in runtimes else None
+def _common_parts(model: CompiledModel, wiring: Wiring) -> dict[str, Any]:
+    connections = tuple(map(m.ConnectionPart.of, wiring.connections))
+    target = {"target": spelled(model.target)}
+    return {"connections": connections, "environment": environment() | target}
+
+
+def _submodels(model: CompiledModel, runtimes: Sequence[str]) -> OnnxModel | str:
+    """The ONNX model that stages of TVM are cut out of as well, read once; or why there is none."""
+    original = read_original(model.stage_source) if TVM in runtimes else None
+    return original or "the model was not read from an ONNX file"
 
 
 def _write_stage(
     model: CompiledModel,
-    ports: StagePorts,
-    stage: Stage,
-    files: Iterator[Path],
+    wiring: Wiring,
     index: int,
-    original: submodels.OnnxModel | None,
-    with_onnx: bool = True,
+    stage: Stage,
+    file: Path,
+    submodels: OnnxModel | str,
 ) -> m.StagePart:
     """Write one stage, and its ONNX submodel beside it; returns their entry in the manifest.
 
     The replicas that have one target share a file.
     """
-    runtime, file = model.runtime_of(stage.runtime), next(files)
-    places = [device.parse(name, anywhere=True) for name in stage.devices]
-    targets = [spelled(model.kernels.target_on(place)) for place in places]
-    weights = runtime.write(ports, file, places[0])
-    file_of = {targets[0]: file}
-    replicas = []
-    for place, target in zip(places, targets, strict=True):
+    runtime, ports = model.runtime_of(stage.runtime), wiring.stages[index]
+    file_of: dict[str, Path] = {}
+    replicas, weights = [], None
+    for name in stage.devices:
+        place = device.parse(name, anywhere=True)
+        target = spelled(model.kernels.target_on(place))
         if target not in file_of:
-            file_of[target] = next(files)
-            runtime.write(ports, file_of[target], place)
+            number = f"_{len(file_of)}" if file_of else ""
+            file_of[target] = file.with_name(f"{file.stem}{number}{file.suffix}")
+            weights = runtime.write(ports, file_of[target], place) or weights
         other = file_of[target] if file_of[target] != file else None
         part = m.ReplicaPart(
             device=str(place),
@@ -237,13 +241,11 @@ def _write_stage(
             target=None if target == spelled(model.target) else target,
         )
         replicas.append(part)
-    onnx, onnx_absent = None, None
+    onnx: m.OnnxPart | str = submodels if isinstance(submodels, str) else ""
     if runtime.suffix == ".onnx":
         onnx = _onnx_part(file, weights)
-    elif with_onnx:
-        onnx, onnx_absent = _write_submodel(original, ports, file.with_suffix(".onnx"))
-    else:
-        onnx_absent = "the export was asked for without (--no-onnx)"
+    elif not isinstance(submodels, str):
+        onnx = _write_submodel(submodels, ports, file.with_suffix(".onnx"))
     ops = [model.graph.ops[op] for op in ports.ops]
     return m.StagePart(
         index=index,
@@ -251,26 +253,23 @@ def _write_stage(
         file=file.name,
         sha256=sha256(file),
         replicas=tuple(replicas),
+        states=tuple(_state_part(s, ports) for s in wiring.states if s.stage == index),
         ops=tuple(m.OpPart(name=op.name, sources=op.sources) for op in ops),
-        inputs=m.tensor_ports(ports.inputs),
-        outputs=m.tensor_ports(ports.outputs),
+        inputs=ports.inputs,
+        outputs=ports.outputs,
         runtime=stage.runtime,
-        onnx=onnx,
-        onnx_absent=onnx_absent,
+        onnx=None if isinstance(onnx, str) else onnx,
+        onnx_absent=onnx if isinstance(onnx, str) else None,
     )
 
 
-def _write_submodel(
-    original: submodels.OnnxModel | None, ports: StagePorts, file: Path
-) -> tuple[m.OnnxPart | None, str | None]:
-    """Write the ONNX submodel of a stage; returns its entry, or None and why there is none."""
-    if original is None:
-        return None, "the model was not read from an ONNX file"
+def _write_submodel(original: OnnxModel, ports: StagePorts, file: Path) -> m.OnnxPart | str:
+    """Write the ONNX submodel of a stage; returns its entry, or why there is none."""
     try:
         submodel = original.submodel(ports, file.stem)
-    except submodels.NoSubmodel as reason:
-        return None, str(reason)
-    return _onnx_part(file, model_file.write(submodel, file)), None
+    except NoSubmodel as reason:
+        return str(reason)
+    return _onnx_part(file, model_file.write(submodel, file))
 
 
 def _state_part(state: StageState, ports: StagePorts) -> m.StatePart:
@@ -286,25 +285,3 @@ def _onnx_part(file: Path, weights: Path | None) -> m.OnnxPart:
         data=weights.name if weights else None,
         data_sha256=sha256(weights) if weights else None,
     )
-
-
-def _write_reference(expected: Expected, file: Path) -> m.ArraysPart:
-    """Write items and reference outputs, which ``verify`` takes where the model is not there.
-
-    Of large items only the first are written, at least one.
-    """
-    arrays: dict[str, Any] = {}
-    for number, (inputs, outputs) in enumerate(zip(expected.items, expected.along, strict=True)):
-        step = {f"{number}/in/{name}": array for name, array in inputs.items()}
-        step |= {f"{number}/out/{name}": array for name, array in outputs.items()}
-        if number and _size(arrays) + _size(step) > _MOST_BYTES:
-            break
-        arrays |= step
-    known = sum(map(_size, expected.states))
-    for number, states in enumerate(expected.states[1:] if known <= _MOST_BYTES else ()):
-        arrays |= {f"{number}/after/{name}": array for name, array in states.items()}
-    return write_arrays(arrays, file)
-
-
-def _size(arrays: Mapping[str, Any]) -> int:
-    return sum(array.nbytes for array in arrays.values())

@@ -1,4 +1,4 @@
-"""A folder whose export is replaced in one step: a reader sees the old one or the new one.
+"""The files of an export: read only as they were recorded, and replaced in one step.
 
 New files lie in a hidden folder until all are written, and get names that the old export does not
 use. Then they move beside the old files, and the rename of ``split.json`` switches from one export
@@ -12,22 +12,44 @@ import contextlib
 import errno
 import fcntl
 import os
-import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
 from autosplit.deploy import manifest_file
 from autosplit.deploy.manifest import NAME
-from autosplit.deploy.targets.program import written_programs
 from autosplit.errors import ConfigError
-from autosplit.files import REMEDY, refused, replace
+from autosplit.files import REMEDY, refused, replace, sha256
 
 _HIDDEN = ".autosplit-export-"
-_FULL = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}
+_FULL = {"No space left on device": errno.ENOSPC, "Disk quota exceeded": errno.EDQUOT}
+
+
+def checked(folder: Path, name: str, digest: str) -> Path:
+    """The path of a file of an export.
+
+    Raises ConfigError for another content, for anything but a regular file and for a link out of
+    the folder.
+    """
+    file = Path(os.path.realpath(folder / name))
+    if not file.is_relative_to(os.path.realpath(folder)):
+        raise ConfigError(f"'{name}' is outside the folder '{folder}'; export the split again")
+    try:
+        present = sha256(file)
+    except FileNotFoundError as error:
+        raise ConfigError(f"'{folder / name}' is missing; export the split again") from error
+    except OSError as error:
+        raise ConfigError(
+            f"'{folder / name}' cannot be read ({error.strerror}); export the split again"
+        ) from error
+    if present != digest:
+        raise ConfigError(
+            f"'{folder / name}' has sha256 {present[:12]}…, recorded is {digest[:12]}…; "
+            "it was changed, export it again"
+        )
+    return file
 
 
 @dataclass(frozen=True)
@@ -41,12 +63,6 @@ class NewExport:
         """Where to write a file; its name is none of the old export's."""
         return self.folder / f"{stem}{self.suffix}{extension}"
 
-    def numbered(self, stem: str, extension: str) -> Iterator[Path]:
-        """Where to write several files: ``stem``, ``stem_1``, ``stem_2`` and so on."""
-        yield self.file(stem, extension)
-        for number in count(1):
-            yield self.file(f"{stem}_{number}", extension)
-
 
 @contextlib.contextmanager
 def replace_export(folder: Path) -> Iterator[NewExport]:
@@ -58,11 +74,14 @@ def replace_export(folder: Path) -> Iterator[NewExport]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder), tempfile.TemporaryDirectory(prefix=_HIDDEN, dir=folder) as hidden:
-            _remove_leftovers(folder, Path(hidden))
-            old_names = _exported_names(folder)
-            new = NewExport(Path(hidden), _free_suffix(old_names))
+            for leftover in folder.glob(f"{_HIDDEN}*"):
+                if leftover != Path(hidden):
+                    shutil.rmtree(leftover, ignore_errors=True)
+            old_files = _exported_files(folder)
+            # Two generations alternate: stage0.so, stage0-2.so, stage0.so again.
+            new = NewExport(Path(hidden), "" if all("-2" in name for name in old_files) else "-2")
             yield new
-            _switch(new.folder, folder, old_names | written_programs(folder))
+            _switch(new.folder, folder, old_files)
     except Exception as error:
         if is_new:
             with contextlib.suppress(OSError):
@@ -76,62 +95,34 @@ def replace_export(folder: Path) -> Iterator[NewExport]:
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """One exporter at a time; the system ends the lock of one that is killed."""
-    with _descriptor(folder) as descriptor:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
         with contextlib.suppress(OSError):  # some network file systems have no locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
-
-
-def _remove_leftovers(folder: Path, hidden: Path) -> None:
-    for leftover in folder.glob(f"{_HIDDEN}*"):
-        if leftover != hidden:
-            shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _exported_names(folder: Path) -> set[str]:
-    """The files of the export that is in ``folder``; none where it cannot be read."""
-    try:
-        return {name for name, _ in manifest_file.read(folder).files}
-    except ConfigError:
-        return set()
-
-
-def _free_suffix(old_names: set[str]) -> str:
-    """Two generations alternate: stage0.so, stage0-2.so, stage0.so again."""
-    used = set()
-    for name in old_names:
-        generation = re.search(r"-\d+$", name.partition(".")[0])
-        used.add(generation[0] if generation else "")
-    suffix, number = "", 1
-    while suffix in used:
-        number += 1
-        suffix = f"-{number}"
-    return suffix
-
-
-def _switch(hidden: Path, folder: Path, old_names: set[str]) -> None:
-    new_names = {file.name for file in hidden.iterdir()} - {NAME}
-    for name in sorted(new_names):
-        replace(hidden / name, folder / name)
-    with _descriptor(folder) as descriptor:
-        # The files are on the disk before the manifest that names them, and it before they go.
-        os.fsync(descriptor)
-        replace(hidden / NAME, folder / NAME)
-        os.fsync(descriptor)
-    # A pipeline that was loaded before has its own copies, so nobody reads the old files.
-    for name in old_names - new_names - {NAME}:
-        # Nothing outside the folder is deleted, whatever an old manifest names.
-        if (folder / name).parent.resolve() == folder.resolve():
-            (folder / name).unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _descriptor(folder: Path) -> Iterator[int]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _exported_files(folder: Path) -> Mapping[str, str]:
+    """The files of the export in ``folder`` with their digests; none where it cannot be read."""
+    try:
+        document = manifest_file.read(folder)
+    except ConfigError:
+        return {}
+    return document.files
+
+
+def _switch(hidden: Path, folder: Path, old_files: Mapping[str, str]) -> None:
+    new_names = sorted(file.name for file in hidden.iterdir() if file.name != NAME)
+    for name in (*new_names, NAME):
+        replace(hidden / name, folder / name)
+    for name, digest in old_files.items():
+        # A file that somebody changed, or whose name leads out of the folder, stays.
+        with contextlib.suppress(ConfigError):
+            if name not in new_names:
+                checked(folder, name, digest)
+                (folder / name).unlink()
 
 
 def _raise_if_full(error: BaseException, folder: Path) -> None:
@@ -141,12 +132,10 @@ def _raise_if_full(error: BaseException, folder: Path) -> None:
     """
     cause: BaseException | None = error
     while cause:
-        for number, text in _FULL.items():
+        for text, number in _FULL.items():
             if text in str(cause) or getattr(cause, "errno", None) == number:
-                full = OSError(number, text)
-                # Python uses another folder than TMPDIR, which the linker uses, where that is full.
-                for temporary in (os.environ.get("TMPDIR"), tempfile.gettempdir()):
-                    if temporary and temporary in str(cause) and str(folder) not in str(cause):
-                        raise refused(Path(temporary), full, f"{REMEDY} with TMPDIR") from error
+                full, temporary = OSError(number, text), tempfile.gettempdir()
+                if temporary in str(cause) and str(folder) not in str(cause):
+                    raise refused(Path(temporary), full, f"{REMEDY} with TMPDIR") from error
                 raise refused(folder, full) from error
         cause = cause.__cause__

@@ -6,8 +6,6 @@ within one format; a reader ignores those it does not know. Other formats are re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -19,17 +17,15 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    model_serializer,
     model_validator,
 )
 
-from autosplit.deploy.wiring_check import check_wiring
-from autosplit.errors import ConfigError
-from autosplit.hardware.execution.wiring import Connection, Port, StagePorts, StageState, Wiring
+from autosplit.hardware.execution.batches import MOST as MOST_BATCH
+from autosplit.hardware.execution.wiring import Connection, DtypeName, Port
 from autosplit.hardware.measurement.results import RealTime, SplitResults
 from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
 
-FORMAT = 2
+FORMAT = 3
 NAME = "split.json"
 MOST_REPLICAS = 1024  # of all stages: each has a thread
 
@@ -42,50 +38,28 @@ def _file_name(name: str) -> str:
 
 
 FileName = Annotated[str, AfterValidator(_file_name)]
-# The types of this machine: another byte order would be read as other numbers.
-DtypeName = Annotated[
-    str, Field(pattern="^(bool|u?int(8|16|32|64)|float(16|32|64)|bfloat16|float8_[a-z0-9]+)$")
-]
 RuntimeName = Annotated[str, Field(pattern=f"^({'|'.join(RUNTIMES)})$")]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class _Part(BaseModel):
     # from_attributes: the dataclasses of hardware become the parts that have their fields
-    model_config = ConfigDict(
-        frozen=True, extra="ignore", populate_by_name=True, from_attributes=True
-    )
-
-
-class TensorPort(_Part):
-    """A tensor at a boundary.
-
-    ``range`` has the least and the largest legal value of an input of the model, where it is known.
-    """
-
-    name: str
-    shape: tuple[NonNegativeInt, ...]
-    dtype: DtypeName
-    range: tuple[int, int] | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_unknown_range(self, write: Any) -> Any:
-        return {key: value for key, value in write(self).items() if value is not None}
+    model_config = ConfigDict(frozen=True, populate_by_name=True, from_attributes=True)
 
 
 class ModelPart(_Part):
     """The model that was split.
 
     ``file`` is its original path, a hint for ``verify``. ``integers_below`` bounds random values of
-    integer inputs whose use is known.
-    ``states`` has the model output that is the successor of each state, by its input; neither is
-    among ``inputs`` and ``outputs``. ``sha256`` covers the files of external data.
+    integer inputs whose use is known. ``states`` has the model output that is the successor of each
+    state, by its input; neither is among ``inputs`` and ``outputs``. ``sha256`` covers the files of
+    external data.
     """
 
     name: str
     sha256: Digest
-    inputs: tuple[TensorPort, ...]
-    outputs: tuple[TensorPort, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
     file: str | None = None
     integers_below: dict[str, PositiveInt] = Field(default_factory=dict)
     states: dict[str, str] = Field(default_factory=dict)
@@ -124,10 +98,7 @@ class ReplicaPart(_Part):
 
 
 class StatePart(_Part):
-    """A tensor that one item leaves for the next item of its stream.
-
-    ``input`` and ``output`` are ports of the stage.
-    """
+    """A tensor that one item leaves for the next item of its stream, by the stage's ports."""
 
     input: str
     output: str
@@ -150,22 +121,18 @@ class StagePart(_Part):
     replicas: tuple[ReplicaPart, ...] = Field(min_length=1, max_length=MOST_REPLICAS)
     states: tuple[StatePart, ...] = ()
     ops: tuple[OpPart, ...]
-    inputs: tuple[TensorPort, ...]
-    outputs: tuple[TensorPort, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
     runtime: RuntimeName = TVM
     onnx: OnnxPart | None = None
     onnx_absent: str | None = None
 
     @property
-    def files(self) -> tuple[tuple[str, str], ...]:
-        """Name and sha256 of every file of the stage."""
-        files = [(self.file, self.sha256)]
-        files += [(r.file, r.sha256 or "") for r in self.replicas if r.file]
-        if self.onnx:
-            files.append((self.onnx.file, self.onnx.sha256))
-        if self.onnx and self.onnx.data:
-            files.append((self.onnx.data, self.onnx.data_sha256 or ""))
-        return tuple(files)
+    def weights(self) -> dict[str, str]:
+        """The file that the stage file reads beside it, where there is one, with its digest."""
+        if not self.onnx or self.onnx.file != self.file or not self.onnx.data:
+            return {}
+        return {self.onnx.data: self.onnx.data_sha256 or ""}
 
 
 class FromInput(_Part):
@@ -205,39 +172,21 @@ class ConnectionPart(_Part):
     @classmethod
     def of(cls, connection: Connection) -> ConnectionPart:
         """A connection of a pipeline."""
-        tensor = connection.tensor
-        source: dict[str, str | int]
-        if isinstance(connection.source, str):
-            source = {"input": connection.source}
-        else:
-            stage, output = connection.source
-            source = {"stage": stage, "output": output}
-        to = [{"stage": stage, "input": tensor} for stage in connection.stages]
+        source: Any = {"input": connection.source}
+        if not isinstance(connection.source, str):
+            source = dict(zip(("stage", "output"), connection.source, strict=True))
+        to: list[Any] = [{"stage": s, "input": connection.tensor} for s in connection.stages]
         to += [{"output": name} for name in connection.outputs]
-        # "from", the key in the file, is no name of a Python argument.
-        return cls.model_validate(
-            {"tensor": tensor, "bytes": connection.bytes, "from": source, "to": to}
-        )
+        document = {"tensor": connection.tensor, "bytes": connection.bytes}
+        return cls.model_validate(document | {"from": source, "to": to})
 
     def connection(self) -> Connection:
-        """The connection to run. Raises ConfigError where a stage reads it by another name."""
-        source: str | tuple[int, int]
-        if isinstance(self.source, FromInput):
-            source = self.source.input
-        else:
-            source = (self.source.stage, self.source.output)
-        stages, outputs = [], []
-        for end in self.to:
-            if isinstance(end, ToOutput):
-                outputs.append(end.output)
-            elif end.input == self.tensor:
-                stages.append(end.stage)
-            else:
-                raise ConfigError(
-                    f"tensor '{self.tensor}' is read as '{end.input}'; "
-                    "an input has the name of its tensor"
-                )
-        return Connection(self.tensor, self.bytes, source, tuple(stages), tuple(outputs))
+        """The connection to run."""
+        start = self.source
+        source = start.input if isinstance(start, FromInput) else (start.stage, start.output)
+        stages = tuple(end.stage for end in self.to if isinstance(end, ToStage))
+        outputs = tuple(end.output for end in self.to if isinstance(end, ToOutput))
+        return Connection(self.tensor, self.bytes, source, stages, outputs)
 
 
 class SpreadPart(_Part):
@@ -300,12 +249,16 @@ class ArraysPart(_Part):
 class Manifest(_Part):
     """The whole of ``split.json``.
 
-    ``reference`` has items and the reference outputs of the original model for them, ``initial``
-    what states begin with that do not begin at zero, by their input. ``streams``: how many it was
-    measured with, ``real_time``: at a fixed rate of each.
+    ``batch`` is how many items a stage computes at once: their inputs lie one after the other along
+    the first axis. The inputs and outputs of ``model`` are those of one item. ``reference`` has
+    items and the reference outputs of the original model for them, ``initial`` what states begin
+    with that do not begin at zero, by their input. ``streams``: how many it was measured with,
+    ``real_time``: at a fixed rate of each. ``program`` has the files that the format of the export
+    adds, with their digests.
     """
 
-    format: Literal[2] = 2
+    format: Literal[3] = 3
+    batch: Annotated[int, Field(ge=1, le=MOST_BATCH)] = 1
     model: ModelPart
     stages: tuple[StagePart, ...] = Field(min_length=1, max_length=MOST_REPLICAS)
     connections: tuple[ConnectionPart, ...]
@@ -319,6 +272,7 @@ class Manifest(_Part):
     comparison: ComparisonPart | None = None
     reference: ArraysPart | None = None
     initial: ArraysPart | None = None
+    program: dict[FileName, Digest] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _bound_replicas(self) -> Manifest:
@@ -328,52 +282,16 @@ class Manifest(_Part):
         return self
 
     @property
-    def files(self) -> tuple[tuple[str, str], ...]:
-        """Name and sha256 of every file of the export."""
-        files = [file for stage in self.stages for file in stage.files]
-        files += [(part.file, part.sha256) for part in (self.reference, self.initial) if part]
-        return tuple(files)
-
-    def wiring(self) -> Wiring:
-        """The wiring to run. Raises ConfigError where the connections do not fit the stages."""
-        for position, stage in enumerate(self.stages):
-            # Connections number the stages by their places.
-            if stage.index != position:
-                raise ConfigError(
-                    f"stage {stage.index} is listed at position {position}; export the split again"
-                )
-        wiring = Wiring(
-            ports_of(self.model.inputs),
-            ports_of(self.model.outputs),
-            tuple(StagePorts((), ports_of(s.inputs), ports_of(s.outputs)) for s in self.stages),
-            tuple(connection.connection() for connection in self.connections),
-            tuple(chain.from_iterable(map(_stage_states, self.stages))),
-        )
-        check_wiring(wiring)
-        names = [state.port.name for state in wiring.states]
-        if sorted(names) != sorted(self.model.states):
-            raise ConfigError(
-                f"the stages have the states {', '.join(names) or 'none'}, the model "
-                f"{', '.join(self.model.states) or 'none'}; export the split again"
-            )
-        return wiring
-
-
-def _stage_states(stage: StagePart) -> list[StageState]:
-    """The states of a stage. Raises ConfigError where one is not among its ports."""
-    inputs, outputs = ports_of(stage.inputs), ports_of(stage.outputs)
-    states = []
-    for part in stage.states:
-        before = Port(part.input, part.shape, part.dtype)
-        after = Port(part.output, part.shape, part.dtype)
-        if before not in inputs or after not in outputs:
-            raise ConfigError(
-                f"stage {stage.index} has no ports of one shape and type for its state "
-                f"'{part.input}'; export the split again"
-            )
-        places = inputs.index(before), outputs.index(after)
-        states.append(StageState(stage.index, *places, before))
-    return states
+    def files(self) -> dict[str, str]:
+        """The sha256 of every file of the export, by its name."""
+        parts: list[Any] = [*self.stages, *(r for s in self.stages for r in s.replicas)]
+        parts += [*(stage.onnx for stage in self.stages), self.reference, self.initial]
+        digests = {part.file: part.sha256 for part in parts if part and part.file}
+        for stage in self.stages:
+            digests |= stage.weights
+            if stage.onnx and stage.onnx.data:
+                digests[stage.onnx.data] = stage.onnx.data_sha256 or ""
+        return digests | self.program
 
 
 def schema() -> dict[str, Any]:
@@ -381,16 +299,6 @@ def schema() -> dict[str, Any]:
     return Manifest.model_json_schema(by_alias=True) | {
         "$schema": "https://json-schema.org/draft/2020-12/schema"
     }
-
-
-def ports_of(tensors: Iterable[TensorPort]) -> tuple[Port, ...]:
-    """Tensors of the manifest as ports."""
-    return tuple(Port(t.name, t.shape, t.dtype, t.range) for t in tensors)
-
-
-def tensor_ports(ports: Iterable[Port]) -> tuple[TensorPort, ...]:
-    """Ports as tensors of the manifest."""
-    return tuple(map(TensorPort.model_validate, ports))
 
 
 def results_parts(results: SplitResults) -> dict[str, Any]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from autosplit.deploy.export_folder import checked
 from autosplit.deploy.manifest import Manifest
-from autosplit.deploy.private_copy import copy_checked
 from autosplit.deploy.stages import stage_file
 from autosplit.hardware.cluster.connection import connected, put
-from autosplit.hardware.cluster.pipeline import RemoteStage, pipeline_of
+from autosplit.hardware.cluster.pipeline import pipeline_of
+from autosplit.hardware.cluster.replica import RayReplica
 from autosplit.hardware.devices.ray_nodes import assign, cpus
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring
@@ -38,12 +38,11 @@ def run_on_ray(
     places = assign(placement, [replica.device for _, replica in parts], ray.nodes())
     files = [stage_file(document, stage, replica) for stage, replica in parts]
     contents: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="autosplit-ray-") as private:
-        for name, digest in chain(*(file.digests.items() for file in files)):
-            if name not in contents:
-                contents[name] = put(copy_checked(folder, name, digest, Path(private)))
+    for name, digest in chain(*(file.digests.items() for file in files)):
+        if name not in contents:
+            contents[name] = put(checked(folder, name, digest), digest)
     remotes = iter(
-        [RemoteStage(f, contents, p, cpus(p)) for f, p in zip(files, places, strict=True)]
+        [RayReplica(f, contents, p, cpus(p)) for f, p in zip(files, places, strict=True)]
     )
     stages = [[next(remotes) for _ in stage.replicas] for stage in document.stages]
-    return pipeline_of(wiring, stages, depth, trace)
+    return pipeline_of(wiring, stages, depth, trace, document.batch)

@@ -14,7 +14,7 @@ import numpy as np
 
 from autosplit import phases
 from autosplit.deploy import manifest_file
-from autosplit.deploy.arrays import read_arrays
+from autosplit.deploy.arrays import read_reference
 from autosplit.deploy.load import load, wiring_of
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.stages import place_replicas
@@ -32,9 +32,9 @@ from autosplit.hardware.measurement import disturbance, measure
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import DEFAULT_TOLERANCE
 from autosplit.hardware.measurement.real_time import measure_real_time
-from autosplit.hardware.measurement.reference import Outputs, Reference, reference_of_file
+from autosplit.hardware.measurement.reference import Reference, reference_of_file
 from autosplit.hardware.measurement.results import Accuracy, RealTime, Spread
-from autosplit.hardware.measurement.sequences import ITEMS, SEED, STEPS, Expected, check, expect
+from autosplit.hardware.measurement.sequences import ITEMS, SEED, STEPS, check, expect
 from autosplit.serialization import dump
 from autosplit.serialization import load as from_document
 
@@ -109,7 +109,7 @@ def verify(
     reference: Reference | None = None
     initial = initial_states(wiring_of(document, manifest_file.locate(folder).parent).states)
     if file is None:
-        expected, name = recorded(folder, document, initial)
+        expected, name = read_reference(folder, document, initial)
     else:
         try:
             reference = reference_of_file(file, _input_shapes(document))
@@ -121,7 +121,7 @@ def verify(
             if model or special or document.reference is None:
                 raise
             reference = None
-            expected, name = recorded(folder, document, initial)
+            expected, name = read_reference(folder, document, initial)
             name = f"{name}, as the model at {file} cannot be run here: {error}"
     allowed_error = tolerance or (before.tolerance if before else DEFAULT_TOLERANCE)
     runtimes = [stage.runtime for stage in document.stages]
@@ -180,7 +180,8 @@ def bench(
             paced = measure_real_time(pipeline, items, *rate, period, count)
     ends = sorted(measure.completions(events, warm_up, len(submitted)))
     # Of single results, where the period averages over groups of them.
-    gaps = tuple((after - before) * measure.MS for before, after in pairwise(ends))
+    scale = measure.MS / pipeline.batch
+    gaps = tuple((after - before) * scale for before, after in pairwise(ends))
     return BenchResult(
         period,
         latency,
@@ -203,36 +204,6 @@ def sample_items(document: Manifest, draw: Draw, count: int, seed: int) -> Items
     return draw(inputs, count, seed, document.model.integers_below)
 
 
-def recorded(folder: Path, document: Manifest, initial: Outputs) -> tuple[Expected, str]:
-    """The items and reference outputs of the export, and where they are from.
-
-    ``initial`` has what states begin with.
-    """
-    if document.reference is None:
-        raise ConfigError(
-            "the export has no reference outputs; give the original model with --model FILE"
-        )
-    sides: dict[str, dict[int, dict[str, Any]]] = {"in": {}, "out": {}, "after": {}}
-    name = document.reference.file
-    try:
-        for key, array in read_arrays(folder, document.reference).items():
-            number, side, tensor = key.split("/", 2)
-            sides[side].setdefault(int(number), {})[tensor] = array
-        numbers = sorted(sides["in"])
-        outputs = [sides["out"][number] for number in numbers]
-    except (KeyError, ValueError) as error:
-        raise ConfigError(
-            f"'{folder / name}' has no reference outputs ({error}); export the split again"
-        ) from error
-    items = [sides["in"][number] for number in numbers]
-    after = [sides["after"][number] for number in sorted(sides["after"])]
-    # Where states are large, only what comes of them is recorded.
-    states = [initial, *after] if after else []
-    expected = Expected.of_steps(outputs, items, states, document.model.states)
-    computed_by = document.comparison.reference if document.comparison else "the reference"
-    return expected, f"the outputs of {computed_by} recorded in {name}"
-
-
 def _input_shapes(document: Manifest) -> dict[str, tuple[int, ...]]:
     """The shapes of the inputs of the original model, states among them."""
     return {p.name: p.shape for p in document.model.inputs} | {
@@ -243,21 +214,14 @@ def _input_shapes(document: Manifest) -> dict[str, tuple[int, ...]]:
 def _original_model(document: Manifest, model: Path | None) -> Path | None:
     """The unchanged original model, None where it is not there."""
     named = document.model.file
-    file = model or (Path(named) if named else None)
+    file, problem = model or (Path(named) if named else None), ""
     if file is None or not os.path.isfile(file):
-        if model:
-            raise ConfigError(
-                f"model '{file}' does not exist; give the file the split was made from"
-            )
-        return None
-    if _is_unchanged(file, document.model.sha256):
-        return file
-    if model:
-        raise ConfigError(
-            f"model '{file}' is not the one the split was made from (its sha256 differs); "
-            "give that one"
-        )
-    return None
+        problem = "does not exist; give the file the split was made from"
+    elif not _is_unchanged(file, document.model.sha256):
+        problem = "is not the one the split was made from (its sha256 differs); give that one"
+    if problem and model:
+        raise ConfigError(f"model '{model}' {problem}")
+    return None if problem else file
 
 
 def _is_unchanged(file: Path, digest: str) -> bool:

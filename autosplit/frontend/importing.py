@@ -19,11 +19,13 @@ from autosplit.frontend.torch import importer
 SUFFIXES = (file.SUFFIX, importer.SUFFIX)  # any other file is ONNX
 
 
-def read(model: Any, shapes: Shapes, *, trust_kernels: bool = False) -> SourceModel:
+def read(model: Any, shapes: Shapes, *, trust_kernels: bool = False, batch: int = 1) -> SourceModel:
     """Import a file (a Path) or an object: a TVM IRModule, a ``torch.export.ExportedProgram``.
 
     A file is a saved module if it ends in .json, a saved exported program in .pt2, and else ONNX.
-    ``trust_kernels`` allows a module to have kernels of its own, which are code.
+    ``trust_kernels`` allows a module to have kernels of its own, which are code. The first axis of
+    the inputs is ``batch`` times as long as ``shapes`` and the model say; that of a Relax module
+    only where it is dynamic.
 
     Raises:
         ModelError: The model cannot be read, holds what cannot be split, or code that is not
@@ -31,7 +33,7 @@ def read(model: Any, shapes: Shapes, *, trust_kernels: bool = False) -> SourceMo
         ConfigError: ``shapes`` do not fit the inputs.
     """
     if not isinstance(model, Path):
-        return _object(model, shapes, trust_kernels)
+        return _object(model, shapes, trust_kernels, batch)
     _require_regular_file(model)
     if model.suffix == ".py":
         raise ModelError(
@@ -39,12 +41,13 @@ def read(model: Any, shapes: Shapes, *, trust_kernels: bool = False) -> SourceMo
             "convert it to ONNX, or save the Relax module as JSON by tvm.ir.save_json"
         )
     if model.suffix == file.SUFFIX:
-        return file.convert(file.read(model, trust_kernels=trust_kernels), model.stem, shapes)
+        module = file.read(model, trust_kernels=trust_kernels)
+        return file.convert(module, model.stem, _enlarged(shapes, batch))
     if model.suffix == importer.SUFFIX:
-        return importer.convert(importer.read(model), model.stem, shapes)
+        return importer.convert(importer.read(model), model.stem, shapes, batch)
     from autosplit.frontend.onnx import importer as onnx_importer
 
-    return onnx_importer.load(model, shapes)
+    return onnx_importer.load(model, shapes, batch)
 
 
 def digest(model: Any) -> str:
@@ -90,13 +93,17 @@ def _require_regular_file(path: Path) -> None:
         raise ModelError(f"model '{path}' is not a regular file; give a model file")
 
 
-def _object(model: Any, shapes: Shapes, trust_kernels: bool) -> SourceModel:
+def _enlarged(shapes: Shapes, batch: int) -> Shapes:
+    return {name: (batch * shape[0], *shape[1:]) for name, shape in shapes.items() if shape}
+
+
+def _object(model: Any, shapes: Shapes, trust_kernels: bool, batch: int) -> SourceModel:
     if isinstance(model, tvm.IRModule):
         if not trust_kernels:
             require_data(model)
-        return file.convert(model, "module", shapes)
+        return file.convert(model, "module", _enlarged(shapes, batch))
     if importer.is_program(model):
-        return importer.convert(model, "program", shapes)
+        return importer.convert(model, "program", shapes, batch)
     raise ModelError(
         f"cannot load a model from a {type(model).__name__}; "
         "give a file, a TVM IRModule or a torch.export.ExportedProgram"

@@ -15,8 +15,9 @@ from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, ConfigError, MachineError, MismatchError, ModelError
 from autosplit.graph import FusedGraph
 from autosplit.hardware import cache, native_log
+from autosplit.hardware.batches import require_batchable
 from autosplit.hardware.cluster import nodes
-from autosplit.hardware.cluster.pipeline import RemoteStage, pipeline_of, remote_stage
+from autosplit.hardware.cluster.pipeline import pipeline_of, remote_stage
 from autosplit.hardware.codegen.kernels import DeviceKernels
 from autosplit.hardware.codegen.target import spelled, target_of
 from autosplit.hardware.codegen.tuning_database import RECORDS
@@ -56,7 +57,9 @@ class CompiledModel:
     ``targets`` gives devices, by their spelling, targets of their own; the graph is the same for
     all. ``reference`` computes the original without stages, and outputs may differ from it by
     ``tolerance``, which by default follows from the model. Where
-    no runtime is named, ``runtime_in_use`` computes.
+    no runtime is named, ``runtime_in_use`` computes. ``batch`` items are computed at once, although
+    pipelines take and give single ones; ``single`` is then the model at batch 1, whose outputs are
+    expected. ``reload`` loads it at another batch.
     """
 
     path: Path | None
@@ -72,6 +75,9 @@ class CompiledModel:
     onnx_model: Any = None
     tolerance: float | None = None
     trust_kernels: bool = False
+    batch: int = 1
+    single: CompiledModel | None = field(default=None, repr=False, compare=False)
+    reload: Callable[..., CompiledModel] | None = field(default=None, repr=False, compare=False)
 
     @property
     def graph(self) -> FusedGraph:
@@ -87,7 +93,13 @@ class CompiledModel:
     def stage_source(self) -> StageSource:
         """What a runtime makes the stages from."""
         return StageSource(
-            self.lowered, self.sha256, self.kernels, self.onnx_file, self.shapes, self.onnx_model
+            self.lowered,
+            self.sha256,
+            self.kernels,
+            self.onnx_file,
+            self.shapes,
+            self.onnx_model,
+            self.batch,
         )
 
     @property
@@ -138,6 +150,27 @@ class CompiledModel:
     def _runtimes(self) -> dict[str, Runtime]:
         return {name: runtime_class(name)(self.stage_source) for name in RUNTIMES}
 
+    def at_batch(self, batch: int) -> CompiledModel:
+        """The model that computes so many items at once.
+
+        Raises ModelError, with the reason, for a model that cannot.
+        """
+        if batch == self.batch:
+            return self
+        if batch not in self._at_batch:
+            if self.reload is None or self.lowered.composites:
+                raise ModelError(f"'{self.graph.name}' with external backends has batch 1 only")
+            phases.report(f"importing the model at batch {batch}")
+            loaded = self.reload(batch=batch)
+            variant = replace(loaded, single=self, sha256=self.sha256, reference=self.reference)
+            require_batchable(self, variant)
+            self._at_batch[batch] = variant
+        return self._at_batch[batch]
+
+    @cached_property
+    def _at_batch(self) -> dict[int, CompiledModel]:
+        return {}
+
     def wiring(self, stages: Sequence[Sequence[int]]) -> Wiring:
         """The connections of a legal split."""
         return self.stage_source.wiring(stages)
@@ -169,13 +202,14 @@ class CompiledModel:
             with model.pipeline(autosplit.plan(model, cores=1).deployment) as pipeline:
                 outputs = pipeline.run(model.items(8))
         """
-        return self.run_on(self.wiring(deployment.split), deployment, depth, trace)
+        model = self.at_batch(deployment.batch)
+        return model.run_on(model.wiring(deployment.split), deployment, depth, trace)
 
     def run_on(
         self, wiring: Wiring, deployment: Deployment, depth: int = 2, trace: bool = False
     ) -> Pipeline:
         """Link the stages of a wiring as ``pipeline`` does."""
-        replicas: list[list[Stage | RemoteStage]] = []
+        replicas: list[list[Stage]] = []
         places = iter(devices.places_of(deployment))
         try:
             for ports, deployed in zip(wiring.stages, deployment.stages, strict=True):
@@ -184,10 +218,9 @@ class CompiledModel:
                 replicas.append(self._replicas(deployed.runtime, ports, here, runtime.stages))
         except BaseException:
             for stage in chain.from_iterable(replicas):
-                if not isinstance(stage, RemoteStage):
-                    stage.close()
+                stage.close()
             raise
-        return pipeline_of(wiring, replicas, depth, trace)
+        return pipeline_of(wiring, replicas, depth, trace, self.batch)
 
     def _replicas(
         self,
@@ -195,7 +228,7 @@ class CompiledModel:
         ports: StagePorts,
         places: Sequence[Device],
         make: Callable[[StagePorts, Sequence[Device]], Sequence[Stage]],
-    ) -> list[Stage | RemoteStage]:
+    ) -> list[Stage]:
         """The stage on each of some places; ``make`` makes those of this machine together."""
         maker = self.runtime_of(runtime)
         remote = {
@@ -204,7 +237,7 @@ class CompiledModel:
             if isinstance(place, RayCores)
         }
         here = [place for place in places if not isinstance(place, RayCores)]
-        replicas: list[Stage | RemoteStage] = [*make(ports, here)] if here else []
+        replicas: list[Stage] = [*make(ports, here)] if here else []
         for position, stage in remote.items():
             replicas.insert(position, stage)
         return replicas
@@ -223,7 +256,7 @@ class CompiledModel:
         wiring, maker = self.wiring([range(len(self.graph.ops))]), self.runtime_of(runtime)
         (ports,) = wiring.stages
         replicas = self._replicas(runtime, ports, places, partial(maker.whole, by_hint=by_hint))
-        return pipeline_of(wiring, [replicas], trace=trace)
+        return pipeline_of(wiring, [replicas], trace=trace, batch=self.batch)
 
     def check(self, places: Sequence[Device]) -> None:
         """Raises ConfigError for a device, ModelError for an op that the runtime cannot use.
@@ -245,7 +278,8 @@ class CompiledModel:
         Without ``runtime`` it is ``runtime_in_use``.
         """
         name = runtime or self.runtime_in_use
-        phases.report(f"profiling {name} on {device}")
+        at_batch = f" at batch {self.batch}" if self.batch > 1 else ""
+        phases.report(f"profiling {name} on {device}{at_batch}")
         if isinstance(device, RayCores):
             # A node reads the model once, and answers for all runtimes.
             rest = self._node_profiles.setdefault((device, seconds, force), {})
@@ -254,12 +288,17 @@ class CompiledModel:
                 for each in nodes.profile(device, type(self).load, options, files, seconds, force):
                     rest[each.runtime] = replace(each, device=str(device))
             return rest.pop(name)
-        return replace(self.runtime_of(name).profile(device, seconds, force), runtime=name)
+        profile = self.runtime_of(name).profile(device, seconds, force)
+        return replace(profile.of_batch(self.batch), runtime=name)
 
     def profiles(
-        self, places: Sequence[Device], seconds: float | None = None, force: bool = False
+        self,
+        places: Sequence[Device],
+        seconds: float | None = None,
+        force: bool = False,
+        runtimes: Sequence[str] = (),
     ) -> list[Profile]:
-        """``profile`` on each device, for one runtime after the other.
+        """``profile`` on each device, for one runtime after the other, by default all.
 
         By default all runtimes together take as long as one alone. With runtime ``auto`` one that
         cannot compute the model has infinite times and a note.
@@ -267,7 +306,7 @@ class CompiledModel:
         seconds = seconds or PROFILE_S / len(self.runtimes)
         distinct = {str(device): device for device in places}
         profiles: list[Profile] = []
-        for name in self.runtimes:
+        for name in runtimes or self.runtimes:
             try:
                 self.runtime_of(name).prepare(places)
                 by_device = {
@@ -281,14 +320,16 @@ class CompiledModel:
                 if self.runtime_name != AUTO:
                     raise
                 profiles += [self._no_profile(name, device, str(error)) for device in places]
-        for name, reason in self.left_out.items():
+        for name, reason in self.left_out.items() if not runtimes else ():
             profiles += [self._no_profile(name, device, reason) for device in places]
         return profiles
 
-    def checked_profiles(self, places: Sequence[Device]) -> list[Profile]:
-        """``profiles``; with runtime ``auto`` one whose outputs differ has infinite times."""
-        profiles = self.profiles(places)
-        if self.runtime_name != AUTO:
+    def checked_profiles(
+        self, places: Sequence[Device], runtimes: Sequence[str] = ()
+    ) -> list[Profile]:
+        """``profiles``; one of ``auto``, or of a batch, has infinite times where outputs differ."""
+        profiles = self.profiles(places, runtimes=runtimes)
+        if self.runtime_name != AUTO and self.batch == 1:
             return profiles
         possible = dict.fromkeys(p.runtime for p in profiles if p.is_possible)
         mismatches = {runtime: self.mismatch(runtime, places) for runtime in possible}
@@ -336,7 +377,8 @@ class CompiledModel:
 
     def _no_profile(self, runtime: str, device: Device, reason: str) -> Profile:
         count = len(self.graph.ops)
-        return Profile(str(device), (math.inf,) * count, (0.0,) * count, runtime, reason)
+        times = (math.inf,) * count, (0.0,) * count
+        return Profile(str(device), *times, runtime, reason, batch=self.batch)
 
     @cached_property
     def _node_profiles(self) -> dict[tuple[RayCores, float, bool], dict[str, Profile]]:
@@ -345,20 +387,15 @@ class CompiledModel:
     def links(self, places: Sequence[Device]) -> list[LinkCost]:
         """The costs of sending tensors to each device and of calling it, measured now.
 
-        They are the same in every runtime that supports the device; those of devices on Ray nodes
-        follow from the paths between each pair.
+        They are the same in every runtime that supports the device.
         """
         names = [TVM] if self.runtime_name == AUTO else list(self.runtimes)
         runtime = self.runtime_of(names[0])
         distinct = {str(device): device for device in reversed(places)}
-        costs: dict[str, LinkCost] = {}
-        on_ray: list[RayCores] = []
-        for name, device in distinct.items():
-            if isinstance(device, RayCores):
-                on_ray.append(device)
-            else:
-                costs[name] = runtime.link(device)
-        costs |= {cost.device: cost for cost in nodes.links(on_ray, beside_local=bool(costs))}
+        costs = {
+            name: nodes.link(device) if isinstance(device, RayCores) else runtime.link(device)
+            for name, device in distinct.items()
+        }
         return [costs[str(device)] for device in places]
 
     @property
@@ -388,6 +425,8 @@ class CompiledModel:
     @cached_property
     def reference_outputs(self) -> Expected:
         """What the original model computes for the items that every deployment is compared on."""
+        if self.single:
+            return self.single.reference_outputs
         return self.expect(self.items(STEPS if self.graph.states else ITEMS, SEED))
 
     @property
@@ -438,6 +477,8 @@ class CompiledModel:
         states: Mapping[str, str] | None = None,
         tolerance: float | None = None,
         trust_kernels: bool = False,
+        *,
+        batch: int = 1,
     ) -> Self:
         """Read and fuse a model.
 
@@ -456,6 +497,7 @@ class CompiledModel:
             tolerance: The relative error that outputs may have; by default it follows from the
                 model.
             trust_kernels: Whether a Relax module may have kernels of its own, which are code.
+            batch: How many items its kernels compute at once; see ``at_batch``.
 
         Returns:
             The model, which can be split; its ops are ``graph.ops``.
@@ -478,7 +520,9 @@ class CompiledModel:
         # No decorator: Ray could not send the method to another node.
         with native_log.hidden():
             phases.report(f"importing {path.name if path else 'the model'}")
-            source = importing.read(path or model, static_shapes, trust_kernels=trust_kernels)
+            source = importing.read(
+                path or model, static_shapes, trust_kernels=trust_kernels, batch=batch
+            )
             tvm_target = target_of(target)
             phases.report("lowering")
             lowered = lower(source, tvm_target, backends, states)
@@ -497,4 +541,16 @@ class CompiledModel:
             onnx_model=source.onnx_model,
             tolerance=tolerance,
             trust_kernels=trust_kernels,
+            batch=batch,
+            reload=partial(
+                cls.load,
+                model,
+                shapes,
+                target,
+                tuning,
+                runtime=runtime,
+                targets=targets,
+                tolerance=tolerance,
+                trust_kernels=trust_kernels,
+            ),
         )

@@ -60,6 +60,7 @@ def options_there(model: CompiledModel, device: RayCores) -> tuple[dict[str, Any
         "runtime": model.runtime_name,
         "states": {state.input: state.output for state in model.graph.states},
         "trust_kernels": model.trust_kernels,
+        "batch": model.batch,
     }
     files = model_files(model.path)
     if model.tuning:

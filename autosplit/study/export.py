@@ -43,7 +43,7 @@ def export_best_split(opened: OpenStudy) -> Path | None:
         return None
     with storage_errors(opened.url):
         record, trials = study_record(opened.study.user_attrs), opened.study.get_trials()
-    chosen = _advised(opened.config, record, trials, len(opened.bench.graph.ops))
+    chosen = _advised(opened.config, record, trials, len(opened.bench.description.graph.ops))
     if chosen is None:
         return None
     folder = Path(opened.config.export)
@@ -107,7 +107,7 @@ def export_stored_split(
     bench = open_bench(config, measures=False, trust_kernels=trust_kernels)
     try:
         if number is None:
-            chosen = _advised(config, record, trials, len(bench.graph.ops))
+            chosen = _advised(config, record, trials, len(bench.description.graph.ops))
         else:
             chosen = _measured_trial(trials, record, number)
         if chosen is None:

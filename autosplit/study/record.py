@@ -97,6 +97,7 @@ class _Spread(_Stored):
 class _Profile(_Stored):
     op_ms: tuple[Number, ...] = ()
     runtime: Text = ""
+    batch: Count = 1
 
 
 class _Verdict(_Stored):
@@ -116,6 +117,7 @@ class _Baseline(_Stored):
     stage_ms: tuple[Number, ...] = ()
     max_rel_error: Number = 0.0
     disturbances: Texts = ()
+    batch: Count = 1
 
     def value(self) -> Baseline | None:
         """The baseline, None without name or period."""
@@ -168,7 +170,7 @@ class TrialRecord(TrialResult):
         counts = [len(of_stage) for of_stage in self.devices]
         if not counts or len(counts) != len(self.stages) or not all(map(len, self.stages)):
             raise ValueError("no deployment is stored")
-        return Deployment.of_split(self.stages, devices, self.runtimes, counts)
+        return Deployment.of_split(self.stages, devices, self.runtimes, counts, self.batch)
 
     def measurement(self) -> Measurement | None:
         """The figures; None without a period."""
@@ -228,6 +230,7 @@ class StudyRecord(_Stored):
     identity: dict[Text, Text] = {}
     machine: Text = ""
     profile: tuple[_Profile, ...] = ()
+    sampler: Table = {}
     stopped: Text = ""
     verdict: _Verdict = _Verdict()
     version: Text = ""

@@ -21,7 +21,7 @@ import tvm
 from tvm import relax
 
 # A reader of this format may ignore fields it does not know, and must refuse another format.
-FORMAT = 2
+FORMAT = 3
 
 
 def main() -> int:

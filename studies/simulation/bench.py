@@ -100,12 +100,12 @@ class SimulatedBench(Bench):
     ) -> Sequence[str]:
         """The kinds of the known costs in their order, or the only one."""
         names = [kind.name for kind in self.costs.kinds]
-        return [names[n % len(names)] for n in range(len(self.devices))]
+        return [names[n % len(names)] for n in range(len(self._device_names))]
 
     def profile(self) -> Sequence[Profile]:
         """The known time of every op on each device."""
         rows, zeros = self.costs.rows, (0.0,) * len(self.costs.names)
-        pairs = enumerate(self.devices)
+        pairs = enumerate(self._device_names)
         return [Profile(name, rows[n % len(rows)].times, zeros) for n, name in pairs]
 
     def links(self) -> Sequence[LinkCost]:
@@ -149,7 +149,7 @@ class SimulatedBench(Bench):
     def _placed(self, option: Option) -> tuple[str, ...]:
         """The devices of the replicas of a stage that is alone."""
         if not self.question.cores:
-            return tuple(self.devices[: option.replicas])
+            return tuple(self._device_names[: option.replicas])
         width = option.row.threads
         return tuple(
             f"cores:{','.join(map(str, range(n * width, (n + 1) * width)))}"

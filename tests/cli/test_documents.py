@@ -95,9 +95,7 @@ def test_a_table_is_no_json_and_says_something(command, branches, exported, capf
         json.loads(printed)
 
 
-@pytest.mark.parametrize(
-    "command", [c for c in cli.COMMANDS if c not in ("zoo", "doctor", "serve")]
-)
+@pytest.mark.parametrize("command", [c for c in cli.COMMANDS if c not in ("zoo", "doctor")])
 def test_a_failure_prints_no_document(command, tmp_path, monkeypatch, said):
     monkeypatch.chdir(tmp_path)
     more = {

@@ -98,16 +98,6 @@ def test_the_options_of_a_command_stand_before_those_of_all(capsys):
     assert shown.index("--seconds") < shown.index("--debug")
 
 
-def test_places_on_ray_need_its_option(capsys):
-    assert main(["serve", "out", "--devices", "ray:a/cores:0 ray:b"]) == 2
-    assert "add --ray" in capsys.readouterr().err
-
-
-def test_serve_has_no_json(said):
-    line = "serve writes raw arrays; leave -f json out"
-    assert said("serve", "out", "-f", "json") == (2, line)
-
-
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [

@@ -7,6 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from autosplit.deploy import manifest_file
+from autosplit.deploy.targets.formats import write_program
+
 
 class Export:
     """An exported folder and its manifest."""
@@ -40,3 +43,8 @@ def swap_sources(document: dict[str, Any], first: str, second: str) -> None:
     """Let two tensors come from where the other one comes from."""
     of = {c["tensor"]: c for c in document["connections"]}
     of[first]["from"], of[second]["from"] = of[second]["from"], of[first]["from"]
+
+
+def add_program(folder: Path, name: str) -> None:
+    """Add to an export the program of a format."""
+    write_program(manifest_file.read(folder), folder, name)

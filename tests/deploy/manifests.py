@@ -32,7 +32,8 @@ def tensor(name: str, source: dict[str, Any], *to: dict[str, Any]) -> dict[str, 
 
 
 SOUND: dict[str, Any] = {
-    "format": 2,
+    "format": 3,
+    "batch": 1,
     "model": {
         "name": "net",
         "sha256": "f" * 64,

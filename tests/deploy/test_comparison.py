@@ -112,7 +112,7 @@ def test_no_other_cause_skips_the_comparison(
     def fail(*arguments: Any) -> None:
         raise MachineError(cause)
 
-    monkeypatch.setattr(exporting, "load", fail)
+    monkeypatch.setattr(exporting, "LoadedPipeline", fail)
     with pytest.raises(MachineError, match=cause):
         branches.split([["first"]]).export(tmp_path / "out")
     assert not (tmp_path / "out").exists()

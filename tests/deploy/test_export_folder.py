@@ -1,5 +1,6 @@
 """An export is replaced in one step: whoever is killed leaves the old one or the new one."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -7,9 +8,8 @@ import tempfile
 import pytest
 
 from autosplit.deploy import manifest_file
-from autosplit.deploy.export_folder import replace_export
-from autosplit.deploy.private_copy import copy_checked
-from autosplit.errors import MachineError, ModelError
+from autosplit.deploy.export_folder import checked, replace_export
+from autosplit.errors import ConfigError, MachineError, ModelError
 from tests.deploy.manifests import digest, sound
 
 # Exports over an old export, killed before each call to the file system in turn, until one ends.
@@ -55,11 +55,11 @@ def write(folder, content):
         manifest_file.write(parsed, new.folder / "split.json")
 
 
-def read(folder, private):
+def read(folder):
     """The content of an export whose files all are those of its manifest."""
     document = manifest_file.read(folder)
-    for name, sha256 in document.files:
-        copy_checked(folder, name, sha256, private)
+    for name, sha256 in document.files.items():
+        checked(folder, name, sha256)
     return document.verdict
 
 
@@ -77,7 +77,7 @@ def test_an_export_replaces_the_one_before_and_nothing_else(tmp_path):
     before = set()
     for content in ("old", "new", "newer", "newest"):
         write(tmp_path, content)
-        assert read(tmp_path, tmp_path / "private") == content
+        assert read(tmp_path) == content
         stages = {file.name for file in tmp_path.glob("stage*.so")}
         assert len(stages) == 3
         # A reader of the manifest before finds its files until the new one is there.
@@ -115,7 +115,7 @@ def test_an_export_that_fails_leaves_the_old_one(tmp_path):
 def test_a_damaged_export_is_replaced(tmp_path):
     (tmp_path / "split.json").write_text("{")
     write(tmp_path, "new")
-    assert read(tmp_path, tmp_path / "private") == "new"
+    assert read(tmp_path) == "new"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_file_that_was_removed_is_no_obstacle(tmp_path):
     write(tmp_path, "old")
     (tmp_path / "stage1.so").unlink()
     write(tmp_path, "new")
-    assert read(tmp_path, tmp_path / "private") == "new"
+    assert read(tmp_path) == "new"
 
 
 @pytest.mark.parametrize("name", ["file", "file/out", "n" * 300])
@@ -160,15 +160,88 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path, name):
         write(tmp_path / name, "new")
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_file_of_an_old_program_goes_unless_somebody_changed_it(tmp_path, changed):
+    """It need not be one that this version writes."""
+    write(tmp_path, "old")
+    document = manifest_file.read(tmp_path)
+    program = {"run.sh": digest("mine")}
+    manifest_file.write(document.model_copy(update={"program": program}), tmp_path / "split.json")
+    (tmp_path / "run.sh").write_text("yours" if changed else "mine")
+    write(tmp_path, "new")
+    assert (tmp_path / "run.sh").exists() == changed
+
+
+def test_an_old_file_outside_the_folder_stays(tmp_path):
+    (tmp_path / "a.so").write_text("old 0")
+    write(tmp_path / "out", "old")
+    (tmp_path / "out" / "stage0.so").unlink()
+    (tmp_path / "out" / "stage0.so").symlink_to(tmp_path / "a.so")
+    write(tmp_path / "out", "new")
+    assert (tmp_path / "a.so").read_text() == "old 0"
+
+
+@pytest.fixture
+def code(tmp_path):
+    """A folder with a file that holds ``code``."""
+    folder = tmp_path / "export"
+    folder.mkdir()
+    (folder / "a.so").write_text("code")
+    return folder
+
+
+def test_another_content_is_refused_with_both_digests(code):
+    with pytest.raises(ConfigError, match=f"{digest('code')[:12]}…, .* {digest('other')[:12]}…"):
+        checked(code, "a.so", digest("other"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("absent.so", "is missing"),
+        ("folder", "not a regular file"),
+        ("pipe", "not a regular file"),
+        ("loop", "symbolic links"),
+        ("n" * 5000, "too long"),
+    ],
+)
+def test_anything_but_a_regular_file_is_refused(code, name, text):
+    (code / "folder").mkdir()
+    os.mkfifo(code / "pipe")
+    (code / "loop").symlink_to("loop")
+    with pytest.raises(ConfigError, match=f"{text}.*; export the split again"):
+        checked(code, name, digest("code"))
+
+
+@pytest.mark.parametrize("link", ["file", "folder", "chain"])
+def test_no_link_leads_out_of_the_folder(code, tmp_path, link):
+    (tmp_path / "out.so").write_text("code")
+    if link == "folder":
+        (code / "sub").symlink_to(tmp_path)
+    else:
+        (code / "b.so").symlink_to(tmp_path / "out.so")
+        (code / "c.so").symlink_to("b.so")
+    name = {"file": "b.so", "folder": "sub/out.so", "chain": "c.so"}[link]
+    with pytest.raises(ConfigError, match="is outside the folder"):
+        checked(code, name, digest("code"))
+
+
+def test_a_link_inside_the_folder_is_followed(code, tmp_path):
+    (code / "b.so").symlink_to("a.so")
+    (tmp_path / "around").symlink_to(code)
+    for folder, name in ((code, "b.so"), (tmp_path / "around", "a.so")):
+        assert checked(folder, name, digest("code")).read_text() == "code"
+
+
 @pytest.mark.integration
 def test_a_kill_leaves_the_old_export_or_the_new_one(tmp_path):
     subprocess.run([sys.executable, "-c", KILL, tmp_path], check=True, timeout=100)
     folders = sorted(tmp_path.iterdir(), key=lambda folder: int(folder.name))
     assert len(folders) > 20
-    contents = [read(folder, tmp_path / "private") for folder in folders]
+    contents = [read(folder) for folder in folders]
     assert contents == sorted(contents, reverse=True)  # old until the switch, then new
     assert set(contents) == {"old", "new"}
     for folder in folders:
         write(folder, "newer")
-        assert read(folder, tmp_path / "private") == "newer"
+        assert read(folder) == "newer"
         assert not list(folder.glob(".*"))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from autosplit.deploy.targets.program import add_program
 from autosplit.errors import ConfigError
+from tests.deploy.exports import add_program
 from tests.deploy.manifests import sound
 
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from autosplit.deploy import manifest, manifest_file
 from autosplit.deploy.manifest import Manifest
+from autosplit.deploy.manifest_wiring import wired
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.wiring import Connection, Port
 from autosplit.hardware.measurement.results import Accuracy, Measurement, SplitResults, Spread
@@ -55,7 +56,7 @@ def test_a_state_is_wired_to_the_ports_of_its_stage():
     stage["outputs"].append(port("n"))
     stage["states"] = [port("h") | {"input": "h", "output": "n"}]
     document["model"]["states"] = {"h": "n"}
-    (state,) = Manifest.model_validate(document).wiring().states
+    (state,) = wired(Manifest.model_validate(document)).states
     assert (state.stage, state.input, state.output) == (1, 2, 1)
     assert state.port == Port("h", (2, 3), "float32")
 
@@ -77,21 +78,12 @@ def test_a_folder_may_be_called_like_a_file(tmp_path):
 
 
 def test_the_wiring_is_that_of_the_connections():
-    wiring = Manifest.model_validate(sound()).wiring()
+    wiring = wired(Manifest.model_validate(sound()))
     assert wiring.inputs == (Port("x", (2, 3), "float32"),)
     assert [p.name for p in wiring.outputs] == ["b", "y"]
     assert [[p.name for p in s.inputs] for s in wiring.stages] == [["x"], ["a", "x"], ["b", "c"]]
     assert wiring.connections[0] == Connection("x", 24, "x", (0, 1), ())
     assert wiring.connections[2] == Connection("b", 24, (0, 1), (2,), ("b",))
-
-
-def test_the_document_spells_from_as_it_stands(put):
-    parsed = json.loads(manifest_file.read(put(sound())).model_dump_json(by_alias=True))
-    assert [c["from"] for c in parsed["connections"]][:2] == [
-        {"input": "x"},
-        {"stage": 0, "output": 0},
-    ]
-    assert parsed["stages"][0]["runtime"] == "tvm"
 
 
 def refused(change):
@@ -103,6 +95,7 @@ def refused(change):
 
 
 ESCAPES = [
+    "split.json",
     "..",
     "../a",
     "a/..",
@@ -185,7 +178,7 @@ def test_the_files_of_replicas_belong_to_the_export(put):
     document = sound()
     other = {"device": "cuda:0", "file": "stage1_1.so", "sha256": "1" * 64, "target": "cuda"}
     document["stages"][1]["replicas"].append(other)
-    assert ("stage1_1.so", "1" * 64) in manifest_file.read(put(document)).files
+    assert manifest_file.read(put(document)).files["stage1_1.so"] == "1" * 64
 
 
 @pytest.mark.parametrize(
@@ -235,32 +228,29 @@ def test_one_stage_is_a_split_too():
         {**document["connections"][0], "to": [{"stage": 0, "input": "x"}]},
         {**document["connections"][2], "to": [{"output": "b"}]},
     ]
-    assert len(Manifest.model_validate(document).wiring().stages) == 1
+    assert len(wired(Manifest.model_validate(document)).stages) == 1
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, 1.5, "1", None, True, [1]])
+@pytest.mark.parametrize("version", [0, 1, 2, 1.5, "1", None, True, [1]])
 def test_another_format_is_told_before_anything_is_read(put, version):
     with pytest.raises(
-        ConfigError, match=r"has format .*, this autosplit reads 2; export it again"
+        ConfigError, match=r"has format .*, this autosplit reads 3; export it again"
     ):
         manifest_file.read(put({"format": version, "stages": "nonsense"}))
 
 
-@pytest.mark.parametrize("text", ["", "{", "nonsense", "[" * 100_000, '{"a": 1} trailing'])
-def test_what_is_not_json_is_told_so(tmp_path, text):
-    (tmp_path / manifest.NAME).write_text(text)
-    with pytest.raises(ConfigError, match=r"split\.json' is not JSON: .*; export it again"):
-        manifest_file.read(tmp_path)
-
-
-@pytest.mark.parametrize("text", ["[]", "1", '"text"', "null"])
-def test_json_without_a_format_is_told_so(tmp_path, text):
-    (tmp_path / manifest.NAME).write_text(text)
-    with pytest.raises(ConfigError, match="has format None, this autosplit reads 2"):
-        manifest_file.read(tmp_path)
-
-
-def test_what_is_no_text_is_told_so(tmp_path):
-    (tmp_path / manifest.NAME).write_bytes(b"\xff\xfe{")
-    with pytest.raises(ConfigError, match="is not JSON"):
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        *[(t, "is not JSON: .*; export it again") for t in (b"", b"{", b"[" * 100_000, b"{} more")],
+        (b"\xff\xfe{", "is not JSON"),
+        *[
+            (t, "has format None, this autosplit reads 3")
+            for t in (b"[]", b"1", b'"text"', b"null")
+        ],
+    ],
+)
+def test_what_is_no_document_is_told_so(tmp_path, content, problem):
+    (tmp_path / manifest.NAME).write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"split\.json' {problem}"):
         manifest_file.read(tmp_path)

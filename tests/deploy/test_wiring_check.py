@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.deploy.manifest import Manifest
+from autosplit.deploy.manifest_wiring import wired
 from autosplit.errors import ConfigError
 from tests.deploy.manifests import SOUND, port, sound, tensor
 
@@ -16,7 +17,7 @@ TO = [
 
 
 def check(document):
-    return Manifest.model_validate(document).wiring()
+    return wired(Manifest.model_validate(document))
 
 
 def refused(change):
@@ -96,20 +97,21 @@ def one_more(document):
     [
         (lambda d: d["stages"].reverse(), "stage 2 is listed at position 0"),
         (lambda d: d["stages"][1].update(index=0), "stage 0 is listed at position 1"),
-        (stage(2, "inputs", "b"), "stage 2 has two inputs called 'b'"),
+        (stage(2, "inputs", "b"), "input 'b' of stage 2 is listed 2 times"),
         (stage(0, "inputs", "z"), "input 'z' of stage 0 has 0 sources"),
-        (model("inputs", "x"), "the model has two inputs called 'x'"),
-        (model("outputs", "y"), "the model has two outputs called 'y'"),
+        (model("inputs", "x"), "input 'x' is listed 2 times"),
+        (model("outputs", "y"), "output 'y' is listed 2 times"),
         (model("outputs", "z"), "output 'z' has 0 sources"),
-        (comes_from(0, input="z"), "the model has no input 'z'"),
+        (comes_from(2, stage=2, output=0), "'b' goes backwards, from stage 2 to 2"),
+        (comes_from(0, input="z"), "'x' comes from input 'z', which does not exist"),
         (comes_from(1, stage=3, output=0), "output 0 of stage 3, which does not"),
         (comes_from(1, stage=0, output=2), "output 2 of stage 0, which does not"),
-        (goes_to(1, stage=3, input="a"), "'a' goes to stage 3, which does not"),
-        (goes_to(1, stage=0, input="a"), "'a' goes backwards, from stage 0 to 0"),
-        (goes_to(3, stage=0, input="c"), "'c' goes backwards, from stage 1 to 0"),
+        (goes_to(1, stage=3, input="a"), "'a' goes to input 'a' of stage 3, which does not"),
+        (goes_to(1, stage=0, input="a"), "'a' goes to input 'a' of stage 0, which does not"),
+        (goes_to(3, stage=0, input="c"), "'c' goes to input 'c' of stage 0, which does not"),
         (goes_to(1, stage=1, input="x"), "'a' is read as 'x'"),
-        (goes_to(1, stage=2, input="a"), "stage 2 has no input 'a'"),
-        (goes_to(4, output="z"), "the model has no output 'z'"),
+        (goes_to(1, stage=2, input="a"), "'a' goes to input 'a' of stage 2, which does not"),
+        (goes_to(4, output="z"), "'y' goes to output 'z', which does not"),
         (one_more, "input 'c' of stage 2 has 2 sources"),
     ],
 )

@@ -32,7 +32,8 @@ def graph(
 def compute(name: str, values: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     """The op that produces ``name``: its result depends on every input, its position and the op."""
     weight = float(sum(name.encode()))
-    return sum(((i + 2) * v for i, v in enumerate(values)), np.zeros(2)) * 0.5 + weight
+    start = np.zeros_like(values[0]) if values else np.zeros(2)
+    return sum(((i + 2) * v for i, v in enumerate(values)), start) * 0.5 + weight
 
 
 def sequential(graph: FusedGraph, item: dict[str, Any], outputs: Sequence[str]) -> dict[str, Any]:
@@ -80,16 +81,18 @@ def fake_pipeline(
     before: dict[int, Callable[[int], object]] | None = None,
     replicas: Sequence[int] = (),
     states: Mapping[str, str] | None = None,
+    batch: int = 1,
 ) -> tuple[Pipeline, list[FakeStage]]:
     """A pipeline of fake stages, one replica each by default, and all replicas in order."""
     pairs = [(o, o) for o in outputs]
     graph = replace(graph, states=match_states(graph, pairs, states or {}))
-    wiring = wire(graph, stages, pairs)
+    larger = {n: replace(t, shape=(batch * t.shape[0],)) for n, t in graph.tensors.items()}
+    wiring = wire(replace(graph, tensors=larger), stages, pairs)
     fakes: list[list[FakeStage]] = []
     for stage, ports in enumerate(wiring.stages):
         count = replicas[stage] if replicas else 1
         fakes.append([FakeStage(graph, ports, (before or {}).get(stage)) for _ in range(count)])
-    pipeline = Pipeline(wiring, fakes, depth, trace)
+    pipeline = Pipeline(wiring, fakes, depth, trace, batch=batch)
     return pipeline, [fake for copies in fakes for fake in copies]
 
 
@@ -100,7 +103,7 @@ class Scripted:
     """
 
     def __init__(self, takes: Callable[[int], float], stages: int = 3) -> None:
-        self.replicas = (1,) * stages
+        self.batch, self.replicas = 1, (1,) * stages
         self.capacity = 2 * stages
         self.takes, self.most_inside = takes, 0
         self.events: list[StageEvent] = []

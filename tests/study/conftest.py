@@ -44,8 +44,10 @@ def chain(ops: int, devices: Sequence[str], simulation: Simulation) -> Simulated
 def space_of(bench: SimulatedBench) -> Space:
     """The candidates of a study on a bench, without what a study file limits."""
     names = [kind.name for kind in bench.costs.kinds]
-    kinds = [names[n % len(names)] for n in range(len(bench.devices))]
-    return Space(bench.costs, bench.question, tuple(zip(kinds, bench.devices, strict=True)))
+    kinds = [names[n % len(names)] for n in range(len(bench.description.devices))]
+    return Space(
+        bench.costs, bench.question, tuple(zip(kinds, bench.description.devices, strict=True))
+    )
 
 
 @pytest.fixture
@@ -87,7 +89,12 @@ def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
         **search: Any,
     ) -> OpenStudy:
         config = StudyConfig.model_validate(
-            {"name": name, "model": "net.onnx", "stages": len(bench.devices), "search": search}
+            {
+                "name": name,
+                "model": "net.onnx",
+                "stages": len(bench.description.devices),
+                "search": search,
+            }
         )
         return open_study(
             config,

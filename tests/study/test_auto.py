@@ -40,7 +40,7 @@ def unlike(*speeds: float, seed: int = 0, **simulation: Any) -> SimulatedBench:
 def study(folder: Path, bench: SimulatedBench, **search: Any) -> OpenStudy:
     document = {"name": "s", "model": "net.onnx", "stages": "auto"}
     config = StudyConfig.model_validate(
-        {**document, "devices": list(bench.devices), "search": {"trials": 8, **search}}
+        {**document, "devices": list(bench.description.devices), "search": {"trials": 8, **search}}
     )
     opened = open_study(config, bench, storage_url("s", str(folder / "s.db")), Progress())
     run_study(opened, Progress())

@@ -46,8 +46,8 @@ class Exporting(SimulatedBench):
 @pytest.fixture
 def bench(chain_bench: Make) -> Exporting:
     simulated = chain_bench(ops=8, stages=2)
-    asked = simulated.question, simulated.devices, simulated.simulation
-    return Exporting(simulated.graph, simulated.costs, *asked)
+    asked = simulated.question, simulated.description.devices, simulated.simulation
+    return Exporting(simulated.description.graph, simulated.costs, *asked)
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_a_trial_is_exported_by_its_number(
         export_stored_split(opened.study, tmp_path / "out", trial.number)
         deployment, _, known, *_ = written[-1]
         assert deployment.split == record_of(trial).stages
-        assert known.measured.period_ms == shown.trials[trial.number].period_ms
+        assert known.measured.period_ms == shown.trials[trial.number].figures.period_ms
 
 
 def test_where_nothing_was_measured_there_is_nothing_to_export(
@@ -110,7 +110,7 @@ def test_other_hardware_or_another_model_is_not_exported_from(
 ) -> None:
     opened = new_study(bench, trials=1)
     run_study(opened, Progress())
-    another = {**bench.identity, "model": "another"}
+    another = {**bench.description.identity, "model": "another"}
     bench.description = replace(bench.description, identity=another)
     with pytest.raises(
         ConfigError, match=r"study 's' measured something else: .*another.*; .*--force"
@@ -201,4 +201,4 @@ def test_the_best_deployment_is_exported_whatever_its_shape(
             4,
             5,
         }
-        assert known.measured.stage_ms == read(opened.study).trials[number].stage_ms
+        assert known.measured.stage_ms == read(opened.study).trials[number].figures.stage_ms

@@ -13,17 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.deploy.manifest import Manifest, ReplicaPart, StagePart, TensorPort
+from autosplit.deploy.manifest import Manifest, ReplicaPart, StagePart
+from autosplit.deploy.manifest_wiring import wired
 from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.codegen.target import target_of
 from autosplit.hardware.devices import processor
-from autosplit.hardware.execution.edges import CALLER, Edge, Edges, connect
-from autosplit.hardware.execution.wiring import StageState
-from autosplit.hardware.runtimes.registry import TVM, package_of
+from autosplit.hardware.execution.wiring import Port, Wiring
+from autosplit.hardware.runtimes.registry import OPENVINO, TVM, package_of
 from autosplit.versions import TVM as TVM_PACKAGE
 
-_DEPTH = 2  # as in ``autosplit.load``
+_SOURCES = Path(__file__).parent / "cpp"
+_NAMES = "CMakeLists.txt", "main.cpp", "pipeline.cpp", "pipeline.hpp", "stage.hpp", "system.cpp"
 
 
 class Code(str):
@@ -31,75 +32,89 @@ class Code(str):
 
 
 def files(document: Manifest) -> Mapping[str, bytes]:
-    """The sources of the program. Raises ConfigError for a stage that is not on local cores."""
-    folder = Path(__file__).parent / "cpp"
-    names = [file.name for file in folder.iterdir() if file.suffix in (".cpp", ".hpp", ".txt")]
-    sources = {name: (folder / name).read_bytes() for name in names}
+    """The sources of the program.
+
+    Raises ConfigError for a stage that is not on local cores, and for OpenVINO on unlike sets of
+    several cores: all its models in a process share their workers.
+    """
     runtimes = sorted({package_of(stage.runtime) for stage in document.stages})
+    names = [
+        "CMakeLists.txt",
+        "stage.hpp",
+        "pipeline.hpp",
+        "pipeline.cpp",
+        "system.cpp",
+        "main.cpp",
+    ]
+    names += [f"{runtime}_stage.cpp" for runtime in runtimes]
+    sources = {name: (_SOURCES / name).read_bytes() for name in names}
     cmake = f"set(RUNTIMES {' '.join(runtimes)})\n"
     return {**sources, "wiring.cmake": cmake.encode(), "wiring.cpp": _wiring(document).encode()}
 
 
 def _wiring(document: Manifest) -> str:
-    """A definition of ``description``, whose fields ``description.hpp`` explains."""
-    wiring = document.wiring()
-    counts = [len(stage.replicas) for stage in document.stages]
-    edges = connect(wiring, counts, _DEPTH)
-    outputs = [port.name for port in wiring.outputs]
-    inputs = [port.name for port in wiring.inputs]
-    forwarded = [
-        (inputs.index(connection.source), outputs.index(name))
-        for connection in wiring.connections
-        if isinstance(connection.source, str)
-        for name in connection.outputs
-    ]
-    stages = []
-    for stage in document.stages:
-        states = [state for state in wiring.states if state.stage == stage.index]
-        stages.append(_stage(document, stage, states, edges, outputs))
+    """A definition of ``description``, whose fields ``pipeline.hpp`` explains."""
+    wiring = wired(document)
+    _require_one_set_of_workers(document)
     description = (
         document.model.name,
-        document.environment.get("architecture", ""),
         _ports(document.model.inputs),
         _ports(document.model.outputs),
-        stages,
-        _edges(edges.out_of[CALLER]),
-        forwarded,
-        _DEPTH * (sum(counts) + 1),  # as ``Engine.capacity``
+        _sources(wiring, None, wiring.outputs),
+        [_stage(document, stage, wiring) for stage in document.stages],
     )
     return (
         "// Written by autosplit from split.json.\n"
-        '#include "description.hpp"\n\n'
+        '#include "pipeline.hpp"\n\n'
         f"const autosplit::Description autosplit::description = {initialiser(description)};\n"
     )
 
 
-def _stage(
-    document: Manifest,
-    stage: StagePart,
-    states: Iterable[StageState],
-    edges: Edges,
-    outputs: list[str],
-) -> tuple[Any, ...]:
+def _require_one_set_of_workers(document: Manifest) -> None:
+    stages = [stage for stage in document.stages if package_of(stage.runtime) == OPENVINO]
+    devices = {replica.device for stage in stages for replica in stage.replicas}
+    several = sorted(device for device in devices if len(cores_of(device)) > 1)
+    if len(several) > 1:
+        raise ConfigError(
+            f"the cpp format runs OpenVINO on one set of several cores, not on {several[0]} and "
+            f"{several[1]}; use format native or one core a replica"
+        )
+
+
+def _stage(document: Manifest, stage: StagePart, wiring: Wiring) -> tuple[Any, ...]:
     package = package_of(stage.runtime)
     version = document.environment.get(TVM_PACKAGE if package == TVM else package, "0")
-    beside = []
-    if stage.onnx and stage.onnx.file == stage.file and stage.onnx.data:
-        beside.append(stage.onnx.data)
     return (
         Code(f"load_{stage.runtime.replace('-', '_')}"),
         stage.runtime,
         ".".join(version.split(".")[:2]),
-        beside,
+        list(stage.weights),
         _ports(stage.inputs),
         _ports(stage.outputs),
+        _sources(wiring, stage.index, stage.inputs),
         [_replica(document, stage, replica) for replica in stage.replicas],
-        [(state.input, state.output) for state in states],
-        _edges(edges.out_of[stage.index]),
-        edges.senders[stage.index],
-        edges.incoming[stage.index],
-        [(position, outputs.index(name)) for name, position in edges.outputs[stage.index]],
     )
+
+
+def _sources(wiring: Wiring, reader: int | None, ports: Iterable[Port]) -> list[tuple[int, int]]:
+    """Where each port of a stage, or of the model's outputs, comes from: producer and position."""
+    inputs = [port.name for port in wiring.inputs]
+    # The caller is producer 0. A state comes from its own stage.
+    sources = {
+        state.port.name: (state.stage + 1, state.output)
+        for state in wiring.states
+        if state.stage == reader
+    }
+    for connection in wiring.connections:
+        source = connection.source
+        if isinstance(source, str):
+            producer = (0, inputs.index(source))
+        else:
+            producer = (source[0] + 1, source[1])
+        names = connection.outputs if reader is None else [connection.tensor]
+        if reader is None or reader in connection.stages:
+            sources |= dict.fromkeys(names, producer)
+    return [sources[port.name] for port in ports]
 
 
 def _replica(document: Manifest, stage: StagePart, replica: ReplicaPart) -> tuple[Any, ...]:
@@ -114,15 +129,11 @@ def _replica(document: Manifest, stage: StagePart, replica: ReplicaPart) -> tupl
     return (replica.file or stage.file, cores, features)
 
 
-def _edges(edges: Iterable[Edge]) -> list[tuple[Any, ...]]:
-    return [(edge.reader, edge.routes, edge.reach) for edge in edges]
-
-
-def _ports(ports: Iterable[TensorPort]) -> list[tuple[Any, ...]]:
+def _ports(ports: Iterable[Port]) -> list[tuple[Any, ...]]:
     return [_port(port) for port in ports]
 
 
-def _port(port: TensorPort) -> tuple[Any, ...]:
+def _port(port: Port) -> tuple[Any, ...]:
     try:
         dtype = np.dtype(port.dtype)
     except TypeError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
-import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
@@ -14,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ModelError
+from autosplit.errors import ModelError, line_of
 from autosplit.extras import helper, numpy_helper, onnx, require
 from autosplit.files import sha256
+from autosplit.frontend.onnx.batches import enlarge
 from autosplit.frontend.onnx.branches import take_known_branches
 from autosplit.frontend.onnx.nodes import inner_graphs, tensors_read
 from autosplit.frontend.onnx.shapes import bind_shapes
@@ -26,10 +26,11 @@ _MOST_NODES = 1_000_000  # of a model whose functions are inlined
 _MOST_NAMED = 8  # of a cycle
 
 
-def read(path: Path, shapes: Shapes | None = None) -> Any:
+def read(path: Path, shapes: Shapes | None = None, batch: int = 1) -> Any:
     """The ModelProto of ``path`` with its external data loaded and every input shape static.
 
-    ``shapes`` gives the shapes of dynamic inputs; a symbol bound there is bound everywhere.
+    ``shapes`` gives the shapes of dynamic inputs; a symbol bound there is bound everywhere. The
+    model takes ``batch`` such items at once.
 
     Raises:
         ModelError: The file is no ONNX model, or refers to files outside its folder.
@@ -40,7 +41,7 @@ def read(path: Path, shapes: Shapes | None = None) -> Any:
     model = _inlined(_parse(path), path)
     _load_external_data(model, path)
     _check_weights(model.graph)
-    return prepared(model, shapes or {})
+    return prepared(model, shapes or {}, batch)
 
 
 def digest(path: Path) -> str:
@@ -78,14 +79,16 @@ def _mentions(path: Path, text: bytes) -> bool:
         return bytes_.find(text) >= 0
 
 
-def prepared(model: Any, shapes: Shapes) -> Any:
+def prepared(model: Any, shapes: Shapes, batch: int = 1) -> Any:
     """A ModelProto in the form that ``importer`` reads: constants as tensors, static shapes.
 
-    Raises what ``bind_shapes`` raises.
+    Raises what ``bind_shapes`` and ``enlarge`` raise.
     """
     _sort_nodes(model.graph)
     _store_constants_as_tensors(model.graph)
     bind_shapes(model, shapes)
+    if batch > 1:
+        enlarge(model, batch)
     take_known_branches(model)
     return model
 
@@ -174,15 +177,13 @@ def _kinds(nodes: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _load_external_data(model: Any, path: Path) -> None:
-    folder = path.resolve().parent
     for tensor in _external_tensors(model):
-        _external_file(tensor, folder)
+        _external_file(tensor, path.resolve().parent)
         try:
-            onnx.external_data_helper.load_external_data_for_tensor(tensor, str(folder))
+            onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
         except Exception as error:
-            raise ModelError(f"weight '{tensor.name}' cannot be read: {error}") from error
-        tensor.data_location = onnx.TensorProto.DEFAULT
-        del tensor.external_data[:]
+            reason = line_of(error)[:200]
+            raise ModelError(f"weight '{tensor.name}' cannot be read: {reason}") from error
 
 
 def _external_tensors(model: Any) -> Iterator[Any]:
@@ -192,38 +193,24 @@ def _external_tensors(model: Any) -> Iterator[Any]:
 
 
 def _external_file(tensor: Any, folder: Path) -> tuple[str, Path]:
-    """Location and file of a tensor; raises ModelError where ``folder`` does not hold its data."""
-    entry = {e.key: e.value for e in tensor.external_data}
-    location = entry.get("location", "")
-    file = _resolved(folder, location)
-    if os.path.isabs(location) or (file and not file.is_relative_to(folder)):
+    """Location and file of a tensor; raises ModelError where ``folder`` does not hold the file."""
+    location = next((e.value for e in tensor.external_data if e.key == "location"), "")
+    try:
+        file = (folder / location).resolve()
+        is_file = file.is_file()
+    except (OSError, ValueError, RuntimeError):  # a null character, a loop of links
+        file, is_file = folder, False
+    if os.path.isabs(location) or not file.is_relative_to(folder):
         raise ModelError(
             f"weight '{tensor.name}' lies outside the model's folder, in '{location}'; "
             "move the data beside the model"
         )
-    if not file or not os.path.isfile(file):
+    if not is_file:
         raise ModelError(
             f"weight '{tensor.name}' needs the file {location[:200]!r} beside the model; "
             "it is not there"
         )
-    offset, length = entry.get("offset", "0"), entry.get("length", "0")
-    if not all(re.fullmatch("[0-9]{1,18}", number) for number in (offset, length)):
-        raise ModelError(
-            f"weight '{tensor.name}' has offset {offset[:20]!r} and length {length[:20]!r}; "
-            "both must be numbers of at most 18 digits"
-        )
-    if int(offset) + int(length) > file.stat().st_size:
-        raise ModelError(
-            f"weight '{tensor.name}' ends past the end of '{location}'; the file is truncated"
-        )
     return location, file
-
-
-def _resolved(folder: Path, location: str) -> Path | None:
-    try:
-        return (folder / location).resolve() if location else None
-    except (OSError, ValueError, RuntimeError):  # a null character, a loop of links
-        return None
 
 
 def _check_weights(graph: Any) -> None:
@@ -293,6 +280,9 @@ def _store_constants_as_tensors(graph: Any) -> None:
             array = np.array(helper.get_attribute_value(attribute), dtype)
             tensor = numpy_helper.from_array(array)
             attribute.CopyFrom(helper.make_attribute("value", tensor))
+    for node in graph.node:
+        for inner in inner_graphs(node):  # a branch that is taken comes into the graph
+            _store_constants_as_tensors(inner)
 
 
 def _tensors(graph: Any) -> Iterator[Any]:

@@ -31,9 +31,9 @@ _CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 _DOMAINS = {"", "ai.onnx", "com.microsoft"}
 
 
-def load(path: Path, shapes: Shapes | None = None) -> SourceModel:
+def load(path: Path, shapes: Shapes | None = None, batch: int = 1) -> SourceModel:
     """Import an ONNX file; raises what ``file.read`` and ``convert`` raise."""
-    return convert(file.read(path, shapes), path.stem)
+    return convert(file.read(path, shapes, batch), path.stem)
 
 
 def convert(model: Any, name: str, nodes: tuple[SourceNode, ...] | None = None) -> SourceModel:

@@ -45,43 +45,13 @@ class BenchDescription:
     measures_alone: bool = True
 
 
-class DescribedBench(Protocol):
-    """What follows from the description of a bench."""
+class Bench(Protocol):
+    """A place where candidates are built and measured."""
 
     @cached_property
     def description(self) -> BenchDescription:
         """What is known before anything is measured."""
         ...
-
-    @property
-    def graph(self) -> FusedGraph:
-        """See BenchDescription."""
-        return self.description.graph
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """See BenchDescription."""
-        return self.description.devices
-
-    @property
-    def identity(self) -> Mapping[str, str]:
-        """See BenchDescription."""
-        return self.description.identity
-
-    @property
-    def runtimes(self) -> tuple[str, ...]:
-        """See BenchDescription."""
-        return self.description.runtimes
-
-    @property
-    def keep_together(self) -> Mapping[str, Sequence[Sequence[int]]]:
-        """See BenchDescription."""
-        return self.description.keep_together
-
-    @property
-    def regions(self) -> Mapping[str, Sequence[int]]:
-        """See BenchDescription."""
-        return self.description.regions
 
     def device_kinds(
         self, profile: Sequence[Profile], links: Sequence[LinkCost], memory: Sequence[float]
@@ -94,12 +64,9 @@ class DescribedBench(Protocol):
     ) -> CostModel:
         """The planner's view of a profile and of transfer costs; ``limits``: see ``cost_table``."""
         # A stored profile of one runtime may lack its name.
-        named = [replace(p, runtime=p.runtime or self.runtimes[0]) for p in profile]
-        return cost_table(self.graph, named, links, self.keep_together, **limits)
-
-
-class Bench(DescribedBench, Protocol):
-    """A place where candidates are built and measured."""
+        known = self.description
+        named = [replace(p, runtime=p.runtime or known.runtimes[0]) for p in profile]
+        return cost_table(known.graph, named, links, known.keep_together, **limits)
 
     def profile(self) -> Sequence[Profile]:
         """The time of every fused op, one Profile a device, in the order of ``devices``."""
@@ -152,3 +119,8 @@ class Bench(DescribedBench, Protocol):
 
     def close(self) -> None:
         """Release processes and devices. Idempotent."""
+
+
+def describe(bench: Bench) -> BenchDescription:
+    """The description of a bench."""
+    return bench.description

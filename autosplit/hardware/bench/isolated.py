@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast, get_type_hints
 
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, StageError
-from autosplit.hardware.bench.interface import Bench, BenchDescription
+from autosplit.hardware.bench.interface import Bench, BenchDescription, describe
 from autosplit.hardware.bench.worker import BenchSetting, open_bench
 from autosplit.hardware.devices.rpc import RETURN_S
 from autosplit.hardware.isolation.process import Worker
@@ -48,48 +48,44 @@ class IsolatedBench(Bench):
     @cached_property
     def description(self) -> BenchDescription:
         """See Bench."""
-        description = self._ask(BenchDescription, "describe")
+        description = self._ask(describe)
         self._wait_s = RETURN_S
         return description
 
     def profile(self) -> Sequence[Profile]:
         """See Bench."""
-        return self._ask(list[Profile], "profile")
+        return self._ask(Bench.profile)
 
     def links(self) -> Sequence[LinkCost]:
         """See Bench."""
-        return self._ask(list[LinkCost], "links")
+        return self._ask(Bench.links)
 
     def measure(self, deployment: Deployment) -> Measurement:
         """See Bench. Raises StageError if the worker dies; ``log_tail`` is the end of its log."""
-        return self._ask(Measurement, "measure", deployment=deployment)
+        return self._ask(Bench.measure, deployment=deployment)
 
     def baselines(self) -> Sequence[Baseline]:
         """See Bench."""
-        return self._ask(list[Baseline], "baselines")
+        return self._ask(Bench.baselines)
 
     def compare_interleaved(
         self, candidates: Sequence[Deployment], baselines: Sequence[str]
     ) -> tuple[Sequence[Measurement], Mapping[str, Baseline]]:
         """See Bench."""
-        return self._ask(
-            tuple[list[Measurement], dict[str, Baseline]],
-            "compare_interleaved",
-            candidates=candidates,
-            baselines=baselines,
-        )
+        compare = Bench.compare_interleaved
+        return self._ask(compare, candidates=candidates, baselines=baselines)
 
     def real_time(self, deployment: Deployment, rate: float, period: Spread) -> RealTime:
         """See Bench."""
-        return self._ask(RealTime, "real_time", deployment=deployment, rate=rate, period=period)
+        return self._ask(Bench.real_time, deployment=deployment, rate=rate, period=period)
 
     def export(
         self, deployment: Deployment, folder: Path, results: SplitResults, format: str, onnx: bool
     ) -> Path:
         """See Bench."""
         # The folder of this process may have changed since the worker was started.
-        job = {"deployment": deployment, "folder": folder.absolute(), "results": results}
-        self._ask(str, "export", format=format, onnx=onnx, **job)
+        what = {"deployment": deployment, "folder": folder.absolute(), "results": results}
+        self._ask(Bench.export, format=format, onnx=onnx, **what)
         return folder / "split.json"
 
     def close(self) -> None:
@@ -98,14 +94,15 @@ class IsolatedBench(Bench):
             self._worker.close()
             self._worker = None
 
-    def _ask(self, answer: type[T], kind: str, **arguments: Any) -> T:
-        """The answer to a job of some kind."""
+    def _ask(self, method: Callable[..., T], **arguments: Any) -> T:
+        """What a method of Bench returns in the worker."""
         if self._worker is None:
             document = {"setting": dump(self._setting), "wait_s": self._wait_s}
             self._worker = Worker(self._open_handler, document)
         try:
-            job = {"kind": kind, **dump(arguments)}
-            return load(answer, self._worker.call(job, self._timeout_s))
+            job = {"kind": method.__name__, "arguments": dump(arguments)}
+            answer = self._worker.call(job, self._timeout_s)
+            return cast(T, load(get_type_hints(method)["return"], answer))
         except StageError as error:
             self.log_tail = error.log = self._worker.log_tail()
             if not self._worker.is_alive:

@@ -6,12 +6,14 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import fsum
 from statistics import median
 
 from autosplit import phases
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, MachineError, StageError, line_of
-from autosplit.hardware.bench.interface import BenchDescription, DescribedBench
+from autosplit.hardware.batches import batched_profiles
+from autosplit.hardware.bench.interface import BenchDescription
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.devices import rpc
@@ -34,12 +36,13 @@ from autosplit.hardware.measurement.results import (
 from autosplit.hardware.runtimes.registry import AUTO, ready_made
 
 
-class LocalBench(DescribedBench):
+class LocalBench:
     """Implements Bench, but for its export, for a model whose stage i runs on ``places[i]``.
 
     Servers are reserved for one job at a time, so that several studies can share them. A server
     that does not answer is waited for: for the first job ``wait_s``, later RETURN_S. Raises
-    MachineError if it does not come back. The items of ``streams`` come in turn.
+    MachineError if it does not come back. The items of ``streams`` come in turn. ``batches`` are
+    those of ``batched_profiles``.
     """
 
     def __init__(
@@ -49,8 +52,10 @@ class LocalBench(DescribedBench):
         budget: Budget | None = None,
         wait_s: float = 0.0,
         streams: int = 1,
+        batches: Sequence[int] | str = (1,),
     ) -> None:
         self.model = model
+        self._batches = batches
         self.places = tuple(places)
         self.budget = budget or Budget()
         # Without states the stream of an item makes no difference.
@@ -104,7 +109,7 @@ class LocalBench(DescribedBench):
                 if mismatch:
                     raise StageError(mismatch)
             phases.report("profiling")
-            return self.model.checked_profiles(self.places)
+            return batched_profiles(self.model, self.places, self._batches)
 
     def links(self) -> Sequence[LinkCost]:
         """See Bench. Devices with the same spelling are measured once."""
@@ -116,14 +121,10 @@ class LocalBench(DescribedBench):
         """See Bench. Outputs are compared first; a candidate with wrong outputs is not timed."""
         phases.report("waiting for devices")
         with self.reached(in_trial=True), self._pipeline(deployment) as pipeline:
-            accuracy = self._verify(pipeline, deployment.runtimes)
+            turns = self._verified(pipeline, deployment.runtimes)
             start = disturbance.Counters.now()
-            period, busy = measure.period_and_busy(
-                pipeline, self._items, self.budget, self._streams
-            )
-            latency = measure.latency(pipeline, self._items, self.budget)
-            reasons = disturbance.since(start).reasons + disturbance.signs(period, latency)
-        return Measurement(period, latency, tuple(map(sum, busy)), accuracy, reasons)
+            period = turns(self.budget)
+            return turns.measurement(period, disturbance.since(start).reasons)
 
     def baselines(self) -> Sequence[Baseline]:
         """See Bench. A runtime that fails is skipped, unless it was requested by name.
@@ -136,17 +137,16 @@ class LocalBench(DescribedBench):
         for run in self.unsplit_runs():
             try:
                 with self.reached(), self._pipeline(run) as pipeline:
-                    accuracy = self._verify(pipeline, [run.runtime])
-                    turns = _Turns(pipeline, self._items, self._streams)
-                    period = turns(brief)
+                    turns = self._verified(pipeline, [run.runtime])
+                    measurement = turns.measurement(turns(brief))
             except MachineError:
                 raise
             except AutosplitError:
                 if run.runtime == self.model.runtime_name:
                     raise
                 continue
-            figures = period, turns.latency, turns.stage_ms, accuracy
-            baselines.append(run.measured(Measurement(*figures)))
+            # A brief measurement has a wide interval, which is no sign that it was disturbed.
+            baselines.append(run.measured(replace(measurement, disturbances=())))
         return baselines
 
     def compare_interleaved(
@@ -154,24 +154,16 @@ class LocalBench(DescribedBench):
     ) -> tuple[Sequence[Measurement], Mapping[str, Baseline]]:
         """See Bench."""
         runs = [run for run in self.unsplit_runs() if run.name in baselines]
-        accuracies: list[Accuracy] = []
-        turns: list[_Turns] = []
         with self.reached(), contextlib.ExitStack() as stack:
             # Baselines open first, since a stage may need a process because of what is open.
             unsplit = [stack.enter_context(self._pipeline(run)) for run in runs]
             split = [stack.enter_context(self._pipeline(deployment)) for deployment in candidates]
             runtimes = [*(each.runtimes for each in candidates), *([run.runtime] for run in runs)]
-            for pipeline, names in zip([*split, *unsplit], runtimes, strict=True):
-                accuracies.append(self._verify(pipeline, names))
-                turns.append(_Turns(pipeline, self._items, self._streams))
+            turns = list(map(self._verified, [*split, *unsplit], runtimes))
             start = disturbance.Counters.now()
             periods = compare_interleaved(turns, self.budget, len(candidates))
             reasons = disturbance.since(start).reasons
-        measured = []
-        for period, turn, accuracy in zip(periods, turns, accuracies, strict=True):
-            disturbances = reasons + disturbance.signs(period, turn.latency)
-            figures = period, turn.latency, turn.stage_ms, accuracy, disturbances
-            measured.append(Measurement(*figures))
+        measured = [t.measurement(p, reasons) for t, p in zip(turns, periods, strict=True)]
         count = len(candidates)
         compared = [run.measured(m) for run, m in zip(runs, measured[count:], strict=True)]
         return measured[:count], {baseline.name: baseline for baseline in compared}
@@ -180,7 +172,7 @@ class LocalBench(DescribedBench):
         """See Bench."""
         with self.reached(), self._pipeline(deployment) as pipeline:
             # This warms it up, too.
-            self._verify(pipeline, deployment.runtimes)
+            self._verified(pipeline, deployment.runtimes)
             phases.report(f"running {rate:g} items/s", pipeline.threads)
             seconds, streams = self.budget.seconds, self._streams
             return measure_real_time(pipeline, self._items, rate, seconds, period, streams)
@@ -194,11 +186,19 @@ class LocalBench(DescribedBench):
         for name in dict.fromkeys([*self.model.runtimes, *ready_made()]):
             runtime = self.model.runtime_of(name)
             devices = [d for d in self.places if runtime.can_run(d)]
-            runs += unsplit_runs(name, devices, runtime.has_hint)
+            runs += unsplit_runs(name, devices, runtime.has_hint, self._batches_of(name))
         if self.model.graph.states:
             # A copy of the model holds whole streams, which a runtime's own copies do not.
             runs = [run.of_streams(self._streams) for run in runs if not run.by_hint]
         return list(dict.fromkeys(runs))
+
+    def _batches_of(self, runtime: str) -> list[int]:
+        """Batch 1, and that at which a runtime takes least for an item of the whole model."""
+        if self._batches == (1,) or runtime not in self.model.runtimes:
+            return [1]
+        profiles = batched_profiles(self.model, self.places, self._batches)
+        times = {p.batch: fsum(p.op_ms) for p in profiles if p.runtime == runtime}
+        return sorted({1, min(times, key=times.__getitem__, default=1)})
 
     @contextlib.contextmanager
     def reached(self, in_trial: bool = False) -> Iterator[None]:
@@ -226,43 +226,47 @@ class LocalBench(DescribedBench):
         if isinstance(contender, UnsplitRun):
             name, devices = contender.runtime, contender.devices
             phases.report(f"measuring {contender.name}")
-            self.model.runtime_of(name).prepare(devices)
-            return self.model.whole(name, *devices, by_hint=contender.by_hint, trace=True)
+            model = self.model.at_batch(contender.batch)
+            model.runtime_of(name).prepare(devices)
+            return model.whole(name, *devices, by_hint=contender.by_hint, trace=True)
         phases.report("compiling kernels")
+        model = self.model.at_batch(contender.batch)
         for name in dict.fromkeys(contender.runtimes):
-            self.model.runtime_of(name).prepare(self.places)
+            model.runtime_of(name).prepare(self.places)
         phases.report("building")
         return self.model.pipeline(contender, trace=True)
 
-    def _verify(self, pipeline: Pipeline, runtimes: Sequence[str]) -> Accuracy:
+    def _verified(self, pipeline: Pipeline, runtimes: Sequence[str]) -> _Turns:
         pipeline.start()
         phases.report("running", pipeline.threads)
-        return self.model.require_equal(pipeline, runtimes)
+        accuracy = self.model.require_equal(pipeline, runtimes)
+        return _Turns(pipeline, self._items, self._streams, accuracy)
 
 
 class _Turns:
-    """A contender of a comparison: a pipeline, with the latencies and stage times of its turns."""
+    """A pipeline with equal outputs, and the latencies and stage times of its turns."""
 
-    def __init__(self, pipeline: Pipeline, items: Sequence[Item], streams: int) -> None:
+    def __init__(
+        self, pipeline: Pipeline, items: Sequence[Item], streams: int, accuracy: Accuracy
+    ) -> None:
         self._pipeline, self._items, self._streams = pipeline, items, streams
+        self._accuracy = accuracy
         self._stage_ms: list[tuple[float, ...]] = []
         self._latencies: list[float] = []
 
     def __call__(self, budget: Budget) -> Spread:
         """The period of one turn."""
-        phases.report("comparing interleaved", self._pipeline.threads)
+        phases.report("running", self._pipeline.threads)
         turn = self._pipeline, self._items, budget
         period, busy = measure.period_and_busy(*turn, self._streams)
         self._stage_ms.append(tuple(map(sum, busy)))
         self._latencies += measure.latency(*turn).samples
         return period
 
-    @property
-    def latency(self) -> Spread:
-        """The latency over all turns."""
-        return spread(self._latencies)
-
-    @property
-    def stage_ms(self) -> tuple[float, ...]:
-        """The median over all turns of the time of an item in each stage."""
-        return tuple(map(median, zip(*self._stage_ms, strict=True)))
+    def measurement(self, period: Spread, disturbances: tuple[str, ...] = ()) -> Measurement:
+        """The figures over all turns."""
+        latency = spread(self._latencies)
+        # The median over all turns of the time of an item in each stage.
+        stage_ms = tuple(map(median, zip(*self._stage_ms, strict=True)))
+        reasons = disturbances + disturbance.signs(period, latency)
+        return Measurement(period, latency, stage_ms, self._accuracy, reasons)

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from autosplit import phases
-from autosplit.deployment import Deployment
+from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.isolation.worker import Handler, release_memory
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.runtimes.registry import TVM
 from autosplit.serialization import dump, load
 
@@ -29,8 +28,9 @@ class BenchSetting:
     ``target`` is that of this machine's cores, ``targets`` are those of devices by their spelling.
     ``tuning`` is the folder of a tuning database. ``regions`` are the arguments of
     ``autosplit.lowering.external.backend.named``, one mapping for each external backend. ``states``
-    has the output of each state by its input, and ``streams`` streams are measured. Where nothing
-    ``measures``, devices may be cores of another machine.
+    has the output of each state by its input, and ``streams`` streams are measured. ``batches`` are
+    those of ``batched_profiles``. Where nothing ``measures``, devices may be cores of another
+    machine.
     """
 
     model: Path
@@ -48,6 +48,7 @@ class BenchSetting:
     streams: int = 1
     budget: Budget = field(default_factory=Budget)
     measures: bool = True
+    batches: tuple[int, ...] | str = (1,)
 
 
 def open_bench(
@@ -56,7 +57,7 @@ def open_bench(
     """Open a bench as the handler of a worker.
 
     ``document`` has the keys ``setting``, a BenchSetting, and ``wait_s``, the time to wait for
-    servers. ``more`` are further jobs by their kind.
+    servers. A job calls a method of Bench, or one of ``more`` by its kind.
     """
     from autosplit.hardware.bench.local import LocalBench
     from autosplit.hardware.compiled_model import CompiledModel
@@ -80,29 +81,30 @@ def open_bench(
     )
     places = device.along(setting.stages, setting.devices, anywhere=not setting.measures)
     phases.report("reaching devices")
-    budget, wait_s = setting.budget, document["wait_s"]
-    bench = LocalBench(model, places, budget, wait_s=wait_s, streams=setting.streams)
-    jobs = {**_JOBS, **more}
+    bench = LocalBench(
+        model,
+        places,
+        setting.budget,
+        wait_s=document["wait_s"],
+        streams=setting.streams,
+        batches=setting.batches,
+    )
+    jobs: dict[str, Job] = {"describe": lambda bench, arguments: bench.description, **more}
 
     def answer(job: Mapping[str, Any]) -> Any:
+        kind, arguments = job["kind"], job["arguments"]
         try:
-            return dump(jobs[job["kind"]](bench, job))
+            if kind in jobs:
+                return dump(jobs[kind](bench, arguments))
+            return dump(_called(bench, kind, arguments))
         finally:
             release_memory()
 
     return answer
 
 
-_JOBS: Mapping[str, Job] = {
-    "describe": lambda bench, job: bench.description,
-    "profile": lambda bench, job: bench.profile(),
-    "links": lambda bench, job: bench.links(),
-    "measure": lambda bench, job: bench.measure(load(Deployment, job["deployment"])),
-    "baselines": lambda bench, job: bench.baselines(),
-    "compare_interleaved": lambda bench, job: bench.compare_interleaved(
-        load(list[Deployment], job["candidates"]), job["baselines"]
-    ),
-    "real_time": lambda bench, job: bench.real_time(
-        load(Deployment, job["deployment"]), job["rate"], load(Spread, job["period"])
-    ),
-}
+def _called(bench: LocalBench, kind: str, documents: Mapping[str, Any]) -> Any:
+    """The result of a method of Bench whose arguments are ``documents``."""
+    kinds = get_type_hints(getattr(Bench, kind))
+    arguments = {name: load(kinds[name], document) for name, document in documents.items()}
+    return getattr(bench, kind)(**arguments)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import stat
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -15,12 +16,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from autosplit.errors import MachineError, line_of
 from autosplit.hardware.devices.device import Rpc
-from autosplit.hardware.devices.tracker import request_server
 
 ANSWER_S = 60.0  # for a server that may be serving somebody else
 SESSION_S = 7200  # after which a server drops a client that vanished
 RETRY_S = 0.5
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
+_TRACKER_CONNECT_S = 5.0
 _TRACKER_TRIES = 3  # a server may have a new match key that its tracker does not know yet
 
 T = TypeVar("T")
@@ -55,10 +56,28 @@ def greet(device: Rpc, seconds: float) -> Session:
     if not device.by_tracker:
         return _connect(device.host, device.port, device.key)
     for _ in range(_TRACKER_TRIES - 1):
-        server = request_server(device.host, device.port, device.key, seconds)
+        server = _server_of_tracker(device, seconds)
         with contextlib.suppress(Exception):
             return _connect(*server)
-    return _connect(*request_server(device.host, device.port, device.key, seconds))
+    return _connect(*_server_of_tracker(device, seconds))
+
+
+def _server_of_tracker(device: Rpc, seconds: float) -> tuple[str, int, str]:
+    """Host, port and match key of a server that a tracker has, which answers when one is free.
+
+    TVM's own session with a tracker waits for one that is not there.
+    """
+    from tvm.rpc import base
+
+    address = device.host, device.port
+    with socket.create_connection(address, min(_TRACKER_CONNECT_S, seconds)) as tracker:
+        tracker.settimeout(seconds)
+        tracker.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
+        if struct.unpack("<i", base.recvall(tracker, 4))[0] != base.RPC_TRACKER_MAGIC:
+            raise ValueError("what listens there is not a TVM tracker")
+        base.sendjson(tracker, [base.TrackerCode.REQUEST, device.key, "", 1])
+        _, (host, port, match_key) = base.recvjson(tracker)
+        return host, port, match_key
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:

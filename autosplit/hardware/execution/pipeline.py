@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import ConfigError, line_of
+from autosplit.hardware.execution.batches import Batches, Place, of_items
 from autosplit.hardware.execution.edges import Closed, Stream, Ticket
 from autosplit.hardware.execution.engine import Engine
 from autosplit.hardware.execution.wiring import Port, Wiring
@@ -20,6 +21,7 @@ from autosplit.hardware.runtimes.interface import Stage
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Item = Mapping[str, Array]
+Inside = Ticket | Place
 # For how long items inside keep the stages busy while the caller sleeps, if items are short.
 _WINDOW_S = 10e-3
 
@@ -45,6 +47,10 @@ class Pipeline:
     ``lanes[i]`` threads call each replica of stage i at once, so that one that sends tensors away
     can send those of the next item while it computes.
 
+    Stages that take ``batch`` items at once still get and give single ones here: those that come
+    next to each other are stacked. A batch that is incomplete is computed when its result is
+    waited for. Such a model has no states.
+
     With ``trace`` the times of every stage are recorded in ``events``. A fork of the process
     cannot use the pipeline. One that is no longer referenced is closed.
     """
@@ -56,16 +62,20 @@ class Pipeline:
         depth: int = 2,
         trace: bool = False,
         lanes: Sequence[int] = (),
+        batch: int = 1,
     ) -> None:
-        self.wiring = wiring
+        self.wiring = of_items(wiring, batch)
+        self.batch = batch
         self.replicas = tuple(map(len, replicas))
         if depth < 1:
             raise ConfigError(f"depth is {depth}; let at least 1 item wait for each replica")
         self._engine = Engine(wiring, replicas, depth, trace, lanes)
-        self.capacity = self._engine.capacity
+        self.capacity = batch * self._engine.capacity
         self.events = self._engine.events
         self.submitted = self._engine.submitted
-        self._unread: deque[Ticket] = deque()  # of submitted items
+        engine = self._engine  # a reference to the pipeline would keep it alive
+        self._batches = Batches(batch, lambda inputs: engine.enter(inputs, {}))
+        self._unread: deque[Inside] = deque()  # submitted items
         self._submitting = threading.Lock()  # they enter in the order of ``_unread``
         self._reading = threading.Lock()
         self._forwarded = [
@@ -132,7 +142,7 @@ class Pipeline:
         Example:
             early, late = pipeline.map_streams([("a", items[0]), ("b", items[1])])
         """
-        tickets: deque[Ticket] = deque()
+        tickets: deque[Inside] = deque()
         window, woken = self.capacity, time.perf_counter()
         try:
             for stream, item in items:
@@ -149,7 +159,7 @@ class Pipeline:
                         yield self._result(tickets.popleft())
                     before, woken = woken, time.perf_counter()
                     period = (woken - before) / (inside - len(tickets))
-                    window = items_inside(period, self.capacity, self._engine.limit)
+                    window = items_inside(period, self.capacity, self.batch * self._engine.limit)
                 tickets.append(self._enter(item, stream))
             while tickets:
                 yield self._result(tickets.popleft())
@@ -257,7 +267,7 @@ class Pipeline:
         """Start the threads of the replicas; the first item does so too."""
         self._engine.start()
 
-    def _enter(self, item: Item, stream: Stream) -> Ticket:
+    def _enter(self, item: Item, stream: Stream) -> Inside:
         arrays = _checked(item, self.wiring.inputs)
         _require_hashable(stream)
         outputs = {}
@@ -265,9 +275,11 @@ class Pipeline:
             for name in names:
                 # An input that is an output too: the caller may change its array meanwhile.
                 outputs[name] = arrays[source].copy()
+        if self.batch > 1:
+            return self._batches.add(list(arrays.values()), outputs)
         return self._engine.enter(list(arrays.values()), outputs, stream)
 
-    def _result(self, ticket: Ticket) -> dict[str, Array]:
+    def _result(self, ticket: Inside) -> dict[str, Array]:
         outputs = ticket.result()
         return {port.name: array_of(outputs[port.name]) for port in self.wiring.outputs}
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, NonNegativeInt
 
 from autosplit.errors import SplitError
 from autosplit.graph import FusedGraph, State
+
+# The types of this machine: another byte order would be read as other numbers.
+DtypeName = Annotated[
+    str, Field(pattern="^(bool|u?int(8|16|32|64)|float(16|32|64)|bfloat16|float8_[a-z0-9]+)$")
+]
 
 
 @dataclass(frozen=True)
@@ -19,8 +26,8 @@ class Port:
     """
 
     name: str
-    shape: tuple[int, ...]
-    dtype: str
+    shape: tuple[NonNegativeInt, ...]
+    dtype: DtypeName
     range: tuple[int, int] | None = field(default=None, compare=False)
 
 

@@ -22,16 +22,21 @@ class UnsplitRun:
     """A baseline before it is measured: a copy of the model in ``runtime`` on each of ``devices``.
 
     With ``by_hint`` the runtime is asked for throughput on the one device and chooses by itself how
-    many items it computes at once.
+    many of ``batch`` items each it computes side by side.
     """
 
     runtime: str
     devices: tuple[Device, ...]
     by_hint: bool = False
+    batch: int = 1
 
     @property
     def name(self) -> str:
         """What the baseline is called."""
+        return self._name if self.batch == 1 else f"{self._name}, batch {self.batch}"
+
+    @property
+    def _name(self) -> str:
         if self.by_hint:
             return f"{self.runtime}, throughput hint"
         device, *others = self.devices
@@ -53,6 +58,7 @@ class UnsplitRun:
             measurement.stage_ms,
             measurement.accuracy.max_rel_error,
             measurement.disturbances,
+            self.batch,
         )
 
     def of_streams(self, streams: int) -> UnsplitRun:
@@ -60,10 +66,13 @@ class UnsplitRun:
         return replace(self, devices=self.devices[: useful_replicas(len(self.devices), streams)])
 
 
-def unsplit_runs(runtime: str, devices: Sequence[Device], has_hint: bool) -> list[UnsplitRun]:
+def unsplit_runs(
+    runtime: str, devices: Sequence[Device], has_hint: bool, batches: Sequence[int] = (1,)
+) -> list[UnsplitRun]:
     """One core, all cores, each other device, and replicas on every core and other device.
 
-    With ``has_hint`` the runtime is also asked for throughput on all cores.
+    With ``has_hint`` the runtime is also asked for throughput on all cores. Each is there at all of
+    the batches.
     """
     numbers: set[int] = set()
     others: dict[str, Device] = {}
@@ -87,7 +96,7 @@ def unsplit_runs(runtime: str, devices: Sequence[Device], has_hint: bool) -> lis
     replicas += dict.fromkeys(device for device in devices if not isinstance(device, Cores))
     if len(replicas) > 1:
         runs.append(UnsplitRun(runtime, tuple(replicas)))
-    return runs
+    return [replace(run, batch=batch) for batch in batches for run in runs]
 
 
 def baseline_name(deployment: Deployment) -> str | None:
@@ -96,7 +105,7 @@ def baseline_name(deployment: Deployment) -> str | None:
     if others or min(*deployment.replicas, *deployment.threads) > 1:
         return None
     devices = tuple(parse(name, anywhere=True) for name in stage.devices)
-    return UnsplitRun(stage.runtime, devices).name
+    return UnsplitRun(stage.runtime, devices, batch=deployment.batch).name
 
 
 def strongest(baselines: Sequence[Baseline]) -> list[str]:

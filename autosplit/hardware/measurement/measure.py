@@ -62,7 +62,8 @@ def period_and_busy(
 
     The replicas of a stage work in all as long as an item takes there. The pipeline has ``trace``.
     ``items`` are repeated, in turn for each of the streams. Results count from the moment the
-    pipeline is full to the moment the last item enters.
+    pipeline is full to the moment the last item enters. Those of a batch are there at once; what is
+    timed are batches.
     """
     begin = len(pipeline.events)
     last = len(pipeline.submitted)
@@ -70,16 +71,16 @@ def period_and_busy(
     deadline = clock() + budget.seconds
     next_look = warm
     # Results of replicas come in groups, of which at least one is timed whole.
-    least = max(budget.items, *pipeline.replicas)
+    least = max(-(-budget.items // pipeline.batch), *pipeline.replicas)
     is_enough = False
 
     def may_enter(_: tuple[Stream, Item]) -> bool:
         return not is_enough
 
     in_turn = zip(cycle(range(streams)), cycle(items), strict=False)
-    for _ in pipeline.map_streams(takewhile(may_enter, in_turn)):
-        if is_enough:
-            continue  # the pipeline runs empty, for the last item has entered
+    for number, _ in enumerate(pipeline.map_streams(takewhile(may_enter, in_turn)), start=1):
+        if is_enough or number % pipeline.batch:
+            continue  # the pipeline runs empty, for the last item has entered; or in a batch
         last += 1
         if last - warm < least:
             continue
@@ -91,12 +92,16 @@ def period_and_busy(
             next_look = last + max(4, sum(pipeline.replicas), (last - warm) // 4)
     events = pipeline.events[begin:]
     period = spread(_period_samples(pipeline, events, warm, last))
-    return period, _busy(pipeline, events, warm, last, period)
+    busy = _busy(pipeline, events, warm, last, period)
+    if pipeline.batch == 1:
+        return period, busy
+    an_item = [tuple(ms / pipeline.batch for ms in of_stage) for of_stage in busy]
+    return period.scaled(1 / pipeline.batch), tuple(an_item)
 
 
 def warm_up_items(pipeline: Pipeline) -> int:
-    """How many results do not count, because the pipeline is not full yet."""
-    return pipeline.capacity + sum(pipeline.replicas)
+    """How many results, or batches of them, do not count: the pipeline is not full yet."""
+    return pipeline.capacity // pipeline.batch + sum(pipeline.replicas)
 
 
 def latency(
@@ -213,7 +218,8 @@ def compare_interleaved(
 def longest_comparison(contenders: Sequence[tuple[float, int]], budget: Budget) -> float:
     """How many seconds an interleaved comparison takes at most.
 
-    ``contenders``: the period of each in ms, 0 where it is not known, and its number of replicas.
+    ``contenders``: the period of each in ms, 0 where it is not known, and the items that its
+    replicas compute at once.
     The rounds before the first look are measured in any case.
     """
     least, timed = 0.0, _turn_items(budget, LOOKS[-1])

@@ -53,7 +53,8 @@ def paced_latencies(
     Each of the streams has that rate, and their items come in turn. The pipeline has ``trace``.
     When it falls behind, no item is skipped; the next ones are late.
     """
-    first, results, waiting = len(pipeline.submitted), pipeline.results(), 0
+    first, results = len(pipeline.submitted), pipeline.results()
+    sent = waiting = 0
     rate *= streams
     start = time.perf_counter()
     for number, item in enumerate(cycle(items)):
@@ -67,8 +68,8 @@ def paced_latencies(
             waiting -= 1
         time.sleep(max(0.0, due - time.perf_counter()))
         pipeline.submit(item, stream=number % streams)
-        waiting += 1
+        sent, waiting = sent + 1, waiting + 1
     for _ in range(waiting):
         next(results)
     ends = completions(pipeline.events, first, len(pipeline.submitted))
-    return [(end - start - n / rate) * MS for n, end in enumerate(ends)]
+    return [(ends[n // pipeline.batch] - start - n / rate) * MS for n in range(sent)]

@@ -156,6 +156,7 @@ class SplitResults:
 class Profile:
     """The time of every fused op on one device; ``spread_ms`` is half its interval.
 
+    Where ``batch`` items are computed at once, all times are those of one of them.
     ``call_ms`` is what a stage takes beside its ops, where that is known.
     Times are infinite where the runtime cannot compute ops there; ``note`` says why. ``load`` is
     the share of the processor that other processes had meanwhile, ``disturbances`` say why the
@@ -171,6 +172,7 @@ class Profile:
     load: float = 0.0
     disturbances: tuple[str, ...] = ()
     measured_at: str = field(default="", compare=False)
+    batch: int = 1
 
     @classmethod
     def of_samples(cls, device: str, samples_ms: Sequence[Sequence[float]]) -> Profile:
@@ -178,6 +180,11 @@ class Profile:
         spreads = list(map(spread, samples_ms))
         op_ms, spread_ms = [s.median for s in spreads], [s.half_width for s in spreads]
         return cls(device, tuple(op_ms), tuple(spread_ms))
+
+    @property
+    def title(self) -> str:
+        """The runtime, with the batch where that is not 1."""
+        return self.runtime if self.batch == 1 else f"{self.runtime} at batch {self.batch}"
 
     @property
     def is_possible(self) -> bool:
@@ -190,9 +197,19 @@ class Profile:
         if not self.disturbances:
             return ""
         return (
-            f"profile of {self.runtime} on {self.device} was disturbed: "
+            f"profile of {self.title} on {self.device} was disturbed: "
             f"{'; '.join(self.disturbances)} (measured at {self.measured_at or 'an unknown time'}, "
             "and again by the next command on a calm machine)"
+        )
+
+    def of_batch(self, batch: int) -> Profile:
+        """The times of an item, where these are of so many that are computed at once."""
+        return replace(
+            self,
+            op_ms=tuple(t / batch for t in self.op_ms),
+            spread_ms=tuple(t / batch for t in self.spread_ms),
+            call_ms=self.call_ms / batch,
+            batch=batch,
         )
 
     def without_times(self, reason: str) -> Profile:
@@ -203,8 +220,8 @@ class Profile:
 
 def left_out(profiles: Sequence[Profile]) -> list[str]:
     """A line for each runtime that computes nothing on any of the devices: why it is left out."""
-    able = {profile.runtime for profile in profiles if profile.is_possible}
-    lines = [f"{p.runtime} is left out: {p.note}" for p in profiles if p.runtime not in able]
+    able = {profile.title for profile in profiles if profile.is_possible}
+    lines = [f"{p.title} is left out: {p.note}" for p in profiles if p.title not in able]
     return list(dict.fromkeys(lines))
 
 
@@ -239,13 +256,14 @@ class Baseline:
     stage_ms: tuple[float, ...] = ()
     max_rel_error: float = 0.0
     disturbances: tuple[str, ...] = ()
+    batch: int = 1
 
     def deployment(self, ops: int) -> Deployment | None:
         """The whole model of so many ops as it ran; None where no deployment says how."""
         if not self.devices:
             return None
         copies = [len(self.devices)]
-        return Deployment.of_split([range(ops)], self.devices, [self.runtime], copies)
+        return Deployment.of_split([range(ops)], self.devices, [self.runtime], copies, self.batch)
 
     @property
     def measurement(self) -> Measurement:

@@ -32,7 +32,9 @@ def cost_table(
 ) -> CostModel:
     """The costs of a graph, in ms an item.
 
-    ``profiles`` are in the order of the devices, for one runtime after the other. ``links`` are
+    ``profiles`` are in the order of the devices, for one runtime and batch after the other.
+    Moving a tensor costs an item of a batch as much as one alone, which is never too little.
+    ``links`` are
     those of the devices; without them moving a tensor costs nothing. ``keep_together`` are for each
     runtime sets of ops, by index, that no cut may separate. ``rows``: for each device the kind that
     it stands for and its threads; without them each is a kind of its own, or that of the first one
@@ -40,7 +42,7 @@ def cost_table(
     runtime can compute the model.
     """
     by_runtime = _by_runtime(profiles)
-    able = {n: each for n, each in by_runtime.items() if any(p.is_possible for p in each)}
+    able = {key: each for key, each in by_runtime.items() if any(p.is_possible for p in each)}
     if not able:
         reasons = dict.fromkeys(profile.note for profile in profiles)
         raise ConfigError(f"no runtime can compute '{graph.name}': {'; '.join(reasons)}")
@@ -51,15 +53,16 @@ def cost_table(
     tensors = [t for t in graph.tensors.values() if t.consumers]
     table: dict[Row, RowCosts] = {}
     kinds: dict[str, Kind] = {}
-    for name, each in able.items():
+    for (name, batch), each in able.items():
         together = keep_together.get(name, ())
         for (kind, threads), profile, link in zip(chosen, each, of_device, strict=True):
-            # Calls decide between runtimes; in one runtime every stage has the same.
+            # Calls decide between runtimes and batches; in one of them every stage has the same.
             call = profile.call_ms if len(by_runtime) > 1 else 0.0
-            row = Row(kind, name, threads)
+            row = Row(kind, name, threads, batch)
             times = _times_with_outputs(graph, profile.op_ms, link)
             groups = tuple(map(bitset, together))
-            table.setdefault(row, RowCosts(row, times, link.call_ms + call, groups))
+            overhead = link.call_ms / batch + call
+            table.setdefault(row, RowCosts(row, times, overhead, groups))
     for (kind, _), link, limit in zip(chosen, of_device, limits, strict=True):
         kinds.setdefault(kind, _kind(graph, kind, link, limit, tensors))
     return CostModel(
@@ -95,10 +98,11 @@ def device_kinds(
     return kinds
 
 
-def _by_runtime(profiles: Sequence[Profile]) -> dict[str, list[Profile]]:
-    by_runtime: dict[str, list[Profile]] = {}
+def _by_runtime(profiles: Sequence[Profile]) -> dict[tuple[str, int], list[Profile]]:
+    """The profiles of each runtime at each batch, in the order of the devices."""
+    by_runtime: dict[tuple[str, int], list[Profile]] = {}
     for profile in profiles:
-        by_runtime.setdefault(profile.runtime, []).append(profile)
+        by_runtime.setdefault((profile.runtime, profile.batch), []).append(profile)
     return by_runtime
 
 

@@ -29,7 +29,8 @@ class StageSource:
     """A lowered model as a runtime sees it: what its stages are made from.
 
     ``onnx_file`` is None where the model was not read from ONNX; ``onnx_model`` is the ONNX model
-    of such a one, where it has one. ``shapes`` are those given for its dynamic inputs.
+    of such a one, where it has one. ``shapes`` are those given for its dynamic inputs, for one of
+    the ``batch`` items that are computed at once.
     """
 
     lowered: Lowered
@@ -38,6 +39,7 @@ class StageSource:
     onnx_file: Path | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     onnx_model: Any = None
+    batch: int = 1
 
     @property
     def graph(self) -> FusedGraph:

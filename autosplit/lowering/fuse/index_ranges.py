@@ -1,142 +1,160 @@
-"""Which integers of an input are legal where a model looks them up in a tensor.
+"""Which integers an input may hold where a model looks them up in a tensor.
 
-Only what is sure: every element of the input reaches the indices of an op that an output depends
-on, as it is or with a negative one wrapped round. ``index_values`` bounds what is drawn at random,
-for which a guess will do.
+A range is sure: every element of the input is an index of an op that an output depends on. Random
+integers need more: nothing else is looked up at indices that depend on how large they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from autosplit.extras import relax
-from autosplit.frontend.relax.expressions import fixed_sizes, is_constant, variables
+from autosplit.frontend.relax.expressions import fixed_sizes, variables
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import SourceModel
-from autosplit.lowering.fuse.index_values import LOOKS_UP, axis_size
+from autosplit.lowering.fuse.indices import LOOKUPS
 
+Range = tuple[int, int]  # the least and the largest
+_ALWAYS_LEGAL, _LARGEST = 2, 1 << 31  # limits of random integers
+_WIDE_INTEGERS = ("int32", "int64", "uint32", "uint64")
+_SIZED = frozenset({"take", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd"})
+_UNKNOWN = {"", "call_dps_packed", "call_pure_packed", "call_tir"}.union(
+    name.removeprefix("relax.") for name in LOOKUPS
+)
 _SAME_ELEMENTS = frozenset({
     "broadcast_to", "expand_dims", "flatten", "flip", "permute_dims", "repeat", "reshape",
     "squeeze", "tile",
 })  # fmt: skip
-Range = tuple[int, int]  # the least and the largest
+# What they result in is as large for any values.
+_BOUNDED = frozenset({
+    "equal", "greater", "greater_equal", "less", "less_equal", "not_equal", "shape_of",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _LookUp:
+    """An op that reads a tensor at indices.
+
+    ``size``: of the smallest axis that they look into. The indices are the elements of ``origin``
+    and depend on the parameters ``depends``. ``legal`` are the only integers that ``origin`` may
+    hold, where that is sure.
+    """
+
+    size: int
+    origin: Any
+    depends: frozenset[Any]
+    legal: Range | None
 
 
 def index_ranges(source: SourceModel) -> Mapping[str, Range]:
     """The legal values by input; inputs whose legal values are not sure are left out."""
-    main = source.module["main"]
-    names = {param: s.name for param, s in zip(main.params, source.inputs, strict=True)}
+    names = _names(source)
     ranges: dict[str, Range] = {}
-    for param, (low, high) in _Reader(main).look_ups():
-        if param in names:
-            least, most = ranges.get(names[param], (low, high))
-            ranges[names[param]] = max(least, low), min(most, high)
+    for look_up in _look_ups(source):
+        if look_up.legal and look_up.origin in names:
+            least, most = ranges.get(names[look_up.origin], look_up.legal)
+            low, high = look_up.legal
+            ranges[names[look_up.origin]] = max(least, low), min(most, high)
     return ranges
 
 
-class _Reader:
-    """Follows the values of ``main`` back to its inputs."""
+def integers_below(source: SourceModel) -> Mapping[str, int]:
+    """By input of 32 or 64 bit integers the number that random values stay below.
 
-    def __init__(self, main: Any) -> None:
-        self._main = main
-        self._values = {binding.var: binding.value for binding in bindings(main)}
+    It is the size of the smallest axis that they index. An input is left out where only 0 and 1 are
+    safe.
+    """
+    limits: dict[Any, int] = {}
+    for look_up in _look_ups(source):
+        for param in look_up.depends:
+            size = look_up.size if param == look_up.origin else _ALWAYS_LEGAL
+            limits[param] = min(limits.get(param, _LARGEST), size)
+    wide = {i.name for i in source.inputs if i.dtype in _WIDE_INTEGERS}
+    below = {name: limits.get(param, 0) for param, name in _names(source).items() if name in wide}
+    return {name: limit for name, limit in below.items() if limit > _ALWAYS_LEGAL}
 
-    def look_ups(self) -> Iterator[tuple[Any, Range]]:
-        """The variables whose elements all are indices, with the indices that are legal."""
-        for value in self._computed():
-            if _name(value) in LOOKS_UP and getattr(value.attrs, "mode", "fast") == "fast":
-                size = _one_axis(value)
-                wrapped = self._wrapped(value.args[1], size)
-                if size is not None and wrapped is not None:
-                    yield self._origin(wrapped), (-size, size - 1)
-                elif size is not None:
-                    yield self._origin(value.args[1]), (0, size - 1)
 
-    def _computed(self) -> list[Any]:
-        """What the outputs depend on; the rest is never computed."""
-        read, computed = set(variables(self._main.body.body)), []
-        for var, value in reversed(self._values.items()):
-            if var in read:
-                read.update(variables(value))
-                computed.append(value)
-        return computed
+def _names(source: SourceModel) -> Mapping[Any, str]:
+    params = source.module["main"].params
+    return {param: signature.name for param, signature in zip(params, source.inputs, strict=True)}
 
-    def _call(self, value: Any) -> Any:
-        while isinstance(value, relax.Var) and value in self._values:
-            value = self._values[value]
-        return value
 
-    def _origin(self, value: Any) -> Any:
-        """What the elements of a value are read from, each of them at least once."""
-        while True:
-            call = self._call(value)
-            name = _name(call)
-            if name in _SAME_ELEMENTS or (name == "astype" and _holds(call, call.args[0])):
-                value = call.args[0]
-            elif name == "concat" and len(getattr(call.args[0], "fields", ())) == 1:
-                value = call.args[0].fields[0]
-            else:
-                return call
+def _look_ups(source: SourceModel) -> Iterator[_LookUp]:
+    """The look-ups that the outputs depend on."""
+    main = relax.analysis.remove_all_unused(source.module["main"])
+    values = {binding.var: binding.value for binding in bindings(main)}
+    depends = {param: frozenset([param]) for param in main.params}
+    for var, value in values.items():
+        name = _name(value)
+        read = list(value.args) if isinstance(value, relax.Call) else [value]
+        if name in _SIZED:
+            # The elements that are read do not depend on how large legal indices are.
+            yield _look_up(value, values, _depends(read.pop(1), depends))
+        elif isinstance(value, relax.Call) and name in _UNKNOWN:
+            yield _LookUp(_ALWAYS_LEGAL, None, _depends(value, depends), None)
+        depends[var] = frozenset()
+        if name not in _BOUNDED:
+            depends[var] = frozenset().union(*(_depends(each, depends) for each in read))
 
-    def _wrapped(self, value: Any, size: int | None) -> Any:
-        """The x of ``where(x < 0, x + size, x)``, as importers write negative indices, or None."""
-        where = self._call(value)
-        if _name(where) != "where":
-            return None
-        condition, sum_, x = map(self._call, where.args)
-        if _name(condition) != "less" or _name(sum_) != "add":
-            return None
-        if not all(self._call(c.args[0]).same_as(x) for c in (condition, sum_)):
-            return None
-        bounds = self._number(condition.args[1]), self._number(sum_.args[1])
-        return where.args[2] if bounds == (0, size) else None
 
-    def _number(self, value: Any) -> int | None:
-        """A constant or the size of an axis, None for whatever else there is."""
-        call = self._call(value)
-        if is_constant(call):
-            array = call.value.numpy()
-            return int(array.item()) if array.size == 1 and array.dtype.kind in "iu" else None
-        if _name(call) == "astype":
-            return self._number(call.args[0])
-        if _name(call) == "take":
-            axis = self._number(call.args[1])
-        elif _name(call) == "strided_slice" and len(call.args[2].fields) == 1:
-            axis = int(call.args[2].fields[0].value)
-            if [int(end.value) for end in call.args[3].fields] != [axis + 1]:
-                return None
+def _depends(value: Any, depends: Mapping[Any, frozenset[Any]]) -> frozenset[Any]:
+    sets = (depends.get(var, frozenset()) for var in variables(value))
+    return frozenset().union(*sets)
+
+
+def _look_up(call: Any, values: Mapping[Any, Any], depends: frozenset[Any]) -> _LookUp:
+    sizes, index = _axis_sizes(call), call.args[1]
+    is_exact, is_wrapped = getattr(call.attrs, "mode", "fast") == "fast", False
+    while index in values:
+        value = values[index]
+        if _name(value) in _SAME_ELEMENTS:
+            index = value.args[0]
+        elif _name(value) == "astype" and _is_integer_cast(value):
+            index = value.args[0]
+            is_exact = is_exact and bool(np.can_cast(str(index.ty.dtype), str(value.ty.dtype)))
+        elif _wraps(value, call.args[0], values):
+            index, is_wrapped = value.args[2], True
         else:
-            return None
-        sizes = self._sizes(call.args[0])
-        return sizes[axis] if sizes and axis is not None and axis < len(sizes) else None
+            break
+    legal = (-sizes[0] if is_wrapped else 0, sizes[0] - 1) if sizes else None
+    is_sure = is_exact and len(sizes) == 1
+    return _LookUp(min(sizes, default=1), index, depends, legal if is_sure else None)
 
-    def _sizes(self, value: Any) -> list[int] | None:
-        """The numbers in the shape of a tensor, where a value is that shape as a tensor."""
-        call = self._call(value)
-        if _name(call) != "shape_to_tensor":
-            return None
-        shape = self._call(call.args[0])
-        return fixed_sizes(shape.args[0].ty if _name(shape) == "shape_of" else shape)
+
+def _is_integer_cast(cast: Any) -> bool:
+    return "int" in str(cast.args[0].ty.dtype) and str(cast.ty.dtype) in _WIDE_INTEGERS
+
+
+def _wraps(value: Any, data: Any, values: Mapping[Any, Any]) -> bool:
+    """Whether a value is ``where(x < 0, x + size of data, x)``, as importers write it."""
+    if _name(value) != "where":
+        return False
+    condition: Any = values.get(value.args[0])
+    total: Any = values.get(value.args[1])
+    if _name(condition) != "less" or _name(total) != "add":
+        return False
+    size: Any = values.get(total.args[1])
+    while _name(size) in ("astype", "shape_to_tensor", "strided_slice", "take"):
+        size = values.get(size.args[0])
+    is_size = _name(size) == "shape_of" and size.args[0].same_as(data)
+    return is_size and all(each.args[0].same_as(value.args[2]) for each in (condition, total))
+
+
+def _axis_sizes(call: Any) -> list[int]:
+    """The sizes of the axes that the indices of a call look into; empty where unknown."""
+    shape, indices = (fixed_sizes(operand.ty) for operand in call.args[:2])
+    if shape is None or indices is None:
+        return []
+    if _name(call).endswith("_nd"):
+        start = int(getattr(call.attrs, "batch_dims", 0))
+        return shape[start : start + indices[-1]]
+    return [prod(shape) if call.attrs.axis is None else shape[int(call.attrs.axis)]]
 
 
 def _name(value: Any) -> str:
-    if not isinstance(value, relax.Call):
-        return ""
-    return str(getattr(value.op, "name", "")).removeprefix("relax.")
-
-
-def _holds(cast: Any, argument: Any) -> bool:
-    """Whether a cast keeps every integer."""
-    before, after = str(argument.ty.dtype), str(cast.ty.dtype)
-    return "int" in before and "int" in after and bool(np.can_cast(before, after))
-
-
-def _one_axis(call: Any) -> int | None:
-    """The size of the axis that the indices of a call look into; None unless it is one."""
-    shape, indices = (fixed_sizes(operand.ty) for operand in call.args[:2])
-    if shape is None or indices is None or (_name(call).endswith("_nd") and indices[-1] != 1):
-        return None
-    return axis_size(_name(call), call)
+    return str(getattr(getattr(value, "op", None), "name", "")).removeprefix("relax.")

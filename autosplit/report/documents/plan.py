@@ -100,7 +100,8 @@ def certainty(
     clock, makes all slow. ``ids`` are the names of the ops in their order, ``places`` the device of
     each stage. Where they are ``shared`` the loads on a core add up.
     """
-    by_place = {(profile.runtime, profile.device): profile for profile in profiles}
+    chosen = [profile for profile in profiles if profile.batch == document["batch"]]
+    by_place = {(profile.runtime, profile.device): profile for profile in chosen}
     index = {op: number for number, op in enumerate(ids)}
     ends: dict[object, tuple[float, float]] = {}
     used: dict[tuple[str, str], Profile] = {}

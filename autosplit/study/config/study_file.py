@@ -20,6 +20,7 @@ from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices.core_kinds import by_kind
 from autosplit.hardware.devices.device import available
+from autosplit.hardware.execution.batches import MOST as MOST_BATCH
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
 from autosplit.planner.problem import MOST_STATES
 from autosplit.study.config.sections import (
@@ -53,6 +54,15 @@ def _stages(value: Any) -> int | Literal["auto"]:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_STAGES:
         raise ValueError(f'give a number from 1 to {MOST_STAGES}, or "auto"')
     return value
+
+
+def _batch(value: Any) -> list[int] | Literal["auto"]:
+    if value == "auto":
+        return "auto"
+    numbers = value if isinstance(value, list) else [value]
+    if not numbers or any(type(n) is not int or not 1 <= n <= MOST_BATCH for n in numbers):
+        raise ValueError(f'give a number from 1 to {MOST_BATCH}, a list of them, or "auto"')
+    return sorted({*numbers})
 
 
 def _cores(value: Any) -> Any:
@@ -109,6 +119,9 @@ class StudyConfig(Section):
     ``memory``: bytes that each stage may have, weights and the tensors at its borders, or a list of
     them, one a device; with ``cores`` each replica.
 
+    ``batch``: how many items may be computed at once, a number or a list of them, or ``"auto"``: 1,
+    doubled while that is faster.
+
     ``streams``: how many share the deployment, whose items come in turn; a replica of a stage with
     states holds whole streams. ``realtime`` is the rate of each.
 
@@ -124,6 +137,7 @@ class StudyConfig(Section):
     cores: Annotated[int | str | list[str], PlainValidator(_cores)] | None = None
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
     memory: Annotated[list[float], PlainValidator(_memory)] | None = None
+    batch: Annotated[list[int] | Literal["auto"], PlainValidator(_batch)] = [1]  # noqa: RUF012
     runtime: RuntimeName = AUTO
     objective: Objective = "throughput"
     shapes: dict[str, list[Dimension]] = Field(default_factory=dict)
@@ -246,6 +260,8 @@ class StudyConfig(Section):
             yield f"tuning is for TVM's kernels, runtime is '{self.runtime}'; remove tuning"
         if self.regions and self.runtime not in (TVM, AUTO):
             yield f"regions are given, runtime is '{self.runtime}'; set runtime = \"tvm\""
+        if self.batch != [1] and self.states:
+            yield "batch is given with states, which are those of single items; remove batch"
         if self.realtime and self.objective != "throughput":
             yield 'realtime is given, but the objective is not "throughput"; remove one'
 

@@ -61,6 +61,7 @@ def open_bench(config: StudyConfig, *, measures: bool = True, trust_kernels: boo
         regions=tuple(region.model_dump() for region in config.regions),
         states={state.input: state.output for state in config.states},
         streams=config.streams,
+        batches=config.batch if isinstance(config.batch, str) else tuple(config.batch),
         budget=Budget(**config.measure.model_dump()),
         measures=measures,
     )

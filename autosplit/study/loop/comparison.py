@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.baselines import strongest
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import RealTime, Spread
@@ -94,14 +95,17 @@ def _trials(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
 
 def _baselines(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
     """The baselines; for throughput those that the final comparison measured again."""
-    is_period, ops = opened.config.objective == "throughput", len(opened.bench.graph.ops)
+    is_period, ops = (
+        opened.config.objective == "throughput",
+        len(opened.bench.description.graph.ops),
+    )
     again = {b.name for b in record.final_comparison.baselines if b}
     for b in record.compared_baselines():
         time = b.period_ms if is_period else b.latency_ms
         is_compared = not is_period or b.name in again
         if is_compared and time.median == time.median and _within_limit(opened, b.latency_ms):
             # What another runtime does is no answer to a study that asks for one.
-            is_asked = b.runtime in opened.bench.runtimes
+            is_asked = b.runtime in opened.bench.description.runtimes
             deployment = b.deployment(ops) if is_asked else None
             yield Contender(deployment, time, b.disturbances, baseline=b.name)
 
@@ -144,7 +148,10 @@ def _announcement(opened: OpenStudy, chosen: Sequence[Measured]) -> str:
         f"final comparison: {counted(len(chosen), 'candidate')} and "
         f"{counted(baselines, 'baseline')}, interleaved"
     )
-    candidates = [(m.period_ms, sum(stage.replicas for stage in m.stages)) for m in chosen]
+    candidates = []
+    for each in chosen:
+        deployment = Deployment(each.stages)
+        candidates.append((each.period_ms, deployment.batch * sum(deployment.replicas)))
     seconds = time_left.of_comparison(opened.config, attributes, candidates)
     return f"{text}, up to {duration(seconds)}" if seconds else text
 

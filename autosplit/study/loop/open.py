@@ -151,7 +151,7 @@ def open_study(
 def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     """What all trials of a study share."""
     identity = {
-        **bench.identity,
+        **bench.description.identity,
         "backend": config.runtime,  # the key of stored studies
         "objective": config.objective,
         "stages": str(config.stages),
@@ -161,6 +161,9 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
         identity["cores"] = "; ".join(kinds)
     if config.memory is not None:
         identity["memory"] = ", ".join(map(size, config.memory))
+    if config.batch != [1]:
+        batches = config.batch if isinstance(config.batch, str) else map(str, config.batch)
+        identity["batch"] = ", ".join([batches] if isinstance(batches, str) else batches)
     if config.streams > 1:
         identity["streams"] = str(config.streams)
     placed = _region_devices(config)
@@ -245,16 +248,22 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: P
     links = read(LinkCost, stored_or_measured("links", bench.links))
     if config.cores is None:
         placed = _region_devices(config)
-        profiles = place_regions(profiles, bench.regions, placed, bench.devices)
+        profiles = place_regions(
+            profiles, bench.description.regions, placed, bench.description.devices
+        )
     space = _space(config, bench, profiles, links)
     bound = space.plan.lower_bound if "bound_ms" not in record else 0.0
-    if config.cores is None and (slow := slowed(profiles, bench.devices)) != list(profiles):
+    if config.cores is None and (slow := slowed(profiles, bench.description.devices)) != list(
+        profiles
+    ):
         progress.note("some devices share cores, so the loads on a core add up")
         if bound:
-            bound = shared_bound(space.costs, bench.devices, [kind for kind, _ in space.devices])
+            bound = shared_bound(
+                space.costs, bench.description.devices, [kind for kind, _ in space.devices]
+            )
         space = _space(config, bench, slow, links)
     if "bound_ms" not in record:
-        graph = graph_document(bench.graph)
+        graph = graph_document(bench.description.graph)
         # The report shows the cuts, bitsets in hexadecimal, and has no cost model to plan with.
         periods = [[f"{cut:x}", float(period)] for cut, period in space.cut_periods().items()]
         _store(study, record, {"graph": graph, "cut_periods": periods, "bound_ms": float(bound)})
@@ -269,7 +278,7 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: P
     stored_or_measured("baselines", baselines)
     described = {
         "config": config.model_dump(mode="json"),
-        "devices": list(bench.devices),
+        "devices": list(bench.description.devices),
         "machine": machine(),
         "sampler": {"name": config.search.sampler, "seed": config.search.seed},
     }
@@ -315,7 +324,7 @@ def _space(
     question = Question.along(kinds)
     if config.stages == "auto":
         question = Question(Counter(kinds), replicas=True)
-    return Space(costs, question, tuple(zip(kinds, bench.devices, strict=True)))
+    return Space(costs, question, tuple(zip(kinds, bench.description.devices, strict=True)))
 
 
 def _region_devices(config: StudyConfig) -> dict[str, str]:

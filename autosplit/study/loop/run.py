@@ -197,7 +197,7 @@ class StudyLoop:
         opened, space = self.opened, self.opened.space
         predicted = opened.corrected(opened.history(exclude=number)).period(candidate)
         return {
-            **deployment_document(opened.bench.graph, space.deployment(candidate)),
+            **deployment_document(opened.bench.description.graph, space.deployment(candidate)),
             "predicted_ms": float(predicted),
             "memory_bytes": int(max(space.evaluate(candidate).memory)),
         }

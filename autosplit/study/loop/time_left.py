@@ -17,8 +17,10 @@ FINALISTS = 4  # candidates in the final comparison at most
 
 def before_trials(config: StudyConfig, bench: Bench) -> float:
     """The baselines, the trials and the final comparison of a study that has measured nothing."""
-    places = [parse(name, anywhere=True) for name in bench.devices]
-    runs = sum(len(unsplit_runs(name, places, has_hint=True)) for name in bench.runtimes)
+    places = [parse(name, anywhere=True) for name in bench.description.devices]
+    runs = sum(
+        len(unsplit_runs(name, places, has_hint=True)) for name in bench.description.runtimes
+    )
     trials = config.search.trials * config.measure.seconds
     if config.search.timeout is not None:
         trials = min(trials, config.search.timeout)
@@ -40,7 +42,7 @@ def of_comparison(
     if "baselines" in mapping(attributes.get(RECORD)):
         known = study_record(attributes).compared_baselines()
         names = strongest(known)
-        baselines = [(b.period_ms.median, b.copies) for b in known if b.name in names]
+        baselines = [(b.period_ms.median, b.copies * b.batch) for b in known if b.name in names]
     budget = Budget(**config.measure.model_dump())
     seconds = longest_comparison([*candidates, *baselines], budget)
     return seconds + bool(config.realtime) * budget.seconds

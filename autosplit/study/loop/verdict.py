@@ -43,10 +43,11 @@ class Contender:
         return "replicate" if max(replicas) > 1 else "leave"
 
     @property
-    def complexity(self) -> tuple[int, int]:
-        """Less is simpler: the rank of its choice, then how many runtimes it needs."""
+    def complexity(self) -> tuple[int, int, int]:
+        """Less is simpler: the rank of its choice, how many runtimes it needs, its batch."""
         runtimes = self.deployment.runtimes if self.deployment else ()
-        return _ORDER.index(self.choice), len(set(runtimes))
+        batch = self.deployment.batch if self.deployment else 1
+        return _ORDER.index(self.choice), len(set(runtimes)), batch
 
 
 @dataclass(frozen=True)
@@ -92,12 +93,14 @@ def judge(
 def _advice(winner: Contender) -> str:
     assert winner.deployment
     runs = [_run(stage.runtime, stage.devices) for stage in winner.deployment.stages]
+    batch = winner.deployment.batch
+    together = f", batch {batch}" if batch > 1 else ""
     if winner.choice == "leave":
-        return f"Leave the model whole: {runs[0]}"
+        return f"Leave the model whole: {runs[0]}{together}"
     if winner.choice == "replicate":
-        return f"Replicate the whole model: {runs[0]}"
+        return f"Replicate the whole model: {runs[0]}{together}"
     each = f"each {runs[0]}" if len(set(runs)) == 1 else "; ".join(runs)
-    return f"Split into {len(runs)} stages (trial {winner.trial}): {each}"
+    return f"Split into {len(runs)} stages (trial {winner.trial}): {each}{together}"
 
 
 def _run(runtime: str, devices: Sequence[str]) -> str:

@@ -10,12 +10,12 @@ import pytest
 
 from autosplit.deploy import manifest_file
 from autosplit.deploy.export import write_split
-from autosplit.deploy.targets import cpp_program, program
+from autosplit.deploy.targets import cpp_program
 from autosplit.deploy.targets.formats import FORMATS, require_format
-from autosplit.deploy.targets.program import add_program
 from autosplit.errors import ConfigError
 from autosplit.hardware.measurement.results import SplitResults
 from tests.deploy import manifests
+from tests.deploy.exports import add_program
 
 
 def test_an_unknown_format_is_refused_with_the_nearest(branches, tmp_path):
@@ -32,7 +32,8 @@ def test_the_cpp_program_is_its_sources_and_nothing_that_lies_beside(tmp_path, m
     shutil.copytree(Path(cpp_program.__file__).parent / "cpp", tmp_path / "cpp")
     (tmp_path / "cpp" / "build").mkdir()
     (tmp_path / "cpp" / "main.cpp~").write_text("an older one")
-    monkeypatch.setattr(cpp_program, "__file__", str(tmp_path / "cpp_program.py"))
+    (tmp_path / "cpp" / "mine.cpp").write_text("of somebody")
+    monkeypatch.setattr(cpp_program, "_SOURCES", tmp_path / "cpp")
     assert set(cpp_program.files(document)) == expected
 
 
@@ -51,6 +52,18 @@ def test_a_format_adds_its_program_to_the_native_folder(export, name, file):
 def test_the_cpp_format_refuses_a_stage_that_is_not_on_local_cores(export):
     export.edit(lambda d: d["stages"][1]["replicas"][0].update(device="cuda:0"))
     with pytest.raises(ConfigError, match="stage 1 is on 'cuda:0'; the cpp format runs stages on"):
+        add_program(export.folder, "cpp")
+
+
+def test_the_cpp_format_runs_openvino_on_one_set_of_several_cores(export):
+    def place(document, *devices):
+        for stage, device in zip(document["stages"], devices, strict=True):
+            stage.update(runtime="openvino", replicas=[{"device": device}])
+
+    export.edit(lambda d: place(d, "cores:0,1", "cores:2", "cores:0,1"))
+    add_program(export.folder, "cpp")
+    export.edit(lambda d: place(d, "cores:0,1", "cores:2", "cores:2,3"))
+    with pytest.raises(ConfigError, match=r"not on cores:0,1 and cores:2,3; use format native"):
         add_program(export.folder, "cpp")
 
 
@@ -91,13 +104,6 @@ def test_an_export_without_onnx_models_says_so_and_has_no_format_that_needs_them
     # The program of the export before has gone with its stages.
     assert not (folder / "pipeline.json").exists()
     assert (folder / "CMakeLists.txt").exists()
-
-
-def test_files_of_a_program_are_those_that_nobody_changed(export):
-    add_program(export.folder, "onnx")
-    (export.folder / "run.py").write_text("print('mine')")
-    assert program.written_programs(export.folder) == {"pipeline.json"}
-    assert program.written_programs(export.folder / "absent") == set()
 
 
 def test_the_command_line_exports_a_format(branches, tmp_path, capsys):

@@ -15,12 +15,12 @@ import pytest
 import autosplit
 from autosplit.deploy import manifest_file
 from autosplit.deploy.targets import onnx_program
-from autosplit.deploy.targets.program import add_program
 from autosplit.deploy.verify import sample_items
 from autosplit.errors import ConfigError
 from autosplit.frontend.samples import random_items
 from tests import nets
 from tests.deploy import manifests
+from tests.deploy.exports import add_program
 
 ITEMS = 6
 
@@ -37,6 +37,7 @@ def test_the_wiring_names_files_tensors_threads_and_states():
     document["stages"][1]["replicas"] = [{"device": "cores:0,1"}]
     document["stages"][1]["inputs"].append(manifests.port("s"))
     document["stages"][1]["states"] = [manifests.port("s") | {"input": "s", "output": "c"}]
+    document["model"]["states"] = {"s": "c"}
     wiring = onnx_program.wiring(with_onnx(document))
     assert wiring["pipeline"][1] == {
         "stage1": {
@@ -46,7 +47,7 @@ def test_the_wiring_names_files_tensors_threads_and_states():
             "session_options": {"intra_op_num_threads": 2},
         }
     }
-    assert wiring["inputs"] == [manifests.port("x") | {"shape": (2, 3), "bytes": 24}]
+    assert wiring["inputs"] == [manifests.port("x") | {"shape": (2, 3), "range": None, "bytes": 24}]
     assert wiring["outputs"] == [{"name": "b", "tensor": "b"}, {"name": "y", "tensor": "y"}]
     assert [(state["input"], state["output"]) for state in wiring["states"]] == [("s", "c")]
 

@@ -104,10 +104,10 @@ def bench(workers):
 
 
 def test_values_cross_unchanged(bench, workers):
-    assert bench.graph == GRAPH
-    assert (bench.devices, bench.runtimes) == (("cores:0",), ("tvm",))
-    assert bench.keep_together == {"tvm": [[0]]}
-    assert (bench.regions, bench.identity) == ({"npu": [0]}, {"cpu": "c"})
+    assert bench.description.graph == GRAPH
+    assert (bench.description.devices, bench.description.runtimes) == (("cores:0",), ("tvm",))
+    assert bench.description.keep_together == {"tvm": [[0]]}
+    assert (bench.description.regions, bench.description.identity) == ({"npu": [0]}, {"cpu": "c"})
     assert bench.profile() == [PROFILE]
     assert bench.links() == [LINK]
     (row,) = bench.cost_table([PROFILE], [LinkCost("cores:0")]).rows
@@ -121,7 +121,7 @@ def test_values_cross_unchanged(bench, workers):
     kinds = [job["kind"] for job in worker.jobs]
     assert kinds.count("describe") == 1
     job = worker.jobs[kinds.index("measure")]
-    assert load(Deployment, job["deployment"]) == DEPLOYMENT
+    assert load(Deployment, job["arguments"]["deployment"]) == DEPLOYMENT
 
 
 def test_a_job_has_four_times_its_measuring_time_beside_the_timeout(bench, workers):
@@ -158,16 +158,16 @@ def test_a_relative_folder_of_an_export_is_that_of_the_asking_process(
     monkeypatch.chdir(tmp_path)
     results = SplitResults(MEASURED, 1.5, [BASELINE], "Split.")
     assert bench.export(DEPLOYMENT, Path("out"), results, "cpp", False) == Path("out/split.json")
-    (job,) = workers[0].jobs
+    job = workers[0].jobs[0]["arguments"]
     assert job["folder"] == str(tmp_path / "out")
     assert (job["format"], job["onnx"]) == ("cpp", False)
     assert load(SplitResults, json.loads(json.dumps(job["results"]))) == results
     bench.export(DEPLOYMENT, Path("out"), SplitResults(), "native", True)
-    assert workers[0].jobs[1]["results"]["measured"] is None
+    assert workers[0].jobs[1]["arguments"]["results"]["measured"] is None
 
 
 def test_after_a_crash_a_fresh_worker_waits_for_the_servers(bench, workers, monkeypatch):
-    assert bench.graph
+    assert bench.description.graph
     monkeypatch.setitem(ANSWERS, "measure", StageError("crash SIGSEGV in stage 1"))
     with pytest.raises(StageError, match="crash SIGSEGV") as caught:
         bench.measure(DEPLOYMENT)

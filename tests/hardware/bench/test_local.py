@@ -68,7 +68,10 @@ def test_an_empty_stage_leaves_its_device_unused(branches, stages):
     first, second = stages
     bench = LocalBench(branches, api.device.along(4), QUICK)
     deployment = deployed(bench, (first, (), second, ()))
-    assert [s.devices for s in deployment.stages] == [bench.devices[:1], bench.devices[2:3]]
+    assert [s.devices for s in deployment.stages] == [
+        bench.description.devices[:1],
+        bench.description.devices[2:3],
+    ]
     assert [ms > 0 for ms in bench.measure(deployment).stage_ms] == [True, True]
 
 
@@ -117,10 +120,12 @@ def test_a_candidate_is_measured_at_a_rate(bench, stages):
 
 def test_a_device_that_cannot_run_the_whole_model_has_no_baseline(bench, branches, monkeypatch):
     monkeypatch.setattr(
-        type(branches.runtime), "can_run", lambda self, device: str(device) != bench.devices[0]
+        type(branches.runtime),
+        "can_run",
+        lambda self, device: str(device) != bench.description.devices[0],
     )
     names = [run.name for run in bench.unsplit_runs() if run.runtime == "tvm"]
-    assert names == (["tvm, 1 thread"] if len(set(bench.devices)) > 1 else [])
+    assert names == (["tvm, 1 thread"] if len(set(bench.description.devices)) > 1 else [])
 
 
 @pytest.fixture
@@ -162,23 +167,23 @@ def test_a_server_is_waited_for_at_first_and_when_it_was_lost(branches, connecti
 def test_the_identity_names_targets_that_differ(branches, bench):
     targets_of = {
         name: f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}"
-        for name, cpu in zip(bench.devices, "ab", strict=True)
+        for name, cpu in zip(bench.description.devices, "ab", strict=True)
     }
-    assert "targets" not in bench.identity
+    assert "targets" not in bench.description.identity
     places = api.device.along(2)
     targets = [
-        LocalBench(dataclasses.replace(branches, targets=targets_of), order, QUICK).identity[
-            "targets"
-        ]
+        LocalBench(
+            dataclasses.replace(branches, targets=targets_of), order, QUICK
+        ).description.identity["targets"]
         for order in (places, places[::-1])
     ]
     assert targets[0] == targets[1]
     assert all(f"{name} " in targets[0] for name in targets_of)
     one = next(iter(targets_of.items()))
     with_one = LocalBench(dataclasses.replace(branches, targets=dict([one])), places, QUICK)
-    text = with_one.identity["targets"]
+    text = with_one.description.identity["targets"]
     assert text.split()[0] == one[0]
-    assert all(name not in text for name in bench.devices[1:])
+    assert all(name not in text for name in bench.description.devices[1:])
 
 
 def test_a_candidate_with_swapped_inputs_is_rejected(bench, stages, monkeypatch):
@@ -281,15 +286,17 @@ def test_a_stage_stays_on_the_cores_of_its_device(branches, stages, monkeypatch)
 
 
 def test_the_identity_names_what_all_measurements_share(bench, branches):
-    assert {"model", "target", "devices", "backend", "versions", "shapes"} <= set(bench.identity)
+    assert {"model", "target", "devices", "backend", "versions", "shapes"} <= set(
+        bench.description.identity
+    )
     other = LocalBench(branches, api.device.along(1), QUICK)
-    assert other.identity["devices"] != bench.identity["devices"]
-    assert all(isinstance(v, str) for v in bench.identity.values())
+    assert other.description.identity["devices"] != bench.description.identity["devices"]
+    assert all(isinstance(v, str) for v in bench.description.identity.values())
 
 
 def test_a_profile_has_a_time_for_each_op(bench, branches):
     profiles = bench.profile()
-    assert [p.device for p in profiles] == list(bench.devices)
+    assert [p.device for p in profiles] == list(bench.description.devices)
     ops = len(branches.graph.ops)
     assert all(len(p.op_ms) == len(p.spread_ms) == ops for p in profiles)
 

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import autosplit
+from autosplit.hardware.measurement.parity import compare
 from tests.hardware.servers import HOST, free_port
 
 pytest.importorskip("ray")
@@ -101,10 +102,24 @@ def folder(branches: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def serve(folder: Path, raw: bytes, environment: Environment, *words: str) -> Any:
-    command = [sys.executable, "-m", "autosplit", "serve", str(folder), *words]
+PROGRAM = """
+import sys, numpy as np
+from autosplit.deploy.load import on_ray
+from autosplit.errors import AutosplitError
+folder, address, items, outputs = sys.argv[1:]
+try:
+    with on_ray(folder, ["ray:left/cores:0", "ray:right/cores:0"], address) as pipeline:
+        np.save(outputs, pipeline.run(np.load(items, allow_pickle=True)))
+except AutosplitError as error:
+    sys.exit(f"autosplit: {error}")
+"""
+
+
+def on_cluster(folder: Path, environment: Environment, address: str, *files: Path) -> Any:
+    """A program that runs the items of a file on a cluster and saves the outputs."""
+    command = [sys.executable, "-c", PROGRAM, str(folder), address, *map(str, files)]
     return subprocess.run(
-        command, input=raw, env=environment, capture_output=True, timeout=LIMIT_S, check=False
+        command, env=environment, capture_output=True, timeout=LIMIT_S, check=False
     )
 
 
@@ -120,20 +135,16 @@ def test_an_export_runs_on_a_secured_cluster_and_strangers_are_refused(
     else:
         member, other = tokens("a" * 40), tokens("b" * 40)
     items = branches.items(5)
-    raw = b"".join(array.tobytes() for item in items for array in item.values())
-    local = serve(folder, raw, plain)
-    assert len(local.stdout) == sum(
-        np.asarray(a).nbytes for row in branches.expected(items) for a in row.values()
-    )
+    files = tmp_path / "items.npy", tmp_path / "outputs.npy"
+    np.save(files[0], np.array(items, object))
     with cluster({**plain, **member}) as address:
-        where = ["--ray", address, "--devices", "ray:left/cores:0 ray:right/cores:0"]
-        there = serve(folder, raw, {**plain, **member}, *where)
+        there = on_cluster(folder, {**plain, **member}, address, *files)
         assert (there.returncode, there.stderr) == (0, b"")
-        assert there.stdout == local.stdout
+        outputs = np.load(files[1], allow_pickle=True)
+        assert compare(list(outputs), branches.expected(items)).equal
         for stranger in (plain | {"RAY_AUTH_MODE": "disabled"}, {**plain, **other}):
-            refused = serve(folder, raw, stranger, *where)
-            assert refused.returncode == 3, refused.stderr.decode()
-            assert refused.stdout == b""
+            refused = on_cluster(folder, stranger, address, *files)
+            assert refused.returncode == 1, refused.stderr.decode()
             # Ray itself may write a line before.
             last = refused.stderr.decode().splitlines()[-1]
             assert last.startswith("autosplit: no Ray cluster at"), last

@@ -14,7 +14,6 @@ import pytest
 from autosplit.errors import MachineError
 from autosplit.hardware.devices import rpc, session
 from autosplit.hardware.devices.device import Rpc
-from autosplit.hardware.devices.tracker import MAX_ANSWER, request_server
 from tests.hardware.fakes import PATIENCE_S
 
 HOST = "127.0.0.1"
@@ -34,7 +33,7 @@ def listen():
     """Starts a peer that sends each connection some bytes, then goes on until it is closed."""
     with contextlib.ExitStack() as stack:
 
-        def start(*parts, pause_s=0.0, is_endless=False):
+        def start(*parts, is_endless=False):
             listener = stack.enter_context(socket.create_server((HOST, 0)))
 
             def serve():
@@ -43,7 +42,6 @@ def listen():
                         peer, _ = listener.accept()
                         for part in parts:
                             peer.sendall(part)
-                            time.sleep(pause_s)
                         while is_endless:
                             peer.sendall(b"x" * 4096)
                         stack.callback(peer.close)
@@ -59,43 +57,20 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def test_the_server_that_a_tracker_names_is_returned(listen):
-    port = listen(answer([0, ["pi", 9090, "key:0.5"]]))
-    assert request_server(HOST, port, "key", PATIENCE_S) == ("pi", 9090, "key:0.5")
-
-
 @pytest.mark.parametrize(
-    "content",
-    [b"no JSON", b"\xff\xfe", b"[" * 5000, b"{}", b"[0, 3]", b"[-1, ['a', 1, 'k']]",
-     b'[1, ["a", 1, "k"]]', b'[0, ["a", 0, "k"]]', b'[0, ["a", 65536, "k"]]',
-     b'[0, ["a", true, "k"]]', b'[0, [1, 1, "k"]]', b'[0, ["a", 1, null]]'],
-)  # fmt: skip
-def test_an_answer_that_names_no_server_is_refused(listen, content):
-    with pytest.raises(ValueError, match="names no server"):
-        request_server(HOST, listen(MAGIC + framed(content)), "key", PATIENCE_S)
+    "content", [b"no JSON", b"{}", b"[0, 3]", b'[0, ["a", "b", "k"]]', b'[0, [1, 1, "k"]]']
+)
+def test_an_answer_that_names_no_server_is_one_error(listen, content):
+    with pytest.raises(MachineError, match="no server registered under key 'key'") as caught:
+        rpc.connect(Rpc(HOST, listen(MAGIC + framed(content)), "key", by_tracker=True))
+    assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("size", [-1, 0, MAX_ANSWER + 1, 2**31 - 1])
-def test_an_answer_of_another_size_is_not_read(listen, size):
-    with pytest.raises(ValueError, match=f"{size} bytes"):
-        request_server(HOST, listen(MAGIC + struct.pack("<i", size)), "key", PATIENCE_S)
-
-
-def test_what_is_no_tracker_is_refused(listen):
-    with pytest.raises(ValueError, match="not a TVM tracker"):
-        request_server(HOST, listen(b"HTTP/1.1 400", is_endless=True), "key", PATIENCE_S)
-
-
-def test_an_endless_answer_is_read_up_to_its_size(listen):
-    port = listen(MAGIC + struct.pack("<i", 9), is_endless=True)
-    with pytest.raises(ValueError, match="names no server"):
-        request_server(HOST, port, "key", PATIENCE_S)
-
-
-def test_an_answer_in_single_bytes_does_not_prolong_the_limit(listen):
-    port = listen(*(bytes([b]) for b in answer([0, ["a", 1, "k"]])), pause_s=0.1)
-    with pytest.raises(TimeoutError):
-        request_server(HOST, port, "key", 0.3)
+@pytest.mark.parametrize("parts", [[b"HTTP/1.1 400"], [MAGIC]], ids=["no tracker", "endless"])
+def test_an_endless_answer_ends_in_time(listen, monkeypatch, parts):
+    monkeypatch.setattr(session, "ANSWER_S", 1.0)
+    with pytest.raises(MachineError, match=f"tracker at {HOST}"):
+        rpc.connect(Rpc(HOST, listen(*parts, is_endless=True), "key", by_tracker=True))
 
 
 @pytest.mark.integration

@@ -13,6 +13,7 @@ import autosplit
 from autosplit import api
 from autosplit.errors import ModelError, SplitError
 from autosplit.hardware import compiled_model
+from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.measure import Budget
@@ -83,7 +84,7 @@ def test_a_runtime_with_wrong_outputs_is_left_out_of_a_study(model, monkeypatch)
     bench = LocalBench(model, HERE, QUICK)
     profiles = bench.profile()
     assert "outputs of onnxruntime differ" in noted(profiles)[ONNXRUNTIME]
-    costs = bench.cost_table(profiles, ())
+    costs = Bench.cost_table(bench, profiles, ())
     assert ONNXRUNTIME not in [row.row.runtime for row in costs.rows]
 
 

@@ -66,20 +66,6 @@ def outputs(pipeline, items):
         return pipeline.run(items)
 
 
-@pytest.mark.parametrize(
-    ("proto", "after"),
-    [
-        (nets.preactivation(), [["add0"]]),
-        (nets.residual(), [["relu0a"], ["relu1a"]]),
-        (nets.parallel(), [["b0", "d1"]]),
-        (nets.tuples(), [["k"], ["j"]]),
-        (nets.boundaries(), [["skip"], ["early", "both"], ["far"]]),
-    ],
-)
-def test_a_split_computes_what_the_whole_does(save, runtime, proto, after):
-    nets.judge(model := autosplit.load_model(save(proto), runtime=runtime), model.split(after))
-
-
 def test_the_whole_model_runs_on_one_device_and_on_all(model):
     items = model.items(2)
     cores = tuple({n for device in HERE for n in device.numbers})
@@ -254,8 +240,8 @@ def test_a_worker_measures_with_the_runtime_it_is_given(split):
     setting = BenchSetting(model.path, stages=2, runtime=model.runtime_name, budget=BRIEF)
     far = IsolatedBench(setting)
     try:
-        assert far.identity == dict(LocalBench(model, HERE).identity)
-        groups = far.keep_together[model.runtime_name]
+        assert far.description.identity == dict(LocalBench(model, HERE).description.identity)
+        groups = far.description.keep_together[model.runtime_name]
         assert [tuple(g) for g in groups] == list(model.runtime.keep_together)
         assert far.measure(deployed(far, split.stages)).accuracy.equal
     finally:

@@ -20,7 +20,7 @@ pytest.importorskip("onnxruntime")
 PACKAGE = """
 
 def backend():
-    from autosplit.lowering.external.backend import Backend
+    from autosplit import Backend
 
     register()
     return Backend(NAME, patterns(), markers=("relax.astype",))
@@ -87,10 +87,17 @@ def test_a_study_measures_regions_in_its_worker(package, save):
     setting = BenchSetting(save(nets.residual(2)), stages=2, regions=(region,), budget=budget)
     bench = IsolatedBench(setting)
     try:
-        external = [i for i, op in enumerate(bench.graph.ops) if op.kernel.startswith("reference_")]
+        external = [
+            i
+            for i, op in enumerate(bench.description.graph.ops)
+            if op.kernel.startswith("reference_")
+        ]
         (profile, *_) = bench.profile()
-        (group,) = bench.keep_together["tvm"]
-        stages = (tuple(range(min(group))), tuple(range(min(group), len(bench.graph.ops))))
+        (group,) = bench.description.keep_together["tvm"]
+        stages = (
+            tuple(range(min(group))),
+            tuple(range(min(group), len(bench.description.graph.ops))),
+        )
         result = bench.measure(deployed(bench, stages))
     finally:
         bench.close()

@@ -8,7 +8,6 @@ import pytest
 from autosplit import api, files
 from autosplit.deploy.verify import verify
 from autosplit.errors import ModelError
-from autosplit.lowering.fuse.index_values import NOT_INDICES
 from tests.nets import judge, net
 
 pytest.importorskip("onnxruntime")
@@ -24,8 +23,11 @@ LOOK_UP = "(int64[6] i) => (float[6,4] y)"
          TABLE | {"v": (8, 4)}, 8),
         (f"{LOOK_UP} {{ c = Cast<to=6>(i) d = Reshape(c, s) y = Gather(w, d) }}",
          TABLE | {"s": np.array([6])}, 9),
-        # half of 9, and 2 on
-        (f"{LOOK_UP} {{ j = Add(i, k) y = Gather(w, j) }}", TABLE | {"k": np.array(2)}, 4),
+        (f"{LOOK_UP} {{ j = Add(i, k) y = Gather(w, j) }}", TABLE | {"k": np.array(2)}, None),
+        (f"{LOOK_UP} {{ j = Add(i, k) a = Gather(w, j) b = Gather(w, i) y = Add(a, b) }}",
+         TABLE | {"k": np.array(2)}, None),
+        (f"{LOOK_UP} {{ n = Equal(i, k) c = Cast<to=7>(n) a = Gather(w, c) b = Gather(w, i) "
+         f"y = Add(a, b) }}", TABLE | {"k": np.array(2)}, 9),
         (f"{LOOK_UP} {{ j = Gather(t, i) y = Gather(w, j) }}",
          TABLE | {"t": np.array([3, 8, 0, 1, 2])}, 5),
         (f"{LOOK_UP} {{ c = CumSum(i, z) j = Mul(c, i) y = Gather(w, j) }}",
@@ -34,10 +36,10 @@ LOOK_UP = "(int64[6] i) => (float[6,4] y)"
         ("(int64[2,6] i) => (float[2,6] y) { y = GatherElements<axis=0>(w, i) }", {"w": (3, 6)}, 3),
         ("(int64[2,2] i) => (float[2] y) { y = GatherND(w, i) }", {"w": (7, 6)}, 6),
         ("(int64[2,1] i, float[2,4] u) => (float[9,4] y) { y = ScatterND(w, i, u) }", TABLE, 9),
-        ("(int32[2,6] i) => (int32[2,6] y) { a = Mul(i, i) y = Sub(a, i) }", {}, NOT_INDICES),
-        ("(int64[2,6] i) => (float[2,6] y) { f = Cast<to=1>(i) y = Softmax(f) }", {}, NOT_INDICES),
+        ("(int32[2,6] i) => (int32[2,6] y) { a = Mul(i, i) y = Sub(a, i) }", {}, None),
+        ("(int64[2,6] i) => (float[2,6] y) { f = Cast<to=1>(i) y = Softmax(f) }", {}, None),
         ("(int64[6] i) => (float[6] y) { c = Cast<to=3>(i) d = Cast<to=7>(c) y = Gather(w, d) }",
-         {"w": (200,)}, 100),
+         {"w": (200,)}, None),
     ],
 )  # fmt: skip
 def test_an_input_is_drawn_from_what_its_use_can_take(save, text, weights, below):

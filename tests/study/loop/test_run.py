@@ -373,9 +373,11 @@ def test_a_small_space_is_measured_whole_and_no_further(
 def narrow(bench: SimulatedBench) -> SimulatedBench:
     """The bench, each of its devices with room for two ops."""
     kinds = tuple(replace(kind, memory=13.0) for kind in bench.costs.kinds)
-    sizes = (6.0,) * len(bench.graph.ops)
+    sizes = (6.0,) * len(bench.description.graph.ops)
     costs = replace(bench.costs, sizes=sizes, kinds=kinds, activations=False)
-    return SimulatedBench(bench.graph, costs, bench.question, bench.devices, bench.simulation)
+    return SimulatedBench(
+        bench.description.graph, costs, bench.question, bench.description.devices, bench.simulation
+    )
 
 
 def test_a_study_ends_when_the_splits_that_fit_are_measured(

@@ -1,12 +1,8 @@
 #include "pipeline.hpp"
 
-#include <sys/utsname.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cstring>
-
-#include "system.hpp"
 
 namespace autosplit {
 namespace {
@@ -17,14 +13,6 @@ struct Closed {};
 std::string line_of(std::string text, bool last = false) {
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
   return last ? text.substr(text.rfind('\n') + 1) : text.substr(0, text.find('\n'));
-}
-
-void require_architecture(const std::string& architecture) {
-  utsname here;
-  uname(&here);
-  if (architecture != here.machine)
-    throw Error(BAD_MACHINE, "the split was exported for " + architecture + ", this machine is " +
-                                 here.machine + "; export it there");
 }
 
 // The cores of every replica: those it was exported for, or those that there are.
@@ -45,24 +33,26 @@ std::vector<std::vector<std::vector<int>>> place(const Description& description)
   return are_all_here ? recorded : other;
 }
 
-// The state that a stream begins with.
-Tensor zeros(const Port& port) {
-  Tensor tensor = allocate(port.bytes);
-  std::memset(tensor.get(), 0, port.bytes);
-  return tensor;
+// The path of a file of an export; throws where there is none.
+std::string existing(const std::filesystem::path& folder, const std::string& name) {
+  const std::string file = std::filesystem::absolute(folder / name).string();
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(file, ignored))
+    throw Error(BAD_INPUT, "'" + file + "' is missing; export the split again");
+  return file;
 }
 
 }  // namespace
 
-// `missing` counts the edges to each stage that have not delivered yet.
+// `values` are the tensors of each producer. `missing` counts for each stage the producers that have
+// not delivered yet, with the caller. `next` is the following item of the stream.
 struct Pipeline::Item {
   std::size_t number;
   Stream stream;
-  bool begins = false;  // whether it is the first of its stream
-  std::vector<Tensors> inputs;
+  std::vector<Tensors> values;
   std::vector<std::size_t> missing;
-  Tensors outputs;
   std::size_t unfinished;
+  Ticket next;
   std::promise<Tensors> result;
 };
 
@@ -72,33 +62,34 @@ bool Pipeline::Older::operator()(const Ticket& a, const Ticket& b) const {
 
 Pipeline::Pipeline(const Description& description, const std::filesystem::path& folder)
     : description_(description), cores_(place(description)) {
-  require_architecture(description.architecture);
-  for (std::size_t s = 0; s < description.stages.size(); ++s) {
-    const StageDescription& stage = description.stages[s];
-    replicas_.emplace_back();
-    has_states_ = has_states_ || !stage.states.empty();
-    Queue& queue = queues_.emplace_back();
-    queue.lines.resize(stage.states.empty() ? 1 : stage.replicas.size());
-    queue.expected.resize(queue.lines.size());
-    for (const std::string& name : stage.beside) existing(folder, name);
-    for (std::size_t r = 0; r < stage.replicas.size(); ++r) {
-      const Replica& replica = stage.replicas[r];
-      require_features(replica.features);
-      const std::string file = existing(folder, replica.file);
-      try {
-        replicas_[s].push_back(
-            stage.load({file, stage.inputs, stage.outputs, cores_[s][r], stage.version}));
-      } catch (const Error&) {
-        throw;
-      } catch (const std::exception& error) {
-        throw Error(BAD_MACHINE, "'" + replica.file + "' does not load with this " +
-                                     stage.runtime + ": " + line_of(error.what(), true));
-      }
-    }
-  }
+  for (std::size_t s = 0; s < description.stages.size(); ++s) load(s, folder);
   for (std::size_t s = 0; s < replicas_.size(); ++s)
     for (std::size_t r = 0; r < replicas_[s].size(); ++r)
       threads_.emplace_back(&Pipeline::work, this, s, r);
+}
+
+void Pipeline::load(std::size_t s, const std::filesystem::path& folder) {
+  const StageDescription& stage = description_.stages[s];
+  replicas_.emplace_back();
+  ready_.emplace_back();
+  producers_.emplace_back();
+  for (const Source& source : stage.sources) producers_[s].insert(source.producer);
+  has_states_ = has_states_ || producers_[s].count(s + 1);
+  for (const std::string& name : stage.beside) existing(folder, name);
+  for (std::size_t r = 0; r < stage.replicas.size(); ++r) {
+    const Replica& replica = stage.replicas[r];
+    require_features(replica.features);
+    const std::string file = existing(folder, replica.file);
+    try {
+      replicas_[s].push_back(
+          stage.load({file, stage.inputs, stage.outputs, cores_[s][r], stage.version}));
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw Error(BAD_MACHINE, "'" + replica.file + "' does not load with this " + stage.runtime +
+                                   ": " + line_of(error.what(), true));
+    }
+  }
 }
 
 Pipeline::~Pipeline() {
@@ -111,48 +102,58 @@ std::future<Tensors> Pipeline::submit(Tensors inputs, Stream stream) {
     throw Error(BAD_INPUT, "an item has " + std::to_string(inputs.size()) + " tensors; give " +
                                std::to_string(description_.inputs.size()));
   std::unique_lock<std::mutex> lock(lock_);
-  has_room_.wait(lock, [&] { return is_stopped_ || inside_.size() < description_.capacity; });
+  has_room_.wait(lock, [&] { return is_stopped_ || inside_.size() < capacity(); });
   if (is_stopped_) raise();
-  auto item = std::make_shared<Item>();
+  const std::size_t stages = description_.stages.size();
+  const auto item = std::make_shared<Item>();
   item->number = entered_++;
   item->stream = stream;
-  item->outputs.resize(description_.outputs.size());
-  item->unfinished = description_.stages.size();
-  for (const StageDescription& stage : description_.stages) {
-    item->inputs.emplace_back(stage.inputs.size());
-    item->missing.push_back(stage.incoming);
-  }
-  for (auto [from, to] : description_.forwarded) item->outputs[to] = inputs[from];
+  item->values.resize(stages + 1);
+  item->values[0] = std::move(inputs);
+  item->unfinished = stages;
+  // The states come from the item before, if it is inside.
+  Ticket before;
   if (has_states_) {
-    auto [count, is_new] = items_of_.try_emplace(stream);
-    ++count->second;
-    item->begins = is_new;
-    for (std::size_t s = 0; s < queues_.size(); ++s)
-      if (!description_.stages[s].states.empty())
-        queues_[s].expected[queue_line(s, stream)].push_back(item->number);
+    StreamStates& states = streams_[stream];
+    states.left.resize(stages);
+    ++states.items_inside;
+    before = std::move(states.last);
+    states.last = item;
+    if (before) before->next = item;
+  }
+  for (std::size_t s = 0; s < stages; ++s) {
+    std::size_t count = 1;
+    for (std::size_t producer : producers_[s])
+      count += producer == s + 1 ? before && before->values[s + 1].empty() : producer > 0;
+    item->missing.push_back(count);
   }
   inside_.insert(item);
-  deliver(description_.edges, item, inputs);
+  for (std::size_t s = 0; s < stages; ++s) arrive(s, item);
   return item->result.get_future();
 }
 
 States Pipeline::state(Stream stream) {
   std::unique_lock<std::mutex> lock(lock_);
-  const auto is_idle = [&] { return !items_of_.count(stream) || !items_of_[stream]; };
-  has_room_.wait(lock, [&] { return is_stopped_ || is_idle(); });
+  has_room_.wait(lock, [&] { return is_stopped_ || !streams_[stream].items_inside; });
   if (lost_.count(stream))
     throw Error(STAGE_FAILED, "stream " + std::to_string(stream) +
                                   " is lost: it had items inside; begin it in a new pipeline");
-  const bool begins = !items_of_.count(stream);
   States values;
-  for (std::size_t s = 0; s < queues_.size(); ++s) {
-    const StageDescription& stage = description_.stages[s];
-    for (std::size_t i = 0; i < stage.states.size(); ++i) {
-      const Port& port = stage.inputs[stage.states[i].input];
-      values[port.name] = begins ? zeros(port) : queues_[s].left[stream][i];
-    }
-  }
+  for (std::size_t s = 0; s < description_.stages.size(); ++s)
+    for (std::size_t i = 0; i < description_.stages[s].sources.size(); ++i)
+      if (description_.stages[s].sources[i].producer == s + 1)
+        values[description_.stages[s].inputs[i].name] = state(s, i, streams_[stream]);
   return values;
+}
+
+// A state of a stage as the last item left it; a stream begins at zero.
+Tensor Pipeline::state(std::size_t stage, std::size_t input, const StreamStates& stream) const {
+  const StageDescription& described = description_.stages[stage];
+  if (!stream.left.empty() && !stream.left[stage].empty())
+    return stream.left[stage][described.sources[input].index];
+  Tensor tensor = allocate(described.inputs[input].bytes);
+  std::memset(tensor.get(), 0, described.inputs[input].bytes);
+  return tensor;
 }
 
 void Pipeline::work(std::size_t stage, std::size_t replica) {
@@ -161,102 +162,67 @@ void Pipeline::work(std::size_t stage, std::size_t replica) {
     replicas_[stage][replica]->open();
     while (true) {
       Tensors inputs;
-      const Ticket item = take(stage, replica, inputs);
+      const Ticket item = take(stage, inputs);
       finish(stage, item, replicas_[stage][replica]->run(inputs));
     }
   } catch (const Closed&) {
   } catch (const std::exception& error) {
-    stop(replica_name(stage, replica) + " failed: " + line_of(error.what()));
+    std::string name = "stage " + std::to_string(stage);
+    if (replicas_[stage].size() > 1) name = "replica " + std::to_string(replica) + " of " + name;
+    stop(name + " failed: " + line_of(error.what()));
   }
 }
 
-// The next item of a stage with its inputs; waits for one that the replica may begin.
-Pipeline::Ticket Pipeline::take(std::size_t stage, std::size_t replica, Tensors& inputs) {
-  Queue& queue = queues_[stage];
-  const std::size_t line = queue.lines.size() > 1 ? replica : 0;
+// The oldest item that a stage can begin, with its inputs.
+Pipeline::Ticket Pipeline::take(std::size_t stage, Tensors& inputs) {
+  Ready& ready = ready_[stage];
   std::unique_lock<std::mutex> lock(lock_);
-  queue.changed.wait(lock, [&] { return is_stopped_ || may_take(stage, line); });
+  ready.changed.wait(lock, [&] { return is_stopped_ || !ready.items.empty(); });
   if (is_stopped_) throw Closed();
-  const Ticket item = queue.lines[line].top();
-  queue.lines[line].pop();
-  if (!description_.stages[stage].states.empty()) queue.expected[line].pop_front();
-  queue.taken.insert(item->number);
-  while (queue.taken.erase(queue.first)) ++queue.first;
-  for (std::size_t sender : description_.stages[stage].senders)
-    if (queues_[sender].is_held_back) {
-      queues_[sender].is_held_back = false;
-      queues_[sender].changed.notify_all();
-    }
-  inputs = std::move(item->inputs[stage]);
-  restore(stage, *item, inputs);
+  const Ticket item = ready.items.top();
+  ready.items.pop();
+  const std::vector<Source>& sources = description_.stages[stage].sources;
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    inputs.push_back(sources[i].producer == stage + 1
+                         ? state(stage, i, streams_[item->stream])
+                         : item->values[sources[i].producer][sources[i].index]);
   return item;
 }
 
-// A replica begins no item whose results would have no room, so none ever waits with a result: the
-// oldest item inside always has room, and nothing can block it.
-bool Pipeline::may_take(std::size_t stage, std::size_t line) {
-  Queue& queue = queues_[stage];
-  if (queue.lines[line].empty()) return false;
-  const std::size_t oldest = queue.lines[line].top()->number;
-  if (!description_.stages[stage].states.empty() && oldest != queue.expected[line].front())
-    return false;
-  for (const Edge& edge : description_.stages[stage].edges)
-    if (oldest >= queues_[edge.reader].first + edge.reach) {
-      queue.is_held_back = true;
-      return false;
-    }
-  return true;
-}
-
-void Pipeline::finish(std::size_t stage, const Ticket& item, const Tensors& results) {
-  const StageDescription& described = description_.stages[stage];
+void Pipeline::finish(std::size_t stage, const Ticket& item, Tensors results) {
+  Tensors outputs;
   {
     const std::lock_guard<std::mutex> lock(lock_);
     if (is_stopped_) throw Closed();
-    if (!described.states.empty()) {
-      Tensors& left = queues_[stage].left[item->stream];
-      left.clear();
-      for (const State& state : described.states) left.push_back(results[state.output]);
+    if (producers_[stage].count(stage + 1)) {
+      Tensors& left = streams_[item->stream].left[stage];
+      left.resize(results.size());
+      for (const Source& source : description_.stages[stage].sources)
+        if (source.producer == stage + 1) left[source.index] = results[source.index];
+      if (item->next) arrive(stage, item->next);
     }
-    deliver(described.edges, item, results);
-    for (auto [from, to] : described.model_outputs) item->outputs[to] = results[from];
+    item->values[stage + 1] = std::move(results);
+    for (std::size_t reader = stage + 1; reader < ready_.size(); ++reader)
+      if (producers_[reader].count(stage + 1)) arrive(reader, item);
     if (--item->unfinished) return;
+    for (const Source& source : description_.sources)
+      outputs.push_back(item->values[source.producer][source.index]);
     inside_.erase(item);
-    if (has_states_) --items_of_[item->stream];
+    if (has_states_) {
+      StreamStates& states = streams_[item->stream];
+      --states.items_inside;
+      if (states.last == item) states.last.reset();
+    }
     has_room_.notify_all();
   }
-  item->result.set_value(std::move(item->outputs));
+  item->result.set_value(std::move(outputs));
 }
 
-void Pipeline::deliver(const std::vector<Edge>& edges, const Ticket& item, const Tensors& values) {
-  for (const Edge& edge : edges) {
-    for (auto [from, to] : edge.routes) item->inputs[edge.reader][to] = values[from];
-    if (--item->missing[edge.reader]) continue;
-    Queue& queue = queues_[edge.reader];
-    if (description_.stages[edge.reader].states.empty()) {
-      queue.lines[0].push(item);
-      queue.changed.notify_one();
-    } else {
-      // Only one replica may take it, and it may not be the first to wake.
-      queue.lines[queue_line(edge.reader, item->stream)].push(item);
-      queue.changed.notify_all();
-    }
-  }
-}
-
-// Streams are dealt out to the replicas in turn.
-std::size_t Pipeline::queue_line(std::size_t stage, Stream stream) {
-  Queue& queue = queues_[stage];
-  return queue.line_of.try_emplace(stream, queue.line_of.size() % queue.lines.size()).first->second;
-}
-
-// Adds its states to the inputs of a stage.
-void Pipeline::restore(std::size_t stage, const Item& item, Tensors& inputs) {
-  const StageDescription& described = description_.stages[stage];
-  for (std::size_t i = 0; i < described.states.size(); ++i) {
-    const std::size_t at = described.states[i].input;
-    inputs[at] = item.begins ? zeros(described.inputs[at]) : queues_[stage].left[item.stream][i];
-  }
+// Counts that a stage has got one more of what it needs for an item.
+void Pipeline::arrive(std::size_t stage, const Ticket& item) {
+  if (--item->missing[stage]) return;
+  ready_[stage].items.push(item);
+  ready_[stage].changed.notify_one();
 }
 
 void Pipeline::stop(const std::string& reason) {
@@ -266,11 +232,11 @@ void Pipeline::stop(const std::string& reason) {
     if (!is_stopped_) failure_ = reason;
     is_stopped_ = true;
     discarded.swap(inside_);
-    if (has_states_)
-      for (const Ticket& item : discarded) lost_.insert(item->stream);
-    for (Queue& queue : queues_) {
-      for (Waiting& line : queue.lines) line = {};
-      queue.changed.notify_all();
+    for (const Ticket& item : discarded)
+      if (has_states_) lost_.insert(item->stream);
+    for (Ready& ready : ready_) {
+      ready.items = {};
+      ready.changed.notify_all();
     }
     has_room_.notify_all();
   }
@@ -288,11 +254,6 @@ void Pipeline::raise() const {
   for (Stream stream : lost_)
     streams += (streams.empty() ? "; lost streams: " : ", ") + std::to_string(stream);
   throw Error(STAGE_FAILED, failure_ + "; the pipeline is closed" + streams);
-}
-
-std::string Pipeline::replica_name(std::size_t stage, std::size_t replica) const {
-  const std::string name = "stage " + std::to_string(stage);
-  return replicas_[stage].size() == 1 ? name : "replica " + std::to_string(replica) + " of " + name;
 }
 
 }  // namespace autosplit

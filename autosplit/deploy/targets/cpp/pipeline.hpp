@@ -9,19 +9,49 @@
 #include <mutex>
 #include <queue>
 #include <set>
-#include <string>
 #include <thread>
 
-#include "description.hpp"
+#include "stage.hpp"
 
 namespace autosplit {
+
+// Where a tensor comes from: from the caller (producer 0), or from stage `producer` - 1. One that a
+// stage takes from itself is a state, which the item before in the stream left.
+struct Source {
+  std::size_t producer, index;
+};
+
+// A copy of a stage and the processor features that its code needs, by their names in Linux.
+struct Replica {
+  std::string file;
+  std::vector<int> cores;
+  std::vector<std::string> features;
+};
+
+struct StageDescription {
+  Loader load;
+  std::string runtime, version;
+  std::vector<std::string> beside;  // files that the stage file reads
+  std::vector<Port> inputs, outputs;
+  std::vector<Source> sources;  // of the inputs
+  std::vector<Replica> replicas;
+};
+
+// What an export says about itself; wiring.cpp, which autosplit writes from split.json, defines it.
+struct Description {
+  std::string name;
+  std::vector<Port> inputs, outputs;
+  std::vector<Source> sources;  // of the outputs
+  std::vector<StageDescription> stages;
+};
+
+extern const Description description;
 
 using Stream = std::int64_t;
 using States = std::map<std::string, Tensor>;
 
-// One thread for each replica of a stage. A free replica takes the oldest item that waits for its
-// stage. Where a stage has states, a replica holds whole streams. All functions may be called from
-// any thread.
+// One thread for each replica of a stage. A free replica takes the oldest item that has all inputs of
+// its stage, states among them. All functions may be called from any thread.
 class Pipeline {
  public:
   // Loads the stages of the export in `folder`. Throws Error.
@@ -30,8 +60,11 @@ class Pipeline {
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
 
+  // How many items are inside at once.
+  std::size_t capacity() const { return 2 * (threads_.size() + 1); }
+
   // Hands in an item, its tensors in the order of the model's inputs, and waits while as many items
-  // as the description's `capacity` are inside. The future has the outputs, or throws Error.
+  // as the `capacity` are inside. The future has the outputs, or throws Error.
   // A stream begins with its first item, its states at zero, and is kept as long as the pipeline.
   std::future<Tensors> submit(Tensors inputs, Stream stream = 0);
 
@@ -44,41 +77,39 @@ class Pipeline {
   struct Older {
     bool operator()(const Ticket& a, const Ticket& b) const;
   };
-  using Waiting = std::priority_queue<Ticket, std::vector<Ticket>, Older>;
 
-  // The items that have all inputs of a stage. Without states all wait in one line, with states
-  // each replica has its own and takes its items in the order in which they entered.
-  struct Queue {
+  // The items that have all inputs of a stage.
+  struct Ready {
+    std::priority_queue<Ticket, std::vector<Ticket>, Older> items;
     std::condition_variable changed;
-    std::vector<Waiting> lines;
-    std::vector<std::deque<std::size_t>> expected;  // of each line, the numbers of its items
-    std::map<Stream, std::size_t> line_of;
-    std::map<Stream, Tensors> left;  // the states that the last item of each stream left
-    std::size_t first = 0;           // the first item that no replica took
-    std::set<std::size_t> taken;     // those after it
-    bool is_held_back = false;       // a replica waits for a reader
   };
 
+  // `left` are the states after its last item at each stage, by their outputs.
+  struct StreamStates {
+    std::size_t items_inside = 0;
+    Ticket last;
+    std::vector<Tensors> left;
+  };
+
+  void load(std::size_t stage, const std::filesystem::path& folder);
   void work(std::size_t stage, std::size_t replica);
-  Ticket take(std::size_t stage, std::size_t replica, Tensors& inputs);
-  bool may_take(std::size_t stage, std::size_t line);
-  void finish(std::size_t stage, const Ticket& item, const Tensors& results);
-  void deliver(const std::vector<Edge>& edges, const Ticket& item, const Tensors& values);
-  std::size_t queue_line(std::size_t stage, Stream stream);
-  void restore(std::size_t stage, const Item& item, Tensors& inputs);
+  Ticket take(std::size_t stage, Tensors& inputs);
+  void finish(std::size_t stage, const Ticket& item, Tensors results);
+  void arrive(std::size_t stage, const Ticket& item);
+  Tensor state(std::size_t stage, std::size_t input, const StreamStates& stream) const;
   void stop(const std::string& reason);
   [[noreturn]] void raise() const;
-  std::string replica_name(std::size_t stage, std::size_t replica) const;
 
   const Description& description_;
   std::vector<std::vector<std::unique_ptr<Stage>>> replicas_;
   std::vector<std::vector<std::vector<int>>> cores_;
+  std::vector<std::set<std::size_t>> producers_;  // that each stage reads from, itself for states
   bool has_states_ = false;
   std::mutex lock_;  // guards everything below
   std::condition_variable has_room_;
-  std::deque<Queue> queues_;
+  std::deque<Ready> ready_;
   std::set<Ticket> inside_;
-  std::map<Stream, std::size_t> items_of_;  // of each stream, how many are inside
+  std::map<Stream, StreamStates> streams_;
   std::set<Stream> lost_;
   std::size_t entered_ = 0;
   bool is_stopped_ = false;

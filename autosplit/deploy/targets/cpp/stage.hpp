@@ -1,4 +1,4 @@
-// A stage as the pipeline sees it, and what goes in and out of it.
+// A stage as the pipeline sees it, what goes in and out of it, and the machine that it runs on.
 #pragma once
 
 #include <cstddef>
@@ -56,7 +56,14 @@ std::unique_ptr<Stage> load_openvino(const StageSetting&);
 std::unique_ptr<Stage> load_openvino_bfloat16(const StageSetting&);
 std::unique_ptr<Stage> load_onnxruntime(const StageSetting&);
 
-// Throws where a library is older than what the export was made with.
+// The cores that this process may use.
+std::vector<int> available_cores();
+
+// Lets a thread of this process (0: the calling one) run on some cores only.
+void pin(int thread, const std::vector<int>& cores);
+
+// These throw where the processor or a library is not what the export was made for.
+void require_features(const std::vector<std::string>& features);
 void require_version(const std::string& library, const std::string& present,
                      const std::string& required);
 

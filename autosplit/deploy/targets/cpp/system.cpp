@@ -1,5 +1,3 @@
-#include "system.hpp"
-
 #include <sched.h>
 #include <stdlib.h>
 
@@ -8,8 +6,11 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <new>
 #include <sstream>
+
+#include "stage.hpp"
 
 namespace autosplit {
 namespace {
@@ -83,20 +84,6 @@ void require_version(const std::string& library, const std::string& present,
   if (release(present) < release(required))
     throw Error(BAD_MACHINE, library + " " + present + " is older than " + required +
                                  ", which the export was made with; install that");
-}
-
-std::ifstream open_regular(const std::string& file) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(file, ignored)) return {};
-  return std::ifstream(file, std::ios::binary);
-}
-
-std::string existing(const std::filesystem::path& folder, const std::string& name) {
-  const std::string file = std::filesystem::absolute(folder / name).string();
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(file, ignored))
-    throw Error(BAD_INPUT, "'" + file + "' is missing; export the split again");
-  return file;
 }
 
 }  // namespace autosplit

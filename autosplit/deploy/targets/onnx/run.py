@@ -50,7 +50,7 @@ def read_items(items: Items) -> None:
     while data := sys.stdin.buffer.read(ITEM.itemsize):
         record = np.frombuffer(data, ITEM)[0]
         for port in WIRING["inputs"]:
-            if "range" in port and record[port["name"]].size:
+            if port.get("range") and record[port["name"]].size:
                 require_in_range(record[port["name"]], port["name"], *port["range"])
         items.put({name: np.asarray(record[name], order="C") for name in ITEM.fields or ()})
     items.put(None)

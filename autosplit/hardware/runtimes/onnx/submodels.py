@@ -152,7 +152,7 @@ def read_original(source: StageSource) -> OnnxModel | None:
     shapes = {name: tensor.shape for name, tensor in source.graph.tensors.items()}
     if source.onnx_file is None:
         return OnnxModel(source.onnx_model, shapes)
-    return OnnxModel(onnx_file.read(source.onnx_file, source.shapes), shapes)
+    return OnnxModel(onnx_file.read(source.onnx_file, source.shapes, source.batch), shapes)
 
 
 def _value_info(port: Port) -> Any:

@@ -7,7 +7,6 @@ and its time goes to the ops that they belong to.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,19 +28,21 @@ Samples = Mapping[str, Sequence[float]]  # the milliseconds of each node, by rou
 class ExecutedNode:
     """A node of the optimised graph, with the names of the tensors that it reads and makes there.
 
-    ``original_inputs`` and ``original_outputs`` are those that the original has too; without the
-    latter the node computes no op of its own.
+    ``original_outputs`` are the tensors of the original that it makes; without any the node
+    computes no op of its own.
     """
 
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    original_inputs: frozenset[str]
     original_outputs: tuple[str, ...]
 
 
 class TimeShares:
-    """The ops that each executed node computes, and their shares of its time."""
+    """The ops that each executed node computes, and their shares of its time.
+
+    ``nodes`` are in topological order.
+    """
 
     def __init__(
         self,
@@ -53,10 +54,17 @@ class TimeShares:
         self._original = original
         # The arithmetic of an opaque op is not known, but it uses each weight at least once.
         self._work = [op.flops or (op.weight_bytes / 2 if op.opaque else 0.0) for op in graph.ops]
-        self._group_ops = groups.ops
-        self._group_of = {node: g for g, members in enumerate(groups.nodes) for node in members}
-        self._nodes = {node.name: node for node in nodes}
-        self._producers = {t: node for node in self._nodes.values() for t in node.outputs}
+        groups_of_nodes = zip(groups.ops, groups.nodes, strict=True)
+        ops_of = {node: ops for ops, members in groups_of_nodes for node in members}
+        self._ops: dict[str, list[int]] = {}
+        # By tensor of the optimised graph: the originals that it is, or was computed from.
+        origins: dict[str, frozenset[str]] = {}
+        for node in nodes:
+            read = frozenset[str]().union(*(origins.get(t, {t}) for t in node.inputs))
+            for tensor in node.outputs:
+                origins[tensor] = frozenset(node.original_outputs) or read or frozenset([tensor])
+            computed = self._nodes(node.original_outputs, read)
+            self._ops[node.name] = sorted({op for n in computed for op in ops_of.get(n, ())})
 
     def profile(self, cores: Cores, samples_ms: Samples) -> Profile:
         """Op times from samples of each node: of the least disturbed, and the spread of all."""
@@ -71,46 +79,23 @@ class TimeShares:
     def of(self, name: str) -> dict[int, float]:
         """The share of each op in the time of the node ``name``; they add up to 1.
 
-        The time of a group is shared among its ops by their arithmetic.
+        The time of several ops is shared by their arithmetic; that of a node of unknown ops among
+        all ops.
         """
-        node = self._nodes.get(name)
-        groups = self._groups_of(node) if node is not None else ()
-        ops = [op for g in groups or range(len(self._group_ops)) for op in self._group_ops[g]]
+        ops = self._ops.get(name) or range(len(self._work))
         total = sum(self._work[op] for op in ops)
         return {op: self._work[op] / total if total else 1 / len(ops) for op in ops}
 
-    def _groups_of(self, node: ExecutedNode) -> Sequence[int]:
-        """The groups that a node computes.
+    def _nodes(self, outputs: Sequence[str], read: frozenset[str]) -> Iterable[int]:
+        """The original nodes that a node computes.
 
-        A node that computes none, such as one that changes a layout, counts to its nearest
-        reader that does, else to its nearest maker.
+        One that computes none, such as one that changes a layout, counts to those whose results it
+        reads.
         """
-        for neighbours in (self._readers, self._makers):
-            visited: set[str] = set()
-            queue = deque([node])
-            while queue:
-                current = queue.popleft()
-                if current.name in visited:
-                    continue
-                visited.add(current.name)
-                groups = self._computed_groups(current)
-                if groups:
-                    return groups
-                queue.extend(neighbours(current))
-        return ()
-
-    def _computed_groups(self, node: ExecutedNode) -> Sequence[int]:
-        if not node.original_outputs:
-            return ()
-        subgraph = self._original.subgraph(node.original_outputs, node.original_inputs)
-        nodes = subgraph.nodes
-        if not nodes or subgraph.undefined:
-            nodes = frozenset(self._original.producers[t] for t in node.original_outputs)
-        return sorted({self._group_of[n] for n in nodes if n in self._group_of})
-
-    def _readers(self, node: ExecutedNode) -> list[ExecutedNode]:
-        outputs = set(node.outputs)
-        return [n for n in self._nodes.values() if outputs.intersection(n.inputs)]
-
-    def _makers(self, node: ExecutedNode) -> list[ExecutedNode]:
-        return [self._producers[t] for t in node.inputs if t in self._producers]
+        producers = self._original.producers
+        if not outputs:
+            return [producers[t] for t in read if t in producers]
+        subgraph = self._original.subgraph(outputs, read)
+        if subgraph.nodes and not subgraph.undefined:
+            return subgraph.nodes
+        return [producers[t] for t in outputs]

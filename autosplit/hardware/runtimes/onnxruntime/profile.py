@@ -38,31 +38,17 @@ def time_nodes(
 
 def executed_nodes(original: OnnxModel, optimised: Any) -> list[ExecutedNode]:
     """The nodes of the optimised ONNX graph."""
-    producers = {t: node for node in optimised.graph.node for t in node.output if t}
-
-    def original_tensor(tensor: str) -> str | None:
-        """The tensor of the original that one of the optimised graph holds, in any layout."""
-        if tensor in original.producers or tensor not in producers:
-            return tensor
-        node = producers[tensor]
-        name = str(node.name).removesuffix(_BLOCKED)
-        return name if len(node.output) == 1 and name in original.producers else None
-
     nodes = []
     for node in optimised.graph.node:
-        inputs = (original_tensor(t) for t in node.input)
-        outputs = [original_tensor(t) for t in node.output if t]
-        known = tuple(t for t in outputs if t is not None and t in original.producers)
-        nodes.append(
-            ExecutedNode(
-                node.name,
-                tuple(node.input),
-                tuple(t for t in node.output if t),
-                frozenset(t for t in inputs if t is not None),
-                # A node with an output of its own making is no part of the original.
-                known if len(known) == len(outputs) else (),
-            )
-        )
+        outputs = tuple(t for t in node.output if t)
+        names = outputs
+        if len(outputs) == 1 and outputs[0] not in original.producers:
+            # The tensor of the original, in another layout.
+            names = (str(node.name).removesuffix(_BLOCKED),)
+        # A node with an output of its own making is no part of the original.
+        is_original = all(name in original.producers for name in names)
+        inputs = tuple(t for t in node.input if t)
+        nodes.append(ExecutedNode(node.name, inputs, outputs, names if is_original else ()))
     return nodes
 
 

@@ -6,7 +6,6 @@ end.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.hardware.devices.device import Cores
-from autosplit.hardware.execution.shared_memory import Shape, SharedArrays, mapped, views
+from autosplit.hardware.execution.shared_memory import Shape, SharedArrays, mapped
 from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import Handler
@@ -30,6 +29,8 @@ from autosplit.hardware.runtimes.openvino.stage import (
     shared_tensor,
 )
 from autosplit.serialization import dump, load
+
+SILENCE_S = 300.0  # of a process that loads the stage or runs an item: it hangs
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class ProcessStage(SubmodelStage):
         self._end()
 
     def _call(self, phase: str) -> None:
-        self._worker.call({"kind": phase}, threading.TIMEOUT_MAX)
+        self._worker.call({"kind": phase}, SILENCE_S)
 
 
 def open_stage(document: Mapping[str, Any]) -> Handler:
@@ -84,7 +85,7 @@ def open_stage(document: Mapping[str, Any]) -> Handler:
     count = len(setting.ports.inputs)
     compiled = compile_model(Path(setting.file), setting.cores, setting.precision)
     request = infer_request(compiled, setting.ports)
-    arrays = views(mapped(setting.memory), _shapes(setting.ports))
+    arrays = mapped(setting.memory, _shapes(setting.ports))
     for position, array in enumerate(arrays[:count]):
         request.set_input_tensor(position, shared_tensor(array))
     for position, array in enumerate(arrays[count:]):

@@ -42,25 +42,16 @@ def time_nodes(
 
 def executed_nodes(original: OnnxModel, optimised: Any) -> list[ExecutedNode]:
     """The nodes of OpenVINO's runtime model; a tensor there has the name of its node."""
-    original_names: dict[str, tuple[str, ...]] = {}
-    inputs: dict[str, tuple[str, ...]] = {}
+    nodes = []
     for node in optimised.get_ordered_ops():
         name = node.get_friendly_name()
         info = node.get_rt_info()
         # A node is named after its first output. Weights and nodes that OpenVINO adds are unknown.
         names = info[_ORIGINAL_NAMES].astype(str).split(",") if _ORIGINAL_NAMES in info else [name]
-        original_names[name] = tuple(n for n in names if original.has_tensor(n))
         sources = (port.get_source_output().get_node() for port in node.inputs())
-        inputs[name] = tuple(source.get_friendly_name() for source in sources)
-    # Makers come first, so those of a node's inputs are complete.
-    tensors_held: dict[str, frozenset[str]] = {}
-    nodes = []
-    for name, names in original_names.items():
-        # What a node that OpenVINO added holds was computed from what its inputs hold.
-        read = frozenset[str]().union(*(tensors_held[source] for source in inputs[name]))
-        tensors_held[name] = frozenset(names) or read
+        inputs = tuple(source.get_friendly_name() for source in sources)
         outputs = tuple(n for n in names if n in original.producers)
-        nodes.append(ExecutedNode(name, inputs[name], (name,), read, outputs))
+        nodes.append(ExecutedNode(name, inputs, (name,), outputs))
     return nodes
 
 

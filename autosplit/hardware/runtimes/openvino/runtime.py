@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from autosplit.errors import ConfigError
-from autosplit.hardware.devices.device import Cores, Device, available
+from autosplit.hardware.devices.device import Cores, Device, available, can_pin
 from autosplit.hardware.execution.wiring import StagePorts
-from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.runtimes.interface import Stage, closed_on_error
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime
-from autosplit.hardware.runtimes.openvino import workers
-from autosplit.hardware.runtimes.openvino.old_softmax import with_flat_softmax
 from autosplit.hardware.runtimes.openvino.process import ProcessStage
 from autosplit.hardware.runtimes.openvino.profile import time_nodes
-from autosplit.hardware.runtimes.openvino.relayed_inputs import with_relayed_inputs
+from autosplit.hardware.runtimes.openvino.rewrites import with_flat_softmax, with_relayed_inputs
 from autosplit.hardware.runtimes.openvino.stage import (
     OpenvinoStage,
     Precision,
@@ -27,6 +24,11 @@ from autosplit.hardware.runtimes.openvino.stage import (
     require_openvino,
     supports,
 )
+
+
+def runs_here(cores: Cores) -> bool:
+    """Whether a stage can run in this process: on one core, or on all that the process has."""
+    return len(cores.numbers) == 1 or not can_pin() or {*cores.numbers} == {*available()}
 
 
 class OpenvinoRuntime(SubmodelRuntime):
@@ -57,9 +59,8 @@ class OpenvinoRuntime(SubmodelRuntime):
         return closed_on_error(self._stage(ports, cores) for cores in places)
 
     def _stage(self, ports: StagePorts, cores: Cores) -> Stage:
-        claim = workers.claim(cores)
-        if claim:
-            return OpenvinoStage(self._compiled(ports, cores), ports, claim)
+        if runs_here(cores):
+            return OpenvinoStage(self._compiled(ports, cores), ports, cores)
         with tempfile.TemporaryDirectory(prefix="autosplit-stage-") as folder:
             file = Path(folder, "stage.onnx")
             self.write(ports, file, cores)
@@ -69,24 +70,12 @@ class OpenvinoRuntime(SubmodelRuntime):
         self, ports: StagePorts, devices: Sequence[Device], by_hint: bool = False
     ) -> list[Stage]:
         """See Runtime; by its hint OpenVINO says how many inferences it would compute at once."""
-        cores = self.cores(devices[0])
-        claim = workers.claim(cores) if by_hint else None
-        if claim is None:
+        if not by_hint:
             return self.stages(ports, devices)
+        cores = self.cores(devices[0])
         compiled = self._compiled(ports, cores, NUM_STREAMS="AUTO", PERFORMANCE_HINT="THROUGHPUT")
         count = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
-        return [OpenvinoStage(compiled, ports, claim) for _ in range(count)]
-
-    def profile(self, device: Device, seconds: float, force: bool) -> Profile:
-        """See Runtime. On some of the process's cores, times are as beside a stage on the others.
-
-        The times of a stage on several cores then include its process, which it needs there.
-        """
-        others = workers.claim(Cores(available()))
-        try:
-            return super().profile(device, seconds, force)
-        finally:
-            del others
+        return [OpenvinoStage(compiled, ports, cores) for _ in range(count)]
 
     @classmethod
     def load_stages(
@@ -95,10 +84,8 @@ class OpenvinoRuntime(SubmodelRuntime):
         """See Runtime."""
 
         def loaded(cores: Cores) -> Stage:
-            claim = workers.claim(cores)
-            if claim:
-                compiled = compile_model(file, cores, cls.precision)
-                return OpenvinoStage(compiled, ports, claim)
+            if runs_here(cores):
+                return OpenvinoStage(compile_model(file, cores, cls.precision), ports, cores)
             return ProcessStage(file, ports, cores, cls.precision)
 
         return closed_on_error(map(loaded, list(map(cls.cores, devices))))

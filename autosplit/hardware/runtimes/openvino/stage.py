@@ -27,22 +27,21 @@ _PREAMBLE = ("Exception from", "Check '", "FrontEnd API failed", "Model wasn't",
 class OpenvinoStage(SubmodelStage):
     """Implements Stage for a compiled model; on a single core it runs in the calling thread."""
 
-    def __init__(self, compiled: Any, ports: StagePorts, claim: workers.Claim) -> None:
-        super().__init__(ports, claim.cores)
-        self._workers = claim if claim.has_workers else None
+    def __init__(self, compiled: Any, ports: StagePorts, cores: Cores) -> None:
+        super().__init__(ports, cores)
         self._types = [dtype_of(port.dtype) for port in ports.outputs]
         self._request = infer_request(compiled, ports)
 
     def open(self) -> None:
         """Pin the calling thread and the worker threads to the stage's cores."""
         super().open()
-        if self._workers:
+        if len(self._cores.numbers) > 1:
             workers.name_thread()
             # The first inference starts the workers. Zeros are legal indices too.
             for tensor in self._request.input_tensors:
                 tensor.data.fill(0)
             self._request.infer()
-            self._workers.pin()
+            workers.pin(self._cores)
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. Inputs are shared; outputs are copies, because the next run writes there.
@@ -51,14 +50,8 @@ class OpenvinoStage(SubmodelStage):
         """
         arrays = list(self._feed(values).values())
         results = self._request.infer(arrays, share_inputs=True)
-        if self._workers:
-            self._workers.pin_new()
         # OpenVINO has bfloat16 as float16 with the same bits.
         return [np.asarray(results[place]).view(t) for place, t in enumerate(self._types)]
-
-    def close(self) -> None:
-        """Leave the workers to other stages."""
-        self._workers = None
 
 
 def shared_tensor(array: Array) -> Any:

@@ -2,8 +2,8 @@
 
 OpenVINO takes a number of threads, not cores. A model with one thread runs in the calling thread.
 One with more also uses workers of a pool that all models of the process share. A worker can serve
-any model, so in one process all stages with several threads have the same cores, to which the
-workers are pinned: such a stage has a claim. Stages on other cores have processes of their own.
+any model, so a stage with several threads runs in this process only where it has all cores of the
+process. One on some of them has a process of its own.
 
 OpenVINO's own pinning (ENABLE_CPU_PINNING) was tried: it picks the cores by itself, two models get
 the same ones, and the calling thread is released to all cores after every inference. With
@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,10 +26,8 @@ _TASKS = Path("/proc/self/task")
 _NAME = "openvino"
 # Whether hwloc, by which OpenVINO binds threads, may take the topology for that of this machine.
 _HWLOC_BINDS = "HWLOC_THISSYSTEM"
-_lock = threading.Lock()
 _initialising = threading.Lock()
 _is_initialised = False
-_thread_count = 0  # when the workers were last pinned
 
 
 @contextlib.contextmanager
@@ -63,43 +60,11 @@ def name_thread() -> None:
         (_TASKS / str(threading.get_native_id()) / "comm").write_text(_NAME, encoding="ascii")
 
 
-class Claim:
-    """The right to run on some cores in this process, as long as something refers to it."""
-
-    def __init__(self, cores: Cores) -> None:
-        self.cores = cores
-        self.has_workers = len(cores.numbers) > 1
-
-    def pin(self) -> None:
-        """Pin the workers to the cores; called once a model has run, which starts them."""
-        global _thread_count
-        with _lock:
-            _thread_count = _count_threads()
-            for thread in worker_threads() if can_pin() else ():
-                with contextlib.suppress(ProcessLookupError):  # it has just ended
-                    os.sched_setaffinity(thread, self.cores.numbers)
-
-    def pin_new(self) -> None:
-        """Pin workers that were started meanwhile: OpenVINO starts some only for more work.
-
-        Without new threads this is one call of the system.
-        """
-        if _count_threads() != _thread_count:
-            self.pin()
-
-
-_claims: weakref.WeakSet[Claim] = weakref.WeakSet()
-
-
-def claim(cores: Cores) -> Claim | None:
-    """A claim to cores; None if it needs the workers while they are claimed for other cores."""
-    new = Claim(cores)
-    if new.has_workers:
-        with _lock:
-            if can_pin() and any({*c.cores.numbers} != {*cores.numbers} for c in _claims):
-                return None
-            _claims.add(new)
-    return new
+def pin(cores: Cores) -> None:
+    """Pin the workers to some cores; called once a model has run, which starts them."""
+    for thread in worker_threads() if can_pin() else ():
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.sched_setaffinity(thread, cores.numbers)
 
 
 def worker_threads() -> list[int]:
@@ -110,8 +75,3 @@ def worker_threads() -> list[int]:
         for thread in (int(task.name) for task in _TASKS.glob("*"))
         if thread not in python_threads and system_text(_TASKS / str(thread) / "comm") == _NAME
     ]
-
-
-def _count_threads() -> int:
-    # A folder has a link from each of its subfolders, one a thread here.
-    return os.stat(_TASKS).st_nlink if _TASKS.is_dir() else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,12 +21,12 @@ from autosplit.hardware.profiling import profile_cache, transfer_costs
 from autosplit.hardware.profiling.timing import on_cores
 from autosplit.hardware.runtimes.interface import Runtime, Stage, closed_on_error
 from autosplit.hardware.runtimes.tvm import instrumented_profile, single_op_profile
-from autosplit.hardware.runtimes.tvm.library_file import require_whole
 from autosplit.hardware.runtimes.tvm.stage import (
     RpcStage,
     VmStage,
     load_library,
     local_machine,
+    require_whole,
     server_machine,
 )
 from autosplit.versions import machine
@@ -132,7 +133,10 @@ class TvmRuntime(Runtime):
         def loaded(device: Device) -> Stage:
             device = on_its_machine(device)
             if not isinstance(device, Rpc):
-                return VmStage(load_library(file), device)
+                # The system takes a path that is loaded for that library, whatever lies there now.
+                with tempfile.TemporaryDirectory(prefix="autosplit-load-") as private:
+                    copy = shutil.copyfile(file, Path(private, file.name))
+                    return VmStage(load_library(copy), device)
             copy_library = partial(shutil.copyfile, file)
             return RpcStage(rpc.connect(device), sha256, copy_library, ports)
 

@@ -15,7 +15,7 @@ from autosplit.hardware.runtimes.registry import EXACT, OPENVINO_BFLOAT16
 from tests import nets
 
 pytest.importorskip("openvino")
-from autosplit.hardware.runtimes.openvino import runtime, workers
+from autosplit.hardware.runtimes.openvino import runtime
 from autosplit.hardware.runtimes.openvino.stage import supports
 
 pytestmark = pytest.mark.integration
@@ -69,8 +69,7 @@ def test_a_stricter_tolerance_holds_all_the_same(model):
 @pytest.mark.parametrize("in_process", [False, True])
 def test_an_export_computes_what_the_pipeline_does(model, tmp_path, monkeypatch, in_process):
     if in_process:
-        # As if other stages had the workers of this process.
-        monkeypatch.setattr(workers, "claim", lambda cores: None)
+        monkeypatch.setattr(runtime, "runs_here", lambda cores: False)
     split = autosplit.plan(model, 2)
     folder = split.export(tmp_path / "out").parent
     items = model.items(2)

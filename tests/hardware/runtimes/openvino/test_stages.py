@@ -12,9 +12,9 @@ import autosplit
 from autosplit.cli import main
 from autosplit.errors import MachineError, ModelError
 from autosplit.hardware.devices import device as devices
+from autosplit.hardware.runtimes.onnx.time_shares import TimeShares
 from autosplit.hardware.runtimes.openvino.profile import executed_nodes
 from autosplit.hardware.runtimes.openvino.stage import OpenvinoStage, compile_model
-from autosplit.hardware.runtimes.openvino.workers import Claim
 from tests import nets
 from tests.build import node, onnx_model
 
@@ -75,7 +75,7 @@ def test_a_model_with_other_shapes_than_the_ports_is_refused(branches):
     model = onnx_model([node("Relu", "x", "y")]).SerializeToString()
     ports = branches.stage_source.whole
     with pytest.raises(ModelError, match="the stage's inputs have the shapes"):
-        OpenvinoStage(compile_model(model, HERE), ports, Claim(HERE))
+        OpenvinoStage(compile_model(model, HERE), ports, HERE)
 
 
 def test_without_openvino_the_extra_is_named(load, monkeypatch):
@@ -92,7 +92,7 @@ def test_every_convolution_has_a_time(load):
 
 
 @pytest.mark.parametrize("net", ["branches", "transformer"])
-def test_executed_nodes_compute_every_node_of_the_original(request, net):
+def test_executed_nodes_compute_every_op_of_the_original(request, net):
     model = replace(request.getfixturevalue(net), runtime_name="openvino")
     runtime = model.runtime
     submodel = runtime.submodel(model.stage_source.whole)
@@ -100,14 +100,9 @@ def test_executed_nodes_compute_every_node_of_the_original(request, net):
         proto.name = proto.output[0]
     compiled = compile_model(submodel.SerializeToString(), HERE)
     executed = executed_nodes(runtime.original, compiled.get_runtime_model())
-    computed = set()
-    for executed_node in executed:
-        if executed_node.original_outputs:
-            computed |= runtime.original.subgraph(
-                executed_node.original_outputs, executed_node.original_inputs
-            ).nodes
-    names = {runtime.original.proto.graph.node[i].op_type for i in computed}
-    assert {"Conv", "MatMul"} & names
+    shares = TimeShares(runtime.original, model.graph, runtime.groups, executed)
+    computed = {op for n in executed if n.original_outputs for op in shares.of(n.name)}
+    assert {i for i, op in enumerate(model.graph.ops) if op.flops > 1e4} <= computed
     assert all(set(n.inputs) <= {m.name for m in executed} for n in executed)
 
 

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -17,7 +16,8 @@ from autosplit.errors import ModelError, StageError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import StagePorts
-from autosplit.hardware.runtimes.openvino import runtime, workers
+from autosplit.hardware.runtimes.openvino import process, runtime, workers
+from tests.hardware.fakes import in_time
 
 pytest.importorskip("openvino")
 CORES = devices.available()
@@ -93,74 +93,62 @@ def test_a_stage_on_one_core_runs_in_its_thread_alone(stage, values, thread, cor
         assert all(before.get(number, 0) == worked for number, worked in worker_ticks().items())
 
 
-@pytest.mark.parametrize("cores", [FIRST, SECOND, BOTH])
-def test_the_threads_of_a_stage_run_on_its_cores(stage, values, thread, cores):
-    with closing(stage(cores)) as whole:
+def test_the_threads_of_a_stage_on_all_cores_run_there(stage, values, thread):
+    with closing(stage(CORES)) as whole:
         of_thread, of_workers = affinities_while_running(thread, whole, values)
-        assert of_thread == of_workers == {frozenset(cores)}
-
-
-@pytest.fixture
-def process_stage(stage):
-    """As ``stage``, while the workers of this process are claimed for other cores."""
-    others = workers.claim(devices.Cores(BOTH))
-    yield stage
-    del others
+        assert of_thread == of_workers == {frozenset(CORES)}
 
 
 def processes():
     return set(psutil.Process().children(recursive=True))
 
 
-def thread_affinities(process):
-    return {frozenset(os.sched_getaffinity(thread.id)) for thread in process.threads()}
+def thread_affinities(child):
+    return {frozenset(os.sched_getaffinity(thread.id)) for thread in child.threads()}
 
 
-def test_stages_on_other_cores_have_processes_there(process_stage, values, transformer, thread):
+def test_stages_on_some_cores_have_processes_there(stage, values, transformer, thread):
     before = processes()
     expected = transformer.stage_source.whole.outputs
-    for cores in (FIRST, SECOND):
-        with closing(process_stage(cores)) as whole:
+    with closing(stage(FIRST)) as first, closing(stage(SECOND)) as second:
+        for whole, cores in ((first, FIRST), (second, SECOND)):
             (of_thread, _) = affinities_while_running(thread, whole, values)
-            started = processes() - before
             assert of_thread == {frozenset(cores)}
-            assert started
-            assert set().union(*map(thread_affinities, started)) == {frozenset(cores)}
             assert [result.shape for result in whole.run(values)] == [p.shape for p in expected]
-        assert processes() == before
+        affinities = set().union(*map(thread_affinities, processes() - before))
+        assert affinities == {frozenset(FIRST), frozenset(SECOND)}
+    assert processes() == before
 
 
-def test_stages_on_the_same_cores_share_a_process(stage):
-    before = processes()
-    with closing(stage(FIRST)), closing(stage(FIRST)):
-        assert processes() == before
-
-
-def test_a_process_that_dies_is_an_error_of_its_stage(process_stage, transformer):
+def test_a_process_that_dies_is_an_error_of_its_stage(stage, transformer):
     before = processes()
     (item,) = transformer.items(1)
     wiring = transformer.wiring([range(len(transformer.graph.ops))])
-    with Pipeline(wiring, [[process_stage(FIRST)]]) as pipeline:
+    with Pipeline(wiring, [[stage(FIRST)]]) as pipeline:
         pipeline.run([item])
-        for process in processes() - before:
-            process.kill()
+        for each in processes() - before:
+            each.kill()
         with pytest.raises(StageError, match=f"stage 0 failed: .* OpenVINO on cores:{FIRST[0]}"):
             pipeline.run([item])
     assert processes() == before
 
 
-def test_a_model_that_a_process_refuses_is_a_model_error(process_stage, tmp_path):
+def test_a_process_that_hangs_is_an_error_in_time(stage, values, monkeypatch):
+    before = processes()
+    with closing(stage(FIRST)) as whole:
+        whole.run(values)
+        monkeypatch.setattr(process, "SILENCE_S", 1.0)
+        for each in processes() - before:
+            each.suspend()
+        with pytest.raises(StageError, match=r"timeout 1 s while running OpenVINO on cores"):
+            in_time(lambda: whole.run(values))
+    assert processes() == before
+
+
+def test_a_model_that_a_process_refuses_is_a_model_error(stage, tmp_path):
     file = tmp_path / "model.onnx"
     file.write_bytes(b"no model")
     before, ports = processes(), StagePorts((), (), ())
     with pytest.raises(ModelError, match="OpenVINO cannot load the model"):
         runtime.OpenvinoRuntime.load_stages(file, "", ports, [devices.Cores(FIRST)])
     assert processes() == before
-
-
-def test_times_of_some_cores_are_those_of_a_process(transformer, monkeypatch):
-    model = replace(transformer, runtime_name="openvino")
-    monkeypatch.setattr(runtime, "ProcessStage", Mock(side_effect=StageError("a process")))
-    model.profile(devices.Cores(CORES), seconds=0.05, force=True)
-    with pytest.raises(StageError, match="a process"):
-        model.profile(devices.Cores(FIRST), seconds=0.05, force=True)

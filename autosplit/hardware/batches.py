@@ -1,0 +1,165 @@
+"""A model at other batches: loading it, and refusing one whose items influence one another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from autosplit import phases
+from autosplit.cuts import bitset
+from autosplit.errors import AutosplitError, MachineError, ModelError
+from autosplit.hardware.devices import device as devices
+from autosplit.hardware.devices.device import Device
+from autosplit.hardware.execution.wiring import part
+from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.measurement.results import Profile
+from autosplit.hardware.runtimes.registry import TVM
+
+if TYPE_CHECKING:
+    from autosplit.hardware.compiled_model import CompiledModel
+
+AUTO_BATCHES = "auto"
+MOST_AUTO = 64  # items at once that "auto" tries
+LEAST_GAIN = 0.05  # of an item's time, for which "auto" doubles the batch again
+# Compiling kernels takes long, so TVM leaves where at the batch before it took this many times as
+# long as the fastest.
+_HOPELESS = 1.5
+
+
+def require_batchable(model: CompiledModel, variant: CompiledModel) -> None:
+    """Raises ModelError where a model loaded for several items at once is not the same model."""
+    where = f"batch {variant.batch} of '{model.graph.name}'"
+    if model.graph.states:
+        raise ModelError(f"{where}: state '{model.graph.states[0].input}' is that of one item")
+    pairs = zip(model.lowered.inputs, variant.lowered.inputs, strict=True)
+    sizes = [(f"input '{i.name}'", i.shape, other.shape) for i, other in pairs]
+    tensors = dict(variant.lowered.outputs)
+    for name, tensor in model.lowered.outputs:
+        shape = variant.graph.tensors[tensors[name]].shape if name in tensors else ()
+        sizes.append((f"output '{name}'", model.graph.tensors[tensor].shape, shape))
+    for name, shape, other in sizes:
+        if not shape or other != (variant.batch * shape[0], *shape[1:]):
+            raise ModelError(
+                f"{where}: {name} is {list(shape)} for one item and {list(other)} for "
+                f"{variant.batch}, which is no batch along the first axis; use batch 1"
+            )
+    ours = [(op.name, op.inputs, op.outputs) for op in model.graph.ops]
+    theirs = [(op.name, op.inputs, op.outputs) for op in variant.graph.ops]
+    if ours != theirs:
+        different = next((a for a, b in zip(ours, theirs, strict=False) if a != b), ours[-1])
+        raise ModelError(f"{where}: its ops differ from '{different[0]}' on; use batch 1")
+
+
+def batched_profiles(
+    model: CompiledModel, places: Sequence[Device], batches: Sequence[int] | str = (1,)
+) -> list[Profile]:
+    """The checked profiles of a model at some batches, in ms for an item.
+
+    ``batches`` are numbers, or "auto": 1, doubled while an item's time falls on some device by more
+    than 5 %. At batches above 1 TVM is left out where it cannot win. Raises ModelError for one of
+    the numbers that the model cannot have.
+    """
+    is_auto = batches == AUTO_BATCHES
+    before = model.checked_profiles(places)
+    profiles = list(before) if is_auto or 1 in batches else []
+    for batch in _doubled() if is_auto else sorted({*map(int, batches)} - {1}):
+        try:
+            variant = model.at_batch(batch)
+            further = variant.checked_profiles(places, _promising(model, before, len(places)))
+            _require_possible(model, variant, further)
+        except ModelError as error:
+            if not is_auto:
+                raise
+            phases.report(str(error))
+            break
+        profiles += further
+        pairs = zip(_fastest(further, len(places)), _fastest(before, len(places)), strict=True)
+        if is_auto and all(after >= (1 - LEAST_GAIN) * earlier for after, earlier in pairs):
+            break
+        before = further
+    return profiles
+
+
+def _doubled() -> Iterator[int]:
+    return (1 << n for n in range(1, MOST_AUTO.bit_length()))
+
+
+def _whole_ms(profile: Profile) -> float:
+    return math.fsum(profile.op_ms) + profile.call_ms
+
+
+def _fastest(profiles: Sequence[Profile], count: int) -> list[float]:
+    """The time of an item in the fastest runtime on each of so many devices."""
+    return [min(map(_whole_ms, profiles[n::count]), default=math.inf) for n in range(count)]
+
+
+def _promising(model: CompiledModel, before: Sequence[Profile], count: int) -> list[str]:
+    """The runtimes that may win, by their profiles at the batch before on so many devices."""
+    names = list(model.runtimes)
+    fastest = _fastest(before, count)
+    hopeful = {
+        profile.runtime
+        for n, least in enumerate(fastest)
+        for profile in before[n::count]
+        if _whole_ms(profile) <= _HOPELESS * least
+    }
+    return [name for name in names if name != TVM or TVM in hopeful] or names
+
+
+def _require_possible(
+    model: CompiledModel, variant: CompiledModel, profiles: Sequence[Profile]
+) -> None:
+    """Raises ModelError where no runtime computes each item of a batch as alone."""
+    if any(profile.is_possible for profile in profiles):
+        return
+    where = f"batch {variant.batch} of '{model.graph.name}'"
+    for name in variant.runtimes:
+        ops = mixing_ops(model, variant, name)
+        if ops:
+            raise ModelError(
+                f"{where}: items influence one another in op {' or '.join(ops)}; use batch 1"
+            )
+    raise ModelError(f"{where}: {profiles[0].note or 'no runtime computes it'}; use batch 1")
+
+
+def mixing_ops(model: CompiledModel, variant: CompiledModel, runtime: str) -> list[str]:
+    """The first ops, in their order, that give an item other results beside others; mostly one.
+
+    Empty where the runtime does not say. It runs ever shorter beginnings of the model.
+    """
+    groups = [bitset(group) for group in model.runtime_of(runtime).keep_together]
+    lengths = [
+        length
+        for length in range(1, len(model.graph.ops) + 1)
+        if not any(0 < (group & ((1 << length) - 1)) < group for group in groups)
+    ]
+    low, high = 0, len(lengths) - 1
+    try:
+        while low < high:
+            middle = (low + high) // 2
+            if _is_equal_up_to(model, variant, runtime, lengths[middle]):
+                low = middle + 1
+            else:
+                high = middle
+    except MachineError:
+        raise
+    except AutosplitError:
+        return []
+    first = lengths[low - 1] if low else 0
+    return [op.name for op in model.graph.ops[first : lengths[low]]]
+
+
+def _is_equal_up_to(
+    model: CompiledModel, variant: CompiledModel, runtime: str, length: int
+) -> bool:
+    """Whether the first ops compute each item of a batch as alone."""
+    results = []
+    for each in (model, variant):
+        wiring = part(each.graph, range(length), each.lowered.outputs)
+        deployment = each.deployment([range(length)], [str(devices.along(1)[0])], [runtime])
+        with each.run_on(wiring, deployment) as pipeline:
+            names = {port.name for port in wiring.inputs}
+            items = [{name: item[name] for name in names} for item in model.reference_outputs.items]
+            results.append(pipeline.run(items))
+    return compare(results[1], results[0], model.allowed_error).equal
