@@ -16,11 +16,13 @@ import textwrap
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from autosplit.errors import MachineError
 from autosplit.printable import printable
-from autosplit.units import bound_text
+
+if TYPE_CHECKING:
+    from autosplit.report.documents.record import Study
 
 
 def note(text: str) -> None:
@@ -105,26 +107,22 @@ def emit(form: str, document: Mapping[str, Any], line: str) -> None:
         emit_line(line)
 
 
-def emit_study(document: Mapping[str, Any], form: str) -> None:
-    """Print the document of a study: as JSON, or as tables for people."""
-    if form == "json":
-        emit_json(document)
-        return
-    from autosplit.report.documents.study import tables
-    from autosplit.study.record import spread_of
+def emit_study(study: Study, url: str, form: str, export: str | None = None) -> None:
+    """Print the record of a study: as JSON, or as tables for people; ``export``: where it went."""
+    from autosplit.report.documents.study import tables, written
 
-    for title, columns, rows in tables(document):
-        emit_table(title, columns, rows)
+    if form == "json":
+        emit_json(written(study, url) | ({"export": export} if export else {}))
+        return
+    for line in study.record.verdict.text.splitlines():
+        emit_line(line)
+    for table in tables(study):
+        emit_table(table.title, table.columns, table.rows)
         emit_line("")
-    if document["bound_ms"] is not None:
-        best = spread_of(document["best"] and document["best"]["period_ms"])
-        bound = bound_text(document["bound_ms"], best.median if best else None)
-        emit_line(f"predicted bound {bound}")
-    if document["verdict"]:
-        for line in document["verdict"]["text"].splitlines():
-            emit_line(line)
-    if document.get("export"):
-        emit_line(f"exported to {document['export']}")
+    if study.bound:
+        emit_line(f"predicted bound {study.bound}")
+    if export:
+        emit_line(f"exported to {export}")
 
 
 def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:

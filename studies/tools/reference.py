@@ -17,12 +17,11 @@ from typing import Any
 import autosplit
 from autosplit import cli, deployment, errors, graph, planner
 from autosplit.deploy import manifest
-from autosplit.lowering.external import backend
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docs" / "reference" / "command-line.md"
 SIGNATURES = ROOT / "tests" / "docs" / "signatures.txt"
-PUBLIC_MODULES = (autosplit, planner, graph, deployment, backend, errors)
+PUBLIC_MODULES = (autosplit, planner, graph, deployment, errors)
 HEAD = """\
 # The command line
 
