@@ -18,14 +18,14 @@ from autosplit.deploy.arrays import write_arrays, write_reference
 from autosplit.deploy.export_folder import replace_export
 from autosplit.deploy.load import LoadedPipeline
 from autosplit.deploy.stages import absent_device
-from autosplit.deploy.targets.formats import NATIVE, require_format
-from autosplit.deploy.targets.program import write_program
+from autosplit.deploy.targets.formats import NATIVE, require_format, write_program
 from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, MismatchError
 from autosplit.files import require_path, sha256
 from autosplit.frontend.importing import digest
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices import device
+from autosplit.hardware.execution.batches import of_items
 from autosplit.hardware.execution.wiring import StagePorts, StageState, Wiring, part
 from autosplit.hardware.measurement.results import SplitResults
 from autosplit.hardware.measurement.sequences import SEED
@@ -61,6 +61,7 @@ def write_split(
     """
     require_path(folder)
     require_format(format)
+    model = model.at_batch(deployment.batch)
     left_out: dict[str, str] = {}
     while True:
         try:
@@ -106,6 +107,7 @@ def _write(
     # First, since it refuses models and items.
     expected = model.reference_outputs
     wiring, initial = model.wiring(deployment.split), model.lowered.initial
+    of_item = of_items(wiring, model.batch)
     submodels = _submodels(model, deployment.runtimes) if onnx else _NOT_ASKED
     with replace_export(folder) as new:
         parts = []
@@ -118,8 +120,8 @@ def _write(
             model=m.ModelPart(
                 name=model.graph.name,
                 sha256=model.sha256,
-                inputs=wiring.inputs,
-                outputs=wiring.outputs,
+                inputs=of_item.inputs,
+                outputs=of_item.outputs,
                 file=str(model.path.resolve()) if model.path else None,
                 integers_below=dict(model.lowered.integers_below),
                 states={state.input: state.output for state in model.graph.states},

@@ -11,7 +11,8 @@ from autosplit.deploy.export_folder import checked
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.stages import stage_file
 from autosplit.hardware.cluster.connection import connected, put
-from autosplit.hardware.cluster.pipeline import RemoteStage, pipeline_of
+from autosplit.hardware.cluster.pipeline import pipeline_of
+from autosplit.hardware.cluster.replica import RayReplica
 from autosplit.hardware.devices.ray_nodes import assign, cpus
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring
@@ -39,9 +40,9 @@ def run_on_ray(
     contents: dict[str, Any] = {}
     for name, digest in chain(*(file.digests.items() for file in files)):
         if name not in contents:
-            contents[name] = put(checked(folder, name, digest))
+            contents[name] = put(checked(folder, name, digest), digest)
     remotes = iter(
-        [RemoteStage(f, contents, p, cpus(p)) for f, p in zip(files, places, strict=True)]
+        [RayReplica(f, contents, p, cpus(p)) for f, p in zip(files, places, strict=True)]
     )
     stages = [[next(remotes) for _ in stage.replicas] for stage in document.stages]
-    return pipeline_of(wiring, stages, depth, trace)
+    return pipeline_of(wiring, stages, depth, trace, document.batch)

@@ -17,7 +17,7 @@ from autosplit.graph import FusedGraph
 from autosplit.hardware import cache, native_log
 from autosplit.hardware.batches import require_batchable
 from autosplit.hardware.cluster import nodes
-from autosplit.hardware.cluster.pipeline import RemoteStage, pipeline_of, remote_stage
+from autosplit.hardware.cluster.pipeline import pipeline_of, remote_stage
 from autosplit.hardware.codegen.kernels import DeviceKernels
 from autosplit.hardware.codegen.target import spelled, target_of
 from autosplit.hardware.codegen.tuning_database import RECORDS
@@ -162,7 +162,7 @@ class CompiledModel:
                 raise ModelError(f"'{self.graph.name}' with external backends has batch 1 only")
             phases.report(f"importing the model at batch {batch}")
             loaded = self.reload(batch=batch)
-            variant = replace(loaded, single=self, sha256=self.sha256)
+            variant = replace(loaded, single=self, sha256=self.sha256, reference=self.reference)
             require_batchable(self, variant)
             self._at_batch[batch] = variant
         return self._at_batch[batch]
@@ -209,7 +209,7 @@ class CompiledModel:
         self, wiring: Wiring, deployment: Deployment, depth: int = 2, trace: bool = False
     ) -> Pipeline:
         """Link the stages of a wiring as ``pipeline`` does."""
-        replicas: list[list[Stage | RemoteStage]] = []
+        replicas: list[list[Stage]] = []
         places = iter(devices.places_of(deployment))
         try:
             for ports, deployed in zip(wiring.stages, deployment.stages, strict=True):
@@ -218,8 +218,7 @@ class CompiledModel:
                 replicas.append(self._replicas(deployed.runtime, ports, here, runtime.stages))
         except BaseException:
             for stage in chain.from_iterable(replicas):
-                if not isinstance(stage, RemoteStage):
-                    stage.close()
+                stage.close()
             raise
         return pipeline_of(wiring, replicas, depth, trace, self.batch)
 
@@ -229,7 +228,7 @@ class CompiledModel:
         ports: StagePorts,
         places: Sequence[Device],
         make: Callable[[StagePorts, Sequence[Device]], Sequence[Stage]],
-    ) -> list[Stage | RemoteStage]:
+    ) -> list[Stage]:
         """The stage on each of some places; ``make`` makes those of this machine together."""
         maker = self.runtime_of(runtime)
         remote = {
@@ -238,7 +237,7 @@ class CompiledModel:
             if isinstance(place, RayCores)
         }
         here = [place for place in places if not isinstance(place, RayCores)]
-        replicas: list[Stage | RemoteStage] = [*make(ports, here)] if here else []
+        replicas: list[Stage] = [*make(ports, here)] if here else []
         for position, stage in remote.items():
             replicas.insert(position, stage)
         return replicas
@@ -388,20 +387,15 @@ class CompiledModel:
     def links(self, places: Sequence[Device]) -> list[LinkCost]:
         """The costs of sending tensors to each device and of calling it, measured now.
 
-        They are the same in every runtime that supports the device; those of devices on Ray nodes
-        follow from the paths between each pair.
+        They are the same in every runtime that supports the device.
         """
         names = [TVM] if self.runtime_name == AUTO else list(self.runtimes)
         runtime = self.runtime_of(names[0])
         distinct = {str(device): device for device in reversed(places)}
-        costs: dict[str, LinkCost] = {}
-        on_ray: list[RayCores] = []
-        for name, device in distinct.items():
-            if isinstance(device, RayCores):
-                on_ray.append(device)
-            else:
-                costs[name] = runtime.link(device)
-        costs |= {cost.device: cost for cost in nodes.links(on_ray, beside_local=bool(costs))}
+        costs = {
+            name: nodes.link(device) if isinstance(device, RayCores) else runtime.link(device)
+            for name, device in distinct.items()
+        }
         return [costs[str(device)] for device in places]
 
     @property

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from studies.tools.tables import SUMMARY
 from tests.docs.pages import DOCS, ROOT, RUN, Block, Page, anchor_of, linked_pages, pages
 from tests.study.server import postgresql
 
@@ -171,10 +172,14 @@ def anchors(file: Path) -> set[str]:
     return set(map(anchor_of, headings))
 
 
-def test_the_index_and_the_readme_lead_to_every_page() -> None:
-    index = next(page for page in pages() if page.path == DOCS / "README.md")
-    linked = {(DOCS / link.partition("#")[0]).resolve() for link in index.links()}
-    assert {page.path for page in pages()} - {index.path} <= linked
+def test_the_index_and_the_summary_of_results_lead_to_every_page() -> None:
+    indexes = [page for page in pages() if page.path in (DOCS / "README.md", SUMMARY)]
+    linked = {
+        (page.path.parent / link.partition("#")[0]).resolve()
+        for page in indexes
+        for link in page.links()
+    }
+    assert {page.path for page in pages()} - {DOCS / "README.md"} <= linked
 
 
 def test_a_command_that_fails_is_noticed(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from autosplit.frontend.torch import checks
 from autosplit.frontend.torch.archive import without_code
 from autosplit.frontend.torch.buffers import all_outputs, as_inputs, deciding_buffers, states_of
 from autosplit.frontend.torch.checks import user
-from autosplit.frontend.torch.onnx_export import export, functional_form, quiet
+from autosplit.frontend.torch.names import origins
+from autosplit.frontend.torch.onnx_export import export, flat, functional_form, quiet
 from autosplit.frontend.torch.shapes import static_shapes
 
 SUFFIX = ".pt2"
@@ -63,26 +64,22 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
         ConfigError: ``shapes``, which bind dynamic dimensions, do not fit the inputs.
     """
     _require_torch()
-    signature = program.graph_signature
-    inputs = {spec.arg.name: spec.arg for spec in user(signature.input_specs)}
-    for node in program.graph.nodes:
-        if node.name in inputs:
-            _check_input(node, inputs[node.name])
-    outputs = _unique([_output_name(s) for s in user(signature.output_specs)])
-    checks.require_real_outputs(program)
+    checks.require_arrays(program)
+    outputs = _unique([s.arg.name for s in user(program.graph_signature.output_specs)])
     checks.require_computation(program)
     checks.require_supported(program, {})
-    exported, entries = export(program), dict[str, str]()
-    checks.require_supported(exported.decomposed, exported.origins)
+    plain = flat(program)
+    exported = export(plain)
+    checks.require_supported(exported.decomposed, origins(exported.decomposed, plain))
     states: tuple[SourceState, ...] = ()
     buffers = deciding_buffers(exported.decomposed)
     if buffers:
-        functional = functional_form(program)
-        states = states_of(functional, buffers)
-        outputs = all_outputs(functional, states, outputs)
-        functional, entries = as_inputs(functional, states)
-        exported = export(program, functional, entries)
-    shapes = static_shapes(exported.program, shapes or {}, entries)
+        plain = functional_form(program)
+        states = states_of(plain, buffers)
+        outputs = all_outputs(plain, states, outputs)
+        plain = as_inputs(plain, states)
+        exported = export(plain)
+    shapes = static_shapes(plain, shapes or {})
     proto = file.prepared(exported.proto, shapes, batch)
     named = exported.named
     makers = {tensor: node.name for node in named.nodes for tensor in node.outputs}
@@ -103,20 +100,6 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
         onnx_model=proto,
         states=states,
     )
-
-
-def _check_input(node: Any, argument: Any) -> None:
-    """Raise ModelError unless an input is a tensor of a type that numpy has."""
-    if type(argument).__name__ != "TensorArgument":
-        raise ModelError(
-            f"input '{node.name}' is not a tensor; export the program with tensor inputs only"
-        )
-    dtype = node.meta["val"].dtype
-    if dtype.is_complex or str(dtype) == "torch.bfloat16":
-        raise ModelError(
-            f"input '{node.name}' is {dtype}, which has no arrays; "
-            "take float32 and convert it inside the program"
-        )
 
 
 def _check_values(source: SourceModel, results: Mapping[str, Any]) -> None:
@@ -187,14 +170,6 @@ def _array(tensor: Any) -> Array:
     if str(tensor.dtype) == "torch.bfloat16":
         tensor = tvm.runtime.from_dlpack(tensor.contiguous())
     return np.asarray(tensor.numpy())
-
-
-def _output_name(spec: Any) -> str:
-    if type(spec.arg).__name__ != "TensorArgument":
-        raise ModelError(
-            f"output '{getattr(spec.arg, 'name', spec.arg)}' is not a tensor; return tensors only"
-        )
-    return str(spec.arg.name)
 
 
 def _unique(names: list[str]) -> tuple[str, ...]:

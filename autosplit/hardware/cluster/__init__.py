@@ -1,10 +1,9 @@
-"""Stages on a Ray cluster: an actor for each replica, tensors from actor to actor.
+"""Stages on a Ray cluster: an actor for each replica.
 
 Read ``connection`` (the cluster, its nodes, and the start of an actor), ``pipeline``, which starts
-the actors of stages, ``replica``, its side of one, ``actor``, what runs on the nodes, and
-``watch``, which notices their end. ``nodes`` profiles a model on a node and measures the
-paths between nodes.
-Ray places the actors; items and tensors go through ``hardware.execution.tensor_channel``.
+the actors of stages, ``replica``, its side of one, and ``actor``, what runs on the nodes.
+``nodes`` profiles a model on a node and measures the link to it.
+Ray places the actors and carries the tensors, in a compiled graph for each replica.
 
 Imports devices, runtimes, execution, and of profiling the fit of link costs.
 """

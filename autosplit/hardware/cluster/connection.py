@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import socket
+import ssl
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +19,14 @@ from autosplit.extras import require
 from autosplit.files import sha256
 from autosplit.hardware.devices.device import RayCores
 from autosplit.hardware.devices.ray_nodes import RayPlace, only_place
-from autosplit.hardware.execution.tensor_channel import open_socket
+from autosplit.hardware.execution.engine import stop_all
 from autosplit.versions import VERSION
 
+HANDSHAKE_S = 10.0
 START_S = 300.0  # for an actor to be started and to load its stage
+CONTENTS_BYTES = 1 << 30  # of files that stay in Ray's memory
+# Sizes and references by the connection to a cluster and the sha256, the one used last at the end.
+_contents: OrderedDict[tuple[str, str], tuple[int, Any]] = OrderedDict()
 _SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # an empty SETTINGS frame of HTTP/2
 
 
@@ -31,6 +39,9 @@ def connected(address: str | None = None) -> Any:
     ray = require("ray", "ray")
     if ray.is_initialized():
         return ray
+    # Exit handlers run in reverse order: after Ray's, the actors would seem to be lost.
+    atexit.unregister(stop_all)
+    atexit.register(stop_all)
     address = address or os.environ.get("RAY_ADDRESS")
     host, _, port = (address or "").rpartition(":")
     where = f"'{address or 'this machine'}'"
@@ -56,19 +67,36 @@ def place_of(device: RayCores) -> RayPlace:
     return only_place(str(device), connected().nodes())
 
 
-def put(file: Path) -> Any:
-    """Ray's reference to the content of a file."""
-    # An array, because Ray does not copy it once more.
-    return connected().put(np.fromfile(file, np.uint8))
+def put(file: Path, digest: str) -> Any:
+    """Ray's reference to the content of a file, which has this sha256.
+
+    What was put last stays in Ray's memory, so the same stage reaches a node once.
+    """
+    ray = connected()
+    key = ray.get_runtime_context().get_worker_id(), digest
+    if key not in _contents:
+        # An array, because Ray does not copy it once more.
+        _contents[key] = file.stat().st_size, ray.put(np.fromfile(file, np.uint8))
+    _contents.move_to_end(key)
+    while len(_contents) > 1 and sum(size for size, _ in _contents.values()) > CONTENTS_BYTES:
+        _contents.popitem(last=False)
+    return _contents[key][1]
 
 
 def start_actor(kind: type, place: RayPlace, cpus: int, *arguments: Any) -> Any:
     """Ray's handle of a new actor on a node, for which Ray reserves ``cpus``."""
     ray = connected()
     affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(place.node, soft=False)
-    # One thread of a stage's actor never returns from ``live``.
-    options = {"num_cpus": cpus, "max_concurrency": 2, "scheduling_strategy": affinity}
+    options = {"num_cpus": cpus, "scheduling_strategy": affinity}
     return ray.remote(kind).options(**options).remote(*arguments)
+
+
+def compiled(method: Any) -> Any:
+    """A compiled graph of Ray that calls an actor's method with one value."""
+    # When an actor ends the graph logs an error, which the caller gets too.
+    logging.getLogger("ray.dag.compiled_dag_node").setLevel(logging.CRITICAL)
+    with require("ray.dag", "ray").InputNode() as value:
+        return method.bind(value).experimental_compile(_submit_timeout=START_S)
 
 
 def answer(call: Any, name: str, seconds: float = START_S) -> Any:
@@ -119,12 +147,24 @@ def _require_server(host: str, port: int) -> None:
 
     Both sides begin HTTP/2 with a frame of settings: RFC 9113, section 3.4.
     """
-    with open_socket((host, port), ["h2"]) as connection:
+    with _open_socket(host, port) as connection:
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS)
         if connection.recv(len(_SETTINGS))[3:4] != _SETTINGS[3:4]:
             raise ConnectionError(
                 "it does not answer as Ray does; where it uses TLS, set RAY_USE_TLS"
             )
+
+
+def _open_socket(host: str, port: int) -> socket.socket:
+    """A connection, with TLS where Ray uses it. Raises OSError where nothing answers in time."""
+    connection = socket.create_connection((host, port), HANDSHAKE_S)
+    if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
+        return connection
+    context = ssl.create_default_context(cafile=os.environ["RAY_TLS_CA_CERT"])
+    context.load_cert_chain(os.environ["RAY_TLS_SERVER_CERT"], os.environ["RAY_TLS_SERVER_KEY"])
+    context.set_alpn_protocols(["h2"])
+    with connection:
+        return context.wrap_socket(connection, server_hostname=host)
 
 
 def _versions(error: Exception) -> str:

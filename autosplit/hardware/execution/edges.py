@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -50,13 +50,10 @@ class Edge:
     """The values that stage ``reader`` takes from one stage, or from the caller.
 
     ``routes`` pairs the position of each value at the sender with that among the reader's inputs.
-    The sender may begin an item while fewer than ``reach`` items lie between it and the first item
-    that the reader has not begun.
     """
 
     reader: int
     routes: tuple[tuple[int, int], ...]
-    reach: int
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class Edges:
     outputs: tuple[tuple[tuple[str, int], ...], ...]
 
 
-def connect(wiring: Wiring, replicas: Sequence[int], depth: int) -> Edges:
+def connect(wiring: Wiring) -> Edges:
     """One edge for each pair of stages that share a tensor, and from the caller to the inputs."""
     stages = range(len(wiring.stages))
     input_index = {port.name: i for i, port in enumerate(wiring.inputs)}
@@ -96,21 +93,10 @@ def connect(wiring: Wiring, replicas: Sequence[int], depth: int) -> Edges:
             routes[CALLER, reader] = []
     edges: dict[int, list[Edge]] = {stage: [] for stage in (CALLER, *stages)}
     for (sender, reader), pairs in routes.items():
-        edges[sender].append(Edge(reader, tuple(pairs), _reach(sender, reader, replicas, depth)))
+        edges[sender].append(Edge(reader, tuple(pairs)))
     return Edges(
         {sender: tuple(leaving) for sender, leaving in edges.items()},
         tuple(tuple(s for s, r in routes if r == reader and s != CALLER) for reader in stages),
         tuple(sum(r == reader for _, r in routes) for reader in stages),
         tuple(map(tuple, outputs)),
     )
-
-
-def _reach(sender: int, reader: int, replicas: Sequence[int], depth: int) -> int:
-    """The reach of an edge: ``depth`` items wait for each replica on it, one is in each that sends.
-
-    Stages that an edge skips have as many items inside, so a skip never holds them back.
-    """
-    if sender == CALLER:
-        return 0  # the caller waits for room in the whole pipeline
-    waiting = depth * sum(replicas[sender + 1 : reader + 1])
-    return waiting + sum(replicas[sender:reader])

@@ -16,11 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
+
 from autosplit.errors import StageError, line_of
 from autosplit.hardware.execution.edges import CALLER, Closed, Stream, Ticket, connect
 from autosplit.hardware.execution.stage_queue import StageQueue
 from autosplit.hardware.execution.stream_states import StreamStates
 from autosplit.hardware.execution.wiring import Wiring
+from autosplit.hardware.runtimes.arrays import array_of
 from autosplit.hardware.runtimes.interface import Stage
 
 
@@ -70,7 +73,7 @@ class Engine:
         self._trace = trace
         self._replicas = replicas
         self._widths = [len(ports.inputs) for ports in wiring.stages]
-        self._edges = connect(wiring, counts, depth)
+        self._edges = connect(wiring)
         self._pid = os.getpid()
         self._inside: set[Ticket] = set()
         self._entered = 0
@@ -80,7 +83,7 @@ class Engine:
         self._changed = threading.Condition(self._lock)
         self.states = StreamStates(wiring)
         self._queues = [
-            StageQueue(self._lock, count, self.states.has_any(stage))
+            StageQueue(self._lock, count, depth, self.states.has_any(stage))
             for stage, count in enumerate(counts)
         ]
         self._is_stopped = False
@@ -149,7 +152,9 @@ class Engine:
         self.require_process()
         with self._lock:
             self._changed.wait_for(lambda: self._is_stopped or self.states.is_idle(stream))
-            return self.states.of(stream)
+            values = self.states.of(stream)
+        # Copied without the lock: a state may come from another machine.
+        return {name: np.array(array_of(value)) for name, value in values.items()}
 
     def wait_for(self, condition: Callable[[], object]) -> None:
         """Wait until a condition holds: looks when an item leaves, and at each ``notify``.
@@ -289,11 +294,11 @@ class Engine:
         oldest = queue.oldest(lane)
         if oldest is None:
             return False
-        for edge in self._edges.out_of[stage]:
-            if oldest >= self._queues[edge.reader].first + edge.reach:
-                queue.is_held_back = True
-                return False
-        return True
+        readers = (self._queues[edge.reader] for edge in self._edges.out_of[stage])
+        if all(reader.has_room(oldest) for reader in readers):
+            return True
+        queue.is_held_back = True
+        return False
 
     def _finish(self, stage: int, ticket: Ticket, results: Sequence[Any]) -> None:
         """Hand the results of a stage to those that read them."""
@@ -334,7 +339,7 @@ def replica_name(stage: int, number: int, count: int) -> str:
 
 
 @atexit.register
-def _stop_all() -> None:
+def stop_all() -> None:
     """End the threads before the interpreter does.
 
     A daemon thread that returns from native code while the interpreter is torn down is unwound by

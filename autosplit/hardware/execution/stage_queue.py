@@ -14,14 +14,13 @@ class StageQueue:
 
     Any replica takes the oldest item. With ``has_states`` a replica holds whole streams and takes
     their items in the order in which they entered, since each needs what the last one left.
-    ``first`` is the number of the first item that no replica took.
+    ``depth`` items wait for each replica.
     """
 
-    def __init__(self, lock: threading.RLock, replicas: int, has_states: bool) -> None:
+    def __init__(self, lock: threading.RLock, replicas: int, depth: int, has_states: bool) -> None:
         self.changed = threading.Condition(lock)
-        self.first = 0
         self.is_held_back = False  # a replica waits for a reader
-        self._taken: set[int] = set()  # none is before ``first``
+        self._limit = depth * replicas
         self._has_states = has_states
         self._ready: list[list[tuple[int, Ticket]]] = [[] for _ in range(replicas)]  # heaps
         self._expected: list[deque[int]] = [deque() for _ in range(replicas)]
@@ -54,6 +53,15 @@ class StageQueue:
         else:
             self.changed.notify()
 
+    def has_room(self, number: int) -> bool:
+        """Whether the stage before may begin an item.
+
+        One that is older than all that wait here always may: they may wait for it.
+        """
+        waiting = [ready for ready in self._ready if ready]
+        is_full = sum(map(len, waiting)) >= self._limit
+        return not is_full or number < min(ready[0][0] for ready in waiting)
+
     def oldest(self, replica: int) -> int | None:
         """The number of the item that a replica may take next; None while there is none."""
         ready = self._ready[self._line(replica)]
@@ -66,13 +74,9 @@ class StageQueue:
 
     def take(self, replica: int) -> Ticket:
         """Remove the item that ``oldest`` names."""
-        number, ticket = heapq.heappop(self._ready[self._line(replica)])
+        _, ticket = heapq.heappop(self._ready[self._line(replica)])
         if self._has_states:
             self._expected[replica].popleft()
-        self._taken.add(number)
-        while self.first in self._taken:
-            self._taken.remove(self.first)
-            self.first += 1
         return ticket
 
     def discard(self) -> None:

@@ -147,7 +147,7 @@ class StreamStates:
                     value = initial.get(name, self._first[name])
                 else:
                     value = self._left[stage][stream][place]
-                values[name] = np.array(array_of(value))
+                values[name] = value
         return values
 
     def lose(self, streams: Iterable[Stream]) -> None:

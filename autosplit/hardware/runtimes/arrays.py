@@ -56,12 +56,6 @@ def dtype_of(name: str) -> np.dtype[Any]:
         return np.dtype(name)
 
 
-def bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
-    """The bytes of an array, those of its own memory where it is contiguous."""
-    # By a view: types that numpy lacks have no buffers.
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-
-
 def aligned_empty(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
     """Memory for an array that TVM can use without a copy."""
     size = math.prod(shape) * np.dtype(dtype).itemsize

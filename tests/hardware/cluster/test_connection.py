@@ -3,12 +3,14 @@
 import socket
 import sys
 import threading
+from collections import OrderedDict
 from types import SimpleNamespace
 
 import pytest
 
 from autosplit.errors import ConfigError, MachineError
-from autosplit.hardware.cluster.connection import connected, require_version, write_files
+from autosplit.hardware.cluster import connection
+from autosplit.hardware.cluster.connection import connected, put, require_version, write_files
 
 
 def test_without_ray_its_extra_is_named(monkeypatch):
@@ -57,3 +59,21 @@ def test_a_server_that_is_not_ray_s_is_named_at_once(monkeypatch):
         threading.Thread(target=lambda: listener.accept()[0].sendall(b"SSH-2.0-x")).start()
         with pytest.raises(MachineError, match=r"not answer as Ray does; .* set RAY_USE_TLS"):
             connected(f"127.0.0.1:{listener.getsockname()[1]}")
+
+
+def test_the_content_of_a_file_is_put_once(monkeypatch, tmp_path):
+    puts = []
+    context = SimpleNamespace(get_worker_id=lambda: "driver")
+    ray = SimpleNamespace(
+        is_initialized=lambda: True,
+        get_runtime_context=lambda: context,
+        put=lambda content: puts.append(content.tobytes()) or len(puts),
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(connection, "_contents", OrderedDict())
+    monkeypatch.setattr(connection, "CONTENTS_BYTES", 10)
+    file = tmp_path / "stage.so"
+    file.write_bytes(b"12345")
+    assert [put(file, "a"), put(file, "b"), put(file, "a")] == [1, 2, 1]
+    # The one used longest ago goes where they are many bytes.
+    assert [put(file, "c"), put(file, "a"), put(file, "b")] == [3, 1, 4]

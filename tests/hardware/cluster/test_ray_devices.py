@@ -72,9 +72,9 @@ def test_a_device_that_is_not_there_is_named_in_one_line(
 def test_another_autosplit_on_a_node_is_named(
     branches: Any, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from autosplit.hardware.cluster import pipeline
+    from autosplit.hardware.cluster import replica
 
-    monkeypatch.setattr(pipeline, "VERSION", "9.9")
+    monkeypatch.setattr(replica, "VERSION", "9.9")
     with pytest.raises(MachineError, match=r"there and 9\.9 here; install the same"):
         branches.split([["first"]]).pipeline([LEFT, RIGHT])
 

@@ -140,18 +140,19 @@ def test_an_event_names_its_replica():
     assert {e.replica for e in pipeline.events if e.stage != 1} == {0}
 
 
-def test_a_queue_counts_from_the_first_item_that_no_replica_took():
-    queue = StageQueue(threading.RLock(), replicas=2, has_states=False)
-    assert queue.first == 0
+def test_a_full_queue_has_room_for_older_items_alone():
+    queue = StageQueue(threading.RLock(), replicas=2, depth=1, has_states=False)
     with queue.changed:
-        for number in (1, 0, 2):
+        for number in (4, 2):
+            assert queue.has_room(5)
             queue.put(Ticket(number, [], [], {}, "", None))
-        taken = [(queue.take(0).number, queue.first) for _ in range(3)]
-    assert taken == [(0, 1), (1, 2), (2, 3)]
+        assert [queue.has_room(number) for number in (1, 3, 5)] == [True, False, False]
+        assert queue.take(0).number == 2
+        assert queue.has_room(5)
 
 
 def test_replicas_that_are_held_back_are_woken_once():
-    queue = StageQueue(threading.RLock(), replicas=2, has_states=False)
+    queue = StageQueue(threading.RLock(), replicas=2, depth=1, has_states=False)
     queue.is_held_back = True
     with queue.changed:
         queue.wake_held_back()

@@ -318,3 +318,37 @@ def test_states_that_are_no_mapping_are_refused():
 def test_a_pipeline_without_room_for_items_is_refused():
     with pytest.raises(ConfigError, match="depth is 0; let at least 1 item wait"):
         summing(depth=0)
+
+
+def test_reading_a_state_holds_up_no_other_stream():
+    is_slow, asked, answered = threading.Event(), threading.Event(), threading.Event()
+
+    class Distant:
+        def __init__(self, array):
+            self.array = array
+
+        def numpy(self):
+            if is_slow.is_set():
+                is_slow.clear()
+                asked.set()
+                answered.wait(60)
+            return self.array
+
+    class Remote(FakeStage):
+        def run(self, values):
+            arrays = [v.array if isinstance(v, Distant) else v for v in values]
+            return [Distant(result) for result in super().run(arrays)]
+
+    with summing() as local:
+        wiring = local.wiring
+    with Pipeline(wiring, [[Remote(SUM, ports)] for ports in wiring.stages]) as pipeline:
+        pipeline.run(items(1), stream="a")
+        is_slow.set()
+        reader = threading.Thread(target=pipeline.state, args=["a"])
+        reader.start()
+        try:
+            assert asked.wait(60)
+            assert in_time(lambda: pipeline.run(items(1), stream="b"), 10)
+        finally:
+            answered.set()
+            reader.join()

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.hardware.devices.device import Cores
-from autosplit.hardware.execution.shared_memory import Shape, SharedArrays, mapped, views
+from autosplit.hardware.execution.shared_memory import Shape, SharedArrays, mapped
 from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import Handler
@@ -85,7 +85,7 @@ def open_stage(document: Mapping[str, Any]) -> Handler:
     count = len(setting.ports.inputs)
     compiled = compile_model(Path(setting.file), setting.cores, setting.precision)
     request = infer_request(compiled, setting.ports)
-    arrays = views(mapped(setting.memory), _shapes(setting.ports))
+    arrays = mapped(setting.memory, _shapes(setting.ports))
     for position, array in enumerate(arrays[:count]):
         request.set_input_tensor(position, shared_tensor(array))
     for position, array in enumerate(arrays[count:]):

@@ -1,14 +1,70 @@
-"""Nets unlike the zoo: token ids, half precision inside, and what else a stranger brings."""
+"""Nets cut in many ways compute what onnxruntime computes on the file, in every runtime."""
+
+from functools import partial
 
 import numpy as np
 import pytest
 
 from autosplit import api
 from autosplit.deploy.verify import verify
+from autosplit.hardware.devices.device import along
 from autosplit.hardware.measurement.parity import compare, tolerance_of
+from autosplit.hardware.runtimes.registry import EXACT
+from autosplit.zoo import catalog
+from tests import mobile_nets, nets, user_nets
 from tests.nets import judge, net
 
-pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+ODD_CUTS = {
+    "preactivation": (nets.preactivation, [["add0"]]),
+    "two readers on two stages": (nets.preactivation, [["add0"], ["r1"]]),
+    "residual": (nets.residual, [["relu0a"], ["relu1a"]]),
+    "after several blocks": (partial(nets.residual, 4), [["out2"]]),
+    "different depths": (nets.parallel, [["b0", "d1"]]),
+    "one branch before another": (nets.parallel, [["d2"], ["b1"]]),
+    "tuples": (nets.tuples, [["k"], ["j"]]),
+    "boundaries": (nets.boundaries, [["skip"], ["early", "both"], ["far"]]),
+    "no input of the model": (nets.boundaries, [["both"], ["mid"]]),
+}
+FAST = ("branches", "transformer")
+ZOO = [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in catalog.NAMES]
+BROUGHT = {
+    "bert": partial(user_nets.bert, 1, 128, 17),
+    "gpt": partial(user_nets.gpt, 1, 128, 17),
+    "vit": partial(user_nets.vit, 1, 128, 48),
+    "convnext": partial(user_nets.convnext, (1, 1), 24, 64),
+    **{name: partial(make, size=64) for name, make in mobile_nets.NETS.items()},
+}
+
+
+@pytest.mark.parametrize("runtime", EXACT)
+@pytest.mark.parametrize("name", ODD_CUTS)
+def test_a_split_is_equal_as_a_pipeline_and_as_an_export(save, tmp_path, name, runtime):
+    pytest.importorskip("autosplit" if runtime == "tvm" else runtime)
+    make, after = ODD_CUTS[name]
+    model = api.load_model(save(make()), runtime=runtime)
+    split = model.split(after)
+    judge(model, split)
+    split.export(tmp_path / "out")
+    assert verify(tmp_path / "out").accuracy.equal
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_one_op_a_stage_is_equal(zoo_model, name):
+    model = zoo_model(name)
+    judge(model, api.Split(model, tuple((i,) for i in range(len(model.graph.ops)))), items=2)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", BROUGHT)
+def test_a_net_of_a_user_is_equal(save, name):
+    model = api.load_model(save(BROUGHT[name]()), runtime="tvm")
+    items = model.items(2)
+    expected = model.expected(items)
+    assert compare(expected[1:], expected[:1]).max_rel_error > 0.01  # the input makes a difference
+    with model.unsplit(along(1)[0]) as pipeline:
+        assert compare(pipeline.run(items), expected).equal
+    assert name in mobile_nets.NETS or model.kernels.unscheduled == frozenset()
 
 
 def test_indices_into_a_table_of_two_rows_are_never_out_of_it(save, tmp_path):
