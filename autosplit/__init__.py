@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from autosplit.api import Model, ModelDeployment, Part, Split, load_model, plan
     from autosplit.deploy.load import LoadedPipeline, load
     from autosplit.hardware.execution.pipeline import Pipeline
+    from autosplit.lowering.external.backend import Backend
 
 __all__ = [
     "AutosplitError",
+    "Backend",
     "LoadedPipeline",
     "Model",
     "ModelDeployment",
@@ -44,6 +46,10 @@ def __getattr__(name: str) -> Any:
         from autosplit.hardware.execution.pipeline import Pipeline
 
         return Pipeline
+    if name == "Backend":
+        from autosplit.lowering.external.backend import Backend
+
+        return Backend
     from autosplit import api
 
     return getattr(api, name)

@@ -61,11 +61,6 @@ def test_a_plan_has_a_period_no_single_op_exceeds(profiled):
     assert sorted(op for stage in split.stages for op in stage) == list(range(len(model.graph.ops)))
 
 
-def test_more_stages_than_ops_are_refused(profiled):
-    with pytest.raises(Infeasible, match="42 stages are too many: only 41"):
-        autosplit.plan(profiled("squeezenet"), stages=42)
-
-
 def test_a_deployment_on_cores_runs_and_is_exported(profiled, tmp_path):
     model = profiled("branches")
     cores = len(api.device.available())
@@ -224,28 +219,6 @@ def test_a_stage_can_have_several_cores(branches):
     items = branches.items(2)
     with branches.split([["first"]]).pipeline([f"cores:{cores}", "cores:0"]) as pipeline:
         assert compare(pipeline.run(items), branches.expected(items)).equal
-
-
-def test_two_pipelines_of_one_model_run_side_by_side(branches):
-    items = branches.items(4)
-    with (
-        branches.split([["first"]]).pipeline() as one,
-        branches.split([["hinted"]]).pipeline() as two,
-    ):
-        for item in items:
-            one.submit(item)
-            two.submit(item)
-        results = [[next(results) for _ in items] for results in (one.results(), two.results())]
-    assert all(compare(f, branches.expected(items)).equal for f in results)
-
-
-def test_results_stay_as_they_are_while_more_are_computed(branches):
-    items = branches.items(6)
-    with branches.split([["first"]]).pipeline() as pipeline:
-        results = pipeline.run(items)
-        first = {name: array.copy() for name, array in results[0].items()}
-        pipeline.run(items[1:])
-    assert compare([results[0]], [first]).max_abs_error == 0
 
 
 def test_an_unknown_net_is_named():

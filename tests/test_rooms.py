@@ -1,7 +1,9 @@
-"""Arrows between rooms point one way, and each room is small enough to be read."""
+"""Arrows between rooms point one way, pure rooms are pure, and each room can be read."""
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +33,14 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 FILES = sorted(ROOT.rglob("*.py"))
 MOST_FILES = {"cli": 20}  # a folder holds 14; a command is a file
 FEWEST_LETTERS = 80  # of the docstring that is the map of a package
+PURE = ("graph", "deployment", "units", "cuts", "planner")  # no file, no clock
+IMPORTED_BY_PURE = {
+    "__future__", "abc", "bisect", "collections", "dataclasses", "enum", "fractions", "functools",
+    "heapq", "importlib", "itertools", "math", "networkx", "numpy", "operator", "random", "re",
+    "statistics", "typing",
+    *(f"autosplit.{room}" for room in (*PURE, "errors", "lazy")),
+}  # fmt: skip
+CALLED_BY_IMPURE = {"open", "eval", "exec", "print", "input", "__import__"}
 
 
 def module_name(file: Path) -> str:
@@ -72,6 +82,17 @@ def arrows_up(code: str, own_room: str) -> set[str]:
     return {other for other in rooms if other != own_room and FLOOR[other] >= FLOOR[own_room]}
 
 
+def impure(code: str) -> set[str]:
+    """What a pure file must not import or read."""
+    tree = ast.parse(code)
+    parts = [name.split(".") for name in imports(tree)]
+    names = {".".join(p[:2] if p[0] == "autosplit" else p[:1]) for p in parts}
+    # A field may be called ``input``; what counts is what a file reads.
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    read = {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
+    return (names - IMPORTED_BY_PURE) | (read & CALLED_BY_IMPURE)
+
+
 def modules_in_strings(code: str) -> set[str]:
     """Modules of ours that a string names, whole or as the begin of a formatted one."""
     strings = [
@@ -94,6 +115,25 @@ def cases(modules: dict[str, Path]) -> list[object]:
 @pytest.mark.parametrize("file", cases(MODULES))
 def test_a_module_imports_from_rooms_below_its_own(file):
     assert not arrows_up(file.read_text(encoding="utf-8"), room(module_name(file)))
+
+
+@pytest.mark.parametrize("room_name", PURE)
+def test_a_pure_room_imports_no_tvm_no_optuna_no_file_and_no_clock(room_name):
+    files = {name: file for name, file in MODULES.items() if room(name) == room_name}
+    found_in = {name: impure(file.read_text(encoding="utf-8")) for name, file in files.items()}
+    assert not any(found_in.values()), found_in
+
+
+def test_planning_loads_nothing_slow():
+    code = (
+        "import sys; from autosplit.planner import CostModel, Question, Row, RowCosts, partition;"
+        "costs = CostModel('m', ('a', 'b'), (0, 1), (RowCosts(Row(), (1.0, 2.0)),));"
+        "partition(costs, Question.of_split(2)); print(*sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "numpy" in run.stdout.split()
+    slow = {"tvm", "optuna", "torch", "onnx", "scipy", "pydantic", "rich"}
+    assert not slow & set(run.stdout.split())
 
 
 def test_no_files_import_each_other_in_a_circle():
@@ -134,6 +174,11 @@ def test_the_docstring_of_a_package_is_a_map(folder):
 )
 def test_the_check_sees_an_arrow_that_points_up(code, rooms):
     assert arrows_up(code, "hardware") == rooms
+
+
+@pytest.mark.parametrize("name", ["time", "os", "pathlib", "tvm", "optuna", "autosplit.study"])
+def test_the_check_sees_what_is_not_pure(name):
+    assert impure(f"def late():\n    import {name}\n    return open(name)") == {name, "open"}
 
 
 @pytest.mark.parametrize(

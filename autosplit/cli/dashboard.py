@@ -1,4 +1,4 @@
-"""Show a study in the browser: the answer, its trials with notes, stage tables and pictures.
+"""Show the report of a study in the browser, live, beside optuna-dashboard.
 
   autosplit dashboard quickstart.toml         a study by its study file or its database
   autosplit dashboard NAME --storage postgresql+psycopg://USER@HOST/NAME

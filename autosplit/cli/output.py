@@ -7,6 +7,7 @@ prints, so that every string from outside passes ``printable`` here.
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import json
 import os
@@ -16,11 +17,21 @@ import textwrap
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from autosplit.errors import MachineError
 from autosplit.printable import printable
-from autosplit.units import bound_text
+
+if TYPE_CHECKING:
+    from autosplit.report.documents.record import Study
+
+
+_forms = {"csv": False}  # how tables are printed by the running command
+
+
+def use_csv(is_wanted: bool) -> None:
+    """Print tables as CSV from now on, and what stands around them on standard error."""
+    _forms["csv"] = is_wanted
 
 
 def note(text: str) -> None:
@@ -94,6 +105,9 @@ def _to_standard_output() -> Iterator[None]:
 
 def emit_line(text: object) -> None:
     """Print a line of the result, on a terminal broken between words."""
+    if _forms["csv"] and text:
+        note(str(text))
+        return
     _write(_broken(printable(text), sys.stdout) + "\n")
 
 
@@ -105,26 +119,22 @@ def emit(form: str, document: Mapping[str, Any], line: str) -> None:
         emit_line(line)
 
 
-def emit_study(document: Mapping[str, Any], form: str) -> None:
-    """Print the document of a study: as JSON, or as tables for people."""
-    if form == "json":
-        emit_json(document)
-        return
-    from autosplit.report.documents.study import tables
-    from autosplit.study.record import spread_of
+def emit_study(study: Study, url: str, form: str, export: str | None = None) -> None:
+    """Print the record of a study: as JSON, or as tables for people; ``export``: where it went."""
+    from autosplit.report.documents.study import tables, written
 
-    for title, columns, rows in tables(document):
-        emit_table(title, columns, rows)
+    if form == "json":
+        emit_json(written(study, url) | ({"export": export} if export else {}))
+        return
+    for line in study.record.verdict.text.splitlines():
+        emit_line(line)
+    for table in tables(study):
+        emit_table(table.title, table.columns, table.rows)
         emit_line("")
-    if document["bound_ms"] is not None:
-        best = spread_of(document["best"] and document["best"]["period_ms"])
-        bound = bound_text(document["bound_ms"], best.median if best else None)
-        emit_line(f"predicted bound {bound}")
-    if document["verdict"]:
-        for line in document["verdict"]["text"].splitlines():
-            emit_line(line)
-    if document.get("export"):
-        emit_line(f"exported to {document['export']}")
+    if study.bound:
+        emit_line(f"predicted bound {study.bound}")
+    if export:
+        emit_line(f"exported to {export}")
 
 
 def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -142,6 +152,11 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     gets plain lines too.
     """
     texts = [list(map(printable, row)) for row in rows]
+    if _forms["csv"]:
+        lines = io.StringIO()
+        csv.writer(lines, lineterminator="\n").writerows([list(columns), *texts])
+        _write(lines.getvalue())
+        return
     table = [Column(printable(name), [row[i] for row in texts]) for i, name in enumerate(columns)]
     if title:
         emit_line(title)

@@ -1,10 +1,12 @@
 """Run a study: measure splits on the real devices until no better one is expected.
 
+  autosplit run net.onnx --cores 2 -o out/            a model, without a study file
   autosplit run studies/quickstart.toml               SqueezeNet on two cores
   autosplit run STUDY.toml --trials 40 --timeout 600  options override the study file
   autosplit run STUDY.toml --storage postgresql+psycopg://USER@HOST/NAME
 
-A study file names at least a model and the stages:
+For a model, the study file NAME.toml is written with all that was assumed. It names at least a
+model and the stages:
 
   model = "net.onnx"                  # beside the study file; or zoo = "squeezenet"
   stages = 2                          # or "auto": any number up to the devices
@@ -43,7 +45,8 @@ AFTER_INTERRUPT = "; the study is saved, run the same command to resume"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the study file and what may be laid over it."""
-    parser.add_argument("study", type=Path, metavar="STUDY.toml", help="the study file")
+    parser.add_argument("study", type=Path, metavar="STUDY.toml|MODEL", help="study file or model")
+    options.add_output(parser, "DIR", "folder to export what the verdict advises into")
     parser.add_argument(
         "--stages",
         type=options.stages,
@@ -93,7 +96,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the study and print it; export the best split where the study file says so."""
-    from autosplit.report.documents.study import document
+    from autosplit.report.documents.record import read
+    from autosplit.study.config.assumed import MODEL_SUFFIXES, study_file_for
     from autosplit.study.config.study_file import load
     from autosplit.study.export import export_best_split
     from autosplit.study.loop.benches import check_linker, open_bench
@@ -102,7 +106,12 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.study.progress import progress
     from autosplit.study.storage import storage_url
 
-    config = load(args.study, _options(args))
+    chosen = _options(args)
+    if args.study.suffix.lower() in MODEL_SUFFIXES:
+        args.study, is_new = study_file_for(args.study, chosen)
+        if is_new:
+            output.note(f"wrote {args.study} with all that was assumed; the same command resumes")
+    config = load(args.study, chosen)
     url = storage_url(config.name, args.storage, config.storage)
     dashboard: Thread | None = None
     with contextlib.ExitStack() as stack:
@@ -120,8 +129,8 @@ def run(args: argparse.Namespace) -> int:
         run_study(opened, display)
         # With the bench still open: its worker has the kernels.
         folder = export_best_split(opened)
-    exported = {"export": None if folder is None else str(folder)}
-    output.emit_study({**document(opened.study, url), **exported}, args.format)
+    exported = None if folder is None else str(folder)
+    output.emit_study(read(opened.study), url, args.format, exported)
     if args.format != "json":
         output.note("next:")
         commands = _next_commands(args, opened, folder)
@@ -175,6 +184,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
         # The study file checks which of both it is.
         "cores": int(cores) if cores is not None and cores.isdecimal() else cores,
         "devices": args.devices,
+        "export": str(args.output) if args.output else None,
         "batch": list(args.batch) if isinstance(args.batch, tuple) else args.batch,
         # None leaves the study file's value, an empty mapping would replace it.
         "shapes": {name: list(shape) for name, shape in options.shapes(args.shape).items()} or None,

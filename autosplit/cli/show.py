@@ -24,10 +24,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the study."""
-    from autosplit.report.documents.study import document
+    from autosplit.report.documents.record import read
     from autosplit.report.documents.study_reader import find_study
 
     reader = find_study(args.study, args.storage)
     with reader.open() as study:
-        output.emit_study(document(study, reader.url), args.format)
+        output.emit_study(read(study), reader.url, args.format)
     return 0

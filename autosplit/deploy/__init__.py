@@ -3,12 +3,11 @@
 Read in this order:
 
 - ``manifest``: the document ``split.json``; ``manifest_file`` reads and writes it.
+- ``manifest_wiring``: the wiring of a manifest, if its connections fit its stages.
 - ``arrays``: reference outputs and initial states in files of an export.
-- ``wiring_check``: whether the connections of a manifest fit its stages.
 - ``export``: a model and its stages, or a part of it, written as files; ``export_folder``
-  replaces what was in a folder in one step.
-- ``stages``: the stages of a folder, loaded; ``private_copy`` makes sure that what is loaded is
-  what was checked.
+  replaces what was in a folder in one step, and checks the files that are read.
+- ``stages``: the stages of a folder, loaded.
 - ``load``: the running pipeline of a folder; ``on_ray`` runs it on a Ray cluster.
 - ``verify``: comparison with the original model, and the measurement of an export.
 - ``worker``: the entry of a study's worker process.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from autosplit.deploy.export_folder import checked
 from autosplit.deploy.manifest import ArraysPart, Manifest
 from autosplit.errors import ConfigError
 from autosplit.files import sha256
-from autosplit.hardware.measurement.reference import Outputs
-from autosplit.hardware.measurement.sequences import Expected
+
+if TYPE_CHECKING:
+    from autosplit.hardware.measurement.reference import Outputs
+    from autosplit.hardware.measurement.sequences import Expected
 
 _MOST_BYTES = 64_000_000  # of the items, and of the states, that are recorded
 
@@ -60,6 +62,9 @@ def read_reference(folder: Path, document: Manifest, initial: Outputs) -> tuple[
 
     ``initial`` has what states begin with.
     """
+    # Late, since what loads an export needs no reference.
+    from autosplit.hardware.measurement.sequences import Expected
+
     if document.reference is None:
         raise ConfigError(
             "the export has no reference outputs; give the original model with --model FILE"

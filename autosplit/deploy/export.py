@@ -18,14 +18,14 @@ from autosplit.deploy.arrays import write_arrays, write_reference
 from autosplit.deploy.export_folder import replace_export
 from autosplit.deploy.load import LoadedPipeline
 from autosplit.deploy.stages import absent_device
-from autosplit.deploy.targets.formats import NATIVE, require_format
-from autosplit.deploy.targets.program import write_program
+from autosplit.deploy.targets.formats import NATIVE, require_format, write_program
 from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, MismatchError
 from autosplit.files import require_path, sha256
 from autosplit.frontend.importing import digest
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices import device
+from autosplit.hardware.execution.batches import of_items
 from autosplit.hardware.execution.wiring import StagePorts, StageState, Wiring, part
 from autosplit.hardware.measurement.results import SplitResults
 from autosplit.hardware.measurement.sequences import SEED
@@ -61,6 +61,7 @@ def write_split(
     """
     require_path(folder)
     require_format(format)
+    model = model.at_batch(deployment.batch)
     left_out: dict[str, str] = {}
     while True:
         try:
@@ -106,20 +107,21 @@ def _write(
     # First, since it refuses models and items.
     expected = model.reference_outputs
     wiring, initial = model.wiring(deployment.split), model.lowered.initial
+    of_item = of_items(wiring, model.batch)
     submodels = _submodels(model, deployment.runtimes) if onnx else _NOT_ASKED
-    with replace_export(folder) as new:
+    with replace_export(folder) as (new, suffix):
         parts = []
         for index, stage in enumerate(deployment.stages):
             phases.report(f"writing stage {index + 1}/{len(wiring.stages)}")
-            file = new.file(f"stage{index}", model.runtime_of(stage.runtime).suffix)
+            file = new / f"stage{index}{suffix}{model.runtime_of(stage.runtime).suffix}"
             parts.append(_write_stage(model, wiring, index, stage, file, submodels))
         document = m.Manifest(
             batch=deployment.batch,
             model=m.ModelPart(
                 name=model.graph.name,
                 sha256=model.sha256,
-                inputs=wiring.inputs,
-                outputs=wiring.outputs,
+                inputs=of_item.inputs,
+                outputs=of_item.outputs,
                 file=str(model.path.resolve()) if model.path else None,
                 integers_below=dict(model.lowered.integers_below),
                 states={state.input: state.output for state in model.graph.states},
@@ -127,13 +129,13 @@ def _write(
             stages=tuple(parts),
             **m.results_parts(results),
             **_common_parts(model, wiring),
-            reference=write_reference(expected, new.file("reference", ".npz")),
-            initial=write_arrays(initial, new.file("states", ".npz")) if initial else None,
+            reference=write_reference(expected, new / f"reference{suffix}.npz"),
+            initial=write_arrays(initial, new / f"states{suffix}.npz") if initial else None,
         )
-        comparison = _compared(model, document, new.folder, left_out)
-        program = write_program(document, new.folder, format)
+        comparison = _compared(model, document, new, left_out)
+        program = write_program(document, new, format)
         complete = document.model_copy(update={"comparison": comparison, "program": program})
-        manifest_file.write(complete, new.folder / m.NAME)
+        manifest_file.write(complete, new / m.NAME)
 
 
 def _compared(

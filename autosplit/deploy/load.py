@@ -10,7 +10,6 @@ from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import read_arrays
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.manifest_wiring import wired
-from autosplit.deploy.on_ray import run_on_ray
 from autosplit.deploy.stages import load_replicas, place_replicas
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.pipeline import Pipeline
@@ -30,9 +29,9 @@ class LoadedPipeline(Pipeline):
     ) -> None:
         self._export = document, folder
         self._options = depth, trace
-        wiring = wiring_of(document, folder)
+        self._wiring = wiring_of(document, folder)
         replicas = load_replicas(document, folder, place_replicas(document, devices))
-        super().__init__(wiring, replicas, depth, trace)
+        super().__init__(self._wiring, replicas, depth, trace, batch=document.batch)
 
     def on_ray(self, placement: Sequence[str] = (), address: str | None = None) -> Pipeline:
         """Close this pipeline, and return that of the export on a Ray cluster.
@@ -40,8 +39,10 @@ class LoadedPipeline(Pipeline):
         ``placement`` has the place of each replica, ``ray:NODE/cores:0-3``; by default they take
         the nodes in turn. ``address`` is that of the cluster, by default the one that Ray finds.
         """
+        from autosplit.deploy.on_ray import run_on_ray
+
         self.close()
-        return run_on_ray(*self._export, self.wiring, placement, address, *self._options)
+        return run_on_ray(*self._export, self._wiring, placement, address, *self._options)
 
 
 def load(
@@ -84,6 +85,8 @@ def on_ray(
     ``placement`` has the place of each replica, ``ray:NODE/cores:0-3``; by default they take the
     nodes in turn. ``address`` and the errors are those of ``run_on_ray``.
     """
+    from autosplit.deploy.on_ray import run_on_ray
+
     file = manifest_file.locate(Path(folder))
     document = manifest_file.read(file)
     wiring = wiring_of(document, file.parent)
@@ -95,11 +98,6 @@ def wiring_of(document: Manifest, folder: Path) -> Wiring:
 
     Raises ConfigError where it does not fit, and for arrays that are not those of a state.
     """
-    if document.batch > 1:
-        raise ConfigError(
-            f"the export computes {document.batch} items at once; this autosplit runs batch 1, "
-            "export it so"
-        )
     wiring = wired(document)
     arrays = read_arrays(folder, document.initial) if document.initial else {}
     ports = {state.port.name: state.port for state in wiring.states}

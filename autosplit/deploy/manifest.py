@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from autosplit.hardware.execution.batches import MOST as MOST_BATCH
 from autosplit.hardware.execution.wiring import Connection, DtypeName, Port
 from autosplit.hardware.measurement.results import RealTime, SplitResults
 from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
@@ -248,14 +249,16 @@ class ArraysPart(_Part):
 class Manifest(_Part):
     """The whole of ``split.json``.
 
-    ``batch`` is how many items a stage computes at once. ``reference`` has items and the reference
-    outputs of the original model for them, ``initial`` what states begin with that do not begin at
-    zero, by their input. ``streams``: how many it was measured with, ``real_time``: at a fixed rate
-    of each. ``program`` has the files that the format of the export adds, with their digests.
+    ``batch`` is how many items a stage computes at once: their inputs lie one after the other along
+    the first axis. The inputs and outputs of ``model`` are those of one item. ``reference`` has
+    items and the reference outputs of the original model for them, ``initial`` what states begin
+    with that do not begin at zero, by their input. ``streams``: how many it was measured with,
+    ``real_time``: at a fixed rate of each. ``program`` has the files that the format of the export
+    adds, with their digests.
     """
 
     format: Literal[3] = 3
-    batch: PositiveInt = 1
+    batch: Annotated[int, Field(ge=1, le=MOST_BATCH)] = 1
     model: ModelPart
     stages: tuple[StagePart, ...] = Field(min_length=1, max_length=MOST_REPLICAS)
     connections: tuple[ConnectionPart, ...]

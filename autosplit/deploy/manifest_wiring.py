@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from autosplit.deploy.manifest import (
     ConnectionPart,
@@ -14,13 +15,17 @@ from autosplit.deploy.manifest import (
     ToStage,
 )
 from autosplit.errors import ConfigError
+from autosplit.hardware.execution.batches import of_batch
 from autosplit.hardware.execution.wiring import Port, StagePorts, StageState, Wiring
 
 _Place = FromInput | FromStage | ToStage | ToOutput
 
 
 def wired(document: Manifest) -> Wiring:
-    """The wiring to run. Raises ConfigError where connections or states do not fit the stages."""
+    """The wiring to run, that of a whole batch.
+
+    Raises ConfigError where connections or states do not fit the stages.
+    """
     for position, stage in enumerate(document.stages):
         # Connections number the stages by their places.
         if stage.index != position:
@@ -32,10 +37,14 @@ def wired(document: Manifest) -> Wiring:
             f"the stages have the states {', '.join(names) or 'none'}, the model "
             f"{', '.join(document.model.states) or 'none'}"
         )
-    _check_connections(document, states)
+    if states and document.batch > 1:
+        raise _misfit(f"a batch of {document.batch} items has no state")
+    inputs = of_batch(document.model.inputs, document.batch)
+    outputs = of_batch(document.model.outputs, document.batch)
+    _check_connections(document, inputs, outputs, states)
     return Wiring(
-        document.model.inputs,
-        document.model.outputs,
+        inputs,
+        outputs,
         tuple(StagePorts((), stage.inputs, stage.outputs) for stage in document.stages),
         tuple(connection.connection() for connection in document.connections),
         tuple(states),
@@ -57,14 +66,16 @@ def _states(stage: StagePart) -> list[StageState]:
     return states
 
 
-def _check_connections(document: Manifest, states: list[StageState]) -> None:
+def _check_connections(
+    document: Manifest, inputs: Sequence[Port], outputs: Sequence[Port], states: list[StageState]
+) -> None:
     sources: list[tuple[_Place, Port]] = []
     ends: list[tuple[_Place, Port]] = []
-    sources += [(FromInput(input=port.name), port) for port in document.model.inputs]
-    ends += [(ToOutput(output=port.name), port) for port in document.model.outputs]
+    sources += [(FromInput(input=port.name), port) for port in inputs]
+    ends += [(ToOutput(output=port.name), port) for port in outputs]
     for number, stage in enumerate(document.stages):
-        outputs = enumerate(stage.outputs)
-        sources += [(FromStage(stage=number, output=place), port) for place, port in outputs]
+        produced = enumerate(stage.outputs)
+        sources += [(FromStage(stage=number, output=place), port) for place, port in produced]
         ends += [(ToStage(stage=number, input=port.name), port) for port in stage.inputs]
     port_of = dict(sources + ends)
     for place, times in Counter(place for place, _ in sources + ends).items():
@@ -90,10 +101,10 @@ def _check_end(connection: ConnectionPart, end: _Place, port_of: dict[_Place, Po
     # A stage that waits for a later one would wait for ever.
     if isinstance(source, FromStage) and isinstance(end, ToStage) and source.stage >= end.stage:
         raise _misfit(f"{tensor} goes backwards, from stage {source.stage} to {end.stage}")
-    made, read = port_of[source], port_of[end]
-    if (made.shape, made.dtype) != (read.shape, read.dtype):
+    produced, read = port_of[source], port_of[end]
+    if (produced.shape, produced.dtype) != (read.shape, read.dtype):
         raise _misfit(
-            f"{tensor} is {made.dtype}{list(made.shape)} where it is produced and "
+            f"{tensor} is {produced.dtype}{list(produced.shape)} where it is produced and "
             f"{read.dtype}{list(read.shape)} where it is read"
         )
 

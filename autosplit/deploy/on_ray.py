@@ -45,4 +45,4 @@ def run_on_ray(
         [RayReplica(f, contents, p, cpus(p)) for f, p in zip(files, places, strict=True)]
     )
     stages = [[next(remotes) for _ in stage.replicas] for stage in document.stages]
-    return pipeline_of(wiring, stages, depth, trace)
+    return pipeline_of(wiring, stages, depth, trace, document.batch)

@@ -15,7 +15,7 @@ from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Cuda, Device, RayCores, Rpc
 from autosplit.hardware.devices.rpc import reached
-from autosplit.hardware.runtimes.interface import Stage
+from autosplit.hardware.runtimes.interface import Stage, closed_on_error
 from autosplit.hardware.runtimes.stage_file import StageFile
 from autosplit.units import counted
 
@@ -54,20 +54,27 @@ def absent_device(document: Manifest) -> str | None:
 
     Other cores than those of the manifest may run it, another processor, GPU or server may not.
     """
-    places = [on_its_machine(r.device) for stage in document.stages for r in stage.replicas]
-    here = [device.parse(name, anywhere=True) for name in places]
-    replicas = [(stage, replica) for stage in document.stages for replica in stage.replicas]
+    places = [
+        device.parse(on_its_machine(replica.device), anywhere=True)
+        for stage in document.stages
+        for replica in stage.replicas
+    ]
     try:
-        for place, (stage, replica) in zip(here, replicas, strict=True):
+        for place, file in zip(places, stage_files(document), strict=True):
             if isinstance(place, Cuda):
                 place.tvm_device()
             if not isinstance(place, Rpc):
-                stage_file(document, stage, replica).require_here()
-        with reached(here):
+                file.require_here()
+        with reached(places):
             pass
     except MachineError as error:
         return str(error)
     return None
+
+
+def stage_files(document: Manifest) -> list[StageFile]:
+    """What each replica loads, stage by stage."""
+    return [stage_file(document, s, replica) for s in document.stages for replica in s.replicas]
 
 
 def stage_file(document: Manifest, stage: StagePart, replica: ReplicaPart) -> StageFile:
@@ -89,24 +96,16 @@ def load_replicas(
     document: Manifest, folder: Path, places: Sequence[Sequence[Device]]
 ) -> list[list[Stage]]:
     """The replicas of each stage, loaded on their ``places``; raises as ``load``."""
-    files = [[stage_file(document, s, replica) for replica in s.replicas] for s in document.stages]
-    for file, place in zip(chain(*files), chain(*places), strict=True):
+    files = stage_files(document)
+    for file, place in zip(files, chain(*places), strict=True):
         # A server's processor is not known here; loading there says what is wrong.
         if not isinstance(place, Rpc):
             file.require_here()
-    digests = dict(chain(*(file.digests.items() for file in chain(*files))))
-    for name, digest in digests.items():
+    for name, digest in dict(chain(*(file.digests.items() for file in files))).items():
         checked(folder, name, digest)
-    loaded: list[list[Stage]] = []
-    try:
-        for replica_files, replica_places in zip(files, places, strict=True):
-            loaded.append([])
-            pairs = zip(replica_files, replica_places, strict=True)
-            # Replicas with the same file, as most have, may share what is loaded.
-            for file, same in groupby(pairs, key=itemgetter(0)):
-                loaded[-1] += file.load(folder, [place for _, place in same])
-    except BaseException:
-        for replica_stage in chain.from_iterable(loaded):
-            replica_stage.close()
-        raise
-    return loaded
+    numbers = [stage.index for stage in document.stages for _ in stage.replicas]
+    # Replicas with the same file, as most have, may share what is loaded.
+    groups = groupby(zip(numbers, files, chain(*places), strict=True), key=itemgetter(0, 1))
+    loads = (file.load(folder, [place for *_, place in same]) for (_, file), same in groups)
+    loaded = iter(closed_on_error(chain.from_iterable(loads)))
+    return [[next(loaded) for _ in stage.replicas] for stage in document.stages]

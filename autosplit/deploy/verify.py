@@ -214,21 +214,14 @@ def _input_shapes(document: Manifest) -> dict[str, tuple[int, ...]]:
 def _original_model(document: Manifest, model: Path | None) -> Path | None:
     """The unchanged original model, None where it is not there."""
     named = document.model.file
-    file = model or (Path(named) if named else None)
+    file, problem = model or (Path(named) if named else None), ""
     if file is None or not os.path.isfile(file):
-        if model:
-            raise ConfigError(
-                f"model '{file}' does not exist; give the file the split was made from"
-            )
-        return None
-    if _is_unchanged(file, document.model.sha256):
-        return file
-    if model:
-        raise ConfigError(
-            f"model '{file}' is not the one the split was made from (its sha256 differs); "
-            "give that one"
-        )
-    return None
+        problem = "does not exist; give the file the split was made from"
+    elif not _is_unchanged(file, document.model.sha256):
+        problem = "is not the one the split was made from (its sha256 differs); give that one"
+    if problem and model:
+        raise ConfigError(f"model '{model}' {problem}")
+    return None if problem else file
 
 
 def _is_unchanged(file: Path, digest: str) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
 
 AUTO_BATCHES = "auto"
-MOST = 64  # items at once that "auto" tries
+MOST_AUTO = 64  # items at once that "auto" tries
 LEAST_GAIN = 0.05  # of an item's time, for which "auto" doubles the batch again
 # Compiling kernels takes long, so TVM leaves where at the batch before it took this many times as
 # long as the fastest.
@@ -82,7 +82,7 @@ def batched_profiles(
 
 
 def _doubled() -> Iterator[int]:
-    return (1 << n for n in range(1, MOST.bit_length()))
+    return (1 << n for n in range(1, MOST_AUTO.bit_length()))
 
 
 def _whole_ms(profile: Profile) -> float:

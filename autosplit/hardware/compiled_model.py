@@ -162,7 +162,7 @@ class CompiledModel:
                 raise ModelError(f"'{self.graph.name}' with external backends has batch 1 only")
             phases.report(f"importing the model at batch {batch}")
             loaded = self.reload(batch=batch)
-            variant = replace(loaded, single=self, sha256=self.sha256)
+            variant = replace(loaded, single=self, sha256=self.sha256, reference=self.reference)
             require_batchable(self, variant)
             self._at_batch[batch] = variant
         return self._at_batch[batch]

@@ -51,10 +51,6 @@ class History:
     taken: frozenset[str] = frozenset()
     measured: tuple[Measured, ...] = ()
 
-    def with_taken(self, keys: frozenset[str]) -> History:
-        """The same where some more candidates are taken."""
-        return History(self.taken | keys, self.measured)
-
     @property
     def trials(self) -> tuple[Measured, ...]:
         """What trials measured."""

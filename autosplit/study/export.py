@@ -43,7 +43,7 @@ def export_best_split(opened: OpenStudy) -> Path | None:
         return None
     with storage_errors(opened.url):
         record, trials = study_record(opened.study.user_attrs), opened.study.get_trials()
-        chosen = _advised(opened.config, record, trials, len(opened.bench.description.graph.ops))
+    chosen = _advised(opened.config, record, trials, len(opened.bench.description.graph.ops))
     if chosen is None:
         return None
     folder = Path(opened.config.export)
@@ -58,12 +58,11 @@ def _advised(
 
     A study of so many stages asks for a split, whatever the verdict says of it.
     """
+    for baseline in record.compared_baselines() if config.stages == "auto" else ():
+        deployment = baseline.deployment(ops)
+        if deployment and baseline.name == record.verdict.baseline:
+            return Exported(deployment, baseline.measurement)
     number, best = record.verdict.trial, best_trial(trials, record)
-    if config.stages == "auto":
-        for baseline in record.compared_baselines():
-            deployment = baseline.deployment(ops)
-            if deployment and baseline.name == record.verdict.baseline:
-                return Exported(deployment, baseline.measurement)
     if number is None and best is not None:
         number = best.number
     return None if number is None else _exportable(record, trials).get(number)
@@ -98,25 +97,24 @@ def export_stored_split(
     split to export in this format, or where model or machine are not those of the study; Infeasible
     where no trial was completed.
     """
-    from autosplit.study.config.study_file import stored
     from autosplit.study.loop.benches import open_bench
 
-    attributes = study.user_attrs
-    record, stored_record = study_record(attributes), mapping(attributes.get(RECORD))
-    trials = study.get_trials(deepcopy=False)
-    config = stored(stored_record.get("config"), study.study_name)
-    config = _on_stored_devices(config, stored_record)
+    record, trials = study_record(study.user_attrs), study.get_trials(deepcopy=False)
+    # Not as StudyRecord has it, which cuts long texts.
+    document = mapping(study.user_attrs.get(RECORD))
+    identity = mapping(document.get("identity"))
+    config = _on_stored_devices(document.get("config"), identity, study.study_name)
     bench = open_bench(config, measures=False, trust_kernels=trust_kernels)
     try:
-        chosen = _advised(config, record, trials, len(bench.description.graph.ops))
-        if number is not None:
+        if number is None:
+            chosen = _advised(config, record, trials, len(bench.description.graph.ops))
+        else:
             chosen = _measured_trial(trials, record, number)
         if chosen is None:
             raise Infeasible(
                 f"study '{study.study_name}' has no completed trial; nothing to export"
             )
         # The export would state times that this machine does not have.
-        identity = mapping(stored_record.get("identity"))
         different = differences(identity, identity_of(config, bench))
         if different:
             raise ConfigError(
@@ -129,19 +127,15 @@ def export_stored_split(
     return folder / "split.json"
 
 
-def _on_stored_devices(config: StudyConfig, stored_record: Mapping[str, Any]) -> StudyConfig:
+def _on_stored_devices(document: Any, identity: Mapping[str, Any], name: str) -> StudyConfig:
     """The study file with the devices that the study had, not those it would get here."""
     from autosplit.study.config.study_file import stored
 
-    # Not as StudyRecord has it, which cuts long texts. A database may hold anything.
-    texts = mapping(stored_record.get("identity")).items()
-    known = {key: text for key, text in texts if isinstance(text, str)}
-    if config.cores is not None:
-        stored_cores = known.get("cores", "").split("; ")
-        devices: dict[str, Any] = {"cores": stored_cores if any(stored_cores) else config.cores}
-    else:
-        devices = {"devices": known.get("devices", "").split() or config.devices}
-    return stored(config.model_dump() | devices, config.name)
+    config = stored(document, name)
+    key, separator = ("devices", " ") if config.cores is None else ("cores", "; ")
+    text = identity.get(key)  # a database may hold anything
+    known = [part for part in text.split(separator) if part] if isinstance(text, str) else []
+    return stored(config.model_dump() | {key: known or getattr(config, key)}, name)
 
 
 def _measured_trial(trials: Sequence[FrozenTrial], study: StudyRecord, number: int) -> Exported:
@@ -150,12 +144,11 @@ def _measured_trial(trials: Sequence[FrozenTrial], study: StudyRecord, number: i
     if number in exportable:
         return exportable[number]
     trial = next((t for t in trials if t.number == number), None)
-    remedy = f"those that can be exported are {sorted(exportable) or 'none'}"
-    if trial is None:
-        raise ConfigError(f"trial {number} does not exist; {remedy}")
-    if trial.state.name == "FAIL":
-        raise ConfigError(f"trial {number} failed ({error_of(trial)}); {remedy}")
-    raise ConfigError(f"trial {number} is {trial.state.name.lower()}; {remedy}")
+    state = "does not exist" if trial is None else f"is {trial.state.name.lower()}"
+    if trial and trial.state.name == "FAIL":
+        state = f"failed ({error_of(trial)})"
+    known = sorted(exportable) or "none"
+    raise ConfigError(f"trial {number} {state}; those that can be exported are {known}")
 
 
 def _export(

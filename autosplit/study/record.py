@@ -230,6 +230,7 @@ class StudyRecord(_Stored):
     identity: dict[Text, Text] = {}
     machine: Text = ""
     profile: tuple[_Profile, ...] = ()
+    sampler: Table = {}
     stopped: Text = ""
     verdict: _Verdict = _Verdict()
     version: Text = ""

@@ -10,7 +10,7 @@ Imports Optuna at once, so it is imported late.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,6 @@ from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
-from autosplit.errors import ConfigError
 from autosplit.study.acquisition import Goal, acquisition, generator, history_of, key_of
 from autosplit.study.record import result_of, update
 from autosplit.study.space import Candidate, Space, free_candidate
@@ -40,13 +39,11 @@ _ATTEMPTS = 20  # choices of a trial, each after another worker made the same
 class PlannerSampler(BaseSampler):
     """Chooses the candidate that is expected to gain most, as parameters of its ``space``.
 
-    ``baselines``: what is known before the first trial. ``chosen`` has the candidates themselves by
-    the numbers of their trials.
+    ``baselines``: what is known before the first trial.
     """
 
     def __init__(self, space: Space, goal: Goal, baselines: Sequence[Measured] = ()) -> None:
         self.space, self.goal, self.baselines = space, goal, baselines
-        self.chosen: dict[int, Candidate | None] = {}
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -59,7 +56,6 @@ class PlannerSampler(BaseSampler):
     ) -> dict[str, Any]:
         """The parameters of the candidate to measure; none where none is left."""
         candidate = self.propose(study, trial.number)
-        self.chosen = {trial.number: candidate}
         return {} if candidate is None else self.space.encode(candidate)
 
     def propose(
@@ -68,7 +64,8 @@ class PlannerSampler(BaseSampler):
         """The candidate for a trial; ``tried`` are the keys of those that rivals have."""
         trials = study.get_trials(deepcopy=False)
         history = history_of(self.space, trials, self.baselines, number)
-        return acquisition(self.space, self.goal, history.with_taken(tried)).best
+        history = replace(history, taken=history.taken | tried)
+        return acquisition(self.space, self.goal, history).best
 
     def sample_independent(
         self,
@@ -92,7 +89,7 @@ def distributions(space: Space) -> dict[str, IntDistribution]:
 class Assignment:
     """Gives each trial of a study a candidate, chosen by the sampler of some name.
 
-    ``baselines``: see PlannerSampler. Raises ConfigError for an unknown name.
+    ``baselines``: see PlannerSampler.
     """
 
     name: str
@@ -113,8 +110,6 @@ class Assignment:
         """
         if self.name == PLANNER:
             return self.planner
-        if self.name not in OTHERS:
-            raise ConfigError(f"sampler is '{self.name}'; use one of {', '.join(SAMPLERS)}")
         seed = int(generator(self.seed, ordinal).integers(1 << 31))
         return OTHERS[self.name](seed)
 
@@ -180,8 +175,6 @@ class Assignment:
 
     def _choose(self, study: optuna.Study, trial: Trial, tried: frozenset[str]) -> Candidate | None:
         if self.name == PLANNER:
-            if not tried and trial.number in self.planner.chosen:
-                return self.planner.chosen[trial.number]
             return self.planner.propose(study, trial.number, tried)
         start = self._suggested(trial)
         trials = study.get_trials(deepcopy=False)

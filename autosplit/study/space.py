@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import islice, product
+from itertools import islice
 from random import Random
 
 import numpy as np
@@ -144,24 +144,6 @@ class Space:
         """The candidate of a key. Raises SplitError where it is none of the space."""
         return _parsed(self, key)
 
-    def _parse(self, key: str) -> Candidate:
-        candidate: Candidate = ()
-        try:
-            document = json.loads(key)
-            ends = [int(end, 16) for end, *_ in document]
-            split = stages_between(self.costs, ends[:-1])
-            candidate = tuple(
-                Stage(ops, tuple(Option(Row(*row), count) for *row, count in options))
-                for ops, (_, *options) in zip(split, document, strict=True)
-            )
-            check_stages(self.costs, split)
-            is_known = self.evaluate(candidate) and self.moves.allows(candidate)
-        except (ValueError, TypeError, KeyError, IndexError, RecursionError, SplitError):
-            is_known = False
-        if not is_known or self.key(candidate) != key:
-            raise SplitError(f"'{key[:60]}' is not the key of a candidate of this study")
-        return candidate
-
     @cached_property
     def parameters(self) -> Mapping[str, range]:
         """The parameters of a trial, with the numbers that each may have."""
@@ -189,12 +171,13 @@ class Space:
         )
 
     def names(self, stages: int) -> list[str]:
-        """The parameters that matter to a candidate of so many stages."""
-        parts = product(("cut", "row", "devices"), range(1, stages + 1))
-        of_stages = {f"{part}_{stage}" for part, stage in parts}
-        # No cut follows the last stage.
-        used = {"order", "stages"} | of_stages - {f"cut_{stages}"}
-        return [name for name in self.parameters if name in used]
+        """The parameters that matter to a candidate of so many stages; no cut follows the last."""
+
+        def is_used(name: str) -> bool:
+            part, _, number = name.partition("_")
+            return not number or int(number) <= stages - (part == "cut")
+
+        return list(filter(is_used, self.parameters))
 
     def encode(self, candidate: Candidate) -> dict[str, int]:
         """The parameters of a candidate, or of one that is near it."""
@@ -221,10 +204,6 @@ class Space:
             if prefixes.issuperset(cuts):
                 return number
         return 0
-
-    def random(self, rng: np.random.Generator) -> Candidate:
-        """A random candidate, which may not fit the memory."""
-        return self.moves.useful(self.moves.random(rng))
 
     def around(self, starts: Sequence[Candidate]) -> Iterator[Candidate]:
         """Candidates that fit by growing distance from some, those first."""
@@ -292,7 +271,22 @@ class Space:
 # The history of a study is read again for every trial.
 @lru_cache(maxsize=4096)
 def _parsed(space: Space, key: str) -> Candidate:
-    return space._parse(key)
+    candidate: Candidate = ()
+    try:
+        document = json.loads(key)
+        ends = [int(end, 16) for end, *_ in document]
+        split = stages_between(space.costs, ends[:-1])
+        candidate = tuple(
+            Stage(ops, tuple(Option(Row(*row), count) for *row, count in options))
+            for ops, (_, *options) in zip(split, document, strict=True)
+        )
+        check_stages(space.costs, split)
+        is_known = space.evaluate(candidate) and space.moves.allows(candidate)
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError, SplitError):
+        is_known = False
+    if not is_known or space.key(candidate) != key:
+        raise SplitError(f"'{key[:60]}' is not the key of a candidate of this study")
+    return candidate
 
 
 def useful_threads(costs: CostModel) -> CostModel:

@@ -2,11 +2,17 @@
 today.
 
   python -m studies.benchmarks.planner [FOLDER] [--wide] [-o FILE]
+  python -m studies.benchmarks.planner [FOLDER] --deployments [--cores 6 16] [-o FILE]
 
 FOLDER holds the workloads of msr-fiddle/dnn-partitioning (any *.json graph file of that format).
 Printed are, for each workload and number of stages: downsets, period, proven bound, gap, processor
 seconds, and by how many percent each baseline's period is longer. Bars: graph files are solved to
 the proven optimum, in 3 s together; wide graphs within 5 % of the bound.
+
+With ``--deployments``, stages with replicas on equal cores, where a replica may hold the whole
+model, a half, a third and a quarter of it: the periods of a pure pipeline (the best found in 1 s),
+of replicas of the whole model, and of the best deployment. Bars: every deployment is proven the
+best, none is worse than a pipeline or replicas, none takes more than 5 s.
 """
 
 from __future__ import annotations
@@ -14,14 +20,16 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from autosplit import cuts, planner
+from autosplit.errors import Infeasible
 from autosplit.hardware.profiling.graph_file import read_graph
-from autosplit.planner import CostModel, Kind, Question, Row, RowCosts, Transfer
+from autosplit.planner import CostModel, Kind, Plan, Question, Row, RowCosts, Transfer
 from studies.benchmarks.planned_baselines import planned_baselines
 from studies.benchmarks.result import Bar, arguments, at_most, finish
 
@@ -38,6 +46,8 @@ SHORT = {
     "single-tensor cuts": "1 tensor",
     "Coral bisection": "Coral",
 }
+SHARES = {"1": 1.0, "1/2": 1 / 2, "1/3": 1 / 3, "1/4": 1 / 4}  # of the model a replica holds
+DEPLOYMENT_SECONDS, PIPELINE_SECONDS = 5.0, 1.0
 
 
 def main() -> int:
@@ -48,7 +58,11 @@ def main() -> int:
         action="store_true",
         help="also 20 NASNet-like cells, 64 parallel chains and 24 blocks of experts, 10 s each",
     )
+    parser.add_argument("--deployments", action="store_true", help="plan for equal cores")
+    parser.add_argument("--cores", type=int, nargs="+", default=[6, 16], metavar="N")
     args = parser.parse_args()
+    if args.deployments:
+        return deployments(args.folder, args.cores, args.file)
     if not (args.folder or args.wide):
         parser.error("nothing to plan; give a folder with graph files, or --wide")
     asked = list(questions(args.folder, args.wide))
@@ -111,6 +125,70 @@ def measure(costs: CostModel, stages: int, seconds: float | None) -> dict[str, A
         if baseline.candidates is not None:
             row["stages Coral measures"] = baseline.candidates
     return row
+
+
+def deployments(folder: Path | None, cores: Sequence[int], file: Path | None) -> int:
+    """The table of stages with replicas."""
+    models = [read_graph(path) for path in sorted(folder.glob("*.json"))] if folder else []
+    made = (cells(2), chains(3, 12), chains(1, 48))
+    # An op of the graphs made here weighs as much as it takes time.
+    models += [replace(costs, sizes=costs.rows[0].times) for costs in made]
+    cases = [(costs, n, share) for costs in models for n in cores for share in SHARES]
+    rows = [deployment_row(*case) for case in cases]
+    planned = [row for row in rows if row["best"] is not None]
+    bars = [
+        at_most("largest gap, %", max(row["gap %"] for row in planned), EXACT_GAP),
+        at_most("largest loss against a corner, %", max(map(loss, planned)), EXACT_GAP),
+        at_most(
+            "processor seconds of one deployment",
+            max(row["seconds"] for row in rows),
+            DEPLOYMENT_SECONDS,
+        ),
+    ]
+    columns = [c for c in rows[0] if c != "gap %"]
+    table = [[cell(row[c]) for c in columns] for row in rows]
+    notes = ["shape: the replicas of each stage; empty where nothing fits"]
+    return finish("deployments", columns, table, notes=notes, bars=bars, file=file)
+
+
+def deployment_row(costs: CostModel, cores: int, share: str) -> dict[str, Any]:
+    """The periods of the corners and of the best deployment, None where they do not fit."""
+    limited = costs.with_memory(sum(costs.sizes) * SHARES[share])
+    start = time.process_time()
+    best = planned_or_none(limited, Question.of_cores(cores))
+    seconds = time.process_time() - start
+    end = time.process_time() + PIPELINE_SECONDS
+    question = Question.of_split(cores, empty=True)
+    pipeline = planned_or_none(limited, question, lambda: time.process_time() > end)
+    fits_whole = SHARES[share] == 1
+    whole = planner.partition(limited, Question.of_split(1)).period / cores if fits_whole else None
+    return {
+        "graph": costs.name,
+        "cores": cores,
+        "memory": share,
+        "pipeline": pipeline and pipeline.period,
+        "replicas": whole,
+        "best": best and best.period,
+        "bound": best and best.lower_bound,
+        "shape": best and " ".join(str(stage.replicas) for stage in best.stages),
+        "seconds": seconds,
+        "gap %": best and 100 * best.gap,
+    }
+
+
+def planned_or_none(
+    costs: CostModel, question: Question, deadline: Callable[[], bool] | None = None
+) -> Plan | None:
+    try:
+        return planner.partition(costs, question, deadline=deadline)
+    except Infeasible:
+        return None
+
+
+def loss(row: Mapping[str, Any]) -> float:
+    """By how many percent the best deployment is worse than the better corner."""
+    corners = [period for period in (row["pipeline"], row["replicas"]) if period is not None]
+    return 100 * (row["best"] / min(corners) - 1) if corners else 0.0
 
 
 def cell(value: object) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shlex
 import sys
 import time
@@ -26,8 +27,8 @@ from autosplit.versions import environment
 
 T = TypeVar("T")
 
-BAR_COLUMNS = ("what", "found", "bar", "holds")
-_SHOWN = ("machine", "python", "apache-tvm", "onnxruntime", "openvino", "optuna")
+BAR_COLUMNS = ("what", "found", "target", "met")
+_SHOWN = ("autosplit", "machine", "python", "apache-tvm", "onnxruntime", "openvino", "optuna")
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,16 @@ def shown(value: Spread) -> str:
     """A median with its interval, three digits at least."""
     digits = 2 if value.median >= 1 else 4
     return f"{value.median:.{digits}f} ({value.low:.{digits}f} to {value.high:.{digits}f})"
+
+
+def number(trials: float, cap: float) -> str:
+    """A number of trials; beyond the cap where there is none."""
+    return f"{trials:g}" if trials < math.inf else f">{cap:g}"
+
+
+def percentile(values: Sequence[float], share: float = 0.9) -> float:
+    """The least value that at least ``share`` of all do not exceed."""
+    return sorted(values)[math.ceil(share * len(values)) - 1]
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:

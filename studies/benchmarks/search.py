@@ -1,7 +1,8 @@
 """How few measurements the search needs, on simulated hardware.
 
     python -m studies.benchmarks.search [FOLDER] [--seeds 20] [--graphs NAME,NAME] [-o FILE]
-    python -m studies.benchmarks.search --overhead
+    python -m studies.benchmarks.search --deployments [--seeds 20] [-o FILE]
+    python -m studies.benchmarks.search --overhead [-o FILE]
 
 Graphs: the zoo's and the graph files in FOLDER (msr-fiddle/dnn-partitioning), split into 4 and 8
 stages. Op costs are known to 35 %; each measured stage time has 2 % noise. Counted is the number
@@ -21,17 +22,20 @@ The default sampler: median / 90th percentile over the seeds. Medians over some 
 Optuna's TPE on the places of the cuts (with the plan as first trial) and for random splits, all
 up to a cap (> 40: not within it); for Coral's partitioner the number of candidates it measures;
 and the loss of the plan alone. A zoo graph has times by its ops' operations and bytes.
---first-seed tries other seeds. --overhead measures the cost of a trial beside building and
-measuring."""
+--deployments searches stages, replicas and threads instead, for a chain of 60 ops on 8 and 16
+cores, where each busy core slows the others down by 2 % and a further thread adds 0.7 of a core.
+Counted is the number of trials after which one is within 1 % of the optimum. --overhead measures
+the time of a trial beside building and measuring."""
 
 from __future__ import annotations
 
 import math
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from itertools import chain, repeat
+from itertools import chain, pairwise, product, repeat
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -42,21 +46,25 @@ from autosplit.hardware import cache
 from autosplit.hardware.devices.device import available
 from autosplit.hardware.profiling.graph_file import read_graph, save_graph
 from autosplit.planner import CostModel
-from autosplit.study.storage import silence_optuna_logs
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.loop.open import open_study
+from autosplit.study.loop.run import run_study
+from autosplit.study.progress import Progress
+from autosplit.study.storage import silence_optuna_logs, storage_url
 from autosplit.study.surrogate.correction import Measured
 from autosplit.zoo import catalog
+from studies.benchmarks import search_deployments
 from studies.benchmarks import search_methods as methods
-from studies.benchmarks.result import Bar, arguments, at_most, finish
+from studies.benchmarks.result import Bar, arguments, at_most, finish, number, percentile
 from studies.benchmarks.search_methods import Case, Found
-from studies.benchmarks.search_overhead import bars as overhead_bars
-from studies.benchmarks.search_overhead import overhead
-from studies.simulation.bench import costs_of
+from studies.simulation.bench import SimulatedBench, Simulation, costs_of, graph_of, on_devices
 
 BARS = {4: (4, 8), 8: (6, 10)}  # stages: median and 90th percentile of the trials
 TRIALS = 20  # of a study at most, its own default
 CAP = 40  # trials of the other samplers
 SHARE = 4  # the other ways are tried on every so many of the seeds
-QUICK, QUICK_SEEDS = ("squeezenet", "inception_v1", "layer_resnet50"), 5
+OVERHEAD_STAGES, OVERHEAD_TRIALS, OVERHEAD_MS = (4, 8), 210, 100.0
+EARLY, LATE = 40, 190  # trials up to, and from which on, a median is taken
 FLOPS_MS, BYTES_MS, CALL_MS = (
     2e7,
     1e7,
@@ -83,28 +91,18 @@ def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("folder", type=Path, nargs="?", help="folder with graph files")
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument(
-        "--first-seed", type=int, default=0, help="the seeds are this one and those after it"
-    )
     parser.add_argument("--graphs", default="", help="names, separated by commas; all without")
     parser.add_argument("--jobs", type=int, default=len(available()), help="processes side by side")
-    parser.add_argument(
-        "--quick", action="store_true", help=f"{QUICK_SEEDS} seeds of {', '.join(QUICK)}"
-    )
-    parser.add_argument(
-        "--overhead", action="store_true", help="what a trial costs beside building and measuring"
-    )
+    parser.add_argument("--deployments", action="store_true", help="stages, replicas and threads")
+    parser.add_argument("--overhead", action="store_true", help="the time of a trial")
     args = parser.parse_args()
     silence_optuna_logs()
-    names = set(filter(None, args.graphs.split(","))) or (set(QUICK) if args.quick else set())
+    names, seeds = set(filter(None, args.graphs.split(","))), range(args.seeds)
     if args.overhead:
-        nets = [
-            (name, zoo_costs(name)) for name in sorted(names or {"inception_v1", "densenet121"})
-        ]
-        name, columns, rows = overhead(nets)
-        return finish(name, columns, rows, bars=overhead_bars(rows), file=args.file)
-    count = QUICK_SEEDS if args.quick else args.seeds
-    seeds = range(args.first_seed, args.first_seed + count)
+        return overhead(names or {"inception_v1", "densenet121"}, args.file)
+    if args.deployments:
+        with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
+            return search_deployments.compare(pool, seeds, args.file)
     models = list(graphs(args.folder, names))
     asked = [(costs, stages) for _, costs in models for stages in BARS]
     keys = [(name, len(costs.names), stages) for name, costs in models for stages in BARS]
@@ -224,19 +222,43 @@ def bars(judged: Mapping[tuple[str, int, int], Sequence[Found]]) -> Iterator[Bar
                 )
 
 
-def number(trials: float, cap: float) -> str:
-    """A number of trials; beyond the cap where there is none."""
-    return f"{trials:g}" if trials < math.inf else f">{cap:g}"
-
-
 def percent(ways: Sequence[Found]) -> str:
     """The median loss in percent."""
     return f"{100 * median(f.loss for f in ways):.1f}"
 
 
-def percentile(values: Sequence[float], share: float = 0.9) -> float:
-    """The least value that at least ``share`` of all do not exceed."""
-    return sorted(values)[math.ceil(share * len(values)) - 1]
+def overhead(nets: Iterable[str], file: Path | None) -> int:
+    """The table of the time between trials, in ms, early in a study and late."""
+    rows, bars = [], []
+    for name, stages in product(sorted(nets), OVERHEAD_STAGES):
+        between = gaps(zoo_costs(name), stages, OVERHEAD_TRIALS)
+        early, late = (1000 * median(part) for part in (between[:EARLY], between[LATE:]))
+        rows.append((name, stages, f"{early:.0f}", f"{late:.0f}"))
+        bars.append(at_most(f"ms about trial 200, {name}, K={stages}", late, OVERHEAD_MS))
+    columns = ("graph", "K", f"trials 1 to {EARLY}, ms", "about trial 200, ms")
+    return finish("overhead", columns, rows, bars=bars, file=file)
+
+
+def gaps(costs: CostModel, stages: int, trials: int) -> list[float]:
+    """Seconds from the begin of a trial to that of the next, in a study in SQLite that does not
+    converge; on simulated hardware a measurement takes no time.
+    """
+    devices = [f"cores:{i}" for i in range(stages)]
+    question = on_devices(costs, devices)
+    bench = SimulatedBench(graph_of(costs), costs, question, devices, Simulation())
+    document = {
+        "name": "overhead",
+        "model": "net.onnx",
+        "stages": stages,
+        "search": {"trials": trials, "converge": False},
+    }
+    config = StudyConfig.model_validate(document)
+    with tempfile.TemporaryDirectory() as folder:
+        url = storage_url("overhead", str(Path(folder) / "overhead.db"))
+        opened = open_study(config, bench, url, Progress())
+        run_study(opened, Progress())
+        starts = [trial.datetime_start for trial in opened.study.get_trials(deepcopy=False)]
+    return [(b - a).total_seconds() for a, b in pairwise(starts) if a and b]
 
 
 if __name__ == "__main__":

@@ -167,7 +167,8 @@ def tpe(case: Case, trials: int) -> list[Measured]:
 def randomly(case: Case, trials: int) -> list[Measured]:
     """Random splits."""
     rng = generator(case.seed, 0)
-    candidates = filter(case.space.fits, (case.space.random(rng) for _ in range(trials)))
+    moves = case.space.moves
+    candidates = filter(case.space.fits, (moves.useful(moves.random(rng)) for _ in range(trials)))
     return [case.measure(n, candidate) for n, candidate in enumerate(candidates)]
 
 

@@ -1,19 +1,21 @@
 """What studies of deployments end with, against what a user would pick without them.
 
-    python -m studies.benchmarks.winners [NET ...] [--runtime NAME] [--cores N] [--trials N]
-        [--seconds S] [-o FILE]
+    python -m studies.benchmarks.winners [NET ...] [--runtime NAME] [--cores N | --stages N]
+        [--trials N] [--seconds S] [-o FILE]
 
 NET is a net of the zoo, one of tests.user_nets or one of tests.mobile_nets. A study searches
-stages, replicas, threads and runtimes on N cores, and its winner is exported. With
-``--runtime openvino-bfloat16`` all stages are in that runtime. Then, in turns, run
-the winner as the study built it, the export, and the unsplit model in the ways that were fastest in
-the study: each runtime with one thread, with N, in replicas and with OpenVINO's throughput hint.
+stages, replicas, threads and runtimes on N cores, or with ``--stages`` splits into N stages of one
+core, and its winner is exported. With ``--runtime`` all stages are in that runtime. Then, in turns,
+run the winner as the study built it, the export, and the unsplit model in the ways that were
+fastest in the study: each runtime with one thread, with N, in replicas and by OpenVINO's hint.
 Replicas of the unsplit model are loaded one by one, as a user does without autosplit; those of a
 deployment in onnxruntime share their weights. ``same``: the winner is that way of running the
 unsplit model. Last, OpenVINO's own benchmark_app runs the model by its throughput hint, in single
-precision and in bfloat16, whose outputs are not compared. Bars: no winner is slower than the
-fastest unsplit model beyond noise, the export is within 5 % of the winner, and with all runtimes at
-least 3 winners are faster beyond noise. Leave the machine alone while it runs.
+precision and in bfloat16, whose outputs are not compared. ``prediction error``: the median of
+|predicted / measured - 1| over the trials after the first five. Bars: no winner is slower than the
+fastest unsplit model beyond noise, the export is within 5 % of the winner, predictions are within
+5 %, and with all runtimes at least 3 winners are faster beyond noise. Leave the machine alone while
+it runs.
 """
 
 from __future__ import annotations
@@ -23,10 +25,11 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import autosplit
@@ -41,14 +44,25 @@ from autosplit.hardware.profiling.timing import on_cores
 from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME, RUNTIMES
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split
-from autosplit.study.record import study_record
+from autosplit.study.record import record_of, study_record
 from autosplit.study.results import best_of_study
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import finished, streamed
-from studies.benchmarks.result import arguments, at_least, at_most, compared, each, finish, shown
-from studies.benchmarks.runtimes import BUILT, model_file
+from studies.benchmarks.result import (
+    Bar,
+    arguments,
+    at_least,
+    at_most,
+    compared,
+    each,
+    finish,
+    shown,
+)
+from tests import mobile_nets, user_nets
 
-GAINS, AGREEMENT = 3, 0.05
+BUILT: Mapping[str, Callable[[], Any]] = {**user_nets.NETS, **mobile_nets.NETS}
+GAINS, AGREEMENT, ERROR = 3, 0.05, 5.0  # winners; a share; percent
+FIRST = 5  # trials that correct the costs before predictions count
 COLUMNS = (
     "net",
     "deployment",
@@ -58,6 +72,7 @@ COLUMNS = (
     "which",
     "throughput ratio",
     "outcome",
+    "prediction error, %",
     "benchmark_app f32, ms",
     "benchmark_app bf16, ms",
 )
@@ -69,7 +84,8 @@ class Winner(NamedTuple):
     """The periods in ms of a study's winner, of its export and of the fastest unsplit model.
 
     ``unsplit`` is the winner's name as a way to run the unsplit model, None where it is none.
-    ``app_ms`` has the time an item of benchmark_app in each of PRECISIONS, None where it fails.
+    ``errors`` are those of the predicted periods in percent. ``app_ms`` has the time an item of
+    benchmark_app in each of PRECISIONS, None where it fails.
     """
 
     deployment: str
@@ -78,6 +94,7 @@ class Winner(NamedTuple):
     exported: Spread
     rival: str
     rival_period: Spread
+    errors: tuple[float, ...]
     app_ms: tuple[float | None, ...]
 
     @property
@@ -96,7 +113,11 @@ def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("nets", nargs="*", default=[*catalog.NAMES, *BUILT])
     parser.add_argument("--runtime", choices=(AUTO, *RUNTIMES), default=AUTO)
-    parser.add_argument("--cores", type=int, default=2, metavar="N", help="cores (default 2)")
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--cores", type=int, default=2, metavar="N", help="cores (default 2)")
+    shape.add_argument(
+        "--stages", type=int, metavar="N", help="search splits into N stages instead"
+    )
     parser.add_argument("--trials", type=int, default=8, help="of each study (default 8)")
     parser.add_argument(
         "--seconds", type=float, default=5.0, help="a candidate is measured for (default 5)"
@@ -104,23 +125,29 @@ def main() -> int:
     args = parser.parse_args()
     settings = {
         "runtime": args.runtime,
-        "cores": args.cores,
+        **({"stages": args.stages} if args.stages else {"cores": args.cores}),
         "measure": {"seconds": args.seconds},
         "search": {"trials": args.trials},
     }
     winners, failures = each(args.nets, lambda net: winner(net, settings))
-    outcomes = [w.outcome for w in winners.values()]
+    rows = [_row(net, w) for net, w in winners.items()]
+    bars = [*bars_of(winners.values(), args.runtime), failures]
+    return finish("winners", COLUMNS, rows, bars=bars, file=args.file)
+
+
+def bars_of(winners: Collection[Winner], runtime: str) -> list[Bar]:
+    """What the winners of all nets must reach; a tie is no gain."""
+    outcomes = [w.outcome for w in winners]
+    errors = [error for w in winners for error in w.errors]
     bars = [
         at_most("winners slower beyond noise", outcomes.count("loss"), 0),
-        at_most(
-            "largest difference of bench", max(w.disagreement for w in winners.values()), AGREEMENT
-        ),
-        failures,
+        at_most("largest difference of bench", max(w.disagreement for w in winners), AGREEMENT),
     ]
-    if args.runtime == AUTO:
+    if errors:
+        bars.append(at_most("median error of predicted periods, %", median(errors), ERROR))
+    if runtime == AUTO:
         bars.append(at_least("winners faster beyond noise", outcomes.count("gain"), GAINS))
-    rows = [_row(net, w) for net, w in winners.items()]
-    return finish("winners", COLUMNS, rows, bars=bars, file=args.file)
+    return bars
 
 
 def winner(net: str, settings: Mapping[str, Any]) -> Winner:
@@ -128,7 +155,7 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
 
     ``settings`` are keys of its study file.
     """
-    cores = settings["cores"]
+    cores = settings.get("cores") or settings["stages"]
     with tempfile.TemporaryDirectory() as temporary:
         path, folder = model_file(net, Path(temporary)), Path(temporary, "out")
         document = {**settings, "name": net, "model": str(path), "export": str(folder)}
@@ -136,6 +163,7 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
             best = best_of_study(opened.study)
             assert best is not None  # else the study would have raised
             deployment = best.record.deployment()
+            errors = prediction_errors(opened.study.get_trials(deepcopy=False))
             export_best_split(opened)
             rivals = [
                 baseline.name
@@ -155,7 +183,27 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
     # Its replicas share weights, and those of the unsplit model here do not.
     is_other = ONNXRUNTIME in deployment.runtimes
     unsplit = None if is_other else baseline_name(deployment)
-    return Winner(shape, unsplit, period, exported, names[rival], others[rival], app_ms)
+    rival_period = others[rival]
+    return Winner(shape, unsplit, period, exported, names[rival], rival_period, errors, app_ms)
+
+
+def model_file(net: str, folder: Path) -> Path:
+    """The ONNX file of a net; one that is built for it goes into ``folder``."""
+    if net not in BUILT:
+        return catalog.cached(net)
+    path = folder / f"{net}.onnx"
+    path.write_bytes(BUILT[net]().SerializeToString())
+    return path
+
+
+def prediction_errors(trials: Sequence[Any]) -> tuple[float, ...]:
+    """How far, in percent, predictions were from what was then measured, after the first trials."""
+    errors = []
+    for trial in sorted(trials, key=lambda t: t.number):
+        predicted = record_of(trial).predicted_ms
+        if trial.values and predicted is not None:
+            errors.append(100 * abs(predicted / trial.values[0] - 1))
+    return tuple(errors[FIRST:])
 
 
 def _unsplit(
@@ -220,6 +268,7 @@ def _row(net: str, won: Winner) -> tuple[str, ...]:
         won.rival,
         f"{ratio:.2f} ({low:.2f} to {high:.2f})",
         won.outcome,
+        f"{median(won.errors):.1f}" if won.errors else "",
         *("" if ms is None else f"{ms:.3g}" for ms in won.app_ms),
     )
 

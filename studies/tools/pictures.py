@@ -54,7 +54,7 @@ def draw(name: str, proto: Any, after: list[list[str]], title: str, backends: An
 
 
 def write(name: str, model: Any, stages: Any, title: str) -> None:
-    picture = SplitGraph(model.graph, stages).draw(title, width=1000)
+    picture = SplitGraph(model.graph, stages).draw(title)
     (FOLDER / f"{name}.svg").write_bytes(picture.render())
 
 

@@ -1,4 +1,4 @@
-"""Write the references of the command line and of Python, and the schema of split.json:
+"""Write the page of the command line, the public signatures and the schema of split.json:
 
 python -m studies.tools.reference
 """
@@ -6,16 +6,22 @@ python -m studies.tools.reference
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import inspect
 import json
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from autosplit import cli
+import autosplit
+from autosplit import cli, deployment, errors, graph, planner
 from autosplit.deploy import manifest
-from studies.tools import python_api
 
-FILE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "command-line.md"
+ROOT = Path(__file__).resolve().parents[2]
+FILE = ROOT / "docs" / "reference" / "command-line.md"
+SIGNATURES = ROOT / "tests" / "docs" / "signatures.txt"
+PUBLIC_MODULES = (autosplit, planner, graph, deployment, errors)
 HEAD = """\
 # The command line
 
@@ -33,9 +39,32 @@ COMMON = {"--help", "-f", "--debug"}
 
 def main() -> None:
     FILE.write_text(command_line(), encoding="utf-8")
-    python_api.PAGE.write_text(python_api.page(), encoding="utf-8")
+    SIGNATURES.write_text(signatures(), encoding="utf-8")
     schema = json.dumps(manifest.schema(), indent=1) + "\n"
     Path(manifest.__file__).with_name("split.schema.json").write_text(schema, encoding="utf-8")
+
+
+def signatures() -> str:
+    """A line for each public name of Python and each public method: its parameters and result."""
+    lines: list[str] = []
+    for module in PUBLIC_MODULES:
+        for name in sorted(module.__all__):
+            lines += signature_lines(f"{module.__name__}.{name}", getattr(module, name))
+    return "\n".join(lines) + "\n"
+
+
+def signature_lines(name: str, value: Any) -> Iterator[str]:
+    """The line of a name, and for a class those of its own public methods and properties."""
+    if not inspect.isclass(value):
+        yield f"{name}{inspect.signature(value)}" if callable(value) else name
+        return
+    yield f"{name}{inspect.signature(value)}" if dataclasses.is_dataclass(value) else name
+    for member, attribute in vars(value).items():
+        method = getattr(attribute, "__func__", attribute)
+        if inspect.isfunction(method) and not member.startswith("_"):
+            yield f"{name}.{member}{inspect.signature(method)}"
+        elif isinstance(attribute, property | cached_property):
+            yield f"{name}.{member}"
 
 
 def command_line() -> str:

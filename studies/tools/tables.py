@@ -1,12 +1,11 @@
-"""Write the tables of studies/results between their markers in docs/explanation/results.md.
+"""Write the tables of studies/results between their markers in docs/explanation/results*.
 
     python -m studies.tools.tables [--check]
 
 A marker is ``<!-- results: NAME -->`` and ends with ``<!-- end -->``; the text between is replaced.
 NAME is that of a file in studies/results: its table, notes, bars, and the line that says how it was
-made. ``NAME bars`` is without the table, ``NAME table`` without the bars, ``summary`` the bars of
-all of them. A missing result is named as such. With --check nothing is written; exits 1 where a
-table differs from the results.
+made. ``summary`` is a line for each result, with the targets that it misses. A missing result is
+named as such. With --check nothing is written; exits 1 where a table differs from the results.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from autosplit.errors import AutosplitError, ConfigError
@@ -22,11 +21,11 @@ from studies.benchmarks import result
 from studies.benchmarks.result import Result
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "docs" / "explanation" / "results.md",)
+SUMMARY = ROOT / "docs" / "explanation" / "results.md"
+PAGES = (SUMMARY, *sorted(SUMMARY.with_suffix("").glob("*.md")))
+MOST_ROWS, MOST_NOTES = 30, 6  # on a page; the rest is in the file of the result
 RESULTS = ROOT / "studies" / "results"
-MARKED = re.compile(
-    r"(<!-- results: (?P<name>[\w-]+)(?: (?P<part>bars|table))? -->\n).*?(<!-- end -->)", re.DOTALL
-)
+MARKED = re.compile(r"(<!-- results: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def main() -> int:
@@ -63,34 +62,39 @@ def filled(text: str, results: Path) -> str:
         raise ConfigError(
             "a marker '<!-- results: NAME -->' has no '<!-- end -->' before the next one; add it"
         )
-    return MARKED.sub(lambda m: m[1] + asked(results, m["name"], m["part"]) + "\n" + m[4], text)
+    return MARKED.sub(lambda m: m[1] + asked(results, m["name"]) + "\n" + m[3], text)
 
 
-def asked(results: Path, name: str, part: str | None) -> str:
+def asked(results: Path, name: str) -> str:
     """What a marker asks for, as Markdown."""
     if name == "summary":
-        return summary([result.read(file) for file in sorted(results.glob("*.json"))])
+        return summary({file.stem: result.read(file) for file in sorted(results.glob("*.json"))})
     file = results / f"{name}.json"
-    return benchmark(result.read(file), part) if file.is_file() else "*Not measured yet.*"
+    return benchmark(result.read(file), name) if file.is_file() else "*Not measured yet.*"
 
 
-def benchmark(measured: Result, part: str | None = None) -> str:
-    """The table, notes and bars of a benchmark, or a part of them."""
-    parts = []
-    if part != "bars":
-        parts += [
-            table(measured.columns, measured.rows),
-            "\n".join(f"- {escaped(note)}" for note in measured.notes),
-        ]
-    if part != "table" and measured.bars:
+def benchmark(measured: Result, name: str) -> str:
+    """The first rows and notes, and the bars, of the benchmark in the file ``name``."""
+    rows, notes = measured.rows, measured.notes
+    lines = [f"- {escaped(note)}" for note in notes[:MOST_NOTES]]
+    for what, items, most in (("rows", rows, MOST_ROWS), ("notes", notes, MOST_NOTES)):
+        if len(items) > most:
+            lines.append(f"- and {len(items) - most} more {what} in `studies/results/{name}.json`")
+    parts = [table(measured.columns, rows[:MOST_ROWS]), "\n".join(lines)]
+    if measured.bars:
         parts.append(table(result.BAR_COLUMNS, [bar.cells for bar in measured.bars]))
     return "\n\n".join(p for p in (*parts, f"`{measured.made}`") if p)
 
 
-def summary(measured: Sequence[Result]) -> str:
-    """The bars of several benchmarks in one table."""
-    rows = [(o.name, *bar.cells) for o in measured for bar in o.bars]
-    return table(("benchmark", *result.BAR_COLUMNS), rows) if rows else "*Not measured yet.*"
+def summary(measured: Mapping[str, Result]) -> str:
+    """A line for each benchmark: the targets that it meets, and those that it misses."""
+    rows = []
+    for name, found in measured.items():
+        missed = "; ".join(f"{b.what}: {b.value}, {b.bar}" for b in found.bars if not b.holds)
+        met = f"{sum(b.holds for b in found.bars)} of {len(found.bars)}"
+        rows.append((name, met, missed, found.environment.get("autosplit", "")))
+    columns = ("benchmark", "targets met", "missed", "measured with")
+    return table(columns, rows) if rows else "*Not measured yet.*"
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

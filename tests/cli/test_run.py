@@ -50,7 +50,27 @@ def failed(capsys: pytest.CaptureFixture[str], code: int, *args: str) -> str:
     return lines[-1]
 
 
-def test_tables_end_in_the_verdict_and_progress_is_on_stderr(
+def test_a_model_gets_a_study_file_and_the_same_command_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my net.onnx").touch()
+    command = ["run", "my net.onnx", "--stages", "3", "--trials", "2", "-f", "json"]
+    assert main(command) == 0
+    shown, err = capsys.readouterr()
+    assert "wrote my-net.toml with all that was assumed; the same command resumes" in err
+    written = Path("my-net.toml").read_text()
+    for line in ('model = "my net.onnx"', "stages = 3", "trials = 2", 'runtime = "auto"'):
+        assert line in written.splitlines()
+    assert main(command) == 0
+    again, err = capsys.readouterr()
+    assert "wrote" not in err
+    assert json.loads(again)["trials"] == json.loads(shown)["trials"]
+    Path("my-net.toml").write_text('model = "other.onnx"')
+    assert "study file of another model" in failed(capsys, 2, "run", "my net.onnx")
+
+
+def test_the_verdict_comes_first_and_progress_is_on_stderr(
     study: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", study]) == 0

@@ -4,15 +4,17 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import optuna
 import pytest
 
 from autosplit.cli import main
 from autosplit.cli.output import emit_study
-from autosplit.study.record import FORMAT
+from autosplit.hardware.measurement.results import Spread
+from autosplit.report.documents.record import Study
+from autosplit.study.record import FORMAT, Figures, StudyRecord
 from studies.simulation.command import main as simulation
+from tests.report.studies import trial
 
 STUDY = 'model = "net.onnx"\nstages = 2\n[search]\ntrials = 2\n'
 
@@ -94,67 +96,50 @@ def test_another_database_is_no_study(folder: Path, said: Callable[..., tuple[in
     assert (code, "foreign.db" in line) == (2, True)
 
 
-FOUND: dict[str, Any] = {
-    "study": {
-        "name": "s", "model": "net", "stages": "auto", "devices": ["a", "b", "c"],
-        "objective": "latency",
-        "stopped": "stopped: 3 trials (limit)",
-    },
-    "trials": [
-        {
-            "number": 0, "state": "COMPLETE", "cuts": [["p", "q"], ["r"]],
-            "stage_ms": [1.5, 0.0, 2.25], "error": None, "latency_ms": None, "memory_bytes": 1.25e6,
-            "period_ms": {"median": 2.0, "low": 1.0, "high": 3.0},
-        },
-        {
-            "number": 1, "state": "FAIL", "cuts": [["p"]], "stage_ms": None,
-            "error": "no room", "period_ms": None,
-            "latency_ms": None, "memory_bytes": None,
-        },
-    ],
-    "bound_ms": 1.5, "verdict": {"text": "Split: it wins."}, "export": "out",
-    "best": {
-        "number": 0, "cuts": [["p", "q"], ["r"]],
-        "live": [[["t", 2048]], [["u", 1024], ["v", 512]]],
-        "period_ms": {"median": 2.0, "low": 1.0, "high": 3.0},
-        "duel_ms": {"median": 2.5, "low": 2.0, "high": 3.0},
-        "states": [{"input": "h", "output": "h_next", "shape": [1, 8], "stage": 0}],
-    },
-    "baselines": [
-        {
-            "name": "replicas", "period_ms": {"median": 4.0, "low": 4.0, "high": 4.0},
-            "latency_ms": None, "copies": 2,
-        }
-    ],
-}  # fmt: skip
+TRIALS = (
+    trial(
+        0, Spread(2.0, 1.0, 3.0), cuts=(("p", "q"), ("r",)), stage_ms=(1.5, 0.0, 2.25),
+        live=((("t", 2048),), (("u", 1024), ("v", 512))), stages=((0,), (1,), (2,)),
+        final=Figures(period_ms=Spread(2.5, 2.0, 3.0)),
+    ),
+    trial(1, cuts=(("p",),), state="fail", error="no room"),
+)  # fmt: skip
+RECORD = {
+    "config": {"model": "net", "stages": "auto"},
+    "devices": ("a", "b", "c"),
+    "stopped": "stopped: 3 trials (limit)",
+    "bound_ms": 1.5,
+    "baselines": [{"name": "replicas", "period_ms": {"median": 4.0}, "copies": 2}],
+    "verdict": {"text": "Split: it wins.", "trial": 0},
+}
 
 
 def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[str]) -> None:
-    emit_study(FOUND, "table")
+    emit_study(Study("s", StudyRecord.model_validate(RECORD), None, TRIALS), "", "table", "out")
     lines = capsys.readouterr().out.splitlines()
     rows = [re.split(r" {2,}", line.strip()) for line in lines]
-    assert lines[0] == "study s: net, up to 3 stages; stopped: 3 trials (limit)"
+    assert lines[:2] == [
+        "Split: it wins.",  # the answer first
+        "study s: net, up to 3 stages; stopped: 3 trials (limit)",
+    ]
     for row in (
-        ["0", "complete", "2 (1 to 3)", "1.5, -, 2.25", "p, q | r", "*"],
+        ["0", "complete", "*", "2 (1 to 3)", "2.5 (2 to 3)", "p, q | r", "1.5, -, 2.25"],
         ["1", "fail", "no room"],
         ["1", "p, q", "t (2.05 kB)"],
         ["2", "r", "u (1.02 kB), v (512 B)"],
-        ["h", "h_next", "[1, 8]", "0"],
-        ["replicas", "4", "2"],
+        ["replicas", "4", "250", "2"],
     ):
         assert row in rows
     assert "best split: trial 0, 2.5 (2 to 3) ms an item, in the final comparison" in lines
     assert "predicted bound 1.5 ms by the profile" in lines
-    assert lines[-2:] == ["Split: it wins.", "exported to out"]
+    assert lines[-1] == "exported to out"
 
 
 def test_a_study_that_has_nothing_yet_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    nothing = {"trials": [], "best": None, "baselines": [], "bound_ms": None, "verdict": None}
-    study = {**FOUND["study"], "stages": 2, "stopped": None, "objective": "throughput"}
-    emit_study({"study": study, **nothing}, "table")
+    emit_study(Study("s", StudyRecord(config={"model": "net", "stages": 2})), "", "table")
     out = capsys.readouterr().out
     assert out.startswith("study s: net, 2 stages\n")
-    assert "best split" not in out
+    assert "best" not in out.splitlines()[2:]
 
 
 def test_a_study_without_attributes_says_so(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.deploy import manifest_file
-from autosplit.deploy.targets.program import write_program
+from autosplit.deploy.targets.formats import write_program
 
 
 class Export:

@@ -1,7 +1,6 @@
 """An export runs elsewhere and describes itself; one that was changed is refused, never run."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -15,9 +14,8 @@ import pytest
 import autosplit
 from autosplit import api
 from autosplit.deploy import manifest, manifest_file, worker
-from autosplit.deploy.load import load
 from autosplit.deploy.verify import verify
-from autosplit.errors import ConfigError, MachineError, MismatchError, StageError
+from autosplit.errors import ConfigError, MachineError, StageError
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.measurement.results import (
@@ -57,16 +55,6 @@ def test_what_is_exported_computes_the_same(zoo_model, tmp_path, name):
     items = model.items(1, seed=5)
     with autosplit.load(tmp_path / name) as pipeline:
         assert compare(pipeline.run(items), model.expected(items)).equal
-
-
-def test_a_split_that_computes_something_else_is_not_exported(branches, tmp_path):
-    right = branches.reference_outputs
-    along = [{name: array + 1 for name, array in item.items()} for item in right.along]
-    model = replace(branches)
-    vars(model)["reference_outputs"] = replace(right, along=along)
-    with pytest.raises(MismatchError, match="outputs of tvm differ"):
-        model.split([["first"]]).export(tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["with spaces", "ünïcödé 🌲", 'it\'s "quoted"', "-o", "deep/er"])
@@ -167,22 +155,6 @@ def test_an_export_fits_the_schema(export):
         jsonschema.Draft202012Validator(manifest.schema()).validate(export.document)
 
 
-def test_what_was_measured_is_kept(branches, tmp_path):
-    measured = Measurement(
-        Spread(2.0, 1.5, 2.5), Spread(5.0, 4.0, 6.0), (1.0, 2.0), Accuracy(True, 1e-6, 1e-7, 3)
-    )
-    way = Baseline("one core", Spread(3.0, 3.0, 3.0), Spread(3.0, 3.0, 3.0))
-    known = {"measured": measured, "predicted": 1.9, "baselines": [way], "verdict": "split it"}
-    branches.split([["first"]]).export(tmp_path, **known)
-    written = manifest_file.read(tmp_path)
-    assert written.measured.period_ms.model_dump() == {"median": 2.0, "low": 1.5, "high": 2.5}
-    assert (written.predicted.period_ms, written.baselines[0].copies, written.verdict) == (
-        1.9,
-        1,
-        "split it",
-    )
-
-
 def test_a_worker_exports_a_deployment_with_its_results(branches, tmp_path):
     spread = Spread(2.0, 1.5, 2.5)
     measured = Measurement(spread, Spread(5.0, 4.0, 6.0), (1.0, 2.0), Accuracy(True, 1e-6, 1e-7, 3))
@@ -211,26 +183,17 @@ def test_a_worker_exports_a_deployment_with_its_results(branches, tmp_path):
     assert (written.predicted.period_ms, written.verdict) == (1.9, "Split.")
 
 
-@pytest.mark.integration
-def test_an_export_runs_without_the_model_a_compiler_or_onnx(export):
-    export.edit(lambda d: d["model"].pop("file"))
+def test_an_export_of_onnxruntime_is_loaded_without_other_packages(branches, tmp_path):
+    replace(branches, runtime_name="onnxruntime").split([]).export(tmp_path)
     code = (
-        "import sys\n"
-        "for name in ('onnx', 'onnxruntime', 'optuna'): sys.modules[name] = None\n"
-        "import numpy as np, autosplit\n"
-        "with autosplit.load(sys.argv[1]) as pipeline:\n"
-        "    item = {p.name: np.ones(p.shape, p.dtype) for p in pipeline.wiring.inputs}\n"
-        "    print(*pipeline.run([item])[0])"
+        "import autosplit, sys\n"
+        "with autosplit.load(sys.argv[1]):\n"
+        "    print({'tvm', 'optuna', 'networkx', 'onnx', 'ray', 'autosplit.frontend.importing'}\n"
+        "          & set(sys.modules))"
     )
-    alone = {**os.environ, "PATH": "", "CC": "", "AUTOSPLIT_CACHE": os.devnull}
-    done = subprocess.run(
-        [sys.executable, "-c", code, export.folder],
-        capture_output=True,
-        text=True,
-        env=alone,
-        timeout=100,
-    )
-    assert (done.returncode, done.stdout) == (0, "early late\n"), done.stderr
+    command = [sys.executable, "-c", code, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (0, "set()\n"), done.stderr
 
 
 # what was changed since
@@ -247,53 +210,9 @@ def test_a_flipped_byte_is_seen(export):
         autosplit.load(export.folder)
 
 
-def test_a_missing_stage_file_is_named(export):
-    (export.folder / "stage2.so").unlink()
-    with pytest.raises(ConfigError, match=r"stage2\.so' is missing; export the split again"):
-        autosplit.load(export.folder)
-
-
-@pytest.mark.parametrize("version", [0, 1, 2, "1", None, True, [1]])
-def test_another_format_is_named(export, version):
-    export.edit(lambda d: d.update(format=version))
-    with pytest.raises(
-        ConfigError, match=r"has format .*, this autosplit reads 3; export it again"
-    ):
-        autosplit.load(export.folder)
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", "\0", "[" * 100_000, '{"format": 1}'])
-def test_a_manifest_that_is_none_is_named(export, content):
-    export.file.write_text(content)
-    with pytest.raises(ConfigError, match=r"split\.json'"):
-        autosplit.load(export.folder)
-
-
-@pytest.mark.parametrize("name", ["missing", "stage0.so"])
-def test_a_folder_that_is_no_export_is_named(export, name):
-    with pytest.raises(ConfigError, match=name):
-        autosplit.load(export.folder / name)
-
-
 def test_an_export_for_another_architecture_is_named(export):
     export.edit(lambda d: d["environment"].update(architecture="riscv128"))
     with pytest.raises(MachineError, match="the split was exported for riscv128, this machine is"):
-        autosplit.load(export.folder)
-
-
-@pytest.mark.parametrize(
-    "name", ["../stage0.so", "/etc/passwd", "a/../../b", "", ".", "a\\b", "a\0b"]
-)
-def test_a_path_out_of_the_folder_is_refused(export, name):
-    export.edit(lambda d: d["stages"][0].update(file=name))
-    with pytest.raises(ConfigError, match=r"damaged at stages\.0\.file"):
-        autosplit.load(export.folder)
-
-
-def test_a_link_out_of_the_folder_is_refused(export, tmp_path):
-    (export.folder / "stage0.so").rename(tmp_path / "outside.so")
-    (export.folder / "stage0.so").symlink_to(tmp_path / "outside.so")
-    with pytest.raises(ConfigError, match=r"'stage0\.so' is outside the folder"):
         autosplit.load(export.folder)
 
 
@@ -324,84 +243,10 @@ def test_the_file_of_another_stage_is_an_error_and_no_crash(export, branches, st
         runs(export.folder, branches)
 
 
-WRONG = {
-    "stage index": (lambda d: d["stages"][1].update(index=2), "stage 2 is listed at position 1"),
-    "unknown input": (
-        lambda d: connection(d, "image").update({"from": {"input": "picture"}}),
-        "comes from input 'picture', which does not exist",
-    ),
-    "unknown output": (
-        lambda d: connection(d, "early").update(to=[{"output": "earliest"}]),
-        "goes to output 'earliest', which does not exist",
-    ),
-    "stage too far": (
-        lambda d: connection(d, "first").update(to=[{"stage": 3, "input": "first"}]),
-        "goes to input 'first' of stage 3",
-    ),
-    "output too far": (
-        lambda d: connection(d, "first").update({"from": {"stage": 0, "output": 9}}),
-        "output 9 of stage 0",
-    ),
-    "unknown stage": (
-        lambda d: connection(d, "first").update({"from": {"stage": 9, "output": 0}}),
-        "output 0 of stage 9",
-    ),
-    "backwards": (
-        lambda d: swap_sources(d, "hinted", "first"),
-        "goes backwards, from stage 1 to 1",
-    ),
-    "another name": (
-        lambda d: connection(d, "first").update(to=[{"stage": 1, "input": "stem.relu"}]),
-        "is read as 'stem.relu'",
-    ),
-    "fed twice": (
-        lambda d: connection(d, "first")["to"].append({"stage": 1, "input": "first"}),
-        "has 2 sources",
-    ),
-    "not fed": (
-        lambda d: connection(d, "first").update(to=[]),
-        "input 'first' of stage 1 has 0 sources",
-    ),
-    "output lost": (
-        lambda d: d["connections"].remove(connection(d, "late")),
-        "output 'late' has 0 sources",
-    ),
-    "another shape": (
-        lambda d: port(d, 1, "first").update(shape=[1, 2]),
-        "float32[1, 2] where it is read",
-    ),
-    "another dtype": (
-        lambda d: port(d, 1, "first").update(dtype="int8"),
-        "int8[1, 16, 28, 28] where it is read",
-    ),
-    "input twice": (
-        lambda d: d["stages"][1]["inputs"].append(port(d, 1, "first")),
-        "input 'first' of stage 1 is listed 2 times",
-    ),
-    "no stage": (lambda d: d.update(stages=[]), "damaged at stages"),
-    "negative size": (
-        lambda d: port(d, 1, "first").update(shape=[-1]),
-        "damaged at stages.1.inputs",
-    ),
-    "digest": (lambda d: d["stages"][0].update(sha256="abc"), "damaged at stages.0.sha256"),
-}
-
-
-def connection(document, tensor):
-    return next(c for c in document["connections"] if c["tensor"] == tensor)
-
-
-def port(document, stage, name):
-    return next(p for p in document["stages"][stage]["inputs"] if p["name"] == name)
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_a_manifest_that_does_not_fit_is_named(export, said, name):
-    change, line = WRONG[name]
-    export.edit(change)
-    code, text = said("verify", export.folder)
-    assert code == 2
-    assert line in text
+def test_a_manifest_that_does_not_fit_is_refused_on_the_command_line(export, said):
+    export.edit(lambda d: swap_sources(d, "hinted", "first"))
+    line = "tensor 'first' goes backwards, from stage 1 to 1; export the split again"
+    assert said("verify", export.folder) == (2, line)
 
 
 def test_fields_of_a_later_version_are_ignored(export, branches):
@@ -412,14 +257,6 @@ def test_fields_of_a_later_version_are_ignored(export, branches):
 def test_a_core_that_is_not_here_is_replaced(export, branches):
     export.edit(lambda d: [s.update(device="cores:100000") for s in d["stages"]])
     assert runs(export.folder, branches).equal
-
-
-def test_devices_can_be_given(export):
-    first = f"cores:{api.device.available()[0]}"
-    with load(export.folder, [first] * 3) as pipeline:
-        assert len(pipeline.wiring.stages) == 3
-    with pytest.raises(ConfigError, match="3 replicas, but 1 device"):
-        load(export.folder, [first])
 
 
 ODD = {

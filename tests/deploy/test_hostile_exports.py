@@ -134,23 +134,6 @@ def test_damaged_bytes_of_a_manifest_are_read_or_refused(export):
             wired(manifest_file.parse(bytes(damaged), "split.json"))
 
 
-def test_exporting_again_deletes_nothing_outside_the_folder(export, branches, tmp_path):
-    victim = tmp_path / "victim"
-    victim.mkdir()
-    (victim / "secret.txt").write_text("secret")
-    (export.folder / "a").symlink_to(victim)
-    export.edit(lambda d: d["stages"][0].update(file="a/secret.txt"))
-    branches.split([["first"]]).export(export.folder)
-    assert (victim / "secret.txt").read_text() == "secret"
-
-
-@pytest.mark.parametrize("name", ["a/b", "split.json", "..", ".", "", "a\\b", "a\0b"])
-def test_a_stage_file_has_a_plain_name(export, name):
-    export.edit(lambda d: d["stages"][0].update(file=name))
-    with pytest.raises(ConfigError, match=r"stages\.0\.file.*must be the name of a file"):
-        manifest_file.read(export.folder)
-
-
 def test_too_many_replicas_are_refused_before_anything_is_loaded(export):
     export.edit(lambda d: d["stages"][0].update(replicas=[{"device": "cores:0"}] * 100_000))
     with pytest.raises(ConfigError, match=r"replicas.*at most 1024"):

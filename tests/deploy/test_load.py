@@ -153,14 +153,6 @@ def test_a_closed_pipeline_closes_its_stages_once(exported, loaded):
     assert [stage.closed for stage in loaded] == [1, 1, 1]
 
 
-def test_a_batch_is_refused(exported, loaded):
-    document = json.loads((exported / "split.json").read_text())
-    (exported / "split.json").write_text(json.dumps(document | {"batch": 4}))
-    with pytest.raises(ConfigError, match="computes 4 items at once; this autosplit runs batch 1"):
-        load(exported)
-    assert loaded == []
-
-
 @pytest.mark.parametrize("name", [".", "split.json"])
 def test_the_files_lie_beside_the_manifest(exported, loaded, name):
     load(exported / name).close()

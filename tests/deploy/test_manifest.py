@@ -86,15 +86,6 @@ def test_the_wiring_is_that_of_the_connections():
     assert wiring.connections[2] == Connection("b", 24, (0, 1), (2,), ("b",))
 
 
-def test_the_document_spells_from_as_it_stands(put):
-    parsed = json.loads(manifest_file.read(put(sound())).model_dump_json(by_alias=True))
-    assert [c["from"] for c in parsed["connections"]][:2] == [
-        {"input": "x"},
-        {"stage": 0, "output": 0},
-    ]
-    assert parsed["stages"][0]["runtime"] == "tvm"
-
-
 def refused(change):
     document = sound()
     change(document)
@@ -104,6 +95,7 @@ def refused(change):
 
 
 ESCAPES = [
+    "split.json",
     "..",
     "../a",
     "a/..",
@@ -247,21 +239,18 @@ def test_another_format_is_told_before_anything_is_read(put, version):
         manifest_file.read(put({"format": version, "stages": "nonsense"}))
 
 
-@pytest.mark.parametrize("text", ["", "{", "nonsense", "[" * 100_000, '{"a": 1} trailing'])
-def test_what_is_not_json_is_told_so(tmp_path, text):
-    (tmp_path / manifest.NAME).write_text(text)
-    with pytest.raises(ConfigError, match=r"split\.json' is not JSON: .*; export it again"):
-        manifest_file.read(tmp_path)
-
-
-@pytest.mark.parametrize("text", ["[]", "1", '"text"', "null"])
-def test_json_without_a_format_is_told_so(tmp_path, text):
-    (tmp_path / manifest.NAME).write_text(text)
-    with pytest.raises(ConfigError, match="has format None, this autosplit reads 3"):
-        manifest_file.read(tmp_path)
-
-
-def test_what_is_no_text_is_told_so(tmp_path):
-    (tmp_path / manifest.NAME).write_bytes(b"\xff\xfe{")
-    with pytest.raises(ConfigError, match="is not JSON"):
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        *[(t, "is not JSON: .*; export it again") for t in (b"", b"{", b"[" * 100_000, b"{} more")],
+        (b"\xff\xfe{", "is not JSON"),
+        *[
+            (t, "has format None, this autosplit reads 3")
+            for t in (b"[]", b"1", b'"text"', b"null")
+        ],
+    ],
+)
+def test_what_is_no_document_is_told_so(tmp_path, content, problem):
+    (tmp_path / manifest.NAME).write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"split\.json' {problem}"):
         manifest_file.read(tmp_path)

@@ -1,4 +1,4 @@
-"""Nodes of an ONNX graph: their names, their tensors, dropouts and small values."""
+"""Nodes of an ONNX graph: their names, their tensors, dropouts and constants."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit import api
 from autosplit.errors import ModelError
-from autosplit.frontend.onnx import importer, shape_arithmetic
-from autosplit.frontend.source import mark, marked
+from autosplit.frontend.onnx import importer
 from tests.build import node, onnx_model, value
 from tests.nets import judge, net
 
@@ -62,14 +61,6 @@ def test_inputs_and_outputs_that_are_left_out_are_none() -> None:
     model.graph.node[0].output.append("")
     (source,) = importer.source_nodes(model.graph)
     assert (source.inputs, source.outputs) == (("x", "s"), ("y",))
-
-
-@pytest.mark.parametrize("number", [0, 7, 123])
-def test_a_mark_is_read_back_and_nothing_else_is_one(number: int) -> None:
-    assert marked(mark(number)) == marked(mark(number) + "_1") == number
-    assert [marked(name) for name in ("x", f"a{mark(number)}", f"src{number}", "src_")] == [
-        None
-    ] * 4
 
 
 # dropout
@@ -146,103 +137,6 @@ def test_a_mask_that_is_read_keeps_everything(save: Any) -> None:
     np.testing.assert_array_equal(outputs["z"], np.ones((1, 4), np.float32))
 
 
-# values known before the model runs
-
-
-def computed(
-    kind: str,
-    *arrays: Any,
-    opset: int = 17,
-    outputs: str = "y",
-    domain: str = "",
-    **attributes: Any,
-) -> Any:
-    names = " ".join("abc"[i] for i in range(len(arrays)))
-    op = node(kind, names, outputs, domain=domain, **attributes)
-    results = shape_arithmetic.evaluated(op, [shape_arithmetic.constant(a) for a in arrays], opset)
-    return None if results is None else [result.value.numpy() for result in results]
-
-
-SMALL = st.lists(st.integers(-5, 5), min_size=1, max_size=6).map(lambda v: np.array(v, np.int64))
-
-
-@given(SMALL, st.integers(-3, 3))
-@settings(deadline=None, max_examples=25)
-def test_arithmetic_on_shapes_is_that_of_numpy(numbers: Any, other: int) -> None:
-    scalar = np.array(other, np.int64)
-    assert computed("Add", numbers, scalar)[0].tolist() == (numbers + other).tolist()
-    assert computed("Concat", numbers, numbers, axis=0)[0].tolist() == [*numbers, *numbers]
-    assert computed("Neg", numbers)[0].dtype == np.int64
-
-
-@pytest.mark.parametrize(("size", "small"), [(1024, True), (1025, False)])
-def test_as_much_as_a_shape_can_hold_is_computed(size: int, small: bool) -> None:
-    assert (computed("Neg", np.zeros(size, np.int64)) is not None) == small
-    assert (computed("Add", np.zeros(size - 1, np.int64), np.array(1)) is not None) == small
-    assert (computed("ConstantOfShape", np.array([size])) is not None) == small
-    assert (
-        computed("Expand", np.array(1), np.array([2, size // 2 + size % 2])) is not None
-    ) == small
-
-
-def test_a_range_of_whole_numbers_is_computed_and_one_of_fractions_is_not() -> None:
-    assert computed("Range", np.array(2), np.array(9), np.array(3))[0].tolist() == [2, 5, 8]
-    assert computed("Range", np.float32(0), np.float32(3), np.float32(1)) is None
-
-
-def test_what_fails_to_compute_is_left_to_the_importer() -> None:
-    assert computed("Reshape", np.arange(6), np.array([4, 2])) is None
-
-
-def test_an_op_of_another_domain_is_not_what_its_name_says() -> None:
-    assert computed("Neg", np.array([1]))[0].tolist() == [-1]
-    assert computed("Neg", np.array([1]), domain="acme") is None
-
-
-def test_several_results_are_computed_where_all_are_asked_for() -> None:
-    left, right = computed("Split", np.arange(4), outputs="y z", axis=0, num_outputs=2, opset=18)
-    assert (left.tolist(), right.tolist()) == ([0, 1], [2, 3])
-
-
-def test_nothing_is_computed_of_nothing_or_of_what_is_not_known() -> None:
-    from tvm import relax
-
-    assert shape_arithmetic.evaluated(node("Add", "a b", "y"), [], 17) is None
-    assert (
-        shape_arithmetic.evaluated(
-            node("Neg", "a", "y"), [relax.Var("a", relax.TensorType((2,), "int64"))], 17
-        )
-        is None
-    )
-
-
-def test_the_size_of_a_tensor_of_known_shape_is_known_though_its_values_are_not() -> None:
-    import tvm
-    from tvm import relax
-
-    size = node("Size", "a", "y")
-    (count,) = (
-        shape_arithmetic.evaluated(
-            size, [relax.Var("a", relax.TensorType((2, 3, 4), "float32"))], 17
-        )
-        or ()
-    )
-    assert (count.value.numpy().tolist(), str(count.value.dtype)) == (24, "int64")
-    unknown = relax.TensorType((tvm.tirx.Var("n", "int64"), 3), "float32")
-    assert shape_arithmetic.evaluated(size, [relax.Var("a", unknown)], 17) is None
-
-
-def test_a_shape_of_fixed_sizes_is_a_constant() -> None:
-    import tvm
-    from tvm import relax
-
-    shape = shape_arithmetic.fixed_shape(relax.ShapeExpr([2, 3]))
-    assert shape is not None
-    assert (shape.value.numpy().tolist(), str(shape.value.dtype)) == ([2, 3], "int64")
-    assert shape_arithmetic.fixed_shape(relax.ShapeExpr([tvm.tirx.Var("n", "int64")])) is None
-    assert shape_arithmetic.fixed_shape(relax.const(1.0)) is None
-
-
 # what the importer reads otherwise
 
 
@@ -265,8 +159,3 @@ def test_a_constant_of_any_spelling_is_its_value(
     with model.split([]).pipeline() as pipeline:
         output = pipeline.run([item])[0]["y"]
     np.testing.assert_allclose(output, item["x"] + np.array(values, item["x"].dtype), rtol=1e-6)
-
-
-@pytest.mark.parametrize("message", ["In ir.Op(relax.add), the first", "the first"])
-def test_a_reason_is_told_without_the_dump_before_it(message: str) -> None:
-    assert importer._reason(ValueError(f"{message}\nmore")) == "the first"

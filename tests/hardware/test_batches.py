@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import autosplit
-from autosplit.errors import ModelError
+from autosplit.errors import ConfigError, ModelError
 from autosplit.hardware.batches import batched_profiles
 from autosplit.hardware.devices.device import along
 from tests.build import node, onnx_model, value
@@ -92,3 +92,21 @@ def test_states_are_refused(save):
     model = onnx_model(nodes, [value("x"), value("h")], ["y", "next"])
     with pytest.raises(ModelError, match="state 'h' is that of one item"):
         autosplit.load_model(save(model), states={"h": "next"}).at_batch(2)
+
+
+@pytest.mark.parametrize("batch", [4, [2, 4], "auto"])
+def test_a_plan_has_one_of_the_batches_asked_for(save, batch):
+    model = loaded(save)
+    expected = {1, 2, 4, 8, 16, 32, 64} if batch == "auto" else {*np.atleast_1d(batch)}
+    deployment = autosplit.plan(model, cores=1, batch=batch)
+    assert deployment.deployment.batch in expected
+    split = autosplit.plan(model, stages=2, devices=["cores:0", "cores:0"], batch=batch)
+    assert split.batch in expected
+    with split.pipeline() as pipeline:
+        assert model.require_equal(pipeline, split.runtimes).equal
+
+
+@pytest.mark.parametrize("batch", [0, "all", 1.5, [0]])
+def test_a_plan_refuses_what_is_no_batch(save, batch):
+    with pytest.raises(ConfigError, match="batch is"):
+        autosplit.plan(loaded(save), cores=1, batch=batch)

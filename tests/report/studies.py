@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,18 @@ import optuna
 from autosplit.deployment import Deployment
 from autosplit.graph import FusedGraph
 from autosplit.hardware.measurement.results import Accuracy, Baseline, Measurement, Profile, Spread
+from autosplit.report.documents.record import Study, Trial
 from autosplit.study import documents
-from autosplit.study.record import COMPARISON, FORMAT, RECORD, RESULT, mapping, update
+from autosplit.study.record import (
+    COMPARISON,
+    FORMAT,
+    RECORD,
+    RESULT,
+    StudyRecord,
+    TrialRecord,
+    mapping,
+    update,
+)
 
 REASON = "stage 1 ended by signal 11; its kernels may be broken, see autosplit doctor"
 FAILED = 5  # the trial that fails
@@ -73,6 +84,24 @@ def add_trial(study: optuna.Study, graph: FusedGraph, cut: int) -> None:
     measurement = measured([len(ops) * 0.5 for ops in stages])
     update(trial, **documents.measured_document(measurement))
     study.tell(trial, measurement.period_ms.median)
+
+
+def trial(number: int, period: float | Spread | None = None, **more: Any) -> Trial:
+    """A trial with a period; ``more`` are fields of it and of its record."""
+    own = {key: more.pop(key) for key in {*Trial.__dataclass_fields__} & more.keys()}
+    record = TrialRecord(period_ms=flat(period) if isinstance(period, float) else period, **more)
+    return Trial(number, **{"state": "complete", "record": record, **own})
+
+
+def changed(study: Study, **more: Any) -> Study:
+    """A study with other fields, of it or of its record."""
+    own = {key: more.pop(key) for key in {*Study.__dataclass_fields__} & more.keys()}
+    stored = dict(study.record) | more
+    return replace(study, record=StudyRecord.model_construct(**stored), **own)
+
+
+def flat(value: float) -> Spread:
+    return Spread(value, value, value)
 
 
 def measured(busy: Sequence[float]) -> Measurement:

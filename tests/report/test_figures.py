@@ -12,15 +12,14 @@ import pytest
 
 from autosplit.cli import main
 from autosplit.deploy.manifest import results_parts
-from autosplit.report.dashboard.snapshot import copy
+from autosplit.report.dashboard.optuna_copy import copy
 from autosplit.report.documents.record import read
+from autosplit.report.documents.study import spread_text
 from autosplit.report.html import page
-from autosplit.report.html.notes import escape, study_note, trial_note
-from autosplit.report.html.tables import spread_text
 from autosplit.study import export
 from autosplit.study.documents import document_of
 from autosplit.study.record import record_of, spread_of
-from autosplit.units import digits, milliseconds
+from autosplit.units import digits
 from studies.simulation.bench import SimulatedBench
 from studies.simulation.command import Hardware, simulated
 
@@ -57,65 +56,50 @@ def shown(study: optuna.Study, capsys: pytest.CaptureFixture[str]) -> dict[str, 
     return json.loads(capsys.readouterr().out)
 
 
-def test_optuna_has_the_values_of_the_search_and_show_the_final_ones(
-    study: optuna.Study, shown: dict[str, Any]
-) -> None:
-    best = shown["best"]
-    assert best == {**best, **shown["trials"][best["number"]]}
-    assert best["duel_ms"] == best["period_ms"]
-    for trial in study.trials:
-        period = record_of(trial).period_ms
-        assert period is not None
-        assert trial.value == period.median
-
-
-def test_the_best_was_in_the_final_comparison_and_its_stages_make_its_period(
+def test_search_and_final_comparison_are_never_mixed(
     study: optuna.Study, shown: dict[str, Any]
 ) -> None:
     entries = {entry["number"]: entry for entry in study.user_attrs["final_comparison"]["entries"]}
+    for trial, document in zip(study.trials, shown["trials"], strict=True):
+        assert spread_of(document["period_ms"]) == record_of(trial).period_ms
+        assert trial.value == document["period_ms"]["median"]
+        entry = entries.get(trial.number)
+        assert (document["final"] is None) == (entry is None)
+        for key in ("period_ms", "latency_ms", "stage_ms"):
+            assert entry is None or document["final"][key] == entry[key]
     best = shown["best"]
-    assert {key: best[key] for key in ("period_ms", "latency_ms", "stage_ms")} == {
-        key: entries[best["number"]][key] for key in ("period_ms", "latency_ms", "stage_ms")
-    }
-    assert max(best["stage_ms"]) == pytest.approx(best["period_ms"]["median"])
-    assert best["period_ms"]["median"] == min(e["period_ms"]["median"] for e in entries.values())
+    assert best == {**best, **shown["trials"][best["number"]]}
+    final = best["final"]
+    assert max(final["stage_ms"]) == pytest.approx(final["period_ms"]["median"])
+    assert final["period_ms"]["median"] == min(e["period_ms"]["median"] for e in entries.values())
 
 
-def test_the_dashboard_and_its_notes_have_the_figures_of_show(
+def test_optuna_dashboard_has_the_periods_of_the_search(
     study: optuna.Study, shown: dict[str, Any]
 ) -> None:
-    shown_copy, record = copy(study), read(study)
-    best = shown["best"]
     periods = [trial["period_ms"]["median"] for trial in shown["trials"]]
-    assert [trial.value for trial in shown_copy.trials] == periods
-    period = spread_text(spread_of(best["period_ms"]))
-    assert period in study_note(record)
-    assert escape(" ".join(shown["verdict"]["text"].split()), 2000) in study_note(record)
-    note = trial_note(record, record.trials[best["number"]])
-    assert "the best of the study" in note
-    for text in (period, *map(milliseconds, best["stage_ms"])):
-        assert text in note
+    assert [trial.value for trial in copy(study, read(study)).trials] == periods
 
 
-def test_the_page_has_the_figures_of_show(study: optuna.Study, shown: dict[str, Any]) -> None:
-    text, best = page.page(read(study)), shown["best"]
-    assert f"The best split: trial {best['number']}" in text
-    for key in ("period_ms", "latency_ms"):
-        assert spread_text(spread_of(best[key])) in text
-    for baseline in shown["baselines"]:
-        assert spread_text(spread_of(baseline["period_ms"])) in text
-    assert ", ".join(map(digits, best["stage_ms"])) in text
-
-
-def test_the_text_of_show_has_the_figures_of_its_document(
+def test_terminal_and_page_have_twelve_figures_of_the_document(
     study: optuna.Study, shown: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["show", study._storage._backend.url.removeprefix("sqlite:///")])
-    text, best = capsys.readouterr().out, shown["best"]
-    median = digits(best["period_ms"]["median"])
-    assert f"best split: trial {best['number']}, {median} (" in text
-    assert ", ".join(map(digits, best["stage_ms"])) in text
-    assert shown["verdict"]["text"] in text
+    printed, best = capsys.readouterr().out, shown["best"]
+    spreads = [best["final"]["period_ms"], best["final"]["latency_ms"], best["period_ms"]]
+    spreads += [b[key] for b in shown["baselines"] for key in ("period_ms", "latency_ms")]
+    figures = [spread_text(spread_of(spread)) for spread in spreads]
+    figures += [", ".join(map(digits, best["stage_ms"])), digits(best["predicted_ms"])]
+    figures += [digits(shown["bound_ms"]), digits(1000 / spreads[0]["median"])]
+    figures += [shown["trials"][0]["cuts"][0][0]]
+    assert len(figures) == 12
+    text = page.page(read(study))
+    for figure in figures:
+        assert figure in printed
+        assert figure in text
+    for shape in (f"best split: trial {best['number']}", f"The best split: trial {best['number']}"):
+        assert shape in printed + text
+    assert shown["verdict"]["text"] in printed
 
 
 def test_split_json_has_the_figures_of_show(
@@ -131,7 +115,7 @@ def test_split_json_has_the_figures_of_show(
     (results,), best = exported, shown["best"]  # that of a study of so many stages
     parts = results_parts(results)
     for key in ("period_ms", "latency_ms"):
-        assert document_of(parts["measured"][key]) == best[key]
-    assert list(parts["measured"]["stage_ms"]) == best["stage_ms"]
+        assert document_of(parts["measured"][key]) == best["final"][key]
+    assert list(parts["measured"]["stage_ms"]) == best["final"]["stage_ms"]
     assert parts["verdict"] == shown["verdict"]["text"]
     assert list(map(document_of, parts["baselines"])) == shown["baselines"]

@@ -1,6 +1,6 @@
 import importlib
 import json
-import mmap
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -13,20 +13,8 @@ import pytest
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.profiling.graph_file import read_graph
 from studies.benchmarks import __main__ as all_benchmarks
-from studies.benchmarks import (
-    deployments,
-    link,
-    memory,
-    onnxruntime_threads,
-    pipeline,
-    planner,
-    predictions,
-    result,
-    runtimes,
-    zoo_studies,
-)
 from studies.benchmarks import faults as faults_benchmark
-from studies.simulation.bench import chain_of
+from studies.benchmarks import pipeline, planner, result, winners
 from studies.tools import tables
 from tests.studies.conftest import STUDIES
 from tests.study import faults
@@ -68,19 +56,14 @@ def test_every_module_with_a_main_function_is_run_by_the_command_for_all() -> No
     files = (STUDIES / "benchmarks").glob("*.py")
     modules = {file.stem for file in files if "def main" in file.read_text()}
     run = {module for module, *_ in all_benchmarks.COMMANDS.values()}
-    assert run == modules - {"__main__", "soak"}  # that one takes an export
+    assert run == modules - {"__main__"}
 
 
-def test_every_benchmark_has_its_table_on_the_page_of_results() -> None:
-    page = tables.PAGES[0].read_text()
-    assert all(f"<!-- results: {name} -->" in page for name in all_benchmarks.COMMANDS)
-
-
-@pytest.mark.integration
-def test_both_ways_to_a_candidate_are_timed_in_turns() -> None:
-    fresh, linked = link.measure("transformer", 2)
-    assert len(fresh) == len(linked) == 2
-    assert min(*fresh, *linked) > 0
+def test_every_benchmark_has_its_table_on_a_page_and_no_other_has() -> None:
+    pages = "".join(page.read_text() for page in tables.PAGES)
+    marked = set(re.findall(r"<!-- results: (\w+) -->", pages)) - {"summary"}
+    assert marked == set(all_benchmarks.COMMANDS)
+    assert {file.stem for file in tables.RESULTS.glob("*.json")} <= marked
 
 
 def test_the_planner_proves_what_it_finds(bench: Bench, tmp_path: Path) -> None:
@@ -102,9 +85,10 @@ def test_deployments_are_proven_and_no_worse_than_their_corners(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tiny.json").write_text(json.dumps(GRAPH))
-    monkeypatch.setattr(deployments, "cells", lambda number: read_graph(tmp_path / "tiny.json"))
-    monkeypatch.setattr(deployments, "chains", lambda number, length: deployments.cells(1))
-    assert bench(deployments, tmp_path, "--cores", "3", "-o", tmp_path / "out.json") == 0
+    monkeypatch.setattr(planner, "cells", lambda number: read_graph(tmp_path / "tiny.json"))
+    monkeypatch.setattr(planner, "chains", lambda number, length: planner.cells(1))
+    arguments = ("--deployments", "--cores", "3", "-o", tmp_path / "out.json")
+    assert bench(planner, tmp_path, *arguments) == 0
     outcome = result.read(tmp_path / "out.json")
     assert len(outcome.rows) == 16
     graph, cores, memory, _, replicas, best, bound, shape, _ = outcome.rows[0]
@@ -124,47 +108,12 @@ def test_predictions_count_after_the_first_five_trials() -> None:
         trial(6, 1.0, None),
         trial(7, 0.5, 1.0),
     ]
-    assert predictions.prediction_errors(trials[::-1]) == pytest.approx([10.0, 50.0])
-
-
-def test_what_a_split_is_worth_is_told_with_its_ties() -> None:
-    assert predictions.against(FAST, SAME).endswith(": 1.05, tie")
-    assert predictions.against(FAST, SLOW).endswith(": 2.00, gain")
-    assert predictions.against(FAST, None) == ""
-
-
-def test_memory_is_weighed_above_the_interpreter() -> None:
-    outcome = {"before": 400, "tenth": 500, "end": 530, "needed": 100}
-    assert memory.weighed(outcome) == (pytest.approx(1.3), pytest.approx(6.0))
-
-
-def test_every_tensor_is_needed_once() -> None:
-    graph, _ = chain_of(5, 0)
-    assert (
-        memory.needed(graph)
-        == sum(op.weight_bytes for op in graph.ops) + 6 * next(iter(graph.tensors.values())).bytes
-    )
-
-
-def test_a_tie_is_no_gain() -> None:
-    seven = ["gain"] * 7 + ["loss", "tie"]
-    assert [bar.holds for bar in onnxruntime_threads.bars(seven, [1.06] * 9)] == [True, True]
-    assert [bar.holds for bar in onnxruntime_threads.bars([*seven[1:], "tie"], [1.04] * 9)] == [
-        False,
-        False,
-    ]
+    assert winners.prediction_errors(trials[::-1]) == pytest.approx((10.0, 50.0))
 
 
 def test_the_share_of_the_limit_has_a_median_and_a_least() -> None:
     assert [bar.holds for bar in pipeline.bars([0.9, 0.95, 1.0], 60)] == [True, True, True]
     assert [bar.holds for bar in pipeline.bars([0.89, 0.94, 1.0], 61)] == [False, False, False]
-
-
-def test_studies_may_end_with_splits_that_tie() -> None:
-    endings = [
-        predictions.ending(periods) for periods in ([FAST], [FAST, SAME], [FAST, SAME, SLOW])
-    ]
-    assert endings == ["the same split", "a tie", predictions.DIFFERENT]
 
 
 def remains(**known: Any) -> faults.Remains:
@@ -212,16 +161,6 @@ def test_what_workers_must_not_do_is_noticed(codes: Any, known: Any, missed: lis
     assert [bar.what.removeprefix("x: ") for bar in bars if not bar.holds] == missed
 
 
-def test_memory_is_read() -> None:
-    with mmap.mmap(-1, 50_000_000) as region:  # what malloc gives back, and when, is its own affair
-        empty = memory.resident()
-        for _ in range(47):
-            region.write(bytes(1 << 20))
-        full = memory.resident()
-    assert full - empty > 40_000_000
-    assert full - memory.resident() > 40_000_000
-
-
 def test_a_hop_is_measured() -> None:
     assert pipeline.hop_us(items=20) >= 0
 
@@ -266,49 +205,53 @@ def test_results_of_other_versions_are_stale(bench: Bench, tmp_path: Path, capsy
     here = json.dumps(asdict(result.Result("planner", ("net",), ())))
     (tmp_path / "planner.json").write_text(here)
     (tmp_path / "faults.json").write_text(here.replace(optuna.__version__, "0.1"))
-    names = ("planner", "faults", "memory")
+    names = ("planner", "faults", "kernels")
     assert bench(all_benchmarks, *names, "--stale", "--list", "--folder", tmp_path) == 0
     out = capsys.readouterr().out
     assert [name in out for name in names] == [False, True, True]
 
 
-@pytest.mark.slow
-def test_studies_of_a_small_net_are_run_from_end_to_end(bench: Bench, tmp_path: Path) -> None:
-    assert bench(
-        predictions, "branches", "--seconds", 0.2, "--trials", 6, "-o", tmp_path / "study.json"
-    ) in (0, 1)
-    outcome = result.read(tmp_path / "study.json")
-    assert outcome.rows[0][0] == "branches"
-    assert outcome.rows[0][-1] in ("split", "replicate", "leave")
+def test_winners_gain_tie_or_are_the_same() -> None:
+    def won(period: Spread, rival: Spread, unsplit: str | None = None) -> winners.Winner:
+        return winners.Winner("", unsplit, period, period, "tvm, 1 thread", rival, (9.0,), ())
+
+    compared = [won(FAST, SLOW), won(FAST, SAME), won(SLOW, FAST), won(FAST, SLOW, "tvm, 1 thread")]
+    assert [w.outcome for w in compared] == ["gain", "tie", "loss", "same"]
+    bars = {bar.what: bar for bar in winners.bars_of(compared, "auto")}
+    assert [bar.value for bar in bars.values()] == ["1", "0", "9", "1"]
+    assert not any(bar.holds for what, bar in bars.items() if "difference" not in what)
+
+
+def test_a_row_of_the_run_of_all_tells_targets_and_minutes() -> None:
+    bars = (result.at_most("error", 6.0, 5.0), result.at_least("share", 1.0, 0.5))
+    measured = result.Result("x", (), (), bars=bars)
+    row = all_benchmarks.Ran("x", 1, 90.0, measured).cells
+    assert row == ("x", "1.5", "1 of 2", "error: 6, at most 5")
+    failed = all_benchmarks.Ran("x", -9, 0.0, None).cells
+    assert failed == ("x", "0.0", "none", "failed with exit code -9")
+
+
+def test_without_graph_files_a_benchmark_runs_on_what_there_is(tmp_path: Path) -> None:
+    file = tmp_path / "planner.json"
+    without = all_benchmarks.command_of("planner", None, file)
+    with_files = all_benchmarks.command_of("planner", tmp_path, file)
+    assert without[1:] == ["-m", "studies.benchmarks.planner", "--wide", "-o", str(file)]
+    assert with_files[3:5] == [str(tmp_path), "--wide"]
+
+
+def test_an_unknown_name_is_refused(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        bench(all_benchmarks, "nonsense")
+    assert "nonsense: no such benchmark" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_a_study_file_is_run_for_a_net(bench: Bench, tmp_path: Path) -> None:
-    file = tmp_path / "zoo.json"
-    assert bench(zoo_studies, "branches_tvm", "--trials", 2, "-o", file) == 0
-    measured = result.read(file)
-    assert measured.command == "python -m studies.benchmarks.zoo_studies branches_tvm --trials 2"
-    assert measured.rows[0][:3] == ("branches", "tvm", "2")
-    assert {"machine", "apache-tvm"} <= measured.environment.keys()
-
-
-@pytest.mark.integration
-def test_a_split_competes_with_the_sessions_of_every_runtime(bench: Bench, tmp_path: Path) -> None:
-    pytest.importorskip("openvino")
-    file = tmp_path / "runtimes.json"
-    code = bench(runtimes, "branches", "--trials", 2, "--seconds", "0.2", "-o", file)
-    measured = result.read(file)
-    assert code == (0 if measured.holds else 1)
-    (row,) = measured.rows
+def test_the_winner_of_a_small_net_is_compared_with_the_unsplit_model(
+    bench: Bench, tmp_path: Path
+) -> None:
+    file = tmp_path / "winners.json"
+    arguments = ("branches", "--stages", 2, "--runtime", "tvm", "--trials", 2, "--seconds", 0.2)
+    assert bench(winners, *arguments, "-o", file) in (0, 1)
+    (row,) = result.read(file).rows
     assert row[0] == "branches"
-    assert len(row[2].split(", ")) == 2
-    assert row[4].partition(",")[0] in ("tvm", "onnxruntime", "openvino")
-
-
-def test_a_split_may_lose_where_one_op_takes_as_long() -> None:
-    sessions = {"tvm, 1 thread": FAST}
-    slower = runtimes.Compared(("tvm", "tvm"), SLOW, sessions, {}, longest_ms=0.5)
-    assert slower.is_slower
-    assert not slower._replace(longest_ms=3.0).is_slower
-    assert not slower._replace(split=SAME).is_slower
-    assert slower._replace(single={"tvm": FAST}).loses_to_single
+    assert row[7] in ("gain", "tie", "loss", "same")

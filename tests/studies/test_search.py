@@ -7,7 +7,7 @@ import pytest
 
 from autosplit.planner import CostModel
 from autosplit.study.storage import silence_optuna_logs
-from studies.benchmarks import result, search, search_overhead
+from studies.benchmarks import result, search
 from studies.benchmarks import search_methods as methods
 from studies.benchmarks.search_methods import Case, Found
 from studies.simulation.bench import chain_of, costs_of
@@ -70,14 +70,14 @@ def test_bars_name_the_worst_graph() -> None:
 
 
 def test_percentiles_are_of_what_was_found() -> None:
-    assert search.percentile(range(1, 21)) == 18
-    assert search.percentile([math.inf]) == math.inf
+    assert result.percentile(range(1, 21)) == 18
+    assert result.percentile([math.inf]) == math.inf
 
 
-def test_the_time_between_measurements_is_told() -> None:
-    gaps = search_overhead.gaps(costs(), 3, trials=4)
+def test_the_time_between_trials_is_measured() -> None:
+    gaps = search.gaps(costs(), 3, trials=4)
     assert len(gaps) == 3
-    assert all(wall > 0 and processor > 0 for wall, processor in gaps)
+    assert min(gaps) > 0
 
 
 @pytest.mark.slow
@@ -92,7 +92,7 @@ def test_few_trials_find_the_best_split(stages: int) -> None:
         ]
         middle, high = search.BARS[stages]
         assert median(f.trials for f in result_of_search) <= middle
-        assert search.percentile([f.trials for f in result_of_search]) <= high
+        assert result.percentile([f.trials for f in result_of_search]) <= high
 
 
 @pytest.mark.slow

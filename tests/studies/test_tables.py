@@ -6,7 +6,6 @@ import pytest
 from autosplit.errors import ConfigError
 from studies.benchmarks import result
 from studies.tools import tables
-from tests.docs.pages import anchor_of
 
 
 @pytest.fixture
@@ -43,18 +42,30 @@ def test_a_table_stands_between_its_markers(results: Path) -> None:
 
 
 def test_filling_again_changes_nothing(results: Path) -> None:
-    once = tables.filled(page("study", "study bars", "summary", "absent"), results)
+    once = tables.filled(page("study", "summary", "absent"), results)
     assert tables.filled(once, results) == once
 
 
-def test_a_marker_can_ask_for_a_part(results: Path) -> None:
-    table, bars = (tables.filled(page(f"study {part}"), results) for part in ("table", "bars"))
-    assert ("| net |" in table, "MISSED" in table) == (True, False)
-    assert ("| net |" in bars, "MISSED" in bars) == (False, True)
+def test_the_summary_counts_targets_and_names_the_missed(results: Path) -> None:
+    text = tables.filled(page("summary"), results)
+    assert "| study | 0 of 1 | error: 6, at most 5 |" in text
 
 
-def test_the_summary_holds_the_bars_of_all(results: Path) -> None:
-    assert "| study | error | 6 | at most 5 | MISSED |" in tables.filled(page("summary"), results)
+def test_many_notes_are_cut_short(results: Path) -> None:
+    notes = [f"note {number}" for number in range(9)]
+    result.finish("cases", ["x"], [], notes=notes, file=results / "cases.json")
+    text = tables.filled(page("cases"), results)
+    assert "note 5" in text
+    assert "note 6" not in text
+    assert "- and 3 more notes in `studies/results/cases.json`" in text
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [("a|b", "a\\|b"), ("*x*", "\\*x\\*"), ("<b>", "\\<b>"), ("`x`", "\\`x\\`"), ("a\n b", "a b")],
+)
+def test_a_cell_is_shown_as_it_is(cell: str, shown: str) -> None:
+    assert tables.escaped(cell) == shown
 
 
 def test_a_result_that_is_not_there_is_said_so(tmp_path: Path) -> None:
@@ -75,15 +86,18 @@ def test_the_tables_of_the_pages_are_those_of_the_results(file: Path) -> None:
     assert tables.filled(text, tables.RESULTS) == text, "run python -m studies.tools.tables"
 
 
-def test_the_figures_of_the_readme_stand_in_the_section_that_the_row_links_to() -> None:
-    page = tables.PAGES[0].read_text().split("\n## ")
-    sections = {anchor_of(text.partition("\n")[0]): text for text in page}
-    readme = (tables.ROOT / "README.md").read_text()
-    rows = readme.partition("| measurement | result |")[2].partition("\n\n")[0].splitlines()[2:]
-    assert len(rows) > 5
-    for row in rows:
-        measurement, figures = row.split("|")[1:3]
-        section = sections[measurement.partition("results.md#")[2].rstrip(") ")]
-        numbers = re.findall(r"\d+\.\d+|\d{2,}", figures)
-        assert numbers, row
-        assert all(re.search(rf"\b{re.escape(number)}", section) for number in numbers), row
+def test_figures_in_prose_stand_on_the_page_that_the_row_links_to() -> None:
+    for file, head in (
+        (tables.ROOT / "README.md", "| measurement |"),
+        (tables.SUMMARY, "| question |"),
+    ):
+        rows = file.read_text().partition(head)[2].partition("\n\n")[0].splitlines()[2:]
+        assert len(rows) > 5
+        for row in rows:
+            measurement, figures = row.split("|")[1:3]
+            link = re.search(r"\]\(([^)#]*)", measurement)
+            assert link, row
+            text = (file.parent / link[1]).read_text()
+            numbers = re.findall(r"\d+\.\d+|\d{2,}", figures)
+            missing = [n for n in numbers if not re.search(rf"\b{re.escape(n)}", text)]
+            assert not missing, row

@@ -86,7 +86,7 @@ def test_a_trial_is_exported_by_its_number(
         export_stored_split(opened.study, tmp_path / "out", trial.number)
         deployment, _, known, *_ = written[-1]
         assert deployment.split == record_of(trial).stages
-        assert known.measured.period_ms == shown.trials[trial.number].period_ms
+        assert known.measured.period_ms == shown.trials[trial.number].figures.period_ms
 
 
 def test_where_nothing_was_measured_there_is_nothing_to_export(
@@ -201,4 +201,4 @@ def test_the_best_deployment_is_exported_whatever_its_shape(
             4,
             5,
         }
-        assert known.measured.stage_ms == read(opened.study).trials[number].stage_ms
+        assert known.measured.stage_ms == read(opened.study).trials[number].figures.stage_ms

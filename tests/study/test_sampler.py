@@ -7,13 +7,13 @@ from collections.abc import Callable
 import optuna
 import pytest
 
-from autosplit.errors import ConfigError, SplitError
+from autosplit.errors import SplitError
 from autosplit.study.acquisition import Goal, acquisition, history_of
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
 from autosplit.study.progress import Progress
 from autosplit.study.record import RECORD, result_of
-from autosplit.study.sampler import SAMPLERS, Assignment, PlannerSampler
+from autosplit.study.sampler import SAMPLERS, PlannerSampler
 from studies.simulation.bench import SimulatedBench
 from tests.study.conftest import space_of
 
@@ -32,11 +32,6 @@ def test_every_sampler_measures_each_candidate_once(
     for trial in opened.study.trials:
         names = opened.space.names(len(opened.space.candidate(result_of(trial).key)))
         assert set(trial.params) == set(names)
-
-
-def test_an_unknown_sampler_is_refused_with_the_known_ones(chain_bench: Make) -> None:
-    with pytest.raises(ConfigError, match="sampler is 'cmaes'; use one of planner, brute_force"):
-        Assignment("cmaes", space_of(chain_bench()), Goal()).sampler(0)
 
 
 def test_the_planner_is_a_sampler_of_optuna(chain_bench: Make) -> None:
@@ -84,7 +79,7 @@ def test_where_all_is_taken_nothing_is_promised(chain_bench: Make, new_study: Op
     opened = new_study(chain_bench(ops=4, stages=2), trials=20)
     run_study(opened, Progress())
     assert len(opened.study.trials) <= 3
-    view = opened.acquisition(opened.study.trials)
+    view = opened.acquisition()
     assert view.converged
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from autosplit.deploy.manifest import Manifest, StagePart, ToOutput
+from autosplit.deploy.manifest import Manifest, StagePart
+from autosplit.deploy.manifest_wiring import wired
 from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError
 
@@ -30,13 +31,9 @@ def wiring(document: Manifest) -> dict[str, Any]:
 
     ``outputs`` pairs each output of the model with its tensor.
     """
-    sizes = {connection.tensor: connection.bytes for connection in document.connections}
-    tensors = {
-        end.output: connection.tensor
-        for connection in document.connections
-        for end in connection.to
-        if isinstance(end, ToOutput)
-    }
+    connections = wired(document).connections
+    sizes = {connection.tensor: connection.bytes for connection in connections}
+    tensors = {name: c.tensor for c in connections for name in c.outputs}
     # What no stage reads is no input here.
     inputs = [port for port in document.model.inputs if port.name in sizes]
     return {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
-import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ModelError
+from autosplit.errors import ModelError, line_of
 from autosplit.extras import helper, numpy_helper, onnx, require
 from autosplit.files import sha256
 from autosplit.frontend.onnx.batches import enlarge
@@ -178,15 +177,13 @@ def _kinds(nodes: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _load_external_data(model: Any, path: Path) -> None:
-    folder = path.resolve().parent
     for tensor in _external_tensors(model):
-        _external_file(tensor, folder)
+        _external_file(tensor, path.resolve().parent)
         try:
-            onnx.external_data_helper.load_external_data_for_tensor(tensor, str(folder))
+            onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
         except Exception as error:
-            raise ModelError(f"weight '{tensor.name}' cannot be read: {error}") from error
-        tensor.data_location = onnx.TensorProto.DEFAULT
-        del tensor.external_data[:]
+            reason = line_of(error)[:200]
+            raise ModelError(f"weight '{tensor.name}' cannot be read: {reason}") from error
 
 
 def _external_tensors(model: Any) -> Iterator[Any]:
@@ -196,38 +193,24 @@ def _external_tensors(model: Any) -> Iterator[Any]:
 
 
 def _external_file(tensor: Any, folder: Path) -> tuple[str, Path]:
-    """Location and file of a tensor; raises ModelError where ``folder`` does not hold its data."""
-    entry = {e.key: e.value for e in tensor.external_data}
-    location = entry.get("location", "")
-    file = _resolved(folder, location)
-    if os.path.isabs(location) or (file and not file.is_relative_to(folder)):
+    """Location and file of a tensor; raises ModelError where ``folder`` does not hold the file."""
+    location = next((e.value for e in tensor.external_data if e.key == "location"), "")
+    try:
+        file = (folder / location).resolve()
+        is_file = file.is_file()
+    except (OSError, ValueError, RuntimeError):  # a null character, a loop of links
+        file, is_file = folder, False
+    if os.path.isabs(location) or not file.is_relative_to(folder):
         raise ModelError(
             f"weight '{tensor.name}' lies outside the model's folder, in '{location}'; "
             "move the data beside the model"
         )
-    if not file or not os.path.isfile(file):
+    if not is_file:
         raise ModelError(
             f"weight '{tensor.name}' needs the file {location[:200]!r} beside the model; "
             "it is not there"
         )
-    offset, length = entry.get("offset", "0"), entry.get("length", "0")
-    if not all(re.fullmatch("[0-9]{1,18}", number) for number in (offset, length)):
-        raise ModelError(
-            f"weight '{tensor.name}' has offset {offset[:20]!r} and length {length[:20]!r}; "
-            "both must be numbers of at most 18 digits"
-        )
-    if int(offset) + int(length) > file.stat().st_size:
-        raise ModelError(
-            f"weight '{tensor.name}' ends past the end of '{location}'; the file is truncated"
-        )
     return location, file
-
-
-def _resolved(folder: Path, location: str) -> Path | None:
-    try:
-        return (folder / location).resolve() if location else None
-    except (OSError, ValueError, RuntimeError):  # a null character, a loop of links
-        return None
 
 
 def _check_weights(graph: Any) -> None:
@@ -297,6 +280,9 @@ def _store_constants_as_tensors(graph: Any) -> None:
             array = np.array(helper.get_attribute_value(attribute), dtype)
             tensor = numpy_helper.from_array(array)
             attribute.CopyFrom(helper.make_attribute("value", tensor))
+    for node in graph.node:
+        for inner in inner_graphs(node):  # a branch that is taken comes into the graph
+            _store_constants_as_tensors(inner)
 
 
 def _tensors(graph: Any) -> Iterator[Any]:

@@ -49,7 +49,7 @@ def converted(
         return _not("Xor", convert, inputs, opset)
     if kind in ("Max", "Mean", "Min", "Sum") and not all(map(is_constant, inputs)):
         return _pairwise(kind, inputs)
-    reason = _refused(kind, attrs, inputs, opset)
+    reason = _refused(kind, attrs, inputs)
     if reason:
         raise ValueError(reason)
     if kind in _REWRITES:
@@ -66,7 +66,7 @@ def converted(
     return result
 
 
-def _refused(kind: str, attrs: Attributes, inputs: Any, opset: int) -> str:
+def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
     """Why nothing can stand for what the converter ignores; empty where something can."""
     if kind == "BatchNormalization" and attrs.get("training_mode", 0):
         return "it normalises by batch statistics (training_mode=1); export the model for inference"
@@ -94,15 +94,9 @@ def _refused(kind: str, attrs: Attributes, inputs: Any, opset: int) -> str:
             "TVM multiplies a rounded quotient, which large ones make wrong; export it with fmod=1"
         )
     if kind == "RoiAlign":
-        if attrs.get("mode", b"avg") != b"avg":
-            return (
-                "TVM takes the largest sample, onnxruntime the largest part of one; "
-                "export it with mode=avg"
-            )
-        default = b"half_pixel" if opset >= 16 else b"output_half_pixel"
-        is_half = attrs.get("coordinate_transformation_mode", default) == b"half_pixel"
-        if is_half and attrs.get("spatial_scale", 1.0) != 1.0:
-            return "TVM shifts scaled regions by half a pixel of theirs, not of the input"
+        return "TVM samples regions at other places, and takes the largest of other samples"
+    if kind == "ConvTranspose" and "output_shape" in attrs:
+        return "TVM's importer ignores output_shape; export it with output_padding"
     pads = inputs[1:2] if kind == "Pad" and attrs.get("mode") == b"wrap" else ()
     if any(is_constant(p) and (p.value.numpy() < 0).any() for p in pads):
         return "TVM wraps a tensor whole; crop it by a Slice instead of negative pads"
@@ -167,35 +161,7 @@ def _is_float(inputs: Any) -> bool:
     return "float" in str(inputs[0].ty.dtype)
 
 
-def _conv_transpose(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
-    """Pads that lead to ``output_shape``, by the formula of the specification."""
-    shape = attrs.pop("output_shape", None)
-    if shape is None:
-        return inputs, attrs
-    data, kernel = (shape_of(i)[2:] for i in inputs[:2])
-    shape, ones = shape[-len(data) :], (1,) * len(data)
-    strides, dilations = attrs.get("strides", ones), attrs.get("dilations", ones)
-    extra = attrs.get("output_padding", (0,) * len(data))
-    total = [
-        s * (n - 1) + e + (k - 1) * d + 1 - o
-        for n, k, s, d, e, o in zip(data, kernel, strides, dilations, extra, shape, strict=True)
-    ]
-    if min(total) < 0:
-        raise ValueError(
-            f"its output_shape {list(shape)} is larger than what the kernel reaches; "
-            "use output_padding"
-        )
-    upper = attrs.pop("auto_pad", b"") == b"SAME_UPPER"
-    begin = [t // 2 if upper else t - t // 2 for t in total]
-    end = [t - b for t, b in zip(total, begin, strict=True)]
-    return inputs, attrs | {"pads": (*begin, *end)}
-
-
-_REWRITES: dict[str, Callable[[Any, Attributes, int], Rewritten]] = {
-    "ConvTranspose": _conv_transpose,
-    "Pow": _pow,
-    "Slice": _slice,
-}
+_REWRITES: dict[str, Callable[[Any, Attributes, int], Rewritten]] = {"Pow": _pow, "Slice": _slice}
 
 
 def _first(result: Any, read_further: Sequence[str], count: int) -> Any:

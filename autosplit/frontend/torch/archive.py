@@ -30,14 +30,13 @@ _TARGET = re.compile(
     r"torch\.ops\.higher_order\.(cond|while_loop|map_impl|scan|associative_scan|wrap_with_\w+)|"
     r"_operator\.(getitem|add|sub|mul|floordiv|truediv|mod|neg|pow|eq|ne|lt|le|gt|ge|and_|or_)"
 )
+# Arithmetic on sizes, without powers, which can grow for ever.
 _SIZE_WORDS = """
-    Symbol Integer Rational Add Mul Max Min Mod PythonMod FloorDiv CleanDiv CeilDiv Eq Ne Lt Le Ge
-    Gt oo int_oo positive nonnegative integer True False
+    Symbol|Integer|Rational|Add|Mul|Max|Min|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv|Eq|Ne|Lt|Le|Ge|
+    Gt|oo|int_oo|positive|nonnegative|integer|True|False|[su]?\\d+
 """
-_FUNCTIONS = frozenset(_SIZE_WORDS.split())
+_SIZE = re.compile(rf"((?!\*\*)([ '\-+*/(),<>=!]|\b({''.join(_SIZE_WORDS.split())})\b))*")
 _MODULES = re.compile(r"[\w.@]+,[\w.@]*,[\w.]+(;[\w.@]+,[\w.@]*,[\w.]+)*")  # key, name, class
-_WORD = re.compile(r"\w+")
-_SIZE = re.compile(r"[su]?\d+")
 _CONTAINERS = {"builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict", None}
 # What is raised for a damaged archive, an encrypted one, and a document that nests too deep.
 _DAMAGED = (OSError, zipfile.BadZipFile, RuntimeError)
@@ -103,15 +102,11 @@ def _check_config(path: Path, document: dict[str, Any]) -> None:
     """Tensors are stored as plain bytes, in files of the archive, and are no Python objects."""
     for name, entry in document["config"].items():
         file_name = str(entry.get("path_name"))
-        if entry.get("use_pickle") is not False or not re.fullmatch(r"\w+", file_name):
+        is_plain = entry.get("use_pickle") is False and re.fullmatch(r"\w+", file_name)
+        if not is_plain or file_name.startswith(("custom_obj", "opaque")):
             raise ModelError(
-                f"tensor '{name}' of '{path}' is pickled, which is not read; "
+                f"tensor '{name}' of '{path}' is pickled or a Python object, which is not read; "
                 "save it as a plain tensor"
-            )
-        if file_name.startswith(("custom_obj", "opaque")):
-            raise ModelError(
-                f"constant '{name}' of '{path}' is a Python object, which is not read; "
-                "make it a tensor"
             )
 
 
@@ -123,7 +118,7 @@ def _checked_graph(path: Path, document: dict[str, Any]) -> dict[str, Any]:
     # Python that torch would compile.
     document["guards_code"] = []
     for name in document.get("range_constraints", {}):
-        _require(path, _is_size(name), name, "size")
+        _require(path, _is_size(name), "size", name)
     for call in document["graph_module"]["module_call_graph"]:
         signature = call.get("signature") or {}
         for side in ("in_spec", "out_spec"):
@@ -145,47 +140,33 @@ def _check_values(path: Path, document: Any) -> None:
             continue
         if "target" in value and "inputs" in value:
             is_op = _TARGET.fullmatch(str(value["target"])) is not None
-            _require(path, is_op, value["target"], "op")
+            _require(path, is_op, "op", value["target"])
             # Notes hold stack traces and names, which torch parses; those of modules are plain.
             stack_text = str((value.get("metadata") or {}).get("nn_module_stack", ""))
             is_plain = _MODULES.fullmatch(stack_text) is not None
             value["metadata"] = {"nn_module_stack": stack_text} if is_plain else {}
         if "expr_str" in value:
-            _require(path, _is_size(value["expr_str"]), value["expr_str"], "size")
-        for key in ("as_operator", "as_custom_obj"):
-            if value.get(key) is not None:
-                raise ModelError(
-                    f"model '{path}' holds an argument of kind {key[3:]}, which is not read; "
-                    "export without it"
-                )
+            _require(path, _is_size(value["expr_str"]), "size", value["expr_str"])
+        for kind in ("operator", "custom_obj"):
+            _require(path, value.get(f"as_{kind}") is None, "argument of kind", kind)
         stack.extend(value.values())
 
 
 def _is_size(text: Any) -> bool:
-    """Whether a text is arithmetic on sizes, which torch evaluates as Python.
-
-    Powers are refused, since they can grow for ever.
-    """
-    if not isinstance(text, str) or len(text) > 1000 or "**" in text:
-        return False
-    words = all(w in _FUNCTIONS or _SIZE.fullmatch(w) for w in _WORD.findall(text))
-    return words and set(_WORD.sub("", text)) <= set(" '-+*/(),<>=!")
+    """Whether a text is arithmetic on sizes, which torch evaluates as Python."""
+    return isinstance(text, str) and len(text) <= 1000 and _SIZE.fullmatch(text) is not None
 
 
-def _require(path: Path, condition: bool, text: Any, what: str) -> None:
+def _check_tree(path: Path, tree: dict[str, Any]) -> None:
+    """Inputs and outputs come in Python's own containers."""
+    _require(path, tree["type"] in _CONTAINERS, "container", tree["type"])
+    for child in tree["children_spec"]:
+        _check_tree(path, child)
+
+
+def _require(path: Path, condition: bool, what: str, text: Any) -> None:
     if not condition:
         raise ModelError(
             f"model '{path}' holds the {what} {str(text)[:80]!r}, which is not read; "
             "export without it"
         )
-
-
-def _check_tree(path: Path, tree: dict[str, Any]) -> None:
-    """Inputs and outputs come in Python's own containers."""
-    if tree["type"] not in _CONTAINERS:
-        raise ModelError(
-            f"model '{path}' takes or returns a {tree['type']}; use tuples, lists and dicts of "
-            "tensors"
-        )
-    for child in tree["children_spec"]:
-        _check_tree(path, child)

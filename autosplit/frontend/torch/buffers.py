@@ -10,16 +10,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from autosplit.errors import ModelError
 from autosplit.extras import torch
 from autosplit.frontend.source import SourceState
-from autosplit.frontend.torch.checks import user
+from autosplit.frontend.torch.checks import require_array, user
 
 
 def deciding_buffers(program: Any) -> frozenset[str]:
     """The buffers that a functional program updates and its outputs depend on.
 
-    They may depend on one through others, in a later step. The program's weights are numbered.
+    They may depend on one through others, in a later step.
     """
     signature = program.graph_signature
     placeholder_of = {spec.target: spec.arg.name for spec in signature.input_specs}
@@ -33,8 +32,7 @@ def deciding_buffers(program: Any) -> frozenset[str]:
                 needed.update(n.name for n in node.all_input_nodes)
         successors = {renewed_by[buffer] for buffer in renewed_by if buffer in needed}
         if successors <= needed:
-            targets = {s.target for s in mutations if placeholder_of[s.target] in needed}
-            return frozenset(target.partition(".")[2] for target in targets)
+            return frozenset(s.target for s in mutations if placeholder_of[s.target] in needed)
         needed |= successors
 
 
@@ -51,42 +49,42 @@ def states_of(program: Any, buffers: Collection[str]) -> tuple[SourceState, ...]
         if spec.target not in buffers:
             continue
         name, value = spec.target, values[spec.target]
-        if value.dtype.is_complex or str(value.dtype) == "torch.bfloat16":
-            raise ModelError(
-                f"buffer '{name}' is {value.dtype}, which has no arrays; "
-                "keep it as float32 and convert it inside the program"
-            )
+        require_array("buffer", name, value.dtype)
         unique = spec.arg.name if {name, f"{name}_next"} & taken else name
         initial = value.detach().cpu().numpy().copy()
         states.append(SourceState(name, unique, f"{unique}_next", initial))
     return tuple(states)
 
 
-def as_inputs(program: Any, states: Collection[SourceState]) -> tuple[Any, dict[str, str]]:
-    """A functional program that takes and returns its states, and their inputs by placeholder.
+def as_inputs(program: Any, states: Collection[SourceState]) -> Any:
+    """A functional program that takes and returns its states, by their names.
 
     The program's graph is changed. Buffers that decide no output are no longer updated.
     """
     signature, kinds = program.graph_signature, torch.export.graph_signature
     input_of = {state.name: state.input for state in states}
+    placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     inputs = []
     for spec in signature.input_specs:
         if spec.target in input_of:
-            spec = replace(spec, kind=kinds.InputKind.USER_INPUT, target=None, persistent=None)
+            placeholders[spec.arg.name].name = input_of[spec.target]
+            arg = replace(spec.arg, name=input_of[spec.target])
+            spec = kinds.InputSpec(kinds.InputKind.USER_INPUT, arg, None)
         inputs.append(spec)
     output_node = program.graph.output_node()
     outputs, values = [], []
     for spec, value in zip(signature.output_specs, output_node.args[0], strict=True):
+        if spec.kind.name != "USER_OUTPUT" and spec.target not in input_of:
+            continue
         if spec.target in input_of and value.op == "placeholder":
             value = _copied(program.graph, value)
-            spec = replace(spec, arg=replace(spec.arg, name=value.name))
-        if spec.kind.name == "USER_OUTPUT" or spec.target in input_of:
-            outputs.append(replace(spec, kind=kinds.OutputKind.USER_OUTPUT, target=None))
-            values.append(value)
+        arg = replace(spec.arg, name=value.name)
+        outputs.append(kinds.OutputSpec(kinds.OutputKind.USER_OUTPUT, arg, None))
+        values.append(value)
     output_node.args = (tuple(values),)
     program.graph.eliminate_dead_code()
     program.graph_module.recompile()
-    changed = torch.export.ExportedProgram(
+    return torch.export.ExportedProgram(
         program.graph_module,
         program.graph,
         type(signature)(inputs, outputs),
@@ -96,8 +94,6 @@ def as_inputs(program: Any, states: Collection[SourceState]) -> tuple[Any, dict[
         constants={n: value for n, value in program.constants.items() if n not in input_of},
         verifiers=program.verifiers,
     )
-    specs = [spec for spec in signature.input_specs if spec.target in input_of]
-    return changed, {spec.arg.name: input_of[spec.target] for spec in specs}
 
 
 def _copied(graph: Any, value: Any) -> Any:

@@ -42,16 +42,32 @@ def require_computation(program: Any) -> None:
             )
 
 
-def require_real_outputs(program: Any) -> None:
-    """Raise ModelError for an output of complex numbers, which ONNX has as pairs of numbers."""
-    results = {spec.arg.name for spec in user(program.graph_signature.output_specs)}
-    for node in program.graph.nodes:
-        value = node.meta.get("val")
-        if node.name in results and isinstance(value, torch.Tensor) and value.dtype.is_complex:
-            raise ModelError(
-                f"output '{node.name}' is {value.dtype}, which ONNX does not have; "
-                "return torch.view_as_real of it"
-            )
+def require_arrays(program: Any) -> None:
+    """Raise ModelError for an input or output that is no tensor of a type that numpy has.
+
+    A stage may return bfloat16, as an array of bits. ONNX has complex numbers as pairs.
+    """
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    signature = program.graph_signature
+    for kind, specs in (("input", signature.input_specs), ("output", signature.output_specs)):
+        for spec in user(specs):
+            name = getattr(spec.arg, "name", spec.arg)
+            if type(spec.arg).__name__ != "TensorArgument":
+                raise ModelError(f"{kind} '{name}' is not a tensor; export a program of tensors")
+            require_array(kind, name, values[name].dtype)
+
+
+def require_array(kind: str, name: str, dtype: Any) -> None:
+    """Raise ModelError for an input, an output or a buffer of a type that numpy lacks."""
+    if kind == "output" and dtype.is_complex:
+        raise ModelError(
+            f"output '{name}' is {dtype}, which ONNX does not have; return torch.view_as_real of it"
+        )
+    if kind != "output" and (dtype.is_complex or dtype == torch.bfloat16):
+        raise ModelError(
+            f"{kind} '{name}' is {dtype}, which has no arrays; "
+            "take float32 and convert it inside the program"
+        )
 
 
 def require_supported(program: Any, origins: Mapping[str, str]) -> None:

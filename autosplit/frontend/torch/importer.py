@@ -15,13 +15,15 @@ import numpy as np
 from autosplit.errors import ModelError, line_of
 from autosplit.extras import require, tvm
 from autosplit.frontend.onnx import file, importer
+from autosplit.frontend.relax.expressions import fixed_sizes
 from autosplit.frontend.shapes import Shapes
 from autosplit.frontend.source import SourceModel, SourceState, marked, unused
 from autosplit.frontend.torch import checks
 from autosplit.frontend.torch.archive import without_code
 from autosplit.frontend.torch.buffers import all_outputs, as_inputs, deciding_buffers, states_of
 from autosplit.frontend.torch.checks import user
-from autosplit.frontend.torch.onnx_export import export, functional_form, quiet
+from autosplit.frontend.torch.names import origins
+from autosplit.frontend.torch.onnx_export import export, flat, functional_form, quiet
 from autosplit.frontend.torch.shapes import static_shapes
 
 SUFFIX = ".pt2"
@@ -63,26 +65,24 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
         ConfigError: ``shapes``, which bind dynamic dimensions, do not fit the inputs.
     """
     _require_torch()
-    signature = program.graph_signature
-    inputs = {spec.arg.name: spec.arg for spec in user(signature.input_specs)}
-    for node in program.graph.nodes:
-        if node.name in inputs:
-            _check_input(node, inputs[node.name])
-    outputs = _unique([_output_name(s) for s in user(signature.output_specs)])
-    checks.require_real_outputs(program)
+    checks.require_arrays(program)
+    used: set[str] = set()  # the program may return a result twice
+    specs = user(program.graph_signature.output_specs)
+    outputs = tuple(unused(str(spec.arg.name), used) for spec in specs)
     checks.require_computation(program)
     checks.require_supported(program, {})
-    exported, entries = export(program), dict[str, str]()
-    checks.require_supported(exported.decomposed, exported.origins)
+    plain = flat(program)
+    exported = export(plain)
+    checks.require_supported(exported.decomposed, origins(exported.decomposed, plain))
     states: tuple[SourceState, ...] = ()
     buffers = deciding_buffers(exported.decomposed)
     if buffers:
-        functional = functional_form(program)
-        states = states_of(functional, buffers)
-        outputs = all_outputs(functional, states, outputs)
-        functional, entries = as_inputs(functional, states)
-        exported = export(program, functional, entries)
-    shapes = static_shapes(exported.program, shapes or {}, entries)
+        plain = functional_form(program)
+        states = states_of(plain, buffers)
+        outputs = all_outputs(plain, states, outputs)
+        plain = as_inputs(plain, states)
+        exported = export(plain)
+    shapes = static_shapes(plain, shapes or {})
     proto = file.prepared(exported.proto, shapes, batch)
     named = exported.named
     makers = {tensor: node.name for node in named.nodes for tensor in node.outputs}
@@ -105,54 +105,31 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
     )
 
 
-def _check_input(node: Any, argument: Any) -> None:
-    """Raise ModelError unless an input is a tensor of a type that numpy has."""
-    if type(argument).__name__ != "TensorArgument":
-        raise ModelError(
-            f"input '{node.name}' is not a tensor; export the program with tensor inputs only"
-        )
-    dtype = node.meta["val"].dtype
-    if dtype.is_complex or str(dtype) == "torch.bfloat16":
-        raise ModelError(
-            f"input '{node.name}' is {dtype}, which has no arrays; "
-            "take float32 and convert it inside the program"
-        )
-
-
 def _check_values(source: SourceModel, results: Mapping[str, Any]) -> None:
     """Raise ModelError for a value of another type or shape than torch's, which is a misreading.
 
-    ``results`` are torch's values without their data.
+    ``results`` are torch's values without their data. ONNX has complex numbers as pairs.
     """
-    for block in source.module["main"].body.blocks:
-        for binding in block.bindings:
-            index = marked(binding.var.name)
-            name = "" if index is None else source.tensors[index]
-            expected: Any = results.get(name)
-            actual = binding.var.ty
-            if not hasattr(expected, "dtype") or not hasattr(actual, "dtype"):
-                continue
-            if expected.dtype.is_complex:  # ONNX has them as pairs of numbers
-                continue
-            dtype = str(expected.dtype).removeprefix("torch.")
-            if dtype != str(actual.dtype) or not _is_of_shape(actual, expected.shape):
-                raise ModelError(
-                    f"node '{name}' is {actual.dtype}{list(actual.shape)} in TVM but "
-                    f"{dtype}{list(expected.shape)} in torch; replace it"
-                )
-
-
-def _is_of_shape(actual: Any, shape: Any) -> bool:
-    """Whether a Relax type has torch's shape, as far as both are numbers."""
-    sizes = getattr(actual.shape, "values", None)
-    if sizes is None:
-        return True
-    differing = [
-        (size, number)
-        for size, number in zip(sizes, shape, strict=False)
-        if isinstance(number, int) and hasattr(size, "value") and int(size.value) != number
-    ]
-    return len(sizes) == len(shape) and not differing
+    for binding in (b for block in source.module["main"].body.blocks for b in block.bindings):
+        index, actual = marked(binding.var.name), binding.var.ty
+        name = "" if index is None else source.tensors[index]
+        expected: Any = results.get(name)
+        is_tensor = hasattr(expected, "dtype") and hasattr(actual, "dtype")
+        if not is_tensor or expected.dtype.is_complex:
+            continue
+        dtype, sizes = str(expected.dtype).removeprefix("torch."), fixed_sizes(actual)
+        # Some sizes of torch are symbols.
+        pairs = zip(expected.shape, sizes or (), strict=False)
+        differs = sizes is not None and len(sizes) != len(expected.shape)
+        if (
+            dtype != str(actual.dtype)
+            or differs
+            or any(type(n) is int and n != s for n, s in pairs)
+        ):
+            raise ModelError(
+                f"node '{name}' is {actual.dtype}{list(actual.shape)} in TVM but "
+                f"{dtype}{list(expected.shape)} in torch; replace it"
+            )
 
 
 def open_program(source: SourceModel) -> Callable[[Mapping[str, Any]], dict[str, Array]]:
@@ -187,19 +164,3 @@ def _array(tensor: Any) -> Array:
     if str(tensor.dtype) == "torch.bfloat16":
         tensor = tvm.runtime.from_dlpack(tensor.contiguous())
     return np.asarray(tensor.numpy())
-
-
-def _output_name(spec: Any) -> str:
-    if type(spec.arg).__name__ != "TensorArgument":
-        raise ModelError(
-            f"output '{getattr(spec.arg, 'name', spec.arg)}' is not a tensor; return tensors only"
-        )
-    return str(spec.arg.name)
-
-
-def _unique(names: list[str]) -> tuple[str, ...]:
-    """Numbers the names of results that the program returns twice."""
-    unique: list[str] = []
-    for name in names:
-        unique.append(unused(name, unique))
-    return tuple(unique)

@@ -13,39 +13,18 @@ from typing import Any
 from autosplit.frontend.source import SourceNode, unused
 from autosplit.frontend.torch.checks import is_wrapper, target_name, user
 
+CALL = "call_function"
+
 
 def calls(program: Any) -> dict[str, Any]:
     """The nodes that compute, by name."""
-    return {node.name: node for node in program.graph.nodes if node.op == "call_function"}
+    return {node.name: node for node in program.graph.nodes if node.op == CALL}
 
 
-def flat_names(flat: Any, program: Any) -> dict[str, str]:
-    """Names for the nodes of ``flat``, which is ``program`` without wrapping calls.
-
-    The last one made for a node of the program has its name. Those of a wrapping call, and others,
-    keep names of their own, numbered where the program has the same.
-    """
-    if flat is program:
-        return {name: name for name in calls(program)}
-    origin_of = origins(flat, program)
-    plain = {name for name, node in calls(program).items() if not _is_of_wrapper(node)}
-    last = {origin: name for name, origin in origin_of.items() if origin in plain}
-    used = plain | {node.name for node in program.graph.nodes if node.op == "placeholder"}
-    return {
-        name: origin if last.get(origin) == name else _unused(name, used)
-        for name, origin in origin_of.items()
-    }
-
-
-def _is_of_wrapper(node: Any) -> bool:
-    """Whether a node is a wrapping call, or takes an item out of its result."""
-    return is_wrapper(node) or (_is_item(node) and is_wrapper(node.args[0]))
-
-
-def origins(decomposed: Any, program: Any) -> dict[str, str]:
-    """For each node of a decomposed program, the node of ``program`` that it came from."""
+def origins(made: Any, program: Any) -> dict[str, str]:
+    """For each node that was made of a program by decomposing it, the node that it came from."""
     graph_id = id(program.graph)
-    return {name: _origin(node, graph_id) for name, node in calls(decomposed).items()}
+    return {name: _origin(node, graph_id) for name, node in calls(made).items()}
 
 
 def _origin(node: Any, graph_id: int) -> str:
@@ -57,6 +36,32 @@ def _origin(node: Any, graph_id: int) -> str:
             return str(source.name)
         sources.extend(source.from_node)
     return str(node.name)
+
+
+def name_as(flat: Any, program: Any) -> None:
+    """Name the nodes of ``flat``, which is ``program`` without wrapping calls, as the program's.
+
+    The last one made for a node of the program has its name. Those of a wrapping call, and others,
+    keep names of their own, numbered where the program has the same.
+    """
+    plain = {name for name, node in calls(program).items() if not _is_of_wrapper(node)}
+    origin_of = origins(flat, program)
+    last = {origin: name for name, origin in origin_of.items() if origin in plain}
+    used = plain | {n.name for n in (*program.graph.nodes, *flat.graph.nodes) if n.op != CALL}
+    names = {
+        name: origin if last.get(origin) == name else unused(name, used)
+        for name, origin in origin_of.items()
+    }
+    for name, node in calls(flat).items():
+        node.name = names[name]
+        flat.graph._graph_namespace._rename_object(node, node.name)
+    for spec in flat.graph_signature.output_specs:
+        spec.arg.name = names.get(spec.arg.name, spec.arg.name)
+
+
+def _is_of_wrapper(node: Any) -> bool:
+    """Whether a node is a wrapping call, or takes an item out of its result."""
+    return is_wrapper(node) or (_is_item(node) and is_wrapper(node.args[0]))
 
 
 @dataclass(frozen=True)
@@ -73,22 +78,13 @@ class NamedGraph:
     results: dict[str, Any]
 
 
-def rename(
-    graph: Any,
-    program: Any,
-    decomposed: Any,
-    names: Mapping[str, str],
-    origin_of: Mapping[str, str],
-) -> NamedGraph:
+def rename(graph: Any, program: Any, decomposed: Any) -> NamedGraph:
     """Name the values of an ONNX graph uniquely after the nodes of the program.
-
-    ``names`` are those of the program's nodes, and ``origin_of`` gives one to each decomposed node.
 
     The last value of a node has the name of the node, those before are called after it and
     themselves. Inputs and weights have the names of their placeholders.
     """
-    new_calls = calls(decomposed)
-    nodes = {names[name]: node for name, node in calls(program).items()}
+    new_calls, origin_of, nodes = calls(decomposed), origins(decomposed, program), calls(program)
     # The exporter renames a value that a later node only passes on.
     aliased = [(value.name, value) for value in graph.inputs if value.name in new_calls]
     # Each value with the node of the program that it is made for, and its decomposed node.
@@ -102,7 +98,7 @@ def rename(
                 aliased.append((call.name, value))
             name = value.name if is_item else maker
             values.append((value, origin_of.get(name, name), call))
-    used = _name_entries(graph, program, names)
+    used = _name_entries(graph, program)
     last = {origin: value for value, origin, call in values if call is not None}
     # The names of nodes are taken first.
     values.sort(key=lambda entry: last.get(entry[1]) is not entry[0])
@@ -110,15 +106,16 @@ def rename(
     results = {}
     for value, origin, call in values:
         is_last = last.get(origin) is value
-        name = value.name = _unused(origin if is_last else f"{origin}.{value.name}", used)
-        outputs.setdefault(_tuple_maker(origin, nodes, names), []).append(name)
+        name = value.name = unused(origin if is_last else f"{origin}.{value.name}", used)
+        owner = nodes.get(origin)
+        # An item of a tuple belongs to the node that makes the tuple.
+        maker = owner.args[0].name if owner is not None and _is_item(owner) else origin
+        outputs.setdefault(maker, []).append(name)
         if call is not None:
             results[name] = call.meta.get("val")
     alias = {origin_of[name]: value.name for name, value in aliased if origin_of[name] not in last}
     return NamedGraph(
-        tuple(_source_node(n, names, outputs) for n in nodes.values() if not _is_item(n)),
-        alias,
-        results,
+        tuple(_source_node(n, outputs) for n in nodes.values() if not _is_item(n)), alias, results
     )
 
 
@@ -139,37 +136,20 @@ def _makers(graph: Any, new_calls: Mapping[str, Any]) -> list[str]:
     return makers[::-1]
 
 
-def _name_entries(graph: Any, program: Any, names: Mapping[str, str]) -> set[str]:
+def _name_entries(graph: Any, program: Any) -> set[str]:
     """Name inputs and weights after their placeholders; returns these names."""
-    specs = program.graph_signature.input_specs
-    for value, spec in zip(graph.inputs, user(specs), strict=True):
-        value.name = names.get(spec.arg.name, spec.arg.name)
+    for value, spec in zip(graph.inputs, user(program.graph_signature.input_specs), strict=True):
+        value.name = spec.arg.name
     for value in list(graph.initializers.values()):
-        number, dot, _ = value.name.partition(".")
-        if dot and number.isdecimal():
-            value.name = specs[int(number)].arg.name
+        value.name = value.metadata_props.get("pkg.torch.onnx.original_node_name", value.name)
     return {value.name for value in (*graph.inputs, *graph.initializers.values())}
 
 
-def _source_node(
-    node: Any, names: Mapping[str, str], outputs: Mapping[str, list[str]]
-) -> SourceNode:
-    name = names[node.name]
-    inputs = tuple(names.get(i.name, i.name) for i in node.all_input_nodes)
-    tensors = tuple(dict.fromkeys((name, *outputs.get(name, ()))))
+def _source_node(node: Any, outputs: Mapping[str, list[str]]) -> SourceNode:
+    inputs = tuple(i.name for i in node.all_input_nodes)
+    tensors = tuple(dict.fromkeys((node.name, *outputs.get(node.name, ()))))
     modules = [str(module) for module, _ in node.meta.get("nn_module_stack", {}).values()]
-    return SourceNode(name, str(node.target), inputs, tensors, tuple(filter(None, modules)))
-
-
-def _unused(name: str, used: set[str]) -> str:
-    used.add(unused_name := unused(name, used))
-    return unused_name
-
-
-def _tuple_maker(name: str, nodes: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    """The node that makes a tensor: for an item of a tuple, the one that makes the tuple."""
-    node = nodes.get(name)
-    return names[node.args[0].name] if node is not None and _is_item(node) else name
+    return SourceNode(node.name, str(node.target), inputs, tensors, tuple(filter(None, modules)))
 
 
 def _is_item(node: Any) -> bool:

@@ -7,9 +7,8 @@ import io
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
@@ -24,63 +23,50 @@ _FAILED_NODE = re.compile(r"translating node %(\w+)[^\n]*target=([\w.]+)")
 
 @dataclass(frozen=True)
 class OnnxProgram:
-    """A program as a ModelProto, in which values are named after the nodes of ``program``.
+    """A program as a ModelProto, in which values are named after the nodes of the program.
 
-    ``program`` is what was exported, with the bodies of wrapping calls in place. ``decomposed`` is
-    what the exporter made of it; ``origins`` names, for each of its nodes, that of ``program``.
+    ``decomposed`` is what the exporter made of the program.
     """
 
     proto: Any
-    program: Any
     decomposed: Any
-    origins: dict[str, str]
     named: NamedGraph
 
 
-def export(
-    program: Any, changed: Any = None, inputs: Mapping[str, str] = MappingProxyType({})
-) -> OnnxProgram:
-    """Export a program that was checked. Raises ModelError, which names the node, on failure.
-
-    ``changed`` is a functional form of it to take in its place, ``inputs`` names placeholders.
-    """
+def export(program: Any) -> OnnxProgram:
+    """Export a program without wrapping calls. Raises ModelError, which names the node."""
+    _require_distinct_weights(program)
     # Attention has other strides where gradients are wanted, which a view of it may not allow.
     with quiet(), torch.no_grad():
-        # ONNX has no wrapping calls: their bodies take their places.
-        is_wrapped = changed is None and any(map(is_wrapper, program.graph.nodes))
-        flat = functional_form(program) if is_wrapped else changed or program
-        node_names = {**names.flat_names(flat, program), **inputs}
-        flat = _with_numbered_weights(flat)
         try:
-            readable = without_lacking_ops(flat)
             exported = torch.onnx.export(
-                readable,
+                without_lacking_ops(program),
                 dynamo=True,
                 optimize=False,
                 verbose=False,
                 custom_translation_table=_translations(),
             )
             decomposed = exported.exported_program
-            origins = _origins(decomposed, flat, node_names)
-            named = names.rename(exported.model.graph, flat, decomposed, node_names, origins)
-            return OnnxProgram(exported.model_proto, flat, decomposed, origins, named)
+            named = names.rename(exported.model.graph, program, decomposed)
+            return OnnxProgram(exported.model_proto, decomposed, named)
         except Exception as error:
-            raise ModelError(_refusal(error, flat, node_names)) from error
+            raise ModelError(_refusal(error, program)) from error
+
+
+def flat(program: Any) -> Any:
+    """The program without calls that wrap a part of it, which ONNX does not have."""
+    return functional_form(program) if any(map(is_wrapper, program.graph.nodes)) else program
 
 
 def functional_form(program: Any) -> Any:
     """The program without wrapping calls, in which nothing is changed in place."""
     try:
-        with quiet():
-            return program.run_decompositions({})
+        with quiet(), torch.no_grad():
+            functional = program.run_decompositions({})
     except Exception as error:
         raise ModelError(f"torch cannot decompose the program: {line_of(error)}") from error
-
-
-def _origins(decomposed: Any, flat: Any, node_names: dict[str, str]) -> dict[str, str]:
-    """For each node of the decomposed program, the name of the node that it came from."""
-    origins = names.origins(decomposed, flat)
-    return {name: node_names.get(origin, origin) for name, origin in origins.items()}
+    names.name_as(functional, program)
+    return functional
 
 
 @contextlib.contextmanager
@@ -101,31 +87,14 @@ def quiet() -> Iterator[None]:
         logging.disable(disabled)
 
 
-def _with_numbered_weights(program: Any) -> Any:
-    """A copy of the program with its weights under numbered names.
-
-    The exporter gives weights the names that they have in the module, and loses one of two where
-    such a name is the placeholder of the other. No placeholder begins with a number.
-    """
-    signature = program.graph_signature
-    targets = {
-        spec.target: f"{number}.{spec.target}"
-        for number, spec in enumerate(signature.input_specs)
-        if spec.target
-    }
-    return torch.export.ExportedProgram(
-        program.graph_module,
-        program.graph,
-        type(signature)(
-            [replace(s, target=targets.get(s.target, s.target)) for s in signature.input_specs],
-            [replace(s, target=targets.get(s.target, s.target)) for s in signature.output_specs],
-        ),
-        {targets[name]: tensor for name, tensor in program.state_dict.items() if name in targets},
-        program.range_constraints,
-        program.module_call_graph,
-        constants={targets[n]: value for n, value in program.constants.items() if n in targets},
-        verifiers=program.verifiers,
-    )
+def _require_distinct_weights(program: Any) -> None:
+    """Raise ModelError for a weight that the exporter would lose, called as another's input is."""
+    weights = {s.target: s.arg.name for s in program.graph_signature.input_specs if s.target}
+    for name, placeholder in weights.items():
+        if name != placeholder and name in weights.values():
+            raise ModelError(
+                f"weight '{name}' is called as torch calls the input of another one; rename it"
+            )
 
 
 def _translations() -> dict[Any, Any]:
@@ -166,7 +135,7 @@ def _translations() -> dict[Any, Any]:
     }
 
 
-def _refusal(error: BaseException, flat: Any, node_names: dict[str, str]) -> str:
+def _refusal(error: BaseException, program: Any) -> str:
     """The node that the exporter stopped at, and its reason."""
     chain = [error]
     while chain[-1].__cause__ is not None:
@@ -177,19 +146,18 @@ def _refusal(error: BaseException, flat: Any, node_names: dict[str, str]) -> str
     for link in chain:
         match = _FAILED_NODE.search(str(link))
         if match:
-            name = _origin_of(match[1], flat, node_names)
-            op = match[2].removeprefix("torch.ops.")
+            name, op = _origin_of(match[1], program), match[2].removeprefix("torch.ops.")
             return f"node '{name}' ({op}) cannot be exported as ONNX: {reason}; replace it"
     return f"torch cannot export the program as ONNX: {reason}"
 
 
-def _origin_of(name: str, flat: Any, node_names: dict[str, str]) -> str:
+def _origin_of(name: str, program: Any) -> str:
     """The node of the program that the exporter's node ``name`` was decomposed from."""
     from torch.onnx._internal.exporter import _fx_passes, _registration
 
     # The exporter does not tell. Decomposing again gives the same nodes the same names.
     with contextlib.suppress(Exception):
         registry = _registration.ONNXRegistry.from_torchlib()
-        decomposed = _fx_passes.decompose_with_registry(without_lacking_ops(flat), registry)
-        return _origins(decomposed, flat, node_names).get(name, name)
+        decomposed = _fx_passes.decompose_with_registry(without_lacking_ops(program), registry)
+        return names.origins(decomposed, program).get(name, name)
     return name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from autosplit.errors import ConfigError
@@ -11,19 +10,14 @@ from autosplit.frontend.shapes import Shapes, bound_symbols
 from autosplit.frontend.torch.checks import user
 
 
-def static_shapes(
-    program: Any, shapes: Shapes, inputs: Mapping[str, str] = MappingProxyType({})
-) -> Shapes:
+def static_shapes(program: Any, shapes: Shapes) -> Shapes:
     """The shape of each input that ``shapes`` determines: ``n + 1`` follows from ``n``.
-
-    ``inputs`` names placeholders that are not called as the input is.
 
     Raises:
         ConfigError: A shape is given for no input, or does not fit the others.
     """
     names = {spec.arg.name for spec in user(program.graph_signature.input_specs)}
-    nodes = [node for node in program.graph.nodes if node.name in names]
-    sizes_of = {inputs.get(node.name, node.name): _sizes(node) for node in nodes}
+    sizes_of = {node.name: _sizes(node) for node in program.graph.nodes if node.name in names}
     symbols = bound_symbols(sizes_of, shapes)
     static = {}
     for name, sizes in sizes_of.items():

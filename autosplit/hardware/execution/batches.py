@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.errors import ConfigError
 from autosplit.hardware.execution.wiring import Port, Wiring
 from autosplit.hardware.runtimes.arrays import aligned_empty, array_of
 
+MOST = 4096  # items at once; the memory of a pipeline grows with them
 Array = np.ndarray[Any, np.dtype[Any]]
 Enter = Callable[[list[Array]], Future[Mapping[str, Any]]]
 
@@ -20,11 +22,24 @@ Enter = Callable[[list[Array]], Future[Mapping[str, Any]]]
 def of_items(wiring: Wiring, batch: int) -> Wiring:
     """The wiring with the inputs and outputs of single items; stages have those of a batch."""
 
+    if batch == 1:
+        return wiring
+
     def of_item(port: Port) -> Port:
         return replace(port, shape=(port.shape[0] // batch, *port.shape[1:]))
 
     inputs, outputs = map(of_item, wiring.inputs), map(of_item, wiring.outputs)
     return replace(wiring, inputs=tuple(inputs), outputs=tuple(outputs))
+
+
+def of_batch(ports: Sequence[Port], batch: int) -> tuple[Port, ...]:
+    """The ports of single items as those of so many at once."""
+    if batch == 1:
+        return tuple(ports)
+    scalar = next((port.name for port in ports if not port.shape), None)
+    if scalar is not None:
+        raise ConfigError(f"'{scalar}' is a scalar, of which no batch is possible")
+    return tuple(replace(p, shape=(batch * p.shape[0], *p.shape[1:])) for p in ports)
 
 
 @dataclass

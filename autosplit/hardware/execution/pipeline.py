@@ -64,7 +64,7 @@ class Pipeline:
         lanes: Sequence[int] = (),
         batch: int = 1,
     ) -> None:
-        self.wiring = wiring if batch == 1 else of_items(wiring, batch)
+        self.wiring = of_items(wiring, batch)
         self.batch = batch
         self.replicas = tuple(map(len, replicas))
         if depth < 1:

@@ -55,7 +55,7 @@ class StageFile:
             )
 
     def load(self, folder: Path, places: Sequence[Device]) -> list[Stage]:
-        """The stage on each of some devices, from a folder that nobody else changes.
+        """The stage on each of some devices, from the folder that its file lies in.
 
         Raises ConfigError or MachineError where it does not load.
         """

@@ -17,8 +17,6 @@ from autosplit.errors import ConfigError, MachineError, SplitError
 from autosplit.graph import FusedGraph, ops_named
 from autosplit.lowering.convex import require_convex
 
-__all__ = ["Backend"]
-
 GROUP = "autosplit.backends"
 
 

@@ -9,26 +9,20 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from autosplit.errors import ConfigError, ModelError, line_of
 from autosplit.extras import relax, transform, tvm
-from autosplit.frontend.relax.expressions import is_constant, substituted, variables
-from autosplit.frontend.relax.main_function import (
-    bindings,
-    rebind,
-    renamed,
-    with_bindings,
-    with_calls,
-)
+from autosplit.frontend.relax.expressions import is_constant, variables
+from autosplit.frontend.relax.main_function import bindings, renamed, with_calls
 from autosplit.frontend.source import SourceModel, mark
 from autosplit.lowering.external.backend import Backend
 from autosplit.lowering.fuse.attribution import match
 from autosplit.lowering.fuse.flat_calls import FlatCalls
-from autosplit.lowering.fuse.provenance import adopt_names
+from autosplit.lowering.fuse.passes import adopt_names
 
 
 @dataclass(frozen=True)
@@ -38,6 +32,11 @@ class Composite:
     symbol: str
     backend: Backend
     function: Any
+
+    @property
+    def region(self) -> str:
+        """The symbol that TVM gives the region of this composite alone."""
+        return f"{self.symbol}_{self.backend.name}"
 
     @cached_property
     def key(self) -> str:
@@ -69,12 +68,13 @@ def partition(source: SourceModel, backends: Sequence[Backend]) -> tuple[Any, di
     patterns = [p for backend in backends for p in _patterns(backend)]
     try:
         module = transform.FuseOpsByPattern(patterns, bind_constants=True)(plain)
+        for backend in backends:
+            module = _with_markers(module, backend)
     except Exception as error:
         names = ", ".join(backend.name for backend in backends)
         raise ModelError(
             f"the patterns of {names} cannot be applied: {line_of(error, last=True)}"
         ) from error
-    module = _without_edge_markers(module, backends)
     module = _with_marks(source, plain, module)
     composites = _composites(module, backends)
     return _opaque(module, composites), {c.symbol: c for c in composites.values()}
@@ -94,88 +94,45 @@ def _patterns(backend: Backend) -> list[Any]:
             raise ConfigError(
                 f"pattern '{pattern.name}' is not of backend '{backend.name}'; call it {prefix}…"
             )
-    for op in backend.markers:
-        pattern = relax.dpl.is_op(op)(varg_default_wildcard=True)
-        patterns.append(pattern_type(_marker_layer(backend, op), pattern))
     return patterns
 
 
-def _marker_layer(backend: Backend, op: str) -> str:
-    return f"{backend.name}.{op.removeprefix('relax.')}"
-
-
-def _layer(module: Any, value: Any) -> str | None:
-    """The name of the layer that a bound value calls, None where it calls none."""
+def _layer(module: Any, value: Any) -> str:
+    """The name of the layer that a bound value calls, empty where it calls none."""
     if not isinstance(getattr(value, "op", None), tvm.ir.GlobalVar):
-        return None
-    attributes = module[value.op].attrs or {}
-    return str(attributes["Composite"]) if "Composite" in attributes else None
+        return ""
+    return str((module[value.op].attrs or {}).get("Composite", ""))
 
 
-def _without_edge_markers(module: Any, backends: Sequence[Backend]) -> Any:
-    """Put back into ``main`` the markers that do not lie between two layers of their backend."""
-    markers = {_marker_layer(b, op): b.name for b in backends for op in b.markers}
-    layers: dict[Any, str] = {}
-    inputs: dict[Any, list[Any]] = {}
-    readers: dict[Any, list[Any]] = {}
-    for binding in bindings(module["main"]):
-        layer = _layer(module, binding.value)
-        if layer:
-            layers[binding.var] = layer
-        inputs[binding.var] = list(variables(binding.value))
-        for var in inputs[binding.var]:
-            readers.setdefault(var, []).append(binding.var)
-    # Forwards from the layers before a marker, backwards from those after it; other markers on
-    # the way do not count as layers.
-    backwards = {var: readers.get(var, []) for var in reversed(list(inputs))}
-    between = _reached(layers, markers, inputs) & _reached(layers, markers, backwards)
-    edge = {var for var, layer in layers.items() if layer in markers and var not in between}
-    return _inlined(module, edge) if edge else module
+def _with_markers(module: Any, backend: Backend) -> Any:
+    """The module with those markers as layers that lie between two layers of their backend."""
+    between = _markers_between(module, backend)
+
+    def lies_between(context: Any) -> bool:
+        return context.value_to_bound_var[context.matched_expr] in between
+
+    patterns = []
+    for op in backend.markers if between else ():
+        pattern = relax.dpl.is_op(op)(varg_default_wildcard=True)
+        layer = f"{backend.name}.{op.removeprefix('relax.')}"
+        patterns.append(transform.FusionPattern(layer, pattern, check=lies_between))
+    return transform.FuseOpsByPattern(patterns, bind_constants=True)(module) if between else module
 
 
-def _reached(
-    layers: Mapping[Any, str], markers: Mapping[str, str], neighbours: Mapping[Any, Iterable[Any]]
-) -> set[Any]:
-    """The markers beside a layer of their backend, or beside a marker that is.
-
-    ``neighbours`` are in the order of the walk.
-    """
-    reached: set[Any] = set()
-    for var, others in neighbours.items():
-        backend = markers.get(layers.get(var, ""))
-        if backend is None:
-            continue
-        for other in others:
-            layer = layers.get(other, "")
-            counts = layer not in markers or other in reached
-            if layer.startswith(f"{backend}.") and counts:
-                reached.add(var)
-    return reached
-
-
-def _inlined(module: Any, dropped: set[Any]) -> Any:
-    """``main`` with the composites bound to some variables put back; each is one operator call."""
-
-    def inline(mutator: Any, binding: Any) -> bool:
-        if binding.var not in dropped:
-            return False
-        call = mutator.visit_expr(binding.value)
-        function = module[call.op]
-        (inner,) = bindings(function)
-        values = dict(zip(function.params, call.args, strict=True))
-        arguments = [substituted(a, lambda p: values.get(p, p)) for a in inner.value.args]
-        operator = relax.Call(inner.value.op, arguments, inner.value.attrs)
-        rebind(mutator, binding.var, operator, binding.var.name)
-        return True
-
-    changed = with_bindings(module, inline)
-    called = {getattr(b.value, "op", None) for b in bindings(changed["main"])}
-    functions = {
-        gvar: function
-        for gvar, function in changed.functions.items()
-        if "Composite" not in (function.attrs or {}) or gvar in called
-    }
-    return tvm.IRModule(functions, attrs=module.attrs)
+def _markers_between(module: Any, backend: Backend) -> set[Any]:
+    """The variables of markers on a path of markers from one layer to another."""
+    main = bindings(module["main"])
+    layers = {b.var for b in main if _layer(module, b.value).startswith(f"{backend.name}.")}
+    ops = [tvm.ir.Op.get(name) for name in backend.markers]
+    markers = {b.var for b in main if getattr(b.value, "op", None) in ops}
+    after, before = set(layers), set[Any]()
+    for binding in main:
+        if binding.var in markers and after.intersection(variables(binding.value)):
+            after.add(binding.var)
+    for binding in reversed(main):
+        if binding.var in layers or binding.var in markers & before:
+            before.update(variables(binding.value))
+    return markers & after & before
 
 
 def _with_marks(source: SourceModel, plain: Any, module: Any) -> Any:
@@ -201,7 +158,7 @@ def _composites(module: Any, backends: Sequence[Backend]) -> dict[Any, Composite
     for binding in bindings(module["main"]):
         value = binding.value
         layer = _layer(module, value)
-        if layer is None or value.op in composites:
+        if not layer or value.op in composites:
             continue
         symbol = layer.replace(".", "_") + (str(uses[layer]) if uses[layer] else "")
         uses[layer] += 1

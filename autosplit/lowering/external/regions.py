@@ -24,15 +24,15 @@ def generate(
     """The stage's module with its regions compiled, and the runtime modules that hold them.
 
     ``names`` maps the symbol of each composite to the name of its op, for messages. Neighbouring
-    composites of one backend become one region unless the backend or ``merge`` forbids it; a
-    region of one composite keeps that composite's symbol. Raises MachineError, naming the ops,
-    where a code generator is missing or fails.
+    composites of one backend become one region unless the backend or ``merge`` forbids it; one that
+    stays alone has the symbol ``Composite.region``. Raises MachineError, naming the ops, where a
+    code generator is missing or fails.
     """
     _require_generators(composites, names)
     alone = {s for s, c in composites.items() if not (merge and c.backend.merge)}
     # TVM merges what it is given, so composites that stay alone are regions before it runs.
     module = transform.MergeCompositeFunctions()(_with_functions(module, composites, alone))
-    module = _with_symbols(_renamed_regions(module, composites))
+    module = _with_symbols(module)
     try:
         module = transform.RunCodegen()(module)
     except Exception as error:
@@ -123,26 +123,3 @@ def _region(function: Any, symbol: str) -> Any:
         builder.emit_func_output(result)
     merged = transform.MergeCompositeFunctions()(builder.get())
     return next(f for f in merged.functions.values() if "Codegen" in (f.attrs or {}))
-
-
-def _renamed_regions(module: Any, composites: Mapping[str, Composite]) -> Any:
-    """The module with each region of one composite under the composite's symbol.
-
-    A profile finds it by that symbol.
-    """
-    names: dict[Any, Any] = {}
-    for gvar, function in module.functions.items():
-        backend = str((function.attrs or {}).get("Codegen", ""))
-        symbol = gvar.name_hint.removeprefix("fused_").removesuffix(f"_{backend}")
-        if backend and symbol in composites and symbol != gvar.name_hint:
-            names[gvar] = relax.GlobalVar(symbol)
-    functions = dict(module.functions)
-    for old, new in names.items():
-        # A new variable has no type, and a call of it needs one.
-        relax.expr._update_type(new, old.ty)
-        functions[new] = module[old].with_attr("global_symbol", new.name_hint)
-
-    def renamed(call: Any) -> Any:
-        return relax.Call(names[call.op], call.args) if call.op in names else call
-
-    return with_calls(tvm.IRModule(functions, attrs=module.attrs), renamed, without=names)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from autosplit.extras import relax, tvm
@@ -43,7 +42,7 @@ def attribute(source: SourceModel, module: FusedModule) -> Attribution:
     """Match the calls of the fused ``main`` with the nodes of ``source``."""
     flat = FlatCalls(source, module.flat)
     members, results = match(flat, module.grouped)
-    reasons = FoldedNodes(source)
+    reasons = folded_reasons(source)
     op_of = _op_of_node(source, flat, members, reasons)
     names = [node.name for node in source.nodes]
     sources, parts = {}, {}
@@ -52,7 +51,7 @@ def attribute(source: SourceModel, module: FusedModule) -> Attribution:
         touched = {flat.node_of[call] for call in calls if call in flat.node_of}
         sources[position] = tuple(names[node] for node in sorted(whole))
         parts[position] = tuple(names[node] for node in sorted(touched.difference(whole)))
-    folded = [Folded(names[i], reasons.reason(i)) for i in range(len(names)) if i not in op_of]
+    folded = [Folded(names[i], reasons[i]) for i in range(len(names)) if i not in op_of]
     return Attribution(sources, parts, results, tuple(folded), flat.channels_last)
 
 
@@ -92,7 +91,7 @@ def _content(
 
 
 def _op_of_node(
-    source: SourceModel, flat: FlatCalls, members: Mapping[int, list[int]], reasons: FoldedNodes
+    source: SourceModel, flat: FlatCalls, members: Mapping[int, list[int]], reasons: Sequence[str]
 ) -> dict[int, int]:
     """By source node the position of the op that computes it or took it in; folded ones absent."""
     op_of: dict[int, int] = {}
@@ -109,50 +108,38 @@ def _op_of_node(
     # A node that simplification merged away went into the op of its first reader. Readers come
     # later, so walking backwards meets them first.
     for i in reversed(range(len(source.nodes))):
-        if i not in op_of and reasons.reason(i) == MERGED:
+        if i not in op_of and reasons[i] == MERGED:
             later = [op_of[reader] for reader in readers.get(i, ()) if reader in op_of]
             if later:
                 op_of[i] = later[0]
     return op_of
 
 
-class FoldedNodes:
-    """Why source nodes left no op of their own; those of a source are in topological order."""
+def folded_reasons(source: SourceModel) -> list[str]:
+    """Why each source node may have left no op; MERGED where the source does not explain it.
 
-    def __init__(self, source: SourceModel) -> None:
-        self._source = source
+    The nodes of a source are in topological order.
+    """
+    needed, live = set(source.outputs), set()
+    for i, node in reversed(list(enumerate(source.nodes))):
+        if needed.intersection(node.outputs):
+            live.add(i)
+            needed.update(node.inputs)
+    varying = {i.name for i in source.inputs}
+    reasons = []
+    for i, node in enumerate(source.nodes):
+        depends = bool(varying.intersection(node.inputs))
+        varying.update(node.outputs if depends else ())
+        reasons.append(_reason(source, node.outputs, i in live, depends))
+    return reasons
 
-    def reason(self, index: int) -> str:
-        """Why node ``index`` may have left no op; MERGED where the source does not explain it."""
-        outputs = self._source.nodes[index].outputs
-        constants, alias = self._source.constants, self._source.alias
-        if outputs and all(t in constants or t in alias for t in outputs):
-            # The mask of a dropout is a constant beside the tensor that is passed on.
-            if outputs[0] in alias and outputs[0] not in constants:
-                return f"identity: passes '{alias[outputs[0]]}' on"
-            return "constant: known without running the model"
-        if index not in self._live:
-            return "dead: no output of the model needs it"
-        if index not in self._varying:
-            return "constant: depends on weights alone"
-        return MERGED
 
-    @cached_property
-    def _live(self) -> frozenset[int]:
-        """The nodes that some output depends on."""
-        needed, live = set(self._source.outputs), set()
-        for i, node in reversed(list(enumerate(self._source.nodes))):
-            if needed.intersection(node.outputs):
-                live.add(i)
-                needed.update(node.inputs)
-        return frozenset(live)
-
-    @cached_property
-    def _varying(self) -> frozenset[int]:
-        """The nodes that depend on some input."""
-        tensors, varying = {i.name for i in self._source.inputs}, set()
-        for i, node in enumerate(self._source.nodes):
-            if tensors.intersection(node.inputs):
-                tensors.update(node.outputs)
-                varying.add(i)
-        return frozenset(varying)
+def _reason(source: SourceModel, outputs: Sequence[str], is_live: bool, depends: bool) -> str:
+    if outputs and all(t in source.constants or t in source.alias for t in outputs):
+        # The mask of a dropout is a constant beside the tensor that is passed on.
+        if outputs[0] in source.alias and outputs[0] not in source.constants:
+            return f"identity: passes '{source.alias[outputs[0]]}' on"
+        return "constant: known without running the model"
+    if not is_live:
+        return "dead: no output of the model needs it"
+    return MERGED if depends else "constant: depends on weights alone"

@@ -33,18 +33,13 @@ class FlatCalls:
         self.node_of: dict[int, int] = {}  # call -> source node
         self._last: set[Any] = set()  # contents with channels last
         self._copied: dict[int, Any] = {}  # call that only copies -> the content it copies
-        self._by_key: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
-        self._representative: dict[int, int] = {}  # call -> the first call that computes the same
+        self._by_key: dict[Any, list[int]] = defaultdict(list)
+        self._representative: list[int] = []  # by call: the first call that computes the same
         self._read(source, module["main"])
 
     def take(self, call: Any, environment: Environment) -> int:
         """The number of the flat call that ``call`` is; each flat call is taken once."""
-        key, weights = self._key(call, environment)
-        candidates = self._by_key[key]
-        for position, (candidate_weights, _) in enumerate(candidates):
-            if candidate_weights == weights:
-                return candidates.pop(position)[1]
-        return candidates.pop(0)[1]
+        return self._by_key[self._key(call, environment)].pop(0)
 
     def name(self, content: Any) -> str | None:
         """The source tensor that a content is, or merely copies; None where none matches."""
@@ -85,13 +80,9 @@ class FlatCalls:
 
     def _enter(self, call: Any, environment: Environment, readers: dict[int, list[int]]) -> int:
         number = len(self.tensors)
-        key, weights = self._key(call, environment)
-        self._representative[number] = number
-        for equal_weights, equal in self._by_key[key]:
-            if equal_weights == weights:
-                self._representative[number] = self._representative[equal]
-                break
-        self._by_key[key].append((weights, number))
+        equal = self._by_key[self._key(call, environment)]
+        equal.append(number)
+        self._representative.append(equal[0])
         self.tensors.append({})
         for content in flat([environment.get(v) for v in variables(call)]):
             if content[0] == "call":
@@ -100,26 +91,20 @@ class FlatCalls:
             self._copied[number] = content_of(call.args[1][0], environment)
         return number
 
-    def _key(self, call: Any, environment: Environment) -> tuple[Any, Any]:
-        """What is called on which computed values, and on which constants.
+    def _key(self, call: Any, environment: Environment) -> tuple[Any, ...]:
+        """What is called on which contents.
 
-        Constants are kept apart, for a pass may copy one. Calls that compute the same stand for
-        each other, for a pass may reorder them.
+        Calls that compute the same stand for each other, for a pass may reorder them.
         """
-        callee = [getattr(call.op, "name", None) or getattr(call.op, "name_hint", str(call.op))]
+        key = [getattr(call.op, "name", None) or getattr(call.op, "name_hint", str(call.op))]
         arguments = list(call.args)
         if arguments and isinstance(arguments[0], tvm.ir.GlobalVar):
-            callee.append(arguments.pop(0).name_hint)
-        read: list[Any] = []
-        weights: list[Any] = []
-        for content in flat([content_of(a, environment) for a in arguments]):
-            if content[0] == "const":
-                weights.append(content[1])
-            elif content[0] == "call":
-                read.append(("call", self._representative[content[1]], content[2]))
-            else:
-                read.append(content)
-        return (tuple(callee), tuple(read)), tuple(weights)
+            key.append(arguments.pop(0).name_hint)
+        for kind, *content in flat([content_of(a, environment) for a in arguments]):
+            if kind == "call":
+                content[0] = self._representative[content[0]]
+            key.append((kind, *content))
+        return tuple(key)
 
     def _name(self, content: Any, tensor: str) -> None:
         if isinstance(content, tuple) and content[0] == "call":

@@ -1,9 +1,8 @@
-"""optuna-dashboard over a study, read-only.
+"""The report of a study, live, beside optuna-dashboard, read-only.
 
-- ``app``  the dashboard of one study
-- ``front``  its first page: the answer, what is measured now, two trials side by side
+- ``app``  the pages of one study, and the server over them
 - ``guard``, ``server``  which requests are answered, and the HTTP server with its bounds
-- ``snapshot``  the copy of the study with notes and pictures
+- ``optuna_copy``  the study as optuna-dashboard shows it
 
 optuna-dashboard and waitress come with the extra ``dashboard``.
 """

@@ -1,33 +1,51 @@
-"""The answer of a study, and optuna-dashboard over it, both read-only.
+"""The report of a study, live, and optuna-dashboard over it, both read-only.
 
-The storage of the study is never opened for writing. The study is copied into memory and decorated
-there. The copy is made again when the study has changed, so that a running study can be watched.
+The storage of the study is never opened for writing. The study is copied into memory, again when it
+has changed, so that a running study can be watched.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import socket
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import AutosplitError, ConfigError
 from autosplit.extras import require
 from autosplit.printable import printable
-from autosplit.report.dashboard.front import Front
 from autosplit.report.dashboard.guard import Guard, is_loopback
-from autosplit.report.dashboard.snapshot import Pictures, copy, decorate, fingerprint
+from autosplit.report.dashboard.optuna_copy import copy
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study_reader import StudyReader
+from autosplit.report.html.page import page
+from autosplit.study.record import RECORD, mapping
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIApplication
+    import optuna
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
     from autosplit.report.dashboard.server import Server
 
-REFRESH = 5.0  # seconds after which a request looks whether the study has changed
+REFRESH = 3.0  # seconds after which a request looks whether the study has changed
+# optuna-dashboard has no read-only look: what could change the study is hidden by its icons.
+_EDITORS = ", ".join(
+    f'{tag}:has([data-testid="{icon}Icon"])'
+    for icon in ("Edit", "Delete", "AddBox", "DriveFileRenameOutline")
+    for tag in ("button", "label")
+)
+_MARK = (
+    "<style>#autosplit { position: fixed; right: 12px; bottom: 12px; z-index: 2000; margin: 0; "
+    "padding: 6px 12px; border-radius: 6px; background: #1c1f24; color: #fff; "
+    "font: 14px system-ui, sans-serif; } #autosplit a { color: #8cc4ff; } "
+    f"{_EDITORS} {{ display: none !important; }}</style>"
+    '<p id="autosplit">Read-only. <a href="/">The report</a></p></body>'
+)
 
 
 def open_server(
@@ -93,11 +111,10 @@ class _StudyCopy:
             current = fingerprint(study)
             if current == self._fingerprint:
                 return
-            record, shown = read(study), copy(study)
-        pictures: Any = Pictures()  # what optuna-dashboard calls of an artifact store
-        decorate(shown, record, pictures)
-        app = wsgi(shown._storage, artifact_store=pictures)
-        self._app = Front(app, record, f"/dashboard/studies/{shown._study_id}", current)
+            record = read(study)
+            shown = copy(study, record)
+        report = page(record, f"/dashboard/studies/{shown._study_id}")
+        self._app = _Pages(wsgi(shown._storage), report.encode())
         self._fingerprint = current
 
     def _print_once(self, error: str) -> None:
@@ -105,3 +122,51 @@ class _StudyCopy:
             line = f"autosplit: showing what was read before: {printable(error)}"
             print(line, file=sys.stderr, flush=True)
         self._last_error = error
+
+
+class _Pages:
+    """The report at ``/``, and the pages of optuna-dashboard, marked as read-only."""
+
+    def __init__(self, optuna_app: WSGIApplication, report: bytes) -> None:
+        self._optuna_app, self._report = optuna_app, report
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request."""
+        path = environ.get("PATH_INFO", "")
+        if path == "/":
+            headers = [("Content-Type", "text/html; charset=utf-8"), ("Cache-Control", "no-store")]
+            start_response("200 OK", [*headers, ("Content-Length", str(len(self._report)))])
+            return [] if environ["REQUEST_METHOD"] == "HEAD" else [self._report]
+        if path.startswith("/dashboard"):
+            return self._marked(environ, start_response)
+        return self._optuna_app(environ, start_response)
+
+    def _marked(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """A page with a line that leads back and says that it is read-only."""
+        # Without conditions, so that no page from before is shown that has no such line.
+        for condition in ("HTTP_IF_MODIFIED_SINCE", "HTTP_IF_NONE_MATCH", "HTTP_RANGE"):
+            environ.pop(condition, None)
+        started: list[Any] = []
+
+        def start(*answer: Any) -> Callable[[bytes], object]:
+            started[:] = answer
+            return lambda data: None
+
+        body = b"".join(self._optuna_app(environ, start))
+        status, headers = started[0], started[1]
+        if dict(headers).get("Content-Type", "").startswith("text/html") and body:
+            body = body.replace(b"</body>", _MARK.encode())
+            headers = [h for h in headers if h[0] not in ("Content-Length", "Last-Modified")]
+            headers.append(("Content-Length", str(len(body))))
+        start_response(status, headers)
+        return [body]
+
+
+def fingerprint(study: optuna.Study) -> str:
+    """Changes when a trial begins or ends, or the study's attributes change."""
+    trials = [
+        (t.state.name, str(t.datetime_complete), len(mapping(t.user_attrs.get(RECORD))))
+        for t in study.get_trials(deepcopy=False)
+    ]
+    text = json.dumps([study.study_name, trials, study.user_attrs], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()

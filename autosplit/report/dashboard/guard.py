@@ -12,7 +12,6 @@ import ipaddress
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from autosplit.report.dashboard.front import PATHS
 from autosplit.report.html.page import LIVE_POLICY
 
 if TYPE_CHECKING:
@@ -25,9 +24,8 @@ _PAGE_POLICY = (
     "img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'"
 )
-_FRONT_POLICY = f"{LIVE_POLICY}; frame-ancestors 'none'"
-# Artifacts may be HTML or SVG from anybody: nothing in them runs.
-_ARTIFACT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
+_REPORT_POLICY = f"{LIVE_POLICY}; frame-ancestors 'none'"
+_REFUSAL_POLICY = "sandbox; default-src 'none'"
 _REPLACED_HEADERS = (
     "content-security-policy",
     "access-control-allow-origin",
@@ -61,11 +59,7 @@ class Guard:
         if environ["REQUEST_METHOD"] not in _SAFE_METHODS:
             return _refuse(start_response, "405 Method Not Allowed", "it is read-only")
         path = environ.get("PATH_INFO", "")
-        policy = _PAGE_POLICY
-        if path in PATHS:
-            policy = _FRONT_POLICY
-        elif path.startswith("/artifacts"):
-            policy = _ARTIFACT_POLICY
+        policy = _REPORT_POLICY if path == "/" else _PAGE_POLICY
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
             passed = [(k, v) for k, v in headers if k.lower() not in _REPLACED_HEADERS]
@@ -115,5 +109,5 @@ def _refuse(start_response: StartResponse, status: str, reason: str) -> list[byt
     headers = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))]
     if status.startswith("405"):
         headers.append(("Allow", ", ".join(_SAFE_METHODS)))
-    start_response(status, headers + _headers(_ARTIFACT_POLICY))
+    start_response(status, headers + _headers(_REFUSAL_POLICY))
     return [body]

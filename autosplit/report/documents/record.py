@@ -12,10 +12,10 @@ from autosplit.cuts.stages import cuts_of
 from autosplit.deployment import cores_of
 from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.hardware.measurement.results import Baseline, Spread
+from autosplit.hardware.measurement.results import Baseline
 from autosplit.lowering.states import match_states
 from autosplit.study.config.sections import objective_of
-from autosplit.study.record import FinalComparison, record_of, study_record
+from autosplit.study.record import Figures, StudyRecord, TrialRecord, record_of, study_record
 from autosplit.study.results import best_number, error_of, state_of
 from autosplit.units import bound_text, counted
 
@@ -27,151 +27,157 @@ _CORES = re.compile(r"cores:\d{1,4}(,\d{1,4}){0,1023}", re.ASCII)
 
 @dataclass(frozen=True)
 class Trial:
-    """One candidate: its split and its measurements, times in ms.
+    """One candidate: its record as the search stored it, and ``final``, its figures when compared.
 
-    They are those of the final comparison where it took part in one; then ``searched_ms`` is the
-    period that was measured before, in the search.
-    ``state`` is complete, fail, interrupted, running, pruned or waiting. ``stages`` are the op
-    indices of the stages, ``places`` for each the index of its device, or of the profiled one with
-    as many cores. ``cuts`` are the last ops before each cut, ``live`` the names and bytes of the
-    tensors on it. ``replicas``, ``threads``, ``runtimes`` and ``devices`` are those of each stage,
-    whose time is that of one replica. ``values`` are those that Optuna has; ``memory_bytes`` is the
-    memory of the largest stage.
+    ``state`` is complete, fail, interrupted, running, pruned or waiting. ``places`` are for each
+    stage the index of its device, or of the profiled one with as many cores. ``values`` are those
+    that Optuna has. What makes no sense in the record is left out: stages are a legal split.
     """
 
     number: int
     state: str
-    stages: tuple[tuple[int, ...], ...] = ()
+    record: TrialRecord = field(default_factory=TrialRecord)
+    final: Figures | None = None
     places: tuple[int, ...] = ()
-    cuts: tuple[tuple[str, ...], ...] = ()
-    live: tuple[tuple[tuple[str, int], ...], ...] = ()
-    period_ms: Spread | None = None
-    searched_ms: Spread | None = None
-    latency_ms: Spread | None = None
-    stage_ms: tuple[float, ...] = ()
-    replicas: tuple[int, ...] = ()
-    threads: tuple[int, ...] = ()
-    devices: tuple[tuple[str, ...], ...] = ()
-    batch: int = 1
-    predicted_ms: float | None = None
-    memory_bytes: float | None = None
-    max_rel_error: float | None = None
     values: tuple[float, ...] = ()
     error: str = ""
-    runtimes: tuple[str, ...] = ()
+
+    @property
+    def figures(self) -> Figures:
+        """The measurements that count: of the final comparison where it took part in one."""
+        return self.final or self.record
 
     @property
     def is_failed(self) -> bool:
         """Whether it was measured in vain."""
         return self.state == "fail" or bool(self.error and self.state != "interrupted")
 
+    @property
+    def is_split(self) -> bool:
+        """Whether it has several stages, each once."""
+        return len(self.record.stages) > 1 and max(self.record.replicas, default=1) == 1
+
+    @property
+    def busy_ms(self) -> tuple[float, ...]:
+        """How long each stage works for an item, shared by its replicas."""
+        replicas = self.record.replicas or (1,) * len(self.figures.stage_ms)
+        return tuple(t / r for t, r in zip(self.figures.stage_ms, replicas, strict=False))
+
 
 @dataclass(frozen=True)
 class Study:
     """The question of a study, its machine and its result.
 
-    ``op_ms`` is the profile on each device, for one of ``op_runtimes`` after the other, at
-    one of ``op_batches``.
     ``cut_periods`` has each legal cut, a bitset of ops, with the predicted period of the best split
-    that has it. ``final_comparison`` holds the periods of the trials that took part in it; it is
-    empty if trials were measured since. ``version`` is autosplit's, ``days`` the days of the
-    measurements.
+    that has it. ``days`` are the days of the measurements.
     """
 
     name: str
+    record: StudyRecord = field(default_factory=StudyRecord)
     graph: FusedGraph | None = None
-    devices: tuple[str, ...] = ()
-    op_ms: tuple[tuple[float, ...], ...] = ()
-    op_runtimes: tuple[str, ...] = ()
-    op_batches: tuple[int, ...] = ()
-    bound_ms: float | None = None
-    cut_periods: tuple[tuple[int, float], ...] = ()
-    baselines: tuple[Baseline, ...] = ()
-    verdict: str = ""
-    stopped: str = ""
-    identity: Mapping[str, str] = field(default_factory=dict)
-    config: Mapping[str, Any] = field(default_factory=dict)
     trials: tuple[Trial, ...] = ()
-    final_comparison: Mapping[int, Spread] = field(default_factory=dict)
-    version: str = ""
-    machine: str = ""
+    cut_periods: tuple[tuple[int, float], ...] = ()
     days: str = ""
+
+    @property
+    def baselines(self) -> tuple[Baseline, ...]:
+        """The baselines, with the figures of the final comparison where it measured them."""
+        return self.record.compared_baselines()
 
     @property
     def measured_on(self) -> Mapping[str, str]:
         """What all trials share: the machine, the days, the versions, the model and the target."""
-        known = {"machine": self.machine, "measured": self.days, "autosplit": self.version}
-        return {key: value for key, value in known.items() if value} | dict(self.identity)
+        of_study = self.record
+        known = {"machine": of_study.machine, "measured": self.days, "autosplit": of_study.version}
+        return {key: value for key, value in known.items() if value} | dict(of_study.identity)
+
+    def best(self) -> Trial | None:
+        """The best trial by the objective; for throughput the winner of the final comparison."""
+        complete = {t.number: t for t in self.trials if t.state == "complete"}
+        compared = self.record.final_comparison.numbers(len(complete)) & complete.keys()
+        objective = objective_of(self.record.config)
+        if compared and objective == "throughput":
+            complete = {number: complete[number] for number in compared}
+        periods = {n: t.figures.period_ms for n, t in complete.items() if t.figures.period_ms}
+        values = {number: t.values for number, t in complete.items()}
+        best = best_number(periods, values, objective)
+        return None if best is None else complete[best]
+
+    def advised(self) -> Trial | Baseline | None:
+        """What the verdict advises; the best trial where there is none yet."""
+        verdict = self.record.verdict
+        if not verdict.text:
+            return self.best()
+        ways: list[Trial | Baseline] = [t for t in self.trials if t.number == verdict.trial]
+        ways += [b for b in self.baselines if b.name == verdict.baseline]
+        return ways[0] if ways else None
+
+    def kind_of(self, trial: Trial) -> str:
+        """What a trial is: a split, or a configuration on the cores of the study."""
+        if trial.is_split:
+            return "split"
+        return f"configuration{f' on {cores}' if (cores := self.cores) else ''}"
 
     @property
-    def objective(self) -> str:
-        """The objective of the study."""
-        return objective_of(self.config)
-
-    def best(self, before: int | None = None) -> Trial | None:
-        """The best trial by the objective, of those with a lower number than ``before``.
-
-        For throughput it is the winner of the final comparison if there was one.
-        """
-        complete = {t.number: t for t in self.trials if t.state == "complete"}
-        if before is None and self.final_comparison and self.objective == "throughput":
-            complete = {number: complete[number] for number in self.final_comparison}
-        if before is not None:
-            complete = {number: t for number, t in complete.items() if number < before}
-        periods = {number: t.period_ms for number, t in complete.items() if t.period_ms}
-        values = {number: t.values for number, t in complete.items()}
-        best = best_number(periods, values, self.objective)
-        return None if best is None else complete[best]
+    def cores(self) -> str:
+        """The cores that deployments are searched on; empty for a study of splits."""
+        cores = self.record.config.get("cores")
+        if isinstance(cores, int):
+            return counted(cores, "core")
+        text = " and ".join(map(str, cores)) if isinstance(cores, list) else str(cores or "")
+        return f"cores {text}" if text else ""
 
     @property
     def bound(self) -> str:
         """The predicted bound in words; empty without one."""
         best = self.best()
-        period = best.period_ms.median if best and best.period_ms else None
-        return "" if self.bound_ms is None else bound_text(self.bound_ms, period)
+        period = best.figures.period_ms.median if best and best.figures.period_ms else None
+        bound_ms = self.record.bound_ms
+        return "" if bound_ms is None else bound_text(bound_ms, period)
 
     def devices_of(self, trial: Trial) -> list[str]:
         """The device of each stage of a trial, empty if it is not known."""
-        if max((*trial.replicas, *trial.threads), default=1) > 1:
-            shapes = zip(trial.replicas, trial.threads, strict=True)
+        record = trial.record
+        if max((*record.replicas, *record.threads), default=1) > 1:
+            shapes = zip(record.replicas, record.threads, strict=True)
             return [f"{counted(r, 'replica')} with {counted(w, 'thread')}" for r, w in shapes]
-        if trial.devices:
-            return [" and ".join(of_stage) for of_stage in trial.devices]
-        count = max(len(trial.stages), len(trial.stage_ms))
+        if record.devices:
+            return [" and ".join(of_stage) for of_stage in record.devices]
+        count = max(len(record.stages), len(record.stage_ms))
         places = [*trial.places, *range(len(trial.places), count)]
-        return [self.devices[i] if i < len(self.devices) else "" for i in places]
+        names = self.record.devices
+        return [names[i] if i < len(names) else "" for i in places]
 
     def device_of(self, stage: int) -> str:
         """The device that a stage has in every trial; empty if trials differ in it."""
-        names = set()
-        for trial in self.trials:
-            devices = self.devices_of(trial)
-            if stage < len(devices):
-                names.add(devices[stage])
+        devices = map(self.devices_of, self.trials)
+        names = {of_trial[stage] for of_trial in devices if stage < len(of_trial)}
         return names.pop() if len(names) == 1 else ""
 
     def stage_names(self, trial: Trial) -> list[str]:
         """Each stage of a trial by its number, device and runtime."""
+        runtimes = trial.record.runtimes
         names = []
         for number, device in enumerate(self.devices_of(trial)):
-            runtime = trial.runtimes[number] if number < len(trial.runtimes) else ""
+            runtime = runtimes[number] if number < len(runtimes) else ""
             names.append(", ".join(filter(None, (f"stage {number}", device, runtime))))
         return names
 
     def profile_of(self, trial: Trial) -> tuple[float, ...]:
         """The profiled time of each op on the device of its stage; empty if it is not known."""
-        places = trial.places or range(len(trial.stages))
+        profiles, stages = self.record.profile, trial.record.stages
         row_of_op = {}
         try:
-            for number, (place, ops) in enumerate(zip(places, trial.stages, strict=False)):
-                rows: Sequence[int] = range(len(self.op_ms))
-                if trial.runtimes:
-                    runtime = trial.runtimes[number]
+            for number, ops in enumerate(stages):
+                rows: Sequence[int] = range(len(profiles))
+                if trial.record.runtimes:
+                    runtime = trial.record.runtimes[number]
                     # A stored profile of one runtime may lack its name.
-                    rows = [row for row in rows if self.op_runtimes[row] in ("", runtime)]
-                rows = [row for row in rows if self.op_batches[row] == trial.batch]
+                    rows = [row for row in rows if profiles[row].runtime in ("", runtime)]
+                rows = [row for row in rows if profiles[row].batch == trial.record.batch]
+                place = trial.places[number] if trial.places else number
                 row_of_op.update(dict.fromkeys(ops, rows[place]))
-            return tuple(self.op_ms[row_of_op[i]][i] for i in range(len(row_of_op)))
+            return tuple(profiles[row_of_op[i]].op_ms[i] for i in range(len(row_of_op)))
         # A foreign database may name more ops or devices than its profile has.
         except (IndexError, KeyError):
             return ()
@@ -179,76 +185,39 @@ class Study:
 
 def read(study: optuna.Study) -> Study:
     """The record of an Optuna study; attributes that make no sense are left out."""
-    stored = study_record(study.user_attrs)
-    graph = stored_graph(stored.graph)
+    record = study_record(study.user_attrs)
+    graph = stored_graph(record.graph)
     trials = sorted(study.get_trials(deepcopy=False), key=lambda t: t.number)
-    complete = sum(t.state.name == "COMPLETE" for t in trials)
-    comparison = stored.final_comparison
-    records = tuple(_trial(t, graph, comparison, stored.devices) for t in trials)
-    compared = comparison.numbers(complete)
     return Study(
         name=study.study_name,
+        record=record,
         graph=graph,
-        devices=stored.devices,
-        op_ms=tuple(profile.op_ms for profile in stored.profile),
-        op_runtimes=tuple(profile.runtime for profile in stored.profile),
-        op_batches=tuple(profile.batch for profile in stored.profile),
-        bound_ms=stored.bound_ms,
-        cut_periods=_legal(graph, stored.cut_periods),
-        baselines=stored.compared_baselines(),
-        verdict=stored.verdict.text,
-        stopped=stored.stopped.removeprefix("stopped: "),  # the pages say so themselves
-        identity=stored.identity,
-        config=stored.config,
-        trials=records,
-        final_comparison={
-            t.number: t.period_ms
-            for t in records
-            if t.number in compared and t.period_ms and t.state == "complete"
-        },
-        version=stored.version,
-        machine=stored.machine,
+        trials=tuple(_trial(t, graph, record) for t in trials),
+        cut_periods=_legal(graph, record.cut_periods),
         days=_days(trials),
     )
 
 
-def _trial(
-    trial: optuna.trial.FrozenTrial,
-    graph: FusedGraph | None,
-    comparison: FinalComparison,
-    devices: Sequence[str],
-) -> Trial:
-    searched = record_of(trial)
-    stored = comparison.of(trial.number, searched)
-    stages = tuple(ops for ops in stored.stages if ops)
+def _trial(trial: optuna.trial.FrozenTrial, graph: FusedGraph | None, study: StudyRecord) -> Trial:
+    record = record_of(trial)
+    stages = tuple(ops for ops in record.stages if ops)
     # Drawings and tables rely on a legal split; without one a trial is shown by its times.
     if not _is_split(graph, stages):
         stages = ()
-    has_shape = len(stored.replicas) == len(stored.threads) == len(stages) > 0
-    replicas, threads = (stored.replicas, stored.threads) if has_shape else ((), ())
-    placed = stored.devices if len(stored.devices) == len(stages) and all(stored.devices) else ()
-    places = tuple(_place(of_stage[0], devices) for of_stage in placed)
+    has_shape = len(record.replicas) == len(record.threads) == len(stages) > 0
+    is_placed = len(record.devices) == len(stages) and all(record.devices)
+    checked: dict[str, object] = {"stages": stages}
+    checked |= {} if has_shape else {"replicas": (), "threads": ()}
+    checked |= {} if is_placed else {"devices": ()}
+    record = record.model_copy(update=checked)
     return Trial(
         number=trial.number,
         state=state_of(trial),
-        stages=stages,
-        places=places,
-        cuts=stored.cuts,
-        live=stored.live,
-        period_ms=stored.period_ms,
-        searched_ms=None if stored is searched else searched.period_ms,
-        latency_ms=stored.latency_ms,
-        stage_ms=stored.stage_ms,
-        replicas=replicas,
-        threads=threads,
-        devices=placed,
-        batch=stored.batch,
-        predicted_ms=stored.predicted_ms,
-        memory_bytes=stored.memory_bytes,
-        max_rel_error=stored.max_rel_error,
+        record=record,
+        final=study.final_comparison.figures.get(trial.number),
+        places=tuple(_place(of_stage[0], study.devices) for of_stage in record.devices),
         values=tuple(trial.values or ()),
         error=error_of(trial),
-        runtimes=stored.runtimes,
     )
 
 
@@ -310,16 +279,10 @@ def states_of(
 def stored_graph(document: Any) -> FusedGraph | None:
     """The stored graph; None if it is none."""
     try:
-        ops = [
-            Op(
-                op["name"],
-                op["kernel"],
-                tuple(op["sources"]),
-                tuple(op["inputs"]),
-                tuple(op["outputs"]),
-            )
-            for op in document["ops"]
-        ]
+        ops = []
+        for op in document["ops"]:
+            sources, inputs, outputs = (tuple(op[k]) for k in ("sources", "inputs", "outputs"))
+            ops.append(Op(op["name"], op["kernel"], sources, inputs, outputs))
         shapes = {
             name: (tuple(map(int, t["shape"])), str(t["dtype"]), max(0, int(t["bytes"])))
             for name, t in document["tensors"].items()

@@ -1,213 +1,296 @@
-"""The document of ``show``: trials, the best, baselines, the bound and the verdict of a study."""
+"""The document of ``show`` and its tables, which the report shows too.
+
+What the search measured and what the final comparison measured stand in columns of their own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from autosplit.report.documents.record import states_of, stored_graph
+from autosplit.cuts import last_ops, members
+from autosplit.cuts.stages import live
+from autosplit.hardware.measurement.results import Baseline, Spread
+from autosplit.report.documents.record import Study, Trial, read, states_of
 from autosplit.study.documents import document_of
-from autosplit.study.record import (
-    COMPARISON,
-    RECORD,
-    RESULT,
-    StudyRecord,
-    mapping,
-    spread_of,
-    study_record,
-)
-from autosplit.study.results import BestTrial, best_trial, error_of, state_of
+from autosplit.study.record import Figures
 from autosplit.study.storage import redact_password, storage_errors
-from autosplit.units import between, counted, digits, size
+from autosplit.units import between, digits, size
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.trial import FrozenTrial
 
-Table = tuple[str, tuple[str, ...], Sequence[tuple[object, ...]]]  # title, columns, rows
+_MAX_TENSORS = 4  # named for a stage
+_STORED = ("cuts", "runtimes", "replicas", "threads", "batch")
+_FIGURES = ("period_ms", "latency_ms", "stage_ms", "disturbed")
 
-_STORED = ("cuts", "period_ms", "latency_ms", "stage_ms", "error", "predicted_ms", "memory_bytes")
-# Where they are known, and of a measurement that was disturbed.
-_OPTIONAL = ("runtimes", "replicas", "threads", "batch", "devices", "disturbed")
+
+@dataclass(frozen=True)
+class Table:
+    """A title, columns, and rows of as many cells.
+
+    ``marks`` say for rows, by their numbers, that they are ``best`` or ``fail``.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+    marks: Mapping[int, str] = field(default_factory=dict)
 
 
 def document(study: optuna.Study, url: str) -> dict[str, Any]:
     """The document of ``show -f json``, whose keys stay as they are."""
     with storage_errors(url):
-        trials, attributes = study.get_trials(deepcopy=False), study.user_attrs
-    record = study_record(attributes)
-    best = best_trial(trials, record)
-    stored, config = mapping(attributes.get(RECORD)), record.config
-    graph, result = mapping(stored.get("graph")), mapping(attributes.get(RESULT))
+        return written(read(study), url)
+
+
+def written(study: Study, url: str) -> dict[str, Any]:
+    """The record of a study as the document of ``show -f json``."""
+    record, config, best = study.record, study.record.config, study.best()
     cores = {} if config.get("cores") is None else {"cores": config["cores"]}
-    compared = _compared(attributes)
-    documents = [_trial(t, compared.get(t.number, {})) for t in trials]
+    name = study.graph.name if study.graph else None
     paced = record.final_comparison.real_time
     return {
         "study": {
             **cores,
-            "name": study.study_name,
+            "name": study.name,
             "storage": redact_password(url),
-            "model": config.get("model") or config.get("zoo") or graph.get("name"),
+            "model": config.get("model") or config.get("zoo") or name,
             "stages": config.get("stages"),
-            "devices": stored.get("devices"),
+            "devices": list(record.devices) or None,
             "objective": config.get("objective"),
-            "sampler": mapping(stored.get("sampler")).get("name"),
-            "stopped": result.get("stopped"),
+            "sampler": record.sampler.get("name"),
+            "stopped": record.stopped or None,
         },
-        "trials": documents,
-        "best": None if best is None else _best(best, documents, record),
-        "baselines": [document_of(b) for b in record.compared_baselines()],
-        "bound_ms": stored.get("bound_ms"),
-        "verdict": result.get("verdict"),
+        "trials": [_trial(trial) for trial in study.trials],
+        "best": _best(study, best) if best else None,
+        "baselines": [document_of(b) for b in study.baselines],
+        "bound_ms": record.bound_ms,
+        "verdict": record.verdict.model_dump(exclude_defaults=True) or None,
         **({"real_time": paced} if paced else {}),
     }
 
 
-def _compared(attributes: Mapping[str, Any]) -> dict[Any, dict[str, Any]]:
-    """What is stored of the trials in the final comparison, by their numbers."""
-    entries = mapping(attributes.get(COMPARISON)).get("entries")
-    documents = map(mapping, entries if isinstance(entries, list) else ())
-    return {document.get("number"): document for document in documents}
+def _trial(trial: Trial) -> dict[str, Any]:
+    """A trial as the search measured it; ``final`` has the figures of the final comparison."""
+    record = trial.record
+    return {
+        "number": trial.number,
+        "state": trial.state.upper(),
+        **{key: getattr(record, key) for key in _STORED},
+        **_figures(record),
+        "error": trial.error or None,
+        "final": _figures(trial.final) if trial.final else None,
+        "predicted_ms": record.predicted_ms,
+        "memory_bytes": record.memory_bytes,
+        "devices": record.devices,
+    }
 
 
-def _trial(trial: FrozenTrial, compared: Mapping[str, Any]) -> dict[str, Any]:
-    """A trial, with the figures of the final comparison in place of those of the search."""
-    stored = {**mapping(trial.user_attrs.get(RECORD)), **compared}
-    stored["error"] = error_of(trial) or None
-    document = {key: stored.get(key) for key in _STORED}
-    document |= {key: stored[key] for key in _OPTIONAL if key in stored}
-    return {"number": trial.number, "state": state_of(trial).upper(), **document}
+def _figures(figures: Figures) -> dict[str, Any]:
+    values = {key: getattr(figures, key) for key in _FIGURES}
+    return {k: document_of(v) if isinstance(v, Spread) else v for k, v in values.items()}
 
 
-def _best(
-    best: BestTrial, documents: Sequence[Mapping[str, Any]], study: StudyRecord
-) -> dict[str, Any]:
-    """The best trial with its stages and the tensors on its cuts.
-
-    ``duel_ms`` is its period where it is that of the final comparison, None without one.
-    """
-    document = dict(next(d for d in documents if d["number"] == best.number))
-    graph = stored_graph(study.graph)
-    names = [op.name for op in graph.ops] if graph else []
-    stages = []
-    for ops in best.record.stages:
-        stages.append([names[i] if i < len(names) else str(i) for i in ops])
-    document |= {"live": best.record.live, "stages": stages}
+def _best(study: Study, best: Trial) -> dict[str, Any]:
+    """The best trial with the ops of its stages, its states and the tensors on its cuts."""
+    names = [op.name for op in study.graph.ops] if study.graph else []
+    stages = [[names[i] if i < len(names) else str(i) for i in ops] for ops in best.record.stages]
     keys = ("input", "output", "shape", "stage")
-    rows = states_of(graph, best.record.stages)
-    states = [dict(zip(keys, row, strict=True)) for row in rows]
-    document |= {"states": states} if states else {}
-    is_compared = best.number in study.final_comparison.figures
-    return {**document, "duel_ms": document["period_ms"] if is_compared else None}
+    rows = states_of(study.graph, best.record.stages)
+    states = {"states": [dict(zip(keys, row, strict=True)) for row in rows]} if rows else {}
+    return {**_trial(best), "live": best.record.live, "stages": stages, **states}
 
 
-def tables(document: Mapping[str, Any]) -> Iterator[Table]:
-    """The document of a study as tables."""
-    yield _trial_table(document)
-    if document["best"]:
-        yield _cut_table(document["best"])
-        states = [tuple(state.values()) for state in document["best"].get("states", ())]
-        if states:
-            yield "states, which a stream keeps", ("input", "output", "shape", "stage"), states
-    rows = [
-        (b["name"], _ms(b["period_ms"]), _ms(b["latency_ms"]), b["copies"])
-        for b in document["baselines"]
-    ]
-    if rows:
-        yield "baselines", ("baseline", "period ms", "latency ms", "copies"), rows
+def tables(study: Study) -> Iterator[Table]:
+    """What ``show`` prints of a study."""
+    yield trial_table(study)
+    best = study.best()
+    if best:
+        yield cut_table(study, best)
+        if states := state_table(study, best):
+            yield states
+    if study.baselines:
+        yield way_table(study)
 
 
-def _trial_table(document: Mapping[str, Any]) -> Table:
-    study = document["study"]
-    stages = study["stages"]
-    if stages == "auto":
-        stages = f"up to {len(study['devices'] or ())}"
-    shape = f"{stages} stages" if stages else ""
-    if "cores" in study:
-        shape = f"deployments on cores {cores_text(study['cores'])}"
-        if isinstance(study["cores"], int):
-            shape = f"deployments on {counted(study['cores'], 'core')}"
-    known = ", ".join(filter(None, (study["model"], shape))) or "nothing is stored yet"
-    title = f"study {study['name']}: {known}"
-    if study["stopped"]:
-        title += f"; {study['stopped']}"
+def trial_table(study: Study) -> Table:
+    """One row a trial."""
     columns = dict(_COLUMNS)
-    # What is the same in all trials tells nothing.
-    if len({name for trial in document["trials"] for name in trial.get("runtimes") or ()}) < 2:
+    # A column without values tells nothing, and so does what is the same in all trials.
+    if len({name for trial in study.trials for name in trial.record.runtimes}) < 2:
         del columns["runtimes"]
-    if not any(map(_is_deployment, document["trials"])):
+    if all(_is_plain(trial) for trial in study.trials):
         del columns["replicas x threads"]
+    for title in _OPTIONAL:
+        if not any(columns[title](trial) for trial in study.trials):
+            del columns[title]
+    marks, rows, advised = {}, [], study.advised()
+    for number, trial in enumerate(study.trials):
+        cells = [cell(trial) for cell in columns.values()]
+        doubts = ["disturbed"] if trial.figures.disturbed else []
+        cells.insert(2, " ".join((["*"] if trial is advised else []) + doubts))
+        rows.append(tuple(cells))
+        if trial is advised or trial.is_failed:
+            marks[number] = "best" if trial is advised else "fail"
+    titles = [*columns]
+    titles.insert(2, "advised")
+    return Table(_title(study), tuple(titles), tuple(rows), marks)
+
+
+def _title(study: Study) -> str:
+    config, record = study.record.config, study.record
+    stages = config.get("stages")
+    if stages == "auto":
+        stages = f"up to {len(record.devices)}"
+    shape = f"{stages} stages" if stages else ""
+    if study.cores:
+        shape = f"deployments on {study.cores}"
+    model = config.get("model") or config.get("zoo") or (study.graph.name if study.graph else "")
+    known = ", ".join(filter(None, (str(model), shape))) or "nothing is stored yet"
+    stopped = f"; {record.stopped}" if record.stopped else ""
+    return f"study {study.name}: {known}{stopped}"
+
+
+def cut_table(study: Study, best: Trial) -> Table:
+    """One row a cut of a trial, with the tensors that cross it."""
+    title = f"best {study.kind_of(best)}: trial {best.number}"
+    title += f", {spread_text(best.figures.period_ms)} ms an item"
+    title += ", in the final comparison" if best.final else ""
+    cuts, lives = best.record.cuts, best.record.live
     rows = []
-    for trial in document["trials"]:
-        cells = (cell(trial) for cell in columns.values())
-        rows.append((*cells, _mark(document, trial)))
-    return title, (*columns, "best"), rows
+    for number, ops in enumerate(cuts):
+        rows.append((number + 1, ", ".join(ops), _tensor_text(lives[number : number + 1])))
+    return Table(title, ("cut", "after", "live tensors"), tuple(rows))
 
 
-def _cut_table(best: Mapping[str, Any]) -> Table:
-    period = _ms(best["duel_ms"] or best["period_ms"])
-    noun = "deployment" if _is_deployment(best) else "split"
-    title = f"best {noun}: trial {best['number']}, {period} ms an item"
-    if best["duel_ms"]:
-        title += ", in the final comparison"
-    cuts = best["cuts"] or []
-    live = best["live"] or [[]] * len(cuts)
+def stage_table(study: Study, trial: Trial) -> Table:
+    """One row a stage: device, ops, first and last op, busy time, and the tensors it sends on."""
+    record, graph = trial.record, study.graph
+    lives, rows = record.live, []
+    for i, device in enumerate(study.devices_of(trial)):
+        ops = record.stages[i] if i < len(record.stages) else ()
+        names = [graph.ops[op].name if graph else f"op {op}" for op in (ops[:1] + ops[-1:])]
+        runtime = record.runtimes[i] if i < len(record.runtimes) else ""
+        busy = digits(trial.busy_ms[i]) if i < len(trial.busy_ms) else ""
+        sent = _tensor_text(lives[i : i + 1])
+        rows.append((i, device, runtime, len(ops) or "", *(names or ["", ""]), busy, sent))
+    ends = ("first op", "last op", "busy ms an item", "live tensors sent on")
+    return Table("stages", ("stage", "device", "runtime", "ops", *ends), tuple(rows))
+
+
+def state_table(study: Study, trial: Trial) -> Table | None:
+    """One row a state, with the stage that keeps it; None without states."""
     rows = []
-    for number, (ops, tensors) in enumerate(zip(cuts, live, strict=False), 1):
-        sizes = (f"{name} ({size(count)})" for name, count in tensors)
-        rows.append((number, ", ".join(ops), ", ".join(sizes)))
-    return title, ("cut", "after", "live tensors"), rows
+    for source, output, shape, stage in states_of(study.graph, trial.record.stages):
+        rows.append((source, output, shape, "" if stage is None else stage))
+    columns = ("input", "output", "shape", "stage")
+    return Table("states, which a stream keeps", columns, tuple(rows)) if rows else None
 
 
-def _mark(document: Mapping[str, Any], trial: Mapping[str, Any]) -> str:
-    """The marks of a trial: the best, disturbed."""
-    marks, number = [], trial["number"]
-    if document["best"] and document["best"]["number"] == number:
-        marks.append("*")
-    if trial.get("disturbed"):
-        marks.append("disturbed")
-    return " ".join(marks)
+def way_table(study: Study) -> Table:
+    """One row a way to run the model: the baselines, and the best trial beside them."""
+    best, advised = study.best(), study.advised()
+    ways: list[tuple[str, Trial | Baseline, Any, object]] = []
+    ways += [(b.name, b, b, b.copies) for b in study.baselines]
+    if best and best.figures.period_ms:
+        name = f"best {study.kind_of(best)} (trial {best.number})"
+        ways.append((name, best, best.figures, ""))
+    rows = []
+    for name, way, figures, copies in ways:
+        times = (spread_text(figures.period_ms), spread_text(figures.latency_ms))
+        mark = "*" if way == advised else ""
+        rows.append((name, *times, rate(figures.period_ms), copies, mark))
+    marks = {number: "best" for number, row in enumerate(rows) if row[-1]}
+    columns = ("baseline", "period ms", "latency ms", "items/s", "copies", "advised")
+    return Table("baselines", columns, tuple(rows), marks)
 
 
-def _stage_times(trial: Mapping[str, Any]) -> str:
-    return ", ".join(digits(t) if t else "-" for t in trial["stage_ms"] or ())
+def legal_cuts(study: Study) -> Table:
+    """One row a legal cut: its last ops, what is before it, what is sent, and its best period."""
+    graph, rows = study.graph, []
+    for cut, period in study.cut_periods if graph else ():
+        assert graph
+        after = ", ".join(graph.ops[i].name for i in members(last_ops(graph, cut)))
+        sent = sum(graph.tensors[t].bytes for t in live(graph, cut))
+        rows.append((after, cut.bit_count(), size(sent), digits(period)))
+    columns = ("cut after", "ops before it", "live tensors", "predicted ms")
+    periods = [period for _, period in study.cut_periods]
+    marks = {periods.index(min(periods)): "best"} if rows else {}
+    return Table("legal cuts", columns, tuple(rows), marks)
 
 
-def _shapes(trial: Mapping[str, Any]) -> list[str]:
-    pairs = zip(trial.get("replicas") or (), trial.get("threads") or (), strict=False)
+def question(study: Study) -> str:
+    """The question of the study."""
+    net = study.graph.name if study.graph else study.name
+    if study.cores:
+        return f"How does {net} run fastest on {study.cores}?"
+    devices = study.record.devices
+    if not devices:
+        return f"How is {net} best split?"
+    count = f"{len(devices)} stages"
+    if study.record.config.get("stages") == "auto":
+        count = f"at most {count}"
+    return f"How is {net} best split into {count} on {', '.join(devices)}?"
+
+
+def spread_text(spread: Spread | None) -> str:
+    """A time in ms with its interval; empty if it is not known."""
+    if spread is None or math.isnan(spread.median):
+        return ""
+    return digits(spread.median) + between(spread.low, spread.high)
+
+
+def rate(period: Spread) -> str:
+    """Items a second."""
+    return digits(1000 / period.median) if period.median else ""
+
+
+def _tensor_text(of_cut: tuple[tuple[tuple[str, int], ...], ...]) -> str:
+    """The largest tensors on a cut with their sizes, and the sum of the others."""
+    tensors = sorted(of_cut[0], key=lambda pair: -pair[1]) if of_cut else []
+    texts = [f"{name} ({size(count)})" for name, count in tensors[:_MAX_TENSORS]]
+    others = [count for _, count in tensors[_MAX_TENSORS:]]
+    if others:
+        texts.append(f"{len(others)} more ({size(sum(others))})")
+    return ", ".join(texts)
+
+
+def _shapes(trial: Trial) -> list[str]:
+    pairs = zip(trial.record.replicas, trial.record.threads, strict=False)
     return [f"{replicas} x {threads}" for replicas, threads in pairs]
 
 
-def _is_deployment(trial: Mapping[str, Any]) -> bool:
-    """Whether a trial is more than stages on a device each, or less than two of them."""
+def _is_plain(trial: Trial) -> bool:
+    """Whether a trial has one replica with one thread of each of several stages."""
     shapes = _shapes(trial)
-    return len(shapes) == 1 or any(shape != "1 x 1" for shape in shapes)
+    return len(shapes) != 1 and all(shape == "1 x 1" for shape in shapes)
 
 
-def cores_text(cores: Any) -> str:
-    """The cores of a study file, which may be those of several kinds."""
-    return " and ".join(map(str, cores)) if isinstance(cores, list) else str(cores)
+def _cuts_or_error(trial: Trial) -> str:
+    if trial.error or trial.is_failed:
+        return trial.error or "no reason was recorded"
+    return " | ".join(", ".join(ops) for ops in trial.record.cuts)
 
 
-def _cuts_or_error(trial: Mapping[str, Any]) -> str:
-    cuts = (", ".join(ops) for ops in trial["cuts"] or ())
-    return trial["error"] or " | ".join(cuts)
-
-
-def _ms(document: object) -> str:
-    spread = spread_of(document)
-    return "" if spread is None else digits(spread.median) + between(spread.low, spread.high)
+def _optional(text: Callable[[float], str], value: float | None) -> str:
+    return "" if value is None else text(value)
 
 
 # The table of trials: title and cell of each column.
-_COLUMNS: dict[str, Callable[[Mapping[str, Any]], object]] = {
-    "trial": lambda trial: trial["number"],
-    "state": lambda trial: trial["state"].lower(),
-    "period ms": lambda trial: _ms(trial["period_ms"]),
-    "latency ms": lambda trial: _ms(trial["latency_ms"]),
-    "stages ms": _stage_times,
-    "replicas x threads": lambda trial: ", ".join(_shapes(trial)),
-    "runtimes": lambda trial: ", ".join(trial.get("runtimes") or ()),
+_COLUMNS: dict[str, Callable[[Trial], object]] = {
+    "trial": lambda trial: trial.number,
+    "state": lambda trial: trial.state,
+    "period ms": lambda trial: spread_text(trial.record.period_ms),
+    "final period ms": lambda trial: spread_text(trial.final.period_ms if trial.final else None),
     "cut after, or error": _cuts_or_error,
+    "latency ms": lambda trial: spread_text(trial.record.latency_ms),
+    "stages ms": lambda trial: ", ".join(digits(t) if t else "-" for t in trial.record.stage_ms),
+    "predicted ms": lambda trial: _optional(digits, trial.record.predicted_ms),
+    "replicas x threads": lambda trial: ", ".join(_shapes(trial)),
+    "runtimes": lambda trial: ", ".join(trial.record.runtimes),
+    "memory": lambda trial: _optional(size, trial.record.memory_bytes),
 }
+_OPTIONAL = ("final period ms", "predicted ms", "memory")

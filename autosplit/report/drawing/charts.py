@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
 
-from autosplit.hardware.measurement.results import Spread
+from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.report.documents.record import Study, Trial
 from autosplit.report.drawing.canvas import INK, PALETTE, colour
+from autosplit.study.record import Figures
 
-Symbol = Literal["circle", "diamond", "square", "triangle", "cross", "star", "dash"]
+Symbol = Literal["circle", "diamond", "square"]
 
 _BEST, _BASELINE, _FINAL = PALETTE[5], PALETTE[2], PALETTE[3]
-_BASELINE_SYMBOLS: tuple[Symbol, ...] = ("square", "diamond", "triangle", "cross")
 
 
 @dataclass(frozen=True)
 class Series:
-    """Points, steps from left to right, a dashed ``line``, or a ``level`` across the chart.
+    """Points, steps from left to right, or a ``level`` across the chart.
 
-    ``spreads`` are the intervals of points, ``texts`` say what each is.
+    ``spreads`` are the intervals of points, ``texts`` say what each is; where ``labelled`` they
+    stand beside it.
     """
 
     name: str
     x: tuple[float, ...]
     y: tuple[float, ...]
     colour: str
-    kind: Literal["points", "steps", "line", "level"] = "points"
+    kind: Literal["points", "steps", "level"] = "points"
     symbol: Symbol = "circle"
     spreads: tuple[Spread, ...] = ()
     texts: tuple[str, ...] = ()
+    labelled: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,105 +53,50 @@ class Chart:
 
 def study_charts(study: Study) -> list[Chart]:
     """The charts of a study in the order of its page."""
-    return [
-        convergence(study),
-        stage_times(study),
-        throughput_latency(study),
-        predicted_measured(study),
-    ]
+    measured = [(t, p) for t in study.trials if t.state == "complete" and (p := t.record.period_ms)]
+    return [convergence(study, measured), throughput_latency(study, measured)]
 
 
-def convergence(study: Study) -> Chart:
-    """Measured periods by trial, the best so far, the best baseline and the predicted bound."""
-    trials = _measured(study)
-    numbers = tuple(t.number for t, _ in trials)
-    periods = tuple(p.median for _, p in trials)
-    spreads = tuple(p for _, p in trials)
-    best = tuple(accumulate(periods, min))
+Measured = Sequence[tuple[Trial, Spread]]  # the complete trials with their periods in the search
+
+
+def convergence(study: Study, measured: Measured) -> Chart:
+    """Periods by trial, the best so far, the final comparison, the best baseline, the bound."""
+    numbers = tuple(t.number for t, _ in measured)
+    spreads = tuple(period for _, period in measured)
+    medians = tuple(period.median for period in spreads)
     series = [
-        Series("measured", numbers, periods, colour(0), spreads=spreads),
-        Series("best so far", numbers, best, _BEST, "steps"),
+        Series("in the search", numbers, medians, colour(0), spreads=spreads),
+        Series("best so far", numbers, tuple(accumulate(medians, min)), _BEST, "steps"),
     ]
-    compared = [t.number for t, _ in trials if t.number in study.final_comparison]
-    if compared:
-        again = tuple(study.final_comparison[n].median for n in compared)
-        series.append(Series("final comparison", tuple(compared), again, _FINAL, symbol="diamond"))
+    final = [(t.number, t.final.period_ms) for t, _ in measured if t.final and t.final.period_ms]
+    if final:
+        x, again = zip(*final, strict=True)
+        y = tuple(period.median for period in again)
+        series.append(Series("final comparison", x, y, _FINAL, symbol="diamond", spreads=again))
     if study.baselines:
         rival = min(study.baselines, key=lambda b: b.period_ms.median)
-        level = rival.period_ms.median
-        series.append(_level(f"without splitting: {rival.name}", level, _BASELINE, numbers))
-    if study.bound_ms is not None:
-        series.append(_level("predicted bound", study.bound_ms, INK, numbers))
-    title = "time between two results, ms"
+        series.append(_level(rival.name, rival.period_ms.median, _BASELINE, numbers))
+    if study.record.bound_ms is not None:
+        series.append(_level("predicted bound", study.record.bound_ms, INK, numbers))
     about = "The bound holds for the op times as profiled."
-    return Chart("Convergence", "trial", title, tuple(series), trials=True, about=about)
+    return Chart("Convergence", "trial", "period, ms", tuple(series), trials=True, about=about)
 
 
-def stage_times(study: Study) -> Chart:
-    """The busy time of every stage in every trial, and the period, which the slowest decides."""
-    trials = _measured(study)
-    count = max((len(t.stage_ms) for t, _ in trials), default=0)
-    series = []
-    for stage in range(count):
-        staged = [t for t, _ in trials if stage < len(t.stage_ms)]
-        device = study.device_of(stage)
-        name = f"stage {stage}, {device}" if device else f"stage {stage}"
-        # aside, so that equal times do not hide each other
-        aside = 0.4 * ((stage + 0.5) / count - 0.5)
-        x = tuple(t.number + aside for t in staged)
-        y = tuple(t.stage_ms[stage] for t in staged)
-        series.append(Series(name, x, y, colour(stage)))
-    numbers = tuple(t.number for t, _ in trials)
-    periods = tuple(p.median for _, p in trials)
-    series.append(Series("period", numbers, periods, INK, symbol="dash"))
-    about = "The slowest stage decides the period."
-    return Chart("Stage times", "trial", "ms an item", tuple(series), trials=True, about=about)
-
-
-def throughput_latency(study: Study) -> Chart:
+def throughput_latency(study: Study, measured: Measured) -> Chart:
     """Trials and baselines by latency and throughput; the steps are the trials' Pareto front."""
-    points = [
-        (t.latency_ms.median, 1000 / period.median, str(t.number))
-        for t, period in _measured(study)
-        if t.latency_ms and period.median
-    ]
-    best_points = pareto_front(points)
+    searched = _places((str(t.number), t.record) for t, _ in measured)
+    compared = _places((f"trial {t.number}", t.final) for t, _ in measured if t.final)
+    baselines = _places((b.name, b) for b in study.baselines)
     series = [
-        _points("Pareto front of the trials", best_points, _BEST, kind="steps"),
-        _points("trials", points, colour(0)),
+        _points("Pareto front of the search", pareto_front(searched), _BEST, kind="steps"),
+        _points("in the search", searched, colour(0)),
+        _points("final comparison", compared, _FINAL, symbol="diamond", labelled=True),
+        _points("baselines", baselines, _BASELINE, symbol="square", labelled=True),
     ]
-    best = study.best()
-    if best and best.latency_ms and best.number in study.final_comparison:
-        period = study.final_comparison[best.number].median
-        if period:
-            place = (best.latency_ms.median, 1000 / period, "")
-            series.append(_points("best, compared again", [place], _FINAL, symbol="star"))
-    known = [b for b in study.baselines if b.period_ms.median and b.latency_ms.median > 0]
-    for i, baseline in enumerate(known):
-        place = (baseline.latency_ms.median, 1000 / baseline.period_ms.median, "")
-        symbol = _BASELINE_SYMBOLS[i % len(_BASELINE_SYMBOLS)]
-        series.append(_points(baseline.name, [place], _BASELINE, symbol=symbol))
-    title = "Throughput against latency"
     about = "Up and to the left is better; numbers are trials."
-    return Chart(title, "latency, ms", "results a second", tuple(series), about=about)
-
-
-def predicted_measured(study: Study) -> Chart:
-    """Predicted against measured periods; on the line the cost model was right."""
-    points = [
-        (t.predicted_ms, period.median, str(t.number))
-        for t, period in _measured(study)
-        if t.predicted_ms is not None
-    ]
-    series = [_points("trials", points, colour(0))]
-    if points:
-        values = [value for point in points for value in point[:2]]
-        ends = (min(values), max(values))
-        series.append(Series("equal", ends, ends, INK, "line"))
-    title = "Predicted against measured"
-    about = "On the line a prediction is right."
-    axes = "predicted period, ms", "measured period, ms"
-    return Chart(title, *axes, tuple(series), about=about)
+    shown = tuple(s for s in series if s.x or s.name == "in the search")
+    return Chart("Throughput against latency", "latency, ms", "items/s", shown, about=about)
 
 
 Point = tuple[float, float, str]  # x, y and what it is
@@ -164,22 +111,29 @@ def pareto_front(points: Sequence[Point]) -> list[Point]:
     return best
 
 
+def _places(named: Iterable[tuple[str, Figures | Baseline]]) -> list[Point]:
+    """Latency and throughput of what has both."""
+    points = []
+    for name, figures in named:
+        latency, period = figures.latency_ms, figures.period_ms
+        if latency and period and latency.median > 0 and period.median > 0:
+            points.append((latency.median, 1000 / period.median, name))
+    return points
+
+
 def _points(
     name: str,
     points: Sequence[Point],
     colour: str,
     kind: Literal["points", "steps"] = "points",
     symbol: Symbol = "circle",
+    labelled: bool = False,
 ) -> Series:
     x, y = tuple(p[0] for p in points), tuple(p[1] for p in points)
-    return Series(name, x, y, colour, kind, symbol, texts=tuple(p[2] for p in points))
+    texts = tuple(p[2] for p in points)
+    return Series(name, x, y, colour, kind, symbol, texts=texts, labelled=labelled)
 
 
 def _level(name: str, value: float, colour: str, numbers: Sequence[int]) -> Series:
     ends = (numbers[0], numbers[-1]) if numbers else ()
     return Series(name, ends, (value,) * len(ends), colour, "level")
-
-
-def _measured(study: Study) -> list[tuple[Trial, Spread]]:
-    """The complete trials with their periods."""
-    return [(t, t.period_ms) for t in study.trials if t.state == "complete" and t.period_ms]

@@ -1,8 +1,8 @@
-"""The fused graph from left to right, coloured by stage, with the live tensors on every cut."""
+"""The fused graph from top to bottom, coloured by stage, with the live tensors on every cut."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from autosplit.cuts import bitset
@@ -11,17 +11,18 @@ from autosplit.report.documents.inspection import shape_text
 from autosplit.report.drawing.canvas import Canvas, colour, label, lines
 from autosplit.report.drawing.layout import arrange
 from autosplit.report.drawing.paths import Paths, Slot, trace
-from autosplit.report.drawing.rows import IO, PILL, SIDE, Row, arrange_rows, fitted
 from autosplit.units import counted, milliseconds, size
 
-_HEAD, _ROW_HEAD, _FOOT, _LINE, _GAP = 52, 34, 74, 14, 14
-_BELOW = 48  # from the lowest box of a row to the next row: room for the texts of its cuts
-_ASIDE = 34  # how far the name of a stage may stand out on either side; a cut is farther away
-_CHARACTER = 6.2  # the width of a character in a box
+_HEAD, _FOOT, _LINE, _SIDE = 52, 56, 14, 12
+_GAP, _LEVEL_GAP, _STAGE_HEAD, _CUT_HEAD = 12, 26, 24, 16  # between boxes, levels, stages, at cuts
+_WIDTHS = {"op": 152.0, "tensor": 152.0, "input": 120.0, "output": 120.0, "through": 8.0}
+_MIN_WIDTH = 440  # of a picture: room for its texts
+_LEVELS = 10  # levels of boxes in a picture; more where there are many stages
+_LETTERS = 24  # characters that fit into a box
 _MAX_NAMES = 12  # of tensors or source nodes that a box names when pointed at
 _LEGEND = (
-    "box: fused op, border in the colour of its stage; round: live tensor with its size, "
-    "sent once over the cut; dashed: cut; grey border: input or output of the model"
+    "box: fused op, border in the colour of its stage; grey border: input or output",
+    "dashed: cut; round: live tensor with its size, sent once over the cut",
 )
 
 
@@ -43,25 +44,21 @@ class SplitGraph:
     ops: Sequence[int] = ()
     stage: int = 0
 
-    def draw(self, title: str = "", width: int = 1400) -> Canvas:
-        """The picture, ``width`` pixels wide; many stages go on in further rows.
+    def draw(self, title: str = "") -> Canvas:
+        """The picture. Raises SplitError if ``stages`` are no split of the graph."""
+        levels = max(_LEVELS, len(self.stages) + 4)
+        return _Picture(self, trace(self.graph, self.stages, levels)).draw(title)
 
-        Raises SplitError if ``stages`` are no split of the graph.
-        """
-        return _Picture(self, fitted(self.graph, self.stages, width), width).draw(title)
-
-    def parts(self, width: int = 1400) -> Iterator[tuple[str, str, Canvas]]:
+    def parts(self) -> Iterator[tuple[str, str, Canvas]]:
         """For each box with several ops its link, its title, and a picture with a box for each."""
-        paths = fitted(self.graph, self.stages, width)
-        for column in paths.columns:
-            for slot in column:
-                if len(slot.ops) > 1:
-                    part = self._part(slot)
-                    # as many columns and rows as there are ops, so that no two share a box
-                    inner = trace(part.graph, part.stages, len(slot.ops), len(slot.ops))
-                    title = f"{part.box_name(slot.stage)}: {counted(len(slot.ops), 'fused op')}"
-                    picture = _Picture(part, inner, width // 2).draw(title)
-                    yield self.link_of(slot.ops), title, picture
+        paths = trace(self.graph, self.stages, max(_LEVELS, len(self.stages) + 4))
+        for slot in (slot for level in paths.levels for slot in level):
+            if len(slot.ops) > 1:
+                part = self._part(slot)
+                # as many levels and boxes as there are ops, so that no two share a box
+                inner = trace(part.graph, part.stages, len(slot.ops), len(slot.ops))
+                title = f"{part.box_name(slot.stage)}: {counted(len(slot.ops), 'fused op')}"
+                yield self.link_of(slot.ops), title, _Picture(part, inner).draw(title)
 
     def link_of(self, ops: Sequence[int]) -> str:
         """The link of a box; empty if there is nothing more to show of it."""
@@ -93,75 +90,48 @@ class SplitGraph:
         )
 
 
-class _PlacedRow:
-    """A row with the place of every slot in it.
-
-    The names of its stages stand at ``top``; its boxes end at ``bottom``.
-    """
-
-    def __init__(
-        self, row: Row, paths: Paths, text: Mapping[Slot, Sequence[str]], box: float, top: float
-    ) -> None:
-        self.row, self.paths, self.box, self.top = row, paths, box, top
-        columns = [paths.columns[c] for c in row.columns]
-        first, last = row.columns[0], row.columns[-1]
-        self.edges = [(a, b) for a, b in paths.edges if first <= a.column < last]
-        self.heights: dict[Slot, float] = {}
-        for column in columns:
-            self.heights |= {s: len(text[s]) * _LINE + 8.0 if text[s] else 8.0 for s in column}
-        # Each row is arranged by itself: its first column repeats the cut that ends the row above.
-        centres = arrange(columns, self.edges, self.heights, _GAP)
-        self.at = {slot: (row.xs[slot.column], top + _ROW_HEAD + y) for slot, y in centres.items()}
-        lower_edges = [y + self.heights[slot] / 2 for slot, (_, y) in self.at.items()]
-        self.bottom = max(lower_edges, default=top + _ROW_HEAD)
-
-    def half_width(self, slot: Slot) -> float:
-        """Half the width of a slot's box."""
-        return {"op": self.box, "cut": PILL, "io": IO}[self.paths.kind(slot.column)] / 2
-
-    def stage_span(self, stage: int) -> tuple[float, float] | None:
-        """The left and the right end of a stage's boxes; None if it is not in this row."""
-        columns = [c for c in self.row.columns if self.paths.stage(c) == stage]
-        if not columns:
-            return None
-        # The shade of a stage stands out a little on both sides of its boxes.
-        aside = self.box / 2 + 9
-        return self.row.xs[columns[0]] - aside, self.row.xs[columns[-1]] + aside
-
-
 class _Picture:
-    def __init__(self, view: SplitGraph, paths: Paths, width: int) -> None:
+    """Every slot with its text and its place."""
+
+    def __init__(self, view: SplitGraph, paths: Paths) -> None:
         self.view, self.graph, self.stages, self.paths = view, view.graph, view.stages, paths
         self.op_ms = view.op_ms if len(view.op_ms) == len(view.graph.ops) else ()
         self.states = {t for state in self.graph.states for t in (state.input, state.tensor)}
-        rows, self.box, self.width = arrange_rows(self.paths, width)
-        # The cuts at which a row ends and the next begins.
-        self.seams = frozenset(row.columns[0] for row in rows[1:])
-        self.text: dict[Slot, list[str]] = {}
-        for column in self.paths.columns:
-            self.text |= {slot: self._slot_text(slot) for slot in column}
-        self.rows: list[_PlacedRow] = []
-        for row in rows:
-            top = self.rows[-1].bottom + _BELOW if self.rows else _HEAD
-            self.rows.append(_PlacedRow(row, self.paths, self.text, self.box, top))
+        slots = [slot for level in paths.levels for slot in level]
+        self.text = {slot: self._slot_text(slot) for slot in slots}
+        self.heights = {slot: len(text) * _LINE + 8.0 for slot, text in self.text.items()}
+        xs = arrange(paths.levels, paths.edges, {s: _WIDTHS[s.kind] for s in slots}, _GAP)
+        right = max((x + _WIDTHS[slot.kind] / 2 for slot, x in xs.items()), default=0.0)
+        self.width = max(_MIN_WIDTH, int(right) + 4 * _SIDE)
+        aside = (self.width - right) / 2
+        self.at: dict[Slot, tuple[float, float]] = {}
+        self.tops: list[float] = []  # of the levels
+        bottom = _HEAD + 0.0
+        for number, level in enumerate(paths.levels):
+            first_of_stage = number in {start for start, _ in paths.stage_levels}
+            top = bottom + _LEVEL_GAP + _STAGE_HEAD * first_of_stage
+            top += _CUT_HEAD * (number in paths.cut_levels)
+            self.tops.append(top)
+            tallest = max((self.heights[slot] for slot in level), default=0.0)
+            self.at |= {slot: (xs[slot] + aside, top + tallest / 2) for slot in level}
+            bottom = top + tallest
+        self.bottom = bottom
 
     def draw(self, title: str) -> Canvas:
         """The picture with its title and legend."""
-        bottom = self.rows[-1].bottom + _FOOT
-        canvas = Canvas(self.width, int(self.rows[-1].bottom) + _FOOT)
+        canvas = Canvas(self.width, int(self.bottom) + _FOOT)
         title = title or f"{self.graph.name}: {counted(len(self.stages), 'stage')}"
-        canvas.text(SIDE, 18, label(title, self.width // 10), "bold", px=15)
+        canvas.text(_SIDE, 18, label(title, self.width // 10), "bold", px=15)
         count = counted(len(self.graph.ops), "fused op")
-        note = "in the order data flows; a box with several ops stands for all of them"
-        canvas.text(SIDE, 38, f"{count}, {note}")
-        for row in self.rows:
-            self._draw_stages(canvas, row)
-            self._draw_cuts(canvas, row)
-            for producer, reader in row.edges:
-                _draw_edge(canvas, row, producer, reader)
-            for slot in row.at:
-                self._draw_slot(canvas, row, slot)
-        canvas.text(SIDE, bottom - 14, _LEGEND)
+        canvas.text(_SIDE, 38, f"{count}; a box with several ops stands for all of them")
+        self._draw_stages(canvas)
+        self._draw_cuts(canvas)
+        for producer, reader in self.paths.edges:
+            self._draw_edge(canvas, producer, reader)
+        for slot in self.at:
+            self._draw_slot(canvas, slot)
+        for number, line in enumerate(_LEGEND):
+            canvas.text(_SIDE, self.bottom + 26 + number * _LINE, line, px=10)
         return canvas
 
     def _slot_text(self, slot: Slot) -> list[str]:
@@ -174,27 +144,15 @@ class _Picture:
             first, *others = slot.tensors
             if others:
                 return [f"{len(slot.tensors)} tensors", total]
-            return [*lines(first, 15), total]
+            return [*lines(first, _LETTERS - 2), total]
         if slot.kind in ("input", "output"):
             (name, *_), state = slot.tensors, ["state"] if slot.tensors[0] in self.states else []
-            return [*state, *lines(name, 12), size(tensors[name].bytes)]
-        return self._passing_text(slot) if slot.column in self.seams else []
-
-    def _passing_text(self, slot: Slot) -> list[str]:
-        """Names, at the end of a row, an input or output that passes a cut without being live."""
-        anchor = slot.anchor
-        if anchor is None:
-            return []
-        passing = list(anchor.tensors)
-        if not passing:
-            for i in anchor.ops:
-                passing += [t for t in self.graph.ops[i].outputs if t in self.graph.outputs]
-        kind = "input" if anchor.kind == "input" else "output"
-        return [kind, *lines(passing[0], 15)] if len(passing) == 1 else [f"{len(passing)} {kind}s"]
+            return [*state, *lines(name, 19), size(tensors[name].bytes)]
+        return []
 
     def _op_text(self, ops: Sequence[int]) -> list[str]:
         # A name is broken where its box ends, since SVG does not wrap text.
-        limit = int((self.box - 8) / _CHARACTER)
+        limit = _LETTERS
         names = [self.graph.ops[i].name for i in ops]
         if len(names) == 1:
             text = lines(names[0], limit, 3)
@@ -233,46 +191,33 @@ class _Picture:
         state = ", state of a stream" if name in self.states else ""
         return f"{verb}{name}: {shape}, {size(tensor.bytes)}{state}"
 
-    def _draw_stages(self, canvas: Canvas, row: _PlacedRow) -> None:
-        for stage, ops in enumerate(self.stages):
-            span = row.stage_span(stage)
-            if span is None:
-                continue
-            left, right = span
-            number = self.view.stage + stage
-            height = row.bottom - row.top + 12
-            place = (left, row.top, right - left, height)
+    def _draw_stages(self, canvas: Canvas) -> None:
+        for stage, (first, end) in enumerate(self.paths.stage_levels):
+            number, ops = self.view.stage + stage, self.stages[stage]
+            top = self.tops[first] - _STAGE_HEAD
+            bottom = self.tops[end] - _CUT_HEAD - 10 if end < len(self.tops) else self.bottom
+            place = (_SIDE / 2, top, self.width - _SIDE, bottom - top)
             canvas.rectangle(*place, fill=colour(number), fill_opacity=0.1)
-            limit = int((right - left + 2 * _ASIDE) / 7)
-            name, count = self.view.box_name(number), counted(len(ops), "op") + self._took(ops)
-            middle = (left + right) / 2
-            canvas.text(middle, row.top + 10, label(name, limit), "middle bold", px=12)
-            canvas.text(middle, row.top + 25, label(count, limit), "middle")
+            count = counted(len(ops), "op") + self._took(ops)
+            canvas.text(self.width - _SIDE, top + 11, count, "end")
+            name = label(self.view.box_name(number), (self.width - 7 * len(count)) // 8)
+            canvas.text(_SIDE, top + 11, name, "bold", px=12)
 
-    def _draw_cuts(self, canvas: Canvas, row: _PlacedRow) -> None:
-        """The cuts of a row with their sizes; the text of its first one stands a row above."""
-        for number, column in enumerate(self.paths.cut_columns, 1):
-            if column not in row.row.xs:
-                continue
-            x = row.row.xs[column]
-            ends = (row.top, row.bottom + 14)
-            canvas.line((x, x), ends, "line", stroke_dasharray="8 5", stroke_width=2)
-            tensors = self.paths.live[number - 1]
+    def _draw_cuts(self, canvas: Canvas) -> None:
+        cuts = zip(self.paths.cut_levels, self.paths.live, strict=True)
+        for number, (level, tensors) in enumerate(cuts, 1):
+            y = self.tops[level] + max(self.heights[s] for s in self.paths.levels[level]) / 2
+            ends = (_SIDE / 2, self.width - _SIDE / 2)
+            canvas.line(ends, (y, y), "line", stroke_dasharray="8 5", stroke_width=2)
             total = size(sum(self.graph.tensors[t].bytes for t in tensors))
-            text, side = f"cut {number}: {total} in {counted(len(tensors), 'tensor')}", "middle"
-            if column in self.seams and column == row.row.columns[0]:
-                # A cut between two rows is drawn at both; its size is written once.
-                text, x, side = f"cut {number}, from above", x - PILL / 2, ""
-            elif column in self.seams:
-                x, side = x + PILL / 2, "end"
-                canvas.text(x, row.bottom + 37, "continued below", side, px=10)
-            canvas.text(x, row.bottom + 23, text, f"bold {side}".rstrip())
+            text = f"cut {number}: {total} in {counted(len(tensors), 'tensor')}"
+            canvas.text(_SIDE, self.tops[level] - 8, text, "bold")
 
-    def _draw_slot(self, canvas: Canvas, row: _PlacedRow, slot: Slot) -> None:
-        text, (x, y) = self.text[slot], row.at[slot]
-        half, height = row.half_width(slot), row.heights[slot]
-        if not text:
-            canvas.line((x - half, x + half), (y, y), "wire")
+    def _draw_slot(self, canvas: Canvas, slot: Slot) -> None:
+        text, (x, y) = self.text[slot], self.at[slot]
+        half, height = _WIDTHS[slot.kind] / 2, self.heights[slot]
+        if slot.kind == "through":
+            canvas.line((x, x), (y - height / 2, y + height / 2), "wire")
             return
         kind, rounding, edge = "paper faint", 8.0, ""
         if slot.kind == "op":
@@ -295,14 +240,13 @@ class _Picture:
                 weight = "middle bold" if i == bold else "middle"
                 canvas.text(x, top + i * _LINE, line, weight, px=10)
 
-
-def _draw_edge(canvas: Canvas, row: _PlacedRow, producer: Slot, reader: Slot) -> None:
-    left, y = row.at[producer]
-    right, end = row.at[reader]
-    left, right = left + row.half_width(producer), right - row.half_width(reader)
-    middle = (left + right) / 2
-    # Control points at half the way make the curve leave and arrive level.
-    curve = f"C{middle:.1f} {y:.1f} {middle:.1f} {end:.1f} {right:.1f} {end:.1f}"
-    canvas.path(f"M{left:.1f} {y:.1f}{curve}", "wire")
-    if reader.kind != "through":
-        canvas.path(f"M{right:.1f} {end:.1f}l-6-3v6z", "head")
+    def _draw_edge(self, canvas: Canvas, producer: Slot, reader: Slot) -> None:
+        (x, top), (end, bottom) = self.at[producer], self.at[reader]
+        top += self.heights[producer] / 2
+        bottom -= self.heights[reader] / 2
+        # Control points at half the way make the curve leave and arrive upright.
+        middle = (top + bottom) / 2
+        curve = f"C{x:.1f} {middle:.1f} {end:.1f} {middle:.1f} {end:.1f} {bottom:.1f}"
+        canvas.path(f"M{x:.1f} {top:.1f}{curve}", "wire")
+        if reader.kind != "through":
+            canvas.path(f"M{end:.1f} {bottom:.1f}l-3-6h6z", "head")

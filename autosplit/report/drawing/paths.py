@@ -1,4 +1,4 @@
-"""The split graph as columns of slots: boxes of ops, tensors on cuts, and the paths of tensors."""
+"""The split graph as levels of slots: boxes of ops, tensors on cuts, and the paths of tensors."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _MAX_TENSORS = 6  # shown one by one on a cut; of more the smallest share a slot
 
 @dataclass(frozen=True)
 class Slot:
-    """A place in a column: ops, tensors on a cut, an input or output, or passing edges.
+    """A place in a level: ops, tensors on a cut, an input or output, or passing edges.
 
     ``tensors`` are those of a tensor, input or output slot. Edges from one ``anchor`` share their
-    path through a column.
+    path through a level.
     """
 
     kind: Literal["op", "tensor", "input", "output", "through"]
-    column: int
+    level: int
     stage: int = 0
     ops: tuple[int, ...] = ()
     tensors: tuple[str, ...] = ()
@@ -32,35 +32,22 @@ class Slot:
 
 @dataclass(frozen=True)
 class Paths:
-    """The columns with their slots, the edges between them, and the tensors of each cut."""
+    """The levels with their slots, the edges between them, and the tensors of each cut."""
 
-    columns: tuple[tuple[Slot, ...], ...]
+    levels: tuple[tuple[Slot, ...], ...]
     edges: tuple[tuple[Slot, Slot], ...]
-    cut_columns: tuple[int, ...]
+    cut_levels: tuple[int, ...]
     live: tuple[tuple[str, ...], ...]
-    stage_columns: tuple[tuple[int, int], ...]
-
-    def stage(self, column: int) -> int | None:
-        """The stage whose boxes stand in a column, None for cuts, inputs and outputs."""
-        for stage, (start, end) in enumerate(self.stage_columns):
-            if start <= column < end:
-                return stage
-        return None
-
-    def kind(self, column: int) -> Literal["op", "cut", "io"]:
-        """What stands in a column."""
-        if column in self.cut_columns:
-            return "cut"
-        return "io" if self.stage(column) is None else "op"
+    stage_levels: tuple[tuple[int, int], ...]
 
 
-def trace(graph: FusedGraph, stages: Sequence[Sequence[int]], columns: int, rows: int = 5) -> Paths:
-    """The columns and edges of a split. Raises SplitError if ``stages`` are no split."""
+def trace(graph: FusedGraph, stages: Sequence[Sequence[int]], levels: int, boxes: int = 4) -> Paths:
+    """The levels and edges of a split. Raises SplitError if ``stages`` are no split."""
     cuts = cuts_of(graph, stages)
-    groups = collapse(graph, stages, columns, rows)
+    groups = collapse(graph, stages, levels, boxes)
     # A stage is as wide as the longest chain of its boxes.
     widths = [1 + max(g.band for g in groups if g.stage == s) for s in range(len(stages))]
-    # column 0 holds inputs; a cut follows each stage
+    # level 0 holds inputs; a cut follows each stage
     starts = list(accumulate((w + 1 for w in widths), initial=1))
     spans = tuple((start, start + w) for start, w in zip(starts, widths, strict=False))
     tracer = _Tracer(graph, groups, spans, tuple(live(graph, cut) for cut in cuts))
@@ -70,7 +57,7 @@ def trace(graph: FusedGraph, stages: Sequence[Sequence[int]], columns: int, rows
 
 
 class _Tracer:
-    """Leads every tensor from its producer to the last box that reads it, column by column."""
+    """Leads every tensor from its producer to the last box that reads it, level by level."""
 
     def __init__(
         self,
@@ -87,8 +74,8 @@ class _Tracer:
         self._slots = dict.fromkeys(boxes)
         self._edges: dict[tuple[Slot, Slot], None] = {}
         self._on_cut = {}
-        for column, names in zip(self._cuts, crossing, strict=True):
-            self._on_cut[column] = _cut_slots(graph, column, names)
+        for level, names in zip(self._cuts, crossing, strict=True):
+            self._on_cut[level] = _cut_slots(graph, level, names)
 
     def follow(self, name: str) -> None:
         """Add the path of one tensor: the slots it passes and the edges between them."""
@@ -104,26 +91,26 @@ class _Tracer:
             readers.add(Slot("output", self._last, tensors=(name,)))
         self._slots.setdefault(here)
         anchor = here
-        end = max((r.column for r in readers), default=0)
-        # An edge joins neighbouring columns alone, so a long one passes a slot in each column.
-        for column in range(here.column + 1, end + 1):
-            in_column = [r for r in readers if r.column == column]
-            for reader in sorted(in_column, key=lambda r: r.ops):
+        end = max((r.level for r in readers), default=0)
+        # An edge joins neighbouring levels alone, so a long one passes a slot in each level.
+        for level in range(here.level + 1, end + 1):
+            in_level = [r for r in readers if r.level == level]
+            for reader in sorted(in_level, key=lambda r: r.ops):
                 self._join(here, reader)
-            if column < end:
-                on_cut = self._on_cut.get(column, {}).get(name)
-                passed = on_cut or Slot("through", column, anchor=anchor)
+            if level < end:
+                on_cut = self._on_cut.get(level, {}).get(name)
+                passed = on_cut or Slot("through", level, anchor=anchor)
                 anchor = on_cut or anchor
                 self._join(here, passed)
                 here = passed
 
     def paths(self) -> Paths:
-        """All that was followed; empty columns stay, so that numbers do."""
-        columns: list[list[Slot]] = [[] for _ in range(self._last + 1)]
+        """All that was followed; empty levels stay, so that numbers do."""
+        levels: list[list[Slot]] = [[] for _ in range(self._last + 1)]
         for slot in self._slots:
-            columns[slot.column].append(slot)
+            levels[slot.level].append(slot)
         edges = tuple(self._edges)
-        return Paths(tuple(map(tuple, columns)), edges, self._cuts, self._live, self._spans)
+        return Paths(tuple(map(tuple, levels)), edges, self._cuts, self._live, self._spans)
 
     def _join(self, a: Slot, b: Slot) -> None:
         self._slots.setdefault(a)
@@ -131,12 +118,12 @@ class _Tracer:
         self._edges.setdefault((a, b))
 
 
-def _cut_slots(graph: FusedGraph, column: int, names: Sequence[str]) -> dict[str, Slot]:
+def _cut_slots(graph: FusedGraph, level: int, names: Sequence[str]) -> dict[str, Slot]:
     """For each tensor on a cut the slot that shows it."""
     # What costs most is shown by itself.
     alone = sorted(names, key=lambda n: -graph.tensors[n].bytes)
     rest: list[str] = []
     if len(alone) > _MAX_TENSORS:
         alone, rest = alone[: _MAX_TENSORS - 1], alone[_MAX_TENSORS - 1 :]
-    slots = {name: Slot("tensor", column, tensors=(name,)) for name in alone}
-    return slots | dict.fromkeys(rest, Slot("tensor", column, tensors=tuple(rest)))
+    slots = {name: Slot("tensor", level, tensors=(name,)) for name in alone}
+    return slots | dict.fromkeys(rest, Slot("tensor", level, tensors=tuple(rest)))

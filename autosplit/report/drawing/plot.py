@@ -17,10 +17,6 @@ _SHAPES = {
     "circle": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
     "diamond": "M0-6L5 0 0 6-5 0z",
     "square": "M-4-4H4V4H-4z",
-    "triangle": "M0-5L5 4H-5z",
-    "cross": "M-2-6H2V-2H6V2H2V6H-2V2H-6V-2H-2z",
-    "star": "M0-9L3-3 9-2 4 2 6 8 0 5-6 8-4 2-9-2-3-3z",
-    "dash": "M-7-1H7V1H-7z",
 }
 
 
@@ -104,9 +100,7 @@ def _draw(canvas: Canvas, chart: Chart, series: Series, x_axis: _Axis, y_axis: _
                 _stroke(canvas, series, (x_axis.start, x_axis.end), (y, y), "8 3 2 3")
         return
     xs, ys = list(map(x_axis, series.x)), list(map(y_axis, series.y))
-    if series.kind == "line":
-        _stroke(canvas, series, xs, ys, "5 3")
-    elif series.kind == "steps" and xs:
+    if series.kind == "steps" and xs:
         corner_xs, corner_ys = [xs[0]], [ys[0]]
         for n in range(1, len(xs)):
             corner_xs += [xs[n], xs[n]]
@@ -122,6 +116,14 @@ def _draw(canvas: Canvas, chart: Chart, series: Series, x_axis: _Axis, y_axis: _
                     low, high = series.spreads[n].low, series.spreads[n].high
                     _stroke(canvas, series, (x, x), (y_axis(low), y_axis(high)))
                 _mark(canvas, series, x, y)
+                if series.labelled:
+                    _label(canvas, label(text, 24), x, y)
+
+
+def _label(canvas: Canvas, text: str, x: float, y: float) -> None:
+    """A name beside its mark, on the side that has room."""
+    is_right = x + 8 + _CHARACTER * len(text) > canvas.width - _RIGHT
+    canvas.text(x - 8 if is_right else x + 8, y, text, "end" if is_right else "", px=10)
 
 
 def _title(chart: Chart, series: Series, n: int, text: str) -> str:

@@ -56,6 +56,7 @@ class Viewer {
     this.button("Zoom out", () => this.zoom(1 / 1.5));
     this.button("Show all", () => this.fit());
     this.back = this.button("Back to the whole graph", () => this.open(this.whole));
+    this.addSearch();
     if (this.rows.length) this.addCuts();
     figure.prepend(this.bar);
     if (this.parts) this.parts.hidden = true;
@@ -69,9 +70,25 @@ class Viewer {
     return button;
   }
 
+  // Marks the boxes whose ops, tensors or source nodes have a text in their names.
+  addSearch() {
+    const label = make("label", {textContent: "Find op "});
+    this.field = make("input", {type: "search"});
+    this.field.oninput = () => this.find();
+    label.append(this.field);
+    this.bar.append(label);
+  }
+
+  find() {
+    const text = this.field.value.toLowerCase();
+    for (const node of this.svg.querySelectorAll(".node[data-ops]")) {
+      node.classList.toggle("match", text !== "" && node.getAttribute("aria-label").toLowerCase().includes(text));
+    }
+  }
+
   // A slider over the legal cuts; the ops after the chosen one are dimmed.
   addCuts() {
-    const label = make("label", {textContent: "Legal cut "});
+    const label = make("label", {textContent: "Legal cut ", className: "slide"});
     this.slider = make("input", {type: "range", min: 0, max: this.rows.length, value: 0});
     this.said = make("output", {textContent: "none"});
     label.append(this.slider);
@@ -107,6 +124,7 @@ class Viewer {
     this.size = [width, height];
     speak(this.svg);
     this.paint();
+    this.find();
     this.fit();
     // A long picture would be too small to read: then its beginning is shown.
     const scale = this.frame.clientWidth / width;
@@ -123,6 +141,7 @@ class Viewer {
     this.x = Math.max(0, Math.min(x, width - w));
     this.y = Math.max(0, Math.min(y, height - h));
     this.svg.setAttribute("viewBox", `${this.x} ${this.y} ${w} ${h}`);
+    this.frame.style.maxWidth = `${1.4 * width}px`;
     this.frame.style.aspectRatio = `${width} / ${Math.max(height, width / 5)}`;
     this.frame.classList.toggle("zoomed", this.scale > 1);
     tip.hidden = true;
@@ -200,8 +219,60 @@ function rove(svg) {
   });
 }
 
+// What a visitor made of the tables, by their captions: it outlives a renewal.
+const orders = new Map();
+
+// A click on a title sorts the rows by that column, and again the other way round; a field filters.
+class Sortable {
+  constructor(table) {
+    this.table = table;
+    this.body = table.tBodies[0];
+    this.rows = [...this.body.rows];
+    this.order = orders.get(table.caption.textContent) ?? {column: null, sign: 1, text: ""};
+    orders.set(table.caption.textContent, this.order);
+    this.titles = [...table.tHead.rows[0].cells];
+    this.titles.forEach((title, column) => {
+      const button = make("button", {type: "button", textContent: title.textContent});
+      button.onclick = () => {
+        this.order.sign = this.order.column === column ? -this.order.sign : 1;
+        this.order.column = column;
+        this.apply();
+      };
+      title.replaceChildren(button);
+    });
+    const label = make("label", {textContent: "Filter "});
+    const field = make("input", {type: "search", value: this.order.text});
+    field.oninput = () => { this.order.text = field.value; this.apply(); };
+    label.append(field);
+    const bar = make("div", {className: "bar"});
+    bar.append(label);
+    table.parentElement.before(bar);
+    this.apply();
+  }
+
+  apply() {
+    const {column, sign, text} = this.order;
+    const rows = [...this.rows];
+    if (column !== null) rows.sort((a, b) => compare(a.cells[column].textContent, b.cells[column].textContent, sign));
+    this.titles.forEach((title, place) => {
+      if (place === column) title.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
+      else title.removeAttribute("aria-sort");
+    });
+    for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(text.toLowerCase());
+    this.body.replaceChildren(...rows);
+  }
+}
+
+// Numbers by value, texts by letter, what is empty last.
+function compare(a, b, sign) {
+  const [x, y] = [parseFloat(a), parseFloat(b)];
+  if (!a || !b) return (a ? 0 : 1) - (b ? 0 : 1);
+  return sign * (isNaN(x) || isNaN(y) ? a.localeCompare(b) : x - y);
+}
+
 function enliven(root) {
   for (const figure of root.querySelectorAll("figure.graph")) new Viewer(figure);
+  for (const table of root.querySelectorAll("table.sortable")) new Sortable(table);
   for (const svg of root.querySelectorAll("figure.chart svg")) {
     speak(svg);
     rove(svg);
@@ -226,10 +297,6 @@ async function renew() {
     served[place] = text;
     const open = [...(old?.querySelectorAll("[open] > summary") ?? [])].map((s) => s.textContent);
     for (const s of part.querySelectorAll("summary")) s.parentElement.open = open.includes(s.textContent);
-    for (const select of old?.querySelectorAll("select") ?? []) {
-      const twin = part.querySelector(`select[name="${select.name}"]`);
-      if (twin) twin.value = select.value;
-    }
     if (old) old.replaceWith(part);
     else document.querySelector("main").append(part);
     enliven(part);
@@ -238,14 +305,8 @@ async function renew() {
   served.length = news.length;
 }
 
-// The dashboard tells of the study while it runs; a page of a file has no such element.
-const live = document.querySelector("[data-live]");
-if (live) {
-  new EventSource(live.dataset.live).addEventListener("message", async (event) => {
-    const news = JSON.parse(event.data);
-    live.textContent = news.text;
-    if (news.version === live.dataset.version) return;
-    await renew();
-    live.dataset.version = news.version;
-  });
+// The dashboard serves the page of a study that may be running; a report has no such element.
+if (document.querySelector("[data-live]")) {
+  // A server that has ended, or answers late, is asked again.
+  setInterval(() => renew().catch(() => {}), 3000);
 }

@@ -20,6 +20,7 @@ from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices.core_kinds import by_kind
 from autosplit.hardware.devices.device import available
+from autosplit.hardware.execution.batches import MOST as MOST_BATCH
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
 from autosplit.planner.problem import MOST_STATES
 from autosplit.study.config.sections import (
@@ -40,7 +41,6 @@ from autosplit.units import bytes_of
 MOST_STAGES = 256
 MOST_CORES = 256
 MOST_STREAMS = 10_000
-MOST_BATCH = 4096
 SIZE_LIMIT = 1_000_000  # bytes; a study file is a page of text
 VALUE_LIMIT = 60  # characters of a value that are shown
 FORMER_NAMES = {"backend": "runtime"}  # keys of earlier versions

@@ -16,7 +16,6 @@ from autosplit.hardware.measurement.results import RealTime, Spread
 from autosplit.hardware.profiling.cost_table import over_memory
 from autosplit.planner.explain import forbidden_by_states
 from autosplit.serialization import load
-from autosplit.study.acquisition import corrected_costs, history_of
 from autosplit.study.documents import document_of, measured_document
 from autosplit.study.loop import time_left
 from autosplit.study.loop.time_left import FINALISTS
@@ -43,10 +42,8 @@ def compare(opened: OpenStudy, progress: Progress) -> None:
     """Compare the best candidates with the baselines, unless that is stored; for throughput."""
     if opened.config.objective != "throughput":
         return
-    trials = opened.study.get_trials(deepcopy=False)
-    history = history_of(opened.space, trials, opened.measured_baselines)
-    corrected = corrected_costs(opened.space, history.measured)
-    chosen, count = finalists(corrected, history.trials), len(history.trials)
+    history = opened.history()
+    chosen, count = finalists(opened.corrected(history), history.trials), len(history.trials)
     if not chosen:
         return
     if not covers(_stored(opened), chosen, count):
@@ -87,7 +84,7 @@ def _trials(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
     """The trials of the final comparison; for latency all that were measured."""
     is_period = opened.config.objective == "throughput"
     trials = opened.study.get_trials(deepcopy=False)
-    for m in history_of(opened.space, trials).trials:
+    for m in opened.history().trials:
         stored = record.final_comparison.of(m.number, record_of(trials[m.number]))
         time = stored.period_ms if is_period else stored.latency_ms
         is_compared = not is_period or m.number in record.final_comparison.figures
@@ -98,17 +95,15 @@ def _trials(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
 
 def _baselines(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
     """The baselines; for throughput those that the final comparison measured again."""
-    is_period, ops = (
-        opened.config.objective == "throughput",
-        len(opened.bench.description.graph.ops),
-    )
+    bench = opened.bench.description
+    is_period, ops = opened.config.objective == "throughput", len(bench.graph.ops)
     again = {b.name for b in record.final_comparison.baselines if b}
     for b in record.compared_baselines():
         time = b.period_ms if is_period else b.latency_ms
         is_compared = not is_period or b.name in again
         if is_compared and time.median == time.median and _within_limit(opened, b.latency_ms):
             # What another runtime does is no answer to a study that asks for one.
-            is_asked = b.runtime in opened.bench.description.runtimes
+            is_asked = b.runtime in bench.runtimes
             deployment = b.deployment(ops) if is_asked else None
             yield Contender(deployment, time, b.disturbances, baseline=b.name)
 

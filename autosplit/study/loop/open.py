@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,13 +15,14 @@ from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Profile, left_out
 from autosplit.hardware.profiling.cost_table import over_memory, place_regions, slowed
-from autosplit.planner.costs import CostModel
 from autosplit.planner.problem import Question
 from autosplit.planner.split import shared_bound
 from autosplit.study.acquisition import (
     Acquisition,
     Goal,
+    History,
     acquisition,
+    corrected_costs,
     history_of,
     measured_baselines,
 )
@@ -33,14 +35,13 @@ from autosplit.study.record import FORMAT, RECORD, mapping, study_record
 from autosplit.study.sampler import Assignment
 from autosplit.study.space import Space, useful_threads
 from autosplit.study.storage import connect, redact_password, storage_errors
-from autosplit.study.surrogate.correction import Measured
+from autosplit.study.surrogate.correction import Corrected, Measured
 from autosplit.study.workers import HostLock, Retry
 from autosplit.units import size
 from autosplit.versions import VERSION, machine
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.trial import FrozenTrial
 
 HoldLock = Callable[[], contextlib.AbstractContextManager[None]]
 
@@ -74,10 +75,18 @@ class OpenStudy:
         """The baselines that are candidates, as measurements that the search learns from."""
         return tuple(measured_baselines(self.space, self.baselines))
 
-    def acquisition(self, trials: Sequence[FrozenTrial]) -> Acquisition:
-        """What the trials promise."""
-        history = history_of(self.space, trials, self.measured_baselines)
-        return acquisition(self.space, self.goal, history)
+    def history(self, exclude: int | None = None) -> History:
+        """What is known now, but for the trial numbered ``exclude``."""
+        trials = self.study.get_trials(deepcopy=False)
+        return history_of(self.space, trials, self.measured_baselines, exclude)
+
+    def corrected(self, history: History) -> Corrected:
+        """The costs as far as they are known."""
+        return corrected_costs(self.space, history.measured)
+
+    def acquisition(self) -> Acquisition:
+        """What further trials promise."""
+        return acquisition(self.space, self.goal, self.history())
 
     @cached_property
     def assignment(self) -> Assignment:
@@ -153,8 +162,8 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     if config.memory is not None:
         identity["memory"] = ", ".join(map(size, config.memory))
     if config.batch != [1]:
-        batches = config.batch if isinstance(config.batch, str) else map(str, config.batch)
-        identity["batch"] = ", ".join([batches] if isinstance(batches, str) else batches)
+        batches = [config.batch] if isinstance(config.batch, str) else config.batch
+        identity["batch"] = ", ".join(map(str, batches))
     if config.streams > 1:
         identity["streams"] = str(config.streams)
     placed = _region_devices(config)
@@ -213,7 +222,7 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: P
     hold_devices = device_lock(config, bench, progress.note)
     seconds = time_left.before_trials(config, bench)
     left = f", up to {duration(seconds)} of measurements left" if seconds else ""
-    record = mapping(study.user_attrs.get(RECORD))
+    record, devices = mapping(study.user_attrs.get(RECORD)), bench.description.devices
 
     def stored_or_measured(key: str, measure: Callable[[], Sequence[Any]]) -> Any:
         if not isinstance(record.get(key), list):
@@ -239,19 +248,13 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: P
     links = read(LinkCost, stored_or_measured("links", bench.links))
     if config.cores is None:
         placed = _region_devices(config)
-        profiles = place_regions(
-            profiles, bench.description.regions, placed, bench.description.devices
-        )
+        profiles = place_regions(profiles, bench.description.regions, placed, devices)
     space = _space(config, bench, profiles, links)
     bound = space.plan.lower_bound if "bound_ms" not in record else 0.0
-    if config.cores is None and (slow := slowed(profiles, bench.description.devices)) != list(
-        profiles
-    ):
+    if config.cores is None and (slow := slowed(profiles, devices)) != list(profiles):
         progress.note("some devices share cores, so the loads on a core add up")
         if bound:
-            bound = shared_bound(
-                space.costs, bench.description.devices, [kind for kind, _ in space.devices]
-            )
+            bound = shared_bound(space.costs, devices, [kind for kind, _ in space.devices])
         space = _space(config, bench, slow, links)
     if "bound_ms" not in record:
         graph = graph_document(bench.description.graph)
@@ -269,7 +272,7 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: P
     stored_or_measured("baselines", baselines)
     described = {
         "config": config.model_dump(mode="json"),
-        "devices": list(bench.description.devices),
+        "devices": list(devices),
         "machine": machine(),
         "sampler": {"name": config.search.sampler, "seed": config.search.seed},
     }
@@ -284,17 +287,16 @@ def _store(study: optuna.Study, record: dict[str, Any], values: Mapping[str, Any
         study.set_user_attr(RECORD, record)
 
 
-def _costs(
+def _space(
     config: StudyConfig, bench: Bench, profiles: Sequence[Profile], links: Sequence[LinkCost]
-) -> CostModel:
-    """The costs that were profiled, under the limits of the study file.
+) -> Space:
+    """The candidates of a study with these profiles, under the limits of the study file.
 
     Raises Infeasible for an op with more weights than any device has memory.
     """
     memory = tuple(config.memory or ())
-    rows = config.rows if config.cores is not None else ()
-    limits: dict[str, Any] = {"memory": memory, "streams": config.streams, "rows": rows}
-    costs = bench.cost_table(profiles, links, **limits)
+    limits: dict[str, Any] = {"memory": memory, "streams": config.streams, "rows": config.rows}
+    costs = useful_threads(bench.cost_table(profiles, links, **limits))
     largest = max(costs.sizes, default=0.0)
     if memory and largest > max(memory):
         op = costs.names[costs.sizes.index(largest)]
@@ -302,35 +304,21 @@ def _costs(
             f"memory is {size(max(memory))}, but op '{op}' alone has weights of {size(largest)}; "
             "give more memory"
         )
-    return useful_threads(costs)
-
-
-def _space(
-    config: StudyConfig, bench: Bench, profiles: Sequence[Profile], links: Sequence[LinkCost]
-) -> Space:
-    """The candidates of a study with these profiles."""
-    costs = _costs(config, bench, profiles, links)
     if config.cores is not None:
         cores = {str(kind): numbers for kind, numbers in enumerate(config.core_kinds)}
         counts = {kind: len(numbers) for kind, numbers in cores.items()}
         return Space(costs, Question.of_cores(counts), cores=cores)
-    kinds = bench.device_kinds(profiles, links, tuple(config.memory or ()))
-    devices = tuple(zip(kinds, bench.description.devices, strict=True))
     groups = len(costs.contraction.groups)
     if config.stages != "auto" and config.stages > groups:
         raise ConfigError(
             f"stages is {config.stages}, but '{costs.name}' supports at most {groups} stages; "
             "use fewer stages"
         )
-    return Space(costs, _question(config, kinds), devices)
-
-
-def _question(config: StudyConfig, kinds: Sequence[str]) -> Question:
-    """A stage on each device in their order, or any deployment on some of them."""
-    if config.stages != "auto":
-        return Question.along(kinds)
-    counts = {kind: list(kinds).count(kind) for kind in dict.fromkeys(kinds)}
-    return Question(counts, replicas=True)
+    kinds = bench.device_kinds(profiles, links, memory)
+    question = Question.along(kinds)
+    if config.stages == "auto":
+        question = Question(Counter(kinds), replicas=True)
+    return Space(costs, question, tuple(zip(kinds, bench.description.devices, strict=True)))
 
 
 def _region_devices(config: StudyConfig) -> dict[str, str]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitError
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.disturbance import state as machine_state
-from autosplit.study.acquisition import corrected_costs, history_of
 from autosplit.study.documents import deployment_document, measured_document
 from autosplit.study.loop import comparison, time_left
 from autosplit.study.loop.open import OpenStudy
@@ -137,7 +136,9 @@ class StudyLoop:
             candidate = self.opened.assignment.assign(self.study, trial)
             if candidate is not None:
                 return self._measure(trial, candidate)
-            self._check_exhausted()
+            # Else the rivals of this worker may leave some.
+            if self.opened.acquisition().is_exhausted:
+                self._stopped = "exhausted: no unmeasured candidate that fits the devices is left"
             self._lose(trial, "no unmeasured candidate is left")
         except (FailedTrial, UpdateFinishedTrialError):
             raise
@@ -172,11 +173,6 @@ class StudyLoop:
         earlier = (t for t in self._trials() if t.number < number and t.state.name != "WAITING")
         return sum(not is_lost(t) for t in earlier) >= self.opened.config.search.trials
 
-    def _check_exhausted(self) -> None:
-        """Stop where no candidate is free; else the rivals of this worker may leave some."""
-        if self.opened.acquisition(self._trials()).is_exhausted:
-            self._stopped = "exhausted: no unmeasured candidate that fits the devices is left"
-
     def _measure(self, trial: Trial, candidate: Candidate) -> float:
         """Measure a candidate and store the figures; returns the value of the trial."""
         opened, space = self.opened, self.opened.space
@@ -199,8 +195,7 @@ class StudyLoop:
     def _description(self, number: int, candidate: Candidate) -> dict[str, Any]:
         """What is known of a candidate before it is measured, for its record."""
         opened, space = self.opened, self.opened.space
-        history = history_of(space, self._trials(), opened.measured_baselines, number)
-        predicted = corrected_costs(space, history.measured).period(candidate)
+        predicted = opened.corrected(opened.history(exclude=number)).period(candidate)
         return {
             **deployment_document(opened.bench.description.graph, space.deployment(candidate)),
             "predicted_ms": float(predicted),
@@ -216,7 +211,7 @@ class StudyLoop:
         counts = tally(trials)
         trial = next(t for t in trials if t.number == number)
         record = record_of(trial)
-        is_complete = trial.state.name == "COMPLETE" and record.period_ms
+        period = record.period_ms if trial.state.name == "COMPLETE" else None
         periods = [result_of(t).period_ms for t in counts.complete]
         best_ms = min((p.median for p in periods if p), default=None)
         elapsed = self.clock() - self.began
@@ -227,7 +222,7 @@ class StudyLoop:
         seconds_left += time_left.of_comparison(config, self.attributes, candidates)
         status = Status(
             number=number,
-            period_ms=record.period_ms.median if is_complete and record.period_ms else None,
+            period_ms=period.median if period else None,
             stage_ms=record.stage_ms,
             error=error_of(trial) or None,
             best_ms=best_ms,

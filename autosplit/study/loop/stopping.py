@@ -22,7 +22,7 @@ FEWEST_TRIALS = 5  # finished trials before failures can stop a study
 
 def stop_reason(
     search: Search,
-    promised: Callable[[Sequence[FrozenTrial]], Acquisition],
+    promised: Callable[[], Acquisition],
     trials: Sequence[FrozenTrial],
     elapsed: float,
 ) -> str | None:
@@ -45,7 +45,7 @@ def stop_reason(
     stagnant = _trials_since_best(counts)
     if search.stagnation is not None and stagnant >= search.stagnation:
         return f"stopped: no improvement in {stagnant} trials (limit)"
-    view, is_planner = promised(trials), search.sampler == "planner"
+    view, is_planner = promised(), search.sampler == "planner"
     # The planner's own search tells it sooner.
     if not view.gains if is_planner else view.is_exhausted:
         return "exhausted: no unmeasured candidate that fits the devices is left"

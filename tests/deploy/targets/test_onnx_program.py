@@ -37,6 +37,7 @@ def test_the_wiring_names_files_tensors_threads_and_states():
     document["stages"][1]["replicas"] = [{"device": "cores:0,1"}]
     document["stages"][1]["inputs"].append(manifests.port("s"))
     document["stages"][1]["states"] = [manifests.port("s") | {"input": "s", "output": "c"}]
+    document["model"]["states"] = {"s": "c"}
     wiring = onnx_program.wiring(with_onnx(document))
     assert wiring["pipeline"][1] == {
         "stage1": {

@@ -11,6 +11,7 @@ import pytest
 from autosplit import api
 from autosplit.cli import main
 from autosplit.errors import ModelError, SplitError, StageError
+from autosplit.frontend.onnx.static_shapes import declared_shapes
 from autosplit.hardware.devices import device
 from tests import nets
 
@@ -232,6 +233,31 @@ def test_an_if_whose_condition_is_known_is_its_branch(save: Any, size: str, bran
     assert opaque(model) == []
     assert branch.lower() in " ".join(op.kernel for op in model.graph.ops)
     nets.judge(model, model.split([]))
+
+
+def test_a_number_of_a_branch_that_is_taken_can_decide_the_next_one(save: Any) -> None:
+    text = """g (float[2,3] x) => (float[2,3] y) {
+        y = If(yes) <then_branch = t () => (float[2,3] o) {
+            one = Constant<value_int=1>()  c = Cast<to=9>(one)
+            o = If(c) <then_branch = u () => (float[2,3] q) { q = Exp(x) },
+                       else_branch = v () => (float[2,3] r) { r = Tanh(x) }>
+        }, else_branch = e () => (float[2,3] p) { p = Abs(x) }>
+    }"""
+    model = api.load_model(save(nets.net(text, {"yes": np.array(True)})))
+    assert opaque(model) == []
+    nets.judge(model, model.split([]))
+
+
+@pytest.mark.parametrize(("size", "name"), [(-1, ""), (None, ""), (None, "n")])
+def test_an_open_size_says_nothing_of_a_shape(size: int | None, name: str) -> None:
+    model = nets.net("g (float[2] x) => (float[2] y) { y = Relu(x) }", {})
+    dim = model.graph.output[0].type.tensor_type.shape.dim[0]
+    dim.Clear()
+    if size is not None:
+        dim.dim_value = size
+    elif name:
+        dim.dim_param = name
+    assert declared_shapes(model) == {"x": (2,)}
 
 
 def test_an_unknown_node_beside_an_opaque_one_is_still_unknown(lstm: Any) -> None:

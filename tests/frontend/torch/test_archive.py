@@ -109,28 +109,21 @@ def test_a_graph_that_is_too_large_is_refused_and_weights_are_not(
 
 
 @pytest.mark.parametrize(
-    ("entry", "problem"),
+    "entry",
     [
-        ({"use_pickle": True, "path_name": "weight_0"}, "tensor 'w' of .* is pickled"),
-        ({"path_name": "weight_0"}, "tensor 'w' of .* is pickled"),
-        ({"use_pickle": False, "path_name": "../weight"}, "tensor 'w' of"),
-        ({"use_pickle": False, "path_name": ""}, "tensor 'w' of"),
-        (
-            {"use_pickle": False, "path_name": "custom_obj_0"},
-            "constant 'w' of .* is a Python object",
-        ),
-        ({"use_pickle": False, "path_name": "opaque_1"}, "constant 'w' of .* is a Python object"),
+        {"use_pickle": True, "path_name": "weight_0"},
+        {"path_name": "weight_0"},
+        {"use_pickle": False, "path_name": "../weight"},
+        {"use_pickle": False, "path_name": ""},
+        {"use_pickle": False, "path_name": "custom_obj_0"},
+        {"use_pickle": False, "path_name": "opaque_1"},
     ],
 )
 @pytest.mark.parametrize("kind", ["weights/model_weights", "constants/model_constants"])
-def test_a_tensor_that_is_more_than_numbers_is_named(
-    file: Path, entry: Any, problem: str, kind: str
-) -> None:
-    saved(
-        file, graph(), {f"data/{kind}_config.json": json.dumps({"config": {"w": entry}}).encode()}
-    )
-    with pytest.raises(ModelError, match=problem):
-        members(file)
+def test_a_tensor_that_is_more_than_numbers_is_named(file: Path, entry: Any, kind: str) -> None:
+    config = json.dumps({"config": {"w": entry}}).encode()
+    with pytest.raises(ModelError, match=r"tensor 'w' of .* is pickled or a Python object"):
+        members(saved(file, graph(), {f"data/{kind}_config.json": config}))
 
 
 def test_a_plain_tensor_is_read(file: Path) -> None:
@@ -145,7 +138,7 @@ def test_a_plain_tensor_is_read(file: Path) -> None:
 @pytest.mark.parametrize("key", ["as_operator", "as_custom_obj"])
 def test_an_argument_that_is_code_is_refused_and_an_empty_one_is_not(file: Path, key: str) -> None:
     deep = [{"arg": {key: None}}, [{"arg": {key: "x"}}]]
-    with pytest.raises(ModelError, match=f"argument of kind {key[3:]}"):
+    with pytest.raises(ModelError, match=f"argument of kind '{key[3:]}'"):
         members(saved(file, graph(nodes=deep)))
     assert members(saved(file, graph(nodes=deep[:1])))
 
@@ -164,7 +157,7 @@ def test_containers_are_pythons_own(file: Path, side: str, kind: Any, fine: bool
     if fine:
         assert members(file)
         return
-    with pytest.raises(ModelError, match=r"takes or returns a mine\.Pair"):
+    with pytest.raises(ModelError, match=r"container 'mine\.Pair'"):
         members(file)
 
 
@@ -257,21 +250,9 @@ def test_a_size_with_a_letter_of_anything_else_is_refused(
     assert not _is_size(f"{text[:place]}{letter}{text[place:]}")
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\3\4", b"no zip" * 50])
-def test_what_is_no_archive_is_one_line(file: Path, content: bytes) -> None:
-    file.write_bytes(content)
-    with pytest.raises(ModelError, match=r"not written by torch\.export\.save"):
-        members(file)
-
-
 @pytest.mark.parametrize("text", ["{", "[" * 99999, '{"range_constraints": {}}'])
 def test_a_graph_that_is_damaged_is_one_line(file: Path, text: str) -> None:
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("net/models/model.json", text)
     with pytest.raises(ModelError, match=r"not written by torch\.export\.save"):
         members(file)
-
-
-def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"nowhere\.pt2"):
-        members(tmp_path / "nowhere.pt2")

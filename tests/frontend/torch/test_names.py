@@ -38,22 +38,28 @@ def require_equal(split, items):
         assert compare(pipeline.run(items), split.model.expected(items)).equal
 
 
-def test_weights_called_like_inputs_nodes_and_placeholders():
+def test_weights_called_like_inputs_and_nodes():
     class Net(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            # The placeholder of `a` is called `p_a`, and that of `p_a` is called `p_p_a`.
-            names = ("p_a", "a", "p_p_a", "x", "mul", "val_0")
+            names = ("p_p_a", "a", "x", "mul", "val_0")
             for number, name in enumerate(names, 2):
                 self.register_parameter(name, torch.nn.Parameter(torch.full((6,), float(number))))
             self.register_buffer("b_x", torch.full((6,), 11.0))
 
         def forward(self, x, val_1):
-            scaled = (x * self.p_a + self.a) * self.p_p_a + self.b_x * val_1
+            scaled = (x * self.p_p_a + self.a) + self.b_x * val_1
             return scaled.softmax(-1) * self.mul + self.x, x + self.val_0
 
     model = autosplit.load_model(torch.export.export(Net(), (X, X)))
     require_equal(model.split([["softmax"]]), model.items(2))
+
+
+def test_a_weight_called_like_the_placeholder_of_another_is_refused_by_name():
+    net = Function(lambda linear, x: linear(x) * net.p_linear_bias)
+    net.register_parameter("p_linear_bias", torch.nn.Parameter(torch.ones(6)))
+    with pytest.raises(ModelError, match=r"weight 'p_linear_bias' .* rename it"):
+        autosplit.load_model(torch.export.export(net, (X,)))
 
 
 @pytest.mark.parametrize("runtime", ["tvm", "onnxruntime"])

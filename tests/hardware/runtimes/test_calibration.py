@@ -6,7 +6,7 @@ import pytest
 
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.results import Profile
-from autosplit.hardware.runtimes.onnx.calibration import calibrated
+from autosplit.hardware.runtimes.onnx.runtime import calibrated
 from autosplit.hardware.runtimes.registry import ONNXRUNTIME, OPENVINO
 
 MEASURED = Profile("cores:0", (1.0, 3.0), (0.1, 0.2))

@@ -66,20 +66,6 @@ def outputs(pipeline, items):
         return pipeline.run(items)
 
 
-@pytest.mark.parametrize(
-    ("proto", "after"),
-    [
-        (nets.preactivation(), [["add0"]]),
-        (nets.residual(), [["relu0a"], ["relu1a"]]),
-        (nets.parallel(), [["b0", "d1"]]),
-        (nets.tuples(), [["k"], ["j"]]),
-        (nets.boundaries(), [["skip"], ["early", "both"], ["far"]]),
-    ],
-)
-def test_a_split_computes_what_the_whole_does(save, runtime, proto, after):
-    nets.judge(model := autosplit.load_model(save(proto), runtime=runtime), model.split(after))
-
-
 def test_the_whole_model_runs_on_one_device_and_on_all(model):
     items = model.items(2)
     cores = tuple({n for device in HERE for n in device.numbers})
@@ -226,7 +212,7 @@ def test_a_changed_stage_file_is_refused(split, tmp_path):
 
 def test_a_bench_measures_candidates_baselines_and_turns(split):
     here = LocalBench(split.model, HERE, BRIEF)
-    assert here.identity["backend"] == split.model.runtime_name
+    assert here.description.identity["backend"] == split.model.runtime_name
     measurement = here.measure(deployed(here, split.stages))
     assert measurement.accuracy.equal
     assert len(measurement.stage_ms) == 2

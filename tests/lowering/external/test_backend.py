@@ -20,7 +20,7 @@ pytest.importorskip("onnxruntime")
 PACKAGE = """
 
 def backend():
-    from autosplit.lowering.external.backend import Backend
+    from autosplit import Backend
 
     register()
     return Backend(NAME, patterns(), markers=("relax.astype",))

@@ -13,19 +13,16 @@ from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from autosplit.graph import build
-from autosplit.hardware.measurement.results import Spread
 from autosplit.lowering.states import match_states
 from autosplit.report.documents.record import Study, Trial, read, stored_graph
 from autosplit.report.documents.study import document as shown
-from autosplit.report.documents.study import tables as tables_shown
-from autosplit.report.html import tables
-from autosplit.report.html.notes import study_note, trial_note
+from autosplit.report.documents.study import state_table, tables, trial_table
 from autosplit.report.html.page import page
 from autosplit.study import documents as records
 from autosplit.study.record import study_record, update
 from autosplit.study.results import best_of_study
 from tests.report import graphs
-from tests.report.studies import add_trial, make_study, store
+from tests.report.studies import add_trial, changed, make_study, store, trial
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -70,28 +67,28 @@ def test_an_interrupted_trial_is_none_that_failed() -> None:
     record = read(study)
     assert [t.state for t in record.trials] == ["fail", "interrupted"]
     assert [t["state"] for t in shown(study, "s")["trials"]] == ["FAIL", "INTERRUPTED"]
-    assert "**Interrupted:** interrupted" in trial_note(record, record.trials[1])
     text = page(record)
     assert "2, 1 failed" in text
     assert text.count('class="fail"') == 1
 
 
 def test_the_pages_do_not_say_twice_that_a_study_stopped() -> None:
-    assert read(study_of([], stopped="stopped: 3 trials (limit)")).stopped == "3 trials (limit)"
+    stopped = study_of([], stopped="stopped: 3 trials (limit)")
+    assert "Stopped: 3 trials (limit)" in page(read(stopped))
 
 
 def best_of(study: Study) -> tuple[int, float] | None:
     best = study.best()
-    return (best.number, best.period_ms.median) if best and best.period_ms else None
+    period = best.figures.period_ms if best else None
+    return (best.number, period.median) if best and period else None
 
 
 def test_trials_of_the_final_comparison_are_named_until_others_are_measured() -> None:
     periods: list[float | None] = [5.0, 4.6, 4.4]
     study = read(study_of(periods, final_comparison=compared(3, 1, 2, 7)))
-    assert {n: s.median for n, s in study.final_comparison.items()} == {1: 4.0, 2: 4.0}
     assert study.best() is study.trials[1]
-    assert study.best(before=1) is study.trials[0]
-    assert not read(study_of(periods, final_comparison=compared(2, 1, 2))).final_comparison
+    again = read(study_of(periods, final_comparison=compared(2, 1, 2, period=9.0)))
+    assert again.best() is again.trials[0]
 
 
 @pytest.mark.parametrize(("again", "period"), [([8.0], 8.0), ([], 9.0)])
@@ -101,12 +98,60 @@ def test_baselines_count_as_in_the_final_comparison(again: list[float], period: 
     assert [b.period_ms.median for b in read(study).baselines] == [period]
 
 
-def test_notes_say_what_the_search_measured_before_the_final_comparison() -> None:
-    stored = study_of([4.1, 4.1], final_comparison=compared(2, 0, period=4.4))
-    study = read(stored)
-    assert "| **best split (trial 0)** | 4.4 ms |" in study_note(study)
-    assert "in the search before: 4.1 ms" in trial_note(study, study.trials[0])
-    assert "in the search before" not in trial_note(study, study.trials[1])
+def test_search_and_final_periods_have_columns_of_their_own() -> None:
+    study = read(study_of([4.1, 4.2], final_comparison=compared(2, 0, period=4.4)))
+    table = trial_table(study)
+    columns = [table.columns.index(name) for name in ("period ms", "final period ms")]
+    assert [[row[c] for c in columns] for row in table.rows] == [["4.1", "4.4"], ["4.2", ""]]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "marked"),
+    [
+        ({}, [1]),
+        ({"text": "Split.", "trial": 0}, [0]),
+        ({"text": "Leave it.", "baseline": "one core"}, ["one core"]),
+        ({"text": "Leave it.", "trial": 7}, []),
+    ],
+)
+def test_what_the_verdict_advises_is_marked(verdict: dict[str, Any], marked: list[object]) -> None:
+    baselines = [{"name": "one core", "period_ms": spread(9.0)}]
+    study = read(study_of([5.0, 4.0], verdict=verdict, baselines=baselines))
+    rows = [row for table in tables(study) for row in table.rows if "*" in row]
+    # The best trial stands beside the baselines too.
+    assert [row[0] for row in rows if row[0] != "best configuration (trial 1)"] == marked
+
+
+@pytest.mark.parametrize(
+    ("stages", "replicas", "cores", "kind"),
+    [
+        (2, (1, 1), None, "split"),
+        (2, (1, 1), 2, "split"),
+        (1, (2,), 2, "configuration on 2 cores"),
+        (2, (2, 1), "0-3", "configuration on cores 0-3"),
+        (1, (1,), None, "configuration"),
+    ],
+)
+def test_what_is_no_split_is_not_called_one(
+    stages: int, replicas: tuple[int, ...], cores: object, kind: str
+) -> None:
+    one = trial(0, 4.0, stages=tuple((i,) for i in range(stages)), replicas=replicas)
+    study = changed(Study("s", trials=(one,)), config={"cores": cores})
+    assert study.kind_of(one) == kind
+
+
+def test_the_busy_time_of_a_stage_is_shared_by_its_replicas() -> None:
+    one = trial(0, 4.0, stages=((0,), (1,)), replicas=(2, 1), threads=(1, 1), stage_ms=(6.0, 2.0))
+    assert one.busy_ms == (3.0, 2.0)
+
+
+def test_a_trial_has_the_keys_that_stay_and_then_others() -> None:
+    keys = "number state cuts runtimes replicas threads batch period_ms latency_ms stage_ms error"
+    document = shown(study_of([4.0, None]), "s")
+    for of_trial in document["trials"]:
+        assert set(keys.split()) <= of_trial.keys()
+        assert of_trial["batch"] == 1
+    assert document["trials"][1]["error"] == "no room"
 
 
 PERIODS = st.none() | st.sampled_from([1.0, 2.0, 3.0, 4.5])
@@ -165,64 +210,58 @@ def test_the_days_are_the_first_and_the_last(days: tuple[int | None, ...], text:
 
 def with_stages(stages: Any, **attributes: Any) -> Trial:
     study = study_of([], devices=["cores:0,1", "cores:0"])
-    trial = study.ask()
-    update(trial, stages=stages, **attributes)
-    study.tell(trial, 1.0)
+    asked = study.ask()
+    update(asked, stages=stages, **attributes)
+    study.tell(asked, 1.0)
     return read(study).trials[0]
 
 
 def test_each_stage_has_the_profile_of_its_device() -> None:
     devices = [["cores:0"], ["cores:0,1", "cores:2,3"]]
     trial = with_stages([[0, 1], [2]], stage_ms=[2.0, 3.0], devices=devices)
-    assert (trial.places, trial.stage_ms) == ((1, 0), (2.0, 3.0))
+    assert (trial.places, trial.record.stage_ms) == ((1, 0), (2.0, 3.0))
     # As many cores as a profiled device has.
     assert with_stages([[0, 1, 2]], devices=[["cores:7"]]).places == (1,)
     assert with_stages([[0], [-1]]).places == ()
 
 
-def timed(number: int, period: float | None, state: str = "complete", **more: Any) -> Trial:
-    measured = None if period is None else Spread(period, period, period)
-    return Trial(number, state, period_ms=measured, **more)
-
-
 def test_only_complete_trials_with_a_period_can_be_best() -> None:
     trials = (
-        timed(0, 1.0, "fail"),
-        timed(1, None),
-        timed(2, 3.0),
-        timed(3, 2.0),
-        timed(4, 2.0),
-        timed(5, 0.5, "running"),
+        trial(0, 1.0, state="fail"),
+        trial(1, None),
+        trial(2, 3.0),
+        trial(3, 2.0),
+        trial(4, 2.0),
+        trial(5, 0.5, state="running"),
     )
-    study = Study("s", trials=trials)
-    bests = [study.best(), study.best(before=3), study.best(before=2)]
-    assert bests == [trials[3], trials[2], None]
+    assert Study("s", trials=trials).best() is trials[3]
+    assert Study("s", trials=trials[:2]).best() is None
 
 
 def test_the_latency_decides_by_its_values() -> None:
-    trials = timed(0, 1.0, values=(9.0,)), timed(1, 5.0, values=(4.0,)), timed(2, 0.5)
-    config = {"objective": "latency"}
-    assert Study("s", trials=trials, config=config).best() is trials[1]
-    assert Study("s", trials=trials[2:], config=config).best() is None
+    trials = trial(0, 1.0, values=(9.0,)), trial(1, 5.0, values=(4.0,)), trial(2, 0.5)
+    study = changed(Study("s"), config={"objective": "latency"})
+    assert replace(study, trials=trials).best() is trials[1]
+    assert replace(study, trials=trials[2:]).best() is None
 
 
 def test_the_machine_comes_first_and_what_is_not_known_is_left_out() -> None:
-    study = Study("s", machine="m", version="1.0", identity={"target": "llvm"})
+    study = changed(Study("s"), machine="m", version="1.0", identity={"target": "llvm"})
     assert list(study.measured_on) == ["machine", "autosplit", "target"]
 
 
 def test_an_op_has_the_time_of_the_runtime_and_the_device_of_its_stage() -> None:
-    study = Study(
-        "s",
-        devices=("cores:0", "cores:1"),
-        op_ms=((1.0, 2.0), (3.0, 4.0), (5.0, 6.0), (7.0, 8.0)),
-        op_runtimes=("tvm", "tvm", "openvino", "openvino"),
+    rows = [("tvm", (1.0, 2.0)), ("tvm", (3.0, 4.0)), ("openvino", (5.0, 6.0))]
+    profile = [{"runtime": name, "op_ms": times} for name, times in rows]
+    stored = study_of([], devices=["cores:0", "cores:1"], profile=profile)
+    study = read(stored)
+    one = trial(
+        0, stages=((0,), (1,)), places=(0, 1), runtimes=("openvino", "tvm"), stage_ms=(1.0, 2.0)
     )
-    trial = Trial(0, "complete", ((0,), (1,)), (0, 1), runtimes=("openvino", "tvm"))
-    assert study.profile_of(trial) == (5.0, 4.0)
-    assert study.stage_names(trial) == ["stage 0, cores:0, openvino", "stage 1, cores:1, tvm"]
-    assert study.profile_of(replace(trial, runtimes=("gone", "tvm"))) == ()
-    assert study.profile_of(replace(trial, runtimes=())) == (1.0, 4.0)
+    assert study.profile_of(one) == (5.0, 4.0)
+    assert study.stage_names(one) == ["stage 0, cores:0, openvino", "stage 1, cores:1, tvm"]
+    gone = trial(0, stages=((0,), (1,)), places=(0, 1), runtimes=("gone", "tvm"))
+    assert study.profile_of(gone) == ()
 
 
 @pytest.mark.parametrize(
@@ -241,7 +280,7 @@ def test_legal_cuts_are_read_and_others_left_out(stored: Any, cuts: Any) -> None
     assert read(study).cut_periods == cuts
 
 
-def test_report_notes_and_show_name_the_stage_of_each_state() -> None:
+def test_report_and_show_name_the_stage_of_each_state() -> None:
     outputs = [(f"conv{i}:0", f"conv{i}:0") for i in range(6)]
     # Of one op each: it reads the tensor of the op before it and makes one of the same shape.
     whole = graphs.chain()
@@ -255,13 +294,12 @@ def test_report_notes_and_show_name_the_stage_of_each_state() -> None:
     assert best
     assert study.graph
     assert study.graph.states == net.states
-    assert tables.states(study, best, tables.plain).rows == (("x", "conv1:0", "4", "0"),)
-    assert "| x | conv1:0 | 4 | 0 |" in trial_note(study, best)
+    states = state_table(study, best)
+    assert states
+    assert states.rows == (("x", "conv1:0", [4], 0),)
     document = shown(stored, "sqlite://")
     expected = {"input": "x", "output": "conv1:0", "shape": [4], "stage": 0}
     assert document["best"]["states"] == [expected]
-    rows = {title: rows for title, _, rows in tables_shown(document)}
-    assert rows["states, which a stream keeps"] == [("x", "conv1:0", [4], 0)]
 
 
 @pytest.mark.parametrize("states", [3, [{}], [{"input": "x", "output": 1, "tensor": "conv1:0"}]])

@@ -12,7 +12,7 @@ from autosplit.deployment import Deployment, Row
 from autosplit.errors import ConfigError, StageError
 from autosplit.hardware.measurement.results import Measurement
 from autosplit.planner import CostModel, Kind, RowCosts, Transfer
-from autosplit.report.dashboard.snapshot import copy
+from autosplit.report.dashboard.optuna_copy import copy
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import document
 from autosplit.study.config.study_file import StudyConfig
@@ -101,7 +101,8 @@ def test_the_best_is_that_of_the_latency_and_the_verdict_of_the_fastest(
     assert opened.study.trials[best.number].value == opened.study.best_value
     assert document(opened.study, opened.url)["best"]["number"] == best.number
     assert read(opened.study).best().number == best.number  # type: ignore[union-attr]
-    assert copy(opened.study).metric_names == opened.study.metric_names == ["latency in ms"]
+    names = copy(opened.study, read(opened.study)).metric_names
+    assert names == opened.study.metric_names == ["latency in ms"]
     assert " latency;" in opened.study.user_attrs["result"]["verdict"]["text"]
 
 

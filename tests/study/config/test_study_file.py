@@ -61,7 +61,7 @@ def test_options_lie_over_the_file_and_none_changes_nothing(tmp_path: Path) -> N
 
 def test_the_quickstart_is_a_study_file() -> None:
     config = load(Path(__file__).parents[3] / "studies" / "quickstart.toml")
-    assert (config.zoo, config.stages) == ("squeezenet", 2)
+    assert (config.zoo, config.cores) == ("squeezenet", 2)
     assert config.export
 
 

@@ -45,7 +45,7 @@ def promises(exhausted: bool = False, converged: bool = False) -> Any:
     gains = {} if exhausted else {(): 0.1}
     known = {"gains": gains, "is_exhausted": exhausted, "converged": converged}
     view = SimpleNamespace(**known, margin=0.5)
-    return lambda _: view
+    return lambda: view
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 #include <onnxruntime_cxx_api.h>
 
 #include <filesystem>
+#include <future>
 #include <map>
-#include <thread>
 
 #include "stage.hpp"
 
@@ -19,19 +19,12 @@ Session new_session(const StageSetting& setting) {
   options.SetInterOpNumThreads(1);
   // A thread that waits must not take a core from another stage.
   options.AddConfigEntry("session.intra_op.allow_spinning", "0");
-  Session session;
   // A new thread inherits the affinity of the one that starts it.
-  std::exception_ptr failure;
-  std::thread([&] {
-    try {
-      pin(0, setting.cores);
-      session = std::make_shared<Ort::Session>(environment, setting.file.c_str(), options);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-  }).join();
-  if (failure) std::rethrow_exception(failure);
-  return session;
+  const auto load = [&] {
+    pin(0, setting.cores);
+    return std::make_shared<Ort::Session>(environment, setting.file.c_str(), options);
+  };
+  return std::async(std::launch::async, load).get();
 }
 
 // The memory (NUMA node) next to a core; empty where there is one for all.

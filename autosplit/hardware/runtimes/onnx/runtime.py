@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,16 +17,26 @@ import numpy as np
 from autosplit.errors import ConfigError, SplitError
 from autosplit.hardware.codegen.target import toolchain
 from autosplit.hardware.devices.device import Cores, Device, on_its_machine
-from autosplit.hardware.execution.wiring import StagePorts
+from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling import profile_cache
+from autosplit.hardware.profiling.timing import on_cores, repeated_ms
 from autosplit.hardware.runtimes.arrays import array_of
-from autosplit.hardware.runtimes.interface import Item, Runtime
-from autosplit.hardware.runtimes.onnx import calibration, model_file
+from autosplit.hardware.runtimes.interface import Item, Runtime, Stage
+from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.node_groups import NodeGroups, group_ops
 from autosplit.hardware.runtimes.onnx.submodels import NoSubmodel, OnnxModel, read_original
-from autosplit.hardware.runtimes.onnx.time_shares import ExecutedNode, Samples, TimeShares
+from autosplit.hardware.runtimes.onnx.time_shares import (
+    LEAST_DISTURBED,
+    ExecutedNode,
+    Samples,
+    TimeShares,
+)
 from autosplit.versions import machine
+
+# A model of one node on one number has these ports.
+_SMALLEST = StagePorts((), (Port("x", (1,), "float32"),), (Port("y", (1,), "float32"),))
+_LEAST_OPS = 0.1  # share of a run that is left to the ops at least
 
 
 class SubmodelStage:
@@ -103,16 +116,20 @@ class SubmodelRuntime(Runtime):
         return profile_cache.cached(("calibrated", *model, str(device), machine()), measure, force)
 
     def _calibrated(self, profile: Profile, item: Item, cores: Cores, seconds: float) -> Profile:
+        """The profile with the time that a profiler hides or adds at each node.
+
+        The share that is hidden differs between runtimes, which compete.
+        """
         whole = self.stage(self.source.whole, cores)
         values = [item[port.name] for port in self.source.whole.inputs]
-        whole_ms = calibration.run_ms(whole, values, cores, seconds)
+        whole_ms = _run_ms(whole, values, cores, seconds)
         with tempfile.TemporaryDirectory(prefix="autosplit-call-") as folder:
             file = Path(folder, "smallest.onnx")
-            file.write_bytes(calibration.smallest_model())
-            (smallest,) = self.load_stages(file, "", calibration.SMALLEST, [cores])
-        number = np.ones(calibration.SMALLEST.inputs[0].shape, np.float32)
-        call_ms = calibration.run_ms(smallest, [number], cores, seconds / 4)
-        return calibration.calibrated(profile, whole_ms, call_ms)
+            file.write_bytes(_smallest_model())
+            (smallest,) = self.load_stages(file, "", _SMALLEST, [cores])
+        number = np.ones(_SMALLEST.inputs[0].shape, np.float32)
+        call_ms = _run_ms(smallest, [number], cores, seconds / 4)
+        return calibrated(profile, whole_ms, call_ms)
 
     def write(self, ports: StagePorts, file: Path, device: Device) -> Path | None:
         """Write the submodel; large weights go into a file beside it, which is returned."""
@@ -162,3 +179,37 @@ class SubmodelRuntime(Runtime):
             raise SplitError(
                 f"{self.name} cannot run a stage that is cut so: {reason}; cut elsewhere"
             ) from reason
+
+
+def _smallest_model() -> bytes:
+    """A model of one node on one number."""
+    from onnx import parser
+
+    header, body = '<ir_version: 8, opset_import: ["": 17]>', "{y = Relu(x)}"
+    model = parser.parse_model(f"{header} smallest (float[1] x) => (float[1] y) {body}")
+    return bytes(model.SerializeToString())
+
+
+def _run_ms(stage: Stage, values: Sequence[Any], cores: Cores, seconds: float) -> float:
+    """The time of a run that other processes disturb little; the stage is closed."""
+
+    def measure() -> list[float]:
+        stage.open()
+        return repeated_ms(lambda: stage.run(values), seconds)
+
+    with closing(stage):
+        samples = on_cores(cores, measure)
+    return float(np.quantile(samples[1:], LEAST_DISTURBED, method="lower"))
+
+
+def calibrated(profile: Profile, whole_ms: float, call_ms: float) -> Profile:
+    """The profile whose ops and one call add up to what the whole model takes."""
+    total = math.fsum(profile.op_ms)
+    ops_ms = max(whole_ms - call_ms, _LEAST_OPS * whole_ms)
+    factor = ops_ms / total if total else 1.0
+    return replace(
+        profile,
+        op_ms=tuple(factor * ms for ms in profile.op_ms),
+        spread_ms=tuple(factor * ms for ms in profile.spread_ms),
+        call_ms=call_ms,
+    )

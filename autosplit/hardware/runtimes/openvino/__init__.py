@@ -2,5 +2,5 @@
 
 ``runtime`` makes them, ``stage`` runs a compiled model, ``workers`` keeps OpenVINO's threads on all
 cores of the process, ``process`` runs a stage on some of them, ``profile`` times ops inside the
-whole model, ``old_softmax`` and ``relayed_inputs`` rewrite what OpenVINO computes wrongly.
+whole model, ``rewrites`` what OpenVINO computes wrongly.
 """

@@ -14,10 +14,9 @@ from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.runtimes.interface import Stage, closed_on_error
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime
-from autosplit.hardware.runtimes.openvino.old_softmax import with_flat_softmax
 from autosplit.hardware.runtimes.openvino.process import ProcessStage
 from autosplit.hardware.runtimes.openvino.profile import time_nodes
-from autosplit.hardware.runtimes.openvino.relayed_inputs import with_relayed_inputs
+from autosplit.hardware.runtimes.openvino.rewrites import with_flat_softmax, with_relayed_inputs
 from autosplit.hardware.runtimes.openvino.stage import (
     OpenvinoStage,
     Precision,

@@ -1,7 +1,6 @@
 """Stages in TVM's virtual machine.
 
 ``runtime`` implements the interface; ``stage`` runs on this machine or on a server.
-``library_file`` refuses a library that is cut short.
 ``instrumented_profile`` times ops inside the model on local cores, ``single_op_profile`` each op
 by itself elsewhere.
 """

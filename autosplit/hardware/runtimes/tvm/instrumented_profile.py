@@ -39,8 +39,8 @@ def profile_ops(
     kernels run in the order of the graph's ops.
     """
     # Kernels beside the ops change the layout of what the whole model takes and returns.
-    symbols = {kernels.symbols.get(op.kernel, op.kernel) for op in lowered.graph.ops}
-    timer = _Timer(symbols)
+    symbols = _symbols(lowered, kernels)
+    timer = _Timer({symbols.get(op.kernel, op.kernel) for op in lowered.graph.ops})
     on_cores(cores, lambda: _run_rounds(module, inputs, cores, timer, seconds))
     # The first round is a warm-up that does not count.
     return _profile(lowered, kernels, timer.rounds[1:], str(cores))
@@ -83,14 +83,13 @@ def _run_rounds(
 def _profile(
     lowered: Lowered, kernels: Kernels, rounds: Sequence[Sequence[Call]], device: str
 ) -> Profile:
-    symbols = [symbol for symbol, _ in rounds[0]]
+    called = [symbol for symbol, _ in rounds[0]]
+    symbols = _symbols(lowered, kernels)
     samples: list[list[float]] = []
     position = 0
     for op in lowered.graph.ops:
-        symbol = kernels.symbols.get(op.kernel)
-        if symbol is None and op.kernel in lowered.composites:
-            symbol = op.kernel
-        if position < len(symbols) and symbols[position] == symbol:
+        symbol = symbols.get(op.kernel)
+        if position < len(called) and called[position] == symbol:
             samples.append([calls[position][1] * MS for calls in rounds])
             position += 1
         elif op.kernel in kernels.views or symbol is None:
@@ -98,3 +97,8 @@ def _profile(
         else:
             raise ModelError(f"op '{op.name}' did not run in the order of the graph; report a bug")
     return Profile.of_samples(device, samples)
+
+
+def _symbols(lowered: Lowered, kernels: Kernels) -> dict[str, str]:
+    """The symbol by the name of what an op calls, a kernel or a composite."""
+    return {name: c.region for name, c in lowered.composites.items()} | dict(kernels.symbols)

@@ -21,12 +21,12 @@ from autosplit.hardware.profiling import profile_cache, transfer_costs
 from autosplit.hardware.profiling.timing import on_cores
 from autosplit.hardware.runtimes.interface import Runtime, Stage, closed_on_error
 from autosplit.hardware.runtimes.tvm import instrumented_profile, single_op_profile
-from autosplit.hardware.runtimes.tvm.library_file import require_whole
 from autosplit.hardware.runtimes.tvm.stage import (
     RpcStage,
     VmStage,
     load_library,
     local_machine,
+    require_whole,
     server_machine,
 )
 from autosplit.versions import machine

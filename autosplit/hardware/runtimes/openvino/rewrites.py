@@ -1,0 +1,63 @@
+"""Models that OpenVINO computes wrongly, written so that it computes them correctly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_OPS = ("Softmax", "LogSoftmax", "Hardmax")
+_AXIS_ALONE = 13  # from this opset on, only the given axis is normalised
+
+
+def with_flat_softmax(model: Any) -> Any:
+    """The model with old Softmax nodes on matrices.
+
+    Before opset 13 all axes from the given one on are normalised together. OpenVINO normalises the
+    given one alone, which is the same only on a matrix whose last axis it is.
+    """
+    opsets = {opset.domain: opset.version for opset in model.opset_import}
+    if opsets.get("", _AXIS_ALONE) >= _AXIS_ALONE:
+        return model
+    nodes = [part for node in model.graph.node for part in _flat(node)]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
+
+
+def _flat(node: Any) -> list[Any]:
+    """A node on the matrix of its input, and the nodes that make the matrix and undo it."""
+    from onnx import helper
+
+    if node.op_type not in _OPS or node.domain not in ("", "ai.onnx"):
+        return [node]
+    tensor, output = node.input[0], node.output[0]
+    axis = next((a.i for a in node.attribute if a.name == "axis"), 1)
+    matrix, shape, result = (f"{output}/{part}" for part in ("matrix", "shape", "result"))
+    return [
+        helper.make_node("Flatten", [tensor], [matrix], axis=axis),
+        helper.make_node(node.op_type, [matrix], [result], axis=1),
+        helper.make_node("Shape", [tensor], [shape]),
+        helper.make_node("Reshape", [result, shape], [output], name=node.name),
+    ]
+
+
+def with_relayed_inputs(model: Any) -> Any:
+    """The model with a node between each input of single precision and those that read it.
+
+    OpenVINO 2026.4 fuses attention into one kernel. In bfloat16 that kernel misreads a mask of
+    single precision that is an input of the model, and gives wrong numbers or NaN. The result of a
+    node is rounded before. The larger of an input and itself is the input, and OpenVINO keeps it.
+    """
+    from onnx import TensorProto, helper
+
+    names = {
+        tensor.name: f"{tensor.name}/relayed"
+        for tensor in model.graph.input
+        if tensor.type.tensor_type.elem_type == TensorProto.FLOAT
+    }
+    nodes = list(model.graph.node)
+    for node in nodes:
+        node.input[:] = [names.get(name, name) for name in node.input]
+    relays = [helper.make_node("Max", [name, name], [to]) for name, to in names.items()]
+    del model.graph.node[:]
+    model.graph.node.extend(relays + nodes)
+    return model

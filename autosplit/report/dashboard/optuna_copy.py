@@ -1,0 +1,80 @@
+"""A study copied into memory for optuna-dashboard, so that nothing reaches its storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from autosplit.report.documents.record import Study, Trial
+from autosplit.study.config.sections import METRICS, objective_of
+from autosplit.study.record import RECORD, mapping
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.trial import FrozenTrial
+
+_MAX_ATTRIBUTE = 2000  # characters
+
+
+def copy(study: optuna.Study, record: Study) -> optuna.Study:
+    """The trials, numbers and short attributes of a study.
+
+    Notes and artifacts stay behind: they may come from anybody.
+    """
+    import optuna
+
+    storage = optuna.storages.InMemoryStorage()
+    # Pages take identity 0 for none.
+    first = storage.create_new_study([optuna.study.StudyDirection.MINIMIZE])
+    storage.create_new_trial(first)
+    storage.delete_study(first)
+    target = optuna.create_study(
+        study_name=study.study_name, directions=study.directions, storage=storage
+    )
+    if len(study.directions) == 1:
+        target.set_metric_names([METRICS[objective_of(record.record.config)]])
+    target.set_user_attr("verdict", record.record.verdict.text)
+    for trial, read in zip(study.get_trials(deepcopy=False), record.trials, strict=True):
+        target.add_trial(_bare(trial, read))
+    return target
+
+
+def _bare(trial: FrozenTrial, read: Trial) -> FrozenTrial:
+    """A trial without long attributes; a damaged one becomes a failed one."""
+    import optuna
+
+    start, end = trial.datetime_start, trial.datetime_complete
+    try:
+        bare = optuna.trial.create_trial(
+            state=trial.state,
+            values=trial.values,
+            params=trial.params,
+            distributions=trial.distributions,
+            user_attrs=_short(mapping(trial.user_attrs.get(RECORD))) | _numbers(read),
+        )
+        bare.datetime_start, bare.datetime_complete = start, end
+        bare._validate()
+    except (ValueError, TypeError) as error:
+        reason = {"error": f"the record of this trial is damaged: {error}"}
+        bare = optuna.trial.create_trial(state=optuna.trial.TrialState.FAIL, user_attrs=reason)
+        bare.datetime_start = start or end or datetime.now()
+        bare.datetime_complete = end or bare.datetime_start
+    return bare
+
+
+def _numbers(trial: Trial) -> dict[str, float]:
+    """The main figures of a trial one by one: they become axes."""
+    record = trial.record
+    numbers = {f"stage{i}_ms": t for i, t in enumerate(record.stage_ms)}
+    spreads = {"period": record.period_ms, "latency": record.latency_ms}
+    spreads["final_period"] = trial.final.period_ms if trial.final else None
+    return numbers | {name: spread.median for name, spread in spreads.items() if spread}
+
+
+def _short(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    short = {}
+    for key, value in attributes.items():
+        if isinstance(value, bool | int | float | str) and len(str(value)) <= _MAX_ATTRIBUTE:
+            short[key] = value
+    return short

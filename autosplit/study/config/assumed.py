@@ -1,0 +1,47 @@
+"""A study file for a model, with all that is assumed where nobody wrote one."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autosplit.errors import ConfigError
+from autosplit.files import atomic_write
+from autosplit.hardware.devices.device import available
+from autosplit.study.config.study_file import StudyConfig, checked
+
+MODEL_SUFFIXES = (".onnx", ".pt2", ".json")
+_KEYS = {"cores", "stages", "devices", "batch", "runtime", "objective", "search"}
+
+
+def study_file_for(model: Path, options: Mapping[str, Any]) -> tuple[Path, bool]:
+    """The file NAME.toml for a model, and whether it was written now: it stays as it is.
+
+    ``options`` are those of the command line, nested like the file; without ``cores``, ``stages``
+    or ``devices`` all cores of this process are meant. Raises ConfigError where the model does not
+    exist, an option makes no sense, or NAME.toml is for another model.
+    """
+    file = Path(f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', model.stem).lstrip('.-') or 'study'}.toml")
+    if not model.is_file():
+        raise ConfigError(f"model file '{model}' does not exist; give a model or a study file")
+    path = os.path.relpath(model)
+    if file.exists():
+        if f'model = "{path}"' not in file.read_text(encoding="utf-8").splitlines():
+            raise ConfigError(f"'{file}' is the study file of another model; run it, or move it")
+        return file, False
+    import tomli_w
+
+    known = {key: value for key, value in options.items() if value is not None}
+    if not {"cores", "stages", "devices"} & known.keys():
+        known["cores"] = len(available())
+    known["search"] = {k: v for k, v in known.get("search", {}).items() if v is not None}
+    config = checked({"name": file.stem, "model": path, **known}, f"study of '{model}'")
+    assumed = StudyConfig.model_dump(config, include=_KEYS, exclude_none=True)
+    if config.cores is not None:
+        del assumed["stages"]
+    with atomic_write(file) as temporary:
+        temporary.write_text(tomli_w.dumps({"model": path, **assumed}), encoding="utf-8")
+    return file, True

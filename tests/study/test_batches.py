@@ -1,0 +1,43 @@
+import json
+
+import pytest
+
+from autosplit.cli import main
+from autosplit.errors import ConfigError
+from autosplit.study.config.study_file import StudyConfig, load
+from tests.build import onnx_model
+from tests.hardware.test_batches import NODES, WEIGHTS
+
+
+def config(batch):
+    return StudyConfig.model_validate(
+        {"name": "s", "model": "net.onnx", "stages": 2, "batch": batch}
+    ).batch
+
+
+def test_a_study_file_has_one_batch_several_or_auto():
+    assert [config(batch) for batch in (8, [4, 1], "auto")] == [[8], [1, 4], "auto"]
+
+
+@pytest.mark.parametrize("batch", ["0", "[]", '"all"', "[1.5]", "true", "[5000]"])
+def test_a_study_file_refuses_other_batches(tmp_path, batch):
+    file = tmp_path / "s.toml"
+    file.write_text(f'model = "net.onnx"\nstages = 2\nbatch = {batch}\n')
+    with pytest.raises(ConfigError, match=r"batch .*number from 1 to 4096"):
+        load(file)
+
+
+@pytest.mark.integration
+def test_a_study_of_a_batch_exports_it(save, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save(onnx_model(NODES, weights=WEIGHTS))
+    text = 'model = "net.onnx"\ncores = 1\nruntime = "onnxruntime"\n[measure]\nseconds = 0.1\n'
+    (tmp_path / "s.toml").write_text(f"{text}[search]\ntrials = 2\n")
+    assert main(["run", "s.toml", "--batch", "4", "-f", "json"]) == 0
+    study = json.loads(capsys.readouterr().out)
+    assert {trial["batch"] for trial in study["trials"]} == {4}
+    assert any(baseline["name"].endswith("batch 4") for baseline in study["baselines"])
+    assert main(["export", "s.toml", "-o", "out"]) == 0
+    assert json.loads((tmp_path / "out" / "split.json").read_text())["batch"] in (1, 4)
+    assert main(["verify", "out"]) == 0
+    assert main(["bench", "out", "--seconds", "0.2"]) == 0
