@@ -67,6 +67,7 @@ def _run(args: argparse.Namespace, argv: Sequence[str] | None) -> int:
     try:
         _parse(args, argv)
         command = COMMANDS[args.command]
+        output.use_csv(args.format == "csv")
         with contextlib.ExitStack() as stack:
             stack.enter_context(native_log.hidden(not args.debug, in_program=True))
             if args.progress or sys.stderr.isatty():
@@ -147,7 +148,7 @@ def _add_common(parser: argparse.ArgumentParser, command: str) -> None:
     """The options of every command; where something is exported, --format is that of the export."""
     common = parser.add_argument_group("options of every command")
     flags = ("-f",) if command in EXPORTING else ("-f", "--format")
-    choices = ("table", "json")
+    choices = ("table", "csv", "json")
     common.add_argument(
         *flags, dest="format", choices=choices, default="table", help="how to print the result"
     )

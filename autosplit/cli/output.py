@@ -7,6 +7,7 @@ prints, so that every string from outside passes ``printable`` here.
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import json
 import os
@@ -23,6 +24,14 @@ from autosplit.printable import printable
 
 if TYPE_CHECKING:
     from autosplit.report.documents.record import Study
+
+
+_forms = {"csv": False}  # how tables are printed by the running command
+
+
+def use_csv(is_wanted: bool) -> None:
+    """Print tables as CSV from now on, and what stands around them on standard error."""
+    _forms["csv"] = is_wanted
 
 
 def note(text: str) -> None:
@@ -96,6 +105,9 @@ def _to_standard_output() -> Iterator[None]:
 
 def emit_line(text: object) -> None:
     """Print a line of the result, on a terminal broken between words."""
+    if _forms["csv"] and text:
+        note(str(text))
+        return
     _write(_broken(printable(text), sys.stdout) + "\n")
 
 
@@ -140,6 +152,11 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     gets plain lines too.
     """
     texts = [list(map(printable, row)) for row in rows]
+    if _forms["csv"]:
+        lines = io.StringIO()
+        csv.writer(lines, lineterminator="\n").writerows([list(columns), *texts])
+        _write(lines.getvalue())
+        return
     table = [Column(printable(name), [row[i] for row in texts]) for i, name in enumerate(columns)]
     if title:
         emit_line(title)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from autosplit.api import Model
     from autosplit.hardware.devices.device import Device
     from autosplit.hardware.profiling.graph_file import GraphFile
-    from autosplit.planner import CostModel
+    from autosplit.planner import CostModel, Plan
 
 HELP = "find the provably best split of a model or of a graph file"
 # What is asked of models, and of a fixed number of stages.
@@ -118,6 +118,7 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.hardware.profiling import graph_file
     from autosplit.hardware.profiling.cost_table import over_memory
     from autosplit.report.documents import exported
+    from autosplit.report.documents import plan as planned
 
     if args.stages == "auto":
         # Any number of stages up to the devices is the same as leaving some of them unused.
@@ -134,7 +135,13 @@ def run(args: argparse.Namespace) -> int:
     asked = _limited(args, _costs(args, model))
     # After profiling: --timeout and ``seconds`` are of planning alone.
     start = time.perf_counter()
-    document, stages = _planned(args, asked, bool(model), _deadline(start, args.timeout))
+    runtime = args.runtime or registry.DEFAULT if model else None
+    best = _planned(args, asked, _deadline(start, args.timeout))
+    document = planned.document(asked.costs, best, runtime)
+    if args.cores is not None:
+        document["periods"] = list(best.periods)
+    else:
+        document |= planned.placed(best, asked.devices, asked.names)
     if model:
         document |= _certainty(args, model, document, asked.costs)
     document["seconds"] = time.perf_counter() - start
@@ -143,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
     if args.save:
         count = args.cores or (len(asked.devices) if args.stages == "auto" else args.stages)
         graph_file.save_graph(args.save, asked.costs, count, asked.devices, asked.names)
-    file = _export(args, model, document, stages) if model and args.output else None
+    file = _export(args, model, document, best.stages) if model and args.output else None
     if args.format == "json":
         output.emit_json(document | ({"file": str(file)} if file else {}))
     else:
@@ -153,30 +160,21 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _planned(
-    args: argparse.Namespace, asked: _Asked, is_model: bool, deadline: Callable[[], bool] | None
-) -> tuple[dict[str, Any], tuple[Stage, ...]]:
-    """The document of the plan; with --cores also its stages."""
+def _planned(args: argparse.Namespace, asked: _Asked, deadline: Callable[[], bool] | None) -> Plan:
     from autosplit import planner
-    from autosplit.report.documents import plan as planned
 
-    runtime = args.runtime or registry.DEFAULT if is_model else None
     if args.cores is not None:
         question = planner.Question.of_cores(args.cores, asked.costs.kinds[0].name)
-        best = planner.partition(asked.costs, question, deadline=deadline)
-        return planned.deployment(asked.costs, best, runtime), best.stages
-    document = planned.document(
+        return planner.partition(asked.costs, question, deadline=deadline)
+    return planner.plan_split(
         asked.costs,
         asked.devices,
         args.stages,
-        names=asked.names,
-        runtime=runtime,
         slowed=asked.slowed,
+        any_order=args.assign or bool(asked.names),
+        empty=args.allow_empty,
         deadline=deadline,
-        allow_empty=args.allow_empty,
-        assign=args.assign or bool(asked.names),
     )
-    return document, ()
 
 
 def _export(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import json
 import re
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autosplit.cli import output
+from autosplit.cli import main, output
+from autosplit.zoo import catalog
 
 
 def test_a_table_shows_title_columns_and_rows(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,6 +37,17 @@ def test_without_rich_a_terminal_gets_plain_columns(
     ]
     output.emit_table("", ("net",), [])
     assert capsys.readouterr().out == "net\n"
+
+
+def test_csv_has_the_tables_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["zoo", "list", "-f", "csv"]) == 0
+    out = capsys.readouterr().out
+    columns, *rows = csv.reader(out.splitlines())
+    assert columns == ["net", "inputs", "outputs", "nodes", "weights MB"]
+    assert [row[0] for row in rows] == list(catalog.EVERY)
+    output.emit_line("said of it")
+    output.use_csv(False)
+    assert capsys.readouterr() == ("", "said of it\n")
 
 
 def test_numbers_that_json_lacks_become_null(capsys: pytest.CaptureFixture[str]) -> None:

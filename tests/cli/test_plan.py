@@ -228,7 +228,7 @@ def measured(monkeypatch):
     """`plan MODEL` with costs as if measured; returns the devices of the costs."""
     asked = []
 
-    def costs(model, along, regions=(), is_slowed=False):
+    def costs(model, along, regions=(), is_slowed=False, batches=(1,)):
         names = list(map(str, along))
         if not is_slowed:
             asked.append(names)
@@ -239,7 +239,7 @@ def measured(monkeypatch):
         rows = [planner.RowCosts(planner.Row(name), times) for name in kinds]
         return replace(graph, rows=tuple(rows), kinds=tuple(kinds.values()))
 
-    def by_threads(model, cores):
+    def by_threads(model, cores, batches):
         costs, counts = read_graph(model), (1, 2)
         # Two threads are more than twice as fast, so that a plan takes them.
         rows = []
@@ -248,7 +248,7 @@ def measured(monkeypatch):
             rows.append(planner.RowCosts(planner.Row(threads=count), times))
         return replace(costs, rows=tuple(rows))
 
-    def profiles(model, along):
+    def profiles(model, along, batches):
         times = read_graph(model).rows[0].times
         noise = tuple(0.1 * time for time in times)
         return [Profile(str(d), times, noise, "tvm", disturbances=("load 3.1",)) for d in along]
@@ -300,7 +300,7 @@ def test_the_interval_of_a_model_is_that_of_its_op_times(graph, measured, capsys
 
 
 def test_op_times_without_a_spread_give_no_interval(graph, measured, capsys, monkeypatch):
-    def profiles(model, along):
+    def profiles(model, along, batches):
         times = read_graph(model).rows[0].times
         return [Profile(str(device), times, (0.0,) * len(times), "tvm") for device in along]
 

@@ -123,7 +123,7 @@ def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[s
         "study s: net, up to 3 stages; stopped: 3 trials (limit)",
     ]
     for row in (
-        ["0", "complete", "*", "2 (1 to 3)", "2.5 (2 to 3)", "1.5, -, 2.25", "p, q | r"],
+        ["0", "complete", "*", "2 (1 to 3)", "2.5 (2 to 3)", "p, q | r", "1.5, -, 2.25"],
         ["1", "fail", "no room"],
         ["1", "p, q", "t (2.05 kB)"],
         ["2", "r", "u (1.02 kB), v (512 B)"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosplit.deployment import resources_of, threads_of
@@ -14,60 +14,12 @@ if TYPE_CHECKING:
 _PROOF = ("lower_bound", "gap", "optimal", "note")  # what a plan says of itself
 
 
-def document(
-    costs: CostModel,
-    devices: Sequence[str],
-    stages: int,
-    *,
-    names: Sequence[str] = (),
-    runtime: str | None = None,
-    slowed: CostModel | None = None,
-    deadline: Callable[[], bool] | None = None,
-    allow_empty: bool = False,
-    assign: bool = False,
-) -> dict[str, Any]:
+def document(costs: CostModel, plan: Plan, runtime: str | None) -> dict[str, Any]:
     """The document of ``plan -f json`` without ``seconds``, whose keys stay as they are.
 
-    Times are in the unit of the costs. ``devices`` are kinds of the costs along the pipeline; the
-    document has their places, or ``names``. ``runtime``: what the costs were measured in, None for
-    those of a graph file; ``slowed``: those of devices that share cores. ``assign`` searches the
-    order of the devices too.
-
-    Raises:
-        Infeasible: no split meets the limits.
-        ConfigError: a number makes no sense.
+    Times are in the unit of the costs. ``runtime``: what the costs were measured in, None for those
+    of a graph file.
     """
-    from autosplit import planner
-
-    best = planner.plan_split(
-        costs,
-        devices,
-        stages,
-        slowed=slowed,
-        any_order=assign,
-        empty=allow_empty,
-        deadline=deadline,
-    )
-    free: dict[str, list[int]] = {}
-    for place, device in enumerate(devices):
-        free.setdefault(device, []).append(place)
-    places = [free[stage.devices[0]].pop(0) for stage in best.stages]
-    return _written(costs, best, runtime) | {
-        "threads": [threads_of(devices[place]) for place in places],
-        "devices": [names[place] if names else place for place in places],
-    }
-
-
-def deployment(costs: CostModel, best: Plan, runtime: str | None) -> dict[str, Any]:
-    """The document of ``plan --cores N -f json`` without ``seconds``.
-
-    ``runtime``: what the costs were measured in, None for those of a graph file.
-    """
-    return _written(costs, best, runtime) | {"periods": list(best.periods)}
-
-
-def _written(costs: CostModel, plan: Plan, runtime: str | None) -> dict[str, Any]:
-    """The stages of a plan and their costs."""
     return {
         "stages": [[costs.ids[i] for i in ops] for ops in plan.split],
         "replicas": [stage.replicas for stage in plan.stages],
@@ -81,6 +33,18 @@ def _written(costs: CostModel, plan: Plan, runtime: str | None) -> dict[str, Any
         "bytes_moved": plan.bytes_moved,
         "memory": list(plan.memory),
         **{key: getattr(plan, key) for key in _PROOF},
+    }
+
+
+def placed(plan: Plan, devices: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+    """Where the stages of a split run: the places of their ``devices``, or ``names``."""
+    free: dict[str, list[int]] = {}
+    for place, device in enumerate(devices):
+        free.setdefault(device, []).append(place)
+    places = [free[stage.devices[0]].pop(0) for stage in plan.stages]
+    return {
+        "threads": [threads_of(devices[place]) for place in places],
+        "devices": [names[place] if names else place for place in places],
     }
 
 

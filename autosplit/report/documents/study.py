@@ -285,12 +285,12 @@ _COLUMNS: dict[str, Callable[[Trial], object]] = {
     "state": lambda trial: trial.state,
     "period ms": lambda trial: spread_text(trial.record.period_ms),
     "final period ms": lambda trial: spread_text(trial.final.period_ms if trial.final else None),
+    "cut after, or error": _cuts_or_error,
     "latency ms": lambda trial: spread_text(trial.record.latency_ms),
     "stages ms": lambda trial: ", ".join(digits(t) if t else "-" for t in trial.record.stage_ms),
     "predicted ms": lambda trial: _optional(digits, trial.record.predicted_ms),
     "replicas x threads": lambda trial: ", ".join(_shapes(trial)),
     "runtimes": lambda trial: ", ".join(trial.record.runtimes),
     "memory": lambda trial: _optional(size, trial.record.memory_bytes),
-    "cut after, or error": _cuts_or_error,
 }
 _OPTIONAL = ("final period ms", "predicted ms", "memory")

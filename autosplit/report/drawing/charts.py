@@ -12,14 +12,14 @@ from autosplit.report.documents.record import Study, Trial
 from autosplit.report.drawing.canvas import INK, PALETTE, colour
 from autosplit.study.record import Figures
 
-Symbol = Literal["circle", "diamond", "square", "dash"]
+Symbol = Literal["circle", "diamond", "square"]
 
 _BEST, _BASELINE, _FINAL = PALETTE[5], PALETTE[2], PALETTE[3]
 
 
 @dataclass(frozen=True)
 class Series:
-    """Points, steps from left to right, a dashed ``line``, or a ``level`` across the chart.
+    """Points, steps from left to right, or a ``level`` across the chart.
 
     ``spreads`` are the intervals of points, ``texts`` say what each is; where ``labelled`` they
     stand beside it.
@@ -29,7 +29,7 @@ class Series:
     x: tuple[float, ...]
     y: tuple[float, ...]
     colour: str
-    kind: Literal["points", "steps", "line", "level"] = "points"
+    kind: Literal["points", "steps", "level"] = "points"
     symbol: Symbol = "circle"
     spreads: tuple[Spread, ...] = ()
     texts: tuple[str, ...] = ()
@@ -54,8 +54,7 @@ class Chart:
 def study_charts(study: Study) -> list[Chart]:
     """The charts of a study in the order of its page."""
     measured = [(t, p) for t in study.trials if t.state == "complete" and (p := t.record.period_ms)]
-    charts = (convergence, stage_times, throughput_latency, predicted_measured)
-    return [chart(study, measured) for chart in charts]
+    return [convergence(study, measured), throughput_latency(study, measured)]
 
 
 Measured = Sequence[tuple[Trial, Spread]]  # the complete trials with their periods in the search
@@ -84,24 +83,6 @@ def convergence(study: Study, measured: Measured) -> Chart:
     return Chart("Convergence", "trial", "period, ms", tuple(series), trials=True, about=about)
 
 
-def stage_times(study: Study, measured: Measured) -> Chart:
-    """The busy time of every stage in every trial, and the period, which the slowest decides."""
-    count = max((len(t.record.stage_ms) for t, _ in measured), default=0)
-    series = []
-    for stage in range(count):
-        staged = [t for t, _ in measured if stage < len(t.record.stage_ms)]
-        name = ", ".join(filter(None, (f"stage {stage}", study.device_of(stage))))
-        # aside, so that equal times do not hide each other
-        aside = 0.4 * ((stage + 0.5) / count - 0.5)
-        x = tuple(t.number + aside for t in staged)
-        y = tuple(t.record.stage_ms[stage] for t in staged)
-        series.append(Series(name, x, y, colour(stage)))
-    x, y = tuple(t.number for t, _ in measured), tuple(p.median for _, p in measured)
-    series.append(Series("period", x, y, INK, symbol="dash"))
-    about = "Without replicas, the slowest stage decides the period."
-    return Chart("Stage times", "trial", "ms an item", tuple(series), trials=True, about=about)
-
-
 def throughput_latency(study: Study, measured: Measured) -> Chart:
     """Trials and baselines by latency and throughput; the steps are the trials' Pareto front."""
     searched = _places((str(t.number), t.record) for t, _ in measured)
@@ -116,23 +97,6 @@ def throughput_latency(study: Study, measured: Measured) -> Chart:
     about = "Up and to the left is better; numbers are trials."
     shown = tuple(s for s in series if s.x or s.name == "in the search")
     return Chart("Throughput against latency", "latency, ms", "items/s", shown, about=about)
-
-
-def predicted_measured(study: Study, measured: Measured) -> Chart:
-    """Predicted against measured periods; on the line the cost model was right."""
-    points = [
-        (t.record.predicted_ms, period.median, str(t.number))
-        for t, period in measured
-        if t.record.predicted_ms is not None
-    ]
-    series = [_points("in the search", points, colour(0))]
-    if points:
-        values = [value for point in points for value in point[:2]]
-        ends = (min(values), max(values))
-        series.append(Series("equal", ends, ends, INK, "line"))
-    title, about = "Predicted against measured", "On the line a prediction is right."
-    axes = "predicted period, ms", "measured period, ms"
-    return Chart(title, *axes, tuple(series), about=about)
 
 
 Point = tuple[float, float, str]  # x, y and what it is

@@ -9,7 +9,7 @@ order, solved by pooling adjacent violators.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import TypeVar
 
 Node = TypeVar("Node", bound=Hashable)
@@ -33,44 +33,24 @@ def arrange(
     for a, b in edges:
         after[a].append(b)
         before[b].append(a)
-    ordered = _order([list(level) for level in levels], before, after)
+    ordered = [list(level) for level in levels]
+    _order(ordered, before, after)
     return _place(ordered, before, after, widths, gap)
-
-
-def crossings(levels: Sequence[Sequence[Node]], after: Mapping[Node, Sequence[Node]]) -> int:
-    """How many pairs of edges between neighbouring levels cross in this order."""
-    count = 0
-    for left, right in pairwise(levels):
-        place = {n: i for i, n in enumerate(right)}
-        # Two edges cross where their ends are in opposite orders.
-        joined = [(i, place[b]) for i, a in enumerate(left) for b in after[a]]
-        count += sum((a[0] - b[0]) * (a[1] - b[1]) < 0 for a, b in combinations(joined, 2))
-    return count
 
 
 def _order(
     levels: list[list[Node]],
     before: Mapping[Node, Sequence[Node]],
     after: Mapping[Node, Sequence[Node]],
-) -> list[list[Node]]:
-    """The best order of barycentre sweeps: each node goes to the mean place of its neighbours."""
-    best, fewest = [list(c) for c in levels], crossings(levels, after)
-    for sweep in range(_SWEEPS):
-        # Downwards by what is before a node, upwards by what comes after it, in turn.
-        if sweep % 2 == 0:
-            order, step, neighbours = range(1, len(levels)), -1, before
-        else:
-            order, step, neighbours = range(len(levels) - 2, -1, -1), 1, after
-        for level in order:
-            fixed = _relative_places(levels[level + step])
-            places = _relative_places(levels[level])
-            mean = {n: _mean([fixed[m] for m in neighbours[n]], places[n]) for n in places}
-            levels[level].sort(key=mean.__getitem__)
-        count = crossings(levels, after)
-        # A sweep may make it worse, so the best order is remembered.
-        if count < fewest:
-            best, fewest = [list(c) for c in levels], count
-    return best
+) -> None:
+    """Order each level by barycentre sweeps: a node goes to the mean place of its neighbours."""
+    downwards = [(level, -1, before) for level in range(1, len(levels))]
+    upwards = [(level, 1, after) for level in range(len(levels) - 2, -1, -1)]
+    for level, step, neighbours in (downwards + upwards) * (_SWEEPS // 2):
+        fixed = _relative_places(levels[level + step])
+        places = _relative_places(levels[level])
+        mean = {n: _mean([fixed[m] for m in neighbours[n]], places[n]) for n in places}
+        levels[level].sort(key=mean.__getitem__)
 
 
 def _relative_places(level: Sequence[Node]) -> dict[Node, float]:

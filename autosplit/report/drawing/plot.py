@@ -17,7 +17,6 @@ _SHAPES = {
     "circle": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
     "diamond": "M0-6L5 0 0 6-5 0z",
     "square": "M-4-4H4V4H-4z",
-    "dash": "M-7-1H7V1H-7z",
 }
 
 
@@ -101,9 +100,7 @@ def _draw(canvas: Canvas, chart: Chart, series: Series, x_axis: _Axis, y_axis: _
                 _stroke(canvas, series, (x_axis.start, x_axis.end), (y, y), "8 3 2 3")
         return
     xs, ys = list(map(x_axis, series.x)), list(map(y_axis, series.y))
-    if series.kind == "line":
-        _stroke(canvas, series, xs, ys, "5 3")
-    elif series.kind == "steps" and xs:
+    if series.kind == "steps" and xs:
         corner_xs, corner_ys = [xs[0]], [ys[0]]
         for n in range(1, len(xs)):
             corner_xs += [xs[n], xs[n]]
