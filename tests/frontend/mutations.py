@@ -42,7 +42,8 @@ def message_changed(content: bytes, rng: random.Random) -> bytes:
         try:
             changed = json_format.Parse(json_changed(text.encode(), rng), onnx.ModelProto())
             return bytes(changed.SerializeToString())
-        except (ValueError, TypeError, AttributeError):  # protobuf itself refuses the change
+        # protobuf itself refuses the change
+        except (json_format.Error, ValueError, TypeError, AttributeError):
             pass
 
 

@@ -9,6 +9,7 @@ import autosplit
 from autosplit.deploy.verify import verify
 from autosplit.errors import ModelError
 from autosplit.hardware.measurement.parity import compare, tolerance_of
+from tests.nets import judge
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
@@ -112,6 +113,23 @@ def test_a_form_that_would_be_misread(function):
     run(exported(function, X), [X])
 
 
+def test_masks_of_infinity_integers_less_floats_and_shuffled_pixels_are_read():
+    def masked(x):
+        y = functional.pixel_shuffle(1 - x, 2)[:, 0]
+        y = functional.layer_norm(y, (4,)) / y.std(-1, keepdim=True)
+        return y.masked_fill(torch.ones(4, 4).triu(1) == 1, float("-inf")).softmax(-1)
+
+    pixels = torch.linspace(-1, 1, 16).sin().reshape(1, 4, 2, 2)
+    run(exported(masked, pixels), [pixels])
+
+
+@pytest.mark.slow
+def test_an_lstm_of_several_layers_in_both_directions_is_split():
+    lstm = torch.nn.LSTM(2, 2, num_layers=2, bidirectional=True, batch_first=True)
+    model = autosplit.load_model(torch.export.export(lstm.eval(), (torch.randn(1, 3, 2),)))
+    judge(model, model.split([[model.graph.ops[len(model.graph.ops) // 2].name]]))
+
+
 def test_attention_by_learnt_positions_is_laid_out_as_without_gradients():
     class Net(torch.nn.Module):
         def __init__(self):
@@ -153,6 +171,22 @@ def test_values_are_held_within_bounds(bounded, kind):
 def test_a_line_is_interpolated(options):
     line = IMAGE[:, :, 0]
     run(exported(lambda x: functional.interpolate(x, mode="linear", **options), line), [line])
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"scale_factor": 1.3}, "scales 4 at axis 2 by 1.3"),
+        ({"scale_factor": 0.5, "antialias": True}, "antialias"),
+    ],
+)
+def test_an_interpolation_that_tvm_lacks_runs_in_onnxruntime(options, reason):
+    program = exported(lambda x: functional.interpolate(x, mode="bilinear", **options), IMAGE)
+    with pytest.raises(ModelError, match="upsample_bilinear2d"):
+        autosplit.load_model(program).split([]).pipeline()
+    model = autosplit.load_model(program, runtime="onnxruntime")
+    assert any(reason in op.opaque for op in model.graph.ops)
+    judge(model, model.split([]))
 
 
 @pytest.mark.parametrize("size", [(6, 5), (3, 3), (7, 2), (8, 8)])
