@@ -1,8 +1,8 @@
 """A guard before optuna-dashboard, which asks for no password and checks no Host or Origin.
 
 Without it a page anywhere on the web could reach the dashboard through the browser of whoever runs
-it (DNS rebinding). The guard refuses requests for another host or of another origin, and all that could write. Its
-headers keep a page from loading or running anything from elsewhere.
+it (DNS rebinding). The guard refuses requests for another host or from pages of another origin, and
+all that could write. Its headers keep a page from loading or running anything from elsewhere.
 """
 
 from __future__ import annotations
