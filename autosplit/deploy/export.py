@@ -109,11 +109,11 @@ def _write(
     wiring, initial = model.wiring(deployment.split), model.lowered.initial
     of_item = of_items(wiring, model.batch)
     submodels = _submodels(model, deployment.runtimes) if onnx else _NOT_ASKED
-    with replace_export(folder) as new:
+    with replace_export(folder) as (new, suffix):
         parts = []
         for index, stage in enumerate(deployment.stages):
             phases.report(f"writing stage {index + 1}/{len(wiring.stages)}")
-            file = new.file(f"stage{index}", model.runtime_of(stage.runtime).suffix)
+            file = new / f"stage{index}{suffix}{model.runtime_of(stage.runtime).suffix}"
             parts.append(_write_stage(model, wiring, index, stage, file, submodels))
         document = m.Manifest(
             batch=deployment.batch,
@@ -129,13 +129,13 @@ def _write(
             stages=tuple(parts),
             **m.results_parts(results),
             **_common_parts(model, wiring),
-            reference=write_reference(expected, new.file("reference", ".npz")),
-            initial=write_arrays(initial, new.file("states", ".npz")) if initial else None,
+            reference=write_reference(expected, new / f"reference{suffix}.npz"),
+            initial=write_arrays(initial, new / f"states{suffix}.npz") if initial else None,
         )
-        comparison = _compared(model, document, new.folder, left_out)
-        program = write_program(document, new.folder, format)
+        comparison = _compared(model, document, new, left_out)
+        program = write_program(document, new, format)
         complete = document.model_copy(update={"comparison": comparison, "program": program})
-        manifest_file.write(complete, new.folder / m.NAME)
+        manifest_file.write(complete, new / m.NAME)
 
 
 def _compared(

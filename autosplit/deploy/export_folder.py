@@ -15,7 +15,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from autosplit.deploy import manifest_file
@@ -52,23 +51,13 @@ def checked(folder: Path, name: str, digest: str) -> Path:
     return file
 
 
-@dataclass(frozen=True)
-class NewExport:
-    """An export that is being written into the hidden ``folder``."""
-
-    folder: Path
-    suffix: str
-
-    def file(self, stem: str, extension: str) -> Path:
-        """Where to write a file; its name is none of the old export's."""
-        return self.folder / f"{stem}{self.suffix}{extension}"
-
-
 @contextlib.contextmanager
-def replace_export(folder: Path) -> Iterator[NewExport]:
+def replace_export(folder: Path) -> Iterator[tuple[Path, str]]:
     """Write an export that replaces the one in ``folder`` when the block ends without an error.
 
-    Files that belong to no export stay where they are. Raises MachineError where the disk refuses.
+    Gives a hidden folder to write into and a suffix of the names of all files but ``split.json``,
+    which are then none of the old export's. Files that belong to no export stay where they are.
+    Raises MachineError where the disk refuses.
     """
     is_new = not os.path.exists(folder)
     try:
@@ -79,9 +68,8 @@ def replace_export(folder: Path) -> Iterator[NewExport]:
                     shutil.rmtree(leftover, ignore_errors=True)
             old_files = _exported_files(folder)
             # Two generations alternate: stage0.so, stage0-2.so, stage0.so again.
-            new = NewExport(Path(hidden), "" if all("-2" in name for name in old_files) else "-2")
-            yield new
-            _switch(new.folder, folder, old_files)
+            yield Path(hidden), "" if all("-2" in name for name in old_files) else "-2"
+            _switch(Path(hidden), folder, old_files)
     except Exception as error:
         if is_new:
             with contextlib.suppress(OSError):

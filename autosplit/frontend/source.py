@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,11 +23,15 @@ def marked(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def unused(name: str, used: Container[str], separator: str = ".") -> str:
-    """``name``, or the first of ``name.2``, ``name.3`` and so on that is not in ``used``."""
+def unused(name: str, used: set[str], separator: str = ".") -> str:
+    """``name``, or the first of ``name.2``, ``name.3`` and so on that is not in ``used``.
+
+    It is added to ``used``.
+    """
     number, unused_name = 2, name
     while unused_name in used:
         unused_name, number = f"{name}{separator}{number}", number + 1
+    used.add(unused_name)
     return unused_name
 
 

@@ -23,7 +23,7 @@ from studies.benchmarks.result import Result
 ROOT = Path(__file__).resolve().parents[2]
 SUMMARY = ROOT / "docs" / "explanation" / "results.md"
 PAGES = (SUMMARY, *sorted(SUMMARY.with_suffix("").glob("*.md")))
-MOST_NOTES = 6
+MOST_ROWS, MOST_NOTES = 30, 6  # on a page; the rest is in the file of the result
 RESULTS = ROOT / "studies" / "results"
 MARKED = re.compile(r"(<!-- results: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -70,15 +70,17 @@ def asked(results: Path, name: str) -> str:
     if name == "summary":
         return summary({file.stem: result.read(file) for file in sorted(results.glob("*.json"))})
     file = results / f"{name}.json"
-    return benchmark(result.read(file)) if file.is_file() else "*Not measured yet.*"
+    return benchmark(result.read(file), name) if file.is_file() else "*Not measured yet.*"
 
 
-def benchmark(measured: Result) -> str:
-    """The table, the first notes and the bars of a benchmark."""
-    notes = [f"- {escaped(note)}" for note in measured.notes[:MOST_NOTES]]
-    if left_out := len(measured.notes) - len(notes):
-        notes.append(f"- and {left_out} more in `studies/results/{measured.name}.json`")
-    parts = [table(measured.columns, measured.rows), "\n".join(notes)]
+def benchmark(measured: Result, name: str) -> str:
+    """The first rows and notes, and the bars, of the benchmark in the file ``name``."""
+    rows, notes = measured.rows, measured.notes
+    lines = [f"- {escaped(note)}" for note in notes[:MOST_NOTES]]
+    for what, items, most in (("rows", rows, MOST_ROWS), ("notes", notes, MOST_NOTES)):
+        if len(items) > most:
+            lines.append(f"- and {len(items) - most} more {what} in `studies/results/{name}.json`")
+    parts = [table(measured.columns, rows[:MOST_ROWS]), "\n".join(lines)]
     if measured.bars:
         parts.append(table(result.BAR_COLUMNS, [bar.cells for bar in measured.bars]))
     return "\n\n".join(p for p in (*parts, f"`{measured.made}`") if p)

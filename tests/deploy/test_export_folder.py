@@ -44,15 +44,15 @@ for last in itertools.count(1):
 
 def write(folder, content):
     """Export three stages that hold ``content`` and their numbers."""
-    with replace_export(folder) as new:
+    with replace_export(folder) as (new, suffix):
         document = sound()
         for index, entry in enumerate(document["stages"]):
-            file = new.file(f"stage{index}", ".so")
+            file = new / f"stage{index}{suffix}.so"
             file.write_text(f"{content} {index}")
             entry.update(file=file.name, sha256=digest(f"{content} {index}"))
         document["verdict"] = content
         parsed = manifest_file.Manifest.model_validate(document)
-        manifest_file.write(parsed, new.folder / "split.json")
+        manifest_file.write(parsed, new / "split.json")
 
 
 def read(folder):
@@ -103,8 +103,8 @@ def test_the_files_can_be_read_by_others(tmp_path):
 def test_an_export_that_fails_leaves_the_old_one(tmp_path):
     write(tmp_path, "old")
     before = names(tmp_path)
-    with pytest.raises(ModelError, match="half"), replace_export(tmp_path) as new:  # noqa: PT012
-        new.file("stage0", ".so").write_text("half")
+    with pytest.raises(ModelError, match="half"), replace_export(tmp_path) as (new, _):  # noqa: PT012
+        (new / "stage0.so").write_text("half")
         raise ModelError("half")
     assert names(tmp_path) == before
     with pytest.raises(ModelError), replace_export(tmp_path / "other"):

@@ -3,6 +3,7 @@
 A line ``<!-- … -->`` before a block says what the test does with it; more than one may stand there:
 
 - ``file: NAME``: the block is saved under that name instead of run.
+- ``prints``: the block before printed these lines, with other numbers and runtimes.
 - ``serves``: the block ends with a server; the test reads the page at the address it prints, then
   interrupts it.
 - ``exit: N``: the block ends with that exit code.

@@ -37,6 +37,7 @@ class Reader:
 
     def __init__(self, folder: Path, address: str = "") -> None:
         self.folder, self._address = folder / "work", address
+        self._printed = ""
         self.folder.mkdir()
         self._state = folder / "state.sh"
         self._state.write_text(f"cd {shlex.quote(str(self.folder))}\n")
@@ -57,6 +58,9 @@ class Reader:
         text = block.text.replace(ADDRESS, self._address) if self._address else block.text
         if name := block.marks.get("file"):
             (self.folder / name).write_text(text, encoding="utf-8")
+        elif "prints" in block.marks:
+            missing = shape_of(text) - shape_of(self._printed)
+            assert not missing, f"{missing} is not printed:\n{self._printed}"
         elif block.runs:
             script = text if block.language == "sh" else f"python - <<'END'\n{text}END\n"
             if "serves" in block.marks:
@@ -76,6 +80,7 @@ class Reader:
         )
         assert done.returncode == code, f"{script}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr, done.stderr
+        self._printed = done.stdout
 
     def _serve(self, script: str) -> None:
         command = ["bash", "-eu", "-c", f". {shlex.quote(str(self._state))}\n{script}"]
@@ -97,6 +102,12 @@ class Reader:
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(server.pid, signal.SIGINT)
+
+
+def shape_of(text: str) -> set[str]:
+    """The lines without their numbers, spaces and runtimes."""
+    lines = re.sub(r"\S*\d\S*|\b(tvm|onnxruntime|openvino)\b", "#", text).splitlines()
+    return {" ".join(line.split()) for line in lines if line.strip()}
 
 
 @contextlib.contextmanager
@@ -131,9 +142,10 @@ def cases(slow: bool) -> list[object]:
 
 def read_all(page: Page, folder: Path, leave_out: str = "") -> None:
     with needed(page.marks.get("needs", "")) as address:
-        reader = Reader(folder, address)
+        reader, left_out = Reader(folder, address), False
         for block in page.blocks():
-            if leave_out not in block.marks:
+            left_out = leave_out in block.marks or (left_out and "prints" in block.marks)
+            if not left_out:
                 reader.read(block)
 
 
@@ -180,6 +192,14 @@ def test_the_index_and_the_summary_of_results_lead_to_every_page() -> None:
         for link in page.links()
     }
     assert {page.path for page in pages()} - {DOCS / "README.md"} <= linked
+
+
+def test_other_lines_than_those_on_the_page_are_noticed(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    reader.read(Block("sh", "echo 'period 1.2 ms in tvm'\n", {}))
+    reader.read(Block("text", "period 7 ms in onnxruntime\n", {"prints": ""}))
+    with pytest.raises(AssertionError, match="latency # ms"):
+        reader.read(Block("text", "latency 7 ms\n", {"prints": ""}))
 
 
 def test_a_command_that_fails_is_noticed(tmp_path: Path) -> None:

@@ -55,15 +55,6 @@ def test_an_interpolation_that_tvm_lacks_runs_in_onnxruntime(options, reason):
     judge(model, model.split([]))
 
 
-def test_positions_of_two_axes_are_read():
-    class Picked(torch.nn.Module):
-        def forward(self, x):
-            return x[:, :, torch.tensor([0, 2]), torch.tensor([1, 3])] * 1
-
-    model = loaded(Picked(), 1, 2, 4, 4)
-    judge(model, model.split([]))
-
-
 @pytest.mark.slow
 def test_an_lstm_of_several_layers_in_both_directions_is_split():
     model = loaded(Recurrent(), 1, 3, 2)

@@ -57,7 +57,7 @@ def test_many_notes_are_cut_short(results: Path) -> None:
     text = tables.filled(page("cases"), results)
     assert "note 5" in text
     assert "note 6" not in text
-    assert "- and 3 more in `studies/results/cases.json`" in text
+    assert "- and 3 more notes in `studies/results/cases.json`" in text
 
 
 @pytest.mark.parametrize(

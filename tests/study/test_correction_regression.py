@@ -173,13 +173,13 @@ def test_times_and_overheads_are_those_of_the_regression(
 
 
 @pytest.mark.parametrize(("kinds", "splits", "empty"), CASES)
-def test_error_and_noise_are_weighed_by_how_likely_they_are(
+def test_noises_are_weighed_by_how_likely_they_are(
     kinds: Sequence[str], splits: list[Stages], empty: bool
 ) -> None:
     direct, corrected = both(kinds, splits, empty)
     logs = np.log(np.array(direct.pairs))
-    expected = np.exp(direct.likely @ logs).tolist()
-    assert [corrected.error, corrected.noise] == pytest.approx(expected, rel=1e-4)
+    _, expected = np.exp(direct.likely @ logs).tolist()
+    assert corrected.noise == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("empty", [False, True])

@@ -11,6 +11,7 @@ from autosplit.extras import helper, numpy_helper
 from autosplit.frontend.onnx import shape_arithmetic
 from autosplit.frontend.onnx.nodes import inner_graphs
 from autosplit.frontend.onnx.static_shapes import Shape, inferred_shapes, shape_value
+from autosplit.frontend.source import unused
 
 _SMALL = 1024  # elements of a weight that a condition may depend on
 
@@ -88,8 +89,7 @@ def _nodes_of(node: Any, branch: Any, names: set[str]) -> list[Any]:
     renamed = {tensor: results[tensor] for tensor in inner if tensor in results}
     for tensor in (*inner, *(w.name for w in branch.initializer)):
         if tensor not in renamed:
-            renamed[tensor] = _unused(tensor, node.output[0], names)
-            names.add(renamed[tensor])
+            renamed[tensor] = unused(tensor, names)
     nodes = []
     for weight in branch.initializer:
         nodes.append(helper.make_node("Constant", [], [renamed[weight.name]], value=weight))
@@ -103,12 +103,6 @@ def _nodes_of(node: Any, branch: Any, names: set[str]) -> list[Any]:
         if output and source != output:
             nodes.append(helper.make_node("Identity", [source], [output]))
     return nodes
-
-
-def _unused(tensor: str, prefix: str, names: set[str]) -> str:
-    while tensor in names:
-        tensor = f"{prefix}/{tensor}"
-    return tensor
 
 
 def _rename(node: Any, names: Mapping[str, str]) -> None:

@@ -72,7 +72,6 @@ def source_nodes(graph: Any) -> tuple[SourceNode, ...]:
     for i, name in enumerate(names):
         if count[name] > 1:
             names[i] = unused(f"{name}:{first_outputs[i]}", used, ":")
-            used.add(names[i])
     return tuple(
         SourceNode(name, node.op_type, tuple(tensors_read(node)), tuple(results), modules_of(node))
         for node, name, results in zip(graph.node, names, outputs, strict=True)

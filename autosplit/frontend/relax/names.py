@@ -58,17 +58,17 @@ class _MainReader:
         )
 
     def _input(self, param: Any) -> Signature:
-        name = self._values[param] = self._unused_name(param.name)
+        name = self._values[param] = unused(param.name, self._used_names)
         return Signature(name, shape_of(param), str(param.ty.dtype))
 
     def _read_binding(self, var: Any, value: Any, item_names: Mapping[int, str]) -> None:
         if not isinstance(value, relax.Call):
             self._read_alias(var, value)
             return
-        name = self._unused_name(var.name)
+        name = unused(var.name, self._used_names)
         if isinstance(var.ty, relax.TupleType):
             names = [item_names.get(i, f"{name}.{i}") for i in range(len(var.ty.fields))]
-            outputs = [self._unused_name(item) for item in names]
+            outputs = [unused(item, self._used_names) for item in names]
             self._values[var] = outputs
         else:
             outputs = [name]
@@ -83,7 +83,7 @@ class _MainReader:
         if isinstance(tensor, str) and isinstance(value, relax.TupleGetItem):
             self._mark(var, tensor)
         elif tensor is None:
-            self._constants.add(self._unused_name(var.name))
+            self._constants.add(unused(var.name, self._used_names))
 
     def _mark(self, var: Any, tensor: str) -> None:
         self._marks[var] = mark(len(self._tensors))
@@ -91,11 +91,6 @@ class _MainReader:
 
     def _resolve(self, value: Any) -> Value:
         return resolve(value, self._values, lambda _: None)
-
-    def _unused_name(self, name: str) -> str:
-        """``name``, numbered if it is taken: variables of one module may share a name."""
-        self._used_names.add(unused_name := unused(name, self._used_names))
-        return unused_name
 
     def _outputs(self, body: Any) -> tuple[str, ...]:
         """A name for each result, numbered if it is a constant or is there twice."""
@@ -107,7 +102,7 @@ class _MainReader:
                     f"output {i} of '{ENTRY}' is a tuple inside a tuple; return a flat one"
                 )
             if field is None or field in names:
-                names.append(self._unused_name(f"{field or 'output'}.{i}"))
+                names.append(unused(f"{field or 'output'}.{i}", self._used_names))
             else:
                 names.append(field)
         return tuple(names)

@@ -15,6 +15,7 @@ import numpy as np
 from autosplit.errors import ModelError, line_of
 from autosplit.extras import require, tvm
 from autosplit.frontend.onnx import file, importer
+from autosplit.frontend.relax.expressions import fixed_sizes
 from autosplit.frontend.shapes import Shapes
 from autosplit.frontend.source import SourceModel, SourceState, marked, unused
 from autosplit.frontend.torch import checks
@@ -65,7 +66,9 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
     """
     _require_torch()
     checks.require_arrays(program)
-    outputs = _unique([s.arg.name for s in user(program.graph_signature.output_specs)])
+    used: set[str] = set()  # the program may return a result twice
+    specs = user(program.graph_signature.output_specs)
+    outputs = tuple(unused(str(spec.arg.name), used) for spec in specs)
     checks.require_computation(program)
     checks.require_supported(program, {})
     plain = flat(program)
@@ -105,37 +108,28 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
 def _check_values(source: SourceModel, results: Mapping[str, Any]) -> None:
     """Raise ModelError for a value of another type or shape than torch's, which is a misreading.
 
-    ``results`` are torch's values without their data.
+    ``results`` are torch's values without their data. ONNX has complex numbers as pairs.
     """
-    for block in source.module["main"].body.blocks:
-        for binding in block.bindings:
-            index = marked(binding.var.name)
-            name = "" if index is None else source.tensors[index]
-            expected: Any = results.get(name)
-            actual = binding.var.ty
-            if not hasattr(expected, "dtype") or not hasattr(actual, "dtype"):
-                continue
-            if expected.dtype.is_complex:  # ONNX has them as pairs of numbers
-                continue
-            dtype = str(expected.dtype).removeprefix("torch.")
-            if dtype != str(actual.dtype) or not _is_of_shape(actual, expected.shape):
-                raise ModelError(
-                    f"node '{name}' is {actual.dtype}{list(actual.shape)} in TVM but "
-                    f"{dtype}{list(expected.shape)} in torch; replace it"
-                )
-
-
-def _is_of_shape(actual: Any, shape: Any) -> bool:
-    """Whether a Relax type has torch's shape, as far as both are numbers."""
-    sizes = getattr(actual.shape, "values", None)
-    if sizes is None:
-        return True
-    differing = [
-        (size, number)
-        for size, number in zip(sizes, shape, strict=False)
-        if isinstance(number, int) and hasattr(size, "value") and int(size.value) != number
-    ]
-    return len(sizes) == len(shape) and not differing
+    for binding in (b for block in source.module["main"].body.blocks for b in block.bindings):
+        index, actual = marked(binding.var.name), binding.var.ty
+        name = "" if index is None else source.tensors[index]
+        expected: Any = results.get(name)
+        is_tensor = hasattr(expected, "dtype") and hasattr(actual, "dtype")
+        if not is_tensor or expected.dtype.is_complex:
+            continue
+        dtype, sizes = str(expected.dtype).removeprefix("torch."), fixed_sizes(actual)
+        # Some sizes of torch are symbols.
+        pairs = zip(expected.shape, sizes or (), strict=False)
+        differs = sizes is not None and len(sizes) != len(expected.shape)
+        if (
+            dtype != str(actual.dtype)
+            or differs
+            or any(type(n) is int and n != s for n, s in pairs)
+        ):
+            raise ModelError(
+                f"node '{name}' is {actual.dtype}{list(actual.shape)} in TVM but "
+                f"{dtype}{list(expected.shape)} in torch; replace it"
+            )
 
 
 def open_program(source: SourceModel) -> Callable[[Mapping[str, Any]], dict[str, Array]]:
@@ -170,11 +164,3 @@ def _array(tensor: Any) -> Array:
     if str(tensor.dtype) == "torch.bfloat16":
         tensor = tvm.runtime.from_dlpack(tensor.contiguous())
     return np.asarray(tensor.numpy())
-
-
-def _unique(names: list[str]) -> tuple[str, ...]:
-    """Numbers the names of results that the program returns twice."""
-    unique: list[str] = []
-    for name in names:
-        unique.append(unused(name, unique))
-    return tuple(unique)

@@ -49,7 +49,7 @@ def name_as(flat: Any, program: Any) -> None:
     last = {origin: name for name, origin in origin_of.items() if origin in plain}
     used = plain | {n.name for n in (*program.graph.nodes, *flat.graph.nodes) if n.op != CALL}
     names = {
-        name: origin if last.get(origin) == name else _unused(name, used)
+        name: origin if last.get(origin) == name else unused(name, used)
         for name, origin in origin_of.items()
     }
     for name, node in calls(flat).items():
@@ -106,7 +106,7 @@ def rename(graph: Any, program: Any, decomposed: Any) -> NamedGraph:
     results = {}
     for value, origin, call in values:
         is_last = last.get(origin) is value
-        name = value.name = _unused(origin if is_last else f"{origin}.{value.name}", used)
+        name = value.name = unused(origin if is_last else f"{origin}.{value.name}", used)
         owner = nodes.get(origin)
         # An item of a tuple belongs to the node that makes the tuple.
         maker = owner.args[0].name if owner is not None and _is_item(owner) else origin
@@ -150,11 +150,6 @@ def _source_node(node: Any, outputs: Mapping[str, list[str]]) -> SourceNode:
     tensors = tuple(dict.fromkeys((node.name, *outputs.get(node.name, ()))))
     modules = [str(module) for module, _ in node.meta.get("nn_module_stack", {}).values()]
     return SourceNode(node.name, str(node.target), inputs, tensors, tuple(filter(None, modules)))
-
-
-def _unused(name: str, used: set[str]) -> str:
-    used.add(unused_name := unused(name, used))
-    return unused_name
 
 
 def _is_item(node: Any) -> bool:

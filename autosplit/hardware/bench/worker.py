@@ -18,6 +18,9 @@ from autosplit.serialization import dump, load
 if TYPE_CHECKING:
     from autosplit.hardware.bench.local import LocalBench
 
+_MODEL_OPTIONS = (
+    "runtime", "shapes", "states", "target", "targets", "tolerance", "trust_kernels", "tuning",
+)  # fmt: skip
 Job = Callable[["LocalBench", Mapping[str, Any]], Any]
 
 
@@ -65,20 +68,11 @@ def open_bench(
     from autosplit.lowering.external.backend import named
 
     setting = load(BenchSetting, document["setting"])
-    model = CompiledModel.load(
-        setting.model,
-        setting.shapes,
-        setting.target,
-        setting.tuning,
-        backends=[
-            named(r["backend"], r["merge"], r["markers"], r["together"]) for r in setting.regions
-        ],
-        runtime=setting.runtime,
-        targets=setting.targets,
-        states=setting.states,
-        tolerance=setting.tolerance,
-        trust_kernels=setting.trust_kernels,
-    )
+    options = {name: getattr(setting, name) for name in _MODEL_OPTIONS}
+    options["backends"] = [
+        named(r["backend"], r["merge"], r["markers"], r["together"]) for r in setting.regions
+    ]
+    model = CompiledModel.load(setting.model, **options)
     places = device.along(setting.stages, setting.devices, anywhere=not setting.measures)
     phases.report("reaching devices")
     bench = LocalBench(

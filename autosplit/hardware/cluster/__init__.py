@@ -3,7 +3,8 @@
 Read ``connection`` (the cluster, its nodes, and the start of an actor), ``pipeline``, which starts
 the actors of stages, ``replica``, its side of one, and ``actor``, what runs on the nodes.
 ``nodes`` profiles a model on a node and measures the link to it.
-Ray places the actors and carries the tensors, in a compiled graph for each replica.
+Ray places the actors and carries the tensors: on this node in a compiled graph for each replica, to
+other nodes by calls.
 
 Imports devices, runtimes, execution, and of profiling the fit of link costs.
 """

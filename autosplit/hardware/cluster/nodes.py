@@ -16,12 +16,12 @@ from autosplit.files import sha256
 from autosplit.hardware.cluster.connection import (
     START_S,
     answer,
-    compiled,
     connected,
     place_of,
     put,
     require_version,
     start_actor,
+    submitter,
     write_files,
 )
 from autosplit.hardware.devices.device import RayCores, parse
@@ -105,14 +105,15 @@ def link(device: RayCores) -> LinkCost:
     Raises MachineError where the node is gone.
     """
     name = f"device '{device}'"
-    actor = start_actor(NodeActor, place_of(device), 0, VERSION)
+    place = place_of(device)
+    actor = start_actor(NodeActor, place, 0, VERSION)
     try:
         answer(actor.ask.remote(""), name)
-        graph = compiled(actor.echo)
+        submit = submitter(actor.echo, place, max(transfer_costs.SIZES))
 
         def round_trip_ms(size: int) -> float:
             array = np.zeros(size, np.uint8)
-            return transfer_costs.median_ms(lambda: graph.execute(array).get().copy())
+            return transfer_costs.median_ms(lambda: submit(array)(timeout=START_S).copy())
 
         call_ms = round_trip_ms(0)
         samples = [(size, round_trip_ms(size) / 2) for size in transfer_costs.SIZES]

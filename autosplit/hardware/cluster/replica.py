@@ -1,9 +1,4 @@
-"""A replica in a Ray actor, as the pipeline sees it.
-
-Each replica has a compiled graph of Ray: its tensors go through Ray's channels, which are shared
-memory on one machine. Of 5 ms stages with tensors of 1 MB, calls by object references took 2 times
-as long on one machine of two cores, for each call and each put costs about a millisecond there.
-"""
+"""A replica in a Ray actor, as the pipeline sees it."""
 
 from __future__ import annotations
 
@@ -11,13 +6,14 @@ import re
 import threading
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from autosplit.errors import StageError, line_of
 from autosplit.hardware.cluster.actor import StageActor
-from autosplit.hardware.cluster.connection import answer, compiled, connected, start_actor
+from autosplit.hardware.cluster.connection import answer, connected, start_actor, submitter
 from autosplit.hardware.devices.ray_nodes import RayPlace
-from autosplit.hardware.runtimes.arrays import aligned_copy, array_of
+from autosplit.hardware.runtimes.arrays import aligned_copy, array_of, dtype_of
 from autosplit.hardware.runtimes.stage_file import StageFile
 from autosplit.versions import VERSION
 
@@ -51,7 +47,9 @@ class RayReplica:
     def await_load(self) -> None:
         """Wait for the end of it. Raises MachineError where the node cannot run the stage."""
         answer(self._loading, self.name)
-        self._graph = compiled(self._actor.run)
+        sides = (self._file.inputs, self._file.outputs)
+        sizes = [sum(prod(p.shape) * dtype_of(p.dtype).itemsize for p in side) for side in sides]
+        self._submit = submitter(self._actor.run, self._place, max(sizes))
 
     def open(self) -> None:
         """The actor pins its own thread."""
@@ -62,10 +60,10 @@ class RayReplica:
         unused = [self.unused.popleft() for _ in range(len(self.unused))]
         try:
             with self._sending:
-                pending = self._graph.execute((inputs, unused))
+                get = self._submit((inputs, unused))
                 self._receiving.acquire()  # in the order of the requests
             try:
-                outputs = pending.get(timeout=SILENCE_S)
+                outputs = get(timeout=SILENCE_S)
                 # The next result overwrites them.
                 return [
                     RemoteState(self, o) if isinstance(o, int) else aligned_copy(o) for o in outputs

@@ -93,15 +93,6 @@ class Measurement:
     accuracy: Accuracy
     disturbances: tuple[str, ...] = ()
 
-    def scaled(self, factor: float) -> Measurement:
-        """All times times a factor."""
-        return replace(
-            self,
-            period_ms=self.period_ms.scaled(factor),
-            latency_ms=self.latency_ms.scaled(factor),
-            stage_ms=tuple(t * factor for t in self.stage_ms),
-        )
-
 
 @dataclass(frozen=True)
 class RealTime:

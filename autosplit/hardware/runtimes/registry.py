@@ -1,13 +1,12 @@
 """Runtimes by name.
 
-A new runtime is a package beside this file, a function here that imports its class late, and a
-name in RUNTIMES. The command line, study files and ``split.json`` take their names from there.
+A new runtime is a package beside this file, a name in RUNTIMES and a late import of its class in
+``runtime_class``. The command line, study files and ``split.json`` take their names from there.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,6 +16,9 @@ TVM = "tvm"
 ONNXRUNTIME = "onnxruntime"
 OPENVINO = "openvino"
 OPENVINO_BFLOAT16 = "openvino-bfloat16"  # rounds to bfloat16, so only for those who ask for it
+RUNTIMES = (TVM, ONNXRUNTIME, OPENVINO, OPENVINO_BFLOAT16)
+# They compute in the precision of the model.
+EXACT = (TVM, ONNXRUNTIME, OPENVINO)
 AUTO = "auto"  # each of EXACT that is installed and can compute the model competes for each stage
 DEFAULT = AUTO
 
@@ -38,38 +40,18 @@ def ready_made() -> tuple[str, ...]:
 
 def runtime_class(name: str) -> type[Runtime]:
     """The class of a runtime; it is called with a StageSource."""
-    return RUNTIMES[name]()
+    if name == TVM:
+        from autosplit.hardware.runtimes.tvm.runtime import TvmRuntime
 
+        return TvmRuntime
+    if name == ONNXRUNTIME:
+        from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
 
-def _tvm() -> type[Runtime]:
-    from autosplit.hardware.runtimes.tvm.runtime import TvmRuntime
+        return OnnxruntimeRuntime
+    from autosplit.hardware.runtimes.openvino import runtime as openvino
 
-    return TvmRuntime
-
-
-def _onnxruntime() -> type[Runtime]:
-    from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
-
-    return OnnxruntimeRuntime
-
-
-def _openvino() -> type[Runtime]:
-    from autosplit.hardware.runtimes.openvino.runtime import OpenvinoRuntime
-
-    return OpenvinoRuntime
-
-
-def _openvino_bfloat16() -> type[Runtime]:
-    from autosplit.hardware.runtimes.openvino.runtime import OpenvinoBfloat16Runtime
-
-    return OpenvinoBfloat16Runtime
-
-
-RUNTIMES: Mapping[str, Callable[[], type[Runtime]]] = {
-    TVM: _tvm,
-    ONNXRUNTIME: _onnxruntime,
-    OPENVINO: _openvino,
-    OPENVINO_BFLOAT16: _openvino_bfloat16,
-}
-# They compute in the precision of the model.
-EXACT = tuple(name for name in RUNTIMES if name != OPENVINO_BFLOAT16)
+    classes = {
+        OPENVINO: openvino.OpenvinoRuntime,
+        OPENVINO_BFLOAT16: openvino.OpenvinoBfloat16Runtime,
+    }
+    return classes[name]

@@ -1,21 +1,46 @@
-"""Indices that stay inside the tensor they look into.
+"""Indices: kept inside the tensor they look into, and which of them an input may hold.
 
 TVM's kernels of lookups do not check their indices: one that is out of bounds reads or overwrites
 memory that is not the tensor's. The indices of a model file are constants as often as inputs.
+
+A range of an input is sure: every element is an index of an op that an output depends on. Random
+integers need more: nothing else is looked up at indices that depend on how large they are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
+import numpy as np
+
 from autosplit.extras import relax, topi, tvm
+from autosplit.frontend.relax.expressions import fixed_sizes, variables
 from autosplit.frontend.relax.kernel_bounds import clamped
-from autosplit.frontend.relax.main_function import with_kernels
+from autosplit.frontend.relax.main_function import bindings, with_kernels
+from autosplit.frontend.source import SourceModel
 
 LOOKUPS = frozenset({
     "relax.gather_elements", "relax.gather_nd", "relax.index_put", "relax.index_tensor",
     "relax.multinomial_from_uniform", "relax.nn.nll_loss", "relax.reverse_sequence",
     "relax.scatter_elements", "relax.scatter_nd", "relax.take",
+})  # fmt: skip
+Range = tuple[int, int]  # the least and the largest
+_ALWAYS_LEGAL, _LARGEST = 2, 1 << 31  # limits of random integers
+_WIDE_INTEGERS = ("int32", "int64", "uint32", "uint64")
+_SIZED = frozenset({"take", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd"})
+_UNKNOWN = {"", "call_dps_packed", "call_pure_packed", "call_tir"}.union(
+    name.removeprefix("relax.") for name in LOOKUPS
+)
+_SAME_ELEMENTS = frozenset({
+    "broadcast_to", "expand_dims", "flatten", "flip", "permute_dims", "repeat", "reshape",
+    "squeeze", "tile",
+})  # fmt: skip
+# What they result in is as large for any values.
+_BOUNDED = frozenset({
+    "equal", "greater", "greater_equal", "less", "less_equal", "not_equal", "shape_of",
 })  # fmt: skip
 
 
@@ -34,3 +59,127 @@ def _legalize_take(builder: Any, call: Any) -> Any:
     mode = "clip" if call.attrs.mode == "fast" else call.attrs.mode
     data, indices = call.args
     return builder.call_te(topi.take, data, indices, call.attrs.axis, mode=mode)
+
+
+@dataclass(frozen=True)
+class _LookUp:
+    """An op that reads a tensor at indices.
+
+    ``size``: of the smallest axis that they look into. The indices are the elements of ``origin``
+    and depend on the parameters ``depends``. ``legal`` are the only integers that ``origin`` may
+    hold, where that is sure.
+    """
+
+    size: int
+    origin: Any
+    depends: frozenset[Any]
+    legal: Range | None
+
+
+def index_ranges(source: SourceModel) -> Mapping[str, Range]:
+    """The legal values by input; inputs whose legal values are not sure are left out."""
+    names = _names(source)
+    ranges: dict[str, Range] = {}
+    for look_up in _look_ups(source):
+        if look_up.legal and look_up.origin in names:
+            least, most = ranges.get(names[look_up.origin], look_up.legal)
+            low, high = look_up.legal
+            ranges[names[look_up.origin]] = max(least, low), min(most, high)
+    return ranges
+
+
+def integers_below(source: SourceModel) -> Mapping[str, int]:
+    """By input of 32 or 64 bit integers the number that random values stay below.
+
+    It is the size of the smallest axis that they index. An input is left out where only 0 and 1 are
+    safe.
+    """
+    limits: dict[Any, int] = {}
+    for look_up in _look_ups(source):
+        for param in look_up.depends:
+            size = look_up.size if param == look_up.origin else _ALWAYS_LEGAL
+            limits[param] = min(limits.get(param, _LARGEST), size)
+    wide = {i.name for i in source.inputs if i.dtype in _WIDE_INTEGERS}
+    below = {name: limits.get(param, 0) for param, name in _names(source).items() if name in wide}
+    return {name: limit for name, limit in below.items() if limit > _ALWAYS_LEGAL}
+
+
+def _names(source: SourceModel) -> Mapping[Any, str]:
+    params = source.module["main"].params
+    return {param: signature.name for param, signature in zip(params, source.inputs, strict=True)}
+
+
+def _look_ups(source: SourceModel) -> Iterator[_LookUp]:
+    """The look-ups that the outputs depend on."""
+    main = relax.analysis.remove_all_unused(source.module["main"])
+    values = {binding.var: binding.value for binding in bindings(main)}
+    depends = {param: frozenset([param]) for param in main.params}
+    for var, value in values.items():
+        name = _name(value)
+        read = list(value.args) if isinstance(value, relax.Call) else [value]
+        if name in _SIZED:
+            # The elements that are read do not depend on how large legal indices are.
+            yield _look_up(value, values, _depends(read.pop(1), depends))
+        elif isinstance(value, relax.Call) and name in _UNKNOWN:
+            yield _LookUp(_ALWAYS_LEGAL, None, _depends(value, depends), None)
+        depends[var] = frozenset()
+        if name not in _BOUNDED:
+            depends[var] = frozenset().union(*(_depends(each, depends) for each in read))
+
+
+def _depends(value: Any, depends: Mapping[Any, frozenset[Any]]) -> frozenset[Any]:
+    sets = (depends.get(var, frozenset()) for var in variables(value))
+    return frozenset().union(*sets)
+
+
+def _look_up(call: Any, values: Mapping[Any, Any], depends: frozenset[Any]) -> _LookUp:
+    sizes, index = _axis_sizes(call), call.args[1]
+    is_exact, is_wrapped = getattr(call.attrs, "mode", "fast") == "fast", False
+    while index in values:
+        value = values[index]
+        if _name(value) in _SAME_ELEMENTS:
+            index = value.args[0]
+        elif _name(value) == "astype" and _is_integer_cast(value):
+            index = value.args[0]
+            is_exact = is_exact and bool(np.can_cast(str(index.ty.dtype), str(value.ty.dtype)))
+        elif _wraps(value, call.args[0], values):
+            index, is_wrapped = value.args[2], True
+        else:
+            break
+    legal = (-sizes[0] if is_wrapped else 0, sizes[0] - 1) if sizes else None
+    is_sure = is_exact and len(sizes) == 1
+    return _LookUp(min(sizes, default=1), index, depends, legal if is_sure else None)
+
+
+def _is_integer_cast(cast: Any) -> bool:
+    return "int" in str(cast.args[0].ty.dtype) and str(cast.ty.dtype) in _WIDE_INTEGERS
+
+
+def _wraps(value: Any, data: Any, values: Mapping[Any, Any]) -> bool:
+    """Whether a value is ``where(x < 0, x + size of data, x)``, as importers write it."""
+    if _name(value) != "where":
+        return False
+    condition: Any = values.get(value.args[0])
+    total: Any = values.get(value.args[1])
+    if _name(condition) != "less" or _name(total) != "add":
+        return False
+    size: Any = values.get(total.args[1])
+    while _name(size) in ("astype", "shape_to_tensor", "strided_slice", "take"):
+        size = values.get(size.args[0])
+    is_size = _name(size) == "shape_of" and size.args[0].same_as(data)
+    return is_size and all(each.args[0].same_as(value.args[2]) for each in (condition, total))
+
+
+def _axis_sizes(call: Any) -> list[int]:
+    """The sizes of the axes that the indices of a call look into; empty where unknown."""
+    shape, indices = (fixed_sizes(operand.ty) for operand in call.args[:2])
+    if shape is None or indices is None:
+        return []
+    if _name(call).endswith("_nd"):
+        start = int(getattr(call.attrs, "batch_dims", 0))
+        return shape[start : start + indices[-1]]
+    return [prod(shape) if call.attrs.axis is None else shape[int(call.attrs.axis)]]
+
+
+def _name(value: Any) -> str:
+    return str(getattr(getattr(value, "op", None), "name", "")).removeprefix("relax.")

@@ -12,7 +12,7 @@ from autosplit.graph import FusedGraph
 from autosplit.lowering.external.backend import Backend, groups
 from autosplit.lowering.external.composites import Composite, partition
 from autosplit.lowering.fuse.calls import Call, constants
-from autosplit.lowering.fuse.index_ranges import Range, index_ranges, integers_below
+from autosplit.lowering.fuse.indices import Range, index_ranges, integers_below
 from autosplit.lowering.fuse.passes import fuse
 from autosplit.lowering.fuse.reader import read
 from autosplit.lowering.fuse.tensors import bytes_of, dtypes_of, require_static

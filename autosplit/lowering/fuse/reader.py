@@ -162,7 +162,7 @@ class _Reader:
 
         One that lies with channels last has the shape of the source all the same.
         """
-        unique = unused(name, self.tensors)
+        unique = unused(name, set(self.tensors))
         shape = static_shape(unique, kind)
         if is_last:
             self.channels_last.add(unique)

@@ -95,17 +95,15 @@ def _trials(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
 
 def _baselines(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
     """The baselines; for throughput those that the final comparison measured again."""
-    is_period, ops = (
-        opened.config.objective == "throughput",
-        len(opened.bench.description.graph.ops),
-    )
+    bench = opened.bench.description
+    is_period, ops = opened.config.objective == "throughput", len(bench.graph.ops)
     again = {b.name for b in record.final_comparison.baselines if b}
     for b in record.compared_baselines():
         time = b.period_ms if is_period else b.latency_ms
         is_compared = not is_period or b.name in again
         if is_compared and time.median == time.median and _within_limit(opened, b.latency_ms):
             # What another runtime does is no answer to a study that asks for one.
-            is_asked = b.runtime in opened.bench.description.runtimes
+            is_asked = b.runtime in bench.runtimes
             deployment = b.deployment(ops) if is_asked else None
             yield Contender(deployment, time, b.disturbances, baseline=b.name)
 

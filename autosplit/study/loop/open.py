@@ -162,8 +162,8 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     if config.memory is not None:
         identity["memory"] = ", ".join(map(size, config.memory))
     if config.batch != [1]:
-        batches = config.batch if isinstance(config.batch, str) else map(str, config.batch)
-        identity["batch"] = ", ".join([batches] if isinstance(batches, str) else batches)
+        batches = [config.batch] if isinstance(config.batch, str) else config.batch
+        identity["batch"] = ", ".join(map(str, batches))
     if config.streams > 1:
         identity["streams"] = str(config.streams)
     placed = _region_devices(config)
@@ -222,7 +222,7 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: P
     hold_devices = device_lock(config, bench, progress.note)
     seconds = time_left.before_trials(config, bench)
     left = f", up to {duration(seconds)} of measurements left" if seconds else ""
-    record = mapping(study.user_attrs.get(RECORD))
+    record, devices = mapping(study.user_attrs.get(RECORD)), bench.description.devices
 
     def stored_or_measured(key: str, measure: Callable[[], Sequence[Any]]) -> Any:
         if not isinstance(record.get(key), list):
@@ -248,19 +248,13 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: P
     links = read(LinkCost, stored_or_measured("links", bench.links))
     if config.cores is None:
         placed = _region_devices(config)
-        profiles = place_regions(
-            profiles, bench.description.regions, placed, bench.description.devices
-        )
+        profiles = place_regions(profiles, bench.description.regions, placed, devices)
     space = _space(config, bench, profiles, links)
     bound = space.plan.lower_bound if "bound_ms" not in record else 0.0
-    if config.cores is None and (slow := slowed(profiles, bench.description.devices)) != list(
-        profiles
-    ):
+    if config.cores is None and (slow := slowed(profiles, devices)) != list(profiles):
         progress.note("some devices share cores, so the loads on a core add up")
         if bound:
-            bound = shared_bound(
-                space.costs, bench.description.devices, [kind for kind, _ in space.devices]
-            )
+            bound = shared_bound(space.costs, devices, [kind for kind, _ in space.devices])
         space = _space(config, bench, slow, links)
     if "bound_ms" not in record:
         graph = graph_document(bench.description.graph)
@@ -278,7 +272,7 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: P
     stored_or_measured("baselines", baselines)
     described = {
         "config": config.model_dump(mode="json"),
-        "devices": list(bench.description.devices),
+        "devices": list(devices),
         "machine": machine(),
         "sampler": {"name": config.search.sampler, "seed": config.search.seed},
     }

@@ -17,10 +17,9 @@ FINALISTS = 4  # candidates in the final comparison at most
 
 def before_trials(config: StudyConfig, bench: Bench) -> float:
     """The baselines, the trials and the final comparison of a study that has measured nothing."""
-    places = [parse(name, anywhere=True) for name in bench.description.devices]
-    runs = sum(
-        len(unsplit_runs(name, places, has_hint=True)) for name in bench.description.runtimes
-    )
+    described = bench.description
+    places = [parse(name, anywhere=True) for name in described.devices]
+    runs = sum(len(unsplit_runs(name, places, has_hint=True)) for name in described.runtimes)
     trials = config.search.trials * config.measure.seconds
     if config.search.timeout is not None:
         trials = min(trials, config.search.timeout)

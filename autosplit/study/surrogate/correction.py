@@ -51,7 +51,7 @@ class Factors:
 
 @dataclass(frozen=True, eq=False)
 class Corrected:
-    """Costs after the update, with the ``error`` of the profile and the ``noise`` of a measurement.
+    """Costs after the update, with the ``noise`` of a measurement.
 
     ``ratio``: the usual period over its slowest stage, which is what hand-over and waiting add;
     ``latency_ratio``: the usual latency over the sum of its stages.
@@ -59,7 +59,6 @@ class Corrected:
 
     evaluator: BatchEvaluator
     mean: Factors
-    error: float
     noise: float
     ratio: float
     latency_ratio: float
@@ -69,8 +68,7 @@ class Corrected:
     def draw(self, rng: np.random.Generator) -> Factors:
         """Costs drawn from the posterior, error and noise too."""
         posterior = self._posteriors[int(rng.choice(len(self._posteriors), p=self._weights))]
-        levels = [self._costs(*pair) for pair in posterior.draw(rng, (0.0, 1.0))]
-        return Factors(*levels)
+        return _factors(self.evaluator, posterior.draw(rng, (0.0, 1.0)))
 
     def loads(self, batch: Batch, costs: Factors) -> Array:
         """The load of each option of a batch: the more devices are busy, the slower is each."""
@@ -108,10 +106,6 @@ class Corrected:
         """Whether deployments differ in how many devices they take."""
         return self.evaluator.question.stages is None and self.evaluator.question.count > 1
 
-    def _costs(self, factors: Array, overheads: Array) -> tuple[Array, Array]:
-        """The costs of corrections: a draw may be negative, which no time is."""
-        return np.maximum(factors, LEAST), np.maximum(self.evaluator.overheads + overheads, 0.0)
-
 
 def correct(evaluator: BatchEvaluator, measured: Sequence[Measured]) -> Corrected:
     """The costs corrected by any number of measured deployments."""
@@ -123,22 +117,20 @@ def correct(evaluator: BatchEvaluator, measured: Sequence[Measured]) -> Correcte
     posteriors, weights = likely_posteriors(
         evaluator.times, *correlations(rows), _stage_rows(evaluator, trials), usual
     )
-    corrected = Corrected(
-        evaluator,
-        Factors(_none(evaluator), _none(evaluator)),
-        mean_logarithm([p.error for p in posteriors], weights),
-        mean_logarithm([p.noise for p in posteriors], weights),
-        *_ratios(evaluator, trials),
-        posteriors,
-        weights,
-    )
-    levels = [corrected._costs(*mean_corrections(posteriors, weights, n)) for n in (0.0, 1.0)]
-    return replace(corrected, mean=Factors(*levels))
+    mean = _factors(evaluator, [mean_corrections(posteriors, weights, n) for n in (0.0, 1.0)])
+    # The geometric mean, as the grid of the noises is logarithmic.
+    noise = math.exp(float(weights @ np.log([p.noise for p in posteriors])))
+    ratios = _ratios(evaluator, trials)
+    return Corrected(evaluator, mean, noise, *ratios, posteriors, weights)
 
 
-def _none(evaluator: BatchEvaluator) -> tuple[Array, Array]:
-    """Costs without corrections."""
-    return np.ones_like(evaluator.times), evaluator.overheads
+def _factors(evaluator: BatchEvaluator, levels: Sequence[tuple[Array, Array]]) -> Factors:
+    """The costs of corrections: a draw may be negative, which no time is."""
+    costs = [
+        (np.maximum(factors, LEAST), np.maximum(evaluator.overheads + overheads, 0.0))
+        for factors, overheads in levels
+    ]
+    return Factors(*costs)
 
 
 def _ratios(evaluator: BatchEvaluator, trials: Sequence[Measured]) -> tuple[float, float]:
@@ -155,11 +147,6 @@ def _ratios(evaluator: BatchEvaluator, trials: Sequence[Measured]) -> tuple[floa
                 latencies.append(trial.latency_ms / sum(trial.stage_ms))
     ratio = min(max(float(np.median(periods)), 0.5), 2.0) if periods else 1.0
     return ratio, float(np.median(latencies)) if latencies else 1.0
-
-
-def mean_logarithm(values: Sequence[float], weights: Array) -> float:
-    """The geometric mean of some values by their weights: their grid is logarithmic."""
-    return math.exp(float(weights @ np.log(values)))
 
 
 def most_informative(measured: Sequence[Measured], count: int) -> list[Measured]:

@@ -190,31 +190,44 @@ def test_pickled_samples_are_not_unpickled(saved, tmp_path):
     assert not (tmp_path / "went off").exists()
 
 
+def reaching(graph, target, arguments, outputs=()):
+    """Put a call of ``target`` in front of a graph in an archive's JSON."""
+    call = {**graph["nodes"][0], "name": "reaching", "target": target, "outputs": list(outputs)}
+    call["inputs"] = [{"name": n, "arg": a, "kind": 1} for n, a in arguments.items()]
+    graph["nodes"].insert(0, call)
+
+
+def require_refused(path, tmp_path, change, reason):
+    """A program whose JSON is changed is refused; ``change`` gets the document and a file name."""
+    marker = tmp_path / "marker"
+
+    def changed(name, data):
+        if not name.endswith("models/model.json"):
+            return data
+        change(document := json.loads(data), {"filename": {"as_string": str(marker)}})
+        return json.dumps(document).encode()
+
+    with pytest.raises(ModelError, match=reason):
+        autosplit.load_model(rewritten(path, changed))
+    assert not marker.exists()
+
+
+MAPPED = {"shared": {"as_bool": True}, "size": {"as_int": 4}}
+
+
 @pytest.mark.parametrize(
     ("target", "more"),
     [
         ("torch.ops.aten.save.default", {"item": {"as_string": "x"}}),
-        ("torch.ops.aten.from_file.default", {"shared": {"as_bool": True}, "size": {"as_int": 4}}),
+        ("torch.ops.aten.from_file.default", MAPPED),
         ("torch.ops.higher_order.aoti_call_delegate", {}),
     ],
 )
 def test_an_op_that_reaches_out_of_the_program_is_refused(saved, tmp_path, target, more):
-    marker = tmp_path / "marker"
+    def change(document, file_name):
+        reaching(document["graph_module"]["graph"], target, file_name | more)
 
-    def with_call(name, data):
-        if not name.endswith("models/model.json"):
-            return data
-        document = json.loads(data)
-        nodes = document["graph_module"]["graph"]["nodes"]
-        call = {**nodes[0], "name": "reaching", "target": target, "outputs": []}
-        arguments = {"filename": {"as_string": str(marker)}, **more}
-        call["inputs"] = [{"name": n, "arg": a, "kind": 1} for n, a in arguments.items()]
-        nodes.insert(0, call)
-        return json.dumps(document).encode()
-
-    with pytest.raises(ModelError, match=r"side effects|not read|cannot be read"):
-        autosplit.load_model(rewritten(saved, with_call))
-    assert not marker.exists()
+    require_refused(saved, tmp_path, change, r"side effects|not read|cannot be read")
 
 
 def test_an_op_that_reaches_out_of_the_body_of_a_wrapping_call_is_refused(tmp_path):
@@ -223,33 +236,15 @@ def test_an_op_that_reaches_out_of_the_body_of_a_wrapping_call_is_refused(tmp_pa
             with torch.autocast("cpu", enabled=False):
                 return x.float().cos()
 
-    torch.export.save(torch.export.export(Wrapped(), (torch.ones(3),)), tmp_path / "net.pt2")
-    marker = tmp_path / "marker"
-
-    def with_call(name, data):
-        if not name.endswith("models/model.json"):
-            return data
-        document = json.loads(data)
-        (wrapper,) = (
-            node
-            for node in document["graph_module"]["graph"]["nodes"]
-            if "wrap_with_autocast" in node["target"]
-        )
+    def change(document, file_name):
+        nodes = document["graph_module"]["graph"]["nodes"]
+        (wrapper,) = (node for node in nodes if "wrap_with_autocast" in node["target"])
         (body,) = (i["arg"]["as_graph"] for i in wrapper["inputs"] if "as_graph" in i["arg"])
-        nodes = body["graph"]["nodes"]
-        call = {**nodes[0], "name": "reaching", "target": "torch.ops.aten.from_file.default"}
-        arguments = {
-            "filename": {"as_string": str(marker)},
-            "shared": {"as_bool": True},
-            "size": {"as_int": 4},
-        }
-        call["inputs"] = [{"name": n, "arg": a, "kind": 1} for n, a in arguments.items()]
-        call["outputs"] = [{"as_tensor": {"name": "reaching"}}]
         values = body["graph"]["tensor_values"]
         values["reaching"] = next(iter(values.values()))
-        nodes.insert(0, call)
-        return json.dumps(document).encode()
+        output = {"as_tensor": {"name": "reaching"}}
+        target = "torch.ops.aten.from_file.default"
+        reaching(body["graph"], target, file_name | MAPPED, [output])
 
-    with pytest.raises(ModelError, match=r"side effects"):
-        autosplit.load_model(rewritten(tmp_path / "net.pt2", with_call))
-    assert not marker.exists()
+    torch.export.save(torch.export.export(Wrapped(), (torch.ones(3),)), tmp_path / "net.pt2")
+    require_refused(tmp_path / "net.pt2", tmp_path, change, "side effects")

@@ -55,6 +55,10 @@ class FakeFile:
     kind: type[FakeStage] = Forgetful
     digests: dict[str, str] = field(default_factory=dict)
 
+    inputs = property(lambda self: self.ports.inputs)
+    outputs = property(lambda self: self.ports.outputs)
+    name = "fake"
+
     def require_here(self) -> None:
         """Every machine can run it."""
 

@@ -212,7 +212,7 @@ def test_a_changed_stage_file_is_refused(split, tmp_path):
 
 def test_a_bench_measures_candidates_baselines_and_turns(split):
     here = LocalBench(split.model, HERE, BRIEF)
-    assert here.identity["backend"] == split.model.runtime_name
+    assert here.description.identity["backend"] == split.model.runtime_name
     measurement = here.measure(deployed(here, split.stages))
     assert measurement.accuracy.equal
     assert len(measurement.stage_ms) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -107,7 +108,8 @@ def compared_calls(bench: SimulatedBench, factor: float = 1.0) -> list[int]:
     def slowed(candidates: Sequence[Deployment], names: Sequence[str]) -> Any:
         calls.append(len(candidates))
         measured, baselines = compare(candidates, names)
-        return [m.scaled(factor) for m in measured], baselines
+        slower = [replace(m, period_ms=m.period_ms.scaled(factor)) for m in measured]
+        return slower, baselines
 
     bench.compare_interleaved = slowed  # type: ignore[method-assign]
     return calls

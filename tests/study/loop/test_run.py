@@ -1,3 +1,4 @@
+import contextlib
 import os
 import signal
 import sqlite3
@@ -21,7 +22,7 @@ from autosplit.hardware.measurement.results import Baseline, Measurement, Spread
 from autosplit.report.documents.study import document
 from autosplit.study.config.sections import RealTime
 from autosplit.study.loop import run as loops
-from autosplit.study.loop.open import OpenStudy
+from autosplit.study.loop.open import OpenStudy, device_lock
 from autosplit.study.loop.run import StudyLoop, run_study
 from autosplit.study.loop.time_left import before_trials, of_comparison
 from autosplit.study.progress import Progress
@@ -684,3 +685,13 @@ def test_the_winner_is_measured_at_the_rate_of_the_study_once(
     assert (paced_at["budget_ms"], paced_at["worst_ms"]) == (500, 3)
     assert paced_at["share"] == result.period_ms.median / 500
     assert " at 2 items/s: " in opened.study.user_attrs["result"]["verdict"]["text"]
+
+
+def test_only_a_bench_that_measures_alone_locks_the_host(
+    chain_bench: Make, new_study: Open
+) -> None:
+    bench = chain_bench()
+    opened = new_study(bench, trials=1)
+    assert opened.device_lock is contextlib.nullcontext
+    bench.description = replace(bench.description, measures_alone=True)
+    assert device_lock(opened.config, bench, print) is not contextlib.nullcontext
