@@ -34,14 +34,6 @@ def use_csv(is_wanted: bool) -> None:
     _forms["csv"] = is_wanted
 
 
-_forms = {"csv": False}  # how tables are printed by the running command
-
-
-def use_csv(is_wanted: bool) -> None:
-    """Print tables as CSV from now on, and what stands around them on standard error."""
-    _forms["csv"] = is_wanted
-
-
 def note(text: str) -> None:
     """Print a line about the command itself: an error, a warning, progress."""
     print(_broken(printable(text), sys.stderr), file=sys.stderr, flush=True)
