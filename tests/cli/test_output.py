@@ -41,7 +41,7 @@ def test_without_rich_a_terminal_gets_plain_columns(
 
 def test_csv_has_the_tables_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["zoo", "list", "-f", "csv"]) == 0
-    out, err = capsys.readouterr()
+    out = capsys.readouterr().out
     columns, *rows = csv.reader(out.splitlines())
     assert columns == ["net", "inputs", "outputs", "nodes", "weights MB"]
     assert [row[0] for row in rows] == list(catalog.EVERY)
