@@ -52,6 +52,7 @@ def test_a_number_that_is_not_finite_is_null() -> None:
         "stage_ms": [],
         "max_rel_error": 0.0,
         "disturbances": [],
+        "batch": 1,
     }
 
 
