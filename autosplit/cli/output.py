@@ -34,14 +34,6 @@ def use_csv(is_wanted: bool) -> None:
     _forms["csv"] = is_wanted
 
 
-_forms = {"csv": False}  # how tables are printed by the running command
-
-
-def use_csv(is_wanted: bool) -> None:
-    """Print tables as CSV from now on, and what stands around them on standard error."""
-    _forms["csv"] = is_wanted
-
-
 def note(text: str) -> None:
     """Print a line about the command itself: an error, a warning, progress."""
     print(_broken(printable(text), sys.stderr), file=sys.stderr, flush=True)
@@ -116,9 +108,6 @@ def emit_line(text: object) -> None:
     if _forms["csv"] and text:
         note(str(text))
         return
-    if _forms["csv"] and text:
-        note(str(text))
-        return
     _write(_broken(printable(text), sys.stdout) + "\n")
 
 
@@ -163,11 +152,6 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     gets plain lines too.
     """
     texts = [list(map(printable, row)) for row in rows]
-    if _forms["csv"]:
-        lines = io.StringIO()
-        csv.writer(lines, lineterminator="\n").writerows([list(columns), *texts])
-        _write(lines.getvalue())
-        return
     if _forms["csv"]:
         lines = io.StringIO()
         csv.writer(lines, lineterminator="\n").writerows([list(columns), *texts])

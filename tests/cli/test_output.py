@@ -50,17 +50,6 @@ def test_csv_has_the_tables_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "said of it\n")
 
 
-def test_csv_has_the_tables_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["zoo", "list", "-f", "csv"]) == 0
-    out, err = capsys.readouterr()
-    columns, *rows = csv.reader(out.splitlines())
-    assert columns == ["net", "inputs", "outputs", "nodes", "weights MB"]
-    assert [row[0] for row in rows] == list(catalog.EVERY)
-    output.emit_line("said of it")
-    output.use_csv(False)
-    assert capsys.readouterr() == ("", "said of it\n")
-
-
 def test_numbers_that_json_lacks_become_null(capsys: pytest.CaptureFixture[str]) -> None:
     output.emit_json({"a": [float("nan"), float("inf"), 1.5], "b": (None, True)})
     assert json.loads(capsys.readouterr().out) == {"a": [None, None, 1.5], "b": [None, True]}
