@@ -23,6 +23,7 @@ _NEEDED = (
     "platformdirs",
     "filelock",
     "psutil",
+    "jinja2",
     "tomli-w",
 )
 _EXTRAS = {
