@@ -108,6 +108,9 @@ def emit_line(text: object) -> None:
     if _forms["csv"] and text:
         note(str(text))
         return
+    if _forms["csv"] and text:
+        note(str(text))
+        return
     _write(_broken(printable(text), sys.stdout) + "\n")
 
 
@@ -152,6 +155,11 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     gets plain lines too.
     """
     texts = [list(map(printable, row)) for row in rows]
+    if _forms["csv"]:
+        lines = io.StringIO()
+        csv.writer(lines, lineterminator="\n").writerows([list(columns), *texts])
+        _write(lines.getvalue())
+        return
     if _forms["csv"]:
         lines = io.StringIO()
         csv.writer(lines, lineterminator="\n").writerows([list(columns), *texts])

@@ -30,6 +30,8 @@ from autosplit.hardware.profiling import transfer_costs
 from autosplit.versions import VERSION
 
 PROFILE_S = 3600.0  # for a node to compile the kernels of a model and to time them
+# In bytes; a call takes so long that smaller arrays alone would not tell the bandwidth.
+LINK_SIZES = (*transfer_costs.SIZES, 1 << 22)
 TUNING = "tuning"  # the folder of a tuning database beside the model there
 
 _actors: dict[str, Any] = {}  # by the id of their node; Ray ends them with this process
@@ -109,14 +111,14 @@ def link(device: RayCores) -> LinkCost:
     actor = start_actor(NodeActor, place, 0, VERSION)
     try:
         answer(actor.ask.remote(""), name)
-        submit = submitter(actor.echo, place, max(transfer_costs.SIZES))
+        submit = submitter(actor.echo, place, max(LINK_SIZES))
 
         def round_trip_ms(size: int) -> float:
             array = np.zeros(size, np.uint8)
             return transfer_costs.median_ms(lambda: submit(array)(timeout=START_S).copy())
 
         call_ms = round_trip_ms(0)
-        samples = [(size, round_trip_ms(size) / 2) for size in transfer_costs.SIZES]
+        samples = [(size, round_trip_ms(size) / 2) for size in LINK_SIZES]
         return LinkCost(str(device), *transfer_costs.fit(samples), call_ms)
     except Exception as error:  # Ray raises errors of many kinds
         if isinstance(error, AutosplitError):

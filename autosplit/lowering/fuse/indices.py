@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.extras import relax, topi, tvm
-from autosplit.frontend.relax.expressions import fixed_sizes, variables
+from autosplit.frontend.relax.expressions import fixed_sizes, is_constant, variables
 from autosplit.frontend.relax.kernel_bounds import clamped
 from autosplit.frontend.relax.main_function import bindings, with_kernels
 from autosplit.frontend.source import SourceModel
@@ -162,6 +162,9 @@ def _wraps(value: Any, data: Any, values: Mapping[Any, Any]) -> bool:
     condition: Any = values.get(value.args[0])
     total: Any = values.get(value.args[1])
     if _name(condition) != "less" or _name(total) != "add":
+        return False
+    zero = condition.args[1]
+    if not is_constant(zero) or zero.value.numpy().any():
         return False
     size: Any = values.get(total.args[1])
     while _name(size) in ("astype", "shape_to_tensor", "strided_slice", "take"):

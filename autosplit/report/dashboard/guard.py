@@ -1,8 +1,8 @@
-"""A guard in front of optuna-dashboard, which asks for no password and checks no Host or Origin.
+"""A guard before optuna-dashboard, which asks for no password and checks no Host or Origin.
 
 Without it a page anywhere on the web could reach the dashboard through the browser of whoever runs
-it (DNS rebinding). The guard refuses requests for another host, and all that could write. Its
-headers keep a page from loading or running anything from elsewhere.
+it (DNS rebinding). The guard refuses requests for another host or from pages of another origin, and
+all that could write. Its headers keep a page from loading or running anything from elsewhere.
 """
 
 from __future__ import annotations
@@ -55,6 +55,10 @@ class Guard:
         """Answer one request."""
         if not self._answers_to(environ.get("HTTP_HOST", "")):
             reason = "this server does not answer to that Host"
+            return _refuse(start_response, "403 Forbidden", reason)
+        origin = environ.get("HTTP_ORIGIN")
+        if origin is not None and not self._answers_to(origin.partition("://")[2]):
+            reason = "this server does not answer to pages of that Origin"
             return _refuse(start_response, "403 Forbidden", reason)
         if environ["REQUEST_METHOD"] not in _SAFE_METHODS:
             return _refuse(start_response, "405 Method Not Allowed", "it is read-only")

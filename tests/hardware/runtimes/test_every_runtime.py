@@ -22,7 +22,7 @@ from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.arrays import array_of
-from autosplit.hardware.runtimes.openvino import workers
+from autosplit.hardware.runtimes.openvino import runtime as openvino
 from autosplit.hardware.runtimes.registry import EXACT, ONNXRUNTIME, OPENVINO, TVM
 from studies.simulation.bench import costs_of
 from tests import nets
@@ -41,8 +41,8 @@ IN_PROCESSES = "openvino in processes"
 def runtime(request, monkeypatch):
     if request.param == IN_PROCESSES:
         pytest.importorskip(OPENVINO)
-        # As if other stages had the workers of this process.
-        monkeypatch.setattr(workers, "claim", lambda cores: None)
+        # As if each stage had some of several cores.
+        monkeypatch.setattr(openvino, "runs_here", lambda cores: False)
         return OPENVINO
     if request.param != TVM:
         pytest.importorskip(request.param)

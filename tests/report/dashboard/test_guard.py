@@ -49,6 +49,19 @@ def test_another_host_is_refused(host: str) -> None:
     assert ask(host=host)[0] == 403
 
 
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://localhost:8080", 200),
+        ("http://evil.example", 403),
+        ("http://localhost.evil.example", 403),
+        ("null", 403),
+    ],
+)
+def test_a_page_of_another_origin_is_refused(origin: str, status: int) -> None:
+    assert ask(HTTP_ORIGIN=origin)[0] == status
+
+
 @pytest.mark.parametrize("host", ["localhost:80", "LOCALHOST", " 127.0.0.1:80", "[::1]:80"])
 def test_this_machine_is_answered(host: str) -> None:
     assert ask(host=host)[0] == ask(host=host, method="HEAD")[0] == 200
