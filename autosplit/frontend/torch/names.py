@@ -21,10 +21,10 @@ def calls(program: Any) -> dict[str, Any]:
     return {node.name: node for node in program.graph.nodes if node.op == CALL}
 
 
-def origins(made: Any, program: Any) -> dict[str, str]:
-    """For each node that was made of a program by decomposing it, the node that it came from."""
+def origins(decomposed: Any, program: Any) -> dict[str, str]:
+    """For each node of a decomposed program, the node of the program that it came from."""
     graph_id = id(program.graph)
-    return {name: _origin(node, graph_id) for name, node in calls(made).items()}
+    return {name: _origin(node, graph_id) for name, node in calls(decomposed).items()}
 
 
 def _origin(node: Any, graph_id: int) -> str:
