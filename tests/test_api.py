@@ -157,14 +157,14 @@ def test_one_text_is_no_list_of_devices(branches, tmp_path):
 def test_threads_are_profiled_while_more_of_them_are_faster(monkeypatch):
     total_ms = {1: 8.0, 2: 5.0, 4: 6.0, 8: 1.0}
 
-    def profiles(places):
+    def profiles(model, places, batches):
         return [SimpleNamespace(op_ms=[total_ms[len(places[0].numbers)]])]
 
     monkeypatch.setattr(api.device, "available", lambda: tuple(range(8)))
-    monkeypatch.setattr(api, "measured_costs", lambda model, places, rows: rows)
-    model = SimpleNamespace(profiles=profiles)
-    assert api.costs_by_threads(model, 8) == [("", 1), ("", 2)]
-    assert api.costs_by_threads(model, 1) == [("", 1)]
+    monkeypatch.setattr(api, "batched_profiles", profiles)
+    monkeypatch.setattr(api, "measured_costs", lambda model, places, rows, batches: rows)
+    assert api.costs_by_threads(None, 8) == [("", 1), ("", 2)]
+    assert api.costs_by_threads(None, 1) == [("", 1)]
 
 
 def test_a_cut_holds_the_named_nodes_and_all_before_them(branches):

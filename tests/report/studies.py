@@ -88,16 +88,16 @@ def add_trial(study: optuna.Study, graph: FusedGraph, cut: int) -> None:
 
 def trial(number: int, period: float | Spread | None = None, **more: Any) -> Trial:
     """A trial with a period; ``more`` are fields of it and of its record."""
-    own = {key: more.pop(key) for key in {*Trial.__dataclass_fields__} & more.keys()}
+    fields = {key: more.pop(key) for key in {*Trial.__dataclass_fields__} & more.keys()}
     record = TrialRecord(period_ms=flat(period) if isinstance(period, float) else period, **more)
-    return Trial(number, **{"state": "complete", "record": record, **own})
+    return Trial(number, **{"state": "complete", "record": record, **fields})
 
 
 def changed(study: Study, **more: Any) -> Study:
     """A study with other fields, of it or of its record."""
-    own = {key: more.pop(key) for key in {*Study.__dataclass_fields__} & more.keys()}
+    fields = {key: more.pop(key) for key in {*Study.__dataclass_fields__} & more.keys()}
     stored = dict(study.record) | more
-    return replace(study, record=StudyRecord.model_construct(**stored), **own)
+    return replace(study, record=StudyRecord.model_construct(**stored), **fields)
 
 
 def flat(value: float) -> Spread:

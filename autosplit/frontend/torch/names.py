@@ -22,7 +22,7 @@ def calls(program: Any) -> dict[str, Any]:
 
 
 def origins(decomposed: Any, program: Any) -> dict[str, str]:
-    """For each node that was made of a program by decomposing it, the node that it came from."""
+    """For each node of a decomposed program, the node of the program that it came from."""
     graph_id = id(program.graph)
     return {name: _origin(node, graph_id) for name, node in calls(decomposed).items()}
 
