@@ -58,13 +58,14 @@ def printed(capfd):
         ["plan", "--stages", "2"],
         ["bench"],
         ["verify"],
-        ["run"],
+        ["run", "--cores", HOSTILE],
         ["show"],
         ["inspect", "--target", HOSTILE],
     ],
     ids=" ".join,
 )
-def test_a_terminal_obeys_no_name_of_a_model(model, printed, arguments):
+def test_a_terminal_obeys_no_name_of_a_model(model, printed, arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     command, *options = arguments
     printed(command, model, *options)
 
