@@ -174,7 +174,7 @@ def test_a_stage_that_no_runtime_can_compute_names_ops_reasons_and_a_free_cut(sa
     opaque, inside = model.graph.names[:2]
     with pytest.raises(SplitError) as refused:
         api.fastest_runtimes(model, model.split([[inside]]).stages, HERE)
-    assert f"tvm cannot compute op {opaque} (TVM samples regions at other places" in str(refused.value)
+    assert f"tvm cannot compute op {opaque} (TVM samples regions" in str(refused.value)
     assert f"onnxruntime runs ops {inside}, " in str(refused.value)
     after = re.findall("--after ([^; ]+)", str(refused.value))[0]
     assert api.fastest_runtimes(model, model.split([after.split(",")]).stages, HERE)
