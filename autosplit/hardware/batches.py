@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autosplit import phases
@@ -60,10 +60,11 @@ def batched_profiles(
     than 5 %. At batches above 1 TVM is left out where it cannot win. Raises ModelError for one of
     the numbers that the model cannot have.
     """
-    is_auto = batches == AUTO_BATCHES
+    is_auto = isinstance(batches, str)
+    numbers = _doubled() if isinstance(batches, str) else sorted({*batches})
     before = model.checked_profiles(places)
-    profiles = list(before) if is_auto or 1 in batches else []
-    for batch in _doubled() if is_auto else sorted({*map(int, batches)} - {1}):
+    profiles = list(before) if 1 in numbers else []
+    for batch in (number for number in numbers if number > 1):
         try:
             variant = model.at_batch(batch)
             further = variant.checked_profiles(places, _promising(model, before, len(places)))
@@ -81,8 +82,8 @@ def batched_profiles(
     return profiles
 
 
-def _doubled() -> Iterator[int]:
-    return (1 << n for n in range(1, MOST_AUTO.bit_length()))
+def _doubled() -> list[int]:
+    return [1 << n for n in range(MOST_AUTO.bit_length())]
 
 
 def _whole_ms(profile: Profile) -> float:

@@ -92,7 +92,8 @@ class RayReplica:
         if isinstance(error, (kinds.GetTimeoutError, kinds.RayChannelTimeoutError)):
             return StageError(f"{self.name} has not answered for {SILENCE_S:g} s; it hangs")
         if isinstance(error, kinds.RayTaskError):
-            return StageError(f"{self.name}: {type(error.cause).__name__}: {line_of(error.cause)}")
+            original: Exception = error.cause  # pyright: ignore[reportAttributeAccessIssue]
+            return StageError(f"{self.name}: {type(original).__name__}: {line_of(original)}")
         cause = re.search(r"because (its [^.]+)", str(error))
         return StageError(f"{self.name} is gone: {cause[1] if cause else 'its node is lost'}")
 

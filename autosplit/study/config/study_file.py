@@ -300,8 +300,8 @@ def checked(data: object, where: str) -> StudyConfig:
     Devices that are all local cores, in any number of stages, are cores that deployments are
     searched on, unless another key is about one device.
     """
+    config = _validated(data, where)
     try:
-        config = StudyConfig.model_validate(data)
         devices = config.devices or []
         is_named = config.targets or any(region.device for region in config.regions)
         if config.stages != "auto" or is_named or len(config.memory or ()) > 1:
@@ -310,11 +310,16 @@ def checked(data: object, where: str) -> StudyConfig:
         if not cores or not all(device.startswith("cores:") for device in devices):
             return config
         together = {"devices": None, "cores": _cores(",".join(cores))}
-        return StudyConfig.model_validate(config.model_dump() | together)
-    except ValidationError as error:
-        raise ConfigError(f"{where}: {explain(error)}") from None
     except ValueError:  # the devices have numbers above those of ``cores``, or will be refused
         return config
+    return _validated(config.model_dump() | together, where)
+
+
+def _validated(data: object, where: str) -> StudyConfig:
+    try:
+        return StudyConfig.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {explain(error)}") from None
 
 
 def stored(data: object, study: str) -> StudyConfig:
