@@ -83,8 +83,8 @@ def test_devices_that_differ_share_a_stage(profiled, monkeypatch):
     # One of the cores is three times as slow.
     real = api.measured_profiles
 
-    def profiles(model, devices):
-        times = real(model, devices[:1])
+    def profiles(model, devices, batches):
+        times = real(model, devices[:1], batches)
         slow = [replace(p, op_ms=tuple(3 * time for time in p.op_ms)) for p in times]
         return [p for pair in zip(times, slow, strict=True) for p in pair]
 

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 # Lower the number when a room has fewer lines. All lines of the Python files count.
 MOST = {
     "autosplit/cuts autosplit/planner": 3_380,
-    "autosplit/study": 4_180,
+    "autosplit/study": 4_190,
     "autosplit/frontend": 4_290,
     "autosplit/lowering": 3_125,
     "autosplit/hardware": 10_940,

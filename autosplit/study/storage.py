@@ -166,13 +166,8 @@ def _refuse_other_programs(url: str) -> None:
 
 def _open(url: str, lease: int | None, on_stale: OnStale | None) -> optuna.storages.BaseStorage:
     import optuna
-    from sqlalchemy.exc import SQLAlchemyError
 
-    class Database(optuna.storages.RDBStorage):
-        def record_heartbeat(self, trial_id: int) -> None:
-            """What fails here shows when a result is written, not as a traceback of a thread."""
-            with contextlib.suppress(SQLAlchemyError, optuna.exceptions.StorageInternalError):
-                super().record_heartbeat(trial_id)
+    from autosplit.study.database import Database
 
     options: dict[str, Any] = {"pool_pre_ping": True}
     if url.startswith("sqlite"):

@@ -10,6 +10,7 @@ import pytest
 import autosplit
 from autosplit import api
 from autosplit.errors import ConfigError
+from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Profile
@@ -41,6 +42,13 @@ def model(save: Callable[..., Path]) -> Iterator[Any]:
     external_backend.unregister()
 
 
+class PlannedBench(LocalBench):
+    """A bench in this process that a study may plan with."""
+
+    device_kinds = Bench.device_kinds
+    cost_table = Bench.cost_table
+
+
 def study(model: Any, folder: Path, device: str | None, **asked: Any) -> OpenStudy:
     config = StudyConfig.model_validate(
         {
@@ -52,7 +60,7 @@ def study(model: Any, folder: Path, device: str | None, **asked: Any) -> OpenStu
             **asked,
         }
     )
-    bench = LocalBench(
+    bench = PlannedBench(
         model, api.device.along(2, TWO), Budget(seconds=0.02, items=4, latency_items=1)
     )
     return open_study(config, bench, storage_url("s", str(folder / "s.db")), Progress())
