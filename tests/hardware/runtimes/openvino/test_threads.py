@@ -77,7 +77,7 @@ def worker_ticks():
     """How long each worker has worked."""
     ticks = {}
     for number in workers.worker_threads():
-        with suppress(FileNotFoundError):  # it has just ended
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
             text = Path(f"/proc/self/task/{number}/stat").read_text(encoding="utf-8")
             fields = text.rpartition(")")[2].split()
             ticks[number] = int(fields[11]) + int(fields[12])
