@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autosplit import phases
-from autosplit.cuts import bitset
+from autosplit.cuts import bitset, with_whole_groups
 from autosplit.errors import AutosplitError, MachineError, ModelError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Device
@@ -60,8 +60,8 @@ def batched_profiles(
     than 5 %. At batches above 1 TVM is left out where it cannot win. Raises ModelError for one of
     the numbers that the model cannot have.
     """
-    is_auto = isinstance(batches, str)
-    numbers = _doubled() if isinstance(batches, str) else sorted({*batches})
+    is_auto = batches == AUTO_BATCHES
+    numbers = _doubled() if is_auto else sorted({*map(int, batches)})
     before = model.checked_profiles(places)
     profiles = list(before) if 1 in numbers else []
     for batch in (number for number in numbers if number > 1):
@@ -130,11 +130,8 @@ def mixing_ops(model: CompiledModel, variant: CompiledModel, runtime: str) -> li
     Empty where the runtime does not say. It runs ever shorter beginnings of the model.
     """
     groups = [bitset(group) for group in model.runtime_of(runtime).keep_together]
-    lengths = [
-        length
-        for length in range(1, len(model.graph.ops) + 1)
-        if not any(0 < (group & ((1 << length) - 1)) < group for group in groups)
-    ]
+    beginnings = ((length, (1 << length) - 1) for length in range(1, len(model.graph.ops) + 1))
+    lengths = [n for n, ops in beginnings if with_whole_groups(model.graph, ops, groups) == ops]
     low, high = 0, len(lengths) - 1
     try:
         while low < high:

@@ -109,7 +109,7 @@ class LocalBench:
                 if mismatch:
                     raise StageError(mismatch)
             phases.report("profiling")
-            return batched_profiles(self.model, self.places, self._batches)
+            return self._profiles
 
     def links(self) -> Sequence[LinkCost]:
         """See Bench. Devices with the same spelling are measured once."""
@@ -192,12 +192,15 @@ class LocalBench:
             runs = [run.of_streams(self._streams) for run in runs if not run.by_hint]
         return list(dict.fromkeys(runs))
 
+    @cached_property
+    def _profiles(self) -> Sequence[Profile]:
+        return batched_profiles(self.model, self.places, self._batches)
+
     def _batches_of(self, runtime: str) -> list[int]:
         """Batch 1, and that at which a runtime takes least for an item of the whole model."""
         if self._batches == (1,) or runtime not in self.model.runtimes:
             return [1]
-        profiles = batched_profiles(self.model, self.places, self._batches)
-        times = {p.batch: fsum(p.op_ms) for p in profiles if p.runtime == runtime}
+        times = {p.batch: fsum(p.op_ms) for p in self._profiles if p.runtime == runtime}
         return sorted({1, min(times, key=times.__getitem__, default=1)})
 
     @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from autosplit.errors import ConfigError
 from autosplit.files import atomic_write
 from autosplit.hardware.devices.device import available
-from autosplit.study.config.study_file import StudyConfig, checked
+from autosplit.study.config.study_file import StudyConfig, checked, study_name
 
 MODEL_SUFFIXES = (".onnx", ".pt2", ".json")
 _KEYS = {"cores", "stages", "devices", "batch", "runtime", "objective", "search"}
@@ -24,7 +23,7 @@ def study_file_for(model: Path, options: Mapping[str, Any]) -> tuple[Path, bool]
     or ``devices`` all cores of this process are meant. Raises ConfigError where the model does not
     exist, an option makes no sense, or NAME.toml is for another model.
     """
-    file = Path(f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', model.stem).lstrip('.-') or 'study'}.toml")
+    file = Path(f"{study_name(model)}.toml")
     if not model.is_file():
         raise ConfigError(f"model file '{model}' does not exist; give a model or a study file")
     path = os.path.relpath(model)

@@ -286,12 +286,17 @@ def load(path: Path, options: Mapping[str, Any] | None = None) -> StudyConfig:
     Raises ConfigError, one line, naming the key, its value and the remedy.
     """
     data = _overlay(_read(path), options or {})
-    data.setdefault("name", re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).lstrip(".-") or "study")
+    data.setdefault("name", study_name(path))
     # Files that are read are beside the study file; what is written goes to the working folder.
     for key in ("model", "tuning"):
         if isinstance(data.get(key), str) and data[key]:
             data[key] = str(path.resolve().parent / data[key])
     return checked(data, f"study file '{path}'")
+
+
+def study_name(path: Path) -> str:
+    """The name of a study that is called after a file: near the file's, where no study can be."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).lstrip(".-") or "study"
 
 
 def checked(data: object, where: str) -> StudyConfig:

@@ -146,10 +146,8 @@ def _announcement(opened: OpenStudy, chosen: Sequence[Measured]) -> str:
         f"final comparison: {counted(len(chosen), 'candidate')} and "
         f"{counted(baselines, 'baseline')}, interleaved"
     )
-    candidates = []
-    for each in chosen:
-        deployment = Deployment(each.stages)
-        candidates.append((each.period_ms, deployment.batch * sum(deployment.replicas)))
+    runs = [(measured.period_ms, Deployment(measured.stages)) for measured in chosen]
+    candidates = [(period, run.batch * sum(run.replicas)) for period, run in runs]
     seconds = time_left.of_comparison(opened.config, attributes, candidates)
     return f"{text}, up to {duration(seconds)}" if seconds else text
 

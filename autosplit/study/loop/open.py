@@ -162,8 +162,7 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     if config.memory is not None:
         identity["memory"] = ", ".join(map(size, config.memory))
     if config.batch != [1]:
-        batches = [config.batch] if isinstance(config.batch, str) else config.batch
-        identity["batch"] = ", ".join(map(str, batches))
+        identity["batch"] = str(config.batch).strip("[]")
     if config.streams > 1:
         identity["streams"] = str(config.streams)
     placed = _region_devices(config)
