@@ -242,6 +242,14 @@ def _check(graph: FusedGraph) -> None:
             raise GraphError(f"no op makes output '{t}' and it is not an input")
 
 
+def op_title(op: Op) -> str:
+    """How people know an op: its last source node and its short name, relu7 (op20)."""
+    short, _, rest = op.name.partition("_")
+    if not (op.sources and rest and short[:2] == "op" and short[2:].isdigit()):
+        return op.name
+    return f"{op.sources[-1]} ({short})"
+
+
 def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:
     """The ops that a name of an op, a source node, a tensor or a module stands for.
 

@@ -16,10 +16,13 @@ HELP = "write what a study advises as split.json and stage files"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    options.add_study(parser)
-    options.add_output(parser, "DIR", "folder to write into", required=True)
-    options.add_target(parser)
-    options.add_trust(parser)
+    options.add(
+        parser,
+        *options.STUDY,
+        options.output("DIR", "folder to write into", required=True),
+        *options.TARGET,
+        options.TRUST,
+    )
     parser.add_argument(
         "--trial", type=int, metavar="N", help="export trial N instead of what the verdict advises"
     )

@@ -22,7 +22,7 @@ HELP = "show fused ops, source nodes, tensors and the number of legal cuts"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    options.add_model(parser)
+    options.add(parser, *options.MODEL)
     parser.add_argument(
         "--node", metavar="NAME", help="print only which fused op this source node is in"
     )

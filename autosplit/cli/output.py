@@ -11,10 +11,12 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import textwrap
 import time
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     from autosplit.report.documents.record import Study
 
 
-_forms = {"csv": False}  # how tables are printed by the running command
+# How the running command prints tables, and whether the line of a phase is on the terminal.
+_forms = {"csv": False, "line": False}
+_ERASE = "\r\x1b[K"  # the line of the terminal
 
 
 def use_csv(is_wanted: bool) -> None:
@@ -36,6 +40,7 @@ def use_csv(is_wanted: bool) -> None:
 
 def note(text: str) -> None:
     """Print a line about the command itself: an error, a warning, progress."""
+    erase_progress()
     print(_broken(printable(text), sys.stderr), file=sys.stderr, flush=True)
 
 
@@ -49,21 +54,37 @@ def _broken(text: str, stream: TextIO) -> str:
 
 
 class PhaseLines:
-    """A listener that prints each new phase as a line; of those that count, one a second."""
+    """A listener that shows the phase of a command: one line that changes on a terminal.
+
+    Elsewhere each new phase is a line; of those that count, one a second.
+    """
 
     def __init__(self) -> None:
         self._phase = self._kind = ""
-        self._printed = 0.0
+        self._start, self._printed = time.monotonic(), 0.0
 
     def __call__(self, phase: str, stages: Mapping[str, object]) -> None:
-        """Print a phase."""
+        """Show a phase."""
         if phase == self._phase:
             return
         self._phase, kind = phase, phase.rstrip("0123456789/ ")
         now = time.monotonic()
-        if kind != self._kind or now - self._printed >= 1:
+        if sys.stderr.isatty():
+            room = max(shutil.get_terminal_size().columns - 1, _LEGIBLE)
+            elapsed = f", {now - self._start:.0f} s" if now - self._start >= 1 else ""
+            line = _shortened(printable(phase) + elapsed, room)
+            print(_ERASE + line, end="", file=sys.stderr, flush=True)
+            _forms["line"] = True
+        elif kind != self._kind or now - self._printed >= 1:
             self._kind, self._printed = kind, now
             note(phase)
+
+
+def erase_progress() -> None:
+    """Take the line of a phase off the terminal."""
+    if _forms["line"]:
+        _forms["line"] = False
+        print(_ERASE, end="", file=sys.stderr, flush=True)
 
 
 def flush() -> None:
@@ -87,6 +108,7 @@ def emit_text(text: str) -> None:
 
 
 def _write(text: str) -> None:
+    erase_progress()
     with _to_standard_output():
         sys.stdout.write(text)
 
@@ -144,12 +166,10 @@ def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; columns of numbers are right-aligned.
+    """Print a table, a row a line; columns of numbers are right-aligned.
 
-    Off a terminal a row is a line with all of its texts, whatever the width. On a terminal, long
-    texts are broken between words or end in an ellipsis, and columns without room are named below.
-    Where rich is not installed, which a machine that only runs exports does without, a terminal
-    gets plain lines too.
+    Off a terminal all texts are whole, whatever the width. On a terminal long texts end in an
+    ellipsis and intervals are left out, and columns without room are named below.
     """
     texts = [list(map(printable, row)) for row in rows]
     if _forms["csv"]:
@@ -160,11 +180,20 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     table = [Column(printable(name), [row[i] for row in texts]) for i, name in enumerate(columns)]
     if title:
         emit_line(title)
-    try:
-        drawn = _drawn(table) if sys.stdout.isatty() else _plain(table)
-    except ImportError:
-        drawn = _plain(table)
-    _write(drawn)
+    if not sys.stdout.isatty():
+        _write(_drawn(table, max((column.width for column in table), default=0)))
+        return
+    room = shutil.get_terminal_size().columns
+    if _total(table, sys.maxsize) > room:
+        table = [column.without_intervals() for column in table]
+    ends = accumulate(column.least + len(_GAP) for column in table)
+    count = max(sum(end <= room + len(_GAP) for end in ends), 1)
+    limit = max((column.width for column in table), default=0)
+    while limit > _LEGIBLE and _total(table[:count], limit) > room:
+        limit -= 1
+    _write(_drawn(table[:count], limit))
+    if hidden := ", ".join(column.name for column in table[count:]):
+        emit_line(f"no room for: {hidden}; widen the terminal or give -f json")
 
 
 class Column(NamedTuple):
@@ -181,46 +210,60 @@ class Column(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The length of the longest text."""
-        return max(map(len, (self.name, *self.cells)))
+        """The places of the longest text."""
+        return max(map(_places, (self.name, *self.cells)))
+
+    @property
+    def least(self) -> int:
+        """The places that it takes at least: numbers stay whole."""
+        return self.width if self.is_numeric else min(self.width, _LEGIBLE)
+
+    def without_intervals(self) -> Column:
+        """The column with ``80.1`` for ``80.1 (70.8 to 93.5)``."""
+        return Column(self.name, [_INTERVAL.sub(r"\1", cell) for cell in self.cells])
 
 
 _SIGNS = str.maketrans("", "", ".,-% ")
-_LEGIBLE = 12  # characters that a text is not shortened below
+_INTERVAL = re.compile(r"^([\d.]+) \(\S+ to \S+\)$")
+_LEGIBLE = 12  # places that a text is not shortened below
+_GAP = "  "
 
 
-def _drawn(columns: Sequence[Column]) -> str:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    width = shutil.get_terminal_size().columns
-    console, table = Console(file=io.StringIO(), force_terminal=True, width=width), Table()
-    # A border takes three places.
-    least = [3 + (c.width if c.is_numeric else min(c.width, _LEGIBLE)) for c in columns]
-    count = sum(total < width for total in accumulate(least))
-    for column in columns[:count]:
-        if column.is_numeric:
-            table.add_column(column.name, justify="right", no_wrap=True)
-        else:
-            table.add_column(column.name, overflow="ellipsis")
-    for row in zip(*(column.cells for column in columns[:count]), strict=True):
-        # As Text: rich would read [brackets] in a name as markup.
-        table.add_row(*map(Text, row))
-    # Printing directly, rich ends the program itself where the reader has left.
-    with console.capture() as captured:
-        console.print(table)
-    hidden = ", ".join(column.name for column in columns[count:])
-    note = f"no room for: {hidden}; widen the terminal or give -f json"
-    return captured.get() + (_broken(note, sys.stdout) + "\n" if hidden else "")
+def _total(columns: Sequence[Column], limit: int) -> int:
+    """The places of a table whose texts have at most ``limit``."""
+    widths = [max(column.least, min(column.width, limit)) for column in columns]
+    return sum(widths) + len(_GAP) * (len(columns) - 1)
 
 
-def _plain(columns: Sequence[Column]) -> str:
+def _drawn(columns: Sequence[Column], limit: int) -> str:
     padded = []
     for column in columns:
-        pad = str.rjust if column.is_numeric else str.ljust
-        padded.append([pad(text, column.width) for text in (column.name, *column.cells)])
-    return "".join("  ".join(row).rstrip() + "\n" for row in zip(*padded, strict=True))
+        width = max(column.least, min(column.width, limit))
+        texts = [_shortened(text, width) for text in (column.name, *column.cells)]
+        blanks = [" " * (width - _places(text)) for text in texts]
+        pairs = zip(texts, blanks, strict=True)
+        padded.append([b + t if column.is_numeric else t + b for t, b in pairs])
+    return "".join(_GAP.join(row).rstrip() + "\n" for row in zip(*padded, strict=True))
+
+
+def _shortened(text: str, width: int) -> str:
+    """A text of at most so many places, its middle left out."""
+    if _places(text) <= width:
+        return text
+    head = tail = ""
+    for first, last in zip(text, reversed(text), strict=True):
+        if _places(head + first + tail) >= width:
+            break
+        head += first
+        if _places(head + last + tail) >= width:
+            break
+        tail = last + tail
+    return f"{head}…{tail}"
+
+
+def _places(text: str) -> int:
+    """The places that a text takes on a terminal, where a Chinese letter takes two."""
+    return len(text) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
 
 
 def _finite(value: Any) -> Any:

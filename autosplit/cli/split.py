@@ -20,9 +20,7 @@ HELP = "cut a model by hand, show what crosses the cuts, write the stages"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    options.add_model(parser)
-    options.add_runtime(parser)
-    options.add_tolerance(parser)
+    options.add(parser, *options.MODEL, *options.RUNTIME, options.TOLERANCE)
     parser.add_argument(
         "--after",
         action="append",
@@ -37,8 +35,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="R[,R]",
         help="replicas of each stage, which take items in turn (default: 1)",
     )
-    options.add_output(parser, "DIR", "folder to write split.json and the stages into")
-    options.add_target(parser)
+    options.add(
+        parser,
+        options.output("DIR", "folder to write split.json and the stages into"),
+        *options.TARGET,
+    )
     parser.add_argument(
         "--devices",
         help="one device per replica, e.g. 'cores:0 cores:1' (default: one core per replica)",
