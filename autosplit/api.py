@@ -212,7 +212,11 @@ class Split:
     batch: int = 1
 
     def pipeline(
-        self, devices: Sequence[str] = (), depth: int = 2, trace: bool = False
+        self,
+        devices: Sequence[str] = (),
+        depth: int = 2,
+        trace: bool = False,
+        delay_ms: float | None = None,
     ) -> Pipeline:
         """Link the stages into a running pipeline.
 
@@ -220,6 +224,7 @@ class Split:
             devices: One a replica; by default those it was planned for, else one core each.
             depth: Items that wait between neighbouring stages.
             trace: Whether the times of every stage are recorded, in ``events``.
+            delay_ms: The longest wait to fill a batch, see ``Pipeline.with_delay``.
 
         Returns:
             The pipeline, to be closed or used in ``with``.
@@ -233,7 +238,7 @@ class Split:
             with split.pipeline(["cores:0", "cores:0"]) as pipeline:
                 outputs = pipeline.run(model.items(8))
         """
-        return self.model.pipeline(self._along(devices), depth, trace)
+        return self.model.pipeline(self._along(devices), depth, trace).with_delay(delay_ms)
 
     def export(
         self,
@@ -289,12 +294,15 @@ class ModelDeployment:
     predicted_ms: float | None = None
     streams: int = 1
 
-    def pipeline(self, depth: int = 2, trace: bool = False) -> Pipeline:
+    def pipeline(
+        self, depth: int = 2, trace: bool = False, delay_ms: float | None = None
+    ) -> Pipeline:
         """Link the stages into a running pipeline, on the devices of the deployment.
 
         Args:
             depth: Items that wait between neighbouring stages.
             trace: Whether the times of every stage are recorded, in ``events``.
+            delay_ms: The longest wait to fill a batch, see ``Pipeline.with_delay``.
 
         Returns:
             The pipeline, to be closed or used in ``with``; errors are those of ``Split.pipeline``.
@@ -303,7 +311,7 @@ class ModelDeployment:
             with autosplit.plan(model, cores=1).pipeline() as pipeline:
                 outputs = pipeline.run(model.items(8))
         """
-        return self.model.pipeline(self.deployment, depth, trace)
+        return self.model.pipeline(self.deployment, depth, trace).with_delay(delay_ms)
 
     def export(
         self, folder: str | Path, format: str = "native", onnx: bool = True, **results: Any
