@@ -40,7 +40,11 @@ def run(args: argparse.Namespace) -> int:
         file = export_stored_split(study, args.output, args.trial, *form)
         verdict = study_record(study.user_attrs).verdict.text
     document = {"file": str(file), "verdict": verdict or None}
-    output.emit(args.format, document, "\n".join(exported.lines(file)))
-    if verdict and args.trial is None and args.format != "json":
+    if args.format == "json":
+        output.emit_json(document)
+        return 0
+    for line in exported.lines(file):
+        output.emit_line(line)
+    if verdict and args.trial is None:
         output.emit_line(verdict.partition("\n")[0])
     return 0

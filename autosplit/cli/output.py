@@ -11,16 +11,14 @@ import csv
 import io
 import json
 import os
-import re
 import shutil
 import sys
 import textwrap
 import time
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+from autosplit.cli.table import LEGIBLE, fitted, shortened
 from autosplit.errors import MachineError
 from autosplit.printable import printable
 
@@ -70,9 +68,9 @@ class PhaseLines:
         self._phase, kind = phase, phase.rstrip("0123456789/ ")
         now = time.monotonic()
         if sys.stderr.isatty():
-            room = max(shutil.get_terminal_size().columns - 1, _LEGIBLE)
+            room = max(shutil.get_terminal_size().columns - 1, LEGIBLE)
             elapsed = f", {now - self._start:.0f} s" if now - self._start >= 1 else ""
-            line = _shortened(printable(phase) + elapsed, room)
+            line = shortened(printable(phase) + elapsed, room)
             print(_ERASE + line, end="", file=sys.stderr, flush=True)
             _forms["line"] = True
         elif kind != self._kind or now - self._printed >= 1:
@@ -177,93 +175,14 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
         csv.writer(lines, lineterminator="\n").writerows([list(columns), *texts])
         _write(lines.getvalue())
         return
-    table = [Column(printable(name), [row[i] for row in texts]) for i, name in enumerate(columns)]
+    columns = list(map(printable, columns))
     if title:
         emit_line(title)
-    if not sys.stdout.isatty():
-        _write(_drawn(table, max((column.width for column in table), default=0)))
-        return
-    room = shutil.get_terminal_size().columns
-    if _total(table, sys.maxsize) > room:
-        table = [column.without_intervals() for column in table]
-    ends = accumulate(column.least + len(_GAP) for column in table)
-    count = max(sum(end <= room + len(_GAP) for end in ends), 1)
-    limit = max((column.width for column in table), default=0)
-    while limit > _LEGIBLE and _total(table[:count], limit) > room:
-        limit -= 1
-    _write(_drawn(table[:count], limit))
-    if hidden := ", ".join(column.name for column in table[count:]):
-        emit_line(f"no room for: {hidden}; widen the terminal or give -f json")
-
-
-class Column(NamedTuple):
-    """A column of a table."""
-
-    name: str
-    cells: Sequence[str]
-
-    @property
-    def is_numeric(self) -> bool:
-        """Whether there are cells and all of them are numbers or empty."""
-        digits = [cell.translate(_SIGNS) for cell in self.cells]
-        return bool(digits) and all(text.isdigit() or not text for text in digits)
-
-    @property
-    def width(self) -> int:
-        """The places of the longest text."""
-        return max(map(_places, (self.name, *self.cells)))
-
-    @property
-    def least(self) -> int:
-        """The places that it takes at least: numbers stay whole."""
-        return self.width if self.is_numeric else min(self.width, _LEGIBLE)
-
-    def without_intervals(self) -> Column:
-        """The column with ``80.1`` for ``80.1 (70.8 to 93.5)``."""
-        return Column(self.name, [_INTERVAL.sub(r"\1", cell) for cell in self.cells])
-
-
-_SIGNS = str.maketrans("", "", ".,-% ")
-_INTERVAL = re.compile(r"^([\d.]+) \(\S+ to \S+\)$")
-_LEGIBLE = 12  # places that a text is not shortened below
-_GAP = "  "
-
-
-def _total(columns: Sequence[Column], limit: int) -> int:
-    """The places of a table whose texts have at most ``limit``."""
-    widths = [max(column.least, min(column.width, limit)) for column in columns]
-    return sum(widths) + len(_GAP) * (len(columns) - 1)
-
-
-def _drawn(columns: Sequence[Column], limit: int) -> str:
-    padded = []
-    for column in columns:
-        width = max(column.least, min(column.width, limit))
-        texts = [_shortened(text, width) for text in (column.name, *column.cells)]
-        blanks = [" " * (width - _places(text)) for text in texts]
-        pairs = zip(texts, blanks, strict=True)
-        padded.append([b + t if column.is_numeric else t + b for t, b in pairs])
-    return "".join(_GAP.join(row).rstrip() + "\n" for row in zip(*padded, strict=True))
-
-
-def _shortened(text: str, width: int) -> str:
-    """A text of at most so many places, its middle left out."""
-    if _places(text) <= width:
-        return text
-    head = tail = ""
-    for first, last in zip(text, reversed(text), strict=True):
-        if _places(head + first + tail) >= width:
-            break
-        head += first
-        if _places(head + last + tail) >= width:
-            break
-        tail = last + tail
-    return f"{head}…{tail}"
-
-
-def _places(text: str) -> int:
-    """The places that a text takes on a terminal, where a Chinese letter takes two."""
-    return len(text) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    text, hidden = fitted(columns, texts, room)
+    _write(text)
+    if hidden:
+        emit_line(f"no room for: {', '.join(hidden)}; widen the terminal or give -f json")
 
 
 def _finite(value: Any) -> Any:

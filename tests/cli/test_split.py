@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -215,3 +216,10 @@ def test_the_table_ends_with_the_file_that_was_written(residual, monkeypatch, ca
     )
     assert capsys.readouterr().out.endswith("\nwrote out/split.json\n")
     assert asked == [(Path("out"), ("cores:0", "cores:0"), "native", True)]
+
+
+def test_an_export_says_its_size_and_the_next_command(request):
+    folder = request.getfixturevalue("exported")
+    first, *_ = exported.lines(folder / "split.json")
+    pattern = r"wrote .*/split\.json \(\d+ files, [\d.]+ [kM]B\); `autosplit verify .*` compares"
+    assert re.match(pattern, first)

@@ -153,12 +153,6 @@ class Study:
         known = self.graph is not None and op in self.graph.index
         return op_title(self.graph.ops[self.graph.index[op]]) if self.graph and known else op
 
-    def device_of(self, stage: int) -> str:
-        """The device that a stage has in every trial; empty if trials differ in it."""
-        devices = map(self.devices_of, self.trials)
-        names = {of_trial[stage] for of_trial in devices if stage < len(of_trial)}
-        return names.pop() if len(names) == 1 else ""
-
     def stage_names(self, trial: Trial) -> list[str]:
         """Each stage of a trial by its number, device and runtime."""
         runtimes = trial.record.runtimes
