@@ -228,7 +228,11 @@ class Split:
         return self._along(())
 
     def pipeline(
-        self, devices: Sequence[str] = (), depth: int = 2, trace: bool = False
+        self,
+        devices: Sequence[str] = (),
+        depth: int = 2,
+        trace: bool = False,
+        delay_ms: float | None = None,
     ) -> Pipeline:
         """Link the stages into a running pipeline.
 
@@ -236,6 +240,7 @@ class Split:
             devices: One a replica; by default those it was planned for, else one core each.
             depth: Items that wait between neighbouring stages.
             trace: Whether the times of every stage are recorded, in ``events``.
+            delay_ms: The longest wait to fill a batch, see ``Pipeline.with_delay``.
 
         Returns:
             The pipeline, to be closed or used in ``with``.
@@ -249,7 +254,7 @@ class Split:
             with split.pipeline(["cores:0", "cores:0"]) as pipeline:
                 outputs = pipeline.run(model.items(8))
         """
-        return self.model.pipeline(self._along(devices), depth, trace)
+        return self.model.pipeline(self._along(devices), depth, trace).with_delay(delay_ms)
 
     def export(
         self,
