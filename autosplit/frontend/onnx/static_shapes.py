@@ -6,19 +6,15 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from autosplit.extras import helper, numpy_helper, onnx
 from autosplit.frontend.onnx.nodes import inner_graphs
 
 Shape = tuple[int, ...]
-Sizes = tuple[Any, ...]
 
 _MOST_JOINED = 1 << 20  # numbers of shapes
 _SHAPE_OPS = ("Shape", "Size")
-# The result has the shape of the first input.
-_ELEMENTWISE = frozenset({
-    "Abs", "Cast", "CastLike", "Ceil", "Exp", "Floor", "Log", "Neg", "Not", "Reciprocal", "Relu",
-    "Round", "Sigmoid", "Sqrt", "Tanh",
-})  # fmt: skip
 
 
 def asks_for_shape(node: Any) -> bool:
@@ -29,8 +25,6 @@ def asks_for_shape(node: Any) -> bool:
 
 def shape_value(node: Any, shape: Shape) -> Any:
     """The array that a Shape or Size node makes of a tensor of that shape; None for others."""
-    import numpy as np
-
     if not asks_for_shape(node):
         return None
     if node.op_type == "Size":
@@ -64,34 +58,6 @@ def inferred_shapes(model: Any, known: Mapping[str, Shape]) -> dict[str, Shape]:
     return inferred
 
 
-def implied_shapes(model: Any) -> dict[str, Shape]:
-    """The static shapes that follow backwards from those that a model declares.
-
-    ONNX's inference names an unknown size where it arises and repeats the name wherever the same
-    size comes back, at an output of declared shape too.
-    """
-    light = _without_weights(model)
-    for output in light.graph.output:
-        output.type.tensor_type.ClearField("shape")  # or it would hide the names
-    declared, inferred = declared_shapes(model), _sizes(_inferred(light))
-    sizes: dict[Any, int] = {}
-    for tensor in declared.keys() & inferred.keys():
-        if len(declared[tensor]) != len(inferred[tensor]):
-            continue
-        for name, size in zip(inferred[tensor], declared[tensor], strict=True):
-            # An open size without a name says nothing of another one.
-            if name != "" and sizes.setdefault(name, size) != size:
-                return {}  # the declared shapes contradict each other
-    known = {t: tuple(sizes.get(n, n) for n in names) for t, names in inferred.items()}
-    static = declared | _static(known)
-    for node in reversed(light.graph.node):
-        is_elementwise = node.op_type in _ELEMENTWISE and node.input and node.output
-        shape = static.get(node.output[0]) if is_elementwise else None
-        if shape is not None and static.setdefault(node.input[0], shape) != shape:
-            return {}
-    return static
-
-
 def _inferred(model: Any) -> Any:
     """The model with the shapes that ONNX infers."""
     try:
@@ -116,24 +82,13 @@ def _joins_little(graph: Any) -> bool:
 
 def declared_shapes(model: Any) -> dict[str, Shape]:
     """The static shapes that a model states for its tensors."""
-    return _static(_sizes(model))
-
-
-def _static(shapes: Mapping[str, Sizes]) -> dict[str, Shape]:
-    return {name: s for name, s in shapes.items() if all(isinstance(size, int) for size in s)}
-
-
-def _sizes(model: Any) -> dict[str, Sizes]:
-    """The shapes that a model states: a size is a number, a name, or empty where it is open."""
     graph = model.graph
     shapes = {}
     for value in (*graph.value_info, *graph.input, *graph.output):
-        if value.type.tensor_type.HasField("shape"):
-            dims = value.type.tensor_type.shape.dim
-            shapes[value.name] = tuple(
-                d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param
-                for d in dims
-            )
+        dims = value.type.tensor_type.shape.dim
+        is_static = all(d.HasField("dim_value") and d.dim_value >= 0 for d in dims)
+        if value.type.tensor_type.HasField("shape") and is_static:
+            shapes[value.name] = tuple(d.dim_value for d in dims)
     return shapes
 
 
