@@ -122,8 +122,13 @@ def size(text: Any) -> dict[str, Any]:
     return {"size": {"expr_str": text}}
 
 
-ARITHMETIC = """s0; Symbol('s77', positive=True, integer=True); 2*s0 + 1; Max(1, u3); s0 >= 2;
-    FloorDiv(s1, 2) - -1""".split(";")
+ARITHMETIC = (
+    "s0",
+    "Symbol('s77', positive=True, integer=True)",
+    "2*s0 + 1",
+    "Max(1, u3)",
+    "FloorDiv(s1, 2) - -1",
+)
 TARGETS = """torch.ops.aten.add.Tensor torch.ops.prims.sum.default _operator.getitem math.ceil
     torch.sym_max torch.ops.higher_order.cond"""
 OTHER_TARGETS = """torch.ops.aten.add.Tensor.x xtorch.ops.aten.add.Tensor torch.ops.mine.add.Tensor
