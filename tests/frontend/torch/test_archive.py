@@ -140,10 +140,7 @@ OTHER_SIZES = ("__import__('os')", "lambda: s0", "2**9", "s0.x", "os", "exit()",
 @pytest.mark.parametrize(
     "more",
     [
-        *(
-            {**size(text.strip()), "range_constraints": {"s0": {}}}
-            for text in ARITHMETIC.split(";")
-        ),
+        *({**size(text), "range_constraints": {"s0": {}}} for text in ARITHMETIC),
         *map(node, TARGETS.split()),
         {"nodes": [{"arg": {"as_operator": None, "as_custom_obj": None}}]},
     ],
