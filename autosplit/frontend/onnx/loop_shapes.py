@@ -66,9 +66,10 @@ def _after_trip(
 ) -> list[Shape | None]:
     """The shapes of what a body makes, but for its condition, in the first trip."""
     inputs = [*body.input[:2]]
+    elements = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
+    elements |= {weight.name: weight.data_type for weight in model.graph.initializer}
     for value, name in zip(body.input[2:], carried, strict=True):
-        element = value.type.tensor_type.elem_type
-        inputs.append(helper.make_tensor_value_info(value.name, element, shapes[name]))
+        inputs.append(helper.make_tensor_value_info(value.name, elements[name], shapes[name]))
     names = {value.name for value in (*inputs, *body.initializer)}
     graph = helper.make_graph(
         body.node,

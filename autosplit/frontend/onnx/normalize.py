@@ -41,6 +41,12 @@ def converted(
         raise ValueError("TVM's importer has no Upsample")
     if kind == "Resize":
         inputs = to_sizes(inputs, attrs)
+    if kind == "Equal" and inputs[0].same_as(inputs[1]) and "float" in str(inputs[0].ty.dtype):
+        # TVM simplifies x == x to true.
+        return _not("IsNaN", convert, shape_arithmetic.input_list(inputs, inputs[:1]), opset)
+    if kind == "Equal" and str(inputs[0].ty.dtype) == "bool":
+        # TVM compares booleans as floats, and cannot build that.
+        return _not("Xor", convert, inputs, opset)
     if kind in ("Max", "Mean", "Min", "Sum") and not all(map(is_constant, inputs)):
         return _pairwise(kind, inputs)
     further = [o for o in node.output[1:] if o in read]
@@ -67,8 +73,6 @@ def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
     # The converter is that of com.microsoft, where the attribute is mandatory.
     if kind == "Attention" and "num_heads" not in attrs:
         return "TVM's importer has no Attention of the ONNX standard"
-    if kind == "Equal" and (inputs[0].same_as(inputs[1]) or str(inputs[0].ty.dtype) == "bool"):
-        return "TVM simplifies x == x to true, and compares booleans as floats"
     if kind.startswith(("Reduce", "Arg", "Global")) and 0 in shape_of(inputs[0]):
         return "TVM does not reduce a tensor without elements"
     if kind == "NonMaxSuppression":
@@ -116,6 +120,12 @@ def _slice(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
 def _pow(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
     """The exponent has any type; the result has the base's."""
     return shape_arithmetic.input_list(inputs, [inputs[0], _cast(inputs[1], inputs[0])]), attrs
+
+
+def _not(kind: str, convert: Convert, inputs: Any, opset: int) -> Any:
+    """The negation of what an op computes."""
+    result = relax.BlockBuilder.current().normalize(convert(kind, inputs, {}, opset))
+    return convert("Not", shape_arithmetic.input_list(inputs, [result]), {}, opset)
 
 
 def _in_float32(convert: Convert, inputs: Any, attrs: Attributes, opset: int) -> Any:

@@ -17,7 +17,12 @@ from autosplit.extras import helper, numpy_helper, onnx, relax, require
 from autosplit.frontend.onnx import shape_arithmetic
 from autosplit.frontend.onnx.loop_shapes import loop_shapes
 from autosplit.frontend.onnx.nodes import inner_graphs
-from autosplit.frontend.onnx.static_shapes import Shape, declared_shapes, inferred_shapes
+from autosplit.frontend.onnx.static_shapes import (
+    Shape,
+    declared_shapes,
+    implied_shapes,
+    inferred_shapes,
+)
 from autosplit.frontend.relax.expressions import fixed_sizes, is_constant
 from autosplit.frontend.source import OPAQUE
 
@@ -72,7 +77,12 @@ def results(
     shapes = declared_shapes(model) | inferred_shapes(single, {})
     if node.op_type == "Loop":
         shapes |= loop_shapes(single)
-    types = [_type(output, shapes) for output in outputs]
+    try:
+        types = [_type(output, shapes) for output in outputs]
+    except UnknownSizeError:
+        # This infers the whole model, which few nodes need.
+        shapes = implied_shapes(model) | shapes
+        types = [_type(output, shapes) for output in outputs]
     call = relax.call_dps_packed(
         OPAQUE + node.op_type,
         relax.Tuple(list(values.values())),

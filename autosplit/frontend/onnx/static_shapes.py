@@ -12,9 +12,12 @@ from autosplit.extras import helper, numpy_helper, onnx
 from autosplit.frontend.onnx.nodes import inner_graphs
 
 Shape = tuple[int, ...]
+Sizes = tuple[Any, ...]
 
 _MOST_JOINED = 1 << 20  # numbers of shapes
 _SHAPE_OPS = ("Shape", "Size")
+# The result has the shape of the first input.
+_ELEMENTWISE = ("Abs", "Cast", "CastLike", "Exp", "Log", "Neg", "Relu", "Sigmoid", "Sqrt", "Tanh")
 
 
 def asks_for_shape(node: Any) -> bool:
@@ -58,6 +61,31 @@ def inferred_shapes(model: Any, known: Mapping[str, Shape]) -> dict[str, Shape]:
     return inferred
 
 
+def implied_shapes(model: Any) -> dict[str, Shape]:
+    """The static shapes that follow backwards from those that a model declares.
+
+    ONNX's inference names an unknown size where it arises and repeats the name wherever the same
+    size comes back, at an output of declared shape too.
+    """
+    light = _without_weights(model)
+    for output in light.graph.output:
+        output.type.tensor_type.ClearField("shape")  # or it would hide the names
+    static, inferred = declared_shapes(model), _sizes(_inferred(light))
+    sizes: dict[Any, int] = {}
+    for tensor in static.keys() & inferred.keys():
+        # An open size without a name says nothing of another one.
+        pairs = zip(inferred[tensor], static[tensor], strict=False)
+        if any(name != "" and sizes.setdefault(name, size) != size for name, size in pairs):
+            return {}  # the declared shapes contradict each other
+    known = {tensor: tuple(sizes.get(n, n) for n in names) for tensor, names in inferred.items()}
+    static |= _static(known)
+    for node in reversed(light.graph.node):
+        shape = static.get(node.output[0]) if node.op_type in _ELEMENTWISE else None
+        if shape is not None and static.setdefault(node.input[0], shape) != shape:
+            return {}
+    return static
+
+
 def _inferred(model: Any) -> Any:
     """The model with the shapes that ONNX infers."""
     try:
@@ -82,14 +110,24 @@ def _joins_little(graph: Any) -> bool:
 
 def declared_shapes(model: Any) -> dict[str, Shape]:
     """The static shapes that a model states for its tensors."""
+    return _static(_sizes(model))
+
+
+def _static(shapes: Mapping[str, Sizes]) -> dict[str, Shape]:
+    return {name: s for name, s in shapes.items() if all(isinstance(size, int) for size in s)}
+
+
+def _sizes(model: Any) -> dict[str, Sizes]:
+    """The shapes that a model states: a size is a number, a name, or empty where it is open."""
     graph = model.graph
-    shapes = {}
-    for value in (*graph.value_info, *graph.input, *graph.output):
-        dims = value.type.tensor_type.shape.dim
-        is_static = all(d.HasField("dim_value") and d.dim_value >= 0 for d in dims)
-        if value.type.tensor_type.HasField("shape") and is_static:
-            shapes[value.name] = tuple(d.dim_value for d in dims)
-    return shapes
+    return {
+        value.name: tuple(
+            d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param
+            for d in value.type.tensor_type.shape.dim
+        )
+        for value in (*graph.value_info, *graph.input, *graph.output)
+        if value.type.tensor_type.HasField("shape")
+    }
 
 
 def _without_weights(model: Any) -> Any:

@@ -179,6 +179,43 @@ def test_a_size_that_an_input_decides_is_the_declared_one(save: Any) -> None:
     np.testing.assert_array_equal(outputs["y"], np.ones((2, 3)))
 
 
+def test_a_size_that_an_input_decides_follows_from_what_comes_of_it(save: Any) -> None:
+    text = "g (int64 n) => (float[4] y) { r = Range(i, n, k)  f = Cast<to=1>(r)  y = Mul(f, f) }"
+    weights = {"i": np.array(0), "k": np.array(1)}
+    model = api.load_model(save(nets.net(text, weights)), runtime="onnxruntime")
+    assert model.graph.tensors["r"].shape == (4,)
+    with model.split([["r"]]).pipeline() as pipeline:
+        (outputs,) = pipeline.run([{"n": np.array(4)}])
+        np.testing.assert_array_equal(outputs["y"], [0, 1, 4, 9])
+        with pytest.raises(StageError, match="invalid dimensions for input: r"):
+            pipeline.run([{"n": np.array(5)}])
+
+
+def test_a_rank_that_an_input_decides_follows_from_what_comes_of_it(save: Any) -> None:
+    text = """g (float[2,3] x, int64[k] a) => (float[2] y) {
+        s = ReduceSum<keepdims=0>(x, a)  l = Log(s)  y = Neg(l)
+    }"""
+    model = api.load_model(save(nets.net(text)), {"a": (1,)}, runtime="onnxruntime")
+    assert model.graph.tensors["s"].shape == (2,)
+    with model.split([["s"]]).pipeline() as pipeline:
+        (outputs,) = pipeline.run([{"x": np.ones((2, 3), np.float32), "a": np.array([1])}])
+    np.testing.assert_allclose(outputs["y"], [-np.log(3)] * 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("port", "line"), [("n", "Range(i, n, k)"), ("[1] n", "ReduceSum<keepdims=0>(x, n)")]
+)
+def test_declared_sizes_that_contradict_each_other_decide_nothing(
+    save: Any, port: str, line: str
+) -> None:
+    text = f"""g (int64{port:>4}, int64[2,3] x) => (int64[4] y, int64[5] z) {{
+        r = {line}  y = Neg(r)  z = Abs(r)
+    }}"""
+    weights = {"i": np.array(0), "k": np.array(1)}
+    with pytest.raises(ModelError, match=r"node 'r' .* size depends on the data"):
+        api.load_model(save(nets.net(text, weights)))
+
+
 IF = """g (float[2,3] x) => (float[2,3] z) {{
     s = Shape(x)  d = Gather<axis=0>(s, one)  c = Equal(d, {size})  a = Relu(x)
     y = If(c) <then_branch = t () => (float[2,3] o) {{ k = Abs(a)  o = Exp(k) }},
