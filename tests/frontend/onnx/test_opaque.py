@@ -10,7 +10,7 @@ import pytest
 
 from autosplit import api
 from autosplit.cli import main
-from autosplit.errors import ModelError, SplitError
+from autosplit.errors import ModelError, SplitError, StageError
 from autosplit.hardware.devices import device
 from tests import nets
 
