@@ -28,14 +28,6 @@ def _model(nodes: Any, **more: Any) -> Any:
     return helper.make_model(graph, opset_imports=opsets, ir_version=8, **more)
 
 
-def test_nodes_in_any_order_are_read(save: Any) -> None:
-    nodes = [helper.make_node("Relu", ["a"], ["y"]), helper.make_node("Tanh", ["x"], ["a"])]
-    model = autosplit.load_model(save(_model(nodes)))
-    (item,) = model.items(1)
-    (outputs,) = model.expected([item])
-    assert np.allclose(outputs["y"], np.maximum(np.tanh(item["x"]), 0), atol=1e-6)
-
-
 def _functions(bodies: list[list[tuple[str, str]]]) -> Any:
     """A model of functions f0, f1 and so on, each a chain of (kind, domain)."""
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
