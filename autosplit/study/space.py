@@ -207,15 +207,16 @@ class Space:
 
     def free(self, starts: Sequence[Candidate], taken: frozenset[str]) -> Candidate | None:
         """The candidate nearest to some that fits and whose key is not ``taken``; None for none."""
-        queue = list(filter(self.fits, dict.fromkeys(starts)))
-        visited = set(queue)
+        near = list(filter(self.fits, dict.fromkeys(starts)))
+        visited, queue = set(near), list(near)
         for candidate in queue:
-            if self.key(candidate) not in taken:
-                return candidate
-            if len(queue) < VISITED:
-                near = self.batch(self.moves.neighbours(candidate)).deployments
-                queue += [each for each in near if each not in visited]
-                visited.update(near)
+            free = next((each for each in near if self.key(each) not in taken), None)
+            if free is not None or len(queue) >= VISITED:
+                return free
+            neighbours = self.batch(self.moves.neighbours(candidate)).deployments
+            near = [each for each in neighbours if each not in visited]
+            visited.update(near)
+            queue += near
         return None
 
     def whole_model(self, baseline: Baseline) -> Candidate | None:
