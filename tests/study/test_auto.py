@@ -12,7 +12,6 @@ from autosplit.planner import CostModel, Kind, RowCosts
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.progress import Progress
 from autosplit.study.record import record_of
 from autosplit.study.results import best_of_study
 from autosplit.study.storage import storage_url
@@ -42,8 +41,8 @@ def study(folder: Path, bench: SimulatedBench, **search: Any) -> OpenStudy:
     config = StudyConfig.model_validate(
         {**document, "devices": list(bench.description.devices), "search": {"trials": 8, **search}}
     )
-    opened = open_study(config, bench, storage_url("s", str(folder / "s.db")), Progress())
-    run_study(opened, Progress())
+    opened = open_study(config, bench, storage_url("s", str(folder / "s.db")))
+    run_study(opened)
     return opened
 
 

@@ -9,7 +9,6 @@ import pytest
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
-from autosplit.study.progress import Progress
 from autosplit.study.results import best_of_study
 from autosplit.study.storage import silence_optuna_logs
 from studies.simulation.bench import SimulatedBench
@@ -29,7 +28,7 @@ def shortfall(bench: SimulatedBench, name: str, trials: int, seed: int) -> float
     )
     study = optuna.create_study()
     opened = OpenStudy(study, "memory://", config, bench, space)
-    run_study(opened, Progress())
+    run_study(opened)
     best = best_of_study(study)
     assert best is not None
     chosen = bench.truth(space.candidate(best.record.key)).period
