@@ -42,11 +42,6 @@ COMMANDS = {
     "bench EXPORT --seconds 0.01": "period_ms latency_ms items warm_up stages",
     "profile MODEL --seconds 0.01": "model device total_ms ops",
 }
-SLOW = ("bench", "profile")
-EVERY = [
-    pytest.param(command, marks=[pytest.mark.integration] * command.startswith(SLOW))
-    for command in COMMANDS
-]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -76,7 +71,7 @@ def run(
     return lambda command, *more: main([places.get(w, w) for w in (*command.split(), *more)])
 
 
-@pytest.mark.parametrize("command", EVERY)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_standard_output_is_one_document(command: str, run: Any, capfd: Any) -> None:
     assert run(command, "-f", "json") == 0
     printed = capfd.readouterr().out
@@ -99,7 +94,8 @@ def words(texts: Iterable[str]) -> set[str]:
     return set(chain.from_iterable(map(str.split, texts)))
 
 
-@pytest.mark.parametrize("command", EVERY)
+@pytest.mark.integration
+@pytest.mark.parametrize("command", COMMANDS)
 def test_what_a_command_prints_fits_a_terminal_and_is_whole_in_a_pipe(
     command: str, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
