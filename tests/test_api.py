@@ -234,7 +234,7 @@ def test_every_public_name_is_there_and_listed():
         autosplit.nope  # noqa: B018
 
 
-HEAVY = {"tvm", "optuna", "onnx", "onnxruntime", "numpy", "pydantic", "rich", "torch"}
+HEAVY = {"tvm", "optuna", "onnx", "onnxruntime", "numpy", "pydantic", "torch"}
 
 
 DOCUMENTED = (

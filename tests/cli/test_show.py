@@ -61,12 +61,6 @@ def test_the_table_names_cuts_and_live_tensors(capsys: pytest.CaptureFixture[str
     assert "predicted bound " in text
 
 
-def test_showing_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = (folder / "net.db").read_bytes()
-    assert main(["show", "net.db"]) == 0
-    assert (folder / "net.db").read_bytes() == before
-
-
 def test_a_database_whose_run_was_stopped_at_once_holds_no_study_yet(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

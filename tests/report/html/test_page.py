@@ -282,12 +282,6 @@ def test_what_was_there_stays_where_writing_fails(
     assert file.read_bytes() == b"yesterday's"
 
 
-def test_a_study_that_is_not_there_is_one_line(said: Any, tmp_path: Path) -> None:
-    code, line = said("report", tmp_path / "no.db", "-o", tmp_path / "report.html")
-    assert (code, "does not exist" in line) == (2, True)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.integration
 def test_a_hostile_page_runs_nothing_and_fits_the_phone(
     browser: Browser, finished: Path, tmp_path: Path

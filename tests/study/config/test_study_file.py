@@ -80,10 +80,6 @@ def test_the_quickstart_is_a_study_file() -> None:
             GOOD + '[search]\nsampler = "annealing"',
             "search.sampler is 'annealing'; give planner, brute_force, gp, nsga2, random or tpe",
         ),
-        (
-            GOOD + 'objective = "speed"',
-            "objective is 'speed'; give throughput or latency",
-        ),
         (GOOD + "[search]\ntimeout = nan", "search.timeout is nan"),
         (GOOD + "search = 3", "search is 3"),
         (GOOD + 'model = "a.onnx"', "model and zoo are both given; keep one"),
