@@ -22,7 +22,7 @@ HELP = "write a block of fused ops of a model as a library and as ONNX"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    options.add(parser, *options.MODEL, *options.RUNTIME)
+    options.add(parser, *options.MODEL, options.RUNTIME)
     parser.add_argument(
         "--from",
         dest="first",

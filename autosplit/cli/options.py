@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from autosplit.deploy.targets.formats import FORMATS, NATIVE
 from autosplit.errors import ConfigError
@@ -39,10 +39,6 @@ def add(parser: argparse.ArgumentParser, *chosen: Option) -> None:
 def output(metavar: str, text: str, *, required: bool = False) -> Option:
     """The file or the folder that the command writes."""
     return option("-o", "--output", type=Path, metavar=metavar, required=required, help=text)
-
-
-def _former_name(value: str) -> NoReturn:
-    raise argparse.ArgumentTypeError(f"is now called --runtime; write --runtime {value}")
 
 
 def load_model(args: argparse.Namespace) -> Model:
@@ -244,11 +240,8 @@ TOLERANCE = option(
     metavar="SHARE",
     help="largest error of outputs as a share of the largest value (default: by the model)",
 )
-RUNTIME = (
-    option(
-        "--runtime",
-        choices=(*RUNTIMES, AUTO),
-        help="runtime of the stages (default auto: the fastest installed one for each stage)",
-    ),
-    option("--backend", type=_former_name, help=argparse.SUPPRESS),
+RUNTIME = option(
+    "--runtime",
+    choices=(*RUNTIMES, AUTO),
+    help="runtime of the stages (default auto: the fastest installed one for each stage)",
 )

@@ -19,13 +19,14 @@ import argparse
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
 from autosplit.files import open_regular
+from autosplit.graph import op_title
 from autosplit.hardware.runtimes import registry
 from autosplit.units import between, digits, size
 
@@ -49,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add(
         parser,
         *options.MODEL,
-        *options.RUNTIME,
+        options.RUNTIME,
         options.TOLERANCE,
         options.BATCH,
         options.output("DIR", "folder to write split.json and the stages of a model into"),
@@ -105,14 +106,15 @@ class _Asked:
     """The costs to plan with.
 
     ``devices``: kinds of the costs along the pipeline, and ``names`` where the document has these;
-    ``along``: the devices of a model; ``slowed``: the costs of devices that share cores; ``note``
-    on the number of stages.
+    ``along``: the devices of a model; ``titles``: how people know its ops; ``slowed``: the costs of
+    devices that share cores; ``note`` on the number of stages.
     """
 
     costs: CostModel
     devices: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     along: tuple[Device, ...] = ()
+    titles: Mapping[Any, str] = field(default_factory=dict)
     slowed: CostModel | None = None
     note: str = ""
 
@@ -199,9 +201,10 @@ def _model_costs(args: argparse.Namespace, model: Model) -> _Asked:
     from autosplit.hardware.devices import device
 
     args.timeout = args.timeout or api.SEARCH_S
-    batches = args.batch or api.SINGLE
+    batches, titles = args.batch or api.SINGLE, {op.name: op_title(op) for op in model.graph.ops}
     if args.cores is not None:
-        return _Asked(_limited(args, api.costs_by_threads(model, args.cores, batches)))
+        costs = api.costs_by_threads(model, args.cores, batches)
+        return _Asked(_limited(args, costs), titles=titles)
     names = options.devices(args.devices)
     args.allow_empty |= args.stages == "auto"
     if args.stages == "auto":
@@ -210,7 +213,7 @@ def _model_costs(args: argparse.Namespace, model: Model) -> _Asked:
     costs, slowed = api.costs_along(model, along, batches=batches)
     slowed = None if slowed is None else _limited(args, slowed)
     devices = tuple(map(str, along))
-    return _Asked(_limited(args, costs), devices, along=tuple(along), slowed=slowed)
+    return _Asked(_limited(args, costs), devices, (), tuple(along), titles, slowed)
 
 
 def _limited(args: argparse.Namespace, costs: CostModel) -> CostModel:
@@ -298,20 +301,21 @@ def _print(args: argparse.Namespace, asked: _Asked, document: dict[str, Any], un
     for note in (document["note"], *document.get("disturbances", ())):
         if note:
             output.emit_line(note)
-    columns = _stage_columns(document, asked.devices if unit else (), unit)
+    columns = _stage_columns(document, asked, unit)
     output.emit_table("", tuple(columns), zip(*columns.values(), strict=True))
     if args.save:
         output.emit_line(args.save)
 
 
 def _stage_columns(
-    document: dict[str, Any], places: tuple[str, ...], unit: str
+    document: dict[str, Any], asked: _Asked, unit: str
 ) -> dict[str, Sequence[object]]:
     """The columns of the table of stages: their devices, or those of a deployment's replicas."""
     stages = document["stages"]
     columns: dict[str, Sequence[object]] = {"stage": range(len(stages))}
     if "devices" in document:
-        columns["device"] = [places[d] if places else d for d in document["devices"]]
+        # Those of a graph file have their names in the document, or numbers.
+        columns["device"] = [asked.devices[d] if unit else d for d in document["devices"]]
     # The costs of a graph file are of no runtime.
     if any(document["runtimes"]):
         columns["runtime"] = [name or "" for name in document["runtimes"]]
@@ -324,7 +328,8 @@ def _stage_columns(
     if "devices" not in document:
         columns["load / replicas"] = list(map(digits, document["periods"]))
     columns["memory"] = list(map(size, document["memory"]))
-    columns["first to last op"] = [" … ".join(map(str, _ends(ops))) for ops in stages]
+    ends = ([asked.titles.get(op, str(op)) for op in _ends(ops)] for ops in stages)
+    columns["first to last op"] = list(map(" … ".join, ends))
     return columns
 
 

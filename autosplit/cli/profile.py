@@ -28,7 +28,7 @@ HELP = "time every fused op, in each runtime and on each device"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    options.add(parser, *options.MODEL, *options.RUNTIME)
+    options.add(parser, *options.MODEL, options.RUNTIME)
     parser.add_argument(
         "--device",
         action="append",

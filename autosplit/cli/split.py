@@ -20,7 +20,7 @@ HELP = "cut a model by hand, show what crosses the cuts, write the stages"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    options.add(parser, *options.MODEL, *options.RUNTIME, options.TOLERANCE)
+    options.add(parser, *options.MODEL, options.RUNTIME, options.TOLERANCE)
     parser.add_argument(
         "--after",
         action="append",
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     columns = ("tensor", "shape", "dtype", "size", "made by", "read by")
     for cut in document["cuts"]:
-        output.emit_table(manual_split.title(cut), columns, manual_split.rows(cut))
+        output.emit_table(manual_split.title(cut), columns, manual_split.rows(document, cut))
     for stage in document["stages"]:
         output.emit_line(manual_split.stage_line(stage))
     if file:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit import cuts
 from autosplit.errors import SplitError, nearest
-from autosplit.graph import FusedGraph, Op
+from autosplit.graph import FusedGraph, Op, op_title
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.cost_table import cost_table
 from autosplit.lowering.states import propose_states
@@ -178,7 +178,7 @@ def rows(graph: FusedGraph, op_ms: Sequence[float] = ()) -> Iterator[tuple[objec
         produced = size(sum(graph.tensors[t].bytes for t in op.outputs))
         shapes = " ".join(shape_text(graph.tensors[t].shape) for t in op.outputs)
         tensors = " ".join(op.inputs), " ".join(op.outputs), shapes, produced
-        yield i, op.name, sources, *tensors, *(digits(ms) for ms in op_ms[i : i + 1])
+        yield i, op_title(op), sources, *tensors, *(digits(ms) for ms in op_ms[i : i + 1])
 
 
 def find(graph: FusedGraph, node: str) -> dict[str, Any]:
