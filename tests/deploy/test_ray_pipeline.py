@@ -205,8 +205,8 @@ def test_a_closed_pipeline_says_so(way: str, folder: Path, nodes: Nodes, branche
 def test_a_program_that_closes_nothing_ends_quietly(folder: Path, nodes: Nodes) -> None:
     program = f"""
 import numpy as np
-from autosplit.deploy.load import on_ray
-pipeline = on_ray({str(folder)!r}, {places(4)}, {nodes.cluster.address!r})
+import autosplit
+pipeline = autosplit.load({str(folder)!r}).on_ray({places(4)}, {nodes.cluster.address!r})
 item = {{p.name: np.zeros(p.shape, p.dtype) for p in pipeline.wiring.inputs}}
 for _ in range(3):
     pipeline.submit(item)

@@ -14,7 +14,7 @@ from autosplit.hardware.cluster.actor import StageActor
 from autosplit.hardware.cluster.connection import answer, connected, start_actor, submitter
 from autosplit.hardware.devices.ray_nodes import RayPlace
 from autosplit.hardware.runtimes.arrays import aligned_copy, array_of, dtype_of
-from autosplit.hardware.runtimes.stage_file import StageFile
+from autosplit.hardware.runtimes.stage_spec import StageSpec
 from autosplit.versions import VERSION
 
 SILENCE_S = 300.0  # of an actor that runs an item: it hangs, or its node does
@@ -23,15 +23,21 @@ SILENCE_S = 300.0  # of an actor that runs an item: it hangs, or its node does
 class RayReplica:
     """Implements Stage; several threads may call it at once.
 
-    ``contents`` has Ray's references to its files, and Ray reserves ``cpus`` for it.
+    ``environment`` is that of the export, ``contents`` has Ray's references to the files of
+    ``spec``, and Ray reserves ``cpus`` for it.
     """
 
     def __init__(
-        self, file: StageFile, contents: Mapping[str, Any], place: RayPlace, cpus: int = 0
+        self,
+        spec: StageSpec,
+        environment: Mapping[str, str],
+        contents: Mapping[str, Any],
+        place: RayPlace,
+        cpus: int = 0,
     ) -> None:
         self._ray = connected()
-        self._file, self._place = file, place
-        self._contents = [contents[name] for name in file.digests]
+        self._spec, self._environment, self._place = spec, environment, place
+        self._contents = [contents[name] for name in spec.digests]
         self._actor = start_actor(StageActor, place, cpus)
         self._sending, self._receiving = threading.Lock(), threading.Lock()
         # Of states that nothing refers to any more; the next request tells the actor.
@@ -41,13 +47,13 @@ class RayReplica:
         """Begin to load the stage, which is called ``name``; outputs ``stored`` stay there."""
         self.name = f"{name} on {self._place}"
         self._loading = self._actor.load.remote(
-            VERSION, self._file, self._place.device, stored, *self._contents
+            VERSION, self._spec, self._environment, self._place.device, stored, *self._contents
         )
 
     def await_load(self) -> None:
         """Wait for the end of it. Raises MachineError where the node cannot run the stage."""
         answer(self._loading, self.name)
-        sides = (self._file.inputs, self._file.outputs)
+        sides = (self._spec.inputs, self._spec.outputs)
         sizes = [sum(prod(p.shape) * dtype_of(p.dtype).itemsize for p in side) for side in sides]
         self._submit = submitter(self._actor.run, self._place, max(sizes))
 

@@ -40,6 +40,7 @@ class StageEvent(NamedTuple):
     replica: int = 0
 
 
+Replicas = Sequence[Sequence[Stage]] | Callable[[], Sequence[Sequence[Stage]]]
 CLOSE_TIMEOUT_S = 5.0
 _MOST = 4  # the limit of items inside, as a multiple of the capacity
 _running: weakref.WeakSet[Engine] = weakref.WeakSet()
@@ -54,24 +55,30 @@ class Engine:
 
     At most ``limit`` items are inside, and ``capacity`` keep all replicas busy. The first replica
     that fails stops the engine.
+
+    ``replicas`` may be a function that loads so many of each stage as ``counts`` says; it is called
+    when the engine starts.
     """
 
     def __init__(
         self,
         wiring: Wiring,
-        replicas: Sequence[Sequence[Stage]],
+        replicas: Replicas,
+        counts: Sequence[int],
         depth: int,
         trace: bool,
         lanes: Sequence[int] = (),
     ) -> None:
-        threads = lanes or [1] * len(replicas)
-        counts = tuple(n * len(stages) for n, stages in zip(threads, replicas, strict=True))
+        copies = counts
+        counts = tuple(n * copy for n, copy in zip(lanes or [1] * len(copies), copies, strict=True))
         self.capacity = depth * (sum(counts) + 1)
         self.limit = _MOST * self.capacity
         self.events: list[StageEvent] = []
         self.submitted: list[float] = []
         self._trace = trace
-        self._replicas = replicas
+        self._load = replicas if callable(replicas) else lambda: replicas
+        self._is_loaded = not callable(replicas)
+        self._replicas: Sequence[Sequence[Stage]] = ()
         self._widths = [len(ports.inputs) for ports in wiring.stages]
         self._edges = connect(wiring)
         self._pid = os.getpid()
@@ -83,7 +90,7 @@ class Engine:
         self._changed = threading.Condition(self._lock)
         self.states = StreamStates(wiring)
         self._queues = [
-            StageQueue(self._lock, count, depth, self.states.has_any(stage))
+            StageQueue(self._lock, count, depth, bool(wiring.stages[stage].states))
             for stage, count in enumerate(counts)
         ]
         self._is_stopped = False
@@ -96,8 +103,8 @@ class Engine:
         for stage, count in enumerate(counts):
             for number in range(count):
                 # The first lanes of all replicas come first: so streams are dealt to all replicas.
-                replica = number % len(replicas[stage])
-                name = replica_name(stage, replica, len(replicas[stage]))
+                replica = number % copies[stage]
+                name = replica_name(stage, replica, copies[stage])
                 work = (stage, number, replica, name)
                 thread = threading.Thread(target=self._work, args=work, name=name, daemon=True)
                 self._threads.append((stage, thread))
@@ -108,7 +115,7 @@ class Engine:
         return {f"0x{t.ident:016x}": s for s, t in self._threads if t.ident is not None}
 
     def start(self) -> None:
-        """Start the threads unless they run."""
+        """Load the replicas and start the threads, unless they run; raises as the loading does."""
         self.require_process()
         with self._starting:
             if self._is_started:
@@ -116,6 +123,7 @@ class Engine:
             self._is_started = True
             _running.add(self)
             try:
+                self._replicas = self._load()
                 for _, thread in self._threads:
                     thread.start()
             except BaseException:
@@ -224,11 +232,11 @@ class Engine:
         if os.getpid() != self._pid:
             return
         with self._starting:
-            if not self._is_started:
+            if not self._is_started and self._is_loaded:
                 # Stages are closed by their threads, which were never started.
-                for stage in chain.from_iterable(self._replicas):
+                for stage in chain.from_iterable(self._load()):
                     stage.close()
-                self._is_started = True
+            self._is_started = True
         for _, thread in self._threads:
             if thread.ident is None or thread is threading.current_thread():
                 continue

@@ -57,9 +57,9 @@ class FakeFile:
 
     inputs = property(lambda self: self.ports.inputs)
     outputs = property(lambda self: self.ports.outputs)
-    name = "fake"
+    file = "fake"
 
-    def require_here(self) -> None:
+    def require_here(self, _: Any) -> None:
         """Every machine can run it."""
 
     def load(self, *_: Any) -> list[FakeStage]:
@@ -71,7 +71,7 @@ def deployed(
 ) -> Pipeline:
     place = only_place(f"ray:left/{CORE}", ray.nodes())
     files: list[Any] = [FakeFile(net, ports, kind) for ports in wiring.stages]
-    return pipeline_of(wiring, [[RayReplica(f, {}, place) for _ in range(copies)] for f in files])
+    return pipeline_of(wiring, [[RayReplica(f, {}, {}, place) for _ in range(copies)] for f in files])
 
 
 def wired(stages: Any) -> Wiring:

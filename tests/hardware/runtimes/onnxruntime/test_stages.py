@@ -219,7 +219,7 @@ def test_a_manifest_whose_ports_are_not_the_models_is_refused(load, tmp_path):
     with pytest.raises(
         MachineError, match=r"does not load with this onnxruntime: the stage's outputs are"
     ):
-        autosplit.load(tmp_path)
+        autosplit.load(tmp_path).start()
 
 
 def test_a_model_that_is_no_onnx_file_is_refused(transformer):
