@@ -58,4 +58,5 @@ def _entry(stage: StageSpec) -> dict[str, Any]:
         "inputs": [port.name for port in stage.inputs],
         "outputs": [port.name for port in stage.outputs],
         "session_options": {"intra_op_num_threads": threads},
+        "replicas": len(stage.replicas),
     }

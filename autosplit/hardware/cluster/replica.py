@@ -12,12 +12,11 @@ from typing import Any
 from autosplit.errors import StageError, line_of
 from autosplit.hardware.cluster.actor import StageActor
 from autosplit.hardware.cluster.connection import answer, connected, start_actor, submitter
+from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.ray_nodes import RayPlace
 from autosplit.hardware.runtimes.arrays import aligned_copy, array_of, dtype_of
 from autosplit.hardware.runtimes.stage_spec import StageSpec
 from autosplit.versions import VERSION
-
-SILENCE_S = 300.0  # of an actor that runs an item: it hangs, or its node does
 
 
 class RayReplica:
@@ -69,7 +68,7 @@ class RayReplica:
                 get = self._submit((inputs, unused))
                 self._receiving.acquire()  # in the order of the requests
             try:
-                outputs = get(timeout=SILENCE_S)
+                outputs = get(timeout=devices.SILENCE_S)
                 # The next result overwrites them.
                 return [
                     RemoteState(self, o) if isinstance(o, int) else aligned_copy(o) for o in outputs
@@ -82,7 +81,9 @@ class RayReplica:
     def state(self, key: int) -> Any:
         """A state that the actor holds. Raises StageError where the actor is gone."""
         try:
-            return aligned_copy(self._ray.get(self._actor.state.remote(key), timeout=SILENCE_S))
+            return aligned_copy(
+                self._ray.get(self._actor.state.remote(key), timeout=devices.SILENCE_S)
+            )
         except Exception as error:
             raise self._failure(error) from error
 
@@ -96,7 +97,7 @@ class RayReplica:
         if not self._ray.is_initialized():
             return StageError("Ray was shut down")
         if isinstance(error, (kinds.GetTimeoutError, kinds.RayChannelTimeoutError)):
-            return StageError(f"{self.name} has not answered for {SILENCE_S:g} s; it hangs")
+            return StageError(f"{self.name} has not answered for {devices.SILENCE_S:g} s; it hangs")
         if isinstance(error, kinds.RayTaskError):
             original: Exception = error.cause  # pyright: ignore[reportAttributeAccessIssue]
             return StageError(f"{self.name}: {type(original).__name__}: {line_of(original)}")

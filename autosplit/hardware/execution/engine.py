@@ -19,7 +19,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from autosplit.errors import StageError, line_of
-from autosplit.hardware.execution.edges import CALLER, Closed, Stream, Ticket, connect
+from autosplit.hardware.devices import device as devices
+from autosplit.hardware.execution.edges import CALLER, Closed, ItemFailed, Stream, Ticket, connect
 from autosplit.hardware.execution.stage_queue import StageQueue
 from autosplit.hardware.execution.stream_states import StreamStates
 from autosplit.hardware.execution.wiring import Wiring
@@ -42,6 +43,8 @@ class StageEvent(NamedTuple):
 
 Replicas = Sequence[Sequence[Stage]] | Callable[[], Sequence[Sequence[Stage]]]
 CLOSE_TIMEOUT_S = 5.0
+_IDLE = -1
+_TICKS = 10  # in a silence
 _MOST = 4  # the limit of items inside, as a multiple of the capacity
 _running: weakref.WeakSet[Engine] = weakref.WeakSet()
 
@@ -54,7 +57,7 @@ class Engine:
     waits with a result: the oldest item inside always has room, and nothing can block it.
 
     At most ``limit`` items are inside, and ``capacity`` keep all replicas busy. The first replica
-    that fails stops the engine.
+    that fails stops the engine. Where it ``isolates`` items, only the item has the failure.
 
     ``replicas`` may be a function that loads so many of each stage as ``counts`` says; it is called
     when the engine starts.
@@ -68,6 +71,7 @@ class Engine:
         depth: int,
         trace: bool,
         lanes: Sequence[int] = (),
+        isolates: bool = False,
     ) -> None:
         copies = counts
         counts = tuple(n * copy for n, copy in zip(lanes or [1] * len(copies), copies, strict=True))
@@ -79,7 +83,9 @@ class Engine:
         self._load = replicas if callable(replicas) else lambda: replicas
         self._is_loaded = not callable(replicas)
         self._replicas: Sequence[Sequence[Stage]] = ()
+        self._isolates = isolates
         self._widths = [len(ports.inputs) for ports in wiring.stages]
+        self._results = [len(ports.outputs) for ports in wiring.stages]
         self._edges = connect(wiring)
         self._pid = os.getpid()
         self._inside: set[Ticket] = set()
@@ -94,6 +100,8 @@ class Engine:
             for stage, count in enumerate(counts)
         ]
         self._is_stopped = False
+        self._ended = threading.Event()
+        self._current: list[int] = []  # the item that each thread computes, or _IDLE
         self._failure: tuple[str, BaseException] | None = None
         self._lost_items: list[int] = []  # numbers, counted from 0, of those it discarded
         self._starting = threading.Lock()
@@ -105,9 +113,10 @@ class Engine:
                 # The first lanes of all replicas come first: so streams are dealt to all replicas.
                 replica = number % copies[stage]
                 name = replica_name(stage, replica, copies[stage])
-                work = (stage, number, replica, name)
+                work = (len(self._threads), stage, number, replica, name)
                 thread = threading.Thread(target=self._work, args=work, name=name, daemon=True)
                 self._threads.append((stage, thread))
+                self._current.append(_IDLE)
 
     @property
     def threads(self) -> dict[str, int]:
@@ -126,6 +135,7 @@ class Engine:
                 self._replicas = self._load()
                 for _, thread in self._threads:
                     thread.start()
+                threading.Thread(target=self._watch, name="watch", daemon=True).start()
             except BaseException:
                 self.stop()
                 raise
@@ -211,6 +221,7 @@ class Engine:
         with self._lock:
             if not self._is_stopped:
                 self._is_stopped, self._failure = True, failure
+                self._ended.set()
                 self._lost_items = [ticket.number for ticket in self._inside]
             discarded = list(self._inside)
             self.states.lose(ticket.stream for ticket in discarded)
@@ -259,7 +270,23 @@ class Engine:
         self._deliver(CALLER, ticket, values)
         return ticket
 
-    def _work(self, stage: int, lane: int, number: int, name: str) -> None:
+    def _watch(self) -> None:
+        """Stop where a thread computes one item for longer than a device may be silent.
+
+        Wherever a stage runs: a device that ends a call itself does so before. Ticks are counted
+        and not seconds, since this process may be stopped too.
+        """
+        items, ticks = list(self._current), [0] * len(self._current)
+        while not self._ended.wait(devices.SILENCE_S / _TICKS):
+            for place, item in enumerate(list(self._current)):
+                is_same = item == items[place] != _IDLE
+                items[place], ticks[place] = item, ticks[place] + 1 if is_same else 0
+                if ticks[place] > _TICKS:
+                    name = self._threads[place][1].name
+                    text = f"no result for {devices.SILENCE_S:g} s; it hangs"
+                    self.stop((f"{name} failed", StageError(text)))
+
+    def _work(self, place: int, stage: int, lane: int, number: int, name: str) -> None:
         """Run items in a lane of one replica of a stage until the engine stops."""
         replica = self._replicas[stage][number]
         try:
@@ -267,8 +294,10 @@ class Engine:
             while True:
                 ticket, values = self._take(stage, lane)
                 self.states.restore(stage, ticket, values)
+                self._current[place] = ticket.number
                 start = time.perf_counter()
-                results = replica.run(values)
+                results = self._run(stage, replica, name, ticket, values)
+                self._current[place] = _IDLE
                 if self._trace:
                     end = time.perf_counter()
                     self.events.append(StageEvent(stage, ticket.number, start, end, number))
@@ -282,6 +311,19 @@ class Engine:
             self.stop((f"{name} failed", error))
         finally:
             replica.close()
+
+    def _run(
+        self, stage: int, replica: Stage, name: str, ticket: Ticket, values: Sequence[Any]
+    ) -> Sequence[Any]:
+        """The results of a stage for an item; without values once a stage has failed on it."""
+        if ticket.failure is None:
+            try:
+                return replica.run(values)
+            except Exception as error:
+                if not self._isolates:
+                    raise
+                ticket.failure = ItemFailed(f"{name} failed", error)
+        return [None] * self._results[stage]
 
     def _take(self, stage: int, lane: int) -> tuple[Ticket, list[Any]]:
         """The next item of a stage with its inputs; waits for one that the stage may begin."""
@@ -324,7 +366,9 @@ class Engine:
                 self._changed.notify_all()
             # One that ``stop`` discarded has its exception already.
             is_complete = not ticket.unfinished and not self._is_stopped
-        if is_complete:
+        if is_complete and ticket.failure is not None:
+            ticket.set_exception(ticket.failure)
+        elif is_complete:
             ticket.set_result(ticket.outputs)
 
     def _forget(self, stream: Stream) -> None:

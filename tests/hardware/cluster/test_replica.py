@@ -71,7 +71,9 @@ def deployed(
 ) -> Pipeline:
     place = only_place(f"ray:left/{CORE}", ray.nodes())
     files: list[Any] = [FakeFile(net, ports, kind) for ports in wiring.stages]
-    return pipeline_of(wiring, [[RayReplica(f, {}, {}, place) for _ in range(copies)] for f in files])
+    return pipeline_of(
+        wiring, [[RayReplica(f, {}, {}, place) for _ in range(copies)] for f in files]
+    )
 
 
 def wired(stages: Any) -> Wiring:

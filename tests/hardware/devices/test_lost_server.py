@@ -11,7 +11,7 @@ import pytest
 import autosplit
 from autosplit.errors import MachineError, StageError
 from autosplit.hardware.devices import device as devices
-from autosplit.hardware.devices import rpc, server_connection, session
+from autosplit.hardware.devices import rpc, session
 from tests import nets
 from tests.hardware.devices.cable import HOST, Cable
 from tests.hardware.servers import servers  # noqa: F401  a fixture
@@ -22,7 +22,7 @@ LIMIT_S = 60.0  # far more than a silence of the tests, far less than one of use
 
 @pytest.fixture
 def silence(monkeypatch):
-    monkeypatch.setattr(server_connection, "SILENCE_S", 4.0)
+    monkeypatch.setattr(devices, "SILENCE_S", 4.0)
     monkeypatch.setattr(session, "ANSWER_S", 4.0)
 
 

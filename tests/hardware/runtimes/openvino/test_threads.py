@@ -16,7 +16,7 @@ from autosplit.errors import ModelError, StageError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import StagePorts
-from autosplit.hardware.runtimes.openvino import process, runtime, workers
+from autosplit.hardware.runtimes.openvino import runtime, workers
 from tests.hardware.fakes import in_time
 
 pytest.importorskip("openvino")
@@ -137,7 +137,7 @@ def test_a_process_that_hangs_is_an_error_in_time(stage, values, monkeypatch):
     before = processes()
     with closing(stage(FIRST)) as whole:
         whole.run(values)
-        monkeypatch.setattr(process, "SILENCE_S", 1.0)
+        monkeypatch.setattr(devices, "SILENCE_S", 1.0)
         for each in processes() - before:
             each.suspend()
         with pytest.raises(StageError, match=r"timeout 1 s while running OpenVINO on cores"):
