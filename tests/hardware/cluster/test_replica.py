@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +9,6 @@ from typing import Any
 import pytest
 
 from autosplit.errors import StageError
-from autosplit.hardware.cluster import replica
 from autosplit.hardware.cluster.pipeline import pipeline_of
 from autosplit.hardware.cluster.replica import RayReplica
 from autosplit.hardware.devices import device
@@ -114,19 +111,6 @@ def test_a_stage_that_fails_is_named_with_its_error_and_the_items_inside(nodes: 
         pytest.raises(StageError, match=text),
     ):
         in_time(lambda: pipeline.run(items(30, ["x", "z"])))
-
-
-def test_a_stopped_actor_is_named_in_time(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    with deployed(NET, wired([[0, 1, 2]])) as pipeline:
-        in_time(lambda: pipeline.run(items(1, ["x", "z"])))
-        monkeypatch.setattr(replica, "SILENCE_S", 2.0)
-        (actor,) = nodes.actors(nodes.cluster.head_node)
-        os.kill(actor.pid, signal.SIGSTOP)
-        try:
-            with pytest.raises(StageError, match=r"stage 0 on node .* has not answered for 2 s"):
-                in_time(lambda: pipeline.run(items(1, ["x", "z"])))
-        finally:
-            os.kill(actor.pid, signal.SIGCONT)
 
 
 def test_both_lanes_of_a_replica_call_it_at_once() -> None:
