@@ -73,9 +73,9 @@ class Engine:
         lanes: Sequence[int] = (),
         isolates: bool = False,
     ) -> None:
-        copies = counts
-        counts = tuple(n * copy for n, copy in zip(lanes or [1] * len(copies), copies, strict=True))
-        self.capacity = depth * (sum(counts) + 1)
+        lanes = lanes or [1] * len(counts)
+        threads = [n * count for n, count in zip(lanes, counts, strict=True)]
+        self.capacity = depth * (sum(threads) + 1)
         self.limit = _MOST * self.capacity
         self.events: list[StageEvent] = []
         self.submitted: list[float] = []
@@ -97,7 +97,7 @@ class Engine:
         self.states = StreamStates(wiring)
         self._queues = [
             StageQueue(self._lock, count, depth, bool(wiring.stages[stage].states))
-            for stage, count in enumerate(counts)
+            for stage, count in enumerate(threads)
         ]
         self._is_stopped = False
         self._ended = threading.Event()
@@ -108,11 +108,11 @@ class Engine:
         self._is_started = False
         # Each with the stage that it runs.
         self._threads: list[tuple[int, threading.Thread]] = []
-        for stage, count in enumerate(counts):
+        for stage, count in enumerate(threads):
             for number in range(count):
                 # The first lanes of all replicas come first: so streams are dealt to all replicas.
-                replica = number % copies[stage]
-                name = replica_name(stage, replica, copies[stage])
+                replica = number % counts[stage]
+                name = replica_name(stage, replica, counts[stage])
                 work = (len(self._threads), stage, number, replica, name)
                 thread = threading.Thread(target=self._work, args=work, name=name, daemon=True)
                 self._threads.append((stage, thread))
@@ -259,7 +259,7 @@ class Engine:
     def _admit(self, values: Sequence[Any], outputs: dict[str, Any], stream: Stream) -> Ticket:
         inputs: list[list[Any]] = [[None] * width for width in self._widths]
         initial = self.states.begin_item(stream)
-        missing = list(self._edges.incoming)
+        missing = list(map(len, self._edges.senders))
         ticket = Ticket(self._entered, inputs, missing, outputs, stream, initial)
         self._inside.add(ticket)
         for queue in self._queues:
@@ -333,7 +333,8 @@ class Engine:
                 queue.changed.wait()
             ticket = queue.take(lane)
             for sender in self._edges.senders[stage]:
-                self._queues[sender].wake_held_back()
+                if sender != CALLER:
+                    self._queues[sender].wake_held_back()
             values, ticket.inputs[stage] = ticket.inputs[stage], []
         return ticket, values
 
@@ -344,8 +345,7 @@ class Engine:
         oldest = queue.oldest(lane)
         if oldest is None:
             return False
-        readers = (self._queues[edge.reader] for edge in self._edges.out_of[stage])
-        if all(reader.has_room(oldest) for reader in readers):
+        if all(self._queues[r].has_room(oldest) for r in self._edges.readers[stage]):
             return True
         queue.is_held_back = True
         return False
@@ -376,10 +376,9 @@ class Engine:
             queue.forget(stream)
 
     def _deliver(self, sender: int, ticket: Ticket, values: Sequence[Any]) -> None:
-        for edge in self._edges.out_of[sender]:
-            reader, inputs = edge.reader, ticket.inputs[edge.reader]
-            for position, place in edge.routes:
-                inputs[place] = values[position]
+        for reader, pairs in self._edges.readers[sender].items():
+            for position, place in pairs:
+                ticket.inputs[reader][place] = values[position]
             ticket.missing[reader] -= 1
             if not ticket.missing[reader]:
                 self._queues[reader].put(ticket)
