@@ -16,7 +16,6 @@ from autosplit.hardware.devices.ray_nodes import only_place
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import StagePorts, Wiring, wire
 from tests.hardware.cluster.clusters import Nodes, ray_nodes  # noqa: F401  a fixture
-from tests.hardware.execution.test_streams import SUM, summing
 from tests.hardware.fakes import FakeStage, fake_pipeline, graph, in_time, items, sequential
 
 ray = pytest.importorskip("ray")
@@ -89,19 +88,6 @@ def test_actors_compute_what_the_graph_does_in_order(
     with deployed(NET, wired(stages), copies) as pipeline:
         results = in_time(lambda: pipeline.run(many))
     assert as_lists(results) == as_lists([sequential(NET, item, ["y", "a"]) for item in many])
-
-
-def test_streams_keep_states_of_their_own_in_the_actors(nodes: Nodes) -> None:
-    with summing() as here, deployed(SUM, here.wiring, 2) as pipeline:
-        for stream in (0, "b", 0, "b", "c"):
-            some = items(7)
-            there = in_time(lambda s=stream, i=some: pipeline.run(i, stream=s))
-            assert as_lists(there) == as_lists(here.run(some, stream=stream))
-        states = in_time(lambda: pipeline.state("b"))
-        assert as_lists([states]) == as_lists([here.state("b")])
-        pipeline.reset("new", states)
-        after = in_time(lambda: pipeline.run(items(2), stream="new"))
-        assert as_lists(after) == as_lists(here.run(items(2), stream="b"))
 
 
 def test_a_stage_that_fails_is_named_with_its_error_and_the_items_inside(nodes: Nodes) -> None:
