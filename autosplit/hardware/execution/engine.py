@@ -80,9 +80,8 @@ class Engine:
         self.events: list[StageEvent] = []
         self.submitted: list[float] = []
         self._trace = trace
-        self._load = replicas if callable(replicas) else lambda: replicas
-        self._is_loaded = not callable(replicas)
-        self._replicas: Sequence[Sequence[Stage]] = ()
+        self._load = replicas if callable(replicas) else None
+        self._replicas = () if callable(replicas) else replicas
         self._isolates = isolates
         self._widths = [len(ports.inputs) for ports in wiring.stages]
         self._results = [len(ports.outputs) for ports in wiring.stages]
@@ -132,7 +131,8 @@ class Engine:
             self._is_started = True
             _running.add(self)
             try:
-                self._replicas = self._load()
+                if self._load:
+                    self._replicas = self._load()
                 for _, thread in self._threads:
                     thread.start()
                 threading.Thread(target=self._watch, name="watch", daemon=True).start()
@@ -243,9 +243,9 @@ class Engine:
         if os.getpid() != self._pid:
             return
         with self._starting:
-            if not self._is_started and self._is_loaded:
+            if not self._is_started:
                 # Stages are closed by their threads, which were never started.
-                for stage in chain.from_iterable(self._load()):
+                for stage in chain.from_iterable(self._replicas):
                     stage.close()
             self._is_started = True
         for _, thread in self._threads:
