@@ -196,12 +196,12 @@ def longest_comparison(contenders: Sequence[tuple[float, int]], budget: Budget) 
     ``contenders``: the period of each in ms, 0 where it is not known, and the items that its
     replicas compute at once.
     """
-    seconds, timed = 0.0, _turn_items(budget, ROUNDS)
+    least, timed = 0.0, _turn_items(budget, ROUNDS)
     for period_ms, replicas in contenders:
         # A pipeline of two items a replica fills, is timed, runs empty and computes a single item.
         items = max(timed, replicas) + 4 + 6 * replicas
-        seconds += max(_AROUND * budget.seconds, ROUNDS * items * period_ms / MS)
-    return seconds
+        least += max(budget.seconds, ROUNDS * items * period_ms / MS)
+    return max(_AROUND * budget.seconds * len(contenders), least)
 
 
 def measure_rounds(

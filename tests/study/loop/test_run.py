@@ -288,9 +288,9 @@ def test_before_the_first_trial_the_baselines_count_too(
     cores = ("cores:0", "cores:0")
     bench.description = replace(bench.description, devices=cores, runtimes=("tvm",))
     assert before_trials(config, bench) == pytest.approx(seconds)
-    # Four rounds of items that fill a pipeline, are timed, empty it, and of one alone.
+    # Six rounds of items that fill a pipeline, are timed, empty it, and of one alone.
     slow = of_comparison(config, {RECORD: {"baselines": []}}, [(500.0, 2)])
-    assert slow == pytest.approx(4 * 0.5 * (8 + 4 + 6 + 2))
+    assert slow == pytest.approx(6 * 0.5 * (8 + 4 + 6 + 2))
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
     chain_bench: Make, new_study: Open, timeout: float | None, left: list[float]
 ) -> None:
     """Each trial takes 3 s by a clock that only measuring turns; then comes the comparison."""
-    bench, progress = chain_bench(ops=40), Notes()
+    bench, progress = chain_bench(ops=12), Notes()
     opened, now, measure = (
         new_study(bench, trials=4, sampler="random", timeout=timeout),
         [0.0],
