@@ -105,6 +105,7 @@ def thread_affinities(child):
     return {frozenset(os.sched_getaffinity(thread.id)) for thread in child.threads()}
 
 
+@pytest.mark.integration
 def test_stages_on_some_cores_have_processes_there(stage, values, transformer, thread):
     before = processes()
     expected = transformer.stage_source.whole.outputs
@@ -131,6 +132,7 @@ def test_a_process_that_dies_is_an_error_of_its_stage(stage, transformer):
     assert processes() == before
 
 
+@pytest.mark.integration
 def test_a_process_that_hangs_is_an_error_in_time(stage, values, monkeypatch):
     before = processes()
     with closing(stage(FIRST)) as whole:
