@@ -74,6 +74,7 @@ def test_a_name_is_shown_with_its_control_characters_escaped(model, printed):
     assert r"y\n2" in printed("split", model, "--after", HOSTILE)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "place", [("device",), ("backend",), ("target",), ("file",), ("sha256",), ("index",)]
 )

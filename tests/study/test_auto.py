@@ -65,6 +65,7 @@ def test_replicas_on_unlike_devices_take_items_as_fast_as_they_can(tmp_path: Pat
     assert (("cuda:0", "cuda:1"),) in shapes
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("seed", range(3))
 def test_the_best_of_three_devices_is_near_the_optimum(tmp_path: Path, seed: int) -> None:
     opened = study(tmp_path, unlike(1.0, 1.0, 0.3, seed=seed, contention=0.05), trials=12)

@@ -44,6 +44,7 @@ def benches(
     return [branchy_bench(blocks=5, branches=3, stages=4, seed=seed) for seed in SEEDS]
 
 
+@pytest.mark.integration
 def test_the_planner_is_near_the_optimum_after_four_trials(benches: list[SimulatedBench]) -> None:
     shortfalls = [shortfall(bench, "planner", 4, seed) for seed, bench in enumerate(benches)]
     assert median(shortfalls) < 0.01
@@ -57,5 +58,6 @@ def test_after_eight_trials_it_is_at_the_optimum(benches: list[SimulatedBench]) 
     assert max(shortfalls) < 0.02
 
 
+@pytest.mark.integration
 def test_a_random_search_is_not(benches: list[SimulatedBench]) -> None:
     assert median(shortfall(bench, "random", 8, seed) for seed, bench in enumerate(benches)) > 0.02

@@ -94,6 +94,7 @@ def test_a_key_of_more_devices_than_there_are_is_refused() -> None:
         of_question.candidate(key)
 
 
+@pytest.mark.integration
 def test_candidates_around_one_are_all_of_a_small_space() -> None:
     of_question = space(SPLITS)
     taken: set[str] = set()

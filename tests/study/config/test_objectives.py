@@ -82,6 +82,7 @@ def test_ten_stage_times_are_the_least_to_stop_for(new_study: Callable[..., Open
     assert len(opened.study.trials) >= 4  # of three stages
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("sampler", [name for name in SAMPLERS if name != "gp"])
 def test_every_sampler_proposes_for_the_latency(
     new_study: Callable[..., OpenStudy], sampler: str
