@@ -122,6 +122,7 @@ def test_small_steps_to_large_constants_add_up(save: Any) -> None:
         autosplit.load_model(save(model))
 
 
+@pytest.mark.integration
 def test_sizes_that_double_are_not_propagated(save: Any) -> None:
     doubled = "  ".join(f"v{i + 1} = Concat<axis=0>(v{i}, v{i})" for i in range(36))
     text = f"""g (float[2,4] x) => (float[2,4] y) {{
