@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -110,11 +111,13 @@ def decided_at_run_time() -> Any:
     ],
     ids=["mode", "mask", "is_test", "input"],
 )
-def test_a_dropout_that_trains_is_refused_by_name(save: Any, model: Any) -> None:
+def test_a_dropout_that_trains_is_refused_by_name_alone(save: Any, model: Any, capfd: Any) -> None:
     with pytest.raises(
         ModelError, match=r"node 'drop' \(Dropout\) cannot be imported: it drops values at random"
     ):
         api.load_model(save(model))
+    gc.collect()
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_mask_that_is_an_output_keeps_everything(save: Any) -> None:
