@@ -1,5 +1,4 @@
 import json
-import re
 
 import pytest
 
@@ -130,18 +129,3 @@ def test_a_state_keeps_its_ops_together(shown, save):
     # Without the state the second op could be on either side.
     assert document["balance"]["with_states"] == pytest.approx(2 / 3, rel=0.05)
     assert document["balance"]["forbidden"] == ""
-
-
-@pytest.mark.integration
-def test_a_recurrent_node_that_is_unrolled_is_named_with_a_remedy(shown, tmp_path):
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("onnxscript")
-    net, items = torch.nn.LSTM(4, 8).eval(), (torch.zeros(12, 1, 4),)
-    torch.export.save(torch.export.export(net, items), tmp_path / "net.pt2")
-    assert re.search(
-        r"unrolled: lstm \(\d+ ops; .* torch\.onnx\.export", shown(tmp_path / "net.pt2")
-    )
-    torch.onnx.export(net, items, tmp_path / "net.onnx", dynamo=True)
-    text = shown(tmp_path / "net.onnx")
-    assert "opaque_LSTM" in text
-    assert "unrolled" not in text

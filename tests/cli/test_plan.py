@@ -195,16 +195,18 @@ def measured(monkeypatch):
     """`plan MODEL` with costs as if measured; returns the devices of the costs."""
     asked = []
 
-    def costs(model, along, regions=(), is_slowed=False, batches=(1,)):
+    def costs(model, along, batches):
         names = list(map(str, along))
-        if not is_slowed:
-            asked.append(names)
+        asked.append(names)
         graph = read_graph(model)
         kinds = {name: replace(graph.kinds[0], name=name) for name in names}
-        factor = len(names) if is_slowed else 1
-        times = tuple(time * factor for time in graph.rows[0].times)
-        rows = [planner.RowCosts(planner.Row(name), times) for name in kinds]
-        return replace(graph, rows=tuple(rows), kinds=tuple(kinds.values()))
+
+        def table(factor):
+            times = tuple(time * factor for time in graph.rows[0].times)
+            rows = [planner.RowCosts(planner.Row(name), times) for name in kinds]
+            return replace(graph, rows=tuple(rows), kinds=tuple(kinds.values()))
+
+        return table(1), table(len(names)) if len(kinds) < len(names) else None
 
     def by_threads(model, cores, batches):
         costs, counts = read_graph(model), (1, 2)
@@ -222,7 +224,7 @@ def measured(monkeypatch):
 
     monkeypatch.setattr(device, "available", lambda: (0, 1, 2))
     monkeypatch.setattr(options, "load_model", lambda args: Model(args.model.with_suffix(".json")))
-    monkeypatch.setattr(api, "measured_costs", costs)
+    monkeypatch.setattr(api, "costs_along", costs)
     monkeypatch.setattr(api, "costs_by_threads", by_threads)
     monkeypatch.setattr(api, "measured_profiles", profiles)
     return asked

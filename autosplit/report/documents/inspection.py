@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,6 @@ from autosplit.units import counted, digits, size
 
 if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
-
-_MANY_OPS = 32  # that one node of a program is unrolled into
 
 
 def document(model: CompiledModel) -> dict[str, Any]:
@@ -111,19 +108,6 @@ def state_lines(document: dict[str, Any]) -> Iterator[str]:
         if name not in known:
             options = " or ".join(f"--state {name}={output}" for output in outputs)
             yield f"input '{name}' looks like a state; choose the output that renews it: {options}"
-
-
-def unrolled_lines(model: CompiledModel) -> Iterator[str]:
-    """The nodes of a PyTorch program that many ops compute, such as the steps of an LSTM."""
-    if model.onnx_model is None:
-        return
-    count = Counter(node for op in model.graph.ops for node in (*op.sources, *op.parts))
-    for node, ops in count.items():
-        if ops > _MANY_OPS:
-            yield (
-                f"unrolled: {node} ({ops} ops; an LSTM or GRU stays one op in the ONNX file that "
-                "torch.onnx.export makes of the module with dynamo=True)"
-            )
 
 
 def tensor(graph: FusedGraph, name: str) -> dict[str, Any]:
