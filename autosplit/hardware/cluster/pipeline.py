@@ -46,9 +46,10 @@ def pipeline_of(
     remotes = [replica for replica in chain(*stages) if isinstance(replica, RayReplica)]
     try:
         for index, row in enumerate(stages):
+            stored = _only_states(wiring, index)
             for number, replica in enumerate(row):
                 if isinstance(replica, RayReplica):
-                    replica.load(replica_name(index, number, len(row)))
+                    replica.load(replica_name(index, number, len(row)), stored)
         for replica in remotes:
             replica.await_load()
     except BaseException:
@@ -63,3 +64,10 @@ def pipeline_of(
         # The threads end the actors, also those of a pipeline that nobody used or closed.
         pipeline.start()
     return pipeline
+
+
+def _only_states(wiring: Wiring, stage: int) -> set[int]:
+    """The outputs of a stage, by position, that only its own later items read."""
+    sources = {connection.source for connection in wiring.connections}
+    states = [output for _, output in wiring.stages[stage].state_places]
+    return {output for output in states if (stage, output) not in sources}

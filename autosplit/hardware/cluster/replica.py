@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -38,12 +39,14 @@ class RayReplica:
         self._contents = [contents[name] for name in spec.digests]
         self._actor = start_actor(StageActor, place, cpus)
         self._sending, self._receiving = threading.Lock(), threading.Lock()
+        # Of states that nothing refers to any more; the next request tells the actor.
+        self.unused: deque[int] = deque()
 
-    def load(self, name: str) -> None:
-        """Begin to load the stage, which is called ``name``."""
+    def load(self, name: str, stored: Collection[int]) -> None:
+        """Begin to load the stage, which is called ``name``; outputs ``stored`` stay there."""
         self.name = f"{name} on {self._place}"
         self._loading = self._actor.load.remote(
-            VERSION, self._spec, self._environment, self._place.device, *self._contents
+            VERSION, self._spec, self._environment, self._place.device, stored, *self._contents
         )
 
     def await_load(self) -> None:
@@ -58,17 +61,30 @@ class RayReplica:
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. Raises StageError where it fails, is gone or does not answer in time."""
-        inputs = list(map(array_of, values))
+        inputs = [v.key if isinstance(v, RemoteState) else array_of(v) for v in values]
+        unused = [self.unused.popleft() for _ in range(len(self.unused))]
         try:
             with self._sending:
-                get = self._submit(inputs)
+                get = self._submit((inputs, unused))
                 self._receiving.acquire()  # in the order of the requests
             try:
+                outputs = get(timeout=devices.SILENCE_S)
                 # The next result overwrites them.
-                return list(map(aligned_copy, get(timeout=devices.SILENCE_S)))
+                return [
+                    RemoteState(self, o) if isinstance(o, int) else aligned_copy(o) for o in outputs
+                ]
             finally:
                 self._receiving.release()
         except Exception as error:  # of many kinds, once Ray itself is shut down
+            raise self._failure(error) from error
+
+    def state(self, key: int) -> Any:
+        """A state that the actor holds. Raises StageError where the actor is gone."""
+        try:
+            return aligned_copy(
+                self._ray.get(self._actor.state.remote(key), timeout=devices.SILENCE_S)
+            )
+        except Exception as error:
             raise self._failure(error) from error
 
     def close(self) -> None:
@@ -87,3 +103,17 @@ class RayReplica:
             return StageError(f"{self.name}: {type(original).__name__}: {line_of(original)}")
         cause = re.search(r"because (its [^.]+)", str(error))
         return StageError(f"{self.name} is gone: {cause[1] if cause else 'its node is lost'}")
+
+
+class RemoteState:
+    """A state that an actor holds, as long as this refers to it."""
+
+    def __init__(self, owner: RayReplica, key: int) -> None:
+        self._owner, self.key = owner, key
+
+    def numpy(self) -> Any:
+        """The state in this process's memory."""
+        return self._owner.state(self.key)
+
+    def __del__(self) -> None:
+        self._owner.unused.append(self.key)
