@@ -15,6 +15,7 @@ from autosplit.units import bytes_of
 if TYPE_CHECKING:
     from autosplit.api import Model
     from autosplit.graph import FusedGraph
+    from autosplit.planner.workload import Workload
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -123,6 +124,31 @@ def add_batch(parser: argparse.ArgumentParser) -> None:
         help="items computed at once: one of these numbers, or auto: 1, doubled while that is "
         "faster (default: 1)",
     )
+
+
+def add_workload(parser: argparse.ArgumentParser) -> None:
+    """How items come in use."""
+    parser.add_argument(
+        "--rate", type=rate, metavar="R", help="items a second that come by themselves (Poisson)"
+    )
+    parser.add_argument(
+        "--p99", type=p99, metavar="MS", help="limit of the latency that 99 %% of the items keep"
+    )
+    parser.add_argument(
+        "--delay",
+        type=delay,
+        metavar="MS",
+        help="longest time that a batch waits to be full (default: a tenth of --p99)",
+    )
+
+
+def workload(args: argparse.Namespace) -> Workload | None:
+    """The workload of these options; None without any."""
+    from autosplit.planner.workload import Workload
+
+    if args.rate is None and args.p99 is None:
+        return None
+    return Workload(args.rate, args.p99, args.delay)
 
 
 def add_tolerance(parser: argparse.ArgumentParser) -> None:
@@ -282,4 +308,12 @@ def _above_zero(quantity: str, text: str) -> float:
 # Finite numbers above zero, as argparse types.
 seconds = partial(_above_zero, "time in seconds")
 rate = partial(_above_zero, "number of items a second")
+p99 = partial(_above_zero, "number of milliseconds")
+
+
+def delay(text: str) -> float:
+    """A number of milliseconds, which may be 0."""
+    return 0.0 if text == "0" else p99(text)
+
+
 tolerance = partial(_above_zero, "tolerance")

@@ -17,12 +17,13 @@ from autosplit.hardware.isolation.worker import OpenHandler
 from autosplit.hardware.measurement.results import (
     Baseline,
     LinkCost,
+    LoadTest,
     Measurement,
     Profile,
-    RealTime,
     SplitResults,
     Spread,
 )
+from autosplit.planner.workload import Workload
 from autosplit.serialization import dump, load
 
 T = TypeVar("T")
@@ -75,9 +76,10 @@ class IsolatedBench(Bench):
         compare = Bench.compare_interleaved
         return self._ask(compare, candidates=candidates, baselines=baselines)
 
-    def real_time(self, deployment: Deployment, rate: float, period: Spread) -> RealTime:
+    def under_load(self, deployment: Deployment, workload: Workload, period: Spread) -> LoadTest:
         """See Bench."""
-        return self._ask(Bench.real_time, deployment=deployment, rate=rate, period=period)
+        what = {"deployment": deployment, "workload": workload, "period": period}
+        return self._ask(Bench.under_load, **what)
 
     def export(
         self, deployment: Deployment, folder: Path, results: SplitResults, format: str, onnx: bool

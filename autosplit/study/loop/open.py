@@ -17,6 +17,7 @@ from autosplit.hardware.measurement.results import Baseline, LinkCost, Profile, 
 from autosplit.hardware.profiling.cost_table import over_memory, place_regions, slowed
 from autosplit.planner.problem import Question
 from autosplit.planner.split import shared_bound
+from autosplit.planner.workload import Workload
 from autosplit.study.acquisition import (
     Acquisition,
     Goal,
@@ -63,7 +64,9 @@ class OpenStudy:
     @cached_property
     def goal(self) -> Goal:
         """What is minimised."""
-        return Goal(self.config.objective, self.config.limits.latency_ms or math.inf)
+        config = self.config
+        load = config.workload.value if config.workload else Workload()
+        return Goal(config.objective, config.limits.latency_ms or math.inf, load)
 
     @cached_property
     def baselines(self) -> tuple[Baseline, ...]:
@@ -163,6 +166,9 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
         identity["memory"] = ", ".join(map(size, config.memory))
     if config.batch != [1]:
         identity["batch"] = str(config.batch).strip("[]")
+    if config.workload and config.objective != "throughput":
+        workload = config.workload.model_dump(exclude_none=True)
+        identity["workload"] = ", ".join(f"{key} {value}" for key, value in workload.items())
     if config.streams > 1:
         identity["streams"] = str(config.streams)
     placed = _region_devices(config)

@@ -9,6 +9,7 @@ from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.devices.device import parse
 from autosplit.hardware.measurement.baselines import BRIEFER, COMPARED, strongest, unsplit_runs
 from autosplit.hardware.measurement.measure import Budget, longest_comparison
+from autosplit.hardware.measurement.open_loop import STEPS
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.record import RECORD, mapping, study_record
 
@@ -35,7 +36,7 @@ def of_comparison(
 
     ``candidates``: the period in ms, 0 where it is not known, and the replicas of each.
     """
-    if config.objective != "throughput":
+    if config.objective == "latency":
         return 0.0
     baselines = [(0.0, 1)] * COMPARED
     if "baselines" in mapping(attributes.get(RECORD)):
@@ -44,4 +45,14 @@ def of_comparison(
         baselines = [(b.period_ms.median, b.copies * b.batch) for b in known if b.name in names]
     budget = Budget(**config.measure.model_dump())
     seconds = longest_comparison([*candidates, *baselines], budget)
-    return seconds + bool(config.realtime) * budget.seconds
+    return seconds + under_load(config, len(candidates) + len(baselines))
+
+
+def under_load(config: StudyConfig, contenders: int) -> float:
+    """The test under the workload of the study, where it has one."""
+    if config.workload is None:
+        return 0.0
+    if config.objective == "throughput":
+        contenders = 1
+    has_search = config.workload.p99_ms is not None and config.objective != "cores"
+    return contenders * (STEPS if has_search else 1) * config.measure.seconds

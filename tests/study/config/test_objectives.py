@@ -124,9 +124,15 @@ def test_a_study_of_optuna_with_other_directions_is_refused(
 @pytest.mark.parametrize(
     ("objective", "remedy"),
     [
-        ("speed", "input should be 'throughput' or 'latency'; change objective"),
-        (3, "input should be 'throughput' or 'latency'; change objective"),
-        (["throughput", "latency"], "input should be 'throughput' or 'latency'; change objective"),
+        (
+            "speed",
+            "input should be 'throughput', 'latency', 'goodput' or 'cores'; change objective",
+        ),
+        (3, "input should be 'throughput', 'latency', 'goodput' or 'cores'; change objective"),
+        (
+            ["throughput", "latency"],
+            "input should be 'throughput', 'latency', 'goodput' or 'cores'; change objective",
+        ),
     ],
 )
 def test_an_objective_that_is_none_is_refused(tmp_path: Path, objective: Any, remedy: str) -> None:
