@@ -240,7 +240,6 @@ DOCUMENTED = (
     autosplit.load_model, autosplit.plan, autosplit.load,
     autosplit.Model.split, autosplit.Model.extract, autosplit.Model.pipeline,
     autosplit.Split.pipeline, autosplit.Split.export,
-    autosplit.ModelDeployment.pipeline, autosplit.ModelDeployment.export,
     autosplit.Part.pipeline, autosplit.Part.export,
     autosplit.Pipeline.run, autosplit.Pipeline.map, autosplit.Pipeline.map_streams,
     autosplit.Pipeline.submit, autosplit.Pipeline.results, autosplit.Pipeline.state,

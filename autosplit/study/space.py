@@ -207,16 +207,18 @@ class Space:
 
     def around(self, starts: Sequence[Candidate]) -> Iterator[Candidate]:
         """Candidates that fit by growing distance from some, those first."""
-        visited = dict.fromkeys(starts)
-        queue = list(visited)
+        visited = set(starts)
+        queue = list(dict.fromkeys(starts))
+        yield from queue
+        # Neighbours are looked for when they are asked for: most searches end at the first few.
         for candidate in queue:
-            yield candidate
             if len(queue) >= VISITED:
-                continue
+                return
             for neighbour in self.batch(self.moves.neighbours(candidate)).deployments:
                 if neighbour not in visited:
-                    visited[neighbour] = None
+                    visited.add(neighbour)
                     queue.append(neighbour)
+                    yield neighbour
 
     @cached_property
     def whole_models(self) -> tuple[Candidate, ...]:

@@ -14,9 +14,8 @@ import autosplit
 from autosplit import planner
 from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, StageError
-from autosplit.hardware.bench.isolated import IsolatedBench
+from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
-from autosplit.hardware.bench.worker import BenchSetting
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.measure import Budget
