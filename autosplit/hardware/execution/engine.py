@@ -263,6 +263,7 @@ class Engine:
                 ticket, values = self._take(stage, lane)
                 self.states.restore(stage, ticket, values)
                 start = time.perf_counter()
+                ticket.started = ticket.started or start
                 results = self._run(stage, replica, name, ticket, values)
                 if self._trace:
                     end = time.perf_counter()

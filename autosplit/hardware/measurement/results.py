@@ -10,6 +10,7 @@ from statistics import median
 from autosplit.deployment import Deployment
 from autosplit.units import between, digits, milliseconds
 
+_NO_DIGITS = str.maketrans("", "", "0123456789")
 _Z = 1.96  # of the standard normal distribution, for 95 %
 
 
@@ -163,8 +164,9 @@ class LoadTest:
 
     @property
     def disturbances(self) -> tuple[str, ...]:
-        """Those of all points."""
-        return tuple(dict.fromkeys(d for point in self.points for d in point.disturbances))
+        """Those of all points, each kind once."""
+        every = [reason for point in self.points for reason in point.disturbances]
+        return tuple({reason.translate(_NO_DIGITS): reason for reason in every}.values())
 
 
 @dataclass(frozen=True)

@@ -252,7 +252,7 @@ def _compare_under_load(opened: OpenStudy, progress: Progress) -> None:
             batch = deployment.batch
             load = replace(workload, delay_ms=opened.goal.workload.delay_of(batch))
             test = calm.measured(
-                f"{name} under load",
+                f"{'trial ' if name.isdecimal() else ''}{name} under load",
                 partial(opened.bench.under_load, deployment, load, period),
                 lambda result: result.disturbances,
             )
