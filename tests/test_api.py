@@ -52,6 +52,7 @@ def test_the_plans_pipelines_compute_what_onnxruntime_does(profiled, name):
         assert accuracy.max_rel_error < 1e-4
 
 
+@pytest.mark.integration
 def test_a_plan_has_a_period_no_single_op_exceeds(profiled):
     model = profiled("squeezenet")
     profiles = [model.profile(device).op_ms for device in api.device.along(2)]

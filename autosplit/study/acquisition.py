@@ -3,8 +3,8 @@
 The corrected costs are drawn many times. A gain is the mean over the draws of how much less a
 candidate takes than the best measured one, a loss counting as none (expected improvement: Jones,
 Schonlau and Welch, Efficient global optimization of expensive black-box functions, 1998, section
-4.1). Weighed are the best candidates for the mean costs and for some draws, each found by the
-planner, and those around the most promising.
+4.1). Weighed are the best candidate for the mean costs, which the planner finds, and those around
+it and around the best measured.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autosplit.deployment import Stage
+from autosplit.deployment import Option, Stage
 from autosplit.errors import Infeasible, SplitError
 from autosplit.hardware.measurement.results import Baseline, Measurement
 from autosplit.planner.batch import Batch
@@ -26,7 +26,7 @@ from autosplit.planner.workload import Workload
 from autosplit.study import served
 from autosplit.study.record import result_of
 from autosplit.study.results import is_lost
-from autosplit.study.space import Candidate, Space, free_candidate
+from autosplit.study.space import Candidate, Space
 from autosplit.study.surrogate.correction import Corrected, Factors, Measured, correct
 from autosplit.study.surrogate.posterior import Array
 
@@ -34,10 +34,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 DRAWS = 64  # of the costs, over which a gain is averaged
-PLANNED = 8  # of them, for which the best candidate is searched
-PLANNED_TRIALS = 32  # measured trials from which on it is searched for the mean costs alone
 CENTRES = 2  # measured candidates whose neighbours are weighed
-CLIMB_LIMIT = 16  # moves from the most promising candidate to one that promises more
 WORTH = 0.02  # the expected gain that is worth a trial, as a share of half the noise
 # The error of the costs is known well enough after three trials and ten times of stages.
 FEWEST_MEASURED, FEWEST_TIMES = 3, 10
@@ -92,7 +89,7 @@ def key_of(trial: FrozenTrial) -> str:
 def measured_baselines(space: Space, baselines: Iterable[Baseline]) -> Iterator[Measured]:
     """The baselines that are candidates of the space, as measured."""
     for number, baseline in enumerate(baselines, 1):
-        candidate = space.whole_model(baseline.runtime, baseline.devices)
+        candidate = space.whole_model(baseline)
         if candidate is not None:
             period = baseline.period_ms.median
             stage_ms = (period * candidate[0].replicas,)
@@ -168,7 +165,7 @@ class Acquisition:
     @property
     def is_exhausted(self) -> bool:
         """Whether no candidate that fits is free."""
-        return free_candidate(self.space, [self.space.plan.stages], self.history.taken) is None
+        return self.space.free([self.space.plan.stages], self.history.taken) is None
 
     @property
     def converged(self) -> bool:
@@ -200,54 +197,43 @@ class Acquisition:
         starts = self._planned
         gains = self._gains(starts)
         if not gains:
-            free = free_candidate(self.space, starts, self.history.taken)
+            free = self.space.free(starts, self.history.taken)
             return {} if free is None else self._gains([free])
-        self._climb(gains)
         return gains
 
     @cached_property
     def _planned(self) -> list[Candidate]:
-        """The best candidates for the mean costs and some draws, and those around them."""
+        """The best candidates for the mean costs, and those around them and the best measured."""
         measured = self._best_measured
         near = measured[0] if measured else self.space.plan.stages
         planned: list[Candidate] = []
-        count = 0 if len(self.history.trials) > PLANNED_TRIALS else PLANNED
-        for costs in [self.corrected.mean, *self._draws[:count]]:
-            with contextlib.suppress(Infeasible):
-                planned += self._best_under(costs, near)
+        with contextlib.suppress(Infeasible):
+            planned += self._best_expected(near)
         centres = [*planned[:1], *measured[:CENTRES]]
         around = [n for centre in centres for n in self.space.moves.neighbours(centre)]
-        return list(dict.fromkeys([*planned, *self.space.whole_models, *self._fewer, *around]))
+        return list(dict.fromkeys([*planned, *self._whole_models, *around]))
 
     @property
-    def _fewer(self) -> list[Candidate]:
-        """The whole model with fewer replicas, where few cores count."""
-        fewer: list[Candidate] = []
-        for (stage,) in self.space.whole_models if self.goal.objective == "cores" else ():
-            option = stage.options[0]
-            for count in range(1, option.replicas):
-                fewer.append((Stage(stage.ops, (replace(option, replicas=count),)),))
-        return fewer
+    def _whole_models(self) -> list[Candidate]:
+        """The whole model with each number of replicas, where few cores count."""
+        if self.goal.objective != "cores":
+            return []
+        ops, numbers = tuple(range(len(self.space.costs.names))), self.space.question.count
+        options = [
+            Option(costs.row, number)
+            for costs in self.space.costs.rows
+            for number in range(1, numbers + 1)
+        ]
+        return list(filter(self.space.fits, [(Stage(ops, (option,)),) for option in options]))
 
-    def _best_under(self, costs: Factors, near: Candidate) -> list[Candidate]:
+    def _best_expected(self, near: Candidate) -> list[Candidate]:
         """The candidates of least period and of least latency, as far as these count."""
         objective = self.goal.objective
         limits = [] if objective == "latency" else [0.0]
         if objective != "throughput" or self.goal.latency_ms < math.inf:
             limits.append(math.inf)
-        model, seed = self.corrected.model(costs), len(self.history.measured)
+        model, seed = self.corrected.model(), len(self.history.measured)
         return [self.space.best(model, near, seed, limit) for limit in limits]
-
-    def _climb(self, gains: dict[Candidate, float]) -> None:
-        """Add the free neighbours of the most promising candidate, until none promises more."""
-        start = None
-        for _ in range(CLIMB_LIMIT):
-            best = max(gains, key=gains.__getitem__)
-            if best == start:
-                return
-            start = best
-            neighbours = self.space.moves.neighbours(start)
-            gains.update(self._gains([n for n in neighbours if n not in gains]))
 
     def _gains(self, candidates: Iterable[Candidate]) -> dict[Candidate, float]:
         """The gains of those that are free and fit."""

@@ -42,8 +42,8 @@ class Spread:
         return Spread(self.median * factor, low, high, tuple(s * factor for s in self.samples))
 
 
-def spread(samples: Sequence[float], z: float = _Z, share: float = 0.5) -> Spread:
-    """The median of samples and its 95 % interval, or that within ``z`` standard deviations.
+def spread(samples: Sequence[float], share: float = 0.5) -> Spread:
+    """The median of samples and its 95 % interval.
 
     With another ``share`` it is that quantile. The interval is that of order statistics, which
     assume nothing of the distribution but that samples are independent. Fewer than six samples give
@@ -55,7 +55,7 @@ def spread(samples: Sequence[float], z: float = _Z, share: float = 0.5) -> Sprea
     count = len(ordered)
     # Ranks by the normal approximation of the binomial distribution:
     # Conover, Practical Nonparametric Statistics, section 3.2.
-    reach = z * math.sqrt(count * share * (1 - share))
+    reach = _Z * math.sqrt(count * share * (1 - share))
     low = max(0, math.floor(count * share - reach))
     high = min(count - 1, math.ceil(count * share + reach))
     middle = median(ordered) if share == 0.5 else ordered[math.ceil(count * share) - 1]

@@ -19,10 +19,7 @@ from autosplit.hardware.profiling.cost_table import over_memory
 from autosplit.planner.explain import forbidden_by_states
 from autosplit.serialization import dump
 from autosplit.study.documents import document_of, measured_document
-from autosplit.study.loop import time_left
-from autosplit.study.loop.time_left import FINALISTS
 from autosplit.study.loop.verdict import Contender, judge
-from autosplit.study.progress import Progress, duration
 from autosplit.study.record import (
     COMPARISON,
     FinalComparison,
@@ -38,10 +35,11 @@ from autosplit.units import counted, digits, milliseconds
 if TYPE_CHECKING:
     from autosplit.study.loop.open import OpenStudy
 
+FINALISTS = 4  # candidates that are compared at most
 NOISES = 3  # a candidate expected to be slower than the best by more times the noise is left out
 
 
-def compare(opened: OpenStudy, progress: Progress) -> None:
+def compare(opened: OpenStudy) -> None:
     """Compare the best candidates with the baselines, unless that is stored; for throughput."""
     if opened.config.objective == "latency":
         return
@@ -51,24 +49,28 @@ def compare(opened: OpenStudy, progress: Progress) -> None:
     chosen = finalists(corrected, history.trials, value)
     if not chosen:
         return
-    if not covers(_stored(opened), chosen, count):
-        progress.note(_announcement(opened, chosen))
+    if not covers(_record(opened).final_comparison, chosen, count):
+        baselines = len(strongest(_record(opened).compared_baselines()))
+        opened.notify(
+            f"final comparison: {counted(len(chosen), 'candidate')} and "
+            f"{counted(baselines, 'baseline')}, interleaved"
+        )
         with opened.device_lock():
             # Another worker may have made it while this one waited.
-            if not covers(_stored(opened), chosen, count):
-                calm = Calm(opened.config.measure.seconds, progress.note)
+            if not covers(_record(opened).final_comparison, chosen, count):
+                calm = Calm(opened.config.measure.seconds, opened.notify)
                 document = calm.measured(
                     "the final comparison",
                     lambda: _measure(opened, chosen, count),
                     lambda result: result["disturbed"],
                 )
                 opened.study.set_user_attr(COMPARISON, document)
-    _compare_under_load(opened, progress)
+    _compare_under_load(opened)
 
 
 def verdict(opened: OpenStudy) -> dict[str, Any] | None:
     """What to make of all that was measured, as stored; None where nothing was."""
-    record = study_record(opened.study.user_attrs)
+    record = _record(opened)
     contenders = [*_trials(opened, record), *_baselines(opened, record)]
     if not any(contender.deployment for contender in contenders):
         return None
@@ -78,14 +80,13 @@ def verdict(opened: OpenStudy) -> dict[str, Any] | None:
         objective = "throughput"  # none keeps the limit
     elif opened.goal.is_served:
         contenders = served
-    judged = judge(contenders, objective)
-    text, costs = judged.text, opened.space.costs
+    winner, text = judge(contenders, objective)
+    costs = opened.space.costs
     for reason in filter(None, (over_memory(costs), forbidden_by_states(costs, 2))):
         text += f"\n{reason[0].upper()}{reason[1:]}."
-    text += _under_load(opened, record, judged.winner, objective)
-    winner = judged.winner
+    text += _under_load(opened, record, winner, objective)
     named = {"baseline": winner.baseline} if winner.baseline else {"trial": winner.trial}
-    return {"choice": judged.choice, "text": text, **named}
+    return {"choice": winner.choice, "text": text, **named}
 
 
 def _trials(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
@@ -192,22 +193,9 @@ def covers(comparison: FinalComparison, chosen: Sequence[Measured], measured: in
     return is_same and comparison.measured == measured and not comparison.disturbed
 
 
-def _stored(opened: OpenStudy) -> FinalComparison:
-    return study_record(opened.study.user_attrs).final_comparison
-
-
-def _announcement(opened: OpenStudy, chosen: Sequence[Measured]) -> str:
-    """What the comparison is of, and its limit where hardware is measured."""
-    attributes = opened.study.user_attrs
-    baselines = len(strongest(study_record(attributes).compared_baselines()))
-    text = (
-        f"final comparison: {counted(len(chosen), 'candidate')} and "
-        f"{counted(baselines, 'baseline')}, interleaved"
-    )
-    runs = [(measured.period_ms, Deployment(measured.stages)) for measured in chosen]
-    candidates = [(period, run.batch * sum(run.replicas)) for period, run in runs]
-    seconds = time_left.of_comparison(opened.config, attributes, candidates)
-    return f"{text}, up to {duration(seconds)}" if seconds else text
+def _record(opened: OpenStudy) -> StudyRecord:
+    """What is stored now: other workers write too."""
+    return study_record(opened.study.user_attrs)
 
 
 def _measure(opened: OpenStudy, chosen: Sequence[Measured], count: int) -> dict[str, Any]:
@@ -215,7 +203,7 @@ def _measure(opened: OpenStudy, chosen: Sequence[Measured], count: int) -> dict[
 
     ``count``: of the complete trials.
     """
-    known = study_record(opened.study.user_attrs).compared_baselines()
+    known = _record(opened).compared_baselines()
     deployments = [opened.space.deployment(m.stages) for m in chosen]
     results, baselines = opened.bench.compare_interleaved(deployments, strongest(known))
     entries = []
@@ -229,24 +217,23 @@ def _measure(opened: OpenStudy, chosen: Sequence[Measured], count: int) -> dict[
     }
 
 
-def _compare_under_load(opened: OpenStudy, progress: Progress) -> None:
+def _compare_under_load(opened: OpenStudy) -> None:
     """Measure under the workload of the study file, where it has one, and store it.
 
     For throughput that is the winner, else whatever may be the best.
     """
     if opened.config.workload is None:
         return
-    workload, record = opened.goal.workload, study_record(opened.study.user_attrs)
+    workload, record = opened.goal.workload, _record(opened)
     contenders = _loaded(opened, record)
     asked, comparison = dump(workload), record.final_comparison
     if comparison.workload == asked and comparison.loads.keys() == contenders.keys():
         return
-    seconds = time_left.under_load(opened.config, len(contenders))
     count = counted(len(contenders), "deployment")
-    progress.note(f"{count} with items that come by themselves, up to {duration(seconds)}")
+    opened.notify(f"{count} with items that come by themselves")
     if opened.config.objective == "cores":  # its goodput does not matter
         workload = replace(workload, p99_ms=None)
-    calm, loads = Calm(opened.config.measure.seconds, progress.note), {}
+    calm, loads = Calm(opened.config.measure.seconds, opened.notify), {}
     with opened.device_lock():
         for name, (deployment, period) in contenders.items():
             batch = deployment.batch
@@ -265,5 +252,5 @@ def _loaded(opened: OpenStudy, record: StudyRecord) -> dict[str, tuple[Deploymen
     """What is measured under load, with its period, by what it is stored by."""
     contenders = [*_trials(opened, record), *_baselines(opened, record)]
     if not opened.goal.is_served and any(contender.deployment for contender in contenders):
-        contenders = [judge(contenders).winner]
+        contenders = [judge(contenders)[0]]
     return {_key(c): (c.deployment, c.time) for c in contenders if c.deployment is not None}

@@ -65,6 +65,7 @@ def outputs(pipeline, items):
         return pipeline.run(items)
 
 
+@pytest.mark.integration
 def test_the_whole_model_runs_on_one_device_and_on_all(model):
     items = model.items(2)
     cores = tuple({n for device in HERE for n in device.numbers})
@@ -183,6 +184,7 @@ def test_ops_kept_together_can_be_grouped_for_the_planner(model):
     assert planner.partition(costs.with_groups(model.runtime.keep_together), halves).stages
 
 
+@pytest.mark.integration
 def test_an_export_runs_verifies_and_is_measured(split, tmp_path):
     items = split.model.items(2)
     split.export(tmp_path)
@@ -209,6 +211,7 @@ def test_a_changed_stage_file_is_refused(split, tmp_path):
         autosplit.load(tmp_path)
 
 
+@pytest.mark.integration
 def test_a_bench_measures_candidates_baselines_and_turns(split):
     here = LocalBench(split.model, HERE, BRIEF)
     assert here.description.identity["backend"] == split.model.runtime_name
