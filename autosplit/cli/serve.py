@@ -58,6 +58,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="longest body of a request (default: 100 MB)",
     )
     parser.add_argument(
+        "--hint",
+        choices=("triton", "ovms", "ray"),
+        help="print what another server should be told to run an export of one stage, and end",
+    )
+    parser.add_argument(
         "--ray", action="store_true", help="run the replicas on a Ray cluster, that of RAY_ADDRESS"
     )
 
@@ -66,8 +71,13 @@ def run(args: argparse.Namespace) -> int:
     """Print the URL and serve until interrupted."""
     from autosplit.deploy import manifest_file
     from autosplit.deploy.server import app
+    from autosplit.deploy.server.hints import hint
     from autosplit.extras import require
 
+    if args.hint:
+        text = hint(manifest_file.read(args.folder), args.hint)
+        output.emit_text(text)
+        return 0
     for package in ("starlette", "uvicorn"):
         require(package, "serve")
     name = args.name or manifest_file.read(args.folder).model.name

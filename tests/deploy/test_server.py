@@ -15,8 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.server import app, protocol
+from autosplit.deploy.server.hints import hint
 from autosplit.errors import ConfigError
+from tests.deploy.manifests import sound
 from tests.hardware.fakes import fake_pipeline, graph, in_time, items, sequential
 
 triton = pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed")
@@ -320,3 +323,44 @@ def test_the_command_serves_an_export_until_it_is_ended(tmp_path):
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
+
+
+def one_stage(runtime="onnxruntime", batch=1):
+    document = sound()
+    stage = document["stages"][0] | {
+        "runtime": runtime,
+        "replicas": [{"device": "cores:0-1"}, {"device": "cores:2-3"}],
+    }
+    measured = {"points": [], "lone_ms": 1.0, "capacity": 9.0, "delay_ms": 2.5}
+    return document | {"stages": [stage], "batch": batch, "load": measured}
+
+
+@pytest.mark.parametrize(
+    ("server", "runtime", "parts"),
+    [
+        ("triton", "onnxruntime", ['backend: "onnxruntime"', "max_batch_size: 4", "count: 2 "]),
+        ("triton", "onnxruntime", ["dims: [ 3 ]", "max_queue_delay_microseconds: 2500"]),
+        ("ovms", "openvino", ['"NUM_STREAMS": "2"', '"INFERENCE_NUM_THREADS": "4"']),
+        ("ray", "onnxruntime", ["num_replicas: 2", "num_cpus: 2", "batch_wait_timeout_s: 0.0025"]),
+    ],
+)
+def test_a_hint_tells_another_server_how_an_export_was_measured(server, runtime, parts):
+    text = hint(manifest(one_stage(runtime, 4)), server)
+    assert all(part in text for part in parts), text
+
+
+@pytest.mark.parametrize(
+    ("document", "server", "line"),
+    [
+        (sound(), "triton", "the export has 3 stages"),
+        (one_stage("tvm"), "triton", "'triton' does not run stages in tvm"),
+        (one_stage(), "ovms", "'ovms' does not run stages in onnxruntime"),
+    ],
+)
+def test_a_server_that_cannot_run_an_export_gets_no_hint(document, server, line):
+    with pytest.raises(ConfigError, match=line):
+        hint(manifest(document), server)
+
+
+def manifest(document):
+    return Manifest.model_validate(document)
