@@ -27,11 +27,11 @@ _LATENCY_ITEMS = 20
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    options.add_export(parser)
+    options.add(parser, options.EXPORT)
     parser.add_argument(
         "--seconds", type=options.seconds, default=5.0, help="longest time to measure (default 5)"
     )
-    options.add_workload(parser)
+    options.add(parser, *options.WORKLOAD)
     parser.add_argument(
         "--chart", type=Path, metavar="FILE", help="draw the latency against the rate, as SVG"
     )
@@ -116,12 +116,11 @@ def _under_load(load: LoadTest, rate: float | None) -> dict[str, Any]:
 def _draw(load: LoadTest | None, file: Path) -> None:
     from autosplit.files import atomic_write
     from autosplit.report.drawing.charts import latency_rate
-    from autosplit.report.drawing.plot import plot
 
     if load is None:
         raise ConfigError("--chart draws latencies under load; give --rate or --p99 too")
     with atomic_write(file) as temporary:
-        temporary.write_bytes(plot(latency_rate({"": load})).render())
+        temporary.write_bytes(latency_rate({"": load}).draw().render())
 
 
 def _percentiles(samples: Sequence[float]) -> dict[str, float]:

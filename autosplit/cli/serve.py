@@ -27,7 +27,7 @@ _BODY = 100_000_000  # bytes
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The export, where to serve it, and its limits."""
-    options.add_export(parser)
+    options.add(parser, options.EXPORT)
     parser.add_argument(
         "--port", type=int, default=8000, help="port, 0 for a free one (default: 8000)"
     )
@@ -94,8 +94,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _load(args: argparse.Namespace) -> Pipeline:
-    from autosplit.deploy.load import load, on_ray
+    from autosplit.deploy.load import load
 
-    pipeline = on_ray(args.folder) if args.ray else load(args.folder)
-    delay = pipeline.delay_ms or 0.0 if args.delay is None else args.delay
+    loaded = load(args.folder)
+    delay = loaded.delay_ms or 0.0 if args.delay is None else args.delay
+    pipeline: Pipeline = loaded.on_ray() if args.ray else loaded
     return pipeline.with_delay(delay)

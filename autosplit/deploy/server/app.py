@@ -47,7 +47,7 @@ class Server:
         self, load: Callable[[], Pipeline], name: str, most_bytes: int, queue: int | None = None
     ) -> None:
         self._load, self.name, self._most_bytes = load, name, most_bytes
-        self.pipeline = load()
+        self.pipeline = self._started()
         limit = self.pipeline.limit
         if queue is not None and queue > limit:
             raise ConfigError(f"the queue is {queue}; this pipeline holds at most {limit} items")
@@ -63,7 +63,6 @@ class Server:
 
         @contextlib.asynccontextmanager
         async def lifespan(_: object) -> AsyncIterator[None]:
-            self.pipeline.start()
             yield
             await asyncio.to_thread(self.pipeline.close)
 
@@ -80,6 +79,11 @@ class Server:
                 Route(f"{prefix}/infer", self._infer, methods=["POST"]),
             ]
         return Starlette(routes=routes, lifespan=lifespan)
+
+    def _started(self) -> Pipeline:
+        pipeline = self._load()
+        pipeline.start()
+        return pipeline
 
     async def _server(self, _: Request) -> Response:
         extensions = ["binary_tensor_data", "sequence"]
@@ -178,7 +182,7 @@ class Server:
 
     def _stream(self, asked: protocol.Request) -> int | str:
         """The stream of an item, which begins anew where the request says so."""
-        if not self.pipeline.wiring.states:
+        if not self.pipeline.wiring.first_states:
             return 0
         sequence = asked.sequence
         if sequence is None:
@@ -204,7 +208,7 @@ class Server:
         await asyncio.to_thread(self.pipeline.close)
         while True:
             try:
-                self.pipeline = await asyncio.to_thread(self._load)
+                self.pipeline = await asyncio.to_thread(self._started)
                 break
             except AutosplitError:
                 await asyncio.sleep(1)

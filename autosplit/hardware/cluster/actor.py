@@ -1,67 +1,43 @@
-"""What runs on a node of a Ray cluster: one replica of a stage, and the states it left."""
+"""What runs on a node of a Ray cluster: one replica of a stage."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Sequence
-from itertools import count
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from autosplit.hardware.cluster.connection import require_version, write_files
 from autosplit.hardware.devices import device
-from autosplit.hardware.runtimes.arrays import aligned_copy, array_of
-from autosplit.hardware.runtimes.stage_file import StageFile
+from autosplit.hardware.runtimes.arrays import array_of
+from autosplit.hardware.runtimes.stage_spec import StageSpec
 
 
 class StageActor:
-    """Ray's actor. ``run`` is called in one thread, the other methods in another."""
+    """Ray's actor. ``run`` is called in one thread, ``load`` in another."""
 
     def load(
-        self, version: str, file: StageFile, place: str, stored: Collection[int], *contents: Any
+        self,
+        version: str,
+        spec: StageSpec,
+        environment: Mapping[str, str],
+        place: str,
+        *contents: Any,
     ) -> None:
         """Load the replica from its files' contents, on cores of this node.
 
-        The outputs ``stored``, by position, stay here for later items. Raises as
-        ``autosplit.load``, of which the check of the files is part.
+        Raises as ``autosplit.load``, of which the check of the files is part.
         """
         require_version(version)
-        file.require_here()
+        spec.require_here(environment)
         with tempfile.TemporaryDirectory(prefix="autosplit-ray-") as folder:
-            write_files(Path(folder), file.digests, contents)
-            (self._stage,) = file.load(Path(folder), [device.parse(place)])
-        self._stored = stored
-        self._states: dict[int, Any] = {}
-        self._keys = count()
+            write_files(Path(folder), spec.digests, contents)
+            (self._stage,) = spec.load(Path(folder), [device.parse(place)])
         self._is_open = False
 
-    def run(self, request: tuple[Sequence[Any], Sequence[int]]) -> list[Any]:
-        """The outputs for some inputs; states are keys in both. The second keys are given up."""
-        inputs, unused = request
-        for key in unused:
-            self._states.pop(key, None)
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs for some inputs."""
         if not self._is_open:
             self._stage.open()
             self._is_open = True
-        values = [self._states[value] if isinstance(value, int) else value for value in inputs]
-        outputs: list[Any] = []
-        for position, result in enumerate(self._stage.run(values)):
-            if position not in self._stored:
-                outputs.append(array_of(result))
-                continue
-            outputs.append(next(self._keys))
-            self._states[outputs[-1]] = _lasting(result, inputs)
-        return outputs
-
-    def state(self, key: int) -> Any:
-        """A stored output."""
-        return array_of(self._states[key])
-
-
-def _lasting(result: Any, inputs: Sequence[Any]) -> Any:
-    """A result, copied where it lies in the memory of an input, which the next one overwrites."""
-    array = array_of(result)
-    is_input = any(np.may_share_memory(array, each) for each in inputs if not isinstance(each, int))
-    return aligned_copy(array) if is_input else result
+        return list(map(array_of, self._stage.run(inputs)))
