@@ -30,6 +30,7 @@ from autosplit.cli import (
     profile,
     report,
     run,
+    serve,
     show,
     split,
     tune,
@@ -41,7 +42,7 @@ from autosplit.hardware import native_log
 from autosplit.versions import VERSION
 
 _MODULES = (
-    inspect, profile, split, extract, plan, run, show, report, export, verify, bench, tune,
+    inspect, profile, split, extract, plan, run, show, report, export, verify, bench, serve, tune,
     dashboard, zoo, doctor,
 )  # fmt: skip
 COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}

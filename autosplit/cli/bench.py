@@ -1,7 +1,8 @@
 """Measure an exported split: period, latency, and how long each replica works for a result.
 
 autosplit bench out/ --seconds 10
-autosplit bench out/ --items-per-second 100   whether it keeps up with a real-time stream
+autosplit bench out/ --rate 100             latencies of 100 items a second that come by themselves
+autosplit bench out/ --p99 20               the goodput: the greatest rate with p99 within 20 ms
 autosplit bench out/ --trace run.json       when each stage computed which item, for Perfetto
 """
 
@@ -14,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
+from autosplit.errors import ConfigError
 from autosplit.units import between, digits, milliseconds
 
 if TYPE_CHECKING:
-    from autosplit.hardware.measurement.results import Spread
+    from autosplit.hardware.measurement.results import LoadTest, Spread
 
 HELP = "measure an exported split"
 _LATENCY_ITEMS = 20
@@ -29,11 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds", type=options.seconds, default=5.0, help="longest time to measure (default 5)"
     )
+    options.add(parser, *options.WORKLOAD)
     parser.add_argument(
-        "--items-per-second",
-        type=options.rate,
-        metavar="RATE",
-        help="also measure items that come at this rate: latency, jitter, share of the budget",
+        "--chart", type=Path, metavar="FILE", help="draw the latency against the rate, as SVG"
     )
     parser.add_argument(
         "--streams",
@@ -54,16 +54,18 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.report import trace
 
     budget = Budget(seconds=args.seconds, latency_items=_LATENCY_ITEMS)
-    result = bench(args.folder, budget, args.items_per_second, args.streams)
+    workload = options.workload(args)
+    result = bench(args.folder, budget, workload, args.streams)
     if args.trace:
         names = [list(map(str, devices)) for devices in result.devices]
         trace.write(result.events, result.submitted, result.wiring, names, args.trace)
-    period, latency = result.period, result.latency
+    period, latency, load = result.period, result.latency, result.load
+    if args.chart:
+        _draw(load, args.chart)
     if args.format == "json":
-        paced = {"real_time": asdict(result.real_time)} if result.real_time else {}
         output.emit_json(
             {
-                **paced,
+                **(_under_load(load, args.rate) if load else {}),
                 "period_ms": _distribution(period, result.gaps),
                 "latency_ms": _distribution(latency, latency.samples),
                 "items": len(result.gaps) + 1,
@@ -90,11 +92,35 @@ def run(args: argparse.Namespace) -> int:
     output.emit_table(
         f"{counts}; latency of {len(latency.samples)} single items", columns, percentiles
     )
-    if result.real_time:
-        output.emit_line(result.real_time.text)
+    for point in load.points if load else ():
+        output.emit_line(point.text)
+    if load and load.text:
+        output.emit_line(load.text)
     if result.disturbances:
         output.emit_line(f"not to be trusted: {'; '.join(result.disturbances)}")
     return 0
+
+
+def _under_load(load: LoadTest, rate: float | None) -> dict[str, Any]:
+    """The rate that was asked for, else the goodput, with its latencies; and all that was tried."""
+    point = load.at(rate)
+    return {
+        "rate": point and point.rate,
+        "goodput": load.goodput,
+        "p50_ms": point and point.p50_ms.median,
+        "p99_ms": point and point.p99_ms.median,
+        "load": asdict(load),
+    }
+
+
+def _draw(load: LoadTest | None, file: Path) -> None:
+    from autosplit.files import atomic_write
+    from autosplit.report.drawing.charts import latency_rate
+
+    if load is None:
+        raise ConfigError("--chart draws latencies under load; give --rate or --p99 too")
+    with atomic_write(file) as temporary:
+        temporary.write_bytes(latency_rate({"": load}).draw().render())
 
 
 def _percentiles(samples: Sequence[float]) -> dict[str, float]:

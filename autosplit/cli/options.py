@@ -15,6 +15,7 @@ from autosplit.units import bytes_of
 if TYPE_CHECKING:
     from autosplit.api import Model
     from autosplit.graph import FusedGraph
+    from autosplit.planner.workload import Workload
 
 
 Option = tuple[tuple[str, ...], dict[str, Any]]  # the arguments of ``add_argument``
@@ -39,6 +40,15 @@ def add(parser: argparse.ArgumentParser, *chosen: Option) -> None:
 def output(metavar: str, text: str, *, required: bool = False) -> Option:
     """The file or the folder that the command writes."""
     return option("-o", "--output", type=Path, metavar=metavar, required=required, help=text)
+
+
+def workload(args: argparse.Namespace) -> Workload | None:
+    """The workload of these options; None without any."""
+    from autosplit.planner.workload import Workload
+
+    if args.rate is None and args.p99 is None:
+        return None
+    return Workload(args.rate, args.p99, args.delay)
 
 
 def load_model(args: argparse.Namespace) -> Model:
@@ -174,6 +184,14 @@ def _above_zero(quantity: str, text: str) -> float:
 # Finite numbers above zero, as argparse types.
 seconds = partial(_above_zero, "time in seconds")
 rate = partial(_above_zero, "number of items a second")
+p99 = partial(_above_zero, "number of milliseconds")
+
+
+def delay(text: str) -> float:
+    """A number of milliseconds, which may be 0."""
+    return 0.0 if text == "0" else p99(text)
+
+
 tolerance = partial(_above_zero, "tolerance")
 
 SHAPE = repeated("--shape", "INPUT=1x3x224x224", "shape of a dynamic input")
@@ -233,6 +251,16 @@ BATCH = option(
     metavar="N[,N...]",
     help="items computed at once: one of these numbers, or auto: 1, doubled while that is "
     "faster (default: 1)",
+)
+WORKLOAD = (
+    option("--rate", type=rate, metavar="R", help="items a second that come by themselves"),
+    option("--p99", type=p99, metavar="MS", help="latency that 99 %% of the items keep within"),
+    option(
+        "--delay",
+        type=delay,
+        metavar="MS",
+        help="longest time that a batch waits to be full (default: a tenth of --p99)",
+    ),
 )
 TOLERANCE = option(
     "--tolerance",

@@ -1,6 +1,7 @@
 """Run a study: measure splits on the real devices until no better one is expected.
 
   autosplit run net.onnx --cores 2 -o out/            a model, without a study file
+  autosplit run net.onnx --cores 4 --batch auto --p99 20   what serves most within 20 ms
   autosplit run studies/quickstart.toml               SqueezeNet on two cores
   autosplit run STUDY.toml --trials 40 --timeout 600  options override the study file
   autosplit run STUDY.toml --storage postgresql+psycopg://USER@HOST/NAME
@@ -77,7 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "(default: AUTOSPLIT_STORAGE, the study file's storage, or NAME.db)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the search")
-    options.add(parser, options.BATCH, options.SHAPE, options.TRUST)
+    options.add(parser, options.BATCH, *options.WORKLOAD, options.SHAPE, options.TRUST)
     parser.add_argument(
         "--name", help="name of the study in its storage (default: that of the study file)"
     )
@@ -172,6 +173,7 @@ def _next_commands(args: argparse.Namespace, opened: OpenStudy, folder: Path | N
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     cores = args.cores
+    workload = {"rate": args.rate, "p99_ms": args.p99, "delay_ms": args.delay}
     return {
         "stages": args.stages,
         # The study file checks which of both it is.
@@ -181,5 +183,6 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
         "batch": list(args.batch) if isinstance(args.batch, tuple) else args.batch,
         # None leaves the study file's value, an empty mapping would replace it.
         "shapes": {name: list(shape) for name, shape in options.shapes(args.shape).items()} or None,
+        "workload": workload if any(v is not None for v in workload.values()) else None,
         "search": {"trials": args.trials, "timeout": args.timeout, "seed": args.seed},
     }

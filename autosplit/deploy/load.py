@@ -104,7 +104,8 @@ def load(
             one of those cores, the cores there are. A stage for a server is sent there.
         depth: Items that wait between neighbouring stages.
         trace: Whether the times of every stage are recorded, in ``events``.
-        delay_ms: The longest wait to fill a batch, see ``Pipeline.with_delay``.
+        delay_ms: The longest wait to fill a batch, see ``Pipeline.with_delay``; by default that of
+            the study, where it measured under load.
 
     Returns:
         The pipeline, to be closed or used in ``with``.
@@ -120,8 +121,14 @@ def load(
             outputs = pipeline.run(model.items(8))
     """
     file = manifest_file.locate(Path(folder))
-    pipeline = LoadedPipeline(manifest_file.read(file), file.parent, devices, depth, trace)
-    return pipeline.with_delay(delay_ms)
+    document = manifest_file.read(file)
+    pipeline = LoadedPipeline(document, file.parent, devices, depth, trace)
+    return pipeline.with_delay(_delay(document) if delay_ms is None else delay_ms)
+
+
+def _delay(document: Manifest) -> float | None:
+    """The delay of a batch with which a study measured an export; None where it did not."""
+    return document.load.delay_ms if document.load and document.batch > 1 else None
 
 
 def wiring_of(document: Manifest, folder: Path) -> Wiring:

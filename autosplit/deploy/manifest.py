@@ -22,7 +22,7 @@ from pydantic import (
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.batches import MOST as MOST_BATCH
 from autosplit.hardware.execution.wiring import Connection, Port
-from autosplit.hardware.measurement.results import RealTime, SplitResults
+from autosplit.hardware.measurement.results import LoadTest, SplitResults
 from autosplit.hardware.runtimes.stage_spec import (
     MANIFEST,
     MOST_REPLICAS,
@@ -181,7 +181,7 @@ class Manifest(_Part):
     the first axis. The inputs and outputs of ``model`` are those of one item. ``reference`` has
     items and the reference outputs of the original model for them, ``initial`` what states begin
     with that do not begin at zero, by their input. ``streams``: how many it was measured with,
-    ``real_time``: at a fixed rate of each. ``program`` has the files that the format of the export
+    ``load``: under an open load. ``program`` has the files that the format of the export
     adds, with their digests.
     """
 
@@ -195,7 +195,7 @@ class Manifest(_Part):
     baselines: tuple[BaselinePart, ...] = ()
     verdict: str | None = None
     streams: PositiveInt = 1
-    real_time: RealTime | None = None
+    load: LoadTest | None = None
     environment: dict[str, str]
     comparison: ComparisonPart | None = None
     reference: ArraysPart | None = None
@@ -234,7 +234,7 @@ def schema() -> dict[str, Any]:
 def results_parts(results: SplitResults) -> dict[str, Any]:
     """The fields of a manifest that say what is known of the split."""
     measured, predicted = results.measured, results.predicted
-    names = ("baselines", "verdict", "streams", "real_time")
+    names = ("baselines", "verdict", "streams", "load")
     parts: dict[str, Any] = {name: vars(results)[name] for name in names}
     if measured:
         error = measured.accuracy.max_rel_error

@@ -29,11 +29,12 @@ from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import Handler
 from autosplit.hardware.measurement import disturbance, measure
 from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.open_loop import load_test
 from autosplit.hardware.measurement.parity import DEFAULT_TOLERANCE
-from autosplit.hardware.measurement.real_time import measure_real_time
 from autosplit.hardware.measurement.reference import reference_of_file
-from autosplit.hardware.measurement.results import Accuracy, RealTime, Spread
+from autosplit.hardware.measurement.results import Accuracy, LoadTest, Spread
 from autosplit.hardware.measurement.sequences import ITEMS, SEED, STEPS, check, expect
+from autosplit.planner.workload import Workload
 from autosplit.serialization import dump
 from autosplit.serialization import load as from_document
 
@@ -45,7 +46,7 @@ Draw = Callable[..., Items]
 class BenchResult:
     """Times in ms: period, latency, and how long each replica works for a result; with events.
 
-    ``real_time`` is there where a rate of items was given.
+    ``load`` is there where a workload was given.
     ``gaps`` are the times between results, of which the first ``warm_up`` items do not count.
     ``busy_ms`` and ``devices`` have the replicas of each stage. ``disturbances`` say why the times
     cannot be trusted.
@@ -62,7 +63,7 @@ class BenchResult:
     wiring: Wiring
     runtimes: tuple[str, ...]
     disturbances: tuple[str, ...]
-    real_time: RealTime | None = None
+    load: LoadTest | None = None
 
 
 @dataclass(frozen=True)
@@ -155,9 +156,9 @@ def open_verification(_: Mapping[str, Any]) -> Handler:
 
 
 def bench(
-    folder: Path, budget: Budget, items_per_second: float | None = None, streams: int | None = None
+    folder: Path, budget: Budget, workload: Workload | None = None, streams: int | None = None
 ) -> BenchResult:
-    """Measure an exported pipeline on random items, at a fixed rate too if one is given.
+    """Measure an exported pipeline on random items, under an open load too if one is given.
 
     They are of ``streams`` streams, by default as many as the export is for.
     """
@@ -171,10 +172,10 @@ def bench(
         warm_up = measure.warm_up_items(pipeline)
         latency = measure.latency(pipeline, items, budget)
         reasons = disturbance.since(start).reasons + disturbance.signs(period, latency)
-        paced = None
-        if items_per_second:
-            rate = items_per_second, budget.seconds
-            paced = measure_real_time(pipeline, items, *rate, period, count)
+        test = None
+        if workload:
+            capacity = measure.MS / period.median
+            test = load_test(pipeline, items, workload, budget.seconds, capacity, count)
     ends = sorted(measure.completions(events, warm_up, len(submitted)))
     # Of single results, where the period averages over groups of them.
     scale = measure.MS / pipeline.batch
@@ -191,7 +192,7 @@ def bench(
         pipeline.wiring,
         tuple(stage.runtime for stage in document.stages),
         reasons,
-        paced,
+        test,
     )
 
 

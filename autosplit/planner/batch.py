@@ -63,6 +63,10 @@ class Batch:
 
     def periods(self, loads: Array) -> Array:
         """The period of each deployment."""
+        return np.asarray(self.stage_periods(loads).max(axis=1, initial=0.0))
+
+    def stage_periods(self, loads: Array) -> Array:
+        """The period of each stage of each deployment; 0 where there is none."""
         with np.errstate(divide="ignore", invalid="ignore"):
             rates = np.where(self.replicas > 0, self.replicas / loads, 0.0).sum(axis=2)
             periods = np.where(rates > 0, 1 / rates, math.inf)
@@ -71,8 +75,7 @@ class Batch:
         # Where no replica computes anything, or where there is no stage.
         is_used = self.replicas.sum(axis=2) > 0
         periods = np.where(is_used & (longest > 0), periods, 0.0)
-        periods = np.where(np.isinf(longest), math.inf, periods)
-        return np.asarray(periods.max(axis=1, initial=0.0))
+        return np.asarray(np.where(np.isinf(longest), math.inf, periods))
 
     def latencies(self, loads: Array) -> Array:
         """The latency of an item in each deployment."""

@@ -12,15 +12,18 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autosplit.deployment import Option, Stage
 from autosplit.errors import Infeasible, SplitError
-from autosplit.hardware.measurement.results import Baseline
+from autosplit.hardware.measurement.results import Baseline, Measurement
 from autosplit.planner.batch import Batch
+from autosplit.planner.workload import Workload
+from autosplit.study import served
 from autosplit.study.record import result_of
 from autosplit.study.results import is_lost
 from autosplit.study.space import Candidate, Space
@@ -97,19 +100,54 @@ def measured_baselines(space: Space, baselines: Iterable[Baseline]) -> Iterator[
 
 @dataclass(frozen=True)
 class Goal:
-    """What a study minimises; ``latency_ms`` is the most that an item may take, or infinite."""
+    """What a study minimises; ``latency_ms`` is the most that an item may take, or infinite.
+
+    Under a ``workload`` it is the ms of an item at the goodput, or the number of cores.
+    """
 
     objective: str = "throughput"
     latency_ms: float = math.inf
+    workload: Workload = field(default_factory=Workload)
+
+    @property
+    def is_served(self) -> bool:
+        """Whether it is what the limit of the workload leaves."""
+        return self.objective in ("goodput", "cores")
 
     def values(self, corrected: Corrected, batch: Batch, costs: Factors) -> Array:
         """The period or the latency of each deployment; infinite where its latency is too high."""
         loads = corrected.loads(batch, costs)
         latencies = corrected.latency_ratio * batch.latencies(loads)
         values = latencies
-        if self.objective == "throughput":
+        if self.objective != "latency":
             values = corrected.ratio * batch.periods(loads)
+        if self.is_served:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                values = values / served.shares(self.workload, corrected, batch)
+            values = self._of_rates(np.nan_to_num(values, nan=math.inf), batch.busy)
         return np.asarray(np.where(latencies <= self.latency_ms, values, math.inf))
+
+    def expected(self, corrected: Corrected, candidate: Candidate) -> float:
+        """The value of a deployment by the mean costs."""
+        batch = corrected.evaluator.batch([candidate])
+        return float(self.values(corrected, batch, corrected.mean)[0])
+
+    def measured_value(self, candidate: Candidate, measured: Measurement) -> float:
+        """The value of a trial."""
+        if not self.is_served:
+            is_latency = self.objective == "latency"
+            return (measured.latency_ms if is_latency else measured.period_ms).median
+        rate = served.measured_goodput(self.workload, candidate, measured)
+        cores = sum(stage.threads * stage.replicas for stage in candidate)
+        value = np.array(1e3 / rate if rate else math.inf)
+        return float(self._of_rates(value, np.array(float(cores))))
+
+    def _of_rates(self, item_ms: Array, cores: Array) -> Array:
+        """The value of deployments that serve an item in so many ms, on so many cores."""
+        if self.objective == "goodput":
+            return item_ms
+        is_enough = item_ms * (self.workload.rate or 0.0) <= 1e3
+        return np.asarray(np.where(is_enough, cores, math.inf))
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,12 +215,26 @@ class Acquisition:
                 planned += self._best_under(costs, near)
         centres = [*planned[:1], *measured[:CENTRES]]
         around = [n for centre in centres for n in self.space.moves.neighbours(centre)]
-        return list(dict.fromkeys([*planned, *around]))
+        return list(dict.fromkeys([*planned, *self._whole_models, *around]))
+
+    @property
+    def _whole_models(self) -> list[Candidate]:
+        """The whole model with each number of replicas, where few cores count."""
+        if self.goal.objective != "cores":
+            return []
+        ops, numbers = tuple(range(len(self.space.costs.names))), self.space.question.count
+        options = [
+            Option(costs.row, number)
+            for costs in self.space.costs.rows
+            for number in range(1, numbers + 1)
+        ]
+        return list(filter(self.space.fits, [(Stage(ops, (option,)),) for option in options]))
 
     def _best_under(self, costs: Factors, near: Candidate) -> list[Candidate]:
         """The candidates of least period and of least latency, as far as these count."""
-        limits = [0.0] if self.goal.objective == "throughput" else []
-        if self.goal.objective == "latency" or self.goal.latency_ms < math.inf:
+        objective = self.goal.objective
+        limits = [] if objective == "latency" else [0.0]
+        if objective != "throughput" or self.goal.latency_ms < math.inf:
             limits.append(math.inf)
         model, seed = self.corrected.model(costs), len(self.history.measured)
         return [self.space.best(model, near, seed, limit) for limit in limits]

@@ -11,8 +11,7 @@ from autosplit.deploy.targets.formats import NATIVE
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.interface import Bench
-from autosplit.hardware.measurement.results import Measurement, RealTime, SplitResults
-from autosplit.serialization import load
+from autosplit.hardware.measurement.results import Measurement, SplitResults
 from autosplit.study.documents import differences
 from autosplit.study.loop.open import OpenStudy, identity_of
 from autosplit.study.record import RECORD, StudyRecord, mapping, record_of, study_record
@@ -149,14 +148,13 @@ def _export(
     format: str = NATIVE,
     onnx: bool = True,
 ) -> None:
-    paced = dict(study.final_comparison.real_time)
-    is_paced = chosen.trial is not None and paced.pop("number", None) == chosen.trial
+    name = study.verdict.baseline if chosen.trial is None else str(chosen.trial)
     results = SplitResults(
         measured=chosen.measured,
         predicted=chosen.predicted,
         baselines=study.compared_baselines(),
         verdict=study.verdict.text or None,
-        real_time=load(RealTime, paced) if is_paced else None,
+        load=study.final_comparison.loads.get(name),
         streams=config.streams,
     )
     bench.export(chosen.deployment, folder, results, format, onnx)

@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from autosplit.deployment import Deployment
-from autosplit.hardware.measurement.results import Accuracy, Baseline, Measurement, Spread
+from autosplit.hardware.measurement.results import Accuracy, Baseline, LoadTest, Measurement, Spread
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
@@ -190,15 +190,16 @@ class Entry(Figures):
 class FinalComparison(_Stored):
     """The final comparison; ``measured`` is the number of complete trials it was made for.
 
-    ``baselines`` are those that it measured. ``real_time`` is its winner at the rate of the study
-    file.
+    ``baselines`` are those that it measured. ``loads`` are the tests under the ``workload`` of the
+    study file, by the number of the trial or the name of the baseline.
     """
 
     measured: Index | None = None
     entries: tuple[Entry, ...] = ()
     baselines: tuple[_Baseline | None, ...] = ()
     disturbed: Texts = ()
-    real_time: Table = {}
+    workload: Table = {}
+    loads: dict[str, LoadTest] = {}
 
     @property
     def figures(self) -> dict[int, Entry]:

@@ -49,6 +49,7 @@ COMMANDS = {
     "pipeline": ("pipeline", "--seconds", "3"),
     "onnx_cases": ("onnx_cases",),
     "architectures": ("architectures",),
+    "serving": ("serving",),
     "streams": ("streams",),
     "winners": ("winners",),
     "winners_bfloat16": ("winners", "--runtime", "openvino-bfloat16"),

@@ -29,13 +29,14 @@ from autosplit.hardware.measurement.results import (
     Accuracy,
     Baseline,
     LinkCost,
+    LoadTest,
     Measurement,
     Profile,
-    RealTime,
     SplitResults,
     Spread,
 )
 from autosplit.planner import CostModel, Plan, Question, RowCosts, evaluate, partition
+from autosplit.planner.workload import Workload
 
 NAME = "simulated"  # of the runtime
 
@@ -164,10 +165,10 @@ class SimulatedBench(Bench):
             replicas = min(replicas, self.costs.streams)
         return Stage(stage.ops, (replace(option, replicas=replicas),))
 
-    def real_time(self, deployment: Deployment, rate: float, period: Spread) -> RealTime:
+    def under_load(self, deployment: Deployment, workload: Workload, period: Spread) -> LoadTest:
         """Raises ConfigError: there are no items."""
         raise ConfigError(
-            "simulated hardware runs no items in real time; run the study on a real runtime"
+            "simulated hardware runs no items under load; run the study on a real runtime"
         )
 
     def export(

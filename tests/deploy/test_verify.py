@@ -212,13 +212,24 @@ def test_bench_measures_every_stage(export):
     assert {event.stage for event in result.events} == {0, 1, 2}
 
 
-def test_bench_says_whether_an_export_keeps_up_with_a_rate(export, capsys):
-    options = ["--seconds", "0.1", "--items-per-second", "100"]
+def test_bench_measures_an_export_under_load(export, capsys, tmp_path):
+    chart = tmp_path / "chart.svg"
+    options = ["--seconds", "0.1", "--rate", "100", "--p99", "1000", "--chart", str(chart)]
     assert main(["bench", str(export.folder), *options, "-f", "json"]) == 0
-    paced = json.loads(capsys.readouterr().out)["real_time"]
-    assert (paced["items_per_second"], paced["budget_ms"]) == (100, 10)
+    document = json.loads(capsys.readouterr().out)
+    assert document["rate"] == 100
+    assert 0 < document["p50_ms"] <= document["p99_ms"]
+    assert document["goodput"] > 0
+    assert "limit" in chart.read_text()
     assert main(["bench", str(export.folder), *options]) == 0
-    assert "100 items/s: " in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "100 items/s: latency p50" in shown
+    assert "items/s within p99 1000 ms: " in shown
+
+
+def test_a_chart_needs_a_load(export, said):
+    code, line = said("bench", export.folder, "--seconds", "0.1", "--chart", "x.svg")
+    assert (code, line) == (2, "--chart draws latencies under load; give --rate or --p99 too")
 
 
 def test_bench_prints_what_the_design_says(export, capsys):

@@ -13,14 +13,15 @@ from autosplit.graph import FusedGraph
 from autosplit.hardware.measurement.results import (
     Baseline,
     LinkCost,
+    LoadTest,
     Measurement,
     Profile,
-    RealTime,
     SplitResults,
     Spread,
 )
 from autosplit.hardware.profiling.cost_table import cost_table, device_kinds
 from autosplit.planner import CostModel
+from autosplit.planner.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,8 @@ class Bench(Protocol):
         """
         ...
 
-    def real_time(self, deployment: Deployment, rate: float, period: Spread) -> RealTime:
-        """A deployment of a known period whose items come at a rate a second in each stream.
+    def under_load(self, deployment: Deployment, workload: Workload, period: Spread) -> LoadTest:
+        """A deployment of a known period whose items come by themselves.
 
         Raises ConfigError if the bench runs no items.
         """

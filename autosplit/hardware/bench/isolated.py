@@ -135,7 +135,7 @@ class IsolatedBench(Bench):
     measure = _in_worker(Bench.measure)
     baselines = _in_worker(Bench.baselines)
     compare_interleaved = _in_worker(Bench.compare_interleaved)
-    real_time = _in_worker(Bench.real_time)
+    under_load = _in_worker(Bench.under_load)
 
     def __init__(self, setting: BenchSetting, open_handler: OpenHandler = open_bench) -> None:
         self._setting = setting

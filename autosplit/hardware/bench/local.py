@@ -22,18 +22,19 @@ from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.measurement import disturbance, measure
 from autosplit.hardware.measurement.baselines import BRIEFER, UnsplitRun, unsplit_runs
 from autosplit.hardware.measurement.measure import Budget, compare_interleaved
-from autosplit.hardware.measurement.real_time import measure_real_time
+from autosplit.hardware.measurement.open_loop import load_test
 from autosplit.hardware.measurement.results import (
     Accuracy,
     Baseline,
     LinkCost,
+    LoadTest,
     Measurement,
     Profile,
-    RealTime,
     Spread,
     spread,
 )
 from autosplit.hardware.runtimes.registry import AUTO, ready_made
+from autosplit.planner.workload import Workload
 
 
 class LocalBench:
@@ -168,14 +169,14 @@ class LocalBench:
         compared = [run.measured(m) for run, m in zip(runs, measured[count:], strict=True)]
         return measured[:count], {baseline.name: baseline for baseline in compared}
 
-    def real_time(self, deployment: Deployment, rate: float, period: Spread) -> RealTime:
+    def under_load(self, deployment: Deployment, workload: Workload, period: Spread) -> LoadTest:
         """See Bench."""
         with self.reached(), self._pipeline(deployment) as pipeline:
             # This warms it up, too.
             self._verified(pipeline, deployment.runtimes)
-            phases.report(f"running {rate:g} items/s", pipeline.threads)
-            seconds, streams = self.budget.seconds, self._streams
-            return measure_real_time(pipeline, self._items, rate, seconds, period, streams)
+            seconds, capacity = self.budget.seconds, measure.MS / period.median
+            what = self._items, workload, seconds, capacity, self._streams
+            return load_test(pipeline, *what)
 
     def unsplit_runs(self) -> Sequence[UnsplitRun]:
         """The baselines in every runtime, each on the devices where it can run the whole model.

@@ -69,6 +69,16 @@ class Place(Future[Mapping[str, Any]]):
         self._batches, self._batch, self._forwarded = batches, batch, forwarded
         self.number = len(batch.places)
 
+    @property
+    def started(self) -> float | None:
+        """When its first stage began, in seconds."""
+        return self._batch.ticket.started if self._batch.ticket else None
+
+    @property
+    def items(self) -> int:
+        """The items of its batch."""
+        return len(self._batch.places)
+
     def result(self, timeout: float | None = None) -> dict[str, Any]:
         """The outputs. Without a delay its batch is computed now, since its caller waits."""
         if self._batches.delay_s is None:

@@ -32,9 +32,12 @@ class Ticket(Future[Mapping[str, Any]]):
 
     ``inputs`` are those of each stage, of which ``missing`` edges have not delivered yet.
     ``stream`` is the stream of the item; with ``initial`` its states begin anew at these values.
-    ``failure``: of the stage that failed on it, after which no stage computes it.
+    ``failure``: of the stage that failed on it, after which no stage computes it. ``started`` is
+    when its first stage began, in seconds, and ``items`` the items in it.
     """
 
+    items = 1
+    started: float | None = None
     failure: ItemFailed | None = None
 
     def __init__(

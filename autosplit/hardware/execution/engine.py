@@ -296,6 +296,7 @@ class Engine:
                 self.states.restore(stage, ticket, values)
                 self._current[place] = ticket.number
                 start = time.perf_counter()
+                ticket.started = ticket.started or start
                 results = self._run(stage, replica, name, ticket, values)
                 self._current[place] = _IDLE
                 if self._trace:

@@ -183,7 +183,7 @@ class Pipeline:
                         yield self._result(tickets.popleft())
                     before, woken = woken, time.perf_counter()
                     period = (woken - before) / (inside - len(tickets))
-                    window = items_inside(period, self.capacity, self.batch * self._engine.limit)
+                    window = items_inside(period, self.capacity, self.limit)
                 tickets.append(self._enter(item, stream))
             while tickets:
                 yield self._result(tickets.popleft())
@@ -288,6 +288,22 @@ class Pipeline:
         """
         self._batches.close()
         self._engine.close()
+
+    @property
+    def limit(self) -> int:
+        """The most items that may be inside; then the next one waits."""
+        return self.batch * self._engine.limit
+
+    @property
+    def delay_ms(self) -> float | None:
+        """The longest wait of a batch that is not full, see ``with_delay``."""
+        delay = self._batches.delay_s
+        return None if delay is None else delay * 1e3
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a stage has failed and closed the pipeline."""
+        return self._engine.has_failed
 
     @property
     def threads(self) -> dict[str, int]:

@@ -8,14 +8,18 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from autosplit.deployment import Deployment
-from autosplit.units import counted
+from autosplit.units import between, digits, milliseconds
 
+_NO_DIGITS = str.maketrans("", "", "0123456789")
 _Z = 1.96  # of the standard normal distribution, for 95 %
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A median with its 95 % interval; ``samples`` are the raw values, if they are known."""
+    """A median, or a quantile, with its 95 % interval.
+
+    ``samples`` are the raw values, if they are known.
+    """
 
     median: float
     low: float
@@ -38,11 +42,12 @@ class Spread:
         return Spread(self.median * factor, low, high, tuple(s * factor for s in self.samples))
 
 
-def spread(samples: Sequence[float]) -> Spread:
+def spread(samples: Sequence[float], share: float = 0.5) -> Spread:
     """The median of samples and its 95 % interval.
 
-    The interval is that of order statistics, which assume nothing of the distribution. Fewer than
-    six samples give their range, which covers less. Raises ValueError without any.
+    With another ``share`` it is that quantile. The interval is that of order statistics, which
+    assume nothing of the distribution but that samples are independent. Fewer than six samples give
+    their range, which covers less. Raises ValueError without any.
     """
     if not samples:
         raise ValueError("a spread needs at least one sample")
@@ -50,10 +55,11 @@ def spread(samples: Sequence[float]) -> Spread:
     count = len(ordered)
     # Ranks by the normal approximation of the binomial distribution:
     # Conover, Practical Nonparametric Statistics, section 3.2.
-    reach = _Z * math.sqrt(count) / 2
-    low = max(0, math.floor(count / 2 - reach))
-    high = min(count - 1, math.ceil(count / 2 + reach))
-    return Spread(median(ordered), ordered[low], ordered[high], tuple(samples))
+    reach = _Z * math.sqrt(count * share * (1 - share))
+    low = max(0, math.floor(count * share - reach))
+    high = min(count - 1, math.ceil(count * share + reach))
+    middle = median(ordered) if share == 0.5 else ordered[math.ceil(count * share) - 1]
+    return Spread(middle, ordered[low], ordered[high], tuple(samples))
 
 
 @dataclass(frozen=True)
@@ -95,37 +101,72 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class RealTime:
-    """A pipeline under ``items_per_second`` in each of ``measured_streams``.
+class LoadPoint:
+    """The latency in ms of ``items`` that came at ``rate`` a second, from when each was due.
 
-    An item has ``budget_ms``, and ``share`` is how much of it the items of all streams take. The
-    pipeline holds ``streams`` such streams. Latencies are from the moment an item is due, so that
-    one that has to wait is late; ``jitter_ms`` is their standard deviation. ``disturbances`` say
-    why they cannot be trusted.
+    ``p50_ms`` and ``p99_ms`` are quantiles with their intervals. ``disturbances`` say why they
+    cannot be trusted.
     """
 
-    items_per_second: float
-    budget_ms: float
-    share: float
-    p99_ms: float
-    worst_ms: float
-    jitter_ms: float
-    streams: int
-    measured_streams: int = 1
+    rate: float
+    items: int
+    p50_ms: Spread
+    p99_ms: Spread
     disturbances: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         """All of it in one line."""
-        count = self.measured_streams
-        each = f" in each of {count} streams" if count > 1 else ""
+        p50, p99 = self.p50_ms, self.p99_ms
         doubts = f"; not to be trusted: {'; '.join(self.disturbances)}" if self.disturbances else ""
         return (
-            f"{self.items_per_second:g} items/s{each}: {self.share:.0%} of the "
-            f"{self.budget_ms:.3f} ms of an item, latency p99 {self.p99_ms:.3f} ms, "
-            f"worst {self.worst_ms:.3f} ms, jitter {self.jitter_ms:.3f} ms; "
-            f"holds {counted(self.streams, 'such stream')}{doubts}"
+            f"{digits(self.rate)} items/s: latency p50 {milliseconds(p50.median)}, "
+            f"p99 {milliseconds(p99.median)}{between(p99.low, p99.high)}{doubts}"
         )
+
+
+@dataclass(frozen=True)
+class LoadTest:
+    """A pipeline under open load: ``points`` by their rates.
+
+    ``lone_ms`` is the latency of an item that comes alone, ``capacity`` the items a second with all
+    of them waiting, ``delay_ms`` the longest wait of a batch. ``goodput`` is the greatest rate that
+    kept p99 within ``limit_ms``, ``exceeded`` the least that did not.
+    """
+
+    points: tuple[LoadPoint, ...]
+    lone_ms: float
+    capacity: float
+    delay_ms: float = 0.0
+    limit_ms: float | None = None
+    goodput: float | None = None
+    exceeded: float | None = None
+
+    def at(self, rate: float | None) -> LoadPoint | None:
+        """What was measured at a rate, by default at the goodput."""
+        asked = self.goodput if rate is None else rate
+        return next((point for point in self.points if point.rate == asked), None)
+
+    @property
+    def text(self) -> str:
+        """What the limit costs, in one line; empty without a limit."""
+        if self.limit_ms is None or self.goodput is None:
+            return ""
+        limit = f"p99 {milliseconds(self.limit_ms)}"
+        if self.limit_ms < self.lone_ms:
+            least = milliseconds(self.lone_ms)
+            return f"{limit} is not possible: an item that comes alone takes {least}"
+        share = self.goodput / self.capacity
+        return (
+            f"goodput {digits(self.goodput)} items/s within {limit}: {share:.0%} of the "
+            f"{digits(self.capacity)} items/s with all items waiting"
+        )
+
+    @property
+    def disturbances(self) -> tuple[str, ...]:
+        """Those of all points, each kind once."""
+        every = [reason for point in self.points for reason in point.disturbances]
+        return tuple({reason.translate(_NO_DIGITS): reason for reason in every}.values())
 
 
 @dataclass(frozen=True)
@@ -139,7 +180,7 @@ class SplitResults:
     predicted: float | None = None
     baselines: Sequence[Baseline] = ()
     verdict: str | None = None
-    real_time: RealTime | None = None
+    load: LoadTest | None = None
     streams: int = 1
 
 

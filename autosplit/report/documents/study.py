@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts import last_ops, members
@@ -53,7 +53,7 @@ def written(study: Study, url: str) -> dict[str, Any]:
     record, config, best = study.record, study.record.config, study.best()
     cores = {} if config.get("cores") is None else {"cores": config["cores"]}
     name = study.graph.name if study.graph else None
-    paced = record.final_comparison.real_time
+    loads = {name: asdict(test) for name, test in record.final_comparison.loads.items()}
     return {
         "study": {
             **cores,
@@ -71,7 +71,7 @@ def written(study: Study, url: str) -> dict[str, Any]:
         "baselines": [document_of(b) for b in study.baselines],
         "bound_ms": record.bound_ms,
         "verdict": record.verdict.model_dump(exclude_defaults=True) or None,
-        **({"real_time": paced} if paced else {}),
+        **({"loads": loads} if loads else {}),
     }
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Literal
 
-from autosplit.hardware.measurement.results import Baseline, Spread
+from autosplit.hardware.measurement.results import Baseline, LoadTest, Spread
 from autosplit.report.documents.record import Study, Trial
 from autosplit.report.drawing.canvas import PALETTE, Canvas, colour, label, ticks
 from autosplit.study.record import Figures
@@ -64,7 +64,10 @@ class Chart:
 def study_charts(study: Study) -> list[Chart]:
     """The charts of a study in the order of its page."""
     measured = [(t, p) for t in study.trials if t.state == "complete" and (p := t.record.period_ms)]
-    return [convergence(study, measured), throughput_latency(study, measured)]
+    charts = [convergence(study, measured), throughput_latency(study, measured)]
+    tests = study.record.final_comparison.loads
+    named = {f"trial {n}" if n.isdecimal() else n: test for n, test in tests.items()}
+    return [*charts, latency_rate(named)] if named else charts
 
 
 Measured = Sequence[tuple[Trial, Spread]]  # the complete trials with their periods in the search
@@ -112,6 +115,20 @@ def throughput_latency(study: Study, measured: Measured) -> Chart:
     shown = [s for s in series if s.points or s.name == "in the search"]
     about = "Up and to the left is better."
     return Chart("Throughput against latency", "latency, ms", "items/s", shown, about=about)
+
+
+def latency_rate(tests: Mapping[str, LoadTest]) -> Chart:
+    """The p99 of the latency against the rate of some deployments by name, and their limit."""
+    series = []
+    for number, (name, test) in enumerate(tests.items()):
+        points = [(point.rate, point.p99_ms.median, name) for point in test.points]
+        spreads = [point.p99_ms for point in test.points]
+        series.append(Series(f"{name} p99".strip(), points, colour(number), spreads=spreads))
+    limit = next((test.limit_ms for test in tests.values() if test.limit_ms), None)
+    if limit:
+        series.append(Series("limit", [(0.0, limit, "")], _INK, "level"))
+    about = "Items come by themselves; latencies count from when they are due."
+    return Chart("Latency against rate", "items/s", "latency, ms", series, about=about)
 
 
 def pareto_front(points: Sequence[Point]) -> list[Point]:

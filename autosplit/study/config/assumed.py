@@ -13,7 +13,7 @@ from autosplit.hardware.devices.device import available
 from autosplit.study.config.study_file import StudyConfig, checked, study_name
 
 MODEL_SUFFIXES = (".onnx", ".pt2", ".json")
-_KEYS = {"cores", "stages", "devices", "batch", "runtime", "objective", "search"}
+_KEYS = {"cores", "stages", "devices", "batch", "runtime", "objective", "search", "workload"}
 
 
 def study_file_for(model: Path, options: Mapping[str, Any]) -> tuple[Path, bool]:
@@ -36,7 +36,8 @@ def study_file_for(model: Path, options: Mapping[str, Any]) -> tuple[Path, bool]
     known = {key: value for key, value in options.items() if value is not None}
     if not {"cores", "stages", "devices"} & known.keys():
         known["cores"] = len(available())
-    known["search"] = {k: v for k, v in known.get("search", {}).items() if v is not None}
+    for section in {"search", "workload"} & known.keys():
+        known[section] = {k: v for k, v in known[section].items() if v is not None}
     config = checked({"name": file.stem, "model": path, **known}, f"study of '{model}'")
     assumed = StudyConfig.model_dump(config, include=_KEYS, exclude_none=True)
     if config.cores is not None:

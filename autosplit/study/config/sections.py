@@ -10,12 +10,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from autosplit.planner import workload
+
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-Objective = Literal["throughput", "latency"]
-METRICS: Mapping[str, str] = {"throughput": "period in ms", "latency": "latency in ms"}
+Objective = Literal["throughput", "latency", "goodput", "cores"]
+METRICS: Mapping[str, str] = {
+    "throughput": "period in ms",
+    "latency": "latency in ms",
+    "goodput": "ms an item at the goodput",
+    "cores": "cores",
+}
 
 
 def objective_of(config: Mapping[str, Any]) -> str:
@@ -71,10 +78,21 @@ class StatePair(Section):
     output: Text
 
 
-class RealTime(Section):
-    """The rate of a stream that the winner of the final comparison is measured at."""
+class Workload(Section):
+    """How items come in use: by themselves, ``rate`` a second, 99 % of them within ``p99_ms``.
 
-    items_per_second: Positive
+    ``delay_ms``: the longest time that a batch waits to be full; "auto": a tenth of ``p99_ms``.
+    """
+
+    rate: Positive | None = None
+    p99_ms: Positive | None = None
+    delay_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["auto"] = "auto"
+
+    @property
+    def value(self) -> workload.Workload:
+        """What the planner and the measurement take."""
+        delay = None if self.delay_ms == "auto" else self.delay_ms
+        return workload.Workload(self.rate, self.p99_ms, delay)
 
 
 class Regions(Section):

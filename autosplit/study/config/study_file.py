@@ -36,12 +36,12 @@ from autosplit.study.config.sections import (
     Name,
     Objective,
     Positive,
-    RealTime,
     Regions,
     Search,
     Section,
     StatePair,
     Text,
+    Workload,
 )
 from autosplit.units import bytes_of
 
@@ -116,11 +116,13 @@ class StudyConfig(Section):
     doubled while that is faster.
 
     ``streams``: how many share the deployment, whose items come in turn; a replica of a stage with
-    states holds whole streams. ``realtime`` is the rate of each.
+    states holds whole streams. ``workload`` says how the items of all of them come.
 
     ``tolerance``: the relative error that outputs may have; by default it follows from the model.
 
-    ``objective``: ``throughput`` (the least period) or ``latency`` (of one item).
+    ``objective``: ``throughput`` (the least period), ``latency`` (of one item), ``goodput`` (the
+    greatest rate within the limit of the workload) or ``cores`` (the fewest that sustain its rate
+    within its limit). Where the workload has a limit, it is one of the last two.
     """
 
     name: Name
@@ -146,7 +148,7 @@ class StudyConfig(Section):
     regions: list[Regions] = Field(default_factory=list)
     states: list[StatePair] = Field(default_factory=list)
     streams: Annotated[int, Field(ge=1, le=MOST_STREAMS)] = 1
-    realtime: RealTime | None = None
+    workload: Workload | None = None
 
     @property
     def most_stages(self) -> int:
@@ -200,10 +202,19 @@ class StudyConfig(Section):
             return {**data, "stages": "auto"}
         return {**data, "stages": len(devices)} if isinstance(devices, list) else data
 
+    @model_validator(mode="before")
+    @classmethod
+    def _default_objective(cls, data: Any) -> Any:
+        """A limit of the workload is there to be kept."""
+        load = data.get("workload") if isinstance(data, dict) else None
+        if not isinstance(load, dict) or load.get("p99_ms") is None or data.get("objective"):
+            return data
+        return {**data, "objective": "goodput" if load.get("rate") is None else "cores"}
+
     @model_validator(mode="after")
     def _consistent(self) -> StudyConfig:
         problems = (self._model_problems(), self._device_problems(), self._core_problems())
-        for problem in chain(*problems, self._runtime_problems()):
+        for problem in chain(*problems, self._runtime_problems(), self._workload_problems()):
             raise ValueError(problem)
         return self
 
@@ -255,8 +266,15 @@ class StudyConfig(Section):
             yield f"regions are given, runtime is '{self.runtime}'; set runtime = \"tvm\""
         if self.batch != [1] and self.states:
             yield "batch is given with states, which are those of single items; remove batch"
-        if self.realtime and self.objective != "throughput":
-            yield 'realtime is given, but the objective is not "throughput"; remove one'
+
+    def _workload_problems(self) -> Iterator[str]:
+        load = self.workload or Workload()
+        if self.objective in ("goodput", "cores") and load.p99_ms is None:
+            yield f'objective is "{self.objective}" without a limit; add workload.p99_ms'
+        if self.objective == "cores" and load.rate is None:
+            yield 'objective is "cores" without a rate; add workload.rate'
+        if self.workload and self.objective == "latency":
+            yield 'workload is given, but the objective is "latency"; remove one'
 
 
 def _ways_to_use(cores: list[int]) -> int:
@@ -269,7 +287,7 @@ SECTIONS: dict[str, type[Section]] = {
     "search.": Search,
     "measure.": Measure,
     "limits.": Limits,
-    "realtime.": RealTime,
+    "workload.": Workload,
 }
 
 

@@ -5,16 +5,19 @@ The comparison is stored beside the trials, whose own figures stay as the search
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.baselines import strongest
 from autosplit.hardware.measurement.disturbance import Calm
-from autosplit.hardware.measurement.results import RealTime, Spread
+from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.profiling.cost_table import over_memory
 from autosplit.planner.explain import forbidden_by_states
-from autosplit.serialization import load
+from autosplit.serialization import dump
 from autosplit.study.documents import document_of, measured_document
 from autosplit.study.loop.verdict import Contender, judge
 from autosplit.study.record import (
@@ -25,8 +28,9 @@ from autosplit.study.record import (
     record_of,
     study_record,
 )
+from autosplit.study.space import Candidate
 from autosplit.study.surrogate.correction import Corrected, Measured
-from autosplit.units import counted
+from autosplit.units import counted, digits, milliseconds
 
 if TYPE_CHECKING:
     from autosplit.study.loop.open import OpenStudy
@@ -37,10 +41,12 @@ NOISES = 3  # a candidate expected to be slower than the best by more times the 
 
 def compare(opened: OpenStudy) -> None:
     """Compare the best candidates with the baselines, unless that is stored; for throughput."""
-    if opened.config.objective != "throughput":
+    if opened.config.objective == "latency":
         return
     history = opened.history()
-    chosen, count = finalists(opened.corrected(history), history.trials), len(history.trials)
+    corrected, count = opened.corrected(history), len(history.trials)
+    value = partial(opened.goal.expected, corrected) if opened.goal.is_served else None
+    chosen = finalists(corrected, history.trials, value)
     if not chosen:
         return
     if not covers(_record(opened).final_comparison, chosen, count):
@@ -59,7 +65,7 @@ def compare(opened: OpenStudy) -> None:
                     lambda result: result["disturbed"],
                 )
                 opened.study.set_user_attr(COMPARISON, document)
-    _compare_at_rate(opened, history.trials)
+    _compare_under_load(opened)
 
 
 def verdict(opened: OpenStudy) -> dict[str, Any] | None:
@@ -68,22 +74,24 @@ def verdict(opened: OpenStudy) -> dict[str, Any] | None:
     contenders = [*_trials(opened, record), *_baselines(opened, record)]
     if not any(contender.deployment for contender in contenders):
         return None
-    is_period = opened.config.objective == "throughput"
-    of = "an item" if is_period else "latency"
-    winner, text = judge(contenders, of, interleaved=is_period)
+    objective = opened.config.objective
+    served = [c for c in map(partial(_served, opened, record), contenders) if c]
+    if opened.goal.is_served and not any(contender.deployment for contender in served):
+        objective = "throughput"  # none keeps the limit
+    elif opened.goal.is_served:
+        contenders = served
+    winner, text = judge(contenders, objective)
     costs = opened.space.costs
     for reason in filter(None, (over_memory(costs), forbidden_by_states(costs, 2))):
         text += f"\n{reason[0].upper()}{reason[1:]}."
-    if opened.config.realtime and record.final_comparison.real_time:
-        paced = dict(record.final_comparison.real_time)
-        text += f"\nTrial {paced.pop('number')} at {load(RealTime, paced).text}."
+    text += _under_load(opened, record, winner, objective)
     named = {"baseline": winner.baseline} if winner.baseline else {"trial": winner.trial}
     return {"choice": winner.choice, "text": text, **named}
 
 
 def _trials(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
     """The trials of the final comparison; for latency all that were measured."""
-    is_period = opened.config.objective == "throughput"
+    is_period = opened.config.objective != "latency"
     trials = opened.study.get_trials(deepcopy=False)
     for m in opened.history().trials:
         stored = record.final_comparison.of(m.number, record_of(trials[m.number]))
@@ -97,7 +105,7 @@ def _trials(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
 def _baselines(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
     """The baselines; for throughput those that the final comparison measured again."""
     bench = opened.bench.description
-    is_period, ops = opened.config.objective == "throughput", len(bench.graph.ops)
+    is_period, ops = opened.config.objective != "latency", len(bench.graph.ops)
     again = {b.name for b in record.final_comparison.baselines if b}
     for b in record.compared_baselines():
         time = b.period_ms if is_period else b.latency_ms
@@ -109,17 +117,67 @@ def _baselines(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
             yield Contender(deployment, time, b.disturbances, baseline=b.name)
 
 
+def _served(opened: OpenStudy, record: StudyRecord, contender: Contender) -> Contender | None:
+    """A contender with what it serves within the limit; None where it does not."""
+    test = record.final_comparison.loads.get(_key(contender))
+    if test is None or contender.deployment is None:
+        return None
+    workload = opened.goal.workload
+    if opened.config.objective == "cores":
+        point, limit = test.at(workload.rate), workload.p99_ms or math.inf
+        cores = float(sum(s.threads * s.replicas for s in contender.deployment.stages))
+        is_served = point is not None and point.p99_ms.median <= limit
+        time = Spread(cores, cores, cores) if is_served else None
+    else:
+        slowest, fastest = test.goodput, test.exceeded or test.goodput
+        times = (1e3 / slowest, 1e3 / fastest, 1e3 / slowest) if slowest and fastest else None
+        time = Spread(*times) if times else None
+    if time is None:
+        return None
+    return replace(contender, time=time, disturbances=test.disturbances)
+
+
+def _under_load(opened: OpenStudy, record: StudyRecord, winner: Contender, objective: str) -> str:
+    """Lines for the verdict: what the winner does under load, and what the limit costs."""
+    loads, workload = record.final_comparison.loads, opened.goal.workload
+    lines = []
+    if opened.goal.is_served and objective == "throughput":
+        rate = f" at {digits(workload.rate)} items/s" if workload.rate else ""
+        least = min((test.lone_ms for test in loads.values()), default=math.nan)
+        lines.append(
+            f"No measured deployment keeps p99 {milliseconds(workload.p99_ms or 0)}{rate}; an item "
+            f"that comes alone takes {milliseconds(least)} at least"
+        )
+    test = loads.get(_key(winner))
+    if test:
+        point = test.at(workload.rate)
+        lines += [f"At {point.text}"] if point else []
+        lines += [test.text[0].upper() + test.text[1:]] if test.text else []
+    return "".join(f"\n{line}." for line in lines)
+
+
+def _key(contender: Contender) -> str:
+    """What the tests under load of a contender are stored by."""
+    return contender.baseline if contender.trial is None else str(contender.trial)
+
+
 def _within_limit(opened: OpenStudy, latency: Spread | None) -> bool:
     """Whether an item takes no longer than the study allows."""
     return latency is None or not latency.median > opened.goal.latency_ms
 
 
-def finalists(corrected: Corrected, measured: Sequence[Measured]) -> list[Measured]:
+def finalists(
+    corrected: Corrected,
+    measured: Sequence[Measured],
+    value: Callable[[Candidate], float] | None = None,
+) -> list[Measured]:
     """The measured candidates that may be the best.
 
     They are the likeliest few by all that was measured, and the one that was measured fastest.
+    ``value`` is what is expected of one, by default its period.
     """
-    expected = {m.number: corrected.period(m.stages) for m in measured}
+    expect = value or corrected.period
+    expected = {m.number: expect(m.stages) for m in measured}
     limit = min(expected.values(), default=0.0) * (1 + NOISES * corrected.noise)
     likely = [m for m in measured if expected[m.number] <= limit]
     chosen = sorted(likely, key=lambda m: expected[m.number])[:FINALISTS]
@@ -159,24 +217,40 @@ def _measure(opened: OpenStudy, chosen: Sequence[Measured], count: int) -> dict[
     }
 
 
-def _compare_at_rate(opened: OpenStudy, measured: Sequence[Measured]) -> None:
-    """Measure the winner under the rate of the study file, where that has one, and store it."""
-    section, comparison = opened.config.realtime, _record(opened).final_comparison
-    known = comparison.real_time.get("items_per_second")
-    if section is None or known == section.items_per_second:
+def _compare_under_load(opened: OpenStudy) -> None:
+    """Measure under the workload of the study file, where it has one, and store it.
+
+    For throughput that is the winner, else whatever may be the best.
+    """
+    if opened.config.workload is None:
         return
-    rate, seconds = section.items_per_second, opened.config.measure.seconds
-    periods = {n: e.period_ms for n, e in comparison.figures.items() if e.period_ms}
-    winner = min(periods, key=lambda number: (periods[number].median, number))
-    stages = next(m.stages for m in measured if m.number == winner)
-    deployment = opened.space.deployment(stages)
-    opened.notify(f"the fastest candidate with {rate:g} items a second, up to {seconds:g} s")
+    workload, record = opened.goal.workload, _record(opened)
+    contenders = _loaded(opened, record)
+    asked, comparison = dump(workload), record.final_comparison
+    if comparison.workload == asked and comparison.loads.keys() == contenders.keys():
+        return
+    count = counted(len(contenders), "deployment")
+    opened.notify(f"{count} with items that come by themselves")
+    if opened.config.objective == "cores":  # its goodput does not matter
+        workload = replace(workload, p99_ms=None)
+    calm, loads = Calm(opened.config.measure.seconds, opened.notify), {}
     with opened.device_lock():
-        paced = Calm(seconds, opened.notify).measured(
-            f"the run at {rate:g} items a second",
-            lambda: opened.bench.real_time(deployment, rate, periods[winner]),
-            lambda result: result.disturbances,
-        )
+        for name, (deployment, period) in contenders.items():
+            batch = deployment.batch
+            load = replace(workload, delay_ms=opened.goal.workload.delay_of(batch))
+            test = calm.measured(
+                f"{'trial ' if name.isdecimal() else ''}{name} under load",
+                partial(opened.bench.under_load, deployment, load, period),
+                lambda result: result.disturbances,
+            )
+            loads[name] = asdict(test)
     document = mapping(opened.study.user_attrs.get(COMPARISON))
-    document["real_time"] = {**asdict(paced), "number": winner}
-    opened.study.set_user_attr(COMPARISON, document)
+    opened.study.set_user_attr(COMPARISON, {**document, "workload": asked, "loads": loads})
+
+
+def _loaded(opened: OpenStudy, record: StudyRecord) -> dict[str, tuple[Deployment, Spread]]:
+    """What is measured under load, with its period, by what it is stored by."""
+    contenders = [*_trials(opened, record), *_baselines(opened, record)]
+    if not opened.goal.is_served and any(contender.deployment for contender in contenders):
+        contenders = [judge(contenders)[0]]
+    return {_key(c): (c.deployment, c.time) for c in contenders if c.deployment is not None}

@@ -17,6 +17,7 @@ from autosplit.hardware.measurement.results import Baseline, LinkCost, Profile, 
 from autosplit.hardware.profiling.cost_table import over_memory, place_regions, slowed
 from autosplit.planner.problem import Question
 from autosplit.planner.split import shared_bound
+from autosplit.planner.workload import Workload
 from autosplit.study.acquisition import (
     Acquisition,
     Goal,
@@ -66,7 +67,9 @@ class OpenStudy:
     @cached_property
     def goal(self) -> Goal:
         """What is minimised."""
-        return Goal(self.config.objective, self.config.limits.latency_ms or math.inf)
+        config = self.config
+        load = config.workload.value if config.workload else Workload()
+        return Goal(config.objective, config.limits.latency_ms or math.inf, load)
 
     @cached_property
     def measured_baselines(self) -> tuple[Measured, ...]:
@@ -143,10 +146,13 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     """What all trials of a study share."""
     kinds = config.core_kinds if config.cores is not None else ()
     placed = sorted(_region_devices(config).items())
+    has_load = config.workload and config.objective != "throughput"
+    load = config.workload.model_dump(exclude_none=True) if has_load and config.workload else {}
     optional = {
         "cores": "; ".join(",".join(map(str, numbers)) for numbers in kinds),
         "memory": ", ".join(map(size, config.memory or ())),
         "batch": "" if config.batch == [1] else str(config.batch).strip("[]"),
+        "workload": ", ".join(f"{key} {value}" for key, value in load.items()),
         "streams": str(config.streams) if config.streams > 1 else "",
         "regions on": " ".join(f"{backend} {device}" for backend, device in placed),
     }

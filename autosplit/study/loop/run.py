@@ -152,8 +152,7 @@ class StudyLoop:
                 lambda result: result.disturbances,
             )
         update(trial, **measured_document(measurement))
-        is_period = opened.config.objective == "throughput"
-        return (measurement.period_ms if is_period else measurement.latency_ms).median
+        return opened.goal.measured_value(candidate, measurement)
 
     def _description(self, number: int, candidate: Candidate) -> dict[str, Any]:
         """What is known of a candidate before it is measured, for its record."""

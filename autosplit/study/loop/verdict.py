@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from autosplit.deployment import Deployment, cores_of, threads_of
 from autosplit.hardware.measurement.results import Spread
-from autosplit.units import between, counted, milliseconds
+from autosplit.units import between, counted, digits, milliseconds
 
 Choice = Literal["split", "replicate", "leave"]
 # The simplest first.
@@ -57,13 +57,11 @@ class Verdict(NamedTuple):
     text: str
 
 
-def judge(
-    contenders: Sequence[Contender], of: str = "an item", interleaved: bool = True
-) -> Verdict:
+def judge(contenders: Sequence[Contender], objective: str = "throughput") -> Verdict:
     """The simplest of the contenders that tie with the fastest; of equally simple ones the fastest.
 
-    ``of``: what the times are of. Whatever cannot be exported is no choice, but it is named where
-    it is faster. At least one contender must have a deployment.
+    Their times are what the objective minimises. Whatever cannot be exported is no choice, but it
+    is named where it is faster. At least one contender must have a deployment.
     """
     able = [c for c in contenders if c.deployment]
     fastest = min(able, key=_median)
@@ -75,12 +73,12 @@ def judge(
     }
     not_able = [c for c in contenders if not c.deployment and _median(c) < _median(winner)]
     rivals |= {f"{c.baseline}, which this study does not export,": c for c in not_able}
-    figures = [f"{_spread(winner.time)} {of}"]
-    figures += [f"{name} {_against(c.time, winner.time)}" for name, c in rivals.items()]
+    figures = [_figure(winner.time, objective)]
+    figures += [f"{name} {_against(c.time, winner.time, objective)}" for name, c in rivals.items()]
     if not rivals:
         figures.append("no other shape was measured")
     reasons = [r for c in (winner, fastest, *rivals.values()) for r in c.disturbances]
-    lines = _advice(winner), "; ".join(figures), _certainty(reasons, interleaved)
+    lines = _advice(winner), "; ".join(figures), _certainty(reasons, objective)
     return Verdict(winner, "\n".join(f"{line}." for line in lines))
 
 
@@ -106,18 +104,33 @@ def _run(runtime: str, devices: Sequence[str]) -> str:
     return f"{copies}, {counted(threads.pop(), 'thread')}{' each' if len(devices) > 1 else ''}"
 
 
-def _against(time: Spread, winner: Spread) -> str:
+def _figure(time: Spread, objective: str) -> str:
+    if objective in ("goodput", "cores"):
+        return f"{_shown(time, objective)} within the limit"
+    return f"{_spread(time)} {'latency' if objective == 'latency' else 'an item'}"
+
+
+def _shown(time: Spread, objective: str) -> str:
+    if objective == "goodput":
+        return f"{digits(1e3 / time.median)} items/s"
+    if objective == "cores":
+        return counted(round(time.median), "core")
+    return milliseconds(time.median)
+
+
+def _against(time: Spread, winner: Spread, objective: str) -> str:
     """A time and how it compares; no ratio for a tie, where it would say nothing."""
     is_tie = time.low <= winner.high and winner.low <= time.high
     ratio = time.median / winner.median if winner.median > 0 else float("inf")
-    return f"{milliseconds(time.median)} ({'a tie' if is_tie else f'{ratio:.2f} times as long'})"
+    unit = {"goodput": "slow", "cores": "many"}.get(objective, "long")
+    return f"{_shown(time, objective)} ({'a tie' if is_tie else f'{ratio:.2f} times as {unit}'})"
 
 
-def _certainty(reasons: Sequence[str], interleaved: bool) -> str:
+def _certainty(reasons: Sequence[str], objective: str) -> str:
     if reasons:
         text = "; ".join(dict.fromkeys(reasons))
         return f"No reliable answer; run again when the machine is idle: {text}"
-    if interleaved:
+    if objective == "throughput":
         return "Sure: measured interleaved, on a calm machine"
     return "Less sure: measured one after another, on a calm machine"
 

@@ -18,23 +18,25 @@ from autosplit.hardware.bench.isolated import (
 )
 from autosplit.hardware.devices.rpc import RETURN_S
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.measurement.real_time import real_time
 from autosplit.hardware.measurement.results import (
     Accuracy,
     Baseline,
     LinkCost,
+    LoadPoint,
+    LoadTest,
     Measurement,
     Profile,
     SplitResults,
     Spread,
 )
+from autosplit.planner.workload import Workload
 from autosplit.serialization import dump, load
 
 TENSORS = dict.fromkeys("xy", ((2,), "f4", 8))
 GRAPH = build("g", [Op("a", "k", ("s",), ("x",), ("y",), 4)], TENSORS, ("x",), ("y",))
 SPREAD = Spread(2.0, 1.0, 3.0, (1.0, 2.0, 3.0))
 MEASURED = Measurement(SPREAD, SPREAD, (1.0, 2.0), Accuracy(True, 1e-7, 1e-6, 3))
-PACED = real_time(100.0, SPREAD, [1.0, 2.0], streams=2, disturbances=("a loud neighbour",))
+LOADED = LoadTest((LoadPoint(100.0, 9, SPREAD, SPREAD, ("a loud neighbour",)),), 1.0, 200.0)
 BASELINE = Baseline("one core", SPREAD, SPREAD, 1)
 PROFILE = Profile("cores:0", (1.5,), (0.1,))
 LINK = LinkCost("cores:0", 4e6, 0.5, 0.25)
@@ -64,7 +66,7 @@ ANSWERS = {
     "measure": dump(MEASURED),
     "baselines": [dump(BASELINE)],
     "compare_interleaved": [[dump(MEASURED)], {"one core": dump(BASELINE)}],
-    "real_time": dump(PACED),
+    "under_load": dump(LOADED),
     "export": "split.json",
 }
 
@@ -120,7 +122,7 @@ def test_values_cross_unchanged(bench, workers):
     assert bench.baselines() == [BASELINE]
     compared = bench.compare_interleaved([DEPLOYMENT], ["one core"])
     assert compared == ([MEASURED], {"one core": BASELINE})
-    assert bench.real_time(DEPLOYMENT, 100.0, MEASURED.period_ms) == PACED
+    assert bench.under_load(DEPLOYMENT, Workload(100.0), MEASURED.period_ms) == LOADED
     (worker,) = workers
     kinds = [job["kind"] for job in worker.jobs]
     assert kinds.count("describe") == 1

@@ -20,6 +20,7 @@ from autosplit.hardware.measurement.results import Profile, Spread
 from autosplit.hardware.profiling import profile_cache
 from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
 from autosplit.hardware.runtimes.tvm.stage import VmStage
+from autosplit.planner.workload import Workload
 from tests.benches import deployed
 from tests.build import node, onnx_model, value
 
@@ -114,9 +115,10 @@ def test_candidates_and_every_baseline_are_compared(bench, stages):
 
 
 def test_a_candidate_is_measured_at_a_rate(bench, stages):
-    paced = bench.real_time(deployed(bench, stages), 100, Spread(2.5, 2.4, 2.6))
-    assert (paced.share, paced.streams) == (0.25, 3)
-    assert 0 < paced.p99_ms <= paced.worst_ms
+    test = bench.under_load(deployed(bench, stages), Workload(100.0), Spread(2.5, 2.4, 2.6))
+    (point,) = test.points
+    assert (point.rate, test.capacity, test.goodput) == (100, 400, None)
+    assert 0 < point.p50_ms.median <= point.p99_ms.median
 
 
 def test_a_device_that_cannot_run_the_whole_model_has_no_baseline(bench, branches, monkeypatch):

@@ -127,7 +127,9 @@ def test_an_objective_that_is_none_is_refused(tmp_path: Path, objective: Any) ->
     from autosplit.study.config.study_file import load
 
     (tmp_path / "s.toml").write_text(f'zoo = "x"\nstages = 2\nobjective = {json.dumps(objective)}')
-    with pytest.raises(ConfigError, match=r"objective is .*; give throughput or latency$"):
+    with pytest.raises(
+        ConfigError, match=r"objective is .*; give throughput, latency, goodput or cores$"
+    ):
         load(tmp_path / "s.toml")
 
 

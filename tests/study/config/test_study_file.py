@@ -90,9 +90,16 @@ def test_the_quickstart_is_a_study_file() -> None:
         (GOOD + 'name = "../x"', "name is '../x'"),
         (GOOD + "[shapes]\nx = [1, 0]", "shapes.x.1 is 0: input should be greater"),
         (
-            GOOD + 'objective = "latency"\nrealtime = {items_per_second = 5}',
-            'the objective is not "throughput"',
+            GOOD + 'objective = "latency"\nworkload = {rate = 5}',
+            'workload is given, but the objective is "latency"',
         ),
+        (GOOD + 'objective = "goodput"', 'objective is "goodput" without a limit'),
+        (
+            GOOD + 'objective = "cores"\nworkload = {p99_ms = 5}',
+            'objective is "cores" without a rate',
+        ),
+        (GOOD + "workload = {rate = 0}", "workload.rate is 0"),
+        (GOOD + "realtime = {items_per_second = 5}", "unknown key 'realtime'"),
         ("stages = 2", "no model is given"),
         ('zoo = "x"', "stages is missing"),
         (GOOD + 'targets = {"cores:0" = "llvm"}', "unknown device 'cores:0' in targets"),

@@ -1,4 +1,5 @@
 import contextlib
+import math
 import os
 import signal
 import sqlite3
@@ -17,11 +18,17 @@ import pytest
 
 from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
-from autosplit.hardware.measurement.real_time import real_time
-from autosplit.hardware.measurement.results import Baseline, Measurement, Spread
+from autosplit.hardware.measurement.results import (
+    Baseline,
+    LoadPoint,
+    LoadTest,
+    Measurement,
+    Spread,
+)
+from autosplit.planner.workload import Workload
 from autosplit.report.documents.study import document
 from autosplit.study import workers
-from autosplit.study.config.sections import RealTime
+from autosplit.study.config.sections import Workload as WorkloadSection
 from autosplit.study.loop import run as loops
 from autosplit.study.loop.open import OpenStudy, device_lock
 from autosplit.study.loop.run import StudyLoop, run_study
@@ -638,30 +645,76 @@ def test_ctrl_c_exits_130_with_the_study_whole(tmp_path: Path) -> None:
     assert "RUNNING" not in {t.state.name for t in read(tmp_path)}
 
 
+def loaded(bench: Any, goodput: float = 90.0) -> list[tuple[Any, Workload]]:
+    """Let a bench answer tests under load, and return what it is asked for."""
+    asked: list[tuple[Any, Workload]] = []
+
+    def under_load(deployment: Deployment, workload: Workload, period: Spread) -> LoadTest:
+        asked.append((deployment, workload))
+        times = Spread(1.0, 1.0, 1.0), Spread(3.0, 2.0, 4.0)
+        points = [LoadPoint(rate, 9, *times) for rate in (workload.rate, goodput) if rate]
+        limit = workload.p99_ms
+        served = (limit, goodput, 1.02 * goodput) if limit else ()
+        return LoadTest(tuple(points), 2.0, 1e3 / period.median, 0.0, *served)
+
+    bench.under_load = under_load
+    return asked
+
+
+def with_workload(opened: OpenStudy, objective: str, **section: float) -> OpenStudy:
+    update = {"workload": WorkloadSection(**section), "objective": objective}
+    return replace(opened, config=opened.config.model_copy(update=update))
+
+
 def test_the_winner_is_measured_at_the_rate_of_the_study_once(
     chain_bench: Make, new_study: Open
 ) -> None:
-    bench, rates = chain_bench(ops=8, stages=2), []
-
-    def paced(deployment: Deployment, items_per_second: float, period: Spread) -> Any:
-        rates.append((deployment.split, items_per_second))
-        return real_time(items_per_second, period, [1.0, 3.0])
-
-    bench.real_time = paced
-    opened = new_study(bench, trials=3)
-    slow, fast = (RealTime(items_per_second=rate) for rate in (1.0, 2.0))
-    for section in (slow, slow, fast):
-        config = opened.config.model_copy(update={"realtime": section})
-        opened = replace(opened, config=config)
+    bench = chain_bench(ops=8, stages=2)
+    asked, opened = loaded(bench), new_study(bench, trials=3)
+    for rate in (1.0, 1.0, 2.0):
+        opened = with_workload(opened, "throughput", rate=rate)
         run_study(opened)
-    result = best_of_study(opened.study)
-    assert result
-    stages = result.record.stages
-    assert rates == [(stages, 1.0), (stages, 2.0)]
-    paced_at = document(opened.study, "")["real_time"]
-    assert (paced_at["budget_ms"], paced_at["worst_ms"]) == (500, 3)
-    assert paced_at["share"] == result.period_ms.median / 500
-    assert " at 2 items/s: " in opened.study.user_attrs["result"]["verdict"]["text"]
+    assert [w.rate for _, w in asked] == [1, 2]
+    (load,) = document(opened.study, "")["loads"].values()
+    assert load["points"][0]["rate"] == 2
+    text = opened.study.user_attrs["result"]["verdict"]["text"]
+    assert text.endswith("At 2 items/s: latency p50 1 ms, p99 3 ms (2 to 4).")
+
+
+@pytest.mark.parametrize(
+    ("objective", "rate", "figure", "ends"),
+    [
+        ("goodput", None, "90 items/s within the limit", "items/s with all items waiting."),
+        ("cores", 5.0, "1 core within the limit", "p99 3 ms (2 to 4)."),
+    ],
+)
+def test_a_study_finds_what_serves_within_the_limit(
+    chain_bench: Make, new_study: Open, objective: str, rate: float | None, figure: str, ends: str
+) -> None:
+    bench = chain_bench(ops=8, stages=2)
+    asked, opened = loaded(bench), new_study(bench, trials=3)
+    opened = with_workload(opened, objective, p99_ms=1e4, **({"rate": rate} if rate else {}))
+    run_study(opened)
+    verdict = opened.study.user_attrs["result"]["verdict"]["text"].splitlines()
+    assert figure in verdict[1]
+    assert verdict[-1].endswith(ends)
+    # All finalists compete, and what a limit costs is measured only where it is asked for.
+    assert len(asked) > 1
+    assert {load.p99_ms for _, load in asked} == {None if rate else 1e4}
+    values = [t.value for t in opened.study.trials if t.state.name == "COMPLETE"]
+    assert all(value and value < 1e4 for value in values)
+
+
+def test_a_limit_that_nothing_keeps_is_said(chain_bench: Make, new_study: Open) -> None:
+    bench = chain_bench(ops=8, stages=2)
+    loaded(bench, goodput=0.0)
+    opened = with_workload(new_study(bench, trials=3), "goodput", p99_ms=1e-3)
+    run_study(opened)
+    verdict = opened.study.user_attrs["result"]["verdict"]["text"].splitlines()
+    assert verdict[3] == (
+        "No measured deployment keeps p99 0.001 ms; an item that comes alone takes 2 ms at least."
+    )
+    assert {t.value for t in opened.study.trials} == {math.inf}
 
 
 def test_only_a_bench_that_measures_alone_locks_the_host(

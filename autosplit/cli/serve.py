@@ -1,0 +1,102 @@
+"""Serve an exported split over HTTP, by the Open Inference Protocol (v2) of Triton's clients.
+
+  autosplit serve out/                          on http://127.0.0.1:8000
+  autosplit serve out/ --port 0 --delay 2       on a free port; a batch waits 2 ms to be full
+  autosplit serve out/ --ray                    the replicas on a Ray cluster
+
+An interrupt finishes the requests that are being computed. /metrics has counters for Prometheus.
+Needs starlette and uvicorn: pip install 'autosplit[serve]'
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from typing import TYPE_CHECKING
+
+from autosplit.cli import options, output
+from autosplit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from autosplit.hardware.execution.pipeline import Pipeline
+
+HELP = "serve an exported split over HTTP, by default for this machine only"
+AFTER_INTERRUPT = "; requests that were being computed are finished"
+_BODY = 100_000_000  # bytes
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The export, where to serve it, and its limits."""
+    options.add(parser, options.EXPORT)
+    parser.add_argument(
+        "--port", type=int, default=8000, help="port, 0 for a free one (default: 8000)"
+    )
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDR",
+        help="address to serve on (default: 127.0.0.1)",
+    )
+    parser.add_argument("--name", help="name of the model (default: that of the export)")
+    parser.add_argument(
+        "--delay",
+        type=options.delay,
+        metavar="MS",
+        help="longest time that a batch waits to be full (default: that of the export, or 0)",
+    )
+    parser.add_argument(
+        "--queue",
+        type=options.streams,
+        metavar="N",
+        help="requests inside at most; others get 503 (default: what the pipeline holds)",
+    )
+    parser.add_argument(
+        "--body",
+        type=options.memory,
+        default=_BODY,
+        metavar="BYTES",
+        help="longest body of a request (default: 100 MB)",
+    )
+    parser.add_argument(
+        "--hint",
+        choices=("triton", "ovms", "ray"),
+        help="print what another server should be told to run an export of one stage, and end",
+    )
+    parser.add_argument(
+        "--ray", action="store_true", help="run the replicas on a Ray cluster, that of RAY_ADDRESS"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the URL and serve until interrupted."""
+    from autosplit.deploy import manifest_file
+    from autosplit.deploy.server import app
+    from autosplit.deploy.server.hints import hint
+    from autosplit.extras import require
+
+    if args.hint:
+        text = hint(manifest_file.read(args.folder), args.hint)
+        output.emit_text(text)
+        return 0
+    for package in ("starlette", "uvicorn"):
+        require(package, "serve")
+    name = args.name or manifest_file.read(args.folder).model.name
+    if not name or "/" in name:
+        raise ConfigError(f"the model is called '{name}'; give a name without / with --name")
+    with app.listen(args.host, args.port) as listener:
+        server = app.Server(partial(_load, args), name, int(args.body), args.queue)
+        host, port = listener.getsockname()[:2]
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        output.emit(args.format, {"url": url, "model": name}, f"{url} serves '{name}'")
+        output.flush()
+        app.http_server(server).run(sockets=[listener])
+    return 0
+
+
+def _load(args: argparse.Namespace) -> Pipeline:
+    from autosplit.deploy.load import load
+
+    loaded = load(args.folder)
+    delay = loaded.delay_ms or 0.0 if args.delay is None else args.delay
+    pipeline: Pipeline = loaded.on_ray() if args.ray else loaded
+    return pipeline.with_delay(delay)

@@ -1,0 +1,264 @@
+"""Answers the requests of the Open Inference Protocol with a running pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import logging
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from autosplit.deploy.server import protocol
+from autosplit.deploy.server.metrics import Metrics
+from autosplit.errors import AutosplitError, ConfigError, MachineError, StageError
+from autosplit.extras import require
+from autosplit.hardware.execution.pipeline import Inside, Pipeline
+from autosplit.versions import VERSION
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+MOST_SEQUENCES = 10_000  # that are open; beyond that the one that was idle for longest is dropped
+RETRY = {"retry-after": "1"}  # in seconds
+
+
+class Refused(Exception):
+    """A request that is answered with a ``status`` and one line."""
+
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status, self.headers = status, dict(headers or {})
+
+
+class Server:
+    """A pipeline behind HTTP; ``load`` makes it, again after it has failed.
+
+    At most ``queue`` items are inside, and a body has at most ``most_bytes``.
+    """
+
+    def __init__(
+        self, load: Callable[[], Pipeline], name: str, most_bytes: int, queue: int | None = None
+    ) -> None:
+        self._load, self.name, self._most_bytes = load, name, most_bytes
+        self.pipeline = self._started()
+        limit = self.pipeline.limit
+        if queue is not None and queue > limit:
+            raise ConfigError(f"the queue is {queue}; this pipeline holds at most {limit} items")
+        self._queue = limit if queue is None else queue
+        self.metrics = Metrics()
+        self._sequences: OrderedDict[int | str, None] = OrderedDict()
+        self._reloading: asyncio.Task[None] | None = None
+
+    def app(self) -> Starlette:
+        """The application, which closes the pipeline when it ends."""
+        from starlette.applications import Starlette
+        from starlette.routing import Route
+
+        @contextlib.asynccontextmanager
+        async def lifespan(_: object) -> AsyncIterator[None]:
+            yield
+            await asyncio.to_thread(self.pipeline.close)
+
+        routes = [
+            Route("/v2", self._server),
+            Route("/v2/health/live", self._live),
+            Route("/v2/health/ready", self._ready),
+            Route("/metrics", self._metrics),
+        ]
+        for prefix in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
+            routes += [
+                Route(prefix, self._model),
+                Route(f"{prefix}/ready", self._model_ready),
+                Route(f"{prefix}/infer", self._infer, methods=["POST"]),
+            ]
+        return Starlette(routes=routes, lifespan=lifespan)
+
+    def _started(self) -> Pipeline:
+        pipeline = self._load()
+        pipeline.start()
+        return pipeline
+
+    async def _server(self, _: Request) -> Response:
+        extensions = ["binary_tensor_data", "sequence"]
+        return _json({"name": "autosplit", "version": VERSION, "extensions": extensions})
+
+    async def _live(self, _: Request) -> Response:
+        return _json({"live": True})
+
+    async def _ready(self, _: Request) -> Response:
+        is_ready = self._reloading is None
+        return _json({"ready": is_ready}, 200 if is_ready else 503)
+
+    async def _model_ready(self, request: Request) -> Response:
+        return self._unknown(request) or await self._ready(request)
+
+    async def _model(self, request: Request) -> Response:
+        wiring = self.pipeline.wiring
+        ports = {"inputs": wiring.inputs, "outputs": wiring.outputs}
+        tensors = {key: protocol.described(value) for key, value in ports.items()}
+        document = {"name": self.name, "versions": ["1"], "platform": "autosplit", **tensors}
+        return self._unknown(request) or _json(document)
+
+    async def _metrics(self, _: Request) -> Response:
+        from starlette.responses import PlainTextResponse
+
+        return PlainTextResponse(self.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    def _unknown(self, request: Request) -> Response | None:
+        """The answer for another model or version."""
+        model, version = request.path_params["model"], request.path_params.get("version", "1")
+        if (model, version) == (self.name, "1"):
+            return None
+        text = f"unknown model '{model}', version {version}; this server has '{self.name}', 1"
+        return _json({"error": text}, 404)
+
+    async def _infer(self, request: Request) -> Response:
+        response = self._unknown(request)
+        if response is None:
+            try:
+                response = await self._answer(request)
+            except Refused as error:
+                response = _json({"error": str(error)}, error.status, error.headers)
+            except ConfigError as error:
+                response = _json({"error": str(error)}, 400)
+        self.metrics.answers[response.status_code] += 1
+        return response
+
+    async def _answer(self, request: Request) -> Response:
+        from starlette.responses import Response
+
+        body = await self._body(request)
+        length = request.headers.get(protocol.HEADER_LENGTH)
+        asked = protocol.read(body, length, self.pipeline.wiring.outputs)
+        if self._reloading is not None:
+            raise Refused(503, "the pipeline is being loaded again", RETRY)
+        if self.metrics.inside >= self._queue:
+            raise Refused(503, f"{self._queue} requests are inside already", RETRY)
+        self.metrics.inside += 1
+        try:
+            results = await self._computed(asked)
+        except StageError as error:
+            if self.pipeline.has_failed and self._reloading is None:
+                self._reloading = asyncio.create_task(self._reload())
+            raise Refused(500, str(error)) from error
+        finally:
+            self.metrics.inside -= 1
+        content, headers = protocol.write(asked, results, self.name)
+        return Response(content, headers=headers)
+
+    async def _body(self, request: Request) -> bytes:
+        """The body. Raises Refused for one that is too large, before all of it is read."""
+        if request.headers.get("content-encoding", "identity") != "identity":
+            raise Refused(415, "the body is compressed; send it as it is")
+        parts, size = [], 0
+        async for part in request.stream():
+            size += len(part)
+            if size > self._most_bytes:
+                limit = self._most_bytes
+                # What is left of it would be read as the next request.
+                raise Refused(413, f"the body has more than {limit} bytes", {"connection": "close"})
+            parts.append(part)
+        return b"".join(parts)
+
+    async def _computed(self, asked: protocol.Request) -> dict[str, protocol.Array]:
+        pipeline, entered = self.pipeline, time.perf_counter()
+        stream = self._stream(asked)
+        ticket = pipeline.enter(asked.item, stream)
+        await _done(ticket)
+        end, start = time.perf_counter(), ticket.started or entered
+        self.metrics.queue.add(max(0.0, start - entered))
+        self.metrics.compute.add(end - max(start, entered))
+        self.metrics.batch.add(ticket.items)
+        if asked.end and asked.sequence is not None:
+            self._drop(asked.sequence)
+        return pipeline.result(ticket)
+
+    def _stream(self, asked: protocol.Request) -> int | str:
+        """The stream of an item, which begins anew where the request says so."""
+        if not self.pipeline.wiring.first_states:
+            return 0
+        sequence = asked.sequence
+        if sequence is None:
+            raise ConfigError("the model has states; give the sequence_id of the stream")
+        if asked.start:
+            self.pipeline.reset(sequence)
+        elif sequence not in self._sequences:
+            raise ConfigError(f"sequence {sequence!r} has not begun; send sequence_start first")
+        self._sequences[sequence] = None
+        self._sequences.move_to_end(sequence)
+        if len(self._sequences) > MOST_SEQUENCES:
+            self._drop(next(iter(self._sequences)))
+        return sequence
+
+    def _drop(self, sequence: int | str) -> None:
+        """Forget a sequence and its states."""
+        if sequence in self._sequences:
+            del self._sequences[sequence]
+            self.pipeline.reset(sequence)
+
+    async def _reload(self) -> None:
+        """Load the pipeline again, until that works."""
+        await asyncio.to_thread(self.pipeline.close)
+        while True:
+            try:
+                self.pipeline = await asyncio.to_thread(self._started)
+                break
+            except AutosplitError:
+                await asyncio.sleep(1)
+        self._sequences.clear()
+        self._reloading = None
+
+
+async def _done(ticket: Inside) -> None:
+    """Wait for an item without a thread. Nothing may cancel it, since stages compute it."""
+    loop = asyncio.get_running_loop()
+    event = asyncio.Event()
+
+    def note(_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(event.set)
+
+    ticket.add_done_callback(note)
+    await event.wait()
+
+
+def _json(
+    document: object, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    from starlette.responses import Response
+
+    content = json.dumps(document)
+    return Response(content, status, headers, media_type="application/json")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises MachineError where that cannot be had."""
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"port {port} is out of range; give 1 to 65535, or 0 for a free one")
+    try:
+        family, *_, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(resolved, family=family)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            text = f"port {port} on {host} is in use; give another with --port, or --port 0"
+            raise MachineError(text) from error
+        reason = error.strerror or error
+        raise MachineError(f"cannot listen on {host}:{port}: {reason}") from error
+
+
+def http_server(server: Server) -> Any:
+    """What answers requests once its ``run`` is called with ``sockets``, until a signal.
+
+    Those that are being computed then are finished first.
+    """
+    uvicorn: Any = require("uvicorn", "serve")
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    config = uvicorn.Config(server.app(), log_config=None, access_log=False, lifespan="on")
+    return uvicorn.Server(config)

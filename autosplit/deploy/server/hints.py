@@ -1,0 +1,98 @@
+"""What other servers should be told to run a deployment of one stage as it was measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from autosplit.deploy.manifest import Manifest
+from autosplit.deploy.server.protocol import DATATYPES
+from autosplit.deployment import threads_of
+from autosplit.errors import ConfigError
+from autosplit.hardware.execution.wiring import Port
+
+_BACKENDS = {"onnxruntime": "onnxruntime", "openvino": "openvino", "openvino-bfloat16": "openvino"}
+
+
+def hint(document: Manifest, server: str) -> str:
+    """The configuration of the model for one of ``HINTS``.
+
+    Raises ConfigError for several stages, and for a runtime that the server has not.
+    """
+    runtime = document.stages[0].runtime
+    if len(document.stages) > 1:
+        raise ConfigError(
+            f"the export has {len(document.stages)} stages, which '{server}' cannot run as a "
+            "pipeline; serve it with `autosplit serve`"
+        )
+    if runtime not in _BACKENDS or (server == "ovms" and _BACKENDS[runtime] != "openvino"):
+        raise ConfigError(f"'{server}' does not run stages in {runtime}; use `autosplit serve`")
+    return HINTS[server](document)
+
+
+def _triton(document: Manifest) -> str:
+    """A ``config.pbtxt``: instances and threads, and for a batch the dynamic batcher."""
+    stage, batch, delay = document.stages[0], document.batch, _delay_ms(document)
+    lines = [
+        f'name: "{document.model.name}"',
+        f'backend: "{_BACKENDS[stage.runtime]}"',
+        f"max_batch_size: {batch if batch > 1 else 0}",
+    ]
+    for kind, ports in (("input", document.model.inputs), ("output", document.model.outputs)):
+        lines += [f"{kind} [ {_triton_port(port, batch)} ]" for port in ports]
+    lines.append(f"instance_group [ {{ count: {len(stage.replicas)} kind: KIND_CPU }} ]")
+    if batch > 1:
+        microseconds = round(1e3 * delay)
+        lines.append(
+            f"dynamic_batching {{ preferred_batch_size: [ {batch} ] "
+            f"max_queue_delay_microseconds: {microseconds} }}"
+        )
+    key = "intra_op_thread_count" if stage.runtime == "onnxruntime" else "INFERENCE_NUM_THREADS"
+    lines.append(f'parameters {{ key: "{key}" value: {{ string_value: "{_threads(document)}" }} }}')
+    return "\n".join(lines) + "\n"
+
+
+def _triton_port(port: Port, batch: int) -> str:
+    # With a batch Triton adds the first axis itself, so the model's own file needs it dynamic.
+    sizes = ", ".join(map(str, port.shape[1:] if batch > 1 else port.shape))
+    datatype = DATATYPES[port.dtype]
+    return f'{{ name: "{port.name}" data_type: TYPE_{datatype} dims: [ {sizes} ] }}'
+
+
+def _ovms(document: Manifest) -> str:
+    """The ``config.json`` of OpenVINO Model Server."""
+    options = {
+        "NUM_STREAMS": str(len(document.stages[0].replicas)),
+        "INFERENCE_NUM_THREADS": str(len(document.stages[0].replicas) * _threads(document)),
+    }
+    config = {
+        "name": document.model.name,
+        "base_path": f"/models/{document.model.name}",
+        "batch_size": str(document.batch),
+        "target_device": "CPU",
+        "plugin_config": options,
+    }
+    return json.dumps({"model_config_list": [{"config": config}]}, indent=1) + "\n"
+
+
+def _ray(document: Manifest) -> str:
+    """The YAML of a Ray Serve deployment with as many replicas and batches."""
+    replicas, threads = len(document.stages[0].replicas), _threads(document)
+    return (
+        f"deployments:\n- name: {document.model.name}\n  num_replicas: {replicas}\n"
+        f"  ray_actor_options: {{num_cpus: {threads}}}\n"
+        f"  user_config: {{max_batch_size: {document.batch}, "
+        f"batch_wait_timeout_s: {_delay_ms(document) / 1e3:g}}}\n"
+    )
+
+
+HINTS: dict[str, Callable[[Manifest], str]] = {"triton": _triton, "ovms": _ovms, "ray": _ray}
+
+
+def _delay_ms(document: Manifest) -> float:
+    return document.load.delay_ms if document.load else 0.0
+
+
+def _threads(document: Manifest) -> int:
+    """The threads of a replica."""
+    return threads_of(document.stages[0].replicas[0].device)

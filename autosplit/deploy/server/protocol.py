@@ -1,0 +1,194 @@
+"""Requests and responses of the Open Inference Protocol v2, with its binary tensor extension.
+
+A body is a JSON document, after which the bytes of binary tensors may follow; the header
+``Inference-Header-Content-Length`` then says how long the document is. Streams with states are
+named by the parameter ``sequence_id``, as Triton's clients send it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autosplit.errors import ConfigError, line_of
+from autosplit.hardware.execution.wiring import Port
+
+HEADER_LENGTH = "inference-header-content-length"
+Array = np.ndarray[Any, np.dtype[Any]]
+_DTYPES = {
+    "BOOL": "bool",
+    **{f"{sign}INT{bits}": f"{sign.lower()}int{bits}" for bits in (8, 16, 32, 64) for sign in "U "},
+    **{f"FP{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    "BF16": "bfloat16",
+}
+DTYPES = {name.strip(): dtype.strip() for name, dtype in _DTYPES.items()}
+DATATYPES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class Request:
+    """An item, and how its outputs are asked for: each with whether it is wanted in binary.
+
+    ``sequence``: the stream it belongs to, None without one; it may ``start`` or ``end`` it.
+    """
+
+    item: Mapping[str, Array]
+    outputs: Mapping[str, bool]
+    id: str = ""
+    sequence: int | str | None = None
+    start: bool = False
+    end: bool = False
+
+
+def read(body: bytes, header_length: str | None, outputs: Sequence[Port]) -> Request:
+    """The request of a body. Raises ConfigError, one line, for what is none."""
+    length = _length(header_length, len(body))
+    try:
+        document = json.loads(body[:length])
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"the request is not JSON: {line_of(error)}") from None
+    document = _table(document, "the request")
+    parameters = _table(document.get("parameters", {}), "parameters")
+    sequence = parameters.get("sequence_id") or None
+    if sequence is not None and (isinstance(sequence, bool) or not isinstance(sequence, int | str)):
+        raise ConfigError(f"sequence_id is {sequence!r}; give a number or a text")
+    return Request(
+        _items(document.get("inputs"), memoryview(body)[length:]),
+        _asked(document.get("outputs"), bool(parameters.get("binary_data_output")), outputs),
+        str(document.get("id", "")),
+        sequence,
+        bool(parameters.get("sequence_start")),
+        bool(parameters.get("sequence_end")),
+    )
+
+
+def write(
+    request: Request, results: Mapping[str, Array], model: str
+) -> tuple[bytes, dict[str, str]]:
+    """The body and the headers of a response."""
+    tensors, parts = [], []
+    for name, is_binary in request.outputs.items():
+        array = results[name]
+        tensor: dict[str, Any] = {"name": name, "shape": list(array.shape)}
+        tensor["datatype"] = DATATYPES[str(array.dtype)]
+        if is_binary:
+            parts.append(np.ascontiguousarray(array).tobytes())
+            tensor["parameters"] = {"binary_data_size": len(parts[-1])}
+        else:
+            tensor["data"] = array.ravel().tolist()
+        tensors.append(tensor)
+    document = {"model_name": model, "model_version": "1", "outputs": tensors}
+    if request.id:
+        document["id"] = request.id
+    head = json.dumps(document).encode()
+    if not parts:
+        return head, {"content-type": "application/json"}
+    headers = {"content-type": "application/octet-stream", HEADER_LENGTH: str(len(head))}
+    return b"".join((head, *parts)), headers
+
+
+def described(ports: Sequence[Port]) -> list[dict[str, Any]]:
+    """Inputs or outputs for the metadata of a model."""
+    return [
+        {"name": p.name, "datatype": DATATYPES.get(p.dtype, p.dtype), "shape": list(p.shape)}
+        for p in ports
+    ]
+
+
+def _items(inputs: object, binary: memoryview) -> dict[str, Array]:
+    if not isinstance(inputs, list):
+        raise ConfigError("the request has no list of inputs; give name, shape, datatype and data")
+    arrays: dict[str, Array] = {}
+    for tensor in inputs:
+        tensor = _table(tensor, "an input")
+        name = str(tensor.get("name"))
+        if name in arrays:
+            raise ConfigError(f"input '{name}' is there twice")
+        size = _table(tensor.get("parameters", {}), "parameters").get("binary_data_size")
+        if size is None:
+            arrays[name] = _of_json(name, tensor)
+        else:
+            arrays[name], binary = _of_bytes(name, tensor, size, binary)
+    if binary:
+        raise ConfigError(f"{len(binary)} bytes follow the last input; give binary_data_size")
+    return arrays
+
+
+def _of_json(name: str, tensor: Mapping[str, Any]) -> Array:
+    dtype, shape = _type(name, tensor)
+    try:
+        source = np.asarray(tensor.get("data"))
+        # Fractions would be cut off, and truth values counted.
+        if source.size and source.dtype.kind not in {"b": "b", "f": "iuf"}.get(dtype.kind, "iu"):
+            raise ConfigError(f"data of input '{name}' is not {tensor['datatype']}")
+        return np.array(tensor.get("data"), dtype=dtype).reshape(shape)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ConfigError(f"data of input '{name}' does not fit: {line_of(error)}") from None
+
+
+def _of_bytes(
+    name: str, tensor: Mapping[str, Any], size: object, binary: memoryview
+) -> tuple[Array, memoryview]:
+    """The array of the first bytes, and the bytes that are left."""
+    dtype, shape = _type(name, tensor)
+    expected = math.prod(shape) * dtype.itemsize
+    if size != expected or size > len(binary):
+        raise ConfigError(
+            f"input '{name}' has {min(len(binary), expected)} bytes of {size!r}; its shape and "
+            f"datatype need {expected}"
+        )
+    return np.frombuffer(binary[:size], dtype).reshape(shape), binary[size:]
+
+
+def _type(name: str, tensor: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    datatype, shape = tensor.get("datatype"), tensor.get("shape")
+    try:
+        dtype = np.dtype(DTYPES[datatype])  # type: ignore[index]
+    except (KeyError, TypeError):
+        known = ", ".join(DTYPES)
+        raise ConfigError(
+            f"input '{name}' has the datatype {datatype!r}; those here are {known}"
+        ) from None
+    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+        raise ConfigError(f"input '{name}' has the shape {shape!r}; give a list of sizes")
+    return dtype, tuple(shape)
+
+
+def _asked(asked: object, is_binary: bool, ports: Sequence[Port]) -> dict[str, bool]:
+    """The outputs that are asked for, by default all, each with whether in binary."""
+    names = [port.name for port in ports]
+    if asked is None:
+        return dict.fromkeys(names, is_binary)
+    if not isinstance(asked, list):
+        raise ConfigError("outputs is no list; name each output")
+    outputs = {}
+    for tensor in asked:
+        name = _table(tensor, "an output").get("name")
+        if name not in names:
+            raise ConfigError(
+                f"unknown output {name!r}; the model's outputs are {', '.join(names)}"
+            )
+        parameters = _table(tensor.get("parameters", {}), "parameters")
+        if parameters.get("classification"):
+            raise ConfigError(f"output '{name}' is asked for as classes; ask for the tensor")
+        outputs[str(name)] = bool(parameters.get("binary_data", is_binary))
+    return outputs
+
+
+def _table(value: object, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{name} is {type(value).__name__} in JSON; give an object")
+    return value
+
+
+def _length(text: str | None, total: int) -> int:
+    if text is None:
+        return total
+    if not text.isdecimal() or int(text) > total:
+        raise ConfigError(f"{HEADER_LENGTH} is {text[:20]!r}; the body has {total} bytes")
+    return int(text)

@@ -1,0 +1,124 @@
+"""A pipeline under an open load: items come by themselves, whether or not earlier ones are done.
+
+Latencies count from the moment an item is due, so that an item that is sent late, because the
+pipeline was full, is late. A load that waits for results would leave these out (coordinated
+omission).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import cycle
+
+from autosplit import phases
+from autosplit.hardware.execution.pipeline import Inside, Item, Pipeline
+from autosplit.hardware.measurement import disturbance
+from autosplit.hardware.measurement.measure import MS
+from autosplit.hardware.measurement.results import LoadPoint, LoadTest, spread
+from autosplit.planner.workload import QUANTILE, Workload, poisson
+
+_FIRST = 0.8  # of the capacity, at which a search for the goodput begins
+STEPS = 6  # rates that it tries
+_WARM_UP = 0.1  # the share of the items that do not count
+_LATE = 2.0  # after this multiple of its time no further item is sent
+_LONE_ITEMS = 3
+
+
+def load_test(
+    pipeline: Pipeline,
+    items: Sequence[Item],
+    workload: Workload,
+    seconds: float,
+    capacity: float,
+    streams: int = 1,
+) -> LoadTest:
+    """A pipeline at the rate of the workload, and its goodput where that has a limit.
+
+    Each rate takes about so many seconds; ``capacity`` is what the pipeline computes a second with
+    all items waiting. The goodput is found by bisection.
+    """
+    pipeline.with_delay(workload.delay_of(pipeline.batch))
+
+    def at(rate: float) -> LoadPoint:
+        phases.report(f"running {rate:.4g} items/s", pipeline.threads)
+        return load_point(pipeline, items, rate, seconds, streams)
+
+    lone = min(_lone(pipeline, item) for item in [*items, *items][:_LONE_ITEMS])
+    points = [] if workload.rate is None else [at(workload.rate)]
+    test = LoadTest((), lone, capacity, workload.delay_of(pipeline.batch))
+    limit = workload.p99_ms
+    if limit is None:
+        return replace(test, points=tuple(points))
+    low, high, rate = 0.0, capacity, _FIRST * capacity
+    for _ in range(STEPS if lone <= limit else 0):
+        points.append(at(rate))
+        low, high = (rate, high) if points[-1].p99_ms.median <= limit else (low, rate)
+        rate = (low + high) / 2
+    points.sort(key=lambda point: point.rate)
+    return replace(test, points=tuple(points), limit_ms=limit, goodput=low, exceeded=high)
+
+
+def load_point(
+    pipeline: Pipeline,
+    items: Sequence[Item],
+    rate: float,
+    seconds: float,
+    streams: int = 1,
+    seed: int = 0,
+) -> LoadPoint:
+    """The latencies at a rate, after a warm-up."""
+    start = disturbance.Counters.now()
+    latencies = open_latencies(pipeline, items, rate, seconds, streams, seed)
+    counted = latencies[int(_WARM_UP * len(latencies)) :]
+    p50, p99 = (replace(spread(counted, share=q), samples=()) for q in (0.5, QUANTILE))
+    return LoadPoint(rate, len(counted), p50, p99, disturbance.since(start).reasons)
+
+
+def open_latencies(
+    pipeline: Pipeline,
+    items: Sequence[Item],
+    rate: float,
+    seconds: float,
+    streams: int = 1,
+    seed: int = 0,
+) -> list[float]:
+    """The latencies in ms of items, repeated, that come at a rate a second for some seconds.
+
+    Arrivals are Poisson, and the items belong to the streams in turn. Where the pipeline falls
+    behind so far that it takes twice the time, the last items are not sent.
+    """
+    due = (poisson(rate, max(1, round(rate * seconds)), seed) / MS).tolist()
+    ends, done = [0.0] * len(due), threading.Semaphore(0)
+    failures: list[Inside] = []
+
+    def note(number: int, future: Inside) -> None:
+        ends[number] = time.perf_counter()
+        if future.exception() is not None:
+            failures.append(future)
+        done.release()
+
+    start = time.perf_counter()
+    sent = 0
+    for number, (at, item) in enumerate(zip(due, cycle(items), strict=False)):
+        now = time.perf_counter() - start
+        if number and (now > _LATE * seconds or at > _LATE * seconds):
+            break
+        time.sleep(max(0.0, at - now))
+        pipeline.enter(item, number % streams).add_done_callback(partial(note, number))
+        sent += 1
+    for _ in range(sent):
+        done.acquire()
+    for future in failures[:1]:
+        pipeline.result(future)
+    return [(end - start - at) * MS for end, at in zip(ends[:sent], due, strict=False)]
+
+
+def _lone(pipeline: Pipeline, item: Item) -> float:
+    """The latency in ms of an item that comes alone."""
+    start = time.perf_counter()
+    pipeline.run([item])
+    return (time.perf_counter() - start) * MS

@@ -1,0 +1,366 @@
+"""The server of an export, with Triton's own client and with requests as bytes."""
+
+import contextlib
+import http.client
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autosplit.deploy.manifest import Manifest
+from autosplit.deploy.server import app, protocol
+from autosplit.deploy.server.hints import hint
+from autosplit.errors import ConfigError
+from tests.deploy.manifests import sound
+from tests.hardware.fakes import fake_pipeline, graph, in_time, items, sequential
+
+triton = pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+
+CHAIN = graph([("a", ["x"]), ("b", ["a"])], ["x"], ["b"])
+STATE = graph([("s", ["x", "h"]), ("b", ["s"])], ["x", "h"], ["b", "s"])
+
+
+@contextlib.contextmanager
+def served(load, **limits):
+    """The address of a server of a pipeline, and what stops it."""
+    options = {"most_bytes": 1000, "queue": None, **limits}
+    with app.listen("127.0.0.1", 0) as listener:
+        server = app.Server(load, "net", **options)
+        http_server = app.http_server(server)
+        thread = threading.Thread(target=http_server.run, args=([listener],))
+        thread.start()
+        try:
+            yield f"127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            http_server.should_exit = True
+            in_time(thread.join)
+
+
+def chain(**options):
+    return lambda: fake_pipeline(CHAIN, [[0], [1]], ["b"], **options)[0].with_delay(0)
+
+
+@pytest.fixture(scope="module")
+def address():
+    with served(chain(batch=4)) as here:
+        yield here
+
+
+def tensor(item, binary=True):
+    value = triton.InferInput("x", item["x"].shape, "FP64")
+    value.set_data_from_numpy(item["x"], binary_data=binary)
+    return value
+
+
+def infer(client, item, binary=True, **options):
+    asked = [triton.InferRequestedOutput("b", binary_data=binary)]
+    return client.infer("net", [tensor(item, binary)], outputs=asked, **options).as_numpy("b")
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_tritons_client_gets_the_outputs_of_its_items(address, binary):
+    with contextlib.closing(triton.InferenceServerClient(address)) as client:
+        for item in items(6):
+            expected = sequential(CHAIN, item, ["b"])["b"]
+            np.testing.assert_array_equal(infer(client, item, binary), expected)
+
+
+def test_clients_at_once_get_their_own_outputs(address):
+    wrong = []
+
+    def ask(item):
+        with contextlib.closing(triton.InferenceServerClient(address)) as client:
+            for _ in range(10):
+                expected = sequential(CHAIN, item, ["b"])["b"]
+                if not np.array_equal(infer(client, item), expected):
+                    wrong.append(item)
+
+    threads = [threading.Thread(target=ask, args=(item,)) for item in items(8)]
+    in_time(lambda: [t.start() for t in threads] + [t.join() for t in threads])
+    assert not wrong
+
+
+def test_health_and_metadata_are_what_the_client_expects(address):
+    with contextlib.closing(triton.InferenceServerClient(address)) as client:
+        assert client.is_server_live()
+        assert client.is_server_ready()
+        assert client.is_model_ready("net")
+        assert client.is_model_ready("net", "1")
+        assert not client.is_model_ready("other")
+        assert client.get_server_metadata()["name"] == "autosplit"
+        metadata = client.get_model_metadata("net")
+    assert metadata["inputs"] == [{"name": "x", "datatype": "FP64", "shape": [2]}]
+    assert [output["name"] for output in metadata["outputs"]] == ["b"]
+
+
+def post(address, document, path="/v2/models/net/infer", **headers):
+    """The status, the headers and the document of an answer."""
+    connection = http.client.HTTPConnection(address, timeout=60)
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+    with contextlib.closing(connection):
+        connection.request("POST", path, body, {k.replace("_", "-"): v for k, v in headers.items()})
+        response = connection.getresponse()
+        return response.status, response.headers, json.loads(response.read())
+
+
+def asked(**changes):
+    return {"inputs": [{"name": "x", "shape": [2], "datatype": "FP64", "data": [1, 2]} | changes]}
+
+
+BINARY = {"data": None, "parameters": {"binary_data_size": 16}}
+
+
+@pytest.mark.parametrize(
+    ("document", "line"),
+    [
+        (b"{", "the request is not JSON: "),
+        (b"[" * 100_000, "the request is not JSON: "),
+        ([], "the request is list in JSON; give an object"),
+        ({}, "the request has no list of inputs"),
+        ({"inputs": [3]}, "an input is int in JSON"),
+        (asked(name="y"), "unknown input 'y'; the model's inputs are x"),
+        ({"inputs": []}, "item lacks the input 'x'"),
+        ({"inputs": asked()["inputs"] * 2}, "input 'x' is there twice"),
+        (asked(shape=[1, 2]), r"input 'x' is float64\[1, 2\], but the model takes float64\[2\]"),
+        (asked(shape=[8, 2], data=[0] * 16), r"float64\[8, 2\], but the model takes float64\[2\]"),
+        (asked(shape=[3]), "data of input 'x' does not fit"),
+        (asked(shape=[-2]), r"input 'x' has the shape \[-2\]"),
+        (asked(datatype="INT64"), r"input 'x' is int64\[2\], but the model takes float64"),
+        (asked(datatype="BYTES"), "input 'x' has the datatype 'BYTES'; those here are BOOL"),
+        (asked(datatype="INT8", data=[1, 300]), "data of input 'x' does not fit"),
+        (asked(datatype="INT8", data=[1, 2.5]), "data of input 'x' is not INT8"),
+        (asked(data=["1", "2"]), "data of input 'x' is not FP64"),
+        (asked(data=[[1], [2, 3]]), "data of input 'x' does not fit"),
+        (asked(**BINARY), "input 'x' has 0 bytes of 16; its shape and datatype need 16"),
+        (json.dumps(asked()).encode() + b"{}", "the request is not JSON"),
+        (asked() | {"outputs": [{"name": "c"}]}, "unknown output 'c'; the model's outputs are b"),
+        (asked() | {"parameters": {"sequence_id": [1]}}, r"sequence_id is \[1\]"),
+    ],
+)
+def test_a_request_that_does_not_fit_is_refused_in_one_line(address, document, line):
+    if isinstance(document, bytes) and len(document) > 1000:
+        with pytest.raises(ConfigError, match=line):
+            protocol.read(document, None, ())
+        return
+    status, _, answer = post(address, document)
+    assert status == 400
+    assert re.match(line, answer["error"]) or re.search(line, answer["error"])
+    assert "\n" not in answer["error"]
+
+
+@pytest.mark.parametrize("length", ["9999", "-1", "x"])
+def test_a_length_that_is_none_is_refused(address, length):
+    status, _, answer = post(address, asked(), inference_header_content_length=length)
+    assert (status, "the body has" in answer["error"]) == (400, True)
+
+
+def test_another_model_a_long_body_and_a_compressed_one_are_refused(address):
+    assert post(address, asked(), "/v2/models/net/versions/2/infer")[0] == 404
+    status, _, answer = post(address, asked(data=[0] * 1000))
+    assert (status, answer) == (413, {"error": "the body has more than 1000 bytes"})
+    assert post(address, asked(), content_encoding="gzip")[0] == 415
+
+
+def metrics(address):
+    connection = http.client.HTTPConnection(address, timeout=60)
+    with contextlib.closing(connection):
+        connection.request("GET", "/metrics")
+        return connection.getresponse().read().decode()
+
+
+def test_metrics_count_requests_batches_and_times(address):
+    post(address, asked())
+    text = metrics(address)
+    count = int(re.search(r'autosplit_requests_total\{code="200"\} (\d+)', text)[1])
+    for name in ("batch_size", "queue_seconds", "compute_seconds"):
+        assert int(re.search(rf"autosplit_{name}_count (\d+)", text)[1]) == count > 0
+        assert f'autosplit_{name}_bucket{{le="+Inf"}} {count}' in text
+
+
+def test_beyond_the_queue_requests_are_told_to_come_again():
+    release = threading.Event()
+    with served(chain(before={0: lambda _: release.wait()}), queue=2) as address:
+        answers = []
+        threads = [
+            threading.Thread(target=lambda: answers.append(post(address, asked())))
+            for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        while "autosplit_requests_inside 2" not in metrics(address):
+            time.sleep(0.01)
+        refused = post(address, asked())
+        release.set()
+        in_time(lambda: [thread.join() for thread in threads])
+    assert (refused[0], refused[1]["retry-after"]) == (503, "1")
+    assert [status for status, *_ in answers] == [200, 200]
+
+
+def test_requests_that_are_being_computed_are_finished_at_the_end():
+    begun, release, answers = threading.Event(), threading.Event(), []
+
+    def wait(_):
+        begun.set()
+        release.wait()
+
+    with served(chain(before={0: wait})) as address:
+        thread = threading.Thread(target=lambda: answers.append(post(address, asked())))
+        thread.start()
+        begun.wait()
+        threading.Timer(0.2, release.set).start()
+    in_time(thread.join)
+    assert answers[0][0] == 200
+
+
+def test_a_pipeline_that_fails_is_loaded_again():
+    broken = [True, False]
+
+    def load():
+        def before(_):
+            if is_broken:
+                raise ValueError("broken")
+
+        is_broken = broken.pop(0)
+        return fake_pipeline(CHAIN, [[0], [1]], ["b"], before={0: before})[0]
+
+    with served(load) as address:
+        status, _, answer = post(address, asked())
+        assert (status, "ValueError: broken" in answer["error"]) == (500, True)
+        while (status := post(address, asked())[0]) == 503:
+            time.sleep(0.01)
+        assert status == 200
+
+
+def test_a_sequence_has_its_own_states():
+    def load():
+        return fake_pipeline(STATE, [[0], [1]], ["b", "s"], states={"h": "s"})[0]
+
+    submitted = items(3)
+    with (
+        served(load) as address,
+        contextlib.closing(triton.InferenceServerClient(address)) as client,
+    ):
+        for sequence in (7, "b"):
+            state = np.zeros(2)
+            for number, item in enumerate(submitted):
+                place = {"sequence_start": number == 0, "sequence_end": number == 2}
+                expected = sequential(STATE, {**item, "h": state}, ["b", "s"])
+                output = infer(client, item, sequence_id=sequence, **place)
+                np.testing.assert_array_equal(output, expected["b"])
+                state = expected["s"]
+        for line, options in (
+            ("sequence_id of the stream", {}),
+            ("has not begun", {"sequence_id": 7}),  # it has ended
+        ):
+            with pytest.raises(triton.InferenceServerException, match=line):
+                infer(client, submitted[0], **options)
+
+
+def test_a_queue_longer_than_the_pipeline_is_refused():
+    with pytest.raises(ConfigError, match="the queue is 1000; this pipeline holds at most"):
+        app.Server(chain(), "net", 1000, 1000)
+
+
+@given(
+    dtype=st.sampled_from(["bool", "int8", "uint64", "float16", "float32", "float64"]),
+    shape=st.lists(st.integers(0, 3), max_size=3),
+    is_binary=st.booleans(),
+    number=st.integers(0, 2**32),
+)
+def test_a_response_is_read_as_what_was_written(dtype, shape, is_binary, number):
+    random = np.random.default_rng(number)
+    array = (random.random(shape) * 100).astype(dtype)
+    request = protocol.Request({}, {"y": is_binary})
+    body, headers = protocol.write(request, {"y": array}, "net")
+    length = headers.get(protocol.HEADER_LENGTH)
+    head = json.loads(body[: int(length) if length else None])
+    again = {"inputs": head["outputs"]}
+    head_bytes = json.dumps(again).encode()
+    rest = body[int(length) :] if length else b""
+    item = protocol.read(head_bytes + rest, str(len(head_bytes)), ()).item
+    assert item["y"].dtype == array.dtype
+    np.testing.assert_array_equal(item["y"], array)
+
+
+@pytest.mark.integration
+def test_the_command_serves_an_export_until_it_is_ended(tmp_path):
+    import autosplit
+    from autosplit.zoo.catalog import cached
+
+    (tmp_path / "net.onnx").write_bytes(cached("transformer").read_bytes())
+    out, model = (
+        tmp_path / "out",
+        autosplit.load_model(tmp_path / "net.onnx", runtime="onnxruntime"),
+    )
+    model.split([]).export(out)
+    command = [sys.executable, "-m", "autosplit", "serve", str(out), "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        url, _, name = process.stdout.readline().partition(" serves ")
+        with contextlib.closing(
+            triton.InferenceServerClient(url.removeprefix("http://"))
+        ) as client:
+            (item,) = model.items(1)
+            inputs = []
+            for key, array in item.items():
+                datatype = protocol.DATATYPES[str(array.dtype)]
+                inputs.append(triton.InferInput(key, array.shape, datatype))
+                inputs[-1].set_data_from_numpy(array)
+            result = client.infer(name.strip().strip("'"), inputs)
+        with autosplit.load(out) as pipeline:
+            (expected,) = pipeline.run([item])
+        for key, array in expected.items():
+            np.testing.assert_array_equal(result.as_numpy(key), array)
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+
+
+def one_stage(runtime="onnxruntime", batch=1):
+    document = sound()
+    stage = document["stages"][0] | {
+        "runtime": runtime,
+        "replicas": [{"device": "cores:0-1"}, {"device": "cores:2-3"}],
+    }
+    measured = {"points": [], "lone_ms": 1.0, "capacity": 9.0, "delay_ms": 2.5}
+    return document | {"stages": [stage], "batch": batch, "load": measured}
+
+
+@pytest.mark.parametrize(
+    ("server", "runtime", "parts"),
+    [
+        ("triton", "onnxruntime", ['backend: "onnxruntime"', "max_batch_size: 4", "count: 2 "]),
+        ("triton", "onnxruntime", ["dims: [ 3 ]", "max_queue_delay_microseconds: 2500"]),
+        ("ovms", "openvino", ['"NUM_STREAMS": "2"', '"INFERENCE_NUM_THREADS": "4"']),
+        ("ray", "onnxruntime", ["num_replicas: 2", "num_cpus: 2", "batch_wait_timeout_s: 0.0025"]),
+    ],
+)
+def test_a_hint_tells_another_server_how_an_export_was_measured(server, runtime, parts):
+    text = hint(manifest(one_stage(runtime, 4)), server)
+    assert all(part in text for part in parts), text
+
+
+@pytest.mark.parametrize(
+    ("document", "server", "line"),
+    [
+        (sound(), "triton", "the export has 3 stages"),
+        (one_stage("tvm"), "triton", "'triton' does not run stages in tvm"),
+        (one_stage(), "ovms", "'ovms' does not run stages in onnxruntime"),
+    ],
+)
+def test_a_server_that_cannot_run_an_export_gets_no_hint(document, server, line):
+    with pytest.raises(ConfigError, match=line):
+        hint(manifest(document), server)
+
+
+def manifest(document):
+    return Manifest.model_validate(document)

@@ -1,0 +1,92 @@
+"""Items that come by themselves: latencies from when they are due, rates, the goodput."""
+
+import time
+
+import pytest
+
+from autosplit.errors import StageError
+from autosplit.hardware.measurement import open_loop
+from autosplit.hardware.measurement.open_loop import load_test, open_latencies
+from autosplit.hardware.measurement.results import LoadPoint, LoadTest, Spread, spread
+from autosplit.planner.workload import Workload
+from tests.hardware.fakes import fake_pipeline, graph, items
+
+ONE_OP = graph([("y", ["x"])], ["x"], ["y"])
+
+
+def slow_pipeline(seconds, batch=1):
+    before = {0: lambda number: time.sleep(seconds)}
+    return fake_pipeline(ONE_OP, [[0]], ["y"], before=before, batch=batch)[0]
+
+
+def test_an_item_that_has_to_wait_is_late():
+    with slow_pipeline(0.02) as pipeline:
+        latencies = open_latencies(pipeline, items(3), 1000, 0.1)
+    # Each takes 20 times as long as it has, so that delays add up, even of those not yet sent.
+    assert 2 <= len(latencies) < 100
+    assert latencies == sorted(latencies)
+    assert latencies[-1] - latencies[0] > 10 * (len(latencies) - 1)
+
+
+def test_of_a_stream_slower_than_the_measurement_one_item_is_measured():
+    with fake_pipeline(ONE_OP, [[0]], ["y"])[0] as pipeline:
+        assert len(open_latencies(pipeline, items(3), 20, 0.01)) == 1
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_every_item_of_a_batch_is_timed(batch):
+    with slow_pipeline(0.001, batch).with_delay(1) as pipeline:
+        latencies = open_latencies(pipeline, items(3), 1000, 0.05)
+    assert len(latencies) == 50
+    assert min(latencies) >= 1
+
+
+def test_a_stage_that_fails_is_an_error():
+    def fail(_):
+        raise ValueError("broken")
+
+    pipeline, _ = fake_pipeline(ONE_OP, [[0]], ["y"], before={0: fail})
+    with pipeline, pytest.raises(StageError, match="broken"):
+        open_latencies(pipeline, items(3), 1000, 0.01)
+
+
+def point(rate, p99):
+    return LoadPoint(rate, 100, Spread(1.0, 1.0, 1.0), Spread(p99, p99, p99))
+
+
+def test_goodput_is_bisected_to_the_greatest_rate_within_the_limit(monkeypatch):
+    rates = []
+
+    def measured(pipeline, items, rate, *_):
+        rates.append(rate)
+        return point(rate, 10.0 if rate <= 70 else 30.0)
+
+    monkeypatch.setattr(open_loop, "load_point", measured)
+    with fake_pipeline(ONE_OP, [[0]], ["y"])[0] as pipeline:
+        test = load_test(pipeline, items(1), Workload(50.0, 20.0), 1.0, 100.0)
+    assert rates == [50, 80, 40, 60, 70, 75, 72.5]
+    assert (test.goodput, test.exceeded, test.at(None).rate) == (70, 72.5, 70)
+    assert test.at(50).rate == 50
+    assert [p.rate for p in test.points] == sorted(rates)
+    assert test.text == (
+        "goodput 70 items/s within p99 20 ms: 70% of the 100 items/s with all items waiting"
+    )
+
+
+def test_a_limit_below_the_latency_of_a_lone_item_says_what_is_possible():
+    with slow_pipeline(0.01) as pipeline:
+        test = load_test(pipeline, items(1), Workload(p99_ms=5.0), 1.0, 100.0)
+    assert (test.points, test.goodput) == ((), 0.0)
+    assert test.text.startswith("p99 5 ms is not possible: an item that comes alone takes ")
+
+
+def test_a_quantile_has_the_interval_of_order_statistics():
+    p99 = spread([float(n) for n in range(1, 1001)], share=0.99)
+    assert (p99.median, p99.low, p99.high) == (990, 984, 998)
+
+
+def test_the_line_of_a_rate_says_why_it_is_doubted():
+    assert point(50, 20).text == "50 items/s: latency p50 1 ms, p99 20 ms"
+    noisy = LoadPoint(50, 9, Spread(1, 1, 1), Spread(20, 18, 23), ("a neighbour",))
+    assert noisy.text.endswith("p99 20 ms (18 to 23); not to be trusted: a neighbour")
+    assert LoadTest((), 1.0, 100.0).text == ""
