@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from autosplit.deploy.targets.formats import FORMATS, NATIVE
 from autosplit.errors import ConfigError
@@ -47,7 +47,8 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="INPUT=OUTPUT",
-        help="input that the next item of a stream gets from an output; repeatable",
+        help="input that the next item of a stream gets from an output; repeatable; "
+        "auto: those that inspect proposes",
     )
     add_trust(parser)
 
@@ -168,8 +169,10 @@ def load_model(args: argparse.Namespace) -> Model:
     )
 
 
-def states(texts: list[str]) -> dict[str, str]:
+def states(texts: list[str]) -> dict[str, str] | Literal["auto"]:
     """``--state`` options as a mapping. Raises ConfigError for a misspelt or repeated one."""
+    if texts == ["auto"]:
+        return "auto"
     return _pairs("--state", texts, "INPUT=OUTPUT")
 
 

@@ -71,6 +71,7 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         aten.atleast_3d.Sequence: lambda parts: [torch.atleast_3d(part) for part in parts],
         aten.fmax.default: lambda a, b: _but_nan(torch.maximum, a, b),
         aten.fmin.default: lambda a, b: _but_nan(torch.minimum, a, b),
+        aten.copy.default: _copy,
         aten.cumprod.default: _cumprod,
         aten.cummax.default: lambda x, dim: _cumulative_extreme(torch.amax, x, dim, _ends(x)[0]),
         aten.cummin.default: lambda x, dim: _cumulative_extreme(torch.amin, x, dim, _ends(x)[1]),
@@ -80,6 +81,11 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         aten.adaptive_max_pool3d.default: _adaptive_max_pool,
         aten._adaptive_avg_pool3d.default: _adaptive_avg_pool,
     }
+
+
+def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
+    """The source alone: the exporter would read the old values of the target for their type."""
+    return source.to(target.dtype).expand(target.shape).clone()
 
 
 def _median(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:

@@ -99,7 +99,13 @@ def wire(
     """
     outputs = tuple(outputs)
     results = {tensor for _, tensor in outputs}
-    ports = tuple(_ports(graph, ops, results) for ops in stages)
+    # A state that no op reads stays in the stage that renews it.
+    unread = {
+        state.input: graph.tensors[state.tensor].producer
+        for state in graph.states
+        if not graph.tensors[state.input].consumers
+    }
+    ports = tuple(_ports(graph, ops, results, unread) for ops in stages)
     state_inputs = {state.input for state in graph.states}
     state_outputs = {state.output for state in graph.states}
     # The caller neither gives nor gets states.
@@ -156,8 +162,16 @@ def part(graph: FusedGraph, ops: Sequence[int], outputs: Iterable[tuple[str, str
     return Wiring(ports.inputs, ports.outputs, (ports,), tuple(connections))
 
 
-def _ports(graph: FusedGraph, ops: Sequence[int], results: set[str]) -> StagePorts:
-    """The ports of a stage; ``results`` are the tensors that are model outputs."""
+def _ports(
+    graph: FusedGraph,
+    ops: Sequence[int],
+    results: set[str],
+    unread: Mapping[str, int | None] = MappingProxyType({}),
+) -> StagePorts:
+    """The ports of a stage; ``results`` are the tensors that are model outputs.
+
+    ``unread`` are inputs that no op reads, each with an op whose stage has it all the same.
+    """
     inside = set(ops)
     inputs: dict[str, Port] = {}
     outputs: list[Port] = []
@@ -169,6 +183,7 @@ def _ports(graph: FusedGraph, ops: Sequence[int], results: set[str]) -> StagePor
             # What only ops of the stage read never leaves it.
             if tensor in results or not inside.issuperset(graph.tensors[tensor].consumers):
                 outputs.append(_port(graph, tensor))
+    inputs |= {name: _port(graph, name) for name, op in unread.items() if op in inside}
     return StagePorts(tuple(ops), tuple(inputs.values()), tuple(outputs))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Literal
 
 from autosplit.frontend.source import Signature, SourceModel
 from autosplit.graph import FusedGraph
@@ -17,7 +17,7 @@ from autosplit.lowering.fuse.passes import fuse
 from autosplit.lowering.fuse.reader import read
 from autosplit.lowering.fuse.tensors import bytes_of, dtypes_of, require_static
 from autosplit.lowering.layout.order import swap_kernel, swap_name
-from autosplit.lowering.states import match_states
+from autosplit.lowering.states import match_states, proposed_pairs
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,13 @@ def lower(
     source: SourceModel,
     target: Any,
     backends: Sequence[Backend] = (),
-    states: Mapping[str, str] | None = None,
+    states: Mapping[str, str] | Literal["auto"] | None = None,
 ) -> Lowered:
     """Fuse ``source`` for ``target`` (a tvm Target) and name everything.
 
     What a pattern of ``backends`` matches is an op of its own: nothing is fused with it, and no
-    cut divides it. ``states`` has the output by the input that it feeds in the next step.
+    cut divides it. ``states`` has the output by the input that it feeds in the next step; "auto"
+    are those that ``propose_states`` proposes, where the source itself keeps none.
 
     Raises ModelError where the model cannot be split, ConfigError for a wrong state.
     """
@@ -85,7 +86,11 @@ def lower(
     for dtype in sorted({graph.tensors[name].dtype for name in channels_last}):
         kernels[swap_name(dtype)] = swap_kernel(dtype)
     dtypes = frozenset(tensor.dtype for tensor in graph.tensors.values())
-    pairs = {state.input: state.output for state in source.states} | dict(states or {})
+    pairs = {state.input: state.output for state in source.states}
+    if states == "auto":
+        pairs = pairs or proposed_pairs(graph, outputs)
+    else:
+        pairs |= states or {}
     graph = replace(graph, states=match_states(graph, outputs, pairs))
     lowered = Lowered(
         graph,

@@ -145,20 +145,19 @@ def test_an_argument_that_is_code_is_refused_and_an_empty_one_is_not(file: Path,
 
 @pytest.mark.parametrize("side", ["in_spec", "out_spec"])
 @pytest.mark.parametrize(
-    ("kind", "fine"), [("builtins.list", True), (None, True), ("mine.Pair", False)]
+    ("kind", "read"),
+    [("builtins.list", "builtins.list"), (None, None), ("mine.Pair", "builtins.tuple")],
 )
-def test_containers_are_pythons_own(file: Path, side: str, kind: Any, fine: bool) -> None:
-    tree = {
-        "type": "builtins.tuple",
-        "children_spec": [TENSOR, {"type": kind, "children_spec": []}],
-    }
+def test_containers_are_pythons_own(file: Path, side: str, kind: Any, read: Any) -> None:
+    inner = {"type": kind, "context": '{"call": "me"}', "children_spec": []}
+    tree = {"type": "builtins.tuple", "children_spec": [TENSOR, inner]}
     call = {"signature": {side: json.dumps([1, tree])}}
     saved(file, graph(graph_module={"module_call_graph": [{"signature": None}, call]}))
-    if fine:
-        assert members(file)
-        return
-    with pytest.raises(ModelError, match=r"container 'mine\.Pair'"):
-        members(file)
+    document = json.loads(members(file)["models/model.json"])
+    signature = document["graph_module"]["module_call_graph"][1]["signature"]
+    container = json.loads(signature[side])[1]["children_spec"][1]
+    assert container["type"] == read
+    assert container["context"] == ("null" if kind == "mine.Pair" else inner["context"])
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def recurrent(draw):
     states = {}
     for number, name in enumerate(draw(st.lists(st.sampled_from(names), max_size=4, unique=True))):
         (stage,) = (ops for ops in stages if names.index(name) in ops)
-        for reader in draw(st.sets(st.sampled_from(stage), min_size=1)):
+        for reader in draw(st.sets(st.sampled_from(stage))):  # or a state that no op reads
             reads[reader].append(f"s{number}")
         states[f"s{number}"] = name
     outputs = [*states.values(), *(n for n in names if n not in states.values())]
