@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import autosplit
+from autosplit.errors import ConfigError
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.cost_table import cost_table
@@ -86,6 +87,9 @@ def test_stages_compute_each_of_256_steps_as_the_unsplit_model(
             ports = pipeline.wiring.inputs
             items = [generate.item_of(ports, [token], i) for i, token in enumerate(tokens)]
             results.append(list(pipeline.map(items)))
+            if form != "buffers":
+                with pytest.raises(ConfigError, match="stream 0 has had 256 items and its states"):
+                    pipeline.run(items[:1])
     for outputs in zip(*results, strict=True):
         (whole, *split) = (next(iter(o.values())) for o in outputs)
         assert all(np.array_equal(whole, each) for each in split)

@@ -41,7 +41,7 @@ MODEL_OPTIONS = (
     "shape", "devices", "target", "device_target", "runtime", "tuning", "state", "tolerance",
     "batch",
 )  # fmt: skip
-SPLIT_OPTIONS = ("devices", "assign", "allow_empty")
+SPLIT_OPTIONS = ("devices", "assign", "allow_empty", "as")
 SHAPE = ("replicas", "threads")  # of the stages of a deployment
 
 
@@ -91,6 +91,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--allow-empty", action="store_true", help="allow empty stages")
     parser.add_argument(
+        "--as",
+        choices=("llama.cpp", "vllm", "exo"),
+        help="also print the plan of a graph file of layers as an option of this program",
+    )
+    parser.add_argument(
         "--save",
         type=Path,
         metavar="FILE",
@@ -127,6 +132,8 @@ def run(args: argparse.Namespace) -> int:
         _refuse(args, SPLIT_OPTIONS, "is for a number of stages; give --stages instead of --cores")
     else:
         _refuse(args, ("streams",), "is for deployments; give --cores instead of --stages")
+    if not _is_graph_file(args):
+        _refuse(args, ("as",), "is for graph files of layers; give one")
     model = None if _is_graph_file(args) else options.load_model(args)
     if model and args.timeout is None:
         from autosplit import api  # late, as ``_costs`` has it: a graph file needs no runtimes
@@ -147,6 +154,8 @@ def run(args: argparse.Namespace) -> int:
     document["seconds"] = time.perf_counter() - start
     notes = (document["note"], asked.note, over_memory(asked.costs))
     document["note"] = "; ".join(filter(None, notes))
+    if vars(args)["as"]:
+        document["flags"] = planned.layer_flags(document, asked.costs, vars(args)["as"])
     if args.save:
         count = args.cores or (len(asked.devices) if args.stages == "auto" else args.stages)
         graph_file.save_graph(args.save, asked.costs, count, asked.devices, asked.names)
@@ -300,6 +309,8 @@ def _print(args: argparse.Namespace, costs: CostModel, document: dict[str, Any])
             output.emit_line(note)
     columns = _stage_columns(document, _places(args), unit)
     output.emit_table("", tuple(columns), zip(*columns.values(), strict=True))
+    if "flags" in document:
+        output.emit_line(document["flags"])
     if args.save:
         output.emit_line(args.save)
 

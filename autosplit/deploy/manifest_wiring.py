@@ -48,6 +48,7 @@ def wired(document: Manifest) -> Wiring:
         tuple(StagePorts((), stage.inputs, stage.outputs) for stage in document.stages),
         tuple(connection.connection() for connection in document.connections),
         tuple(states),
+        document.model.steps,
     )
 
 

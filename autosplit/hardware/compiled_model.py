@@ -435,7 +435,8 @@ class CompiledModel:
         """What the original model computes for the items that every deployment is compared on."""
         if self.single:
             return self.single.reference_outputs
-        return self.expect(self.items(STEPS if self.graph.states else ITEMS, SEED))
+        steps = min(STEPS, self.lowered.steps or STEPS)
+        return self.expect(self.items(steps if self.graph.states else ITEMS, SEED))
 
     @property
     def allowed_error(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 import weakref
@@ -82,6 +83,7 @@ class Pipeline:
         self._unread: deque[Inside] = deque()  # submitted items
         self._submitting = threading.Lock()  # they enter in the order of ``_unread``
         self._reading = threading.Lock()
+        self._steps: dict[Stream, float] = {}  # that each stream has had, where there is a limit
         self._forwarded = [
             (c.source, c.outputs) for c in wiring.connections if isinstance(c.source, str)
         ]
@@ -279,6 +281,9 @@ class Pipeline:
         if state is not None and not isinstance(state, Mapping):
             kind = type(state).__name__
             raise ConfigError(f"state is a {kind}; give the array of each state by its name")
+        self._steps.pop(stream, None)
+        if state:
+            self._steps[stream] = -math.inf  # nobody knows how far these states are
         try:
             self._engine.reset(stream, state)
         except Closed:
@@ -321,6 +326,7 @@ class Pipeline:
     def _enter(self, item: Item, stream: Stream) -> Inside:
         arrays = _checked(item, self.wiring.inputs)
         _require_hashable(stream)
+        self._count_step(stream)
         outputs = {}
         for source, names in self._forwarded:
             for name in names:
@@ -329,6 +335,18 @@ class Pipeline:
         if self.batch > 1:
             return self._batches.add(list(arrays.values()), outputs)
         return self._engine.enter(list(arrays.values()), outputs, stream)
+
+    def _count_step(self, stream: Stream) -> None:
+        """Raises ConfigError for an item that its stream's states have no room for."""
+        if self.wiring.steps is None:
+            return
+        steps = self._steps.get(stream, 0)
+        if steps >= self.wiring.steps:
+            raise ConfigError(
+                f"stream {stream!r} has had {steps} items and its states are full; reset it, or "
+                "export the model with a longer cache"
+            )
+        self._steps[stream] = steps + 1
 
     def _result(self, ticket: Inside) -> dict[str, Array]:
         outputs = ticket.result()

@@ -73,7 +73,8 @@ class StageState:
 class Wiring:
     """A pipeline without its programs: all ports, and the connections between them.
 
-    States are neither inputs nor outputs of the pipeline.
+    States are neither inputs nor outputs of the pipeline. ``steps``: how many items a stream may
+    have before its states are full, where that is known.
     """
 
     inputs: tuple[Port, ...]
@@ -81,6 +82,7 @@ class Wiring:
     stages: tuple[StagePorts, ...]
     connections: tuple[Connection, ...]
     states: tuple[StageState, ...] = ()
+    steps: int | None = None
 
 
 def wire(

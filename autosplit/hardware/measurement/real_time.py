@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from itertools import cycle
 
 import numpy as np
 
 from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.measurement import disturbance
-from autosplit.hardware.measurement.measure import MS, completions
+from autosplit.hardware.measurement.measure import MS, completions, items_in_turn
 from autosplit.hardware.measurement.results import RealTime, Spread
 
 
@@ -57,7 +56,7 @@ def paced_latencies(
     sent = waiting = 0
     rate *= streams
     start = time.perf_counter()
-    for number, item in enumerate(cycle(items)):
+    for number, (stream, item) in enumerate(items_in_turn(pipeline, items, streams)):
         due = start + number / rate
         # A pipeline that falls behind must end in time too.
         is_over = number > 1 and time.perf_counter() > start + seconds
@@ -67,7 +66,7 @@ def paced_latencies(
             next(results)
             waiting -= 1
         time.sleep(max(0.0, due - time.perf_counter()))
-        pipeline.submit(item, stream=number % streams)
+        pipeline.submit(item, stream=stream)
         sent, waiting = sent + 1, waiting + 1
     for _ in range(waiting):
         next(results)

@@ -12,7 +12,7 @@ from autosplit.graph import FusedGraph
 from autosplit.lowering.external.backend import Backend, groups
 from autosplit.lowering.external.composites import Composite, partition
 from autosplit.lowering.fuse.calls import Call, constants
-from autosplit.lowering.fuse.indices import Range, index_ranges, integers_below
+from autosplit.lowering.fuse.indices import Range, index_ranges, integers_below, most_steps
 from autosplit.lowering.fuse.passes import fuse
 from autosplit.lowering.fuse.reader import read
 from autosplit.lowering.fuse.tensors import bytes_of, dtypes_of, require_static
@@ -34,6 +34,7 @@ class Lowered:
     - ``integers_below``: by input of integers what random values of it stay below, where known.
     - ``index_ranges``: by input of integers the values that are legal, where that is sure.
     - ``initial``: by input what a state begins with, where that is not zero.
+    - ``steps``: how many items a stream may have, where that is known.
     """
 
     graph: FusedGraph
@@ -48,6 +49,7 @@ class Lowered:
     integers_below: Mapping[str, int] = field(default_factory=dict)
     index_ranges: Mapping[str, Range] = field(default_factory=dict)
     initial: Mapping[str, Any] = field(default_factory=dict)
+    steps: int | None = None
 
     @cached_property
     def regions(self) -> Mapping[str, tuple[int, ...]]:
@@ -92,6 +94,7 @@ def lower(
     else:
         pairs |= states or {}
     graph = replace(graph, states=match_states(graph, outputs, pairs))
+    ranges = index_ranges(source)
     lowered = Lowered(
         graph,
         calls,
@@ -102,8 +105,9 @@ def lower(
         dtypes=dtypes | dtypes_of(fused.flat["main"]),
         channels_last=channels_last,
         integers_below=integers_below(source),
-        index_ranges=index_ranges(source),
+        index_ranges=ranges,
         initial={state.input: state.initial for state in source.states if state.initial.any()},
+        steps=most_steps(source, pairs, ranges),
     )
     regions = groups(graph, lowered.regions, backends)
     return replace(lowered, keep_together=(*regions, *graph.ops_of_states))
