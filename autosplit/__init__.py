@@ -14,7 +14,7 @@ from autosplit.errors import AutosplitError
 from autosplit.versions import VERSION as __version__
 
 if TYPE_CHECKING:
-    from autosplit.api import Model, ModelDeployment, Part, Split, load_model, plan
+    from autosplit.api import Model, Part, Split, load_model, plan
     from autosplit.deploy.load import LoadedPipeline, load
     from autosplit.hardware.execution.pipeline import Pipeline
     from autosplit.lowering.external.backend import Backend
@@ -24,7 +24,6 @@ __all__ = [
     "Backend",
     "LoadedPipeline",
     "Model",
-    "ModelDeployment",
     "Part",
     "Pipeline",
     "Split",

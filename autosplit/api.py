@@ -10,7 +10,7 @@ from itertools import accumulate, chain
 from numbers import Integral, Real
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 from autosplit import cuts
 from autosplit.cuts.stages import Stages
@@ -194,13 +194,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """A model and its stages, each a tuple of op indices.
+    """A model and its stages, each a tuple of op indices, and how they run.
 
     ``predicted_ms`` is the period planned for them, ``devices`` are those it was planned for.
     ``runtimes`` are those of the stages; without any each stage has the one that computes it
     fastest by the measured profile. ``replicas`` are those of the stages, by default one; then
     there is a device for each replica of the first stage, then of the next. ``batch`` items are
-    computed at once; the pipeline takes and gives single ones.
+    computed at once; the pipeline takes and gives single ones. ``streams`` share it, where the
+    model has states.
     """
 
     model: Model
@@ -210,9 +211,28 @@ class Split:
     runtimes: tuple[str, ...] = ()
     replicas: tuple[int, ...] = ()
     batch: int = 1
+    streams: int = 1
+
+    @classmethod
+    def of(
+        cls, model: Model, deployment: Deployment, period: float | None = None, streams: int = 1
+    ) -> Split:
+        """The split that a deployment makes of a model, with its planned period in ms."""
+        devices = tuple(chain.from_iterable(stage.devices for stage in deployment.stages))
+        parts = deployment.split, period, devices, deployment.runtimes, deployment.replicas
+        return cls(model, *parts, deployment.batch, streams)
+
+    @property
+    def deployment(self) -> Deployment:
+        """The stages on the devices they were planned for, else on one core each."""
+        return self._along(())
 
     def pipeline(
-        self, devices: Sequence[str] = (), depth: int = 2, trace: bool = False
+        self,
+        devices: Sequence[str] = (),
+        depth: int = 2,
+        trace: bool = False,
+        delay_ms: float | None = None,
     ) -> Pipeline:
         """Link the stages into a running pipeline.
 
@@ -220,6 +240,7 @@ class Split:
             devices: One a replica; by default those it was planned for, else one core each.
             depth: Items that wait between neighbouring stages.
             trace: Whether the times of every stage are recorded, in ``events``.
+            delay_ms: The longest wait to fill a batch, see ``Pipeline.with_delay``.
 
         Returns:
             The pipeline, to be closed or used in ``with``.
@@ -233,7 +254,7 @@ class Split:
             with split.pipeline(["cores:0", "cores:0"]) as pipeline:
                 outputs = pipeline.run(model.items(8))
         """
-        return self.model.pipeline(self._along(devices), depth, trace)
+        return self.model.pipeline(self._along(devices), depth, trace).with_delay(delay_ms)
 
     def export(
         self,
@@ -265,92 +286,25 @@ class Split:
         """
         from autosplit.deploy.export import write_split
 
-        deployment, known = self._along(devices), SplitResults(**results)
-        return write_split(self.model, deployment, Path(folder), known, format, onnx)
+        known = SplitResults(streams=self.streams, **results)
+        return write_split(self.model, self._along(devices), Path(folder), known, format, onnx)
 
     def _along(self, devices: Sequence[str]) -> Deployment:
         replicas = self.replicas or (1,) * len(self.stages)
-        things = "replicas" if self.replicas else "stages"
-        places = device.along(sum(replicas), devices or self.devices, things)
-        # All replicas of a stage have the runtime that is fastest on the device of the first one.
-        firsts = [places[n] for n in accumulate(replicas[:-1], initial=0)]
-        runtimes = self.runtimes or fastest_runtimes(self.model, self.stages, firsts)
-        runtimes = runtimes or (self.model.runtime_in_use,) * len(self.stages)
-        names = list(map(str, places))
+        names, runtimes = self.devices, self.runtimes
+        # A plan may be for another machine, whose devices are not here.
+        if devices or not (names and runtimes):
+            things = "replicas" if self.replicas else "stages"
+            places = device.along(sum(replicas), devices or names, things)
+            names = tuple(map(str, places))
+            # All replicas of a stage have the runtime that is fastest on the device of the first.
+            firsts = [places[n] for n in accumulate(replicas[:-1], initial=0)]
+            runtimes = runtimes or fastest_runtimes(self.model, self.stages, firsts)
+            runtimes = runtimes or (self.model.runtime_in_use,) * len(self.stages)
         return Deployment.of_split(self.stages, names, runtimes, replicas, self.batch)
 
 
-@dataclass(frozen=True)
-class ModelDeployment:
-    """A model and where its stages run; ``predicted_ms`` is the planned period of ``streams``."""
-
-    model: Model
-    deployment: Deployment
-    predicted_ms: float | None = None
-    streams: int = 1
-
-    def pipeline(self, depth: int = 2, trace: bool = False) -> Pipeline:
-        """Link the stages into a running pipeline, on the devices of the deployment.
-
-        Args:
-            depth: Items that wait between neighbouring stages.
-            trace: Whether the times of every stage are recorded, in ``events``.
-
-        Returns:
-            The pipeline, to be closed or used in ``with``; errors are those of ``Split.pipeline``.
-
-        Example:
-            with autosplit.plan(model, cores=1).pipeline() as pipeline:
-                outputs = pipeline.run(model.items(8))
-        """
-        return self.model.pipeline(self.deployment, depth, trace)
-
-    def export(
-        self, folder: str | Path, format: str = "native", onnx: bool = True, **results: Any
-    ) -> Path:
-        """Write ``split.json`` and the files of the stages, compared with the model first.
-
-        Args:
-            folder: Where to; an export that is there is replaced in one step.
-            format: "onnx" or "cpp" adds a program that runs the stages in that way.
-            onnx: Whether the stages of TVM are written as ONNX models too.
-            results: What is known of the deployment, see ``SplitResults``.
-
-        Returns:
-            The path of ``split.json``; errors are those of ``Split.export``.
-
-        Example:
-            autosplit.plan(model, cores=1).export("out")
-        """
-        from autosplit.deploy.export import write_split
-
-        known = SplitResults(streams=self.streams, **results)
-        return write_split(self.model, self.deployment, Path(folder), known, format, onnx)
-
-
 load_model = Model.load
-
-
-@overload
-def plan(
-    model: Model,
-    stages: int | Literal["auto"] = 2,
-    devices: Sequence[str] = (),
-    regions: Mapping[str, str] | None = None,
-    *,
-    batch: Batches = SINGLE,
-) -> Split: ...
-
-
-@overload
-def plan(
-    model: Model,
-    *,
-    cores: int,
-    memory: float | None = None,
-    streams: int = 1,
-    batch: Batches = SINGLE,
-) -> ModelDeployment: ...
 
 
 def plan(
@@ -363,7 +317,7 @@ def plan(
     memory: float | None = None,
     streams: int = 1,
     batch: Batches = SINGLE,
-) -> Split | ModelDeployment:
+) -> Split:
     """Plan the fastest split, or with ``cores`` the fastest deployment, for the measured op times.
 
     Ops that were not timed on a device before are timed first, for some seconds.
@@ -381,7 +335,7 @@ def plan(
         batch: How many items may be computed at once: a number, several to choose from, or "auto".
 
     Returns:
-        A ``Split``, or with ``cores`` a ``ModelDeployment``; ``predicted_ms`` is its period.
+        The split, with its ``deployment``; ``predicted_ms`` is its period.
 
     Raises:
         Infeasible: Too many stages or too little memory.
@@ -437,7 +391,7 @@ def _batches(batch: Batches) -> Sequence[int] | str:
 
 def _on_cores(
     model: Model, cores: int, memory: float | None, streams: int, batches: Sequence[int] | str
-) -> ModelDeployment:
+) -> Split:
     from autosplit import planner
 
     numbers = device.available()
@@ -452,7 +406,7 @@ def _on_cores(
     question = planner.Question.of_cores(cores, costs.kinds[0].name)
     best = planner.partition(costs, question, deadline=_search_limit())
     deployment = on_cores(model, best.stages, numbers)
-    return ModelDeployment(model, deployment, best.period, streams)
+    return Split.of(model, deployment, best.period, streams)
 
 
 def on_cores(model: Model, stages: Sequence[Stage], cores: Sequence[int]) -> Deployment:

@@ -53,3 +53,10 @@ def bytes_of(text: str) -> float:
 def counted(count: int, thing: str) -> str:
     """A number of things: 1 op, 2 ops."""
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def duration(seconds: float) -> str:
+    """A time in seconds, minutes or hours."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -52,6 +52,7 @@ def test_the_plans_pipelines_compute_what_onnxruntime_does(profiled, name):
         assert accuracy.max_rel_error < 1e-4
 
 
+@pytest.mark.integration
 def test_a_plan_has_a_period_no_single_op_exceeds(profiled):
     model = profiled("squeezenet")
     profiles = [model.profile(device).op_ms for device in api.device.along(2)]
@@ -240,7 +241,6 @@ DOCUMENTED = (
     autosplit.load_model, autosplit.plan, autosplit.load,
     autosplit.Model.split, autosplit.Model.extract, autosplit.Model.pipeline,
     autosplit.Split.pipeline, autosplit.Split.export,
-    autosplit.ModelDeployment.pipeline, autosplit.ModelDeployment.export,
     autosplit.Part.pipeline, autosplit.Part.export,
     autosplit.Pipeline.run, autosplit.Pipeline.map, autosplit.Pipeline.map_streams,
     autosplit.Pipeline.submit, autosplit.Pipeline.results, autosplit.Pipeline.state,

@@ -90,6 +90,8 @@ def test_stages_compute_each_of_256_steps_as_the_unsplit_model(
             if form != "buffers":
                 with pytest.raises(ConfigError, match="stream 0 has had 256 items and its states"):
                     pipeline.run(items[:1])
+    # onnxruntime fuses other nodes of this one where it is cut; its last digit differs.
+    tolerance = 1e-6 if (kind, form) == ("GPT2", "buffers") else 0.0
     for outputs in zip(*results, strict=True):
         (whole, *split) = (next(iter(o.values())) for o in outputs)
-        assert all(np.array_equal(whole, each) for each in split)
+        assert max(np.abs(each - whole).max() for each in split) <= tolerance

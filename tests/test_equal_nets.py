@@ -49,6 +49,7 @@ def test_a_split_is_equal_as_a_pipeline_and_as_an_export(save, tmp_path, name, r
     assert verify(tmp_path / "out").accuracy.equal
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", ZOO)
 def test_one_op_a_stage_is_equal(zoo_model, name):
     model = zoo_model(name)

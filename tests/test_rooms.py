@@ -31,7 +31,7 @@ FLOORS = (
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 FILES = sorted(ROOT.rglob("*.py"))
-MOST_FILES = {"cli": 20}  # a folder holds 14; a command is a file
+MOST_FILES = {"cli": 20, "planner": 15}  # a folder holds 14; a command is a file
 FEWEST_LETTERS = 80  # of the docstring that is the map of a package
 PURE = ("graph", "deployment", "units", "cuts", "planner")  # no file, no clock
 IMPORTED_BY_PURE = {

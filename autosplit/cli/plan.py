@@ -204,8 +204,8 @@ def _export(
     # A plan may be for a machine with more cores.
     cores = available() if args.cores <= len(available()) else range(args.cores)
     deployment = api.on_cores(model, planned, cores)
-    deployed = api.ModelDeployment(model, deployment, period, args.streams or 1)
-    return deployed.export(args.output, predicted=period)
+    split = api.Split.of(model, deployment, period, args.streams or 1)
+    return split.export(args.output, predicted=period)
 
 
 def _costs(args: argparse.Namespace, model: Model | None) -> _Asked:

@@ -27,7 +27,6 @@ import argparse
 import contextlib
 import shlex
 import webbrowser
-from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -103,7 +102,6 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.study.loop.benches import check_linker, open_bench
     from autosplit.study.loop.open import open_study
     from autosplit.study.loop.run import run_study
-    from autosplit.study.progress import progress
     from autosplit.study.storage import storage_url
 
     chosen = _options(args)
@@ -115,18 +113,15 @@ def run(args: argparse.Namespace) -> int:
     url = storage_url(config.name, args.storage, config.storage)
     dashboard: Thread | None = None
     with contextlib.ExitStack() as stack:
-        display = progress()
-        # Also where the bench does not open: a terminal would stay without its cursor.
-        stack.callback(display.close)
-        check_linker(config, display.note)
+        check_linker(config, output.note)
         # Nothing else is shown until the first kernels are compiled.
-        display.note("reading the model and compiling its ops")
+        output.note("reading the model and compiling its ops")
         bench = open_bench(config, trust_kernels=args.trust_kernels)
         stack.callback(bench.close)
-        opened = open_study(config, bench, url, display, name=args.name, force=args.force)
+        opened = open_study(config, bench, url, output.note, name=args.name, force=args.force)
         if args.open:
-            dashboard = _open_dashboard(url, opened.study.study_name, display.note)
-        run_study(opened, display)
+            dashboard = _open_dashboard(url, opened.study.study_name)
+        run_study(opened)
         # With the bench still open: its worker has the kernels.
         folder = export_best_split(opened)
     exported = None if folder is None else str(folder)
@@ -145,13 +140,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _open_dashboard(url: str, study: str, note: Callable[[str], None]) -> Thread:
+def _open_dashboard(url: str, study: str) -> Thread:
     """Serve the study on a free port, show it in the browser, and return who serves it."""
     from autosplit.report.dashboard.app import open_server
     from autosplit.report.documents.study_reader import StudyReader
 
     server, address = open_server(StudyReader(url, study), port=0)
-    note(f"dashboard: {address}")
+    output.note(f"dashboard: {address}")
     # It ends with the process: nothing that it holds outlives it.
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -46,7 +46,11 @@ class LoadedPipeline(Pipeline):
 
 
 def load(
-    folder: str | Path, devices: Sequence[str] = (), depth: int = 2, trace: bool = False
+    folder: str | Path,
+    devices: Sequence[str] = (),
+    depth: int = 2,
+    trace: bool = False,
+    delay_ms: float | None = None,
 ) -> LoadedPipeline:
     """The pipeline of an export. An export is code: load only what you would run.
 
@@ -56,6 +60,7 @@ def load(
             one of those cores, the cores there are. A stage for a server is sent there.
         depth: Items that wait between neighbouring stages.
         trace: Whether the times of every stage are recorded, in ``events``.
+        delay_ms: The longest wait to fill a batch, see ``Pipeline.with_delay``.
 
     Returns:
         The pipeline, to be closed or used in ``with``.
@@ -70,7 +75,8 @@ def load(
             outputs = pipeline.run(model.items(8))
     """
     file = manifest_file.locate(Path(folder))
-    return LoadedPipeline(manifest_file.read(file), file.parent, devices, depth, trace)
+    pipeline = LoadedPipeline(manifest_file.read(file), file.parent, devices, depth, trace)
+    return pipeline.with_delay(delay_ms)
 
 
 def on_ray(

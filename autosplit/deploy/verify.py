@@ -32,7 +32,7 @@ from autosplit.hardware.measurement import disturbance, measure
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import DEFAULT_TOLERANCE
 from autosplit.hardware.measurement.real_time import measure_real_time
-from autosplit.hardware.measurement.reference import Reference, reference_of_file
+from autosplit.hardware.measurement.reference import reference_of_file
 from autosplit.hardware.measurement.results import Accuracy, RealTime, Spread
 from autosplit.hardware.measurement.sequences import ITEMS, SEED, STEPS, check, expect
 from autosplit.serialization import dump
@@ -107,7 +107,6 @@ def verify(
         count = max(count, STEPS)
         count = min(count, document.model.steps or count)
     draw = special_items if special else random_items
-    reference: Reference | None = None
     initial = initial_states(wiring_of(document, manifest_file.locate(folder).parent).states)
     if file is None:
         expected, name = read_reference(folder, document, initial)
@@ -121,7 +120,6 @@ def verify(
         except (MachineError, ModelError) as error:
             if model or special or document.reference is None:
                 raise
-            reference = None
             expected, name = read_reference(folder, document, initial)
             name = f"{name}, as the model at {file} cannot be run here: {error}"
     allowed_error = tolerance or (before.tolerance if before else DEFAULT_TOLERANCE)
@@ -131,7 +129,7 @@ def verify(
         stages = [f"{stage.index} ('{stage.file}')" for stage in document.stages]
         threads = {thread: stages[stage] for thread, stage in pipeline.threads.items()}
         phases.report("running the export", threads)
-        accuracy, reason = check(pipeline, expected, allowed_error, runtimes, name, reference)
+        accuracy, reason = check(pipeline, expected, allowed_error, runtimes, name)
     return Verification(accuracy, name, reason)
 
 

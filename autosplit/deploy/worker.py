@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.deployment import Deployment
-from autosplit.hardware.bench import worker
+from autosplit.hardware.bench import isolated
 from autosplit.hardware.isolation.worker import Handler
 from autosplit.hardware.measurement.results import SplitResults
 from autosplit.serialization import load
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def open_bench(setting: Mapping[str, Any]) -> Handler:
-    """The handler of a worker; see ``hardware.bench.worker.open_bench``."""
-    return worker.open_bench(setting, {"export": write_split_of_job})
+    """The handler of a worker; see ``hardware.bench.isolated.open_bench``."""
+    return isolated.open_bench(setting, {"export": write_split_of_job})
 
 
 def write_split_of_job(bench: LocalBench, job: Mapping[str, Any]) -> str:

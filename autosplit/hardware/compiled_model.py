@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ from typing import Any, Literal, Self
 
 from autosplit import files, phases
 from autosplit.deployment import Deployment
-from autosplit.errors import AutosplitError, ConfigError, MachineError, MismatchError, ModelError
+from autosplit.errors import AutosplitError, MachineError, MismatchError, ModelError
 from autosplit.graph import FusedGraph
 from autosplit.hardware import cache, native_log
 from autosplit.hardware.batches import require_batchable
@@ -308,19 +309,11 @@ class CompiledModel:
         distinct = {str(device): device for device in places}
         profiles: list[Profile] = []
         for name in runtimes or self.runtimes:
-            try:
-                self.runtime_of(name).prepare(places)
-                by_device = {
-                    spelling: self._profile_where_possible(name, device, seconds, force)
-                    for spelling, device in distinct.items()
-                }
-                profiles += [by_device[str(device)] for device in places]
-            except MachineError:
-                raise
-            except AutosplitError as error:
-                if self.runtime_name != AUTO:
-                    raise
-                profiles += [self._no_profile(name, device, str(error)) for device in places]
+            by_device = {
+                spelling: self._profile_where_possible(name, device, seconds, force)
+                for spelling, device in distinct.items()
+            }
+            profiles += [by_device[str(device)] for device in places]
         for name, reason in self.left_out.items() if not runtimes else ():
             profiles += [self._no_profile(name, device, reason) for device in places]
         return profiles
@@ -374,14 +367,19 @@ class CompiledModel:
     def _profile_where_possible(
         self, runtime: str, device: Device, seconds: float, force: bool
     ) -> Profile:
-        if self.runtime_name == AUTO:
-            try:
-                self.runtime_of(runtime).check([device])
-            except ModelError:  # it cannot compute every op; those have infinite times
-                pass
-            except ConfigError as error:
-                return self._no_profile(runtime, device, str(error))
-        return self.profile(device, seconds, force, runtime)
+        maker = self.runtime_of(runtime)
+        try:
+            maker.prepare([device])
+            # Where a device cannot compute every op, those have infinite times.
+            with contextlib.suppress(ModelError):
+                maker.check([device])
+            return self.profile(device, seconds, force, runtime)
+        except MachineError:
+            raise
+        except AutosplitError as error:
+            if self.runtime_name != AUTO:
+                raise
+            return self._no_profile(runtime, device, str(error))
 
     def _no_profile(self, runtime: str, device: Device, reason: str) -> Profile:
         count = len(self.graph.ops)
@@ -449,9 +447,7 @@ class CompiledModel:
         Raises MismatchError where its outputs differ by more than ``allowed_error``.
         """
         expected, reference = self.reference_outputs, self.reference
-        accuracy, reason = check(
-            pipeline, expected, self.allowed_error, runtimes, reference.name, reference
-        )
+        accuracy, reason = check(pipeline, expected, self.allowed_error, runtimes, reference.name)
         if reason:
             raise MismatchError(reason)
         return accuracy

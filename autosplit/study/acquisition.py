@@ -3,8 +3,8 @@
 The corrected costs are drawn many times. A gain is the mean over the draws of how much less a
 candidate takes than the best measured one, a loss counting as none (expected improvement: Jones,
 Schonlau and Welch, Efficient global optimization of expensive black-box functions, 1998, section
-4.1). Weighed are the best candidates for the mean costs and for some draws, each found by the
-planner, and those around the most promising.
+4.1). Weighed are the best candidate for the mean costs, which the planner finds, and those around
+it and around the best measured.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from autosplit.hardware.measurement.results import Baseline
 from autosplit.planner.batch import Batch
 from autosplit.study.record import result_of
 from autosplit.study.results import is_lost
-from autosplit.study.space import Candidate, Space, free_candidate
+from autosplit.study.space import Candidate, Space
 from autosplit.study.surrogate.correction import Corrected, Factors, Measured, correct
 from autosplit.study.surrogate.posterior import Array
 
@@ -31,10 +31,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 DRAWS = 64  # of the costs, over which a gain is averaged
-PLANNED = 8  # of them, for which the best candidate is searched
-PLANNED_TRIALS = 32  # measured trials from which on it is searched for the mean costs alone
 CENTRES = 2  # measured candidates whose neighbours are weighed
-CLIMB_LIMIT = 16  # moves from the most promising candidate to one that promises more
 WORTH = 0.02  # the expected gain that is worth a trial, as a share of half the noise
 # The error of the costs is known well enough after three trials and ten times of stages.
 FEWEST_MEASURED, FEWEST_TIMES = 3, 10
@@ -89,7 +86,7 @@ def key_of(trial: FrozenTrial) -> str:
 def measured_baselines(space: Space, baselines: Iterable[Baseline]) -> Iterator[Measured]:
     """The baselines that are candidates of the space, as measured."""
     for number, baseline in enumerate(baselines, 1):
-        candidate = space.whole_model(baseline.runtime, baseline.devices)
+        candidate = space.whole_model(baseline)
         if candidate is not None:
             period = baseline.period_ms.median
             stage_ms = (period * candidate[0].replicas,)
@@ -130,7 +127,7 @@ class Acquisition:
     @property
     def is_exhausted(self) -> bool:
         """Whether no candidate that fits is free."""
-        return free_candidate(self.space, [self.space.plan.stages], self.history.taken) is None
+        return self.space.free([self.space.plan.stages], self.history.taken) is None
 
     @property
     def converged(self) -> bool:
@@ -162,43 +159,29 @@ class Acquisition:
         starts = self._planned
         gains = self._gains(starts)
         if not gains:
-            free = free_candidate(self.space, starts, self.history.taken)
+            free = self.space.free(starts, self.history.taken)
             return {} if free is None else self._gains([free])
-        self._climb(gains)
         return gains
 
     @cached_property
     def _planned(self) -> list[Candidate]:
-        """The best candidates for the mean costs and some draws, and those around them."""
+        """The best candidates for the mean costs, and those around them and the best measured."""
         measured = self._best_measured
         near = measured[0] if measured else self.space.plan.stages
         planned: list[Candidate] = []
-        count = 0 if len(self.history.trials) > PLANNED_TRIALS else PLANNED
-        for costs in [self.corrected.mean, *self._draws[:count]]:
-            with contextlib.suppress(Infeasible):
-                planned += self._best_under(costs, near)
+        with contextlib.suppress(Infeasible):
+            planned += self._best_expected(near)
         centres = [*planned[:1], *measured[:CENTRES]]
         around = [n for centre in centres for n in self.space.moves.neighbours(centre)]
-        return list(dict.fromkeys([*planned, *self.space.whole_models, *around]))
+        return list(dict.fromkeys([*planned, *around]))
 
-    def _best_under(self, costs: Factors, near: Candidate) -> list[Candidate]:
+    def _best_expected(self, near: Candidate) -> list[Candidate]:
         """The candidates of least period and of least latency, as far as these count."""
         limits = [0.0] if self.goal.objective == "throughput" else []
         if self.goal.objective == "latency" or self.goal.latency_ms < math.inf:
             limits.append(math.inf)
-        model, seed = self.corrected.model(costs), len(self.history.measured)
+        model, seed = self.corrected.model(), len(self.history.measured)
         return [self.space.best(model, near, seed, limit) for limit in limits]
-
-    def _climb(self, gains: dict[Candidate, float]) -> None:
-        """Add the free neighbours of the most promising candidate, until none promises more."""
-        start = None
-        for _ in range(CLIMB_LIMIT):
-            best = max(gains, key=gains.__getitem__)
-            if best == start:
-                return
-            start = best
-            neighbours = self.space.moves.neighbours(start)
-            gains.update(self._gains([n for n in neighbours if n not in gains]))
 
     def _gains(self, candidates: Iterable[Candidate]) -> dict[Candidate, float]:
         """The gains of those that are free and fit."""

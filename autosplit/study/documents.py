@@ -20,7 +20,6 @@ from autosplit.serialization import load
 T = TypeVar("T", Profile, LinkCost)
 _GRAPH_KEYS = ("name", "ops", "tensors", "inputs", "outputs", "states")
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
-_SHOWN_NAMES = {"backend": "runtime"}
 _INFINITY = float("inf")
 
 
@@ -80,16 +79,10 @@ def measured_document(measurement: Measurement) -> dict[str, Any]:
 def differences(recorded: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
     """What differs between two identities, one phrase a key; a digest is shortened."""
     return [
-        _difference(key, recorded.get(key), now.get(key))
+        f"{key} was {_quoted(recorded.get(key))}, is {_quoted(now.get(key))}"
         for key in sorted({*recorded, *now})
         if recorded.get(key) != now.get(key)
     ]
-
-
-def _difference(key: str, before: object, after: object) -> str:
-    if _DIGEST.fullmatch(str(before)) and _DIGEST.fullmatch(str(after)):
-        return f"the {key} has changed (sha256 {str(before)[:12]}, now {str(after)[:12]})"
-    return f"{_SHOWN_NAMES.get(key, key)} was {_quoted(before)}, is {_quoted(after)}"
 
 
 def _quoted(value: object) -> str:

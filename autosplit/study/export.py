@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from autosplit.serialization import load
 from autosplit.study.documents import differences
 from autosplit.study.loop.open import OpenStudy, identity_of
 from autosplit.study.record import RECORD, StudyRecord, mapping, record_of, study_record
-from autosplit.study.results import best_trial, error_of
+from autosplit.study.results import best_trial, error_of, tally
 from autosplit.study.storage import storage_errors
 
 if TYPE_CHECKING:
@@ -65,21 +64,7 @@ def _advised(
     number, best = record.verdict.trial, best_trial(trials, record)
     if number is None and best is not None:
         number = best.number
-    return None if number is None else _exportable(record, trials).get(number)
-
-
-def _exportable(record: StudyRecord, trials: Sequence[FrozenTrial]) -> dict[int, Exported]:
-    """The trials with all that an export needs, by their numbers."""
-    exportable = {}
-    for trial in trials:
-        stored = record.final_comparison.of(trial.number, record_of(trial))
-        measured = stored.measurement() if trial.state.name == "COMPLETE" else None
-        # A database may hold anything.
-        with contextlib.suppress(ValueError):
-            if measured is not None:
-                figures = stored.deployment(), measured, stored.predicted_ms, trial.number
-                exportable[trial.number] = Exported(*figures)
-    return exportable
+    return None if number is None else _measured_trial(trials, record, number)
 
 
 def export_stored_split(
@@ -140,15 +125,19 @@ def _on_stored_devices(document: Any, identity: Mapping[str, Any], name: str) ->
 
 def _measured_trial(trials: Sequence[FrozenTrial], study: StudyRecord, number: int) -> Exported:
     """The trial of a number. Raises ConfigError where it cannot be exported."""
-    exportable = _exportable(study, trials)
-    if number in exportable:
-        return exportable[number]
     trial = next((t for t in trials if t.number == number), None)
     state = "does not exist" if trial is None else f"is {trial.state.name.lower()}"
     if trial and trial.state.name == "FAIL":
         state = f"failed ({error_of(trial)})"
-    known = sorted(exportable) or "none"
-    raise ConfigError(f"trial {number} {state}; those that can be exported are {known}")
+    complete = {t.number: t for t in tally(trials).complete}
+    if number in complete:
+        stored = study.final_comparison.of(number, record_of(complete[number]))
+        try:
+            return Exported(stored.deployment(), stored.measurement(), stored.predicted_ms, number)
+        except ValueError as error:  # a database may hold anything
+            state = f"is complete, but {error}"
+    known = sorted(complete) or "none"
+    raise ConfigError(f"trial {number} {state}; complete trials are {known}")
 
 
 def _export(

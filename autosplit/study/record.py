@@ -172,10 +172,10 @@ class TrialRecord(TrialResult):
             raise ValueError("no deployment is stored")
         return Deployment.of_split(self.stages, devices, self.runtimes, counts, self.batch)
 
-    def measurement(self) -> Measurement | None:
-        """The figures; None without a period."""
+    def measurement(self) -> Measurement:
+        """The figures. Raises ValueError without a period."""
         if self.period_ms is None:
-            return None
+            raise ValueError("no period is stored")
         latency = self.latency_ms or Spread(0.0, 0.0, 0.0)
         accuracy = Accuracy(True, 0.0, self.max_rel_error or 0.0, 0)
         return Measurement(self.period_ms, latency, self.stage_ms, accuracy, self.disturbed)

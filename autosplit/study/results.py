@@ -108,17 +108,11 @@ def best_trial(
     compared = study.final_comparison.numbers(len(complete)) & complete.keys()
     if compared and objective == "throughput":
         complete = {number: complete[number] for number in compared}
-    periods: dict[int, Spread] = {}
-    for number, trial in complete.items():
-        period = study.final_comparison.of(number, record_of(trial)).period_ms
-        if period is not None:
-            periods[number] = period
+    records = {n: study.final_comparison.of(n, record_of(t)) for n, t in complete.items()}
+    periods = {n: record.period_ms for n, record in records.items() if record.period_ms}
     values = {number: trial.values or () for number, trial in complete.items()}
     best = best_number(periods, values, objective)
-    if best is None:
-        return None
-    record = study.final_comparison.of(best, record_of(complete[best]))
-    return BestTrial(best, periods[best], record)
+    return None if best is None else BestTrial(best, periods[best], records[best])
 
 
 def best_of_study(study: optuna.Study) -> BestTrial | None:

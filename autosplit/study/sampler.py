@@ -9,9 +9,11 @@ Imports Optuna at once, so it is imported late.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from random import random
 from typing import Any
 
 import optuna
@@ -21,7 +23,7 @@ from optuna.trial import FrozenTrial, Trial
 
 from autosplit.study.acquisition import Goal, acquisition, generator, history_of, key_of
 from autosplit.study.record import result_of, update
-from autosplit.study.space import Candidate, Space, free_candidate
+from autosplit.study.space import Candidate, Space
 from autosplit.study.surrogate.correction import Measured
 
 PLANNER = "planner"
@@ -34,6 +36,7 @@ OTHERS: Mapping[str, Callable[[int], BaseSampler]] = {
 }
 SAMPLERS = (PLANNER, *OTHERS)
 _ATTEMPTS = 20  # choices of a trial, each after another worker made the same
+FIRST_WAIT = 0.05  # seconds between the first two of them at most; each further wait is twice it
 
 
 class PlannerSampler(BaseSampler):
@@ -58,13 +61,10 @@ class PlannerSampler(BaseSampler):
         candidate = self.propose(study, trial.number)
         return {} if candidate is None else self.space.encode(candidate)
 
-    def propose(
-        self, study: optuna.Study, number: int, tried: frozenset[str] = frozenset()
-    ) -> Candidate | None:
-        """The candidate for a trial; ``tried`` are the keys of those that rivals have."""
+    def propose(self, study: optuna.Study, number: int) -> Candidate | None:
+        """The candidate for a trial."""
         trials = study.get_trials(deepcopy=False)
         history = history_of(self.space, trials, self.baselines, number)
-        history = replace(history, taken=history.taken | tried)
         return acquisition(self.space, self.goal, history).best
 
     def sample_independent(
@@ -150,35 +150,27 @@ class Assignment:
 
         Each worker writes its choice and then reads those of the others. Of two workers that chose
         alike the second to write sees the other, so not both keep it. A worker that sees a rival
-        chooses again, by its rank among the rivals: so they do not choose alike again.
+        waits for a random time, in which the rival chooses again or goes on, and chooses again.
         """
-        tried: set[str] = set()
-        rank = 0
-        for _ in range(_ATTEMPTS):
-            candidate, key = None, ""
-            for _ in range(rank + 1):
-                candidate = self._choose(study, trial, frozenset(tried))
-                if candidate is None:
-                    return None
-                key = self.space.key(candidate)
-                tried.add(key)
+        for attempt in range(_ATTEMPTS):
+            candidate = self._choose(study, trial)
+            if candidate is None:
+                return None
+            key = self.space.key(candidate)
             update(trial, key=key)
             # Read after writing: of two workers, at least one sees the other's claim.
             others = study.get_trials(deepcopy=False)
-            rivals = [t.number for t in others if t.number != trial.number and key_of(t) == key]
-            if not rivals:
+            if not any(key_of(t) == key for t in others if t.number != trial.number):
                 return candidate
-            rank = sum(number < trial.number for number in rivals)
-        # Every choice had a rival; an empty claim lets the trial fail without a candidate.
-        update(trial, key="")
+            # An empty claim lets the trial fail without a candidate.
+            update(trial, key="")
+            time.sleep(random() * min(1.0, FIRST_WAIT * 2**attempt))
         return None
 
-    def _choose(self, study: optuna.Study, trial: Trial, tried: frozenset[str]) -> Candidate | None:
+    def _choose(self, study: optuna.Study, trial: Trial) -> Candidate | None:
         if self.name == PLANNER:
-            return self.planner.propose(study, trial.number, tried)
+            return self.planner.propose(study, trial.number)
         start = self._suggested(trial)
         trials = study.get_trials(deepcopy=False)
-        taken = history_of(self.space, trials, exclude=trial.number).taken | tried
-        if self.space.fits(start) and self.space.key(start) not in taken:
-            return start
-        return free_candidate(self.space, [start, self.space.plan.stages], taken)
+        taken = history_of(self.space, trials, exclude=trial.number).taken
+        return self.space.free([start, self.space.plan.stages], taken)

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import islice
 from random import Random
 
 import numpy as np
@@ -25,6 +24,7 @@ from autosplit.cuts.orders import PLAIN_ORDERS
 from autosplit.cuts.stages import cuts_between, stages_between
 from autosplit.deployment import Deployment, Option, Row, Stage, resources_of
 from autosplit.errors import SplitError
+from autosplit.hardware.measurement.results import Baseline
 from autosplit.planner import cut_set
 from autosplit.planner.batch import Batch, BatchEvaluator
 from autosplit.planner.costs import CostModel
@@ -205,42 +205,31 @@ class Space:
                 return number
         return 0
 
-    def around(self, starts: Sequence[Candidate]) -> Iterator[Candidate]:
-        """Candidates that fit by growing distance from some, those first."""
-        visited = dict.fromkeys(starts)
-        queue = list(visited)
+    def free(self, starts: Sequence[Candidate], taken: frozenset[str]) -> Candidate | None:
+        """The candidate nearest to some that fits and whose key is not ``taken``; None for none."""
+        near = list(filter(self.fits, dict.fromkeys(starts)))
+        visited, queue = set(near), list(near)
         for candidate in queue:
-            yield candidate
-            if len(queue) >= VISITED:
-                continue
-            for neighbour in self.batch(self.moves.neighbours(candidate)).deployments:
-                if neighbour not in visited:
-                    visited[neighbour] = None
-                    queue.append(neighbour)
+            free = next((each for each in near if self.key(each) not in taken), None)
+            if free is not None or len(queue) >= VISITED:
+                return free
+            neighbours = self.batch(self.moves.neighbours(candidate)).deployments
+            near = [each for each in neighbours if each not in visited]
+            visited.update(near)
+            queue += near
+        return None
 
-    @cached_property
-    def whole_models(self) -> tuple[Candidate, ...]:
-        """The model as one stage that takes as many devices as it can, one for each row."""
-        ops = tuple(range(len(self.costs.names)))
-        candidates = []
-        for costs in self.costs.rows:
-            free = self.question.devices.get(costs.row.kind, 0) // self.moves.takes(costs.row)
-            replicas = free if self.question.replicas else min(free, 1)
-            if replicas:
-                candidates.append((Stage(ops, (Option(costs.row, replicas),)),))
-        allowed = filter(self.moves.allows, map(self.moves.useful, candidates))
-        return self.batch(list(allowed)).deployments
-
-    def whole_model(self, runtime: str, devices: Sequence[str]) -> Candidate | None:
-        """The model as one stage on some devices in a runtime; None where that is no candidate."""
+    def whole_model(self, baseline: Baseline) -> Candidate | None:
+        """The model as one stage as a baseline ran it; None where that is no candidate."""
         kinds = {name: kind for kind, name in self.devices}
         for kind, numbers in (self.cores or {}).items():
             kinds |= {f"core {number}": kind for number in numbers}
+        devices = baseline.devices
         names = [resources_of(device) if self.cores else (device,) for device in devices]
         of_kinds = {kinds.get(name) for resources in names for name in resources}
         if len(of_kinds) != 1 or len(set(map(len, names))) != 1:
             return None
-        row = Row(of_kinds.pop() or "", runtime, len(names[0]))
+        row = Row(of_kinds.pop() or "", baseline.runtime, len(names[0]), baseline.batch)
         if row not in self.costs.row_index:
             return None
         candidate = (Stage(tuple(range(len(self.costs.names))), (Option(row, len(devices)),)),)
@@ -301,11 +290,3 @@ def useful_threads(costs: CostModel) -> CostModel:
             least[series] = total
             rows.append(row_costs)
     return replace(costs, rows=tuple(each for each in costs.rows if each in rows))
-
-
-def free_candidate(
-    space: Space, starts: Sequence[Candidate], taken: frozenset[str]
-) -> Candidate | None:
-    """A candidate whose key is not ``taken``, few moves away from some; None where none is."""
-    every = islice(space.around(list(filter(space.fits, starts))), 2 * VISITED)
-    return next((each for each in every if space.key(each) not in taken), None)

@@ -135,33 +135,17 @@ def connect(
 
 
 def _refuse_other_programs(url: str) -> None:
-    """Refuse a database that another program uses: Optuna would add its tables to it.
-
-    A database with all of Optuna's main tables is Optuna's, whatever else is in it.
-    """
+    """Refuse a database that another program uses: Optuna would add its tables to it."""
     import sqlalchemy
-    from optuna.storages._rdb.models import BaseModel
 
     engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
-    inspector = sqlalchemy.inspect(engine)
-    tables = {
-        name: {column["name"] for column in inspector.get_columns(name)}
-        for name in inspector.get_table_names()
-    }
-    optuna_tables: Any = BaseModel.metadata.tables
-    known = {name: set(table.columns.keys()) for name, table in optuna_tables.items()}
-    known["alembic_version"] = {"version_num"}
-    is_complete = {"studies", "trials", "version_info"} <= tables.keys()
-    same_name = tables.keys() & known.keys()
-    if (is_complete or tables.keys() == same_name) and all(
-        known[name] <= tables[name] for name in same_name
-    ):
-        return
-    names = ", ".join(sorted(map(printable, tables))[:3])
-    raise ConfigError(
-        f"storage '{redact_password(url)}' belongs to another program (tables {names}); "
-        "give an empty or an Optuna database with --storage"
-    )
+    tables = sqlalchemy.inspect(engine).get_table_names()
+    if tables and not {"studies", "trials", "version_info"} <= {*tables}:
+        names = ", ".join(sorted(map(printable, tables))[:3])
+        raise ConfigError(
+            f"storage '{redact_password(url)}' belongs to another program (tables {names}); "
+            "give an empty or an Optuna database with --storage"
+        )
 
 
 def _open(url: str, lease: int | None, on_stale: OnStale | None) -> optuna.storages.BaseStorage:

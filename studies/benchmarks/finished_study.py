@@ -8,35 +8,33 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Spread
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.benches import open_bench
-from autosplit.study.loop.open import OpenStudy, open_study
+from autosplit.study.loop.open import OpenStudy, open_study, silent
 from autosplit.study.loop.run import run_study
-from autosplit.study.progress import progress
 
 
 @contextlib.contextmanager
-def finished(config: StudyConfig) -> Iterator[OpenStudy]:
-    """A study that was run to its end in a temporary database, with its bench still open."""
-    print(
-        f"study of {config.zoo or config.model}, {config.runtime} stages",
-        file=sys.stderr,
-        flush=True,
-    )
-    reporter, bench = progress(), open_bench(config)
+def finished(config: StudyConfig, bench: Bench | None = None) -> Iterator[OpenStudy]:
+    """A study that was run to its end in a temporary database, with its bench still open.
+
+    Without a ``bench`` it is that of the study file, and the lines of the study are shown.
+    """
+    notify = silent if bench else lambda line: print(line, file=sys.stderr, flush=True)
+    notify(f"study of {config.zoo or config.model}, {config.runtime} stages")
+    bench = bench or open_bench(config)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            opened = open_study(
-                config, bench, f"sqlite:///{Path(folder) / f'{config.name}.db'}", reporter
-            )
-            run_study(opened, reporter)
+            url = f"sqlite:///{Path(folder) / f'{config.name}.db'}"
+            opened = open_study(config, bench, url, notify)
+            run_study(opened)
             yield opened
     finally:
-        reporter.close()
         bench.close()
 
 

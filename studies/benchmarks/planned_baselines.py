@@ -75,6 +75,12 @@ def planned_baselines(
     return (*baselines, _bisection(asked))
 
 
+def bisection(costs: CostModel, kinds: Sequence[str]) -> PlannedBaseline:
+    """Coral's bisection alone."""
+    (problem,) = problems(costs, Question.along(kinds))
+    return _bisection(_Asked(costs, kinds, problem, None))
+
+
 @dataclass(frozen=True)
 class _Asked:
     """Costs and the kinds of the stages' devices, and their contracted problem."""

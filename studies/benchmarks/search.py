@@ -20,8 +20,8 @@ of trials after which the best measured split is within 1 % of the true optimum.
 
 The default sampler: median / 90th percentile over the seeds. Medians over some of the seeds for
 Optuna's TPE on the places of the cuts (with the plan as first trial) and for random splits, all
-up to a cap (> 40: not within it); for Coral's partitioner the number of candidates it measures;
-and the loss of the plan alone. A zoo graph has times by its ops' operations and bytes.
+up to a cap (> 40: not within it); for Coral's partitioner the number of stages it measures, and
+its loss; and the loss of the plan alone. A zoo graph has times by its ops' operations and bytes.
 --deployments searches stages, replicas and threads instead, for a chain of 60 ops on 8 and 16
 cores, where each busy core slows the others down by 2 % and a further thread adds 0.7 of a core.
 Counted is the number of trials after which one is within 1 % of the optimum. --overhead measures
@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import math
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -47,14 +46,12 @@ from autosplit.hardware.devices.device import available
 from autosplit.hardware.profiling.graph_file import read_graph, save_graph
 from autosplit.planner import CostModel
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.loop.open import open_study
-from autosplit.study.loop.run import run_study
-from autosplit.study.progress import Progress
-from autosplit.study.storage import silence_optuna_logs, storage_url
+from autosplit.study.storage import silence_optuna_logs
 from autosplit.study.surrogate.correction import Measured
 from autosplit.zoo import catalog
 from studies.benchmarks import search_deployments
 from studies.benchmarks import search_methods as methods
+from studies.benchmarks.finished_study import finished
 from studies.benchmarks.result import Bar, arguments, at_most, finish, number, percentile
 from studies.benchmarks.search_methods import Case, Found
 from studies.simulation.bench import SimulatedBench, Simulation, costs_of, graph_of, on_devices
@@ -81,7 +78,7 @@ COLUMNS = (
     "ends after",
     "at loss %",
     *SAMPLERS,
-    "Coral: candidates",
+    "Coral: stages",
     "Coral: loss %",
     "plan: loss %",
 )
@@ -253,10 +250,7 @@ def gaps(costs: CostModel, stages: int, trials: int) -> list[float]:
         "search": {"trials": trials, "converge": False},
     }
     config = StudyConfig.model_validate(document)
-    with tempfile.TemporaryDirectory() as folder:
-        url = storage_url("overhead", str(Path(folder) / "overhead.db"))
-        opened = open_study(config, bench, url, Progress())
-        run_study(opened, Progress())
+    with finished(config, bench) as opened:
         starts = [trial.datetime_start for trial in opened.study.get_trials(deepcopy=False)]
     return [(b - a).total_seconds() for a, b in pairwise(starts) if a and b]
 

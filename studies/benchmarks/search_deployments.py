@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from itertools import product, repeat
@@ -12,12 +11,10 @@ from statistics import median
 from typing import NamedTuple
 
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.loop.open import open_study
-from autosplit.study.loop.run import run_study
-from autosplit.study.progress import Progress
 from autosplit.study.record import result_of
 from autosplit.study.results import best_of_study
-from autosplit.study.storage import silence_optuna_logs, storage_url
+from autosplit.study.storage import silence_optuna_logs
+from studies.benchmarks.finished_study import finished
 from studies.benchmarks.result import Bar, at_most, finish, number, percentile
 from studies.simulation.command import Hardware, open_bench
 
@@ -60,10 +57,7 @@ def search(cores: int, share: str, seed: int) -> Found:
     }
     config = StudyConfig.model_validate(document)
     bench = open_bench(config, Hardware(ops=OPS, seed=seed, contention=0.02))
-    with tempfile.TemporaryDirectory() as folder:
-        url = storage_url("search", str(Path(folder) / "search.db"))
-        opened = open_study(config, bench, url, Progress())
-        run_study(opened, Progress())
+    with finished(config, bench) as opened:
         trials, best = opened.study.get_trials(), best_of_study(opened.study)
     optimum = bench.optimum().period
     losses = []

@@ -10,11 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import accumulate, pairwise
 
 import optuna
 
-from autosplit.cuts import members
 from autosplit.deployment import Option, Stage
 from autosplit.planner import CostModel
 from autosplit.study.acquisition import corrected_costs, generator, history_of
@@ -22,15 +20,13 @@ from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.comparison import finalists
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
-from autosplit.study.progress import Progress
 from autosplit.study.space import Candidate, Space
 from autosplit.study.surrogate.correction import Measured
+from studies.benchmarks.planned_baselines import bisection
 from studies.simulation.bench import SimulatedBench, Simulation, graph_of, on_devices
 
 NEAR = 0.01  # of the true optimum: found
 ERROR, NOISE = 0.35, 0.02  # of the known costs, and of a measured stage time
-THRESHOLD = 0.01  # of the slowest stage: where Coral's bisection ends
-CORAL_LIMIT = 3000  # candidates after which it is stopped
 
 
 @lru_cache(maxsize=2)
@@ -133,7 +129,7 @@ def planner(case: Case, trials: int) -> list[Measured]:
     config = StudyConfig.model_validate(
         {"name": "search", "model": "net.onnx", "stages": case.stages, "search": search}
     )
-    run_study(OpenStudy(study, "memory://", config, case.bench, case.space), Progress())
+    run_study(OpenStudy(study, "memory://", config, case.bench, case.space))
     return list(history_of(case.space, study.trials).measured)
 
 
@@ -178,90 +174,13 @@ def plan_alone(case: Case) -> list[Measured]:
 
 
 def coral(case: Case) -> Found:
-    """Coral's profiling partitioner (libcoral, partition_with_profiling): a bisection on the time
-    of the slowest stage.
+    """Coral's profiling partitioner (libcoral, partition_with_profiling) on the true costs.
 
-    It starts between the fastest and the slowest stage of an even split. For a target each stage
-    but the last is cut shorter, op by op, until it meets it; if the last then does too, the target
-    is lowered, else raised. Each new length is a partition that is built and measured whole; what
-    is known of any of its stages is not measured again. Found is what it ends with and how many
-    partitions it measured; when it was near is not looked at.
+    It builds and measures one stage after another; how many is its number of trials.
     """
-    search = _Coral(case)
-    best = search.run()
-    loss = case.loss(search.candidate(best))
-    count = len(search.measured)
+    names = [kind.name for kind in case.costs.kinds]
+    kinds = [names[n % len(names)] for n in range(case.stages)]
+    ended = bisection(case.bench.true_costs(case.stages), kinds)
+    loss = case.loss(ended.plan.stages) if ended.plan else math.inf
+    count = ended.candidates or 0
     return Found(count if loss <= NEAR else math.inf, math.inf, count, loss)
-
-
-class _Coral:
-    """The bisection of one case along the model's order of its groups of ops.
-
-    A partition is how many a stage has.
-    """
-
-    def __init__(self, case: Case) -> None:
-        self.case, self.stages = case, case.stages
-        self.downsets = [0, *accumulate(case.costs.contraction.groups, int.__or__)]
-        self.size = len(case.costs.contraction.groups)
-        self.known: dict[tuple[int, int], float] = {}
-        self.measured: list[Measured] = []
-
-    def run(self) -> list[int]:
-        """The partition it ends with."""
-        best = [
-            self.size * (n + 1) // self.stages - self.size * n // self.stages
-            for n in range(self.stages)
-        ]
-        times = [self.time(best, s) for s in range(self.stages)]
-        low, high = min(times), max(times)
-        while high - low > THRESHOLD * high and len(self.measured) < CORAL_LIMIT:
-            target = (low + high) / 2
-            partition = self.shorten(
-                [self.size - self.stages + 1] + [1] * (self.stages - 1), 0, target, set()
-            )
-            last = self.time(partition, self.stages - 1) if partition else math.inf
-            if partition and last < high:
-                best = partition
-            low, high = (low, target) if last < target else (target, min(high, last))
-        return best
-
-    def shorten(
-        self, partition: list[int], stage: int, target: float, dead: set[tuple[int, int]]
-    ) -> list[int] | None:
-        """The partition whose stages from ``stage`` on, but for the last, are as long as the target
-        lets them be.
-        """
-        if stage == self.stages - 1:
-            return partition
-        start = sum(partition[:stage])
-        if (stage, start) in dead:
-            return None
-        after = (
-            self.stages - 2 - stage
-        )  # stages that get one group for now; the next gets what this one gives up
-        for count in range(self.size - start - after - 1, 0, -1):
-            tried = [*partition[:stage], count, self.size - start - count - after, *[1] * after]
-            if self.time(tried, stage) <= target and (
-                measured_splits := self.shorten(tried, stage + 1, target, dead)
-            ):
-                return measured_splits
-        dead.add((stage, start))
-        return None
-
-    def time(self, partition: list[int], stage: int) -> float:
-        """The measured time of a stage of a partition."""
-        starts = [0, *accumulate(partition)]
-        key = (starts[stage], partition[stage])
-        if key not in self.known:
-            measurement = self.case.measure(len(self.measured), self.candidate(partition))
-            self.measured.append(measurement)
-            self.known.update(
-                zip(zip(starts, partition, strict=False), measurement.stage_ms, strict=True)
-            )
-        return self.known[key]
-
-    def candidate(self, partition: list[int]) -> Candidate:
-        """The split of a partition."""
-        ends = [self.downsets[p] for p in (0, *accumulate(partition))]
-        return self.case.candidate([tuple(members(b & ~a)) for a, b in pairwise(ends)])

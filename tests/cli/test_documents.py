@@ -84,6 +84,7 @@ def test_standard_output_is_one_document(command, branches, exported, capfd):
     assert printed.endswith("\n")
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("command", WORDS)
 def test_a_table_is_no_json_and_says_something(command, branches, exported, capfd):

@@ -131,6 +131,7 @@ def test_a_state_keeps_its_ops_together(shown, save):
     assert document["balance"]["forbidden"] == ""
 
 
+@pytest.mark.integration
 def test_a_recurrent_node_that_is_unrolled_is_named_with_a_remedy(shown, tmp_path):
     torch = pytest.importorskip("torch")
     pytest.importorskip("onnxscript")

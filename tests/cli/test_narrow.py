@@ -70,6 +70,7 @@ def words(texts: Iterable[str]) -> set[str]:
     return set(chain.from_iterable(map(str.split, texts)))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "command",
     [

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from autosplit.cli import main, run
-from autosplit.errors import ModelError
 from autosplit.report.dashboard import app
 from autosplit.report.documents.study_reader import StudyReader
-from autosplit.study.progress import Progress
 from studies.simulation.command import Hardware, simulated
 
 STUDY = """
@@ -183,7 +181,7 @@ def test_another_question_is_refused_and_forced_beside(
     [
         (2, ["nowhere.toml"], "does not exist"),
         (2, ["net.toml", "--trials", "0"], "search.trials is 0"),
-        (2, ["net.toml", "--stages", "30"], "'chain' supports at most 20 stages"),
+        (1, ["net.toml", "--stages", "30"], "30 stages are too many: only 20 groups"),
         (2, ["net.toml", "--storage", "no such thing://x"], "is not a database URL"),
         (3, ["net.toml", "--storage", "no/such/folder/x.db"], "unable to open database file"),
         (3, ["net.toml", "--storage", "net.toml"], "file is not a database"),
@@ -196,24 +194,6 @@ def test_an_error_is_one_line_and_a_code(
     line = failed(capsys, code, "run", *args)
     assert text in line
     assert "secret" not in line
-
-
-def test_the_progress_ends_where_the_model_cannot_be_opened(
-    study: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    closed: list[str] = []
-
-    class Shown(Progress):
-        def close(self) -> None:
-            closed.append("closed")
-
-    def broken(config: Any, **options: Any) -> None:
-        raise ModelError("no model")
-
-    monkeypatch.setattr("autosplit.study.progress.progress", Shown)
-    monkeypatch.setattr("autosplit.study.loop.benches.open_bench", broken)
-    assert "no model" in failed(capsys, 2, "run", study)
-    assert closed == ["closed"]
 
 
 def test_a_hidden_password_in_the_next_commands_is_mentioned(

@@ -51,6 +51,6 @@ def test_programs_of_single_items_refuse_a_batch(save, tmp_path):
     whole = Deployment.of_split(
         [range(len(model.graph.ops))], ["cores:0"], ["onnxruntime"], batch=2
     )
-    deployment = autosplit.api.ModelDeployment(model, whole)
+    deployment = autosplit.Split.of(model, whole)
     with pytest.raises(ConfigError, match="computes 2 at once; use format 'native'"):
         deployment.export(tmp_path / "out", format="onnx")

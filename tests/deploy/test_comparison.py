@@ -87,6 +87,7 @@ def test_runtime_auto_leaves_out_the_one_that_differs_and_takes_the_next(
     assert main(["verify", str(file.parent)]) == 0
 
 
+@pytest.mark.integration
 def test_a_runtime_that_differs_competes_for_no_stage(
     branches: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

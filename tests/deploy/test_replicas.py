@@ -63,6 +63,7 @@ def test_no_replica_is_busier_than_the_whole_time(folder):
     assert [list(map(str, places)) for places in result.devices] == [[CORES[0]], CORES]
 
 
+@pytest.mark.integration
 def test_replicas_of_another_target_have_a_file_of_their_own(branches, deployment, tmp_path):
     other = str(device.Cores(device.available()[:2]))
     model = replace(

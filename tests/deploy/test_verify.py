@@ -107,6 +107,7 @@ def test_a_model_that_was_asked_for_needs_its_judge(export, monkeypatch):
         verify(export.folder)
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="damages the code of x86-64")
 @pytest.mark.parametrize(
     ("start", "where"), [(0x1120, "while loading stage0.so"), (0x1800, "in stage 0 ('stage0.so')")]

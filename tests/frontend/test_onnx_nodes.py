@@ -22,24 +22,19 @@ def named(*nodes: Any) -> list[str]:
     return [n.name for n in importer.source_nodes(onnx_model(nodes).graph)]
 
 
-def test_a_node_goes_by_its_name_and_without_one_by_its_first_output() -> None:
-    assert named(
-        node("Relu", "x", "a", "first"), node("Split", "a", "b c", ""), node("Exp", "b", "d", "")
-    ) == ["first", "b", "d"]
-
-
-def test_nodes_of_one_name_are_told_apart_by_their_outputs() -> None:
-    nodes = [node("Relu", "x", "a", "n"), node("Relu", "a", "b", "n"), node("Relu", "b", "c", "m")]
-    assert named(*nodes) == ["n:a", "n:b", "m"]
-
-
-def test_a_name_made_up_for_one_node_is_not_another_nodes_own() -> None:
-    nodes = [
-        node("Relu", "x", "a", "n"),
-        node("Relu", "a", "b", "n"),
-        node("Relu", "b", "c", "n:b"),
-    ]
-    assert named(*nodes) == ["n:a", "n:b:2", "n:b"]
+@pytest.mark.parametrize(
+    ("nodes", "names"),
+    [
+        (["Relu x a first", "Split a b,c", "Exp b d"], ["first", "b", "d"]),
+        (["Relu x a n", "Relu a b n", "Relu b c m"], ["n:a", "n:b", "m"]),
+        (["Relu x a n", "Relu a b n", "Relu b c n:b"], ["n:a", "n:b:2", "n:b"]),
+    ],
+)
+def test_a_node_has_its_name_or_that_of_its_output_told_apart(
+    nodes: list[str], names: list[str]
+) -> None:
+    parts = [(*text.split(), "")[:4] for text in nodes]
+    assert named(*(node(k, x, y.replace(",", " "), name) for k, x, y, name in parts)) == names
 
 
 @given(st.lists(st.sampled_from(["", "n", "n:t1", "t0", "t1:t1"]), min_size=1, max_size=6))

@@ -38,6 +38,7 @@ def test_a_batch_computes_each_item_as_alone(save, runtime, size):
             assert pipeline.run([]) == []
 
 
+@pytest.mark.integration
 def test_profiles_of_batches_are_those_of_an_item(save):
     model = loaded(save)
     profiles = batched_profiles(model, along(1), [1, 2, 5])
@@ -45,6 +46,7 @@ def test_profiles_of_batches_are_those_of_an_item(save):
     assert all(profile.is_possible for profile in profiles)
 
 
+@pytest.mark.integration
 def test_auto_ends_where_an_item_gets_no_faster(save, monkeypatch):
     from autosplit.hardware import batches
 
@@ -54,6 +56,7 @@ def test_auto_ends_where_an_item_gets_no_faster(save, monkeypatch):
     assert [profile.batch for profile in profiles] == [1, 2, 4]
 
 
+@pytest.mark.integration
 def test_items_that_influence_one_another_are_refused_by_op(save):
     nodes = [
         node("Relu", "x", "relu"),
@@ -94,6 +97,7 @@ def test_states_are_refused(save):
         autosplit.load_model(save(model), states={"h": "next"}).at_batch(2)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("batch", [4, [2, 4], "auto"])
 def test_a_plan_has_one_of_the_batches_asked_for(save, batch):
     model = loaded(save)

@@ -74,20 +74,6 @@ def test_the_folder_is_where_the_environment_says(tmp_path, monkeypatch):
     assert cache.folder() == tmp_path / "autosplit"
 
 
-def test_parts_of_a_digest_do_not_run_into_each_other():
-    assert (
-        len(
-            {
-                cache.digest("ab", "c"),
-                cache.digest("a", "bc"),
-                cache.digest("abc"),
-                cache.digest("abc", ""),
-            }
-        )
-        == 4
-    )
-
-
 def test_two_processes_that_make_the_same_file_both_get_a_whole_one(tmp_path):
     code = (
         "import sys, pathlib; from autosplit.hardware import cache\n"

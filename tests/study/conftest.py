@@ -8,8 +8,7 @@ import pytest
 
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.loop.open import OpenStudy, open_study
-from autosplit.study.progress import Progress
+from autosplit.study.loop.open import OpenStudy, open_study, silent
 from autosplit.study.space import Space
 from autosplit.study.storage import silence_optuna_logs, storage_url
 from studies.simulation.bench import SimulatedBench, Simulation, chain_of, costs_of, on_devices
@@ -85,7 +84,7 @@ def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
         bench: Any,
         force: bool = False,
         name: str = "s",
-        progress: Progress | None = None,
+        notify: Callable[[str], None] = silent,
         **search: Any,
     ) -> OpenStudy:
         config = StudyConfig.model_validate(
@@ -97,11 +96,7 @@ def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
             }
         )
         return open_study(
-            config,
-            bench,
-            storage_url("s", str(tmp_path / "s.db")),
-            progress or Progress(),
-            force=force,
+            config, bench, storage_url("s", str(tmp_path / "s.db")), notify, force=force
         )
 
     return open_it

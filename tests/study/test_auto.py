@@ -12,7 +12,6 @@ from autosplit.planner import CostModel, Kind, RowCosts
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.progress import Progress
 from autosplit.study.record import record_of
 from autosplit.study.results import best_of_study
 from autosplit.study.storage import storage_url
@@ -42,8 +41,8 @@ def study(folder: Path, bench: SimulatedBench, **search: Any) -> OpenStudy:
     config = StudyConfig.model_validate(
         {**document, "devices": list(bench.description.devices), "search": {"trials": 8, **search}}
     )
-    opened = open_study(config, bench, storage_url("s", str(folder / "s.db")), Progress())
-    run_study(opened, Progress())
+    opened = open_study(config, bench, storage_url("s", str(folder / "s.db")))
+    run_study(opened)
     return opened
 
 
@@ -66,6 +65,7 @@ def test_replicas_on_unlike_devices_take_items_as_fast_as_they_can(tmp_path: Pat
     assert (("cuda:0", "cuda:1"),) in shapes
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("seed", range(3))
 def test_the_best_of_three_devices_is_near_the_optimum(tmp_path: Path, seed: int) -> None:
     opened = study(tmp_path, unlike(1.0, 1.0, 0.3, seed=seed, contention=0.05), trials=12)

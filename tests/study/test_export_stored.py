@@ -19,7 +19,6 @@ from autosplit.study.export import export_best_split, export_stored_split
 from autosplit.study.loop import benches
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.progress import Progress
 from autosplit.study.record import record_of, study_record, update
 from autosplit.study.results import best_of_study
 from autosplit.study.storage import storage_url
@@ -62,7 +61,7 @@ def test_a_study_of_stages_exports_its_best_split_with_what_was_measured(
     bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
 ) -> None:
     opened = new_study(bench, trials=3)
-    run_study(opened, Progress())
+    run_study(opened)
     assert export_stored_split(opened.study, tmp_path / "out") == tmp_path / "out" / "split.json"
     ((deployment, folder, known, *_),) = written
     best = best_of_study(opened.study)
@@ -80,7 +79,7 @@ def test_a_trial_is_exported_by_its_number(
     bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
 ) -> None:
     opened = new_study(bench, trials=3)
-    run_study(opened, Progress())
+    run_study(opened)
     shown = read(opened.study)
     for trial in opened.study.trials:
         export_stored_split(opened.study, tmp_path / "out", trial.number)
@@ -95,9 +94,7 @@ def test_where_nothing_was_measured_there_is_nothing_to_export(
     opened = new_study(bench)
     with pytest.raises(Infeasible, match="study 's' has no completed trial"):
         export_stored_split(opened.study, tmp_path / "out")
-    with pytest.raises(
-        ConfigError, match="trial 0 does not exist; those that can be exported are none"
-    ):
+    with pytest.raises(ConfigError, match="trial 0 does not exist; complete trials are none"):
         export_stored_split(opened.study, tmp_path / "out", 0)
     running = opened.study.ask()
     with pytest.raises(ConfigError, match=f"trial {running.number} is running"):
@@ -109,7 +106,7 @@ def test_other_hardware_or_another_model_is_not_exported_from(
     bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
 ) -> None:
     opened = new_study(bench, trials=1)
-    run_study(opened, Progress())
+    run_study(opened)
     another = {**bench.description.identity, "model": "another"}
     bench.description = replace(bench.description, identity=another)
     with pytest.raises(
@@ -126,7 +123,7 @@ def test_simulated_hardware_has_nothing_to_export(
     plain = chain_bench(ops=8, stages=2)
     monkeypatch.setattr(benches, "open_bench", lambda config, **_: plain)
     opened = new_study(plain, trials=1)
-    run_study(opened, Progress())
+    run_study(opened)
     with pytest.raises(ConfigError, match="simulated hardware has no stages to export"):
         export_stored_split(opened.study, tmp_path / "out")
 
@@ -135,7 +132,7 @@ def test_a_study_that_names_no_folder_exports_nothing(
     bench: Exporting, new_study: Open, written: list[Any]
 ) -> None:
     opened = new_study(bench, trials=1)
-    run_study(opened, Progress())
+    run_study(opened)
     assert export_best_split(opened) is None
     assert not written
 
@@ -163,15 +160,16 @@ def test_a_baseline_that_the_verdict_advises_is_exported(
     data = {"name": "c", "model": "net.onnx", "search": {"trials": 2}}
     config = StudyConfig.model_validate({**data, "cores": ["0-3"]})
     url = storage_url("c", str(tmp_path / "c.db"))
-    opened = open_study(config, bench(config), url, Progress())
-    run_study(opened, Progress())
+    opened = open_study(config, bench(config), url)
+    run_study(opened)
     verdict = study_record(opened.study.user_attrs).verdict
     assert (verdict.choice, verdict.baseline) == ("leave", "one device")
     export_stored_split(opened.study, tmp_path / "out")
     deployment, _, known, *_ = written[-1]
     assert (deployment.replicas, deployment.threads) == ((1,), (1,))
-    baseline = next(b for b in opened.baselines if b.name == verdict.baseline)
-    assert known.measured.period_ms == baseline.period_ms
+    baselines = study_record(opened.study.user_attrs).measured_baselines()
+    advised = next(b for b in baselines if b.name == verdict.baseline)
+    assert known.measured.period_ms == advised.period_ms
 
 
 def test_the_best_deployment_is_exported_whatever_its_shape(
@@ -188,8 +186,8 @@ def test_the_best_deployment_is_exported_whatever_its_shape(
     data = {"name": "c", "model": "net.onnx", "search": {"trials": 2}}
     config = StudyConfig.model_validate({**data, "cores": ["2-5"], "memory": "5 MB"})
     url = storage_url("c", str(tmp_path / "c.db"))
-    opened = open_study(config, bench(config), url, Progress())
-    run_study(opened, Progress())
+    opened = open_study(config, bench(config), url)
+    run_study(opened)
     for number, trial in enumerate(opened.study.trials):
         export_stored_split(opened.study, tmp_path / "out", number)
         deployment, _, known, *_ = written[-1]

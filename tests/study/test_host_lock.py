@@ -1,13 +1,12 @@
-import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import filelock
 import pytest
@@ -27,9 +26,9 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 class Lock:
     """A lock of this test's own and what it says."""
 
-    def __init__(self, stalled_after: float = 30.0) -> None:
+    def __init__(self) -> None:
         self.notes: list[str] = []
-        self.lock = HostLock("key", "the devices", "study 'mine'", self.notes.append, stalled_after)
+        self.lock = HostLock("key", "the devices", "study 'mine'", self.notes.append)
 
     def wait(self, seconds: float, holder: "subprocess.Popen[str]") -> None:
         """Wait for a lock whose holder releases it after some seconds."""
@@ -79,59 +78,29 @@ def test_a_process_that_waits_says_once_who_holds_the_lock_and_since_when(
     assert re.search(r"since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", note)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"pid": "x", "since": 1e300, "holder": "\\u001b"}']
-)
-def test_a_damaged_description_of_the_holder_is_not_shown(
-    folder: Path, holder: "subprocess.Popen[str]", text: str
+def test_what_another_program_wrote_of_the_holder_is_obeyed_by_no_terminal(
+    folder: Path, holder: "subprocess.Popen[str]"
 ) -> None:
-    (description,) = folder.rglob("*.json")
-    description.write_text(text)
+    (description,) = folder.rglob("*.txt")
+    description.write_text("a\x1b[2J")
     waiting = Lock()
     waiting.wait(0.3, holder)
-    assert waiting.notes == ["waiting for the devices, held by another process"]
+    assert waiting.notes == [r"waiting for the devices, held by a\x1b[2J"]
 
 
-def test_a_process_that_waits_disturbs_the_holder_little(
+def test_a_process_that_waits_looks_ten_times_a_second(
     holder: "subprocess.Popen[str]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[Path] = []
-    read_holder = workers._read_holder
-    monkeypatch.setattr(workers, "NOTICE_AFTER", 0.5)
-    monkeypatch.setattr(
-        workers, "_read_holder", lambda path: looks.append(path) or read_holder(path)
-    )
-    Lock().wait(1.2, holder)
-    assert 1 <= len(looks) <= 3
+    intervals: list[float] = []
+    acquire = filelock.FileLock.acquire
 
+    def watched(lock: filelock.FileLock, *args: Any, **options: Any) -> Any:
+        intervals.append(options["poll_interval"])
+        return acquire(lock, *args, **options)
 
-def test_the_holder_describes_itself(folder: Path) -> None:
-    with Lock().lock.hold():
-        (description,) = folder.rglob("*.json")
-        assert json.loads(description.read_text())["pid"] == os.getpid()
-
-
-def test_a_stopped_holder_keeps_others_out_no_longer_than_the_lease(
-    holder: "subprocess.Popen[str]",
-) -> None:
-    holder.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, holder.pid, os.WSTOPPED | os.WNOWAIT)
-    with Lock(stalled_after=0.1).lock.hold():
-        assert holder.poll() is None
-
-
-def test_a_holder_that_works_keeps_others_out(holder: "subprocess.Popen[str]") -> None:
-    def wait() -> None:
-        with Lock(stalled_after=0.1).lock.hold():
-            pass
-
-    waiting = threading.Thread(target=wait, daemon=True)
-    waiting.start()
-    waiting.join(0.5)
-    assert waiting.is_alive()
-    holder.communicate("\n")
-    waiting.join(30)
-    assert not waiting.is_alive()
+    monkeypatch.setattr(filelock.FileLock, "acquire", watched)
+    Lock().wait(0.3, holder)
+    assert intervals == [0.1, 0.1]
 
 
 @pytest.mark.parametrize("obstacle", ["a file", "another user's folder"])

@@ -7,7 +7,6 @@ import pytest
 from autosplit.errors import ConfigError, MachineError
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.progress import Progress
 from autosplit.study.storage import connect, storage_url
 from studies.simulation.bench import SimulatedBench
 from tests.study import faults
@@ -80,7 +79,7 @@ def test_a_server_that_is_lost_is_one_line_and_the_study_goes_on_afterwards(
 ) -> None:
     bench = chain_bench()
     config = new_study(bench, trials=4, sampler="random").config
-    opened = open_study(config, bench, server.url, Progress(), name="lost")
+    opened = open_study(config, bench, server.url, name="lost")
     measure, measured = bench.measure, []
 
     def losing(stages: object) -> object:
@@ -93,9 +92,9 @@ def test_a_server_that_is_lost_is_one_line_and_the_study_goes_on_afterwards(
     with pytest.raises(
         MachineError, match=r"storage 'postgresql\+psycopg://.*; repair it and run again"
     ):
-        run_study(opened, Progress())
+        run_study(opened)
     server.start()
-    run_study(open_study(config, bench, server.url, Progress(), name="lost"), Progress())
+    run_study(open_study(config, bench, server.url, name="lost"))
     again = optuna.load_study(study_name="lost", storage=connect(server.url))
     assert [t.state.name for t in again.trials] == ["COMPLETE"] * 2 + [
         "RUNNING",

@@ -9,7 +9,6 @@ import pytest
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
-from autosplit.study.progress import Progress
 from autosplit.study.results import best_of_study
 from autosplit.study.storage import silence_optuna_logs
 from studies.simulation.bench import SimulatedBench
@@ -29,7 +28,7 @@ def shortfall(bench: SimulatedBench, name: str, trials: int, seed: int) -> float
     )
     study = optuna.create_study()
     opened = OpenStudy(study, "memory://", config, bench, space)
-    run_study(opened, Progress())
+    run_study(opened)
     best = best_of_study(study)
     assert best is not None
     chosen = bench.truth(space.candidate(best.record.key)).period
@@ -45,6 +44,7 @@ def benches(
     return [branchy_bench(blocks=5, branches=3, stages=4, seed=seed) for seed in SEEDS]
 
 
+@pytest.mark.integration
 def test_the_planner_is_near_the_optimum_after_four_trials(benches: list[SimulatedBench]) -> None:
     shortfalls = [shortfall(bench, "planner", 4, seed) for seed, bench in enumerate(benches)]
     assert median(shortfalls) < 0.01
@@ -58,5 +58,6 @@ def test_after_eight_trials_it_is_at_the_optimum(benches: list[SimulatedBench]) 
     assert max(shortfalls) < 0.02
 
 
+@pytest.mark.integration
 def test_a_random_search_is_not(benches: list[SimulatedBench]) -> None:
     assert median(shortfall(bench, "random", 8, seed) for seed, bench in enumerate(benches)) > 0.02

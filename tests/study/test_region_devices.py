@@ -19,7 +19,6 @@ from autosplit.lowering.external.backend import Backend
 from autosplit.study.config.study_file import StudyConfig, load
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.progress import Progress
 from autosplit.study.record import record_of, result_of
 from autosplit.study.storage import storage_url
 from tests import external_backend, nets
@@ -63,7 +62,7 @@ def study(model: Any, folder: Path, device: str | None, **asked: Any) -> OpenStu
     bench = PlannedBench(
         model, api.device.along(2, TWO), Budget(seconds=0.02, items=4, latency_items=1)
     )
-    return open_study(config, bench, storage_url("s", str(folder / "s.db")), Progress())
+    return open_study(config, bench, storage_url("s", str(folder / "s.db")))
 
 
 @pytest.mark.integration
@@ -74,7 +73,7 @@ def test_every_candidate_has_the_regions_on_their_device(
     model: Any, tmp_path: Path, place: int, stages: Any
 ) -> None:
     opened = study(model, tmp_path, TWO[place], stages=stages)
-    run_study(opened, Progress())
+    run_study(opened)
     convolutions = set(model.lowered.regions[NAME])
     assert len(convolutions) == 2
     measured = [t for t in opened.study.trials if t.state.name == "COMPLETE"]

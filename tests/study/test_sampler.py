@@ -11,7 +11,6 @@ from autosplit.errors import SplitError
 from autosplit.study.acquisition import Goal, acquisition, history_of
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
-from autosplit.study.progress import Progress
 from autosplit.study.record import RECORD, result_of
 from autosplit.study.sampler import SAMPLERS, PlannerSampler
 from studies.simulation.bench import SimulatedBench
@@ -26,7 +25,7 @@ def test_every_sampler_measures_each_candidate_once(
     name: str, chain_bench: Make, new_study: Open
 ) -> None:
     opened = new_study(chain_bench(ops=12), trials=6, sampler=name, converge=False)
-    run_study(opened, Progress())
+    run_study(opened)
     keys = [result_of(trial).key for trial in opened.study.trials]
     assert len(set(keys)) == len(keys) == 6
     for trial in opened.study.trials:
@@ -48,7 +47,7 @@ def test_the_planner_is_a_sampler_of_optuna(chain_bench: Make) -> None:
 
 def test_the_first_trial_is_the_plan(branchy_bench: Make, new_study: Open) -> None:
     opened = new_study(branchy_bench(), trials=1)
-    run_study(opened, Progress())
+    run_study(opened)
     assert opened.space.candidate(result_of(opened.study.trials[0]).key) == opened.space.plan.stages
 
 
@@ -57,7 +56,7 @@ def test_an_enqueued_candidate_is_measured(chain_bench: Make, new_study: Open) -
     candidate = opened.space.decode({"cut_1": 1, "cut_2": 2})
     opened.study.enqueue_trial({"cut_1": 1, "cut_2": 2})
     opened.study.enqueue_trial({}, user_attrs={RECORD: {"key": "3:1.2"}})
-    run_study(opened, Progress())
+    run_study(opened)
     first, second = opened.study.trials[:2]
     assert opened.space.candidate(result_of(first).key) == candidate
     assert second.state.name == "FAIL"
@@ -77,7 +76,7 @@ def test_two_workers_that_choose_at_once_choose_different_candidates(
 
 def test_where_all_is_taken_nothing_is_promised(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(chain_bench(ops=4, stages=2), trials=20)
-    run_study(opened, Progress())
+    run_study(opened)
     assert len(opened.study.trials) <= 3
     view = opened.acquisition()
     assert view.converged
@@ -94,10 +93,10 @@ def test_a_study_forgets_nothing_that_an_interruption_leaves(
     chain_bench: Make, new_study: Open
 ) -> None:
     whole = new_study(chain_bench(ops=30), trials=4, name="whole", converge=False)
-    run_study(whole, Progress())
+    run_study(whole)
     for trials in (2, 4):
         parts = new_study(chain_bench(ops=30), trials=trials, name="parts", converge=False)
-        run_study(parts, Progress())
+        run_study(parts)
     keys = [[result_of(t).key for t in opened.study.trials] for opened in (whole, parts)]
     assert keys[0] == keys[1]
 

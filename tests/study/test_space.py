@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from autosplit.deployment import Option, Row, Stage
 from autosplit.errors import SplitError
+from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.planner.costs import CostModel, Kind, RowCosts
 from autosplit.planner.problem import Question
-from autosplit.study.space import Candidate, Space, free_candidate, useful_threads
+from autosplit.study.acquisition import measured_baselines
+from autosplit.study.space import Candidate, Space, useful_threads
 
 CORES = Question.of_cores({"big": 3, "little": 2})
 SPLITS = Question.of_split(3, "big")
@@ -92,10 +94,11 @@ def test_a_key_of_more_devices_than_there_are_is_refused() -> None:
         of_question.candidate(key)
 
 
+@pytest.mark.integration
 def test_candidates_around_one_are_all_of_a_small_space() -> None:
     of_question = space(SPLITS)
     taken: set[str] = set()
-    while free := free_candidate(of_question, [of_question.plan.stages], frozenset(taken)):
+    while free := of_question.free([of_question.plan.stages], frozenset(taken)):
         assert of_question.fits(free)
         taken.add(of_question.key(free))
     drawn = (random_candidate(of_question, seed) for seed in range(200))
@@ -104,10 +107,10 @@ def test_candidates_around_one_are_all_of_a_small_space() -> None:
 
 def test_what_exceeds_the_memory_of_a_replica_does_not_fit() -> None:
     of_question = space(CORES, memory=6.0)
-    assert not of_question.whole_models
-    assert all(
-        len(stage.ops) <= 6 for c in of_question.around([of_question.plan.stages]) for stage in c
-    )
+    assert not of_question.fits((Stage(tuple(range(7)), (Option(Row("big", "a", 1)),)),))
+    near = of_question.batch(of_question.moves.neighbours(of_question.plan.stages)).deployments
+    assert near
+    assert all(len(stage.ops) <= 6 for candidate in near for stage in candidate)
 
 
 def test_threads_that_hardly_save_time_are_left_out() -> None:
@@ -140,3 +143,25 @@ def test_each_cut_has_the_period_of_two_stages_there() -> None:
     times = [1.0 + i % 4 for i in range(7)]
     first = times[0] + 0.1
     assert periods[1] == pytest.approx(max(first, sum(times[1:]) + 0.1))
+
+
+def test_a_baseline_of_a_batch_is_measured_as_one_of_that_batch() -> None:
+    rows = [RowCosts(Row("big", "a", 1, batch), (2.0 / batch,)) for batch in (1, 4)]
+    costs = CostModel("net", ("op",), (0,), tuple(rows), (Kind("big"),))
+    of_question = Space(costs, Question.of_cores({"big": 1}), cores={"big": (0,)})
+    time = Spread(0.5, 0.5, 0.5)
+    baseline = Baseline("a, batch 4", time, time, 1, "a", ("cores:0",), batch=4)
+    (measured,) = measured_baselines(of_question, [baseline])
+    assert measured.stages[0].options[0].row.batch == 4
+
+
+def test_a_candidate_with_an_op_that_its_row_cannot_run_does_not_fit() -> None:
+    rows = [
+        RowCosts(Row("big", runtime, 1), (time,)) for runtime, time in (("a", 1.0), ("b", math.inf))
+    ]
+    costs = CostModel("net", ("op",), (0,), tuple(rows), (Kind("big"),))
+    of_question = Space(costs, Question.of_cores({"big": 1}))
+    can, cannot = ((Stage((0,), (Option(each.row),)),) for each in rows)
+    assert of_question.fits(can)
+    assert not of_question.fits(cannot)
+    assert of_question.batch([cannot, can]).deployments == (can,)

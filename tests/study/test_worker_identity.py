@@ -46,8 +46,8 @@ def test_a_worker_that_cannot_be_seen_is_not_called_dead(worker: Any) -> None:
 
 
 @pytest.mark.parametrize("pid", [None, "1", True, -1, 0, 2**80])
-def test_a_pid_that_is_none_is_not_looked_up(pid: Any) -> None:
-    assert not is_dead({**this_worker(), "pid": pid})
+def test_a_worker_of_this_host_without_a_process_is_dead(pid: Any) -> None:
+    assert is_dead({**this_worker(), "pid": pid})
 
 
 def test_a_process_that_may_not_be_read_is_not_called_dead(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from autosplit.hardware.measurement.results import Measurement
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.progress import Lines
 from studies.simulation.bench import SimulatedBench, chain_of, on_devices
 
 
@@ -36,7 +35,7 @@ def main(url: str, trials: str, delay: str) -> None:
 
     bench.measure = announced  # type: ignore[method-assign]
     try:
-        run_study(open_study(config, bench, url, Lines()), Lines())
+        run_study(open_study(config, bench, url, lambda line: print(line, file=sys.stderr)))
     except AutosplitError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)

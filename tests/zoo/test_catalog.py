@@ -85,6 +85,7 @@ def test_each_input_moves_an_output(bench):
     assert all(max(movement(old, bench.run(item | {name: other[name]}))) > 1e-3 for name in item)
 
 
+@pytest.mark.integration
 def test_each_weight_moves_an_output(bench):
     old, generator = bench.run(bench.items[0]), np.random.default_rng(3)
     names = sorted(bench.weights)

@@ -18,12 +18,11 @@ from autosplit.extras import helper, numpy_helper, onnx, require
 from autosplit.files import sha256
 from autosplit.frontend.onnx.batches import enlarge
 from autosplit.frontend.onnx.branches import take_known_branches
-from autosplit.frontend.onnx.nodes import inner_graphs, tensors_read
+from autosplit.frontend.onnx.nodes import inner_graphs
 from autosplit.frontend.onnx.shapes import bind_shapes
 from autosplit.frontend.shapes import Shapes
 
 _MOST_NODES = 1_000_000  # of a model whose functions are inlined
-_MOST_NAMED = 8  # of a cycle
 
 
 def read(path: Path, shapes: Shapes | None = None, batch: int = 1) -> Any:
@@ -84,7 +83,6 @@ def prepared(model: Any, shapes: Shapes, batch: int = 1) -> Any:
 
     Raises what ``bind_shapes`` and ``enlarge`` raise.
     """
-    _sort_nodes(model.graph)
     _store_constants_as_tensors(model.graph)
     bind_shapes(model, shapes)
     if batch > 1:
@@ -228,36 +226,6 @@ def _check_weights(graph: Any) -> None:
             raise ModelError(
                 f"weight '{tensor.name}' is damaged: {error or type(error).__name__}"
             ) from error
-
-
-def _sort_nodes(graph: Any) -> None:
-    """Put every node behind those whose results it reads, unless all nodes are there.
-
-    Raises ModelError for nodes that form a cycle.
-    """
-    maker: dict[str, int] = {}
-    for i, node in enumerate(graph.node):
-        for name in node.output:
-            maker.setdefault(name, i)
-    for value in (*graph.input, *graph.initializer):
-        maker.pop(value.name, None)  # the importer refuses a tensor that is made twice
-    producers = [
-        {maker[name] for name in tensors_read(node) if name in maker} for node in graph.node
-    ]
-    if all(max(before, default=-1) < i for i, before in enumerate(producers)):
-        return
-    sorter = TopologicalSorter(dict(enumerate(producers)))
-    try:
-        order = list(sorter.static_order())
-    except CycleError as error:
-        names = [graph.node[i].name or graph.node[i].output[0] for i in error.args[1][:-1]]
-        text = " -> ".join(
-            [*(names[:_MOST_NAMED]), *(["..."] * (len(names) > _MOST_NAMED)), names[0]]
-        )
-        raise ModelError(f"nodes {text} form a cycle; export the model again") from error
-    nodes = [graph.node[i] for i in order]
-    del graph.node[:]
-    graph.node.extend(nodes)
 
 
 # The attributes of a Constant that hold numbers, and the dtype of their tensor.

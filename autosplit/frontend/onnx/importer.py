@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import AutosplitError, ModelError, line_of
-from autosplit.extras import helper, onnx, relax
+from autosplit.extras import relax
 from autosplit.frontend.onnx import file, normalize, opaque, shape_arithmetic
 from autosplit.frontend.onnx.limits import Limits, check_input
 from autosplit.frontend.onnx.nodes import draws_at_random, modules_of, tensors_read
@@ -48,7 +48,6 @@ def convert(model: Any, name: str, nodes: tuple[SourceNode, ...] | None = None) 
         check_input(signature.name, signature.shape)
     importer, module = _import(model, nodes)
     table = importer.table
-    _check_types(model, module)
     return SourceModel(
         name=name,
         module=module,
@@ -105,24 +104,6 @@ def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
         if output.name not in known:
             raise ModelError(
                 f"no node makes output '{output.name}'; remove it from the graph's outputs"
-            )
-
-
-def _check_types(model: Any, module: Any) -> None:
-    """Every output has the element type that the file gives it."""
-    result = module["main"].ret_ty
-    types = result.fields if isinstance(result, relax.TupleType) else [result]
-    for output, type_ in zip(model.graph.output, types, strict=False):
-        declared = output.type.tensor_type.elem_type
-        if declared not in onnx.TensorProto.DataType.values():
-            raise ModelError(f"output '{output.name}' has the unknown element type {declared}")
-        if declared == onnx.TensorProto.UNDEFINED or not hasattr(type_, "dtype"):
-            continue
-        dtype = str(helper.tensor_dtype_to_np_dtype(declared))
-        if str(type_.dtype) != dtype:
-            raise ModelError(
-                f"output '{output.name}' is {dtype} in the file but {type_.dtype} in TVM; "
-                "remove it from the graph's outputs"
             )
 
 
@@ -266,6 +247,7 @@ class _NodeByNode:
         node, proto = self._source_nodes[self.position], self._model.graph.node[self.position]
         values = shape_arithmetic.evaluated(proto, inputs, opset)
         if op_name == "Dropout" and _trains(inputs, attrs):
+            self.leave_block()
             raise ModelError(
                 f"node '{node.name}' (Dropout) cannot be imported: it drops values at random, "
                 "as in training; export the model for inference"

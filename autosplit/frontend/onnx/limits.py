@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from autosplit.errors import ModelError
@@ -24,8 +25,7 @@ _MOST_TENSORS = 4096  # that a node reads; TVM fails at ten thousand
 _MOST_ITEMS = 1 << 14  # of all sequences that tensors are split into
 _SMALL = 1024  # elements of a constant that a size can depend on
 _NEVER_LARGER = ("Compress", "NonZero", "Unique")  # than their input, by axis
-_RECURRENT = ("GRU", "LSTM", "RNN")
-_QUADRATIC = ("Attention", "DFT", "Det", "MultiHeadAttention", "STFT")
+_QUADRATIC = ("Attention", "DFT", "Det", "GRU", "LSTM", "MultiHeadAttention", "RNN", "STFT")
 
 
 class Limits:
@@ -142,34 +142,16 @@ def _items(node: Any, values: Mapping[str, Any]) -> int:
 
 
 def _work(node: Any, shapes: Sequence[Shape], elements: int) -> int:
-    """About how many numbers are added up for ``elements`` results of tensors of ``shapes``."""
-    kind, attributes = node.op_type, {a.name: a for a in node.attribute}
-    first, second, third = (*shapes, (), (), ())[:3]
-    if kind == "Einsum" and "equation" in attributes:
-        return _einsum_work(attributes["equation"].s.decode(), shapes)
-    if kind == "Concat" and len(first) == 1:  # TVM makes an expression of each number
+    """About how many numbers are added up at most for ``elements`` results of such tensors."""
+    kind, weight = node.op_type, shapes[1] if len(shapes) > 1 else ()
+    if kind == "Einsum":
+        return math.prod(map(math.prod, shapes))
+    if kind == "Concat" and len(shapes[0]) == 1:  # TVM makes an expression of each number
         return elements << 12
     if "Conv" in kind:
-        weight = shapes[3] if kind.startswith("QLinear") and len(shapes) > 3 else second
-        return elements * math.prod(weight[1:])
-    if "Pool" in kind and "kernel_shape" in attributes:
-        return elements * math.prod(map(int, attributes["kernel_shape"].ints))
-    if "MatMul" in kind or "Gemm" in kind:
-        is_transposed = "transA" in attributes and attributes["transA"].i
-        return elements * (first or (1,))[0 if is_transposed else -1]
-    if kind in _RECURRENT:
-        return elements * 4 * sum(shape[-1] for shape in (second, third) if shape)
-    return elements * (max(first, default=1) if kind in _QUADRATIC else 1)
-
-
-def _einsum_work(equation: str, shapes: Sequence[Shape]) -> int:
-    sizes: dict[str, int] = {}
-    further = 1  # the axes that "..." stands for
-    terms = equation.replace(" ", "").split("->")[0].split(",")
-    for term, shape in zip(terms, shapes, strict=False):
-        before, _, after = term.partition("...")
-        letters = dict(zip(before, shape, strict=False))
-        letters |= dict(zip(reversed(after), reversed(shape), strict=False))
-        sizes |= letters
-        further = max(further, math.prod(shape) // max(1, math.prod(letters.values())))
-    return math.prod(sizes.values()) * further
+        return elements * math.prod((shapes[3] if len(shapes) > 3 else weight)[1:])
+    if "Pool" in kind:
+        kernel = next((a.ints for a in node.attribute if a.name == "kernel_shape"), ())
+        return elements * math.prod(map(int, kernel))
+    is_product = "MatMul" in kind or "Gemm" in kind or kind in _QUADRATIC
+    return elements * (max(chain(*shapes), default=1) if is_product else 1)

@@ -1,62 +1,42 @@
-"""The shapes that a Loop makes, trip by trip; ONNX's own inference does not look into its body."""
+"""The shapes that a Loop makes; ONNX's own inference does not look into its body."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from autosplit.extras import helper, numpy_helper, onnx
-from autosplit.frontend.onnx.static_shapes import Shape, inferred_shapes
-
-_MOST_TRIPS = 64  # that are followed while shapes change
-_Shapes = list[Shape | None]
+from autosplit.frontend.onnx.static_shapes import Shape, declared_shapes, inferred_shapes
 
 
 def loop_shapes(model: Any) -> dict[str, Shape]:
     """The static shapes of the results of a Loop, the only node of ``model``, as far as known.
 
-    A carried tensor whose shape no trip changes has it after any number of trips. Where the number
-    of trips is fixed the scan outputs have a size too, and a carried shape may change.
+    They are known where one trip leaves the shapes of all carried tensors as they are: that of a
+    scan output also needs a fixed number of trips.
     """
     (node,) = model.graph.node
     body = next((a.g for a in node.attribute if a.name == "body"), None)
-    weights = {w.name: w for w in model.graph.initializer}
+    weights = {weight.name: weight for weight in model.graph.initializer}
+    shapes = declared_shapes(model) | {name: tuple(w.dims) for name, w in weights.items()}
     carried = list(node.input[2:])
-    if body is None or len(body.input) != len(carried) + 2 or not len(body.output) > len(carried):
+    if body is None or len(body.input) != len(carried) + 2 or not shapes.keys() >= set(carried):
         return {}
-    types = {value.name: value.type.tensor_type for value in model.graph.input}
-    types |= {
-        name: helper.make_tensor_type_proto(w.data_type, w.dims).tensor_type
-        for name, w in weights.items()
-    }
-    if not types.keys() >= set(carried):
+    before = [shapes[name] for name in carried]
+    results = _after_trip(model, body, carried, shapes)
+    if results[: len(carried)] != before:
         return {}
     trips = _trips(node, body, weights)
-    elements = [types[name].elem_type for name in carried]
-    shapes: _Shapes = [tuple(d.dim_value for d in types[name].shape.dim) for name in carried]
-    scans: _Shapes = []
-    for trip in range(_MOST_TRIPS if trips is None else min(trips, _MOST_TRIPS)):
-        results = _after_trip(model, body, elements, shapes)
-        following, new_scans = results[: len(carried)], results[len(carried) :]
-        # A scan output is stacked, so that each trip makes the same shape.
-        scans = _common(scans, new_scans) if trip else new_scans
-        if following == shapes:
-            break
-        if trips is None:  # it may end before any trip
-            following = _common(shapes, following)
-        shapes = following
-    else:
-        if trips is None or trips > _MOST_TRIPS:
-            return {}
+    scans = results[len(carried) :]
     rows = [(trips, *scan) if trips and scan is not None else None for scan in scans]
-    names = zip(node.output, [*shapes, *rows], strict=False)
+    names = zip(node.output, [*before, *rows], strict=False)
     return {name: shape for name, shape in names if name and shape is not None}
 
 
 def _trips(node: Any, body: Any, weights: Mapping[str, Any]) -> int | None:
     """How often a Loop runs its body, None where data decides that."""
-    maximum = weights.get(node.input[0]) if node.input else None
-    condition = node.input[1] if len(node.input) > 1 else ""
+    maximum = weights.get(node.input[0])
+    condition = node.input[1]
     if maximum is None:
         return None
     # Without a condition that of the body is ignored.
@@ -82,12 +62,14 @@ def _is_true(tensor: Any) -> bool:
 
 
 def _after_trip(
-    model: Any, body: Any, elements: Sequence[int], shapes: Sequence[Shape | None]
-) -> _Shapes:
-    """The shapes of what a body makes, but for its condition, of carried tensors of ``shapes``."""
+    model: Any, body: Any, carried: list[str], shapes: Mapping[str, Shape]
+) -> list[Shape | None]:
+    """The shapes of what a body makes, but for its condition, in the first trip."""
     inputs = [*body.input[:2]]
-    for value, element, shape in zip(body.input[2:], elements, shapes, strict=True):
-        inputs.append(helper.make_tensor_value_info(value.name, element, shape))
+    elements = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
+    elements |= {weight.name: weight.data_type for weight in model.graph.initializer}
+    for value, name in zip(body.input[2:], carried, strict=True):
+        inputs.append(helper.make_tensor_value_info(value.name, elements[name], shapes[name]))
     names = {value.name for value in (*inputs, *body.initializer)}
     graph = helper.make_graph(
         body.node,
@@ -101,8 +83,3 @@ def _after_trip(
     )
     known = inferred_shapes(trip, {})
     return [known.get(output.name) for output in body.output[1:]]
-
-
-def _common(shapes: _Shapes, others: _Shapes) -> _Shapes:
-    """The shapes that are alike in both."""
-    return [a if a == b else None for a, b in zip(shapes, others, strict=True)]

@@ -32,14 +32,18 @@ def tensors_read(node: Any) -> list[str]:
     return list(names)
 
 
-def modules_of(node: Any) -> tuple[str, ...]:
-    """The modules of PyTorch that a node lies in, which torch's exporter writes beside it.
+def scopes_of(node: Any) -> list[str]:
+    """What torch's exporter writes beside a node: the modules that it lies in, and its name.
 
     It writes a list of quoted names, the model's first and the node's last.
     """
     texts = [p.value for p in node.metadata_props if p.key == "pkg.torch.onnx.name_scopes"]
-    names = re.findall("'([^']*)'", texts[0])[:-1] if texts and isinstance(texts[0], str) else []
-    return tuple(filter(None, names))
+    return re.findall("'([^']*)'", texts[0]) if texts and isinstance(texts[0], str) else []
+
+
+def modules_of(node: Any) -> tuple[str, ...]:
+    """The modules of PyTorch that a node lies in."""
+    return tuple(filter(None, scopes_of(node)[:-1]))
 
 
 def draws_at_random(node: Any) -> bool:

@@ -6,14 +6,14 @@ in terms that the converter knows, or refused. Semantics: the ONNX operator spec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from autosplit.extras import relax
 from autosplit.frontend.onnx import shape_arithmetic
-from autosplit.frontend.onnx.resize import Attributes, modern_upsample, to_sizes
+from autosplit.frontend.onnx.resize import Attributes, to_sizes
 from autosplit.frontend.relax.expressions import is_constant, shape_of
 
 Convert = Callable[[str, Any, dict[str, Any], int], Any]
@@ -38,10 +38,10 @@ def converted(
     kind = node.op_type
     # Before opset 11 a Resize had scales alone, as Upsample.
     if kind == "Upsample" or (kind == "Resize" and opset < 11):
-        inputs, attrs = modern_upsample(inputs, attrs)
-    if kind in ("Upsample", "Resize"):
-        return convert("Resize", *to_sizes(inputs, attrs), opset)
-    if kind == "Equal" and inputs[0].same_as(inputs[1]) and _is_float(inputs):
+        raise ValueError("TVM's importer has no Upsample")
+    if kind == "Resize":
+        inputs = to_sizes(inputs, attrs)
+    if kind == "Equal" and inputs[0].same_as(inputs[1]) and "float" in str(inputs[0].ty.dtype):
         # TVM simplifies x == x to true.
         return _not("IsNaN", convert, shape_arithmetic.input_list(inputs, inputs[:1]), opset)
     if kind == "Equal" and str(inputs[0].ty.dtype) == "bool":
@@ -49,7 +49,10 @@ def converted(
         return _not("Xor", convert, inputs, opset)
     if kind in ("Max", "Mean", "Min", "Sum") and not all(map(is_constant, inputs)):
         return _pairwise(kind, inputs)
+    further = [o for o in node.output[1:] if o in read]
     reason = _refused(kind, attrs, inputs)
+    if kind in _FIRST_RESULT_ONLY and further:
+        reason = f"TVM's importer does not make its output '{further[0]}'"
     if reason:
         raise ValueError(reason)
     if kind in _REWRITES:
@@ -58,48 +61,47 @@ def converted(
         result = _in_float32(convert, inputs, attrs, opset)
     else:
         result = convert(kind, inputs, attrs, opset)
-    if kind == "OneHot":
-        # The result has the type of the values, which the converter ignores.
-        return _cast(result, inputs[2])
-    if kind in _FIRST_RESULT_ONLY and len(node.output) > 1:
-        return _first(result, [o for o in node.output[1:] if o in read], len(node.output))
+    if kind in _FIRST_RESULT_ONLY and len(node.output) > 1 and not isinstance(result, relax.Tuple):
+        return relax.Tuple([result] * len(node.output))  # nothing reads the others
     return result
 
 
 def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
-    """Why nothing can stand for what the converter ignores; empty where something can."""
+    """Why TVM would compute another result than the model; empty where it would not."""
     if kind == "BatchNormalization" and attrs.get("training_mode", 0):
         return "it normalises by batch statistics (training_mode=1); export the model for inference"
     # The converter is that of com.microsoft, where the attribute is mandatory.
     if kind == "Attention" and "num_heads" not in attrs:
-        return "TVM's importer has no Attention of the ONNX standard; export it as MatMul, Softmax"
+        return "TVM's importer has no Attention of the ONNX standard"
     if kind.startswith(("Reduce", "Arg", "Global")) and 0 in shape_of(inputs[0]):
         return "TVM does not reduce a tensor without elements"
     if kind == "NonMaxSuppression":
         return "TVM makes its result as large as all boxes would need"
     if kind == "RMSNormalization" and attrs.get("axis", -1) in (0, -len(inputs[0].ty.shape)):
-        return "TVM does not normalise over all axes; flatten its input first"
+        return "TVM does not normalise over all axes"
     if kind == "LayerNormalization" and str(inputs[0].ty.dtype) == "float64":
-        return "TVM does not normalise layers in float64; export the model in float32 or float16"
+        return "TVM does not normalise layers in float64"
     if kind == "SpaceToDepth" and attrs.get("mode", b"DCR") != b"DCR":
-        return "TVM's importer knows mode DCR alone; export it as Reshape, Transpose, Reshape"
+        return "TVM's importer knows mode DCR alone"
     if kind == "IsInf" and not all(attrs.get(f"detect_{sign}", 1) for sign in _SIGNS):
-        return "TVM's importer finds infinities of both signs; compare with a constant for one sign"
+        return "TVM's importer finds infinities of both signs"
     if kind == "Cast" and attrs["to"] == _FLOAT8 and not is_constant(inputs[0]):
-        return "TVM's conversion to float8 neither saturates nor keeps NaN; export it in float16"
+        return "TVM's conversion to float8 neither saturates nor keeps NaN"
     if kind == "BitShift":
         return "TVM leaves amounts that the type has no bits for to the processor"
-    if kind == "Mod" and not attrs.get("fmod", 0) and _is_float(inputs):
-        return (
-            "TVM multiplies a rounded quotient, which large ones make wrong; export it with fmod=1"
-        )
+    if kind == "Mod" and not attrs.get("fmod", 0) and "float" in str(inputs[0].ty.dtype):
+        return "TVM multiplies a rounded quotient, which large ones make wrong; fmod=1 is exact"
     if kind == "RoiAlign":
-        return "TVM samples regions at other places, and takes the largest of other samples"
+        return "TVM samples regions at other places"
     if kind == "ConvTranspose" and "output_shape" in attrs:
-        return "TVM's importer ignores output_shape; export it with output_padding"
+        return "TVM's importer ignores output_shape"
+    if kind == "OneHot":
+        return "TVM's importer ignores the type of its values"
+    if kind == "Pow" and str(inputs[0].ty.dtype).startswith(("int", "uint")):
+        return f"TVM has powers of floats only, its base is {inputs[0].ty.dtype}"
     pads = inputs[1:2] if kind == "Pad" and attrs.get("mode") == b"wrap" else ()
     if any(is_constant(p) and (p.value.numpy() < 0).any() for p in pads):
-        return "TVM wraps a tensor whole; crop it by a Slice instead of negative pads"
+        return "TVM wraps a tensor whole"
     return ""
 
 
@@ -117,11 +119,6 @@ def _slice(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
 
 def _pow(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
     """The exponent has any type; the result has the base's."""
-    if str(inputs[0].ty.dtype)[:3] in ("int", "uin"):
-        raise ValueError(
-            f"TVM has powers of floats only, its base is {inputs[0].ty.dtype}; "
-            "multiply, or cast to float"
-        )
     return shape_arithmetic.input_list(inputs, [inputs[0], _cast(inputs[1], inputs[0])]), attrs
 
 
@@ -157,21 +154,7 @@ def _pairwise(kind: str, inputs: Any) -> Any:
     return normalized(relax.op.divide(total, relax.const(len(inputs), str(total.ty.dtype))))
 
 
-def _is_float(inputs: Any) -> bool:
-    return "float" in str(inputs[0].ty.dtype)
-
-
 _REWRITES: dict[str, Callable[[Any, Attributes, int], Rewritten]] = {"Pow": _pow, "Slice": _slice}
-
-
-def _first(result: Any, read_further: Sequence[str], count: int) -> Any:
-    """The first result in place of results that nothing reads."""
-    if read_further:
-        raise ValueError(
-            f"TVM's importer does not make its output '{read_further[0]}'; "
-            "export the model without it"
-        )
-    return result if isinstance(result, relax.Tuple) else relax.Tuple([result] * count)
 
 
 def _cast(value: Any, like: Any) -> Any:

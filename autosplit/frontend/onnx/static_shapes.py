@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from autosplit.extras import helper, numpy_helper, onnx
 from autosplit.frontend.onnx.nodes import inner_graphs
 
@@ -15,10 +17,7 @@ Sizes = tuple[Any, ...]
 _MOST_JOINED = 1 << 20  # numbers of shapes
 _SHAPE_OPS = ("Shape", "Size")
 # The result has the shape of the first input.
-_ELEMENTWISE = frozenset({
-    "Abs", "Cast", "CastLike", "Ceil", "Exp", "Floor", "Log", "Neg", "Not", "Reciprocal", "Relu",
-    "Round", "Sigmoid", "Sqrt", "Tanh",
-})  # fmt: skip
+_ELEMENTWISE = ("Abs", "Cast", "CastLike", "Exp", "Log", "Neg", "Relu", "Sigmoid", "Sqrt", "Tanh")
 
 
 def asks_for_shape(node: Any) -> bool:
@@ -29,8 +28,6 @@ def asks_for_shape(node: Any) -> bool:
 
 def shape_value(node: Any, shape: Shape) -> Any:
     """The array that a Shape or Size node makes of a tensor of that shape; None for others."""
-    import numpy as np
-
     if not asks_for_shape(node):
         return None
     if node.op_type == "Size":
@@ -73,20 +70,17 @@ def implied_shapes(model: Any) -> dict[str, Shape]:
     light = _without_weights(model)
     for output in light.graph.output:
         output.type.tensor_type.ClearField("shape")  # or it would hide the names
-    declared, inferred = declared_shapes(model), _sizes(_inferred(light))
+    static, inferred = declared_shapes(model), _sizes(_inferred(light))
     sizes: dict[Any, int] = {}
-    for tensor in declared.keys() & inferred.keys():
-        if len(declared[tensor]) != len(inferred[tensor]):
-            continue
-        for name, size in zip(inferred[tensor], declared[tensor], strict=True):
-            # An open size without a name says nothing of another one.
-            if name != "" and sizes.setdefault(name, size) != size:
-                return {}  # the declared shapes contradict each other
-    known = {t: tuple(sizes.get(n, n) for n in names) for t, names in inferred.items()}
-    static = declared | _static(known)
+    for tensor in static.keys() & inferred.keys():
+        # An open size without a name says nothing of another one.
+        pairs = zip(inferred[tensor], static[tensor], strict=False)
+        if any(name != "" and sizes.setdefault(name, size) != size for name, size in pairs):
+            return {}  # the declared shapes contradict each other
+    known = {tensor: tuple(sizes.get(n, n) for n in names) for tensor, names in inferred.items()}
+    static |= _static(known)
     for node in reversed(light.graph.node):
-        is_elementwise = node.op_type in _ELEMENTWISE and node.input and node.output
-        shape = static.get(node.output[0]) if is_elementwise else None
+        shape = static.get(node.output[0]) if node.op_type in _ELEMENTWISE else None
         if shape is not None and static.setdefault(node.input[0], shape) != shape:
             return {}
     return static
@@ -126,15 +120,14 @@ def _static(shapes: Mapping[str, Sizes]) -> dict[str, Shape]:
 def _sizes(model: Any) -> dict[str, Sizes]:
     """The shapes that a model states: a size is a number, a name, or empty where it is open."""
     graph = model.graph
-    shapes = {}
-    for value in (*graph.value_info, *graph.input, *graph.output):
-        if value.type.tensor_type.HasField("shape"):
-            dims = value.type.tensor_type.shape.dim
-            shapes[value.name] = tuple(
-                d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param
-                for d in dims
-            )
-    return shapes
+    return {
+        value.name: tuple(
+            d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param
+            for d in value.type.tensor_type.shape.dim
+        )
+        for value in (*graph.value_info, *graph.input, *graph.output)
+        if value.type.tensor_type.HasField("shape")
+    }
 
 
 def _without_weights(model: Any) -> Any:

@@ -35,32 +35,13 @@ _DATA_NODES = """
 _NODE_TYPES = frozenset(_DATA_NODES.split())
 # Attributes of ops are numbers, texts and index maps; the list of ops decides what they do.
 _OP_ATTRIBUTES = "relax.attrs."
-# Ops that compute. Others call functions by their names, print, or reach the memory.
-_COMPUTING = """
-    abs acos acosh add arange argmax argmin argsort asin asinh astype atan atan2 atanh
-    bitwise_and bitwise_not bitwise_or bitwise_xor broadcast_to bucketize ceil clip
-    collapse_sum_like collapse_sum_to concat cos cosh cumprod cumsum dequantize divide
-    dynamic_strided_slice einsum equal erf ewise_fma exp expand_dims eye eye_like flatten flip
-    floor floor_divide floor_mod full full_like gather_elements gather_nd greater greater_equal
-    hamming_window image.affine_grid image.grid_sample image.resize2d image.resize3d index_put
-    index_tensor isfinite isinf isnan layout_transform left_shift less less_equal log
-    log_add_exp logical_and logical_not logical_or logical_xor matmul max maximum mean median
-    meshgrid min minimum mod multinomial_from_uniform multiply negative nn.adaptive_avg_pool1d
-    nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d nn.attention nn.attention_bias
-    nn.attention_var_len nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d nn.batch_flatten
-    nn.batch_norm nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d
-    nn.conv3d_transpose nn.cross_entropy_with_logits nn.dropout nn.gelu nn.gelu_tanh
-    nn.group_norm nn.instance_norm nn.layer_norm nn.leakyrelu nn.log_softmax nn.max_pool1d
-    nn.max_pool2d nn.max_pool3d nn.nll_loss nn.pad nn.pixel_shuffle nn.prelu nn.relu nn.rms_norm
-    nn.selu nn.silu nn.softmax nn.softplus nonzero not_equal one_hot ones ones_like outer
-    permute_dims power prod quantize repeat reshape reverse_sequence right_shift round rsqrt
-    scatter_elements scatter_nd shape_of shape_to_tensor sigmoid sign sin sinh size
-    slice_scatter sort split sqrt square squeeze stack std strided_slice subtract sum take tan
-    tanh tensor_to_shape tile topk tril triu trunc unique variance
-    vision.all_class_non_max_suppression vision.get_valid_counts vision.multibox_transform_loc
-    vision.non_max_suppression vision.roi_align vision.roi_pool where zeros zeros_like
-"""
-_OPS = frozenset(_COMPUTING.split())
+# In these namespaces an op that TVM lowers to a kernel of its own computes, and so do a few others.
+# The rest call functions by their names, print, or reach the memory.
+_NAMESPACES = ("", "image", "nn", "vision")
+_COMPUTING = frozenset((
+    "argsort", "cumprod", "cumsum", "ewise_fma", "multinomial_from_uniform", "nonzero", "shape_of",
+    "sort", "tensor_to_shape", "topk", "unique",
+))  # fmt: skip
 _FUNCTION_ATTRIBUTES = ("Primitive", "global_symbol", "num_input", "relax.force_pure")
 _DTYPE = re.compile(r"(|bool|void|u?int\d{1,2}|float\d{1,2}|bfloat16|float[468]_\w+)")
 _NAME = re.compile(r"[A-Za-z_][\w.]{0,199}", re.ASCII)
@@ -151,7 +132,7 @@ class _Document:
             yield f"a call of the external function '{self._text(data['global_symbol'])}'"
         elif kind not in _NODE_TYPES and not kind.startswith(_OP_ATTRIBUTES):
             yield f"a node of type '{kind}'"
-        elif kind == "ir.Op" and data.removeprefix("relax.") not in _OPS:
+        elif kind == "ir.Op" and not _computes(data):
             yield f"a call of '{data}'"
         elif kind == "ir.PrimType" and not _DTYPE.fullmatch(data["dtype"]):
             yield f"a value of type '{data['dtype']}'"
@@ -204,6 +185,15 @@ class _Document:
         if node["type"] != "ffi.String":
             raise ValueError(f"node {index} is a {node['type']}, not a text")
         return str(node["data"])
+
+
+def _computes(op: str) -> bool:
+    """Whether an operator of Relax does nothing but compute."""
+    namespace, _, name = op.removeprefix("relax.").rpartition(".")
+    if op not in tvm.ir.Op.list_op_names() or not op.startswith("relax."):
+        return False
+    is_lowered = tvm.ir.Op.get(op).get_attr("FLegalize") is not None
+    return namespace in _NAMESPACES and (is_lowered or name in _COMPUTING)
 
 
 def _code(thing: str) -> ModelError:

@@ -15,15 +15,13 @@ import numpy as np
 from autosplit.errors import ModelError, line_of
 from autosplit.extras import require, tvm
 from autosplit.frontend.onnx import file, importer
-from autosplit.frontend.relax.expressions import fixed_sizes
 from autosplit.frontend.shapes import Shapes
-from autosplit.frontend.source import SourceModel, SourceState, marked, unused
+from autosplit.frontend.source import SourceModel, SourceState, unused
 from autosplit.frontend.torch import checks
 from autosplit.frontend.torch.archive import without_code
 from autosplit.frontend.torch.buffers import all_outputs, as_inputs, deciding_states, states_of
 from autosplit.frontend.torch.checks import user
-from autosplit.frontend.torch.names import origins
-from autosplit.frontend.torch.onnx_export import export, flat, functional_form, quiet
+from autosplit.frontend.torch.onnx_export import export, functional_form, joined, named_nodes, quiet
 from autosplit.frontend.torch.shapes import static_shapes
 
 SUFFIX = ".pt2"
@@ -70,10 +68,9 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
     specs = user(program.graph_signature.output_specs)
     outputs = tuple(unused(str(spec.arg.name), used) for spec in specs)
     checks.require_computation(program)
-    checks.require_supported(program, {})
-    plain = flat(program)
+    checks.require_inference(program)
+    plain = program
     exported = export(plain)
-    checks.require_supported(exported.decomposed, origins(exported.decomposed, plain))
     states: tuple[SourceState, ...] = ()
     placeholders = deciding_states(exported.decomposed)
     if placeholders:
@@ -84,52 +81,24 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
         exported = export(plain)
     shapes = static_shapes(plain, shapes or {})
     proto = file.prepared(exported.proto, shapes, batch)
-    named = exported.named
-    makers = {tensor: node.name for node in named.nodes for tensor in node.outputs}
-    nodes = [
-        replace(node, name=makers.get(node.outputs[0], node.name))
-        for node in importer.source_nodes(proto.graph)
+    nodes = named_nodes(proto.graph, exported.decomposed, program)
+    for node in proto.graph.node:
+        del node.metadata_props[:]  # they hold paths of source files, and would be exported
+    successors, used = {state.output for state in states}, set()
+    # A result that is returned twice has two names.
+    names = [
+        output if output in successors else unused(value.name, used)
+        for output, value in zip(outputs, proto.graph.output, strict=True)
     ]
-    source = importer.convert(proto, name, tuple(nodes))
-    if batch == 1:  # those of torch are of one item
-        _check_values(source, named.results)
     return replace(
-        source,
-        nodes=named.nodes,
-        alias={**source.alias, **named.alias},
-        outputs=outputs,
+        importer.convert(proto, name, tuple(nodes)),
+        nodes=joined(nodes, program),
+        outputs=tuple(names),
         format="torch",
         program=program,
         onnx_model=proto,
         states=states,
     )
-
-
-def _check_values(source: SourceModel, results: Mapping[str, Any]) -> None:
-    """Raise ModelError for a value of another type or shape than torch's, which is a misreading.
-
-    ``results`` are torch's values without their data. ONNX has complex numbers as pairs.
-    """
-    for binding in (b for block in source.module["main"].body.blocks for b in block.bindings):
-        index, actual = marked(binding.var.name), binding.var.ty
-        name = "" if index is None else source.tensors[index]
-        expected: Any = results.get(name)
-        is_tensor = hasattr(expected, "dtype") and hasattr(actual, "dtype")
-        if not is_tensor or expected.dtype.is_complex:
-            continue
-        dtype, sizes = str(expected.dtype).removeprefix("torch."), fixed_sizes(actual)
-        # Some sizes of torch are symbols.
-        pairs = zip(expected.shape, sizes or (), strict=False)
-        differs = sizes is not None and len(sizes) != len(expected.shape)
-        if (
-            dtype != str(actual.dtype)
-            or differs
-            or any(type(n) is int and n != s for n, s in pairs)
-        ):
-            raise ModelError(
-                f"node '{name}' is {actual.dtype}{list(actual.shape)} in TVM but "
-                f"{dtype}{list(expected.shape)} in torch; replace it"
-            )
 
 
 def open_program(source: SourceModel) -> Callable[[Mapping[str, Any]], dict[str, Array]]:

@@ -1,4 +1,4 @@
-"""Exports a program as ONNX by torch's own exporter, under the names of the program's nodes."""
+"""Exports a program as ONNX by torch's own exporter, and finds its nodes in the ONNX graph."""
 
 from __future__ import annotations
 
@@ -7,66 +7,133 @@ import io
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
 from autosplit.extras import torch
-from autosplit.frontend.torch import names
-from autosplit.frontend.torch.checks import is_wrapper
-from autosplit.frontend.torch.decompositions import without_lacking_ops
-from autosplit.frontend.torch.names import NamedGraph
+from autosplit.frontend.onnx.importer import source_nodes
+from autosplit.frontend.onnx.nodes import scopes_of
+from autosplit.frontend.source import SourceNode, unused
+from autosplit.frontend.torch.checks import target_name, user
 
 _FAILED_NODE = re.compile(r"translating node %(\w+)[^\n]*target=([\w.]+)")
+_ATTENTION = "scaled_dot_product_attention.default"
+# Torch decomposes these. Its exporter writes a wrong Conv for a conv3d without bias, stacks by a
+# function of sequences, reads what a copy overwrites, and combines numbers of unlike types.
+_DECOMPOSED = frozenset(
+    f"{_ATTENTION} conv3d.default hstack.default vstack.default dstack.default "
+    "column_stack.default atleast_1d.Sequence atleast_2d.Sequence atleast_3d.Sequence "
+    "copy.default copy_.default "
+    "divide.Tensor multiply.Tensor subtract.Tensor true_divide.Tensor".split()
+)
 
 
 @dataclass(frozen=True)
 class OnnxProgram:
-    """A program as a ModelProto, in which values are named after the nodes of the program.
-
-    ``decomposed`` is what the exporter made of the program.
-    """
+    """A program as a ModelProto; ``decomposed`` is what the exporter made of the program."""
 
     proto: Any
     decomposed: Any
-    named: NamedGraph
 
 
 def export(program: Any) -> OnnxProgram:
-    """Export a program without wrapping calls. Raises ModelError, which names the node."""
-    _require_distinct_weights(program)
+    """Export a program. Raises ModelError, which names the node that has no ONNX."""
     # Attention has other strides where gradients are wanted, which a view of it may not allow.
     with quiet(), torch.no_grad():
         try:
             exported = torch.onnx.export(
-                without_lacking_ops(program),
-                dynamo=True,
-                optimize=False,
-                verbose=False,
-                custom_translation_table=_translations(),
+                _without_lacking_ops(program), dynamo=True, optimize=False, verbose=False
             )
-            decomposed = exported.exported_program
-            named = names.rename(exported.model.graph, program, decomposed)
-            return OnnxProgram(exported.model_proto, decomposed, named)
+            _name_entries(exported.model.graph, program)
+            return OnnxProgram(exported.model_proto, exported.exported_program)
         except Exception as error:
-            raise ModelError(_refusal(error, program)) from error
+            raise ModelError(_refusal(error)) from error
 
 
-def flat(program: Any) -> Any:
-    """The program without calls that wrap a part of it, which ONNX does not have."""
-    return functional_form(program) if any(map(is_wrapper, program.graph.nodes)) else program
+def _name_entries(graph: Any, program: Any) -> None:
+    """Name inputs and weights after their placeholders, which no node of the program is called."""
+    specs = user(program.graph_signature.input_specs)
+    for value, spec in zip(graph.inputs, specs, strict=True):
+        value.name = spec.arg.name
+    for value in list(graph.initializers.values()):
+        value.name = value.metadata_props.get("pkg.torch.onnx.original_node_name", value.name)
 
 
 def functional_form(program: Any) -> Any:
     """The program without wrapping calls, in which nothing is changed in place."""
     try:
         with quiet(), torch.no_grad():
-            functional = program.run_decompositions({})
+            return program.run_decompositions({})
     except Exception as error:
         raise ModelError(f"torch cannot decompose the program: {line_of(error)}") from error
-    names.name_as(functional, program)
-    return functional
+
+
+def named_nodes(graph: Any, decomposed: Any, program: Any) -> list[SourceNode]:
+    """The nodes of an ONNX graph, each called as the node of the program that it was made for."""
+    names = _names(decomposed, program)
+    return [
+        replace(node, name=names.get((scopes_of(proto) or [""])[-1], node.name))
+        for proto, node in zip(graph.node, source_nodes(graph), strict=True)
+    ]
+
+
+def joined(nodes: Iterable[SourceNode], program: Any) -> tuple[SourceNode, ...]:
+    """The nodes with those of one name as one node, then the program's that have no ONNX."""
+    parts: dict[str, list[SourceNode]] = {}
+    for node in nodes:
+        parts.setdefault(node.name, []).append(node)
+    others = {name: kind for name, kind in _plain(program).items() if name not in parts}
+    return (
+        *map(_joined, parts.values()),
+        *(SourceNode(name, kind, (), ()) for name, kind in others.items()),
+    )
+
+
+def _joined(parts: Sequence[SourceNode]) -> SourceNode:
+    outputs = dict.fromkeys(name for node in parts for name in node.outputs)
+    read = dict.fromkeys(name for node in parts for name in node.inputs)
+    inputs = tuple(name for name in read if name not in outputs)
+    return replace(parts[-1], inputs=inputs, outputs=tuple(outputs))
+
+
+def _names(decomposed: Any, program: Any) -> dict[str, str]:
+    """For each node of a decomposed program, the node of the program that it came from.
+
+    The nodes inside a call that wraps a part of the program have names of their own.
+    """
+    plain = _plain(program)
+    names: dict[str, str] = {}
+    used = set(plain)
+    for node in decomposed.graph.nodes:
+        if node.op != "call_function":
+            continue
+        is_item = target_name(node.target) == "getitem"
+        if is_item and node.args[0].name in names:
+            names[node.name] = names[node.args[0].name]
+            continue
+        origin = _origin(node, id(program.graph))
+        names[node.name] = origin if origin in plain else unused(node.name, used)
+    return names
+
+
+def _plain(program: Any) -> dict[str, str]:
+    """What the nodes of a program compute, by name, without items and calls that wrap a part."""
+    kinds = {node.name: node.target for node in program.graph.nodes if node.op == "call_function"}
+    aside = ("getitem", "wrap_with_")
+    return {n: str(op) for n, op in kinds.items() if not target_name(op).startswith(aside)}
+
+
+def _origin(node: Any, graph_id: int) -> str:
+    """The name in the graph of that id, which is one of those that the node went through."""
+    sources = list(node.meta.get("from_node", ()))
+    while sources:
+        source = sources.pop()
+        if source.graph_id == graph_id:
+            return str(source.name)
+        sources.extend(source.from_node)
+    return ""
 
 
 @contextlib.contextmanager
@@ -87,55 +154,33 @@ def quiet() -> Iterator[None]:
         logging.disable(disabled)
 
 
-def _require_distinct_weights(program: Any) -> None:
-    """Raise ModelError for a weight that the exporter would lose, called as another's input is."""
-    weights = {s.target: s.arg.name for s in program.graph_signature.input_specs if s.target}
-    for name, placeholder in weights.items():
-        if name != placeholder and name in weights.values():
-            raise ModelError(
-                f"weight '{name}' is called as torch calls the input of another one; rename it"
-            )
+def _without_lacking_ops(program: Any) -> Any:
+    """The program without ops, or forms of them, that its exporter or TVM misreads."""
+    if not any(map(_is_lacking, program.graph.nodes)):
+        return program
+    table, aten = torch.export.default_decompositions(), torch.ops.aten
+    table[aten.atleast_1d.Sequence] = lambda parts: list(map(torch.atleast_1d, parts))
+    table[aten.atleast_2d.Sequence] = lambda parts: list(map(torch.atleast_2d, parts))
+    table[aten.copy.default] = _copy
+    table[aten.atleast_3d.Sequence] = lambda parts: list(map(torch.atleast_3d, parts))
+    return program.run_decompositions(
+        {op: function for op, function in table.items() if target_name(op) in _DECOMPOSED}
+    )
 
 
-def _translations() -> dict[Any, Any]:
-    """ONNX for ops that the exporter writes as ``log(1 + x)`` and ``exp(x) - 1``.
-
-    These lose a small ``x``. Near 0 the logarithm is the series of ``2 atanh(x / (2 + x))``.
-    TVM would simplify the usual correction, ``(1 + x) - 1``, to ``x``.
-    """
-    from onnxscript import opset18
-
-    op: Any = opset18
-
-    def log1p(x: Any) -> Any:
-        ratio = op.Div(x, op.Add(x, op.CastLike(2.0, x)))
-        square = op.Mul(ratio, ratio)
-        series = op.CastLike(2 / 9, x)
-        for divisor in (7, 5, 3, 1):
-            series = op.Add(op.Mul(series, square), op.CastLike(2 / divisor, x))
-        is_near = op.Less(op.Abs(x), op.CastLike(0.25, x))
-        return op.Where(is_near, op.Mul(ratio, series), op.Log(op.Add(x, op.CastLike(1.0, x))))
-
-    def expm1(x: Any) -> Any:
-        half = op.Mul(x, op.CastLike(0.5, x))
-        return op.Mul(op.Tanh(half), op.Add(op.Exp(x), op.CastLike(1.0, x)))
-
-    def amax(x: Any, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
-        return op.ReduceMax(x, *([op.Constant(value_ints=dim)] if dim else []), keepdims=keepdim)
-
-    def amin(x: Any, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
-        return op.ReduceMin(x, *([op.Constant(value_ints=dim)] if dim else []), keepdims=keepdim)
-
-    aten = torch.ops.aten
-    return {
-        aten.log1p.default: log1p,
-        aten.expm1.default: expm1,
-        aten.amax.default: amax,
-        aten.amin.default: amin,
-    }
+def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
+    """The source alone: the exporter would read the old values of the target for their type."""
+    return source.to(target.dtype).expand(target.shape).clone()
 
 
-def _refusal(error: BaseException, program: Any) -> str:
+def _is_lacking(node: Any) -> bool:
+    name = target_name(node.target)
+    if name == _ATTENTION:
+        return node.args[0].meta["val"].ndim != 4 or bool(node.kwargs.get("enable_gqa"))
+    return name in _DECOMPOSED
+
+
+def _refusal(error: BaseException) -> str:
     """The node that the exporter stopped at, and its reason."""
     chain = [error]
     while chain[-1].__cause__ is not None:
@@ -143,21 +188,8 @@ def _refusal(error: BaseException, program: Any) -> str:
     reason = line_of(chain[-1])
     if reason.startswith("No ONNX function found"):
         reason = "torch has no ONNX function for it"
-    for link in chain:
-        match = _FAILED_NODE.search(str(link))
-        if match:
-            name, op = _origin_of(match[1], program), match[2].removeprefix("torch.ops.")
-            return f"node '{name}' ({op}) cannot be exported as ONNX: {reason}; replace it"
-    return f"torch cannot export the program as ONNX: {reason}"
-
-
-def _origin_of(name: str, program: Any) -> str:
-    """The node of the program that the exporter's node ``name`` was decomposed from."""
-    from torch.onnx._internal.exporter import _fx_passes, _registration
-
-    # The exporter does not tell. Decomposing again gives the same nodes the same names.
-    with contextlib.suppress(Exception):
-        registry = _registration.ONNXRegistry.from_torchlib()
-        decomposed = _fx_passes.decompose_with_registry(without_lacking_ops(program), registry)
-        return names.origins(decomposed, program).get(name, name)
-    return name
+    match = _FAILED_NODE.search("\n".join(map(str, chain)))
+    if match is None:
+        return f"torch cannot export the program as ONNX: {reason}"
+    op = match[2].removeprefix("torch.ops.")
+    return f"node '{match[1]}' ({op}) cannot be exported as ONNX: {reason}; replace it"

@@ -1,39 +1,141 @@
-"""A bench in a worker process: a candidate that crashes or hangs is a failed trial."""
+"""A bench in a worker process: a candidate that crashes or hangs is a failed trial.
+
+Jobs and answers are JSON documents.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_type_hints
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_type_hints
 
+from autosplit import phases
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, StageError
 from autosplit.hardware.bench.interface import Bench, BenchDescription, describe
-from autosplit.hardware.bench.worker import BenchSetting, open_bench
 from autosplit.hardware.devices.rpc import RETURN_S
 from autosplit.hardware.isolation.process import Worker
-from autosplit.hardware.isolation.worker import OpenHandler
-from autosplit.hardware.measurement.results import (
-    Baseline,
-    LinkCost,
-    Measurement,
-    Profile,
-    RealTime,
-    SplitResults,
-    Spread,
-)
+from autosplit.hardware.isolation.worker import Handler, OpenHandler, release_memory
+from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.results import SplitResults
+from autosplit.hardware.runtimes.registry import TVM
 from autosplit.serialization import dump, load
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from autosplit.hardware.bench.local import LocalBench
+
+Job = Callable[["LocalBench", Mapping[str, Any]], Any]
+Method = TypeVar("Method", bound=Callable[..., Any])
 CANDIDATE_TIMEOUT_S = 600.0  # beyond the time that a candidate is measured for
+_MODEL_OPTIONS = (
+    "runtime", "shapes", "states", "target", "targets", "tolerance", "trust_kernels", "tuning",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BenchSetting:
+    """What a bench measures, and where.
+
+    ``target`` is that of this machine's cores, ``targets`` are those of devices by their spelling.
+    ``tuning`` is the folder of a tuning database. ``regions`` are the arguments of
+    ``autosplit.lowering.external.backend.named``, one mapping for each external backend. ``states``
+    has the output of each state by its input or is "auto"; ``streams`` streams are measured.
+    ``batches`` are those of ``batched_profiles``. Where nothing ``measures``, devices may be cores
+    of another machine.
+    """
+
+    model: Path
+    stages: int
+    devices: tuple[str, ...] = ()
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    target: str | None = None
+    targets: Mapping[str, str] = field(default_factory=dict)
+    tuning: Path | None = None
+    tolerance: float | None = None
+    trust_kernels: bool = False
+    runtime: str = TVM
+    regions: tuple[Mapping[str, Any], ...] = ()
+    states: Mapping[str, str] | Literal["auto"] = field(default_factory=dict)
+    streams: int = 1
+    budget: Budget = field(default_factory=Budget)
+    measures: bool = True
+    batches: tuple[int, ...] | str = (1,)
+
+
+def open_bench(
+    document: Mapping[str, Any], more: Mapping[str, Job] = MappingProxyType({})
+) -> Handler:
+    """Open a bench as the handler of a worker.
+
+    ``document`` has the keys ``setting``, a BenchSetting, and ``wait_s``, the time to wait for
+    servers. A job calls a method of Bench, or one of ``more`` by its kind.
+    """
+    from autosplit.hardware.bench.local import LocalBench
+    from autosplit.hardware.compiled_model import CompiledModel
+    from autosplit.hardware.devices import device
+    from autosplit.lowering.external.backend import named
+
+    setting = load(BenchSetting, document["setting"])
+    options = {name: getattr(setting, name) for name in _MODEL_OPTIONS}
+    options["backends"] = [
+        named(r["backend"], r["merge"], r["markers"], r["together"]) for r in setting.regions
+    ]
+    model = CompiledModel.load(setting.model, **options)
+    places = device.along(setting.stages, setting.devices, anywhere=not setting.measures)
+    phases.report("reaching devices")
+    bench = LocalBench(
+        model,
+        places,
+        setting.budget,
+        wait_s=document["wait_s"],
+        streams=setting.streams,
+        batches=setting.batches,
+    )
+    jobs: dict[str, Job] = {"describe": lambda bench, arguments: bench.description, **more}
+
+    def answer(job: Mapping[str, Any]) -> Any:
+        kind, arguments = job["kind"], job["arguments"]
+        try:
+            if kind in jobs:
+                return dump(jobs[kind](bench, arguments))
+            kinds = get_type_hints(getattr(Bench, kind))
+            values = {name: load(kinds[name], value) for name, value in arguments.items()}
+            return dump(getattr(bench, kind)(**values))
+        finally:
+            release_memory()
+
+    return answer
+
+
+def _in_worker(method: Method) -> Method:
+    """A method of Bench that the worker runs."""
+    signature = inspect.signature(method)
+
+    @wraps(method)
+    def ask(bench: IsolatedBench, *arguments: Any, **named: Any) -> Any:
+        job = signature.bind(bench, *arguments, **named).arguments
+        return bench.ask(method, **{name: job[name] for name in job if name != "self"})
+
+    return cast(Method, ask)
 
 
 class IsolatedBench(Bench):
     """Implements Bench. After a crash, a timeout or an out-of-memory a fresh worker starts.
 
     ``open_handler`` is what the worker runs; the default only measures, and cannot export.
+    ``log_tail`` is the end of the log of a worker that died.
     """
+
+    profile = _in_worker(Bench.profile)
+    links = _in_worker(Bench.links)
+    measure = _in_worker(Bench.measure)
+    baselines = _in_worker(Bench.baselines)
+    compare_interleaved = _in_worker(Bench.compare_interleaved)
+    real_time = _in_worker(Bench.real_time)
 
     def __init__(self, setting: BenchSetting, open_handler: OpenHandler = open_bench) -> None:
         self._setting = setting
@@ -48,36 +150,9 @@ class IsolatedBench(Bench):
     @cached_property
     def description(self) -> BenchDescription:
         """See Bench."""
-        description = self._ask(describe)
+        description: BenchDescription = self.ask(describe)
         self._wait_s = RETURN_S
         return description
-
-    def profile(self) -> Sequence[Profile]:
-        """See Bench."""
-        return self._ask(Bench.profile)
-
-    def links(self) -> Sequence[LinkCost]:
-        """See Bench."""
-        return self._ask(Bench.links)
-
-    def measure(self, deployment: Deployment) -> Measurement:
-        """See Bench. Raises StageError if the worker dies; ``log_tail`` is the end of its log."""
-        return self._ask(Bench.measure, deployment=deployment)
-
-    def baselines(self) -> Sequence[Baseline]:
-        """See Bench."""
-        return self._ask(Bench.baselines)
-
-    def compare_interleaved(
-        self, candidates: Sequence[Deployment], baselines: Sequence[str]
-    ) -> tuple[Sequence[Measurement], Mapping[str, Baseline]]:
-        """See Bench."""
-        compare = Bench.compare_interleaved
-        return self._ask(compare, candidates=candidates, baselines=baselines)
-
-    def real_time(self, deployment: Deployment, rate: float, period: Spread) -> RealTime:
-        """See Bench."""
-        return self._ask(Bench.real_time, deployment=deployment, rate=rate, period=period)
 
     def export(
         self, deployment: Deployment, folder: Path, results: SplitResults, format: str, onnx: bool
@@ -85,7 +160,7 @@ class IsolatedBench(Bench):
         """See Bench."""
         # The folder of this process may have changed since the worker was started.
         what = {"deployment": deployment, "folder": folder.absolute(), "results": results}
-        self._ask(Bench.export, format=format, onnx=onnx, **what)
+        self.ask(Bench.export, format=format, onnx=onnx, **what)
         return folder / "split.json"
 
     def close(self) -> None:
@@ -94,15 +169,15 @@ class IsolatedBench(Bench):
             self._worker.close()
             self._worker = None
 
-    def _ask(self, method: Callable[..., T], **arguments: Any) -> T:
-        """What a method of Bench returns in the worker."""
+    def ask(self, method: Callable[..., Any], **arguments: Any) -> Any:
+        """What a method of Bench returns in the worker. Raises StageError if the worker dies."""
         if self._worker is None:
             document = {"setting": dump(self._setting), "wait_s": self._wait_s}
             self._worker = Worker(self._open_handler, document)
         try:
             job = {"kind": method.__name__, "arguments": dump(arguments)}
             answer = self._worker.call(job, self._timeout_s)
-            return cast(T, load(get_type_hints(method)["return"], answer))
+            return load(get_type_hints(method)["return"], answer)
         except StageError as error:
             self.log_tail = error.log = self._worker.log_tail()
             if not self._worker.is_alive:

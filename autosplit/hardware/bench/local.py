@@ -161,7 +161,7 @@ class LocalBench:
             runtimes = [*(each.runtimes for each in candidates), *([run.runtime] for run in runs)]
             turns = list(map(self._verified, [*split, *unsplit], runtimes))
             start = disturbance.Counters.now()
-            periods = compare_interleaved(turns, self.budget, len(candidates))
+            periods = compare_interleaved(turns, self.budget)
             reasons = disturbance.since(start).reasons
         measured = [t.measurement(p, reasons) for t, p in zip(turns, periods, strict=True)]
         count = len(candidates)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ConfigError
+from autosplit.errors import ConfigError, StageError, line_of
+from autosplit.hardware.execution.edges import Closed, ItemFailed, Ticket
+from autosplit.hardware.execution.engine import Engine
 from autosplit.hardware.execution.wiring import Port, Wiring
 from autosplit.hardware.runtimes.arrays import aligned_empty, array_of
 
 MOST = 4096  # items at once; the memory of a pipeline grows with them
 Array = np.ndarray[Any, np.dtype[Any]]
-Enter = Callable[[list[Array]], Future[Mapping[str, Any]]]
 
 
 def of_items(wiring: Wiring, batch: int) -> Wiring:
@@ -44,79 +48,179 @@ def of_batch(ports: Sequence[Port], batch: int) -> tuple[Port, ...]:
 
 @dataclass
 class _Batch:
-    """Items that enter together; ``ticket`` once they have."""
+    """Items that enter together, at ``due`` at the latest; ``ticket`` once they have."""
 
     inputs: list[Array]
-    count: int = 0
-    ticket: Future[Mapping[str, Any]] | None = None
+    due: float
+    places: list[Place] = field(default_factory=list)
+    ticket: Ticket | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """Let all items of the batch have an error."""
+        for place in self.places:
+            place.set_exception(error)
 
 
-@dataclass(frozen=True)
-class Place:
-    """An item's place in a batch; its result are its outputs, as of a Future."""
+class Place(Future[Mapping[str, Any]]):
+    """An item's place in a batch; its result are its outputs."""
 
-    batches: Batches
-    batch: _Batch
-    number: int
-    forwarded: Mapping[str, Array]
+    def __init__(self, batches: Batches, batch: _Batch, forwarded: Mapping[str, Array]) -> None:
+        super().__init__()
+        self._batches, self._batch, self._forwarded = batches, batch, forwarded
+        self.number = len(batch.places)
 
-    def done(self) -> bool:
-        """Whether the outputs are there."""
-        return self.batch.ticket is not None and self.batch.ticket.done()
-
-    def result(self) -> dict[str, Any]:
-        """The outputs; an incomplete batch is computed now, since its caller waits."""
-        together = self.batches.entered(self.batch).result()
-        outputs: dict[str, Any] = dict(self.forwarded)
+    def result(self, timeout: float | None = None) -> dict[str, Any]:
+        """The outputs. Without a delay its batch is computed now, since its caller waits."""
+        if self._batches.delay_s is None:
+            self._batches.let_in(self._batch)
+        together = super().result(timeout)
+        outputs: dict[str, Any] = dict(self._forwarded)
         for name in together.keys() - outputs.keys():
-            array = array_of(together[name])
-            rows = len(array) // self.batches.size
-            outputs[name] = array[self.number * rows : (self.number + 1) * rows]
+            array, size = array_of(together[name]), self._batches.size
+            outputs[name] = array[_rows(array, self.number, size)]
         return outputs
+
+
+def _rows(whole: Array, number: int, size: int) -> slice:
+    """The rows of an item in the array of a batch."""
+    rows = len(whole) // size
+    return slice(number * rows, (number + 1) * rows)
 
 
 class Batches:
     """Collects the items of any number of threads into batches of ``size``.
 
-    A batch enters once it is complete, or once somebody waits for one of its items: it is then
-    filled up with its last item, whose further outputs nobody reads.
+    A batch enters once it is complete. Without a delay it also enters once somebody waits for one
+    of its items; else once its first item has waited for ``delay_s`` and some replica is free. It
+    is then filled up with its last item, whose further outputs nobody reads.
+
+    Where a stage fails on a batch, each of its items runs again alone, so that one that cannot be
+    computed does not fail the others. If all of them fail, the replica is broken.
     """
 
-    def __init__(self, size: int, enter: Enter) -> None:
+    def __init__(self, size: int, engine: Engine, replicas: int) -> None:
         self.size = size
-        self._enter = enter
-        self._lock = threading.Lock()
+        self.delay_s: float | None = None
+        self._engine = engine
+        self._replicas = replicas
+        # Re-entrant: a batch that fails at once is done while it enters.
+        self._changed = threading.Condition(threading.RLock())
         self._open: _Batch | None = None
+        self._inside = 0
+        self._watcher: threading.Thread | None = None
+        self._is_closed = False
 
     def add(self, arrays: Sequence[Array], forwarded: Mapping[str, Array]) -> Place:
         """Take the arrays of an item's inputs, which are copied; may wait for room."""
-        with self._lock:
-            batch = self._open
-            if batch is None:
-                shapes = [(self.size * len(array), *array.shape[1:]) for array in arrays]
-                pairs = zip(shapes, arrays, strict=True)
-                empty = [aligned_empty(shape, array.dtype) for shape, array in pairs]
-                batch = self._open = _Batch(empty)
-            number = batch.count
+        with self._changed:
+            if self._is_closed:
+                raise Closed
+            batch = self._open = self._open or self._empty(arrays)
+            place = Place(self, batch, forwarded)
             for whole, array in zip(batch.inputs, arrays, strict=True):
-                whole[number * len(array) : (number + 1) * len(array)] = array
-            batch.count += 1
-            if batch.count == self.size:
-                batch.ticket = self._let_in(batch)
-        return Place(self, batch, number, forwarded)
+                whole[_rows(whole, place.number, self.size)] = array
+            batch.places.append(place)
+            if len(batch.places) == self.size or self._is_due(batch):
+                self.let_in(batch)
+            elif place.number == 0 and self.delay_s is not None:
+                self._watch()
+        return place
 
-    def entered(self, batch: _Batch) -> Future[Mapping[str, Any]]:
-        """The ticket of a batch, which enters now if it has not yet."""
-        with self._lock:
-            if batch.ticket is None:
-                for whole in batch.inputs:
-                    rows = len(whole) // self.size
-                    last = whole[(batch.count - 1) * rows : batch.count * rows]
-                    for number in range(batch.count, self.size):
-                        whole[number * rows : (number + 1) * rows] = last
-                batch.ticket = self._let_in(batch)
-            return batch.ticket
+    def let_in(self, batch: _Batch) -> None:
+        """Let a batch enter now, unless it has."""
+        with self._changed:
+            if batch.ticket is not None or batch is not self._open:
+                return
+            self._open = None
+            for whole in batch.inputs:
+                last = whole[_rows(whole, len(batch.places) - 1, self.size)]
+                for number in range(len(batch.places), self.size):
+                    whole[_rows(whole, number, self.size)] = last
+            self._inside += 1
+            try:
+                batch.ticket = self._engine.enter(batch.inputs, {})
+            except BaseException as error:
+                batch.fail(error if isinstance(error, Closed) else Closed())
+                raise
+        batch.ticket.add_done_callback(lambda _: self._leave(batch))
 
-    def _let_in(self, batch: _Batch) -> Future[Mapping[str, Any]]:
-        self._open = None
-        return self._enter(batch.inputs)
+    def close(self) -> None:
+        """Discard the batch that is collected, and end the thread that watches it."""
+        with self._changed:
+            batch, self._open, self._is_closed = self._open, None, True
+            self._changed.notify_all()
+        if batch is not None:
+            batch.fail(Closed())
+
+    def _empty(self, arrays: Sequence[Array]) -> _Batch:
+        shapes = [(self.size * len(array), *array.shape[1:]) for array in arrays]
+        pairs = zip(shapes, arrays, strict=True)
+        empty = [aligned_empty(shape, array.dtype) for shape, array in pairs]
+        delay = math.inf if self.delay_s is None else self.delay_s
+        return _Batch(empty, time.perf_counter() + delay)
+
+    def _is_due(self, batch: _Batch) -> bool:
+        return self._inside < self._replicas and time.perf_counter() >= batch.due
+
+    def _watch(self) -> None:
+        """Let a thread see to the batch that was just begun."""
+        if self._watcher is None:
+            self._watcher = threading.Thread(target=self._collect, name="batches", daemon=True)
+            self._watcher.start()
+        self._changed.notify_all()
+
+    def _collect(self) -> None:
+        """Let each batch in when it is due, until the pipeline is closed."""
+        with self._changed:
+            while not self._is_closed:
+                batch = self._open
+                if batch is not None and self._is_due(batch):
+                    with contextlib.suppress(Closed):
+                        self.let_in(batch)
+                    continue
+                wait = batch.due - time.perf_counter() if batch else 0.0
+                # One that is overdue waits for a replica.
+                self._changed.wait(wait if wait > 0 else None)
+
+    def _leave(self, batch: _Batch) -> None:
+        """Hand out the outputs of a batch, or its failure."""
+        with self._changed:
+            self._inside -= 1
+            self._changed.notify_all()
+        assert batch.ticket is not None
+        error = batch.ticket.exception()
+        if isinstance(error, ItemFailed):
+            # The stage's own thread may not wait for items to enter.
+            threading.Thread(target=self._run_alone, args=(batch, error), daemon=True).start()
+        elif error is not None:
+            batch.fail(error)
+        else:
+            together = batch.ticket.result()
+            for place in batch.places:
+                place.set_result(together)
+
+    def _run_alone(self, batch: _Batch, error: ItemFailed) -> None:
+        """Run each item of a batch that failed again, as a batch of itself alone."""
+        try:
+            tickets = []
+            if len(batch.places) > 1:
+                for place in batch.places:
+                    rows = [w[_rows(w, place.number, self.size)] for w in batch.inputs]
+                    alone = [np.concatenate([array] * self.size) for array in rows]
+                    tickets.append(self._engine.enter(alone, {}))
+            errors = [ticket.exception() for ticket in tickets]
+            if all(errors):
+                self._engine.stop((error.place, error.cause))
+                raise Closed
+        except Closed as closed:
+            batch.fail(closed)
+            return
+        for place, ticket, failure in zip(batch.places, tickets, errors, strict=True):
+            if isinstance(failure, ItemFailed):
+                cause = failure.cause
+                reason = f"{failure.place} on this item: {type(cause).__name__}: {line_of(cause)}"
+                place.set_exception(StageError(reason))
+            elif failure is not None:
+                place.set_exception(failure)
+            else:
+                place.set_result(ticket.result())

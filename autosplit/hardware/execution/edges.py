@@ -16,6 +16,14 @@ class Closed(Exception):
     """The pipeline is closed, and its items are discarded."""
 
 
+class ItemFailed(Exception):
+    """A stage failed on an item, ``place`` says which, by ``cause``; the pipeline goes on."""
+
+    def __init__(self, place: str, cause: BaseException) -> None:
+        super().__init__(place)
+        self.place, self.cause = place, cause
+
+
 CALLER = -1
 
 
@@ -24,7 +32,10 @@ class Ticket(Future[Mapping[str, Any]]):
 
     ``inputs`` are those of each stage, of which ``missing`` edges have not delivered yet.
     ``stream`` is the stream of the item; with ``initial`` its states begin anew at these values.
+    ``failure``: of the stage that failed on it, after which no stage computes it.
     """
+
+    failure: ItemFailed | None = None
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from autosplit.errors import StageError, line_of
-from autosplit.hardware.execution.edges import CALLER, Closed, Stream, Ticket, connect
+from autosplit.hardware.execution.edges import CALLER, Closed, ItemFailed, Stream, Ticket, connect
 from autosplit.hardware.execution.stage_queue import StageQueue
 from autosplit.hardware.execution.stream_states import StreamStates
 from autosplit.hardware.execution.wiring import Wiring
@@ -53,7 +53,7 @@ class Engine:
     waits with a result: the oldest item inside always has room, and nothing can block it.
 
     At most ``limit`` items are inside, and ``capacity`` keep all replicas busy. The first replica
-    that fails stops the engine.
+    that fails stops the engine. Where it ``isolates`` items, only the item has the failure.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class Engine:
         depth: int,
         trace: bool,
         lanes: Sequence[int] = (),
+        isolates: bool = False,
     ) -> None:
         threads = lanes or [1] * len(replicas)
         counts = tuple(n * len(stages) for n, stages in zip(threads, replicas, strict=True))
@@ -72,7 +73,9 @@ class Engine:
         self.submitted: list[float] = []
         self._trace = trace
         self._replicas = replicas
+        self._isolates = isolates
         self._widths = [len(ports.inputs) for ports in wiring.stages]
+        self._results = [len(ports.outputs) for ports in wiring.stages]
         self._edges = connect(wiring)
         self._pid = os.getpid()
         self._inside: set[Ticket] = set()
@@ -260,7 +263,7 @@ class Engine:
                 ticket, values = self._take(stage, lane)
                 self.states.restore(stage, ticket, values)
                 start = time.perf_counter()
-                results = replica.run(values)
+                results = self._run(stage, replica, name, ticket, values)
                 if self._trace:
                     end = time.perf_counter()
                     self.events.append(StageEvent(stage, ticket.number, start, end, number))
@@ -274,6 +277,19 @@ class Engine:
             self.stop((f"{name} failed", error))
         finally:
             replica.close()
+
+    def _run(
+        self, stage: int, replica: Stage, name: str, ticket: Ticket, values: Sequence[Any]
+    ) -> Sequence[Any]:
+        """The results of a stage for an item; without values once a stage has failed on it."""
+        if ticket.failure is None:
+            try:
+                return replica.run(values)
+            except Exception as error:
+                if not self._isolates:
+                    raise
+                ticket.failure = ItemFailed(f"{name} failed", error)
+        return [None] * self._results[stage]
 
     def _take(self, stage: int, lane: int) -> tuple[Ticket, list[Any]]:
         """The next item of a stage with its inputs; waits for one that the stage may begin."""
@@ -316,7 +332,9 @@ class Engine:
                 self._changed.notify_all()
             # One that ``stop`` discarded has its exception already.
             is_complete = not ticket.unfinished and not self._is_stopped
-        if is_complete:
+        if is_complete and ticket.failure is not None:
+            ticket.set_exception(ticket.failure)
+        elif is_complete:
             ticket.set_result(ticket.outputs)
 
     def _forget(self, stream: Stream) -> None:

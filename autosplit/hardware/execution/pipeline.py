@@ -10,7 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -54,7 +54,8 @@ class Pipeline:
 
     Stages that take ``batch`` items at once still get and give single ones here: those that come
     next to each other are stacked. A batch that is incomplete is computed when its result is
-    waited for. Such a model has no states.
+    waited for, or as ``with_delay`` says. Where a batch fails, each of its items runs again alone,
+    and only those that fail alone get a StageError. Such a model has no states.
 
     With ``trace`` the times of every stage are recorded in ``events``. A fork of the process
     cannot use the pipeline. One that is no longer referenced is closed.
@@ -74,12 +75,11 @@ class Pipeline:
         self.replicas = tuple(map(len, replicas))
         if depth < 1:
             raise ConfigError(f"depth is {depth}; let at least 1 item wait for each replica")
-        self._engine = Engine(wiring, replicas, depth, trace, lanes)
+        self._engine = Engine(wiring, replicas, depth, trace, lanes, isolates=batch > 1)
         self.capacity = batch * self._engine.capacity
         self.events = self._engine.events
         self.submitted = self._engine.submitted
-        engine = self._engine  # a reference to the pipeline would keep it alive
-        self._batches = Batches(batch, lambda inputs: engine.enter(inputs, {}))
+        self._batches = Batches(batch, self._engine, sum(self.replicas))
         self._unread: deque[Inside] = deque()  # submitted items
         self._submitting = threading.Lock()  # they enter in the order of ``_unread``
         self._reading = threading.Lock()
@@ -89,12 +89,32 @@ class Pipeline:
         ]
         # The interpreter's end is the engine's own concern: it has to wait for the threads.
         weakref.finalize(self, self._engine.stop).atexit = False
+        weakref.finalize(self, self._batches.close).atexit = False
 
     def __enter__(self) -> Pipeline:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def with_delay(self, delay_ms: float | None) -> Self:
+        """Let a batch that is not full begin once its first item has waited for so long.
+
+        It goes on collecting while all replicas are busy.
+
+        Args:
+            delay_ms: The longest wait; None lets it begin when a result is waited for.
+
+        Returns:
+            The pipeline.
+
+        Example:
+            pipeline = split.pipeline().with_delay(5)
+        """
+        if delay_ms is not None and not 0 <= delay_ms < math.inf:
+            raise ConfigError(f"delay_ms is {delay_ms:g}; give 0 or more milliseconds")
+        self._batches.delay_s = None if delay_ms is None else delay_ms / 1e3
+        return self
 
     def run(self, items: Iterable[Item], stream: Stream = 0) -> list[dict[str, Array]]:
         """Compute all items of one stream.
@@ -255,9 +275,15 @@ class Pipeline:
                 with self._reading:
                     self._engine.wait_for(lambda: self._unread)
                     # An interrupted reader leaves the item to the next one.
-                    result = self._result(self._unread[0])
+                    ticket, error = self._unread[0], None
+                    try:
+                        result = self._result(ticket)
+                    except StageError as failure:
+                        error = failure
                     self._unread.popleft()
                     self._engine.notify()
+                    if error is not None:
+                        raise error
             except Closed:
                 if self._engine.has_failed:
                     self._engine.raise_failure()
@@ -312,6 +338,7 @@ class Pipeline:
 
         A stage that is still busy after some seconds is abandoned with a RuntimeWarning.
         """
+        self._batches.close()
         self._engine.close()
 
     @property
@@ -322,6 +349,42 @@ class Pipeline:
     def start(self) -> None:
         """Start the threads of the replicas; the first item does so too."""
         self._engine.start()
+
+    def enter(self, item: Item, stream: Stream = 0) -> Inside:
+        """Hand in one item as ``submit`` does, and return the future of its outputs.
+
+        Args:
+            item: As in ``submit``.
+            stream: The stream that it belongs to; errors are those of ``run``.
+
+        Returns:
+            The future, of which ``result`` makes the outputs.
+
+        Example:
+            outputs = pipeline.result(pipeline.enter(items[0]))
+        """
+        self._engine.require_process()
+        try:
+            return self._enter(item, stream)
+        except Closed:
+            self._engine.raise_failure()
+
+    def result(self, ticket: Inside) -> dict[str, Array]:
+        """The outputs of an item that ``enter`` handed in; waits for them.
+
+        Args:
+            ticket: What ``enter`` returned.
+
+        Returns:
+            The array of every output by name; errors are those of ``run``.
+
+        Example:
+            outputs = pipeline.result(pipeline.enter(items[0]))
+        """
+        try:
+            return self._result(ticket)
+        except Closed:
+            self._engine.raise_failure()
 
     def _enter(self, item: Item, stream: Stream) -> Inside:
         arrays = _checked(item, self.wiring.inputs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, cycle, islice, pairwise, takewhile
+from itertools import accumulate, chain, cycle, islice, takewhile
 from statistics import median
 
 from autosplit.hardware.execution.edges import Stream
@@ -17,16 +17,10 @@ MS = 1e3
 _GROUPS = 16  # of neighbouring results, over which a stream is averaged
 _MIN_GAPS = 6  # fewer give no 95 % interval
 _MIN_ITEMS = 4  # of a turn of an interleaved comparison
-# An interleaved comparison may end after these rounds; the last is its limit. After an even number
-# each contender has gone first and last equally often, which cancels a steady drift, and in four
-# rounds a disturbance of two turns in a row leaves half of the samples of each contender.
-LOOKS = (4, 6, 8)
-# Three looks are misleading up to three times as often as one look. Intervals of this many standard
-# deviations contain the median at all looks with 95 %, whatever ends the comparison:
-# Pocock, Biometrika 64 (1977), table 1; Jennison and Turnbull, Interim Analyses: The Repeated
-# Confidence Interval Approach, J. R. Stat. Soc. B 51 (1989). Looks at 1/2, 3/4 and all of the
-# samples are less independent than the three equal steps of the table, so this is on the safe side.
-_Z_OF_THREE_LOOKS = 2.289
+# Of an interleaved comparison. After an even number each contender has gone first and last equally
+# often, which cancels a steady drift, and a disturbance of two turns in a row leaves two thirds of
+# the samples of each contender.
+ROUNDS = 6
 # A comparison may take this multiple of its budget: filling and emptying the pipelines and single
 # items take a tenth of a turn where an item takes a hundredth.
 _AROUND = 1.25
@@ -198,33 +192,14 @@ def _busy(
     return tuple(busy)
 
 
-def compare_interleaved(
-    contenders: Sequence[Contender],
-    budget: Budget,
-    candidates: int = 0,
-    clock: Clock = time.perf_counter,
-) -> list[Spread]:
+def compare_interleaved(contenders: Sequence[Contender], budget: Budget) -> list[Spread]:
     """The period of each contender in ms, over the samples of all rounds.
 
-    A contender works for ``budget.seconds`` in all at most, and for half of it at least; where
-    items are slow, ``longest_comparison`` says how long it takes. The end comes earlier if it is
-    certain which of all contenders, and which of the first ``candidates``, is the fastest. The
-    intervals are 95 % ones although it is looked at several times.
+    A contender works for ``budget.seconds`` in all, and longer where items are slow.
     """
-    samples: list[list[float]] = [[] for _ in contenders]
-    periods: list[Spread] = []
-    next_look, start = dict(pairwise(LOOKS)), clock()
-    limit = _AROUND * budget.seconds * len(contenders)
-    for number, turns in enumerate(measure_rounds(contenders, budget, LOOKS[-1]), start=1):
-        for position, turn in enumerate(turns):
-            samples[position] += turn.samples
-        if number in LOOKS:
-            periods = [spread(each, _Z_OF_THREE_LOOKS) for each in samples]
-            groups = (periods, periods[:candidates])
-            until_next = (clock() - start) / number * next_look.get(number, number)
-            if until_next > limit or all(_has_known_winner(g, budget.share) for g in groups):
-                break
-    return periods
+    rounds = measure_rounds(contenders, budget, ROUNDS)
+    samples = [[turn.samples for turn in turns] for turns in zip(*rounds, strict=True)]
+    return [spread(list(chain.from_iterable(each))) for each in samples]
 
 
 def longest_comparison(contenders: Sequence[tuple[float, int]], budget: Budget) -> float:
@@ -232,26 +207,13 @@ def longest_comparison(contenders: Sequence[tuple[float, int]], budget: Budget) 
 
     ``contenders``: the period of each in ms, 0 where it is not known, and the items that its
     replicas compute at once.
-    The rounds before the first look are measured in any case.
     """
-    least, timed = 0.0, _turn_items(budget, LOOKS[-1])
+    seconds, timed = 0.0, _turn_items(budget, ROUNDS)
     for period_ms, replicas in contenders:
         # A pipeline of two items a replica fills, is timed, runs empty and computes a single item.
         items = max(timed, replicas) + 4 + 6 * replicas
-        least += LOOKS[0] * max(budget.seconds / LOOKS[-1], items * period_ms / MS)
-    return max(_AROUND * budget.seconds * len(contenders), least)
-
-
-def _has_known_winner(periods: Sequence[Spread], share: float) -> bool:
-    """Whether all others are slower for certain than the fastest, or tie with it for certain.
-
-    They tie where both periods are known within the ``share`` at which any measurement ends.
-    """
-    fastest = min(periods, key=lambda p: p.median, default=None)
-    if fastest is None:
-        return True
-    rivals = [p for p in periods if p is not fastest and p.low <= fastest.high]
-    return not rivals or max(p.relative_half_width for p in [fastest, *rivals]) <= share
+        seconds += max(_AROUND * budget.seconds, ROUNDS * items * period_ms / MS)
+    return seconds
 
 
 def measure_rounds(

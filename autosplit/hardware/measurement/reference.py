@@ -34,14 +34,13 @@ Step = Callable[[Item], Outputs]
 class Reference:
     """Computes the outputs of a model by other means than its stages; ``name`` is for messages.
 
-    ``open(optimise=True)`` returns what computes the outputs of an item by name; it raises
-    ModelError for a wrong item. Without ``optimise`` it takes the model as it is, where the
-    reference has the choice. States are inputs and outputs like any others. Opening raises
-    MachineError if a package is missing, ModelError if the reference refuses the model.
+    ``open()`` returns what computes the outputs of an item by name; it raises ModelError for a
+    wrong item. States are inputs and outputs like any others. Opening raises MachineError if a
+    package is missing, ModelError if the reference refuses the model.
     """
 
     name: str
-    open: Callable[..., Step]
+    open: Callable[[], Step]
 
 
 def onnxruntime_reference(path: Path) -> Reference:
@@ -53,7 +52,7 @@ def _unfused_reference(source: SourceModel, target: Any) -> Reference:
     """TVM on a Relax module, one kernel an op, which are built once."""
     build = cache(partial(_unfused, source.module, target))
 
-    def open_module(optimise: bool = True) -> Step:
+    def open_module() -> Step:
         main = build()
 
         def step(item: Item) -> Outputs:
@@ -91,7 +90,7 @@ def _unfused(module: Any, target: Any) -> Any:
 def _torch_reference(source: SourceModel) -> Reference:
     """torch on an exported program."""
 
-    def open_program(optimise: bool = True) -> Step:
+    def open_program() -> Step:
         from autosplit.frontend.torch import importer
 
         return importer.open_program(source)

@@ -38,8 +38,8 @@ class Spread:
         return Spread(self.median * factor, low, high, tuple(s * factor for s in self.samples))
 
 
-def spread(samples: Sequence[float], z: float = _Z) -> Spread:
-    """The median of samples and its 95 % interval, or that within ``z`` standard deviations.
+def spread(samples: Sequence[float]) -> Spread:
+    """The median of samples and its 95 % interval.
 
     The interval is that of order statistics, which assume nothing of the distribution. Fewer than
     six samples give their range, which covers less. Raises ValueError without any.
@@ -50,7 +50,7 @@ def spread(samples: Sequence[float], z: float = _Z) -> Spread:
     count = len(ordered)
     # Ranks by the normal approximation of the binomial distribution:
     # Conover, Practical Nonparametric Statistics, section 3.2.
-    reach = z * math.sqrt(count) / 2
+    reach = _Z * math.sqrt(count) / 2
     low = max(0, math.floor(count / 2 - reach))
     high = min(count - 1, math.ceil(count / 2 + reach))
     return Spread(median(ordered), ordered[low], ordered[high], tuple(samples))

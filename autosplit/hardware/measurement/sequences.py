@@ -107,65 +107,26 @@ def accuracy_of(computed: Computed, expected: Expected, tolerance: float) -> Acc
 
 
 def check(
-    pipeline: Pipeline,
-    expected: Expected,
-    tolerance: float,
-    runtimes: Iterable[str],
-    name: str,
-    reference: Reference | None,
+    pipeline: Pipeline, expected: Expected, tolerance: float, runtimes: Iterable[str], name: str
 ) -> tuple[Accuracy, str]:
     """The accuracy of a pipeline, and why it is rejected; empty where outputs are equal.
 
-    ``name`` says where the expected outputs are from; without the ``reference`` that computed them
-    nothing is said of its own error.
+    ``name`` says where the expected outputs are from.
     """
     accuracy = accuracy_of(compute(pipeline, expected), expected, tolerance)
-    if accuracy.equal:
-        return accuracy, ""
-    reproduction = reproduction_error(reference, expected) if reference else 0.0
-    return accuracy, refusal(accuracy, runtimes, name, reproduction)
+    return accuracy, "" if accuracy.equal else refusal(accuracy, runtimes, name)
 
 
-def refusal(
-    accuracy: Accuracy, runtimes: Iterable[str], reference: str, reproduction: float = 0.0
-) -> str:
-    """Why outputs that ``runtimes`` computed are rejected, and what helps.
-
-    ``reference`` is the name of what they are compared with, ``reproduction`` its own error, see
-    ``reproduction_error``.
-    """
+def refusal(accuracy: Accuracy, runtimes: Iterable[str], reference: str) -> str:
+    """Why outputs that ``runtimes`` computed differ from those of ``reference``; what helps."""
     error, tolerance = accuracy.max_rel_error, accuracy.tolerance
     text = f"outputs of {' and '.join(dict.fromkeys(runtimes))} differ from {reference}'s"
     if not np.isfinite(error) or error <= tolerance:
         return f"{text} in shape, type, NaN, infinities or integers; choose another --runtime"
-    text += f" (relative error {error:.3g}, tolerance {tolerance:.3g})"
-    if reproduction > tolerance:
-        text += f"; {reference}'s own change by {reproduction:.3g} without its optimisations"
-    remedy = "choose another --runtime"
-    if error <= max(ROUNDING, reproduction):
-        remedy += f" or, if that is good enough, give --tolerance {1.1 * error:.2g}"
-    return f"{text}; {remedy}"
-
-
-def reproduction_error(reference: Reference, expected: Expected) -> float:
-    """The relative error of the reference's outputs without optimisation; 0 where not finite."""
-    plain = _unoptimised(reference, expected)
-    error = compare(plain.along, expected.along).max_rel_error
-    if expected.alone:
-        error = max(error, compare(plain.alone, expected.alone).max_rel_error)
-    return error if np.isfinite(error) else 0.0
-
-
-def _unoptimised(reference: Reference, expected: Expected) -> Computed:
-    """What the reference computes without optimisation, alone on the states it had with it."""
-    step, successors = reference.open(optimise=False), expected.successors
-    initial = expected.before[0] if expected.before else {}
-    along, _ = _stepped(step, expected.items, initial, successors)
-    alone = []
-    for item, before in zip(expected.items, expected.before, strict=False):
-        (outputs,), (_, after) = _stepped(step, [item], before, successors)
-        alone.append(outputs | _named(after))
-    return Computed(along, alone)
+    text += f" (relative error {error:.3g}, tolerance {tolerance:.3g}); choose another --runtime"
+    if error <= ROUNDING:
+        text += f" or, if that is good enough, give --tolerance {1.1 * error:.2g}"
+    return text
 
 
 def _stepped(

@@ -14,7 +14,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
 
 from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError
@@ -43,53 +50,35 @@ MOST_CORES = 256
 MOST_STREAMS = 10_000
 SIZE_LIMIT = 1_000_000  # bytes; a study file is a page of text
 VALUE_LIMIT = 60  # characters of a value that are shown
-FORMER_NAMES = {"backend": "runtime"}  # keys of earlier versions
-_CORE_LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*", re.ASCII)
+# What pydantic writes after a key for each type that it tried.
+_TYPE = re.compile(r"constrained-.*|(literal|list)\[.*")
+_CORE_LIST = re.compile(r"\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*", re.ASCII)
 _RUNTIMES = [*RUNTIMES, AUTO]
 
 
-def _stages(value: Any) -> int | Literal["auto"]:
-    if value == "auto":
-        return "auto"
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_STAGES:
-        raise ValueError(f'give a number from 1 to {MOST_STAGES}, or "auto"')
-    return value
+def _listed(value: Any) -> Any:
+    """One value as a list of it."""
+    return value if value == "auto" or isinstance(value, list) else [value]
 
 
-def _batch(value: Any) -> list[int] | Literal["auto"]:
-    if value == "auto":
-        return "auto"
-    numbers = value if isinstance(value, list) else [value]
-    if not numbers or any(type(n) is not int or not 1 <= n <= MOST_BATCH for n in numbers):
-        raise ValueError(f'give a number from 1 to {MOST_BATCH}, a list of them, or "auto"')
-    return sorted({*numbers})
+def _sorted(batches: list[int] | Literal["auto"]) -> Any:
+    return batches if isinstance(batches, str) else sorted({*batches})
 
 
 def _cores(value: Any) -> Any:
     """A number of cores, their numbers as in the spelling of a device, or a list of these."""
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_CORES:
+    if type(value) is int and 1 <= value <= MOST_CORES:
         return value
     kinds: list[Any] = value if isinstance(value, list) else [value]
-    if kinds and all(isinstance(kind, str) and _CORE_LIST.fullmatch(kind) for kind in kinds):
-        texts = re.findall(r"\d+", ",".join(kinds))
-        if max(map(int, texts)) < MOST_CORES:
-            numbers = [cores_of(f"cores:{kind}") for kind in kinds]
-            if len(set(chain(*numbers))) < sum(map(len, numbers)):
-                raise ValueError("a core has two kinds; name each core once")
-            if all(numbers):
-                return value
+    if all(isinstance(kind, str) and _CORE_LIST.fullmatch(kind) for kind in kinds):
+        numbers = [cores_of(f"cores:{kind}") for kind in kinds]
+        cores = list(chain(*numbers))
+        if cores and all(numbers) and len(set(cores)) == len(cores):
+            return value
     raise ValueError(
-        f'give a number from 1 to {MOST_CORES}, or core numbers as in "0-3" or "0,2", or a list of '
-        "them, one for each kind of cores"
+        f'give a number from 1 to {MOST_CORES}, or different core numbers as in "0-3" or "0,2", or '
+        "a list of them, one for each kind of cores"
     )
-
-
-def _memory(value: Any) -> list[float]:
-    """Bytes as a number or a text such as "3 GB", or a list of them; a limit of all is one."""
-    try:
-        return [bytes_of(str(part)) for part in (value if isinstance(value, list) else [value])]
-    except ValueError:
-        raise ValueError('give bytes above 0, as in 3e9 or "3 GB", or a list of them') from None
 
 
 def _runtime(name: str) -> str:
@@ -102,6 +91,11 @@ RuntimeName = Annotated[
     str, AfterValidator(_runtime), Field(json_schema_extra={"enum": list(_RUNTIMES)})
 ]
 Dimension = Annotated[int, Field(ge=1)]
+Auto = Literal["auto"]
+Stages = Annotated[int, Field(ge=1, le=MOST_STAGES)] | Auto
+Batches = Annotated[list[Annotated[int, Field(ge=1, le=MOST_BATCH)]], Field(min_length=1)] | Auto
+Listed = BeforeValidator(_listed, json_schema_input_type=Any)
+Bytes = Annotated[float, BeforeValidator(lambda value: bytes_of(str(value)))]
 
 
 class StudyConfig(Section):
@@ -113,8 +107,7 @@ class StudyConfig(Section):
 
     ``cores``: their number, or which they are as in ``"0-7"``, or a list with those of each kind.
     Then deployments on them are searched: any number of stages, each with any number of replicas
-    and threads; the replicas of a stage have cores of one kind. ``devices`` of local cores with
-    ``stages = "auto"`` mean the same, unless another key names one of them.
+    and threads; the replicas of a stage have cores of one kind.
 
     ``memory``: bytes that each stage may have, weights and the tensors at its borders, or a list of
     them, one a device; with ``cores`` each replica.
@@ -133,11 +126,11 @@ class StudyConfig(Section):
     name: Name
     model: Text | None = None
     zoo: Text | None = None
-    stages: Annotated[int | Literal["auto"], PlainValidator(_stages)]
+    stages: Stages
     cores: Annotated[int | str | list[str], PlainValidator(_cores)] | None = None
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
-    memory: Annotated[list[float], PlainValidator(_memory)] | None = None
-    batch: Annotated[list[int] | Literal["auto"], PlainValidator(_batch)] = [1]  # noqa: RUF012
+    memory: Annotated[list[Bytes], Listed] | None = None
+    batch: Annotated[Batches, Listed, AfterValidator(_sorted)] = [1]  # noqa: RUF012
     runtime: RuntimeName = AUTO
     objective: Objective = "throughput"
     shapes: dict[str, list[Dimension]] = Field(default_factory=dict)
@@ -307,27 +300,7 @@ def study_name(path: Path) -> str:
 
 
 def checked(data: object, where: str) -> StudyConfig:
-    """The study file of a document. Raises ConfigError for the first mistake in it.
-
-    Devices that are all local cores, in any number of stages, are cores that deployments are
-    searched on, unless another key is about one device.
-    """
-    config = _validated(data, where)
-    try:
-        devices = config.devices or []
-        is_named = config.targets or any(region.device for region in config.regions)
-        if config.stages != "auto" or is_named or len(config.memory or ()) > 1:
-            return config
-        cores = [device.removeprefix("cores:") for device in devices]
-        if not cores or not all(device.startswith("cores:") for device in devices):
-            return config
-        together = {"devices": None, "cores": _cores(",".join(cores))}
-    except ValueError:  # the devices have numbers above those of ``cores``, or will be refused
-        return config
-    return _validated(config.model_dump() | together, where)
-
-
-def _validated(data: object, where: str) -> StudyConfig:
+    """The study file of a document. Raises ConfigError for the first mistake in it."""
     try:
         return StudyConfig.model_validate(data)
     except ValidationError as error:
@@ -336,22 +309,15 @@ def _validated(data: object, where: str) -> StudyConfig:
 
 def stored(data: object, study: str) -> StudyConfig:
     """The file that a study stores. Raises ConfigError where this version cannot read it."""
-    try:
-        return StudyConfig.model_validate(data)
-    except ValidationError as error:
-        raise ConfigError(
-            f"study '{study}' was not stored by this version of autosplit: {explain(error)}"
-        ) from None
+    return checked(data, f"study '{study}' was not stored by this version of autosplit")
 
 
 def explain(error: ValidationError) -> str:
     """The first mistake in a study file as one line: key, value and remedy."""
     # A misspelt key comes first: it may make another one missing.
-    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    key = ".".join(map(str, first["loc"]))
-    if key in FORMER_NAMES and first["type"] == "extra_forbidden":
-        new_key = FORMER_NAMES[key]
-        return f"{key} is now called {new_key}; write {new_key} = {first['input']!r}"
+    errors = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    first = errors[0]
+    key = ".".join(part for part in map(str, first["loc"]) if not _TYPE.fullmatch(part))
     if first["type"] == "extra_forbidden":
         return f"unknown key '{key}'; {_known_keys(str(first['loc'][-1]))}"
     if first["type"] == "missing":
@@ -359,6 +325,8 @@ def explain(error: ValidationError) -> str:
     message = first["msg"].removeprefix("Value error, ")
     if not key:
         return message
+    if _TYPE.fullmatch(str(first["loc"][-1])):
+        message = " or ".join(e["msg"] for e in errors if e["loc"][0] == first["loc"][0])
     value = repr(first["input"])
     if len(value) > VALUE_LIMIT:
         value = value[: VALUE_LIMIT - 3] + "..."

@@ -35,8 +35,7 @@ def open_bench(config: StudyConfig, *, measures: bool = True, trust_kernels: boo
     One that only exports, and so never ``measures``, needs none of the cores of the study.
     ``trust_kernels`` is never a key of a study, which may come from elsewhere.
     """
-    from autosplit.hardware.bench.isolated import IsolatedBench
-    from autosplit.hardware.bench.worker import BenchSetting
+    from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
     from autosplit.hardware.measurement.measure import Budget
     from autosplit.zoo import catalog
 

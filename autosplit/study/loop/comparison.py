@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.baselines import strongest
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import RealTime, Spread
@@ -17,10 +16,7 @@ from autosplit.hardware.profiling.cost_table import over_memory
 from autosplit.planner.explain import forbidden_by_states
 from autosplit.serialization import load
 from autosplit.study.documents import document_of, measured_document
-from autosplit.study.loop import time_left
-from autosplit.study.loop.time_left import FINALISTS
 from autosplit.study.loop.verdict import Contender, judge
-from autosplit.study.progress import Progress, duration
 from autosplit.study.record import (
     COMPARISON,
     FinalComparison,
@@ -35,10 +31,11 @@ from autosplit.units import counted
 if TYPE_CHECKING:
     from autosplit.study.loop.open import OpenStudy
 
+FINALISTS = 4  # candidates that are compared at most
 NOISES = 3  # a candidate expected to be slower than the best by more times the noise is left out
 
 
-def compare(opened: OpenStudy, progress: Progress) -> None:
+def compare(opened: OpenStudy) -> None:
     """Compare the best candidates with the baselines, unless that is stored; for throughput."""
     if opened.config.objective != "throughput":
         return
@@ -46,38 +43,42 @@ def compare(opened: OpenStudy, progress: Progress) -> None:
     chosen, count = finalists(opened.corrected(history), history.trials), len(history.trials)
     if not chosen:
         return
-    if not covers(_stored(opened), chosen, count):
-        progress.note(_announcement(opened, chosen))
+    if not covers(_record(opened).final_comparison, chosen, count):
+        baselines = len(strongest(_record(opened).compared_baselines()))
+        opened.notify(
+            f"final comparison: {counted(len(chosen), 'candidate')} and "
+            f"{counted(baselines, 'baseline')}, interleaved"
+        )
         with opened.device_lock():
             # Another worker may have made it while this one waited.
-            if not covers(_stored(opened), chosen, count):
-                calm = Calm(opened.config.measure.seconds, progress.note)
+            if not covers(_record(opened).final_comparison, chosen, count):
+                calm = Calm(opened.config.measure.seconds, opened.notify)
                 document = calm.measured(
                     "the final comparison",
                     lambda: _measure(opened, chosen, count),
                     lambda result: result["disturbed"],
                 )
                 opened.study.set_user_attr(COMPARISON, document)
-    _compare_at_rate(opened, history.trials, progress)
+    _compare_at_rate(opened, history.trials)
 
 
 def verdict(opened: OpenStudy) -> dict[str, Any] | None:
     """What to make of all that was measured, as stored; None where nothing was."""
-    record = study_record(opened.study.user_attrs)
+    record = _record(opened)
     contenders = [*_trials(opened, record), *_baselines(opened, record)]
     if not any(contender.deployment for contender in contenders):
         return None
     is_period = opened.config.objective == "throughput"
-    judged = judge(contenders, "an item" if is_period else "latency", interleaved=is_period)
-    text, costs = judged.text, opened.space.costs
+    of = "an item" if is_period else "latency"
+    winner, text = judge(contenders, of, interleaved=is_period)
+    costs = opened.space.costs
     for reason in filter(None, (over_memory(costs), forbidden_by_states(costs, 2))):
         text += f"\n{reason[0].upper()}{reason[1:]}."
     if opened.config.realtime and record.final_comparison.real_time:
         paced = dict(record.final_comparison.real_time)
         text += f"\nTrial {paced.pop('number')} at {load(RealTime, paced).text}."
-    winner = judged.winner
     named = {"baseline": winner.baseline} if winner.baseline else {"trial": winner.trial}
-    return {"choice": judged.choice, "text": text, **named}
+    return {"choice": winner.choice, "text": text, **named}
 
 
 def _trials(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
@@ -134,22 +135,9 @@ def covers(comparison: FinalComparison, chosen: Sequence[Measured], measured: in
     return is_same and comparison.measured == measured and not comparison.disturbed
 
 
-def _stored(opened: OpenStudy) -> FinalComparison:
-    return study_record(opened.study.user_attrs).final_comparison
-
-
-def _announcement(opened: OpenStudy, chosen: Sequence[Measured]) -> str:
-    """What the comparison is of, and its limit where hardware is measured."""
-    attributes = opened.study.user_attrs
-    baselines = len(strongest(study_record(attributes).compared_baselines()))
-    text = (
-        f"final comparison: {counted(len(chosen), 'candidate')} and "
-        f"{counted(baselines, 'baseline')}, interleaved"
-    )
-    runs = [(measured.period_ms, Deployment(measured.stages)) for measured in chosen]
-    candidates = [(period, run.batch * sum(run.replicas)) for period, run in runs]
-    seconds = time_left.of_comparison(opened.config, attributes, candidates)
-    return f"{text}, up to {duration(seconds)}" if seconds else text
+def _record(opened: OpenStudy) -> StudyRecord:
+    """What is stored now: other workers write too."""
+    return study_record(opened.study.user_attrs)
 
 
 def _measure(opened: OpenStudy, chosen: Sequence[Measured], count: int) -> dict[str, Any]:
@@ -157,7 +145,7 @@ def _measure(opened: OpenStudy, chosen: Sequence[Measured], count: int) -> dict[
 
     ``count``: of the complete trials.
     """
-    known = study_record(opened.study.user_attrs).compared_baselines()
+    known = _record(opened).compared_baselines()
     deployments = [opened.space.deployment(m.stages) for m in chosen]
     results, baselines = opened.bench.compare_interleaved(deployments, strongest(known))
     entries = []
@@ -171,9 +159,9 @@ def _measure(opened: OpenStudy, chosen: Sequence[Measured], count: int) -> dict[
     }
 
 
-def _compare_at_rate(opened: OpenStudy, measured: Sequence[Measured], progress: Progress) -> None:
+def _compare_at_rate(opened: OpenStudy, measured: Sequence[Measured]) -> None:
     """Measure the winner under the rate of the study file, where that has one, and store it."""
-    section, comparison = opened.config.realtime, _stored(opened)
+    section, comparison = opened.config.realtime, _record(opened).final_comparison
     known = comparison.real_time.get("items_per_second")
     if section is None or known == section.items_per_second:
         return
@@ -182,9 +170,9 @@ def _compare_at_rate(opened: OpenStudy, measured: Sequence[Measured], progress: 
     winner = min(periods, key=lambda number: (periods[number].median, number))
     stages = next(m.stages for m in measured if m.number == winner)
     deployment = opened.space.deployment(stages)
-    progress.note(f"the fastest candidate with {rate:g} items a second, up to {duration(seconds)}")
+    opened.notify(f"the fastest candidate with {rate:g} items a second, up to {seconds:g} s")
     with opened.device_lock():
-        paced = Calm(seconds, progress.note).measured(
+        paced = Calm(seconds, opened.notify).measured(
             f"the run at {rate:g} items a second",
             lambda: opened.bench.real_time(deployment, rate, periods[winner]),
             lambda result: result.disturbances,

@@ -6,12 +6,12 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from autosplit.errors import ConfigError, Infeasible
+from autosplit.errors import ConfigError
 from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Profile, left_out
 from autosplit.hardware.profiling.cost_table import over_memory, place_regions, slowed
@@ -29,8 +29,6 @@ from autosplit.study.acquisition import (
 from autosplit.study.config.sections import METRICS
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.documents import differences, document_of, graph_document, read
-from autosplit.study.loop import time_left
-from autosplit.study.progress import Progress, duration
 from autosplit.study.record import FORMAT, RECORD, mapping, study_record
 from autosplit.study.sampler import Assignment
 from autosplit.study.space import Space, useful_threads
@@ -44,13 +42,18 @@ if TYPE_CHECKING:
     import optuna
 
 HoldLock = Callable[[], contextlib.AbstractContextManager[None]]
+Notify = Callable[[str], None]
+
+
+def silent(text: str) -> None:
+    """Shows no line of a study."""
 
 
 @dataclass(frozen=True)
 class OpenStudy:
     """A study ready to run: its Optuna study, the bench that measures, the space of candidates.
 
-    ``notify`` receives what a user should know of locks that last.
+    ``notify`` receives lines for the user.
     """
 
     study: optuna.Study
@@ -58,7 +61,7 @@ class OpenStudy:
     config: StudyConfig
     bench: Bench
     space: Space
-    notify: Callable[[str], None] = field(default=Progress().note)
+    notify: Notify = silent
 
     @cached_property
     def goal(self) -> Goal:
@@ -66,14 +69,10 @@ class OpenStudy:
         return Goal(self.config.objective, self.config.limits.latency_ms or math.inf)
 
     @cached_property
-    def baselines(self) -> tuple[Baseline, ...]:
-        """The baselines as they were measured before the trials."""
-        return study_record(self.study.user_attrs).measured_baselines()
-
-    @cached_property
     def measured_baselines(self) -> tuple[Measured, ...]:
         """The baselines that are candidates, as measurements that the search learns from."""
-        return tuple(measured_baselines(self.space, self.baselines))
+        baselines = study_record(self.study.user_attrs).measured_baselines()
+        return tuple(measured_baselines(self.space, baselines))
 
     def history(self, exclude: int | None = None) -> History:
         """What is known now, but for the trial numbered ``exclude``."""
@@ -101,27 +100,19 @@ class OpenStudy:
         return device_lock(self.config, self.bench, self.notify)
 
 
-def device_lock(config: StudyConfig, bench: Bench, notify: Callable[[str], None]) -> HoldLock:
-    """Holds the lock among all that measure on this host, where they disturb each other.
-
-    A holder that is stopped for longer than the lease does not keep others out.
-    """
+def device_lock(config: StudyConfig, bench: Bench, notify: Notify) -> HoldLock:
+    """Holds the lock among all that measure on this host, where they disturb each other."""
     if not bench.description.measures_alone:
         return contextlib.nullcontext
-    return HostLock(
-        "devices of this host",
-        "the devices of this host",
-        f"study '{config.name}'",
-        notify,
-        stalled_after=config.search.lease,
-    ).hold
+    name = f"study '{config.name}'"
+    return HostLock("devices of this host", "the devices of this host", name, notify).hold
 
 
 def open_study(
     config: StudyConfig,
     bench: Bench,
     url: str,
-    progress: Progress,
+    notify: Notify = silent,
     *,
     name: str | None = None,
     force: bool = False,
@@ -135,40 +126,37 @@ def open_study(
     shown = redact_password(url)
     holder = f"study '{name or config.name}', which is being opened"
     # Optuna's tables are made at the first connection, which two processes must not do at once.
-    lock = HostLock(url, f"storage '{shown}'", holder, progress.note)
+    lock = HostLock(url, f"storage '{shown}'", holder, notify)
     with lock.hold(), storage_errors(url):
-        storage = connect(url, config.search.lease, Retry(progress.note))
+        storage = connect(url, config.search.lease, Retry(notify))
         chosen = name or config.name
         study = _load_or_create(storage, url, chosen, identity, force)
         if force:
-            progress.note(
+            notify(
                 f"started study '{study.study_name}'; continue it with --name {study.study_name}"
             )
-        space = _prepare(study, config, bench, progress)
-    return OpenStudy(study, url, config, bench, space, progress.note)
+        space = _prepare(study, config, bench, notify)
+    return OpenStudy(study, url, config, bench, space, notify)
 
 
 def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     """What all trials of a study share."""
-    identity = {
+    kinds = config.core_kinds if config.cores is not None else ()
+    placed = sorted(_region_devices(config).items())
+    optional = {
+        "cores": "; ".join(",".join(map(str, numbers)) for numbers in kinds),
+        "memory": ", ".join(map(size, config.memory or ())),
+        "batch": "" if config.batch == [1] else str(config.batch).strip("[]"),
+        "streams": str(config.streams) if config.streams > 1 else "",
+        "regions on": " ".join(f"{backend} {device}" for backend, device in placed),
+    }
+    return {
         **bench.description.identity,
-        "backend": config.runtime,  # the key of stored studies
+        "runtime": config.runtime,
         "objective": config.objective,
         "stages": str(config.stages),
+        **{key: value for key, value in optional.items() if value},
     }
-    if config.cores is not None:
-        kinds = (",".join(map(str, numbers)) for numbers in config.core_kinds)
-        identity["cores"] = "; ".join(kinds)
-    if config.memory is not None:
-        identity["memory"] = ", ".join(map(size, config.memory))
-    if config.batch != [1]:
-        identity["batch"] = str(config.batch).strip("[]")
-    if config.streams > 1:
-        identity["streams"] = str(config.streams)
-    placed = _region_devices(config)
-    if placed:
-        identity["regions on"] = " ".join(f"{b} {d}" for b, d in sorted(placed.items()))
-    return identity
 
 
 def _load_or_create(
@@ -216,11 +204,9 @@ def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, st
         raise ConfigError(f"{where} measures something else: {'; '.join(different)}; {remedy}")
 
 
-def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: Progress) -> Space:
+def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, notify: Notify) -> Space:
     """Measure and store profile, links, bound and baselines that the study lacks."""
-    hold_devices = device_lock(config, bench, progress.note)
-    seconds = time_left.before_trials(config, bench)
-    left = f", up to {duration(seconds)} of measurements left" if seconds else ""
+    hold_devices = device_lock(config, bench, notify)
     record, devices = mapping(study.user_attrs.get(RECORD)), bench.description.devices
 
     def stored_or_measured(key: str, measure: Callable[[], Sequence[Any]]) -> Any:
@@ -234,16 +220,16 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: P
         return record[key]
 
     def profile() -> Sequence[Profile]:
-        progress.note(f"profiling every op on each device{left}")
+        notify("profiling every op on each device")
         profiles = bench.profile()
         for line in left_out(profiles):
-            progress.note(line)
+            notify(line)
         return profiles
 
     profiles = read(Profile, stored_or_measured("profile", profile))
     for profile_of_device in profiles:
         if profile_of_device.doubt:
-            progress.note(profile_of_device.doubt)
+            notify(profile_of_device.doubt)
     links = read(LinkCost, stored_or_measured("links", bench.links))
     if config.cores is None:
         placed = _region_devices(config)
@@ -251,7 +237,7 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: P
     space = _space(config, bench, profiles, links)
     bound = space.plan.lower_bound if "bound_ms" not in record else 0.0
     if config.cores is None and (slow := slowed(profiles, devices)) != list(profiles):
-        progress.note("some devices share cores, so the loads on a core add up")
+        notify("some devices share cores, so the loads on a core add up")
         if bound:
             bound = shared_bound(space.costs, devices, [kind for kind, _ in space.devices])
         space = _space(config, bench, slow, links)
@@ -263,9 +249,9 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, progress: P
 
     def baselines() -> Sequence[Baseline]:
         if exceeds := over_memory(space.costs):
-            progress.note(f"no baselines: {exceeds}")
+            notify(f"no baselines: {exceeds}")
             return ()
-        progress.note(f"measuring the baselines: the unsplit model in each runtime{left}")
+        notify("measuring the baselines: the unsplit model in each runtime")
         return bench.baselines()
 
     stored_or_measured("baselines", baselines)
@@ -289,30 +275,14 @@ def _store(study: optuna.Study, record: dict[str, Any], values: Mapping[str, Any
 def _space(
     config: StudyConfig, bench: Bench, profiles: Sequence[Profile], links: Sequence[LinkCost]
 ) -> Space:
-    """The candidates of a study with these profiles, under the limits of the study file.
-
-    Raises Infeasible for an op with more weights than any device has memory.
-    """
+    """The candidates of a study with these profiles, under the limits of the study file."""
     memory = tuple(config.memory or ())
     limits: dict[str, Any] = {"memory": memory, "streams": config.streams, "rows": config.rows}
     costs = useful_threads(bench.cost_table(profiles, links, **limits))
-    largest = max(costs.sizes, default=0.0)
-    if memory and largest > max(memory):
-        op = costs.names[costs.sizes.index(largest)]
-        raise Infeasible(
-            f"memory is {size(max(memory))}, but op '{op}' alone has weights of {size(largest)}; "
-            "give more memory"
-        )
     if config.cores is not None:
         cores = {str(kind): numbers for kind, numbers in enumerate(config.core_kinds)}
         counts = {kind: len(numbers) for kind, numbers in cores.items()}
         return Space(costs, Question.of_cores(counts), cores=cores)
-    groups = len(costs.contraction.groups)
-    if config.stages != "auto" and config.stages > groups:
-        raise ConfigError(
-            f"stages is {config.stages}, but '{costs.name}' supports at most {groups} stages; "
-            "use fewer stages"
-        )
     kinds = bench.device_kinds(profiles, links, memory)
     question = Question.along(kinds)
     if config.stages == "auto":

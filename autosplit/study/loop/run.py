@@ -14,30 +14,20 @@ from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitErro
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.disturbance import state as machine_state
 from autosplit.study.documents import deployment_document, measured_document
-from autosplit.study.loop import comparison, time_left
+from autosplit.study.loop import comparison
 from autosplit.study.loop.open import OpenStudy
-from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason, trusted
-from autosplit.study.progress import Progress, Status
-from autosplit.study.record import (
-    RECORD,
-    RESULT,
-    mapping,
-    record_of,
-    result_of,
-    study_record,
-    update,
-)
+from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason
+from autosplit.study.record import RECORD, RESULT, mapping, result_of, update
 from autosplit.study.results import error_of, is_lost, tally
 from autosplit.study.space import Candidate
 from autosplit.study.storage import storage_errors
-from autosplit.study.workers import LostTrials, Retry, this_worker
+from autosplit.study.workers import Retry, free_lost_trials, this_worker
+from autosplit.units import bound_text, duration, milliseconds
 
 if TYPE_CHECKING:
-    import optuna
     from optuna.trial import FrozenTrial, Trial
 
 Clock = Callable[[], float]
-WATCH_INTERVAL = 0.5  # seconds between two looks at trials that seem lost
 LOG_LIMIT = 2000  # characters of the end of a failed worker's log that are stored
 
 
@@ -48,14 +38,11 @@ class FailedTrial(Exception):
 class StudyLoop:
     """The trials of one process; ``clock`` is monotonic."""
 
-    def __init__(self, opened: OpenStudy, progress: Progress, clock: Clock) -> None:
-        self.opened, self.progress, self.clock = opened, progress, clock
+    def __init__(self, opened: OpenStudy, clock: Clock) -> None:
+        self.opened, self.study, self.clock = opened, opened.study, clock
         self.began = clock()
-        self.study = opened.study
-        # What is read here is stored before the first trial, and to read it takes long.
-        self.attributes = opened.study.user_attrs
-        self.calm = Calm(opened.config.measure.seconds, progress.note)
-        self.lost_trials = LostTrials(self.study, Retry(progress.note))
+        self.calm = Calm(opened.config.measure.seconds, opened.notify)
+        self.retry = Retry(opened.notify)
         self._stopped = ""  # by a trial that could not be measured
         self._number = -1  # of the latest trial of this process
         self._ordinal = 0  # how many trials there were before it
@@ -67,29 +54,20 @@ class StudyLoop:
         """
         measured = 0
         with storage_errors(self.opened.url):
-            while not (reason := self.stop_reason()):
-                is_ours = self._run_trial()
-                if self._stopped:
-                    return self._stopped
-                if is_ours:
+            while not (reason := self._stopped or self.stop_reason()):
+                if self._run_trial() and not self._stopped:
                     measured += 1
-                    self._report(self._number, measured)
+                    self._report(measured)
         return reason
 
     def stop_reason(self) -> str | None:
         """Why no further trial starts; None to continue."""
-        opened = self.opened
-        while True:
-            self.lost_trials.free()
-            trials, elapsed = self._trials(), self.clock() - self.began
-            check_failures(trials)
-            reason = stop_reason(opened.config.search, opened.acquisition, trials, elapsed)
-            # Lost trials do not count, so an interrupted study goes on as if it had not been.
-            self._ordinal = sum(not is_lost(trial) for trial in trials)
-            if not reason or not self.lost_trials.is_watching:
-                return reason
-            # Nothing is left to measure but a trial that seems lost.
-            time.sleep(WATCH_INTERVAL)
+        free_lost_trials(self.study, self.retry)
+        trials, elapsed = self._trials(), self.clock() - self.began
+        check_failures(trials)
+        # Lost trials do not count, so an interrupted study goes on as if it had not been.
+        self._ordinal = sum(not is_lost(trial) for trial in trials)
+        return stop_reason(self.opened.config.search, self.opened.acquisition, trials, elapsed)
 
     def _run_trial(self) -> bool:
         """Run a trial within Optuna; false where another worker finished it meanwhile."""
@@ -116,7 +94,7 @@ class StudyLoop:
             is_late = not is_own and self._number >= 0 and isinstance(raised, ValueError)
             if not is_late and not isinstance(error, UpdateFinishedTrialError):
                 raise error from error.__cause__
-            self.progress.note(
+            self.opened.notify(
                 f"trial {self._number}: another worker finished it first; this result is dropped"
             )
             return False
@@ -130,43 +108,40 @@ class StudyLoop:
         try:
             # Before anything that takes long: a trial without a worker looks lost.
             update(trial, worker=this_worker())
-            if self.exceeds_trial_limit(trial.number):
-                self._stopped = f"stopped: {self.opened.config.search.trials} trials (limit)"
-                self._lose(trial, "other workers started the last trials first")
-            candidate = self.opened.assignment.assign(self.study, trial)
-            if candidate is not None:
-                return self._measure(trial, candidate)
+            return self._measure(trial, self._candidate(trial))
+        except (FailedTrial, UpdateFinishedTrialError):
+            raise
+        except BaseException as error:
+            # The fault of a candidate is its result; whatever else happens leaves it free.
+            is_result = isinstance(error, AutosplitError) and not isinstance(error, MachineError)
+            reason = str(error) if is_result else f"{type(error).__name__}: {error}"
+            if isinstance(error, KeyboardInterrupt):
+                reason = "interrupted"
+            log = str(getattr(error, "log", ""))[-LOG_LIMIT:]
+            # The storage may be what failed.
+            ignored = contextlib.suppress(MachineError, UpdateFinishedTrialError)
+            with ignored, storage_errors(self.opened.url):
+                update(trial, error=reason, lost=not is_result, log=log)
+            if is_result:
+                raise FailedTrial from error
+            raise
+
+    def _candidate(self, trial: Trial) -> Candidate:
+        """The candidate of a trial. Raises FailedTrial where there is none to measure."""
+        if self.exceeds_trial_limit(trial.number):
+            self._stopped = f"stopped: {self.opened.config.search.trials} trials (limit)"
+            self._lose(trial, "other workers started the last trials first")
+        candidate = self.opened.assignment.assign(self.study, trial)
+        if candidate is None:
             # Else the rivals of this worker may leave some.
             if self.opened.acquisition().is_exhausted:
                 self._stopped = "exhausted: no unmeasured candidate that fits the devices is left"
             self._lose(trial, "no unmeasured candidate is left")
-        except (FailedTrial, UpdateFinishedTrialError):
-            raise
-        except AutosplitError as error:
-            if isinstance(error, MachineError):
-                self._release(trial, error)
-                raise
-            log = {"log": error.log[-LOG_LIMIT:]} if error.log else {}
-            update(trial, error=str(error), **log)
-            raise FailedTrial from error
-        except BaseException as error:
-            self._release(trial, error)
-            raise
+        return candidate
 
     def _lose(self, trial: Trial, reason: str) -> NoReturn:
         update(trial, error=reason, lost=True)
         raise FailedTrial
-
-    def _release(self, trial: Trial, error: BaseException) -> None:
-        """Leave the candidate of an interrupted trial free."""
-        from optuna.exceptions import UpdateFinishedTrialError
-
-        is_interrupt = isinstance(error, KeyboardInterrupt)
-        reason = "interrupted" if is_interrupt else f"{type(error).__name__}: {error}"
-        # The storage may be what failed.
-        ignored = contextlib.suppress(MachineError, UpdateFinishedTrialError)
-        with ignored, storage_errors(self.opened.url):
-            update(trial, error=reason, lost=True)
 
     def exceeds_trial_limit(self, number: int) -> bool:
         """Whether workers that started trials at the same time have filled the limit before."""
@@ -205,37 +180,32 @@ class StudyLoop:
     def _trials(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
 
-    def _report(self, number: int, measured: int) -> None:
-        """Tell the user of a finished trial and of the study."""
-        trials, config = self._trials(), self.opened.config
+    def _report(self, measured: int) -> None:
+        """Tell the user of the latest trial and of the study."""
+        trials, search = self._trials(), self.opened.config.search
         counts = tally(trials)
-        trial = next(t for t in trials if t.number == number)
-        record = record_of(trial)
-        period = record.period_ms if trial.state.name == "COMPLETE" else None
-        periods = [result_of(t).period_ms for t in counts.complete]
-        best_ms = min((p.median for p in periods if p), default=None)
+        trial = next(t for t in trials if t.number == self._number)
+        result, record = f"failed: {error_of(trial)}", result_of(trial)
+        if trial.state.name == "COMPLETE" and record.period_ms:
+            times = ", ".join(map(milliseconds, record.stage_ms))
+            result = f"{milliseconds(record.period_ms.median)}, stages {times}"
+        parts = [f"{counts.finished} of {search.trials} trials"]
+        periods = [period for t in counts.complete if (period := result_of(t).period_ms)]
+        best_ms = min((period.median for period in periods), default=None)
+        if best_ms is not None:
+            parts.append(f"best {milliseconds(best_ms)}")
+        bound_ms = mapping(self.study.user_attrs.get(RECORD)).get("bound_ms")
+        if bound_ms is not None:
+            parts.append(f"predicted bound {bound_text(bound_ms, best_ms)}")
         elapsed = self.clock() - self.began
-        seconds_left = elapsed / measured * max(0, config.search.trials - counts.finished)
-        if config.search.timeout is not None:
-            seconds_left = min(seconds_left, max(0.0, config.search.timeout - elapsed))
-        candidates = [(best_ms or 0.0, len(record.stage_ms))] * time_left.FINALISTS
-        seconds_left += time_left.of_comparison(config, self.attributes, candidates)
-        status = Status(
-            number=number,
-            period_ms=period.median if period else None,
-            stage_ms=record.stage_ms,
-            error=error_of(trial) or None,
-            best_ms=best_ms,
-            bound_ms=mapping(self.attributes.get(RECORD)).get("bound_ms"),
-            finished=counts.finished,
-            total=config.search.trials,
-            seconds_left=seconds_left,
-            state=machine_state(),
-        )
-        self.progress.trial(status)
+        left = elapsed / measured * max(0, search.trials - counts.finished)
+        if search.timeout is not None:
+            left = min(left, max(0.0, search.timeout - elapsed))
+        parts += filter(None, [f"about {duration(left)} left", machine_state()])
+        self.opened.notify(f"trial {trial.number}: {result}; {', '.join(parts)}")
 
 
-def run_study(opened: OpenStudy, progress: Progress, clock: Clock = time.monotonic) -> None:
+def run_study(opened: OpenStudy, clock: Clock = time.monotonic) -> None:
     """Run trials until a limit is met, then the final comparison and the verdict; all is stored.
 
     Raises Infeasible where no trial succeeded or more than half of at least five failed,
@@ -243,25 +213,22 @@ def run_study(opened: OpenStudy, progress: Progress, clock: Clock = time.monoton
     running it again continues it.
     """
     study = opened.study
+
+    def store(stopped: str, verdict: dict[str, Any] | None = None) -> None:
+        study.set_user_attr(RESULT, {"stopped": stopped, "verdict": verdict})
+
     with storage_errors(opened.url):
         try:
-            stopped = StudyLoop(opened, progress, clock).run()
+            stopped = StudyLoop(opened, clock).run()
         except Infeasible as error:
-            _store_result(study, f"stopped: {error}")
+            store(f"stopped: {error}")
             raise
-        _store_result(study, stopped)
+        store(stopped)
         counts = tally(study.get_trials(deepcopy=False))
         if not counts.complete:
             raise Infeasible(
                 f"no trial succeeded, most often: {commonest_error(counts)}; fix that and run again"
             )
-        comparison.compare(opened, progress)
+        comparison.compare(opened)
         # It may have measured the best trial on a calmer or a busier machine.
-        _store_result(study, stopped, comparison.verdict(opened))
-
-
-def _store_result(study: optuna.Study, stopped: str, verdict: dict[str, str] | None = None) -> None:
-    """Store why a study stopped, as far as its best trial can be trusted, and its verdict."""
-    trials, record = study.get_trials(deepcopy=False), study_record(study.user_attrs)
-    reason = trusted(stopped, trials, record)
-    study.set_user_attr(RESULT, {"stopped": reason, "verdict": verdict})
+        store(stopped, comparison.verdict(opened))

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from autosplit.errors import Infeasible
 from autosplit.study.acquisition import WORTH, Acquisition
 from autosplit.study.config.sections import Search
-from autosplit.study.record import StudyRecord
-from autosplit.study.results import Tally, best_trial, error_of, tally
+from autosplit.study.results import Tally, error_of, tally
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -53,17 +52,6 @@ def stop_reason(
         return None
     gain = WORTH * view.margin
     return f"converged: no remaining candidate is expected to beat the best by {gain:.2%} or more"
-
-
-def trusted(reason: str, trials: Sequence[FrozenTrial], study: StudyRecord) -> str:
-    """The reason why a study stopped; none has converged to a trial that cannot be trusted."""
-    best = best_trial(trials, study)
-    if best is None or not best.record.disturbed or not reason.startswith("converged"):
-        return reason
-    return (
-        f"not converged: the measurement of trial {best.number}, the best, was disturbed "
-        f"({'; '.join(best.record.disturbed)}); run again when the machine is calm"
-    )
 
 
 def check_failures(trials: Sequence[FrozenTrial]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from autosplit.deployment import Deployment, cores_of, threads_of
 from autosplit.hardware.measurement.results import Spread
@@ -50,17 +50,11 @@ class Contender:
         return _ORDER.index(self.choice), len(set(runtimes)), batch
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Which contender to take, and why; ``choice`` is its shape."""
+class Verdict(NamedTuple):
+    """Which contender to take, and why."""
 
     winner: Contender
     text: str
-
-    @property
-    def choice(self) -> Choice:
-        """What to do with the model."""
-        return self.winner.choice
 
 
 def judge(

@@ -87,9 +87,9 @@ class Corrected:
         batch = self.evaluator.batch([stages])
         return self.ratio * float(batch.periods(self.loads(batch, self.mean))[0])
 
-    def model(self, costs: Factors) -> CostModel:
-        """The cost table where all devices are busy; what a row cannot run stays infinite."""
-        factors, overheads = costs.busy
+    def model(self) -> CostModel:
+        """The mean costs where all devices are busy; what a row cannot run stays infinite."""
+        factors, overheads = self.mean.busy
         known = self.evaluator.costs
         times = [
             np.where(np.isinf(row.times), row.times, row.times * factors[n])
@@ -182,8 +182,5 @@ def mean_corrections(
 ) -> tuple[Array, Array]:
     """The corrections of all posteriors, averaged by their weights."""
     pairs = [posterior.corrections(posterior.weights, contention) for posterior in posteriors]
-    factors = np.stack([factor for factor, _ in pairs])
-    overheads = np.stack([overhead for _, overhead in pairs])
-    # A matrix product would round equal rows differently.
-    shares = weights[:, None]
-    return (shares[:, None] * factors).sum(axis=0), (shares * overheads).sum(axis=0)
+    factors, overheads = map(np.stack, zip(*pairs, strict=True))
+    return np.tensordot(weights, factors, 1), weights @ overheads

@@ -121,13 +121,12 @@ class Posterior:
         ``contention``: as in the rows, of the stages that the factors are for.
         """
         rows = self.rows
-        first, kind = self._kinds
-        # By kind of row and measured stage.
-        pull = self.correlation[first][:, rows.row] * weights
+        # By row of the cost table and measured stage.
+        pull = self.correlation[:, rows.row] * weights
         scale = rows.totals * (0.5 + 0.5 * contention * rows.contention)
-        common = SCALE**2 * (self.scale_correlation[first][:, rows.row] @ (weights * scale))
+        common = SCALE**2 * (self.scale_correlation[:, rows.row] @ (weights * scale))
         factors = 1 + self.error**2 * (pull @ rows.ops) + common[:, None]
-        return factors[kind], self.overhead_variance * pull.sum(axis=1)[kind]
+        return factors, self.overhead_variance * pull.sum(axis=1)
 
     def draw(
         self, rng: np.random.Generator, contentions: Sequence[float]
@@ -137,21 +136,17 @@ class Posterior:
         They are drawn from the prior, then corrected by what they miss (Matheron's rule; Wilson et
         al., Efficiently sampling functions from Gaussian process posteriors, 2020, section 3).
         """
-        first, kind = self._kinds
-        root = _square_root(self.correlation)[first]
-        scale_root = _square_root(self.scale_correlation)[first]
+        root, scale_root = map(_square_root, (self.correlation, self.scale_correlation))
         count, ops = self.times.shape
-        # Rows of one kind get one draw: they differ by nothing that a profile shows.
-        op_errors = self.error * (root @ rng.normal(size=(count, ops)))[kind]
-        scale = SCALE * (scale_root @ rng.normal(size=(count, 1)))[kind]
-        deviation = math.sqrt(self.overhead_variance)
-        overheads = deviation * (root @ rng.normal(size=count))[kind]
+        op_errors = self.error * (root @ rng.normal(size=(count, ops)))
+        scale = SCALE * (scale_root @ rng.normal(size=(count, 1)))
+        overheads = math.sqrt(self.overhead_variance) * (root @ rng.normal(size=count))
         rows, row = self.rows, self.rows.row
         noise = rng.normal(size=len(row))
         contended = np.zeros((count, 1))
         if len(contentions) > 1:
             # Half of the common scale is there for a stage alone, half comes with the others.
-            contended = SCALE * (scale_root @ rng.normal(size=(count, 1)))[kind]
+            contended = SCALE * (scale_root @ rng.normal(size=(count, 1)))
             scale, contended = math.sqrt(0.5) * np.stack([scale, contended])
         common = (scale + contended * rows.contention)[row, np.arange(len(row))]
         op_sums = (rows.ops * op_errors[row]).sum(axis=1)
@@ -167,16 +162,6 @@ class Posterior:
     def solve(self, residual: Array) -> Array:
         """The residual over the covariance of the measured stages."""
         return np.asarray(np.linalg.solve(self.covariance, residual), np.float64)
-
-    @cached_property
-    def _kinds(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """A row of each kind, and the kind of each row.
-
-        What is computed once a kind is equal to the last digit for all its rows.
-        """
-        unique = np.unique(self.correlation, axis=0, return_index=True, return_inverse=True)
-        _, first, kind = unique
-        return first, kind.ravel()
 
 
 def _square_root(correlation: Array) -> Array:

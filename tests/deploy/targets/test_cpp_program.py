@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import autosplit
-from autosplit.api import ModelDeployment
+from autosplit.api import Split
 from autosplit.deployment import Deployment, Stage
 from autosplit.hardware.devices.device import available
 from autosplit.zoo import stream_nets, weights
@@ -34,11 +34,11 @@ LAYERS, STREAMS = 3, 3
 BUILT = shutil.ignore_patterns("build*")
 
 
-def export(model: Any, after: list[list[str]], *stages: Any) -> Deployment:
+def export(model: Any, after: list[list[str]], *stages: Any) -> Split:
     """Stages with their runtimes and devices."""
     cuts = model.split(after).stages
     deployed = [Stage.on(ops, *where) for ops, where in zip(cuts, stages, strict=True)]
-    return ModelDeployment(model, Deployment(tuple(deployed)))
+    return Split.of(model, Deployment(tuple(deployed)))
 
 
 @pytest.fixture(scope="module")

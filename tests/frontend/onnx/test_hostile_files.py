@@ -28,14 +28,6 @@ def _model(nodes: Any, **more: Any) -> Any:
     return helper.make_model(graph, opset_imports=opsets, ir_version=8, **more)
 
 
-def test_nodes_in_any_order_are_read(save: Any) -> None:
-    nodes = [helper.make_node("Relu", ["a"], ["y"]), helper.make_node("Tanh", ["x"], ["a"])]
-    model = autosplit.load_model(save(_model(nodes)))
-    (item,) = model.items(1)
-    (outputs,) = model.expected([item])
-    assert np.allclose(outputs["y"], np.maximum(np.tanh(item["x"]), 0), atol=1e-6)
-
-
 def _functions(bodies: list[list[tuple[str, str]]]) -> Any:
     """A model of functions f0, f1 and so on, each a chain of (kind, domain)."""
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
@@ -130,6 +122,7 @@ def test_small_steps_to_large_constants_add_up(save: Any) -> None:
         autosplit.load_model(save(model))
 
 
+@pytest.mark.integration
 def test_sizes_that_double_are_not_propagated(save: Any) -> None:
     doubled = "  ".join(f"v{i + 1} = Concat<axis=0>(v{i}, v{i})" for i in range(36))
     text = f"""g (float[2,4] x) => (float[2,4] y) {{

@@ -112,6 +112,7 @@ def test_a_saved_module_and_the_object_are_the_same_model(saved):
     assert file.ops == in_memory.ops
 
 
+@pytest.mark.integration
 def test_a_saved_module_is_read_in_a_process_that_has_used_nothing_of_relax_before(saved):
     code = "import pathlib, sys\nfrom autosplit.frontend.relax import file\n"
     code += "file.read(pathlib.Path(sys.argv[1]), trust_kernels=True)"

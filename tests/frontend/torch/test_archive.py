@@ -28,13 +28,8 @@ def graph(**more: Any) -> dict[str, Any]:
     }
 
 
-def saved(
-    path: Path,
-    document: Any,
-    members: dict[str, bytes] | None = None,
-    how: int = zipfile.ZIP_STORED,
-) -> Path:
-    with zipfile.ZipFile(path, "w", how) as archive:
+def saved(path: Path, document: Any, members: dict[str, bytes] | None = None) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("net/models/model.json", json.dumps(document))
         for name, data in (members or {}).items():
             archive.writestr(f"net/{name}", data)
@@ -71,31 +66,6 @@ def test_only_data_is_copied_and_guards_are_dropped(file: Path) -> None:
     assert copies == {**copied, "data/sample_inputs/model.pt": b""}
 
 
-def test_an_archive_without_a_graph_is_another_torchs(file: Path) -> None:
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("net/version", "1")
-    with pytest.raises(ModelError, match=r"no exported program in the format of torch 2\.9"):
-        members(file)
-
-
-def test_a_compressed_member_is_refused(file: Path) -> None:
-    saved(file, graph(), {"data/weights/w": b"0" * 999}, zipfile.ZIP_DEFLATED)
-    with pytest.raises(
-        ModelError, match=r"member 'models/model\.json' of .* is compressed or too large"
-    ):
-        members(file)
-
-
-def test_an_encrypted_archive_is_refused(file: Path) -> None:
-    saved(file, graph(), {})
-    content = bytearray(file.read_bytes())
-    for entry in re.finditer(rb"PK\x01\x02", bytes(content)):
-        content[entry.start() + 8] |= 1  # the flag of an encrypted member
-    file.write_bytes(content)
-    with pytest.raises(ModelError, match="is encrypted"):
-        members(file)
-
-
 def test_a_graph_that_is_too_large_is_refused_and_weights_are_not(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,39 +78,22 @@ def test_a_graph_that_is_too_large_is_refused_and_weights_are_not(
         members(file)
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {"use_pickle": True, "path_name": "weight_0"},
-        {"path_name": "weight_0"},
-        {"use_pickle": False, "path_name": "../weight"},
-        {"use_pickle": False, "path_name": ""},
-        {"use_pickle": False, "path_name": "custom_obj_0"},
-        {"use_pickle": False, "path_name": "opaque_1"},
-    ],
-)
+PLAIN = {"use_pickle": False, "path_name": "weight_0"}
+
+
 @pytest.mark.parametrize("kind", ["weights/model_weights", "constants/model_constants"])
-def test_a_tensor_that_is_more_than_numbers_is_named(file: Path, entry: Any, kind: str) -> None:
-    config = json.dumps({"config": {"w": entry}}).encode()
-    with pytest.raises(ModelError, match=r"tensor 'w' of .* is pickled or a Python object"):
-        members(saved(file, graph(), {f"data/{kind}_config.json": config}))
+def test_a_tensor_that_is_more_than_numbers_is_named(file: Path, kind: str) -> None:
+    name = f"data/{kind}_config.json"
 
+    def copied(entry: Any) -> Any:
+        config = json.dumps({"config": {"w": entry}}).encode()
+        return json.loads(members(saved(file, graph(), {name: config}))[name])
 
-def test_a_plain_tensor_is_read(file: Path) -> None:
-    config = {"config": {"w": {"use_pickle": False, "path_name": "weight_0"}}}
-    name = "data/weights/model_weights_config.json"
-    assert (
-        json.loads(members(saved(file, graph(), {name: json.dumps(config).encode()}))[name])
-        == config
-    )
-
-
-@pytest.mark.parametrize("key", ["as_operator", "as_custom_obj"])
-def test_an_argument_that_is_code_is_refused_and_an_empty_one_is_not(file: Path, key: str) -> None:
-    deep = [{"arg": {key: None}}, [{"arg": {key: "x"}}]]
-    with pytest.raises(ModelError, match=f"argument of kind '{key[3:]}'"):
-        members(saved(file, graph(nodes=deep)))
-    assert members(saved(file, graph(nodes=deep[:1])))
+    assert copied(PLAIN) == {"config": {"w": PLAIN}}
+    others = [{"use_pickle": True}, *({"path_name": p} for p in ("../w", "", "custom_obj_0"))]
+    for entry in (*({**PLAIN, **other} for other in others), {"path_name": "weight_0"}):
+        with pytest.raises(ModelError, match=r"tensor 'w' of .* is pickled or a Python object"):
+            copied(entry)
 
 
 @pytest.mark.parametrize("side", ["in_spec", "out_spec"])
@@ -160,82 +113,60 @@ def test_containers_are_pythons_own(file: Path, side: str, kind: Any, read: Any)
     assert container["context"] == ("null" if kind == "mine.Pair" else inner["context"])
 
 
-@pytest.mark.parametrize(
-    ("target", "fine"),
-    [
-        ("torch.ops.aten.add.Tensor", True),
-        ("torch.ops.prims.sum.default", True),
-        ("_operator.getitem", True),
-        ("math.ceil", True),
-        ("torch.sym_max", True),
-        ("torch.ops.higher_order.cond", True),
-        ("torch.ops.aten.add.Tensor.x", False),
-        ("xtorch.ops.aten.add.Tensor", False),
-        ("torch.ops.mine.add.Tensor", False),
-        ("_operator.call", False),
-        ("math.exp", False),
-        ("torch.load", False),
-        ("torch.ops.load_library", False),
-    ],
+def node(target: str) -> dict[str, Any]:
+    return {"nodes": [{"target": target, "inputs": [], "metadata": {"stack": "x"}}]}
+
+
+def size(text: Any) -> dict[str, Any]:
+    return {"size": {"expr_str": text}}
+
+
+ARITHMETIC = (
+    "s0",
+    "Symbol('s77', positive=True, integer=True)",
+    "2*s0 + 1",
+    "Max(1, u3)",
+    "FloorDiv(s1, 2) - -1",
 )
-def test_a_node_calls_tensor_ops_alone_and_keeps_no_notes(
-    file: Path, target: str, fine: bool
+TARGETS = """torch.ops.aten.add.Tensor torch.ops.prims.sum.default _operator.getitem math.ceil
+    torch.sym_max torch.ops.higher_order.cond"""
+OTHER_TARGETS = """torch.ops.aten.add.Tensor.x xtorch.ops.aten.add.Tensor torch.ops.mine.add.Tensor
+    _operator.call math.exp torch.load torch.ops.load_library"""
+OTHER_SIZES = ("__import__('os')", "lambda: s0", "2**9", "s0.x", "os", "exit()", "s0[0]", 's0"',
+    "a" * 9, "s0\n", "s", "1" * 1001, 7, None)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *({**size(text), "range_constraints": {"s0": {}}} for text in ARITHMETIC),
+        *map(node, TARGETS.split()),
+        {"nodes": [{"arg": {"as_operator": None, "as_custom_obj": None}}]},
+    ],
+    ids=repr,
+)
+def test_a_graph_of_tensor_ops_and_sizes_is_read_without_notes(
+    file: Path, more: dict[str, Any]
 ) -> None:
-    document = graph(nodes=[{"target": target, "inputs": [], "metadata": {"stack": "x"}}])
-    if fine:
-        assert (
-            json.loads(members(saved(file, document))["models/model.json"])["nodes"][0]["metadata"]
-            == {}
-        )
-        return
-    with pytest.raises(ModelError, match="holds the op"):
-        members(saved(file, document))
+    document = json.loads(members(saved(file, graph(**more)))["models/model.json"])
+    assert all(node.get("metadata", {}) == {} for node in document.get("nodes", ()))
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("more", "message"),
     [
-        "s0",
-        "Symbol('s77', positive=True, integer=True)",
-        "2*s0 + 1",
-        "Max(1, u3)",
-        "FloorDiv(s1, 2) - -1",
-        "s0 >= 2",
+        *((node(target), "holds the op") for target in OTHER_TARGETS.split()),
+        *((size(text), "holds the size") for text in OTHER_SIZES),
+        ({"range_constraints": {"exit": {}}}, "holds the size 'exit'"),
+        ({"nodes": [[{"arg": {"as_operator": "x"}}]]}, "argument of kind 'operator'"),
+        ({"nodes": [[{"arg": {"as_custom_obj": "x"}}]]}, "argument of kind 'custom_obj'"),
     ],
 )
-def test_arithmetic_on_sizes_is_read(file: Path, text: str) -> None:
-    assert _is_size(text)
-    assert members(saved(file, graph(range_constraints={"s0": {}}, size={"expr_str": text})))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "__import__('os')",
-        "lambda: s0",
-        "2**9",
-        "s0.x",
-        "os",
-        "exit()",
-        "s0[0]",
-        's0"',
-        "a" * 9,
-        "s0\n",
-        "s",
-        "1" * 1001,
-        7,
-        None,
-    ],
-)
-def test_what_is_more_than_arithmetic_on_sizes_is_not(file: Path, text: Any) -> None:
-    assert not _is_size(text)
-    with pytest.raises(ModelError, match="holds the size"):
-        members(saved(file, graph(size={"expr_str": text})))
-
-
-def test_a_constraint_is_of_a_size(file: Path) -> None:
-    with pytest.raises(ModelError, match="holds the size 'exit'"):
-        members(saved(file, graph(range_constraints={"exit": {}})))
+def test_what_torch_would_evaluate_is_refused(
+    file: Path, more: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ModelError, match=message):
+        members(saved(file, graph(**more)))
 
 
 @given(
@@ -249,9 +180,29 @@ def test_a_size_with_a_letter_of_anything_else_is_refused(
     assert not _is_size(f"{text[:place]}{letter}{text[place:]}")
 
 
-@pytest.mark.parametrize("text", ["{", "[" * 99999, '{"range_constraints": {}}'])
-def test_a_graph_that_is_damaged_is_one_line(file: Path, text: str) -> None:
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("net/models/model.json", text)
-    with pytest.raises(ModelError, match=r"not written by torch\.export\.save"):
+@pytest.mark.parametrize(
+    ("name", "text", "how", "message"),
+    [
+        ("models/model.json", "{", zipfile.ZIP_STORED, r"not written by torch\.export\.save"),
+        ("models/model.json", "[" * 99999, zipfile.ZIP_STORED, r"not written by torch"),
+        ("models/model.json", '{"range_constraints": {}}', zipfile.ZIP_STORED, r"not written by"),
+        ("models/model.json", "{}", zipfile.ZIP_DEFLATED, r"'models/model\.json' .* is compressed"),
+        ("version", "1", zipfile.ZIP_STORED, r"no exported program in the format of torch 2\.9"),
+    ],
+)
+def test_a_file_that_is_no_whole_archive_of_torch_is_one_line(
+    file: Path, name: str, text: str, how: int, message: str
+) -> None:
+    with zipfile.ZipFile(file, "w", how) as archive:
+        archive.writestr(f"net/{name}", text)
+    with pytest.raises(ModelError, match=message):
+        members(file)
+
+
+def test_an_encrypted_archive_is_refused(file: Path) -> None:
+    content = bytearray(saved(file, graph()).read_bytes())
+    for entry in re.finditer(rb"PK\x01\x02", bytes(content)):
+        content[entry.start() + 8] |= 1  # the flag of an encrypted member
+    file.write_bytes(content)
+    with pytest.raises(ModelError, match="is encrypted"):
         members(file)

@@ -13,6 +13,7 @@ import pytest
 import autosplit
 from autosplit.errors import ConfigError, ModelError
 from autosplit.hardware.measurement.parity import compare
+from tests.nets import judge
 
 torch = pytest.importorskip("torch")
 
@@ -154,13 +155,15 @@ def test_a_dynamic_batch_is_bound_by_shape(net, tmp_path):
         autosplit.load_model(program, {"x": (3, 4, 8, 8)})
 
 
-def test_control_flow_is_refused_by_name():
+def test_a_choice_is_one_op_that_onnxruntime_computes():
     class Choice(torch.nn.Module):
         def forward(self, x):
             return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
 
-    with pytest.raises(ModelError, match="node 'cond' is control flow"):
-        autosplit.load_model(torch.export.export(Choice(), (torch.randn(3),)))
+    program = torch.export.export(Choice(), (torch.randn(3),))
+    model = autosplit.load_model(program, runtime="onnxruntime")
+    assert [op.sources for op in model.graph.ops if op.opaque] == [("cond",)]
+    judge(model, model.split([]))
 
 
 class Bomb:

@@ -54,7 +54,6 @@ def run(program, item, shapes=None):
         pytest.param(lambda x: torch.cat([x, x.double()]), id="types joined"),
         pytest.param(lambda x: (x * 10).int().cumsum(0), id="integers summed"),
         pytest.param(lambda x: (x.half() @ x.half().T).softmax(-1), id="half precision"),
-        pytest.param(lambda x: functional.celu(x, 0.5), id="celu"),
         pytest.param(
             lambda x: torch.zeros_like(x > 0, dtype=torch.float32) + x, id="zeros of another type"
         ),
@@ -65,27 +64,10 @@ def run(program, item, shapes=None):
         ),
         pytest.param(lambda x: (x.log() == x.log()) * 2, id="what is a number"),
         pytest.param(lambda x: functional.dropout(x, 0.5, False) * 2, id="dropout after training"),
-        pytest.param(
-            lambda x: functional.pad(x[None], (-1, 2), "circular") * 2, id="a wrapped border"
-        ),
         pytest.param(lambda x: x.double() @ x.double().T, id="double precision"),
         pytest.param(lambda x: x.new_ones(4, 1) + x, id="ones like another tensor"),
         pytest.param(lambda x: (x * 10).int() // 3, id="integers divided downwards"),
         pytest.param(lambda x: functional.group_norm(x, 3), id="groups without weights"),
-        pytest.param(
-            lambda x: functional.cross_entropy(x, torch.tensor([0, 3, 1, 5])), id="a plain loss"
-        ),
-        pytest.param(
-            lambda x: functional.cross_entropy(x, torch.tensor([0, 3, 1, 5]), reduction="sum"),
-            id="a loss as a sum",
-        ),
-        pytest.param(
-            lambda x: functional.cross_entropy(
-                x[None], torch.ones(1, 6, dtype=torch.int64), label_smoothing=0.1
-            ),
-            id="a smoothed loss of rows",
-        ),
-        pytest.param(lambda x: x.long().softmax(-1, dtype=torch.float32), id="a type for integers"),
         pytest.param(
             lambda x: functional.conv3d(x.reshape(1, 1, 2, 3, 4), torch.ones(2, 1, 2, 2, 2)),
             id="a volume without bias",
@@ -100,13 +82,17 @@ def run(program, item, shapes=None):
             lambda x: functional.batch_norm(x, torch.zeros(6), torch.ones(6)),
             id="a norm after training",
         ),
-        pytest.param(lambda x: x.median(1), id="medians of rows and their positions"),
-        pytest.param(lambda x: x.median(0, keepdim=True).values * 2, id="medians of columns"),
-        pytest.param(lambda x: x.median() * 2, id="one median"),
-        pytest.param(lambda x: (x * 1e-5).log1p(), id="a logarithm near 0"),
-        pytest.param(lambda x: (x * 1e-5).expm1(), id="a power near 0"),
-        pytest.param(lambda x: (x * 1e7).remainder(0.3), id="what large quotients leave"),
         pytest.param(lambda x: x.remainder(-x.flip(0)), id="remainders of either sign"),
+        pytest.param(lambda x: x.amin((0, -1), keepdim=True) * 2, id="the least"),
+        pytest.param(lambda x: torch.hstack([x, x * 2]), id="matrices side by side"),
+        pytest.param(lambda x: torch.vstack([x * 2, x[0]]), id="rows below each other"),
+        pytest.param(lambda x: torch.dstack([x, x * 2]), id="matrices behind each other"),
+        pytest.param(lambda x: torch.column_stack([x, x[:, 0] * 2]), id="columns"),
+        pytest.param(lambda x: x[None, :, None].squeeze((0, 1, -2)) * 2, id="dimensions of size 1"),
+        pytest.param(lambda x: torch.divide(x, (x * 10).long() + 100), id="division of two types"),
+        pytest.param(
+            lambda x: functional.adaptive_avg_pool2d(x[None], (3, 4)), id="an image of another size"
+        ),
     ],
 )
 def test_a_form_that_would_be_misread(function):
@@ -123,11 +109,12 @@ def test_masks_of_infinity_integers_less_floats_and_shuffled_pixels_are_read():
     run(exported(masked, pixels), [pixels])
 
 
-@pytest.mark.slow
-def test_an_lstm_of_several_layers_in_both_directions_is_split():
+def test_an_lstm_stays_one_op_that_onnxruntime_computes():
     lstm = torch.nn.LSTM(2, 2, num_layers=2, bidirectional=True, batch_first=True)
-    model = autosplit.load_model(torch.export.export(lstm.eval(), (torch.randn(1, 3, 2),)))
-    judge(model, model.split([[model.graph.ops[len(model.graph.ops) // 2].name]]))
+    program = torch.export.export(lstm.eval(), (torch.randn(1, 3, 2),))
+    model = autosplit.load_model(program, runtime="onnxruntime")
+    assert sum("LSTM" in op.opaque for op in model.graph.ops) == 2
+    judge(model, model.split([]))
 
 
 def test_attention_by_learnt_positions_is_laid_out_as_without_gradients():
@@ -228,30 +215,19 @@ def test_the_last_of_a_dynamic_dimension():
     ("function", "named"),
     [
         (
-            lambda x: functional.avg_pool2d(x, 3, divisor_override=2),
-            "node 'avg_pool2d' divides by divisor_override=2",
+            lambda x: x.mode(0),
+            r"node 'mode' \(aten.mode.default\) cannot be exported as ONNX: torch",
         ),
-        (
-            lambda x: functional.avg_pool3d(x, 2, divisor_override=3),
-            "node 'avg_pool3d' divides by divisor_override=3",
-        ),
-        (lambda x: x.mode(0), "node 'mode'"),
         (lambda x: x.lgamma(), "node 'lgamma'"),
-        (lambda x: functional.dropout(x, 0.5, True), "node 'dropout' draws random numbers"),
-        (lambda x: x.new_empty(3), "node 'new_empty' has values that are not defined"),
-        (torch.special.log_ndtr, "node 'special_log_ndtr' overflows in ONNX"),
-        (
-            lambda x: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*[x[None]] * 3)[1],
-            "_cpu' has a logarithm of sums that ONNX does not compute",
-        ),
+        (lambda x: functional.dropout(x, 0.5, True), "node 'dropout' .* drops values at random"),
         (
             lambda x: functional.embedding_bag(torch.tensor([1, 0]), x[0, 0], torch.tensor([0])),
             "node 'embedding_bag' .* cannot be imported",
         ),
-        (lambda x: x + torch.randn_like(x), "node 'randn_like' draws random numbers"),
+        (lambda x: x + torch.randn_like(x), "node 'randn_like' .* draws random numbers"),
         (
             lambda x: functional.batch_norm(x, torch.zeros(3), torch.ones(3), training=True),
-            "node 'batch_norm' normalises by the statistics of its input",
+            r"node 'batch_norm' .* as in training; export the model after eval\(\)",
         ),
     ],
 )

@@ -10,8 +10,12 @@ from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, StageError
 from autosplit.graph import Op, build
 from autosplit.hardware.bench import isolated
-from autosplit.hardware.bench.isolated import CANDIDATE_TIMEOUT_S, IsolatedBench
-from autosplit.hardware.bench.worker import BenchSetting, open_bench
+from autosplit.hardware.bench.isolated import (
+    CANDIDATE_TIMEOUT_S,
+    BenchSetting,
+    IsolatedBench,
+    open_bench,
+)
 from autosplit.hardware.devices.rpc import RETURN_S
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.real_time import real_time

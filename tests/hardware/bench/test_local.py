@@ -101,6 +101,7 @@ def _halved_in(real, thread):
     return run
 
 
+@pytest.mark.integration
 def test_candidates_and_every_baseline_are_compared(bench, stages):
     names = [run.name for run in bench.unsplit_runs()]
     candidates, baselines = bench.compare_interleaved([deployed(bench, stages)] * 2, names)

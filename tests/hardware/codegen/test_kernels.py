@@ -152,19 +152,6 @@ def test_without_a_linker_a_split_runs_but_cannot_be_exported(fresh, save, monke
     assert not (tmp_path / "out" / "split.json").exists()
 
 
-def test_a_linker_that_fails_is_named_with_its_last_line(fresh, monkeypatch, tmp_path):
-    monkeypatch.setattr(toolchain, "_driver", lambda: ("cc",))
-    (tmp_path / "broken.o").write_text("no object")
-    with pytest.raises(MachineError, match=r"linking 'out.so' with 'cc' failed: "):
-        toolchain.link_shared(tmp_path / "out.so", [tmp_path / "broken.o"])
-
-
-def test_a_linker_that_is_not_there_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(toolchain, "_driver", lambda: ("no-such-driver",))
-    with pytest.raises(MachineError, match="the linker 'no-such-driver' did not run"):
-        toolchain.link_shared(tmp_path / "out.so", [])
-
-
 @pytest.mark.parametrize(
     "text", ["nonsense", "llvm -nonsense=1", "{", '{"kind": "nonsense"}', "[]", " "]
 )

@@ -130,12 +130,3 @@ def test_a_linker_that_never_ends_is_ended(monkeypatch, tmp_path):
     )
     with pytest.raises(MachineError, match=r"did not run: .*timed out"):
         toolchain.link_shared(tmp_path / "stage.so", [])
-
-
-def test_zig_is_there_where_its_package_is(monkeypatch):
-    monkeypatch.setattr(
-        toolchain.importlib.util, "find_spec", lambda name: object() if name == "ziglang" else None
-    )
-    assert toolchain._has_zig()
-    monkeypatch.setattr(toolchain.importlib.util, "find_spec", lambda name: None)
-    assert not toolchain._has_zig()

@@ -90,6 +90,7 @@ def test_an_export_for_it_loads_and_runs(branches, there, tmp_path):
         assert compare(pipeline.run(items), branches.expected(items)).equal
 
 
+@pytest.mark.integration
 def test_a_study_measures_candidates_on_it_and_the_whole_model_there(branches, there):
     bench = LocalBench(
         branches,

@@ -15,9 +15,8 @@ from autosplit import phases
 from autosplit.cli import main
 from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, MachineError, StageError
-from autosplit.hardware.bench.isolated import IsolatedBench
+from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
-from autosplit.hardware.bench.worker import BenchSetting
 from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices import rpc, session

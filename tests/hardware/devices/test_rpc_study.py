@@ -13,7 +13,6 @@ from autosplit.study.config.study_file import load
 from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.progress import Progress
 from autosplit.study.record import record_of, study_record
 from autosplit.study.storage import storage_url
 from tests import nets
@@ -29,15 +28,15 @@ pytestmark = [
 ]
 
 
-class Kills(Progress):
+class Kills:
     """Kills a server while the second trial is measured, and starts it again after a while."""
 
     def __init__(self, server):
         self._server = server
         self._timers = []
 
-    def trial(self, status):
-        if status.number == 0:
+    def __call__(self, line):
+        if line.startswith("trial 0:"):
             for seconds, work in ((0.4, self._server.kill), (3.0, self._server.start)):
                 self._timers.append(threading.Timer(seconds, work))
                 self._timers[-1].start()
@@ -64,12 +63,12 @@ def test_a_study_goes_on_when_a_killed_server_is_back(save, servers, tmp_path): 
         """
     )
     config = load(file)
-    progress = Kills(dying)
+    kills = Kills(dying)
     bench = open_bench(config)
     try:
-        study = open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), progress)
-        run_study(study, progress)
-        progress.wait()
+        study = open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), kills)
+        run_study(study)
+        kills.wait()
     finally:
         bench.close()
     trials = study.study.get_trials()

@@ -1,4 +1,5 @@
 import threading
+import time
 from itertools import islice
 
 import numpy as np
@@ -6,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.errors import StageError
+from autosplit.errors import ConfigError, StageError
 from tests.hardware.fakes import fake_pipeline, graph, in_time, items, sequential
 
 CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b", "y"])], ["x", "y"], ["c", "a"])
@@ -91,3 +92,111 @@ def test_a_stage_that_fails_closes_the_pipeline_for_all_items_of_a_batch():
     pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], before={1: fail}, batch=4)
     with pipeline, pytest.raises(StageError, match="broken"):
         in_time(lambda: pipeline.run(two_inputs(6)))
+
+
+BAD = 1313.0
+
+
+def stage_fails_on_bad_items(stage):
+    """Let a fake stage fail on values that contain ``BAD``, as a kernel does on a bad index."""
+    compute = stage.run
+
+    def run(values):
+        if any((array == BAD).any() for array in values):
+            raise ValueError("index 1313 is out of bounds")
+        return compute(values)
+
+    stage.run = run
+
+
+def outcome(pipeline, ticket):
+    try:
+        return pipeline.result(ticket)
+    except StageError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("replicas", [(1, 1), (2, 1)])
+def test_an_item_that_fails_does_not_fail_its_neighbours(replicas):
+    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c", "a"], replicas=replicas, batch=4)
+    for stage in stages:
+        stage_fails_on_bad_items(stage)
+    submitted = two_inputs(8)
+    submitted[2]["y"] = np.full(2, BAD)
+    with pipeline:
+        tickets = [pipeline.enter(item) for item in submitted]
+        results = in_time(lambda: [outcome(pipeline, ticket) for ticket in tickets])
+        assert "stage 1 failed on this item: ValueError: index 1313" in results.pop(2)
+        require_single_results(results, [*submitted[:2], *submitted[3:]])
+        require_single_results(in_time(lambda: pipeline.run(submitted[3:])), submitted[3:])
+
+
+def test_results_go_on_after_an_item_that_failed():
+    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c", "a"], batch=2)
+    stage_fails_on_bad_items(stages[1])
+    submitted = two_inputs(2)
+    submitted[0]["y"] = np.full(2, BAD)
+    with pipeline:
+        for item in submitted:
+            pipeline.submit(item)
+        with pytest.raises(StageError, match="on this item"):
+            in_time(lambda: next(pipeline.results()))
+        require_single_results([in_time(lambda: next(pipeline.results()))], submitted[1:])
+
+
+def test_a_batch_begins_after_its_delay_although_nobody_waits_for_it():
+    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c", "a"], batch=8)
+    submitted = two_inputs(3)
+    with pipeline.with_delay(20):
+        tickets = [pipeline.enter(item) for item in submitted]
+        in_time(lambda: wait_until(lambda: all(t.done() for t in tickets)))
+        assert [len(stage.seen) for stage in stages] == [1, 1]
+        require_single_results([pipeline.result(t) for t in tickets], submitted)
+
+
+def wait_until(condition):
+    while not condition():
+        time.sleep(1e-3)
+
+
+def test_a_batch_that_is_due_goes_on_collecting_while_all_replicas_are_busy():
+    release = threading.Event()
+    pipeline, stages = fake_pipeline(
+        CHAIN, [[0, 1, 2]], ["c", "a"], before={0: lambda _: release.wait()}, batch=4
+    )
+    submitted = two_inputs(4)
+    with pipeline.with_delay(0):
+        tickets = [pipeline.enter(item) for item in submitted]
+        release.set()
+        require_single_results(
+            in_time(lambda: [pipeline.result(ticket) for ticket in tickets]), submitted
+        )
+    assert len(stages[0].seen) == 2
+
+
+@pytest.mark.parametrize("delay_ms", [0, 1000])
+def test_closing_fails_the_items_of_a_batch_that_has_not_begun(delay_ms):
+    release = threading.Event()
+    pipeline, _ = fake_pipeline(
+        CHAIN, STAGES, ["c", "a"], before={0: lambda _: release.wait()}, batch=4
+    )
+    _, last = [pipeline.with_delay(delay_ms).enter(item) for item in two_inputs(2)]
+    release.set()
+    pipeline.close()
+    with pytest.raises(StageError, match="closed"):
+        in_time(lambda: pipeline.result(last))
+
+
+@pytest.mark.parametrize("delay_ms", [-1, float("nan"), float("inf")])
+def test_a_delay_is_a_time(delay_ms):
+    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], batch=2)
+    with pipeline, pytest.raises(ConfigError, match="delay_ms is"):
+        pipeline.with_delay(delay_ms)
+
+
+@given(delay_ms=st.sampled_from([0, 0.1, 2]), batch=st.integers(1, 5), count=st.integers(0, 23))
+def test_results_with_a_delay_are_those_of_single_items(delay_ms, batch, count):
+    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], replicas=(2, 1), batch=batch)
+    submitted = two_inputs(count)
+    with pipeline.with_delay(delay_ms):
+        require_single_results(in_time(lambda: pipeline.run(submitted)), submitted)

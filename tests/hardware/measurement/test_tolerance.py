@@ -50,10 +50,9 @@ def test_a_refusal_names_runtimes_error_tolerance_and_remedies() -> None:
         "integers; choose another --runtime"
     )
     floats = [{"y": OFF[0]["y"]}], [{"y": EXPECTED[0]["y"]}]
-    text = refusal(compare(*floats, 1e-4), ["tvm"], "onnxruntime", 0.008)
+    text = refusal(compare(*floats, 1e-4), ["tvm"], "onnxruntime")
     assert text == (
         "outputs of tvm differ from onnxruntime's (relative error 0.01, tolerance 0.0001); "
-        "onnxruntime's own change by 0.008 without its optimisations; "
         "choose another --runtime or, if that is good enough, give --tolerance 0.011"
     )
 
@@ -61,7 +60,6 @@ def test_a_refusal_names_runtimes_error_tolerance_and_remedies() -> None:
 def test_a_large_error_is_no_rounding_and_no_tolerance_is_advised() -> None:
     wrong = [{"y": EXPECTED[0]["y"] * 2}], [{"y": EXPECTED[0]["y"]}]
     assert "--tolerance" not in refusal(compare(*wrong), ["tvm"], "onnxruntime")
-    assert "--tolerance 1.1" in refusal(compare(*wrong), ["tvm"], "onnxruntime", 1.5)
 
 
 QDQ = """g (float[1,8] x) => (float[1,8] y) {

@@ -60,19 +60,6 @@ def test_a_slow_device_gets_the_smaller_share():
     assert list(map(len, best.split)) == [2, 8]
 
 
-def test_the_link_of_a_device_counts_against_it():
-    links = [LinkCost("near"), LinkCost("far", bandwidth=4000.0, latency_ms=1.0, call_ms=0.5)]
-    costs = cost_table(chain(10), profiles([1.0] * 10, [1.0] * 10), links)
-    best = partition(costs, BOTH)
-    assert list(map(len, best.split)) == [7, 3]
-    assert best.loads == pytest.approx((7.0, 3 + 2.0 + 2.0 + 0.5))
-
-
-def test_alike_devices_are_of_one_kind():
-    costs = cost_table(chain(3), profiles([1.0] * 3, [1.0] * 3), [LinkCost("a"), LinkCost("b")])
-    assert len(costs.rows) == len(costs.kinds) == 1
-
-
 def test_an_op_that_a_device_cannot_run_lies_on_another():
     costs = cost_table(chain(4), profiles([1.0, math.inf, 1.0, 1.0], [1.0] * 4))
     assert partition(costs, BOTH).split[0] == (0,)

@@ -179,6 +179,7 @@ def test_a_stage_with_an_opaque_op_is_in_a_runtime_that_computes_it(save):
         assert compare(pipeline.run(model.items()), model.expected(model.items())).equal
 
 
+@pytest.mark.integration
 def test_a_stage_that_no_runtime_can_compute_names_ops_reasons_and_a_free_cut(save):
     proto = nets.net(
         """g (float[1,3,8,8] x) => (float[1,1,4,4] y) {

@@ -14,9 +14,8 @@ import autosplit
 from autosplit import planner
 from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, StageError
-from autosplit.hardware.bench.isolated import IsolatedBench
+from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
-from autosplit.hardware.bench.worker import BenchSetting
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.measure import Budget
@@ -66,6 +65,7 @@ def outputs(pipeline, items):
         return pipeline.run(items)
 
 
+@pytest.mark.integration
 def test_the_whole_model_runs_on_one_device_and_on_all(model):
     items = model.items(2)
     cores = tuple({n for device in HERE for n in device.numbers})
@@ -184,6 +184,7 @@ def test_ops_kept_together_can_be_grouped_for_the_planner(model):
     assert planner.partition(costs.with_groups(model.runtime.keep_together), halves).stages
 
 
+@pytest.mark.integration
 def test_an_export_runs_verifies_and_is_measured(split, tmp_path):
     items = split.model.items(2)
     split.export(tmp_path)
@@ -210,6 +211,7 @@ def test_a_changed_stage_file_is_refused(split, tmp_path):
         autosplit.load(tmp_path)
 
 
+@pytest.mark.integration
 def test_a_bench_measures_candidates_baselines_and_turns(split):
     here = LocalBench(split.model, HERE, BRIEF)
     assert here.description.identity["backend"] == split.model.runtime_name

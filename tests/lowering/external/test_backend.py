@@ -8,8 +8,7 @@ import os
 import pytest
 
 from autosplit.errors import ConfigError, MachineError
-from autosplit.hardware.bench.isolated import IsolatedBench
-from autosplit.hardware.bench.worker import BenchSetting
+from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.lowering.external.backend import named
 from tests import external_backend, nets

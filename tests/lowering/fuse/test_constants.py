@@ -11,7 +11,7 @@ import pytest
 from autosplit.frontend.source import Signature, SourceModel, SourceNode
 from autosplit.lowering.fuse.attribution import MERGED, folded_reasons
 from autosplit.lowering.fuse.constants import fold_others, fold_weights
-from autosplit.lowering.fuse.tensors import bytes_of, flops_of, size_of, static_shape
+from autosplit.lowering.fuse.tensors import bytes_of, flops_of, static_shape
 from tests.relax_nets import parsed
 
 A = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
@@ -105,12 +105,6 @@ def test_what_fills_with_no_number_is_folded(number: float) -> None:
     )
 
 
-def test_what_fills_with_a_number_stays_for_the_compiler() -> None:
-    from tvm import relax
-
-    assert weight(lambda a, b: relax.op.full((2, 3), relax.const(np.float32(2)), "float32")) is None
-
-
 def test_what_is_not_in_the_table_stays() -> None:
     assert weight(lambda a, b: ops().exp(a)) is None
 
@@ -131,15 +125,6 @@ def test_what_is_not_in_the_table_is_folded_by_the_compiler(body: Any, expected:
     np.testing.assert_allclose(constant.value.numpy(), expected, rtol=1e-6)
 
 
-def test_what_depends_on_the_input_stays() -> None:
-    module = parsed(
-        "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((2,), 'float32')):\n"
-        "        with R.dataflow():\n            y = R.add(x, x)\n"
-        "            R.output(y)\n        return y\n"
-    )
-    assert len(fold_weights(module)["main"].body.blocks[0].bindings) == 1
-
-
 def test_integers_are_divided_by_the_compiler_and_keep_their_type() -> None:
     from tvm import relax
 
@@ -149,23 +134,6 @@ def test_integers_are_divided_by_the_compiler_and_keep_their_type() -> None:
         )
     )
     assert half is None or half.dtype == np.int32
-
-
-@pytest.mark.parametrize(
-    ("shape", "dtype", "size"),
-    [
-        ((2, 3), "float32", 24),
-        ((5,), "int8", 5),
-        ((), "float64", 8),
-        ((3,), "bool", 3),
-        ((0, 4), "float32", 0),
-        ((7,), "float16", 14),
-    ],
-)
-def test_the_size_of_a_tensor_is_in_whole_bytes(
-    shape: tuple[int, ...], dtype: str, size: int
-) -> None:
-    assert size_of(shape, dtype) == size
 
 
 def test_a_constant_that_is_read_twice_is_counted_once() -> None:
@@ -247,9 +215,3 @@ def source(
 )
 def test_a_node_that_left_no_op_says_why(source: SourceModel, reason: str) -> None:
     assert folded_reasons(source)[0] == reason
-
-
-def test_what_a_constant_feeds_is_constant_and_what_the_input_feeds_is_not() -> None:
-    nodes = {"a": ("w", "k"), "b": ("k w", "j"), "c": ("x j", "i"), "d": ("i j", "y")}
-    reasons = folded_reasons(source(nodes))
-    assert [reason == MERGED for reason in reasons] == [False, False, True, True]

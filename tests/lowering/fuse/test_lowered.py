@@ -40,6 +40,7 @@ CUTS = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", EVERY)
 def test_legal_cuts_and_fused_ops_of_a_net(zoo_model, name):
     graph = zoo_model(name).graph

@@ -8,7 +8,7 @@ from typing import Any
 import optuna
 import pytest
 
-from autosplit.deployment import Deployment, Row
+from autosplit.deployment import Deployment, Option, Row, Stage
 from autosplit.errors import ConfigError, StageError
 from autosplit.hardware.measurement.results import Measurement
 from autosplit.planner import CostModel, Kind, RowCosts, Transfer
@@ -19,7 +19,6 @@ from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_stored_split
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.progress import Progress
 from autosplit.study.record import result_of
 from autosplit.study.results import best_of_study
 from autosplit.study.sampler import SAMPLERS
@@ -42,7 +41,7 @@ def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
         config = StudyConfig.model_validate(
             {"name": "s", "model": "net.onnx", **asked, "search": search}
         )
-        return open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Progress())
+        return open_study(config, bench, storage_url("s", str(tmp_path / "s.db")))
 
     return open_it
 
@@ -66,28 +65,30 @@ def weighted(stages: int = 3, ops: int = 10, auto: bool = False, **more: Any) ->
 def test_the_least_latency_leaves_most_devices_unused(new_study: Callable[..., OpenStudy]) -> None:
     bench = weighted(auto=True, noise=0.001)
     opened = new_study(bench, "latency", "auto", trials=8)
-    run_study(opened, Progress())
+    run_study(opened)
     best = best_of_study(opened.study)
     assert best is not None
     assert len(best.record.stages) == 1
     assert best.record.latency_ms
     assert opened.study.trials[best.number].value == best.record.latency_ms.median
-    assert opened.study.best_value <= 1.03 * bench.truth(opened.space.whole_models[0]).latency
+    whole = Stage(tuple(range(10)), (Option(bench.costs.rows[0].row),))
+    assert opened.study.best_value <= 1.03 * bench.truth((whole,)).latency
 
 
 def test_ten_stage_times_are_the_least_to_stop_for(new_study: Callable[..., OpenStudy]) -> None:
     opened = new_study(weighted(noise=1e-6), "latency", trials=20)
-    run_study(opened, Progress())
+    run_study(opened)
     assert opened.study.user_attrs["result"]["stopped"].startswith("converged")
     assert len(opened.study.trials) >= 4  # of three stages
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("sampler", [name for name in SAMPLERS if name != "gp"])
 def test_every_sampler_proposes_for_the_latency(
     new_study: Callable[..., OpenStudy], sampler: str
 ) -> None:
     opened = new_study(weighted(ops=8), "latency", trials=5, sampler=sampler, converge=False)
-    run_study(opened, Progress())
+    run_study(opened)
     assert len({result_of(t).key for t in opened.study.trials}) == 5
 
 
@@ -95,7 +96,7 @@ def test_the_best_is_that_of_the_latency_and_the_verdict_of_the_fastest(
     new_study: Callable[..., OpenStudy],
 ) -> None:
     opened = new_study(weighted(), "latency", trials=10)
-    run_study(opened, Progress())
+    run_study(opened)
     best = best_of_study(opened.study)
     assert best is not None
     assert opened.study.trials[best.number].value == opened.study.best_value
@@ -107,7 +108,7 @@ def test_the_best_is_that_of_the_latency_and_the_verdict_of_the_fastest(
 
 
 def test_another_objective_is_another_study(new_study: Callable[..., OpenStudy]) -> None:
-    run_study(new_study(weighted(), "throughput", trials=1), Progress())
+    run_study(new_study(weighted(), "throughput", trials=1))
     with pytest.raises(ConfigError, match="objective was 'throughput', is 'latency'"):
         new_study(weighted(), "latency")
 
@@ -151,14 +152,12 @@ def test_a_trial_that_failed_is_not_exported(
 
     bench.measure = broken  # type: ignore[method-assign]
     opened = new_study(bench, "throughput", trials=3)
-    run_study(opened, Progress())
+    run_study(opened)
     for number, message in (
         (1, r"trial 1 failed \(stage 1 said no\)"),
         (7, "trial 7 does not exist"),
     ):
-        with pytest.raises(
-            ConfigError, match=rf"{message}; those that can be exported are \[0, 2\]"
-        ):
+        with pytest.raises(ConfigError, match=rf"{message}; complete trials are \[0, 2\]"):
             export_stored_split(opened.study, tmp_path / "out", number)
 
 
@@ -166,7 +165,7 @@ def test_a_study_whose_file_no_longer_reads_is_not_exported(
     new_study: Callable[..., OpenStudy], tmp_path: Path
 ) -> None:
     opened = new_study(weighted(), "throughput", trials=1)
-    run_study(opened, Progress())
+    run_study(opened)
     store(opened.study, config={"zoo": "branches", "stages": 2, "gone": 1})
     with pytest.raises(
         ConfigError, match="was not stored by this version of autosplit: unknown key 'gone'"

@@ -6,7 +6,7 @@ import pytest
 
 from autosplit.cli import main
 from autosplit.hardware.bench import isolated
-from autosplit.hardware.bench.worker import BenchSetting
+from autosplit.hardware.bench.isolated import BenchSetting
 from autosplit.hardware.codegen import toolchain
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.benches import check_linker, open_bench

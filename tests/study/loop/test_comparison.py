@@ -13,16 +13,13 @@ import pytest
 from autosplit.deployment import Deployment, Option, Row, Stage
 from autosplit.planner import CostModel, Question, RowCosts, evaluate
 from autosplit.planner.batch import BatchEvaluator
-from autosplit.study.loop.comparison import covers, finalists
+from autosplit.study.loop.comparison import FINALISTS, covers, finalists
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
-from autosplit.study.loop.time_left import FINALISTS
-from autosplit.study.progress import Progress
 from autosplit.study.record import COMPARISON, FinalComparison, record_of, study_record
 from autosplit.study.results import best_of_study
 from autosplit.study.surrogate.correction import Measured, correct
 from studies.simulation.bench import SimulatedBench
-from tests.study.recording import Notes
 
 Make = Callable[..., SimulatedBench]
 Open = Callable[..., OpenStudy]
@@ -125,12 +122,12 @@ def test_of_two_workers_that_end_together_one_compares(chain_bench: Make, new_st
         """The lock of the devices, which the second worker has until it has ended."""
         if not compared and [t.state.name for t in first.study.trials] == ["COMPLETE"] * 4:
             compared.append({})
-            run_study(second, Progress())
+            run_study(second)
             compared[0] = second.study.user_attrs[COMPARISON]
         yield
 
     first.__dict__["device_lock"] = taken
-    run_study(first, Progress())
+    run_study(first)
     assert (len(calls[0]), len(calls[1])) == (0, 1)
     assert first.study.user_attrs[COMPARISON] == compared[0]
 
@@ -138,13 +135,12 @@ def test_of_two_workers_that_end_together_one_compares(chain_bench: Make, new_st
 def test_no_more_candidates_are_measured_again_than_was_announced(
     chain_bench: Make, new_study: Open
 ) -> None:
-    opened, progress = (
-        new_study(chain_bench(ops=40, noise=0.2), trials=12, sampler="random"),
-        Notes(),
-    )
+    notes: list[str] = []
+    bench = chain_bench(ops=40, noise=0.2)
+    opened = new_study(bench, trials=12, sampler="random", notify=notes.append)
     calls = compared_calls(opened.bench, factor=1.5)
-    run_study(opened, progress)
-    announced = [note for note in progress.notes if note.startswith("final comparison: ")]
+    run_study(opened)
+    announced = [note for note in notes if note.startswith("final comparison: ")]
     assert [note.split()[2] for note in announced] == list(map(str, calls))
     best = best_of_study(opened.study)
     assert best is not None
@@ -156,7 +152,7 @@ def test_a_final_comparison_leaves_the_figures_of_the_search(
 ) -> None:
     opened = new_study(chain_bench(ops=40, noise=0.2), trials=3)
     compared_calls(opened.bench, factor=1.5)
-    run_study(opened, Progress())
+    run_study(opened)
     for trial in opened.study.trials:
         period = record_of(trial).period_ms
         assert period is not None

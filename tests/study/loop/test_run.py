@@ -20,18 +20,17 @@ from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
 from autosplit.hardware.measurement.real_time import real_time
 from autosplit.hardware.measurement.results import Baseline, Measurement, Spread
 from autosplit.report.documents.study import document
+from autosplit.study import workers
 from autosplit.study.config.sections import RealTime
 from autosplit.study.loop import run as loops
 from autosplit.study.loop.open import OpenStudy, device_lock
 from autosplit.study.loop.run import StudyLoop, run_study
-from autosplit.study.loop.time_left import before_trials, of_comparison
-from autosplit.study.progress import Progress
 from autosplit.study.record import COMPARISON, RECORD, RESULT, record_of, result_of, update
 from autosplit.study.results import DEATHS_LIMIT, best_of_study, error_of, state_of, tally
 from autosplit.study.sampler import Assignment
-from autosplit.study.workers import UNCLAIMED, LostTrials, Retry, this_worker
+from autosplit.study.workers import UNCLAIMED, Retry, free_lost_trials, this_worker
+from autosplit.units import milliseconds
 from studies.simulation.bench import SimulatedBench
-from tests.study.recording import Notes
 
 DEAD = {**this_worker(), "start": "0.00"}
 ELSEWHERE = {"host": "elsewhere", "pid": 1, "start": "x"}
@@ -82,7 +81,7 @@ def best(opened: OpenStudy) -> Any:
 
 def test_a_study_ends_at_its_limit_with_a_verdict(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(chain_bench(ops=40, stages=4), trials=3)
-    run_study(opened, Progress())
+    run_study(opened)
     assert states(opened) == ["COMPLETE"] * 3
     assert stopped(opened) == "stopped: 3 trials (limit)"
     assert opened.study.user_attrs["result"]["verdict"]["choice"] in ("split", "replicate", "leave")
@@ -109,7 +108,7 @@ def test_stages_that_share_a_core_add_up_in_the_bound(chain_bench: Make, new_stu
 
 def test_a_trial_holds_what_the_reports_read(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(chain_bench(ops=12, stages=3), trials=1)
-    run_study(opened, Progress())
+    run_study(opened)
     trial = opened.study.trials[0]
     stored = record_of(trial)
     assert stored.cuts == tuple((f"op{ops[-1]}",) for ops in stored.stages[:-1])
@@ -128,15 +127,15 @@ def test_interrupted_and_resumed_is_uninterrupted(
 ) -> None:
     search = {"trials": 5, "sampler": sampler, "seed": 3}
     whole = new_study(branchy_bench(noise=0.1), name="whole", **search)
-    run_study(whole, Progress())
+    run_study(whole)
     parted = new_study(
         breaking(branchy_bench(noise=0.1), KeyboardInterrupt(), [killed]), name="parted", **search
     )
     with pytest.raises(KeyboardInterrupt):
-        run_study(parted, Progress())
+        run_study(parted)
     assert "RUNNING" not in states(parted)
     parted = new_study(branchy_bench(noise=0.1), name="parted", **search)
-    run_study(parted, Progress())
+    run_study(parted)
     assert keys(parted) == keys(whole)
     assert best(parted) == best(whole)
 
@@ -144,11 +143,11 @@ def test_interrupted_and_resumed_is_uninterrupted(
 def test_an_interrupted_split_is_measured_again(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(breaking(chain_bench(), KeyboardInterrupt(), [0]), trials=2)
     with pytest.raises(KeyboardInterrupt):
-        run_study(opened, Progress())
+        run_study(opened)
     assert states(opened) == ["FAIL"]
     assert record_of(opened.study.trials[0]).error == "interrupted"
     opened = new_study(chain_bench(), trials=2)
-    run_study(opened, Progress())
+    run_study(opened)
     assert keys(opened)[0] == keys(opened, "FAIL")[0]
 
 
@@ -156,14 +155,14 @@ def test_a_worker_that_died_leaves_its_candidate_to_the_next(
     chain_bench: Make, new_study: Open
 ) -> None:
     whole = new_study(chain_bench(), name="whole", trials=4)
-    run_study(whole, Progress())
-    opened = new_study(chain_bench(), name="died", trials=4)
+    run_study(whole)
+    notes: list[str] = []
+    opened = new_study(chain_bench(), name="died", trials=4, notify=notes.append)
     claim(opened, worker=DEAD, key=keys(whole)[0])
-    progress = Notes()
-    run_study(opened, progress)
+    run_study(opened)
     assert keys(opened) == keys(whole)
     assert states(opened) == ["FAIL", *["COMPLETE"] * 4]
-    assert any("its candidate is free again" in note for note in progress.notes)
+    assert any("its candidate is free again" in note for note in notes)
 
 
 def test_a_worker_that_died_before_it_chose_costs_nothing(
@@ -171,19 +170,18 @@ def test_a_worker_that_died_before_it_chose_costs_nothing(
 ) -> None:
     opened = new_study(chain_bench(), trials=2)
     claim(opened, worker=DEAD)
-    run_study(opened, Progress())
+    run_study(opened)
     assert states(opened) == ["FAIL", "COMPLETE", "COMPLETE"]
     assert state_of(opened.study.trials[0]) == "interrupted"
 
 
 def test_a_candidate_that_kills_again_and_again_fails(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(chain_bench(), trials=2)
-    lost = LostTrials(opened.study, Retry(Progress().note))
     claim(opened, worker=DEAD, key=opened.space.key(opened.space.plan.stages))
     for _ in range(DEATHS_LIMIT - 1):
-        lost.free()
+        free_lost_trials(opened.study, Retry(print))
         update(opened.study.ask(), worker=DEAD)
-    run_study(opened, Progress())
+    run_study(opened)
     assert states(opened) == [*["FAIL"] * DEATHS_LIMIT, "COMPLETE"]
     counted = tally(opened.study.trials).failed
     assert [t.number for t in counted] == [DEATHS_LIMIT - 1]
@@ -193,7 +191,7 @@ def test_a_candidate_that_kills_again_and_again_fails(chain_bench: Make, new_stu
 def test_a_trial_of_a_living_worker_is_left_alone(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(chain_bench(), trials=3)
     claim(opened, worker=ELSEWHERE)
-    run_study(opened, Progress())
+    run_study(opened)
     assert states(opened) == ["RUNNING", "COMPLETE", "COMPLETE"]
     assert "other workers measure the last 1" in stopped(opened)
 
@@ -202,7 +200,8 @@ def test_a_result_that_comes_too_late_is_dropped_and_the_worker_goes_on(
     chain_bench: Make, new_study: Open
 ) -> None:
     bench = chain_bench()
-    opened, progress = new_study(bench, trials=3), Notes()
+    notes: list[str] = []
+    opened = new_study(bench, trials=3, notify=notes.append)
     measure = bench.measure
 
     def reaped_meanwhile(deployment: Deployment) -> Measurement:
@@ -211,15 +210,16 @@ def test_a_result_that_comes_too_late_is_dropped_and_the_worker_goes_on(
         return measure(deployment)
 
     bench.measure = reaped_meanwhile
-    run_study(opened, progress)
+    run_study(opened)
     assert states(opened) == ["FAIL", *["COMPLETE"] * 3]
-    assert any("another worker finished it first" in note for note in progress.notes)
+    assert any("another worker finished it first" in note for note in notes)
 
 
 def test_a_trial_that_another_gives_up_before_it_is_measured_is_left_to_it(
     chain_bench: Make, new_study: Open
 ) -> None:
-    opened, progress = new_study(chain_bench(), trials=3), Notes()
+    notes: list[str] = []
+    opened = new_study(chain_bench(), trials=3, notify=notes.append)
     ask = opened.study.ask
 
     def reaped_at_once() -> Any:
@@ -229,9 +229,9 @@ def test_a_trial_that_another_gives_up_before_it_is_measured_is_left_to_it(
         return trial
 
     opened.study.ask = reaped_at_once  # type: ignore[method-assign, assignment]
-    run_study(opened, progress)
+    run_study(opened)
     assert states(opened) == ["FAIL", *["COMPLETE"] * 3]
-    assert any("another worker finished it first" in note for note in progress.notes)
+    assert any("another worker finished it first" in note for note in notes)
 
 
 def test_a_storage_that_breaks_on_the_way_out_hides_no_interruption(
@@ -249,7 +249,7 @@ def test_a_storage_that_breaks_on_the_way_out_hides_no_interruption(
 
     opened.bench.measure = interrupted  # type: ignore[method-assign, assignment]
     with pytest.raises(KeyboardInterrupt):
-        run_study(opened, Progress())
+        run_study(opened)
 
 
 def test_a_storage_that_breaks_when_a_result_is_written_is_one_line(
@@ -261,7 +261,7 @@ def test_a_storage_that_breaks_when_a_result_is_written_is_one_line(
     opened = new_study(chain_bench())
     monkeypatch.setattr(optuna.storages.RDBStorage, "set_trial_state_values", broken)
     with pytest.raises(MachineError, match="disk full; repair it and run again"):
-        run_study(opened, Progress())
+        run_study(opened)
 
 
 def test_a_failed_candidate_is_a_failed_trial_with_its_reason(
@@ -269,56 +269,38 @@ def test_a_failed_candidate_is_a_failed_trial_with_its_reason(
 ) -> None:
     error = StageError("stage 1 said no")
     error.log = "its last words"
-    opened, progress = new_study(breaking(chain_bench(), error, [1]), trials=3), Notes()
-    run_study(opened, progress)
+    notes: list[str] = []
+    bench = breaking(chain_bench(), error, [1])
+    opened = new_study(bench, trials=3, notify=notes.append)
+    run_study(opened)
     assert states(opened) == ["COMPLETE", "FAIL", "COMPLETE"]
-    assert progress.trials[1].error == record_of(opened.study.trials[1]).error == "stage 1 said no"
+    assert record_of(opened.study.trials[1]).error == "stage 1 said no"
+    assert any(note.startswith("trial 1: failed: stage 1 said no; 2 of 3") for note in notes)
     assert record_of(opened.study.trials[1]).log == "its last words"
 
 
-@pytest.mark.parametrize(("timeout", "seconds"), [(None, 56.5), (6.0, 26.5)])
-def test_before_the_first_trial_the_baselines_count_too(
-    chain_bench: Make, new_study: Open, timeout: float | None, seconds: float
-) -> None:
-    """A baseline of a quarter of 2 s, 18 trials or the timeout, and 4 + 4 compared in 2.5 s."""
-    bench = chain_bench()
-    config = new_study(bench, trials=18, timeout=timeout).config
-    measure = config.measure.model_copy(update={"seconds": 2.0})
-    config = config.model_copy(update={"measure": measure})
-    cores = ("cores:0", "cores:0")
-    bench.description = replace(bench.description, devices=cores, runtimes=("tvm",))
-    assert before_trials(config, bench) == pytest.approx(seconds)
-    # Four rounds of items that fill a pipeline, are timed, empty it, and of one alone.
-    slow = of_comparison(config, {RECORD: {"baselines": []}}, [(500.0, 2)])
-    assert slow == pytest.approx(4 * 0.5 * (8 + 4 + 6 + 2))
-
-
 @pytest.mark.parametrize(
-    ("timeout", "left"),
-    [(None, [9.0, 6.0, 3.0, 0.0]), (99.0, [9.0, 6.0, 3.0, 0.0]), (10.0, [7.0, 4.0, 1.0, 0.0])],
+    ("timeout", "left"), [(None, [9, 6, 3, 0]), (99.0, [9, 6, 3, 0]), (10.0, [7, 4, 1, 0])]
 )
 def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
-    chain_bench: Make, new_study: Open, timeout: float | None, left: list[float]
+    chain_bench: Make, new_study: Open, timeout: float | None, left: list[int]
 ) -> None:
-    """Each trial takes 3 s by a clock that only measuring turns; then comes the comparison."""
-    bench, progress = chain_bench(ops=40), Notes()
-    opened, now, measure = (
-        new_study(bench, trials=4, sampler="random", timeout=timeout),
-        [0.0],
-        bench.measure,
-    )
+    """Each trial takes 3 s by a clock that only measuring turns."""
+    bench, now, notes = chain_bench(ops=40), [0.0], list[str]()
+    search = {"trials": 4, "sampler": "random", "timeout": timeout}
+    opened, measure = new_study(bench, notify=notes.append, **search), bench.measure
 
     def slow(deployment: Deployment) -> Measurement:
         now[0] += 3.0
         return measure(deployment)
 
     bench.measure = slow
-    run_study(opened, progress, clock=lambda: now[0])
-    comparison = of_comparison(opened.config, opened.study.user_attrs)
-    assert [t.seconds_left for t in progress.trials] == [each + comparison for each in left]
-    assert [t.best_ms for t in progress.trials] == [
-        min(opened.study.trials[i].value for i in range(n + 1)) for n in range(4)
-    ]
+    run_study(opened, clock=lambda: now[0])
+    lines = [note for note in notes if note.startswith("trial ")]
+    assert [float(line.split("about ")[1].split()[0]) for line in lines] == left
+    values = [trial.value for trial in opened.study.trials]
+    for number, line in enumerate(lines):
+        assert f", best {milliseconds(min(values[: number + 1]))}, predicted bound " in line
 
 
 def test_more_than_half_of_five_failed_stops_with_the_commonest_reason(
@@ -326,7 +308,7 @@ def test_more_than_half_of_five_failed_stops_with_the_commonest_reason(
 ) -> None:
     opened = new_study(breaking(chain_bench(), StageError("no room"), [1, 2, 4]), trials=20)
     with pytest.raises(Infeasible, match="3 of 5 trials failed, most often: no room"):
-        run_study(opened, Progress())
+        run_study(opened)
     assert len(opened.study.trials) == 5
     assert stopped(opened).startswith("stopped: 3 of 5 trials failed")
 
@@ -334,7 +316,7 @@ def test_more_than_half_of_five_failed_stops_with_the_commonest_reason(
 def test_a_study_without_success_says_why(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(breaking(chain_bench(), StageError("no room"), [0, 1]), trials=2)
     with pytest.raises(Infeasible, match="no trial succeeded, most often: no room"):
-        run_study(opened, Progress())
+        run_study(opened)
 
 
 def test_a_broken_machine_stops_the_run_and_the_split_stays_free(
@@ -342,20 +324,20 @@ def test_a_broken_machine_stops_the_run_and_the_split_stays_free(
 ) -> None:
     opened = new_study(breaking(chain_bench(), MachineError("disk full"), [1]), trials=3)
     with pytest.raises(MachineError, match="disk full"):
-        run_study(opened, Progress())
+        run_study(opened)
     assert states(opened) == ["COMPLETE", "FAIL"]
     opened = new_study(chain_bench(), trials=3)
-    run_study(opened, Progress())
+    run_study(opened)
     assert states(opened).count("COMPLETE") == 3
 
 
 def test_time_and_stagnation_stop_a_study(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(chain_bench(ops=40), name="t", trials=50, sampler="random", timeout=10.0)
     ticks = iter(range(0, 1000, 3))
-    run_study(opened, Progress(), clock=lambda: float(next(ticks)))
+    run_study(opened, clock=lambda: float(next(ticks)))
     assert stopped(opened) == "stopped: 10 s (limit)"
     opened = new_study(chain_bench(ops=40), name="s", trials=50, sampler="random", stagnation=2)
-    run_study(opened, Progress())
+    run_study(opened)
     values = [t.value for t in opened.study.trials]
     assert min(values) == values[-3]
     assert stopped(opened) == "stopped: no improvement in 2 trials (limit)"
@@ -366,7 +348,7 @@ def test_a_small_space_is_measured_whole_and_no_further(
     chain_bench: Make, new_study: Open, sampler: str
 ) -> None:
     opened = new_study(chain_bench(ops=4, stages=3, noise=0.3), trials=50, sampler=sampler)
-    run_study(opened, Progress())
+    run_study(opened)
     assert states(opened) == ["COMPLETE"] * 3
     assert stopped(opened).startswith(("exhausted", "converged"))
 
@@ -385,7 +367,7 @@ def test_a_study_ends_when_the_splits_that_fit_are_measured(
     chain_bench: Make, new_study: Open
 ) -> None:
     opened = new_study(narrow(chain_bench(ops=4, stages=2)), trials=9, sampler="random")
-    run_study(opened, Progress())
+    run_study(opened)
     assert states(opened) == ["COMPLETE"]
     assert stopped(opened) == "exhausted: no unmeasured candidate that fits the devices is left"
 
@@ -398,7 +380,7 @@ def test_a_split_that_does_not_fit_is_not_measured(chain_bench: Make, new_study:
     )
     key = opened.space.key((first, second))
     opened.study.enqueue_trial({}, user_attrs={RECORD: {"key": key}})
-    run_study(opened, Progress())
+    run_study(opened)
     assert states(opened) == ["FAIL", "COMPLETE"]
     assert "does not fit the devices" in record_of(opened.study.trials[0]).error
 
@@ -406,7 +388,7 @@ def test_a_split_that_does_not_fit_is_not_measured(chain_bench: Make, new_study:
 def test_the_planner_stops_when_nothing_better_is_left(chain_bench: Make, new_study: Open) -> None:
     bench = chain_bench(ops=40, stages=4, seed=1)
     opened = new_study(bench, trials=100)
-    run_study(opened, Progress())
+    run_study(opened)
     assert stopped(opened).startswith("converged")
     assert len(opened.study.trials) < 20
 
@@ -417,7 +399,7 @@ def test_a_planner_that_shall_not_converge_goes_on_to_the_limit(
     reasons = []
     for converge in (True, False):
         opened = new_study(chain_bench(ops=12), name=f"{converge}", trials=12, converge=converge)
-        run_study(opened, Progress())
+        run_study(opened)
         reasons.append(stopped(opened).split(":")[0])
     assert reasons == ["converged", "stopped"]
 
@@ -427,7 +409,7 @@ def test_a_finished_study_is_not_run_again_but_on_with_a_higher_limit(
 ) -> None:
     for trials in (2, 2, 4):
         opened = new_study(chain_bench(ops=40, stages=4), trials=trials, sampler="random")
-        run_study(opened, Progress())
+        run_study(opened)
         assert len(opened.study.trials) == trials
 
 
@@ -436,12 +418,12 @@ def test_the_best_compete_once_more_and_the_winner_is_the_best(
 ) -> None:
     bench = chain_bench(ops=40, stages=3, noise=0.05)
     opened = new_study(bench, trials=8)
-    run_study(opened, Progress())
+    run_study(opened)
     duel = opened.study.user_attrs["final_comparison"]
     assert len(duel["entries"]) > 1
     calls = Counter[str]()
     bench.compare_interleaved = lambda candidates, baselines: calls.update("d")
-    run_study(opened, Progress())
+    run_study(opened)
     assert not calls
 
 
@@ -449,12 +431,12 @@ def test_a_study_goes_on_after_its_final_comparison_as_if_it_had_none(
     chain_bench: Make, new_study: Open
 ) -> None:
     bench = chain_bench(ops=40, stages=3, noise=0.2)
-    run_study(new_study(bench, trials=3), Progress())
+    run_study(new_study(bench, trials=3))
     resumed = new_study(bench, trials=6)
     assert COMPARISON in resumed.study.user_attrs
-    run_study(resumed, Progress())
+    run_study(resumed)
     at_once = new_study(bench, trials=6, name="at-once")
-    run_study(at_once, Progress())
+    run_study(at_once)
     assert keys(resumed) == keys(at_once)
 
 
@@ -469,7 +451,7 @@ def test_baselines_measured_beside_the_best_decide_the_verdict(
         {name: replace(slow, name=name) for name in names},
     )
     opened = new_study(bench, trials=2)
-    run_study(opened, Progress())
+    run_study(opened)
     assert opened.study.user_attrs["result"]["verdict"]["choice"] == "split"
     assert document(opened.study, opened.url)["baselines"][0]["period_ms"]["median"] == 1e3
 
@@ -480,11 +462,11 @@ def test_two_workers_share_the_trials_and_no_split(chain_bench: Make, new_study:
 
     def while_another_works(deployment: Deployment) -> Measurement:
         if len(second.study.trials) == 1:
-            run_study(second, Progress())
+            run_study(second)
         return inner(deployment)
 
     first.bench.measure = while_another_works
-    run_study(first, Progress())
+    run_study(first)
     assert states(first) == ["COMPLETE"] * 6
     assert len(set(keys(first))) == 6
 
@@ -496,7 +478,7 @@ def test_a_trial_that_exceeds_the_limit_is_given_up(
     monkeypatch.setattr(loops, "stop_reason", lambda *_: None)
     for _ in range(2):
         claim(opened, worker=ELSEWHERE)
-    loop = StudyLoop(opened, Progress(), time.monotonic)
+    loop = StudyLoop(opened, time.monotonic)
     assert loop.run() == "stopped: 2 trials (limit)"
     assert states(opened) == ["RUNNING", "RUNNING", "FAIL"]
     assert state_of(opened.study.trials[2]) == "interrupted"
@@ -506,45 +488,40 @@ def test_a_trial_names_its_worker_before_its_candidate_is_planned(
     chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise it looks lost to other workers, and two measure one candidate."""
-    opened, now, assign = new_study(chain_bench(), trials=1), [0.0], Assignment.assign
-    lost = LostTrials(opened.study, Retry(Progress().note), lambda: now[0])
+    opened, assign = new_study(chain_bench(), trials=1), Assignment.assign
 
     def planned(assignment: Assignment, study: optuna.Study, trial: optuna.Trial) -> Any:
-        for now[0] in (0.0, UNCLAIMED):  # as another worker sees it
-            lost.free()
+        monkeypatch.setattr(workers, "UNCLAIMED", -1.0)
+        free_lost_trials(opened.study, Retry(print))  # as another worker does
         assert states(opened) == ["RUNNING"]
         return assign(assignment, study, trial)
 
     monkeypatch.setattr(Assignment, "assign", planned)
-    run_study(opened, Progress())
+    run_study(opened)
     assert states(opened) == ["COMPLETE"]
 
 
-def test_a_trial_without_a_worker_is_watched_before_it_counts_as_lost(
-    chain_bench: Make, new_study: Open
+def test_a_trial_without_a_worker_is_left_alone_for_a_while(
+    chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened, now = new_study(chain_bench(), trials=2), [0.0]
+    opened = new_study(chain_bench(), trials=2)
     opened.study.ask()
-    lost = LostTrials(opened.study, Retry(Progress().note), lambda: now[0])
-    for now[0] in (0.0, UNCLAIMED - 1):
-        lost.free()
-        assert states(opened) == ["RUNNING"]
-        assert lost.is_watching
-    now[0] = UNCLAIMED
-    lost.free()
-    assert states(opened) == ["FAIL"]
+    for unclaimed, state in ((UNCLAIMED, "RUNNING"), (0.0, "FAIL")):
+        monkeypatch.setattr(workers, "UNCLAIMED", unclaimed)
+        free_lost_trials(opened.study, Retry(print))
+        assert states(opened) == [state]
 
 
 def test_a_silent_worker_loses_its_trial_to_whoever_asks(
     chain_bench: Make, new_study: Open, tmp_path: Path
 ) -> None:
-    opened, progress = new_study(chain_bench(), trials=1), Notes()
+    opened = new_study(chain_bench(), trials=1)
     key = opened.space.key(opened.space.plan.stages)
     trial = claim(opened, worker=ELSEWHERE, key=key)
     with closing(sqlite3.connect(tmp_path / "s.db")) as database, database:
         row = "INSERT INTO trial_heartbeats (trial_id, heartbeat) VALUES (?, '2020-01-01')"
         database.execute(row, [trial._trial_id])
-    run_study(opened, progress)
+    run_study(opened)
     assert states(opened) == ["FAIL", "COMPLETE"]
     assert keys(opened) == [key]
 
@@ -554,7 +531,7 @@ def test_an_enqueued_key_that_is_no_split_is_a_failed_trial(
 ) -> None:
     opened = new_study(chain_bench(), trials=2)
     opened.study.enqueue_trial({}, user_attrs={RECORD: {"key": "nonsense"}})
-    run_study(opened, Progress())
+    run_study(opened)
     assert states(opened) == ["FAIL", "COMPLETE"]
     assert "nonsense" in record_of(opened.study.trials[0]).error
 
@@ -562,10 +539,10 @@ def test_an_enqueued_key_that_is_no_split_is_a_failed_trial(
 def test_another_question_under_the_same_name_is_refused(
     chain_bench: Make, new_study: Open
 ) -> None:
-    run_study(new_study(chain_bench(ops=20), trials=1), Progress())
+    run_study(new_study(chain_bench(ops=20), trials=1))
     with pytest.raises(
         ConfigError,
-        match=r"study 's' in .*measures something else: the model has changed .*--force",
+        match=r"study 's' in .*measures something else: model was '.*', is '.*'; --force",
     ):
         new_study(chain_bench(ops=21), trials=1)
     with pytest.raises(ConfigError, match="stages was '3', is '2'"):
@@ -574,21 +551,21 @@ def test_another_question_under_the_same_name_is_refused(
 
 def test_force_starts_anew_and_loses_nothing(chain_bench: Make, new_study: Open) -> None:
     old = new_study(chain_bench(ops=20), trials=2)
-    run_study(old, Progress())
+    run_study(old)
     new = new_study(chain_bench(ops=21), force=True, trials=1)
-    run_study(new, Progress())
+    run_study(new)
     assert new.study.study_name == "s-2"
     assert len(old.study.trials) == 2
     assert new_study(chain_bench(ops=20), force=True).study.study_name == "s-3"
 
 
 def test_profile_and_baselines_are_measured_once(chain_bench: Make, new_study: Open) -> None:
-    run_study(new_study(chain_bench(), trials=1), Progress())
+    run_study(new_study(chain_bench(), trials=1))
     bench = chain_bench()
     bench.profile = bench.baselines = lambda: 1 / 0
     bench.compare_interleaved = lambda candidates, names: (list(map(bench.measure, candidates)), {})
     opened = new_study(bench, trials=2)
-    run_study(opened, Progress())
+    run_study(opened)
     assert len(opened.study.trials) == 2
 
 
@@ -676,7 +653,7 @@ def test_the_winner_is_measured_at_the_rate_of_the_study_once(
     for section in (slow, slow, fast):
         config = opened.config.model_copy(update={"realtime": section})
         opened = replace(opened, config=config)
-        run_study(opened, Progress())
+        run_study(opened)
     result = best_of_study(opened.study)
     assert result
     stages = result.record.stages

@@ -76,13 +76,13 @@ def test_a_split_that_ties_with_faster_replicas_is_not_advised() -> None:
             contender(LEAVE, Spread(10.5, 10.35, 10.6)),
         ]
     )
-    assert verdict.choice == "leave"
+    assert verdict.winner.choice == "leave"
     assert "the best replicas 10 ms (a tie)" in verdict.text
 
 
 def test_a_split_is_advised_only_where_nothing_ties_with_it() -> None:
     others = contender(REPLICATE, 10.0), contender(LEAVE, 11.0)
-    choices = [judge([contender(SPLIT, t), *others]).choice for t in (9.7, 9.8, 10.0, 12.0)]
+    choices = [judge([contender(SPLIT, t), *others]).winner.choice for t in (9.7, 9.8, 10.0, 12.0)]
     assert choices == ["split", "replicate", "replicate", "replicate"]
 
 

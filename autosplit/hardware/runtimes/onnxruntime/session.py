@@ -58,13 +58,9 @@ def session_on(
     return on_cores(cores, lambda: onnxruntime_session(model, threads, entries, **options))
 
 
-def onnxruntime_step(
-    model: Path | bytes, optimise: bool = True
-) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
+def onnxruntime_step(model: Path | bytes) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
     """What computes the outputs of an item by name. Raises as ``onnxruntime_session``."""
-    levels = require_onnxruntime().GraphOptimizationLevel
-    level = levels.ORT_ENABLE_ALL if optimise else levels.ORT_DISABLE_ALL
-    session = onnxruntime_session(model, graph_optimization_level=level)
+    session = onnxruntime_session(model)
     names = [o.name for o in session.get_outputs()]
 
     def step(item: Mapping[str, Array]) -> dict[str, Array]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,23 +24,12 @@ _PREAMBLE = ("Exception from", "Check '", "FrontEnd API failed", "Model wasn't",
 
 
 class OpenvinoStage(SubmodelStage):
-    """Implements Stage for a compiled model; on a single core it runs in the calling thread."""
+    """Implements Stage for a compiled model on one core, or on all cores of the process."""
 
     def __init__(self, compiled: Any, ports: StagePorts, cores: Cores) -> None:
         super().__init__(ports, cores)
         self._types = [dtype_of(port.dtype) for port in ports.outputs]
         self._request = infer_request(compiled, ports)
-
-    def open(self) -> None:
-        """Pin the calling thread and the worker threads to the stage's cores."""
-        super().open()
-        if len(self._cores.numbers) > 1:
-            workers.name_thread()
-            # The first inference starts the workers. Zeros are legal indices too.
-            for tensor in self._request.input_tensors:
-                tensor.data.fill(0)
-            self._request.infer()
-            workers.pin(self._cores)
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. Inputs are shared; outputs are copies, because the next run writes there.
@@ -92,20 +80,15 @@ def compile_model(
         **options,
     }
 
-    def read_and_compile() -> Any:
+    source = io.BytesIO(model) if isinstance(model, bytes) else str(model)
+    try:
         with workers.without_binding():
-            core = openvino.Core()
             # ``read_model`` asks every frontend, and TensorFlow's prints what it cannot read.
             frontend = openvino.frontend.FrontEndManager().load_by_framework("onnx")
-            source = io.BytesIO(model) if isinstance(model, bytes) else str(model)
             network = frontend.convert(frontend.load(source))
-            return core.compile_model(network, "CPU", properties)
-
-    with ThreadPoolExecutor(1, "compile", workers.name_thread) as executor:
-        try:
-            return executor.submit(read_and_compile).result()
-        except Exception as error:
-            raise ModelError(f"OpenVINO cannot load the model: {_reason(error)}") from error
+            return openvino.Core().compile_model(network, "CPU", properties)
+    except Exception as error:
+        raise ModelError(f"OpenVINO cannot load the model: {_reason(error)}") from error
 
 
 def infer_request(compiled: Any, ports: StagePorts) -> Any:

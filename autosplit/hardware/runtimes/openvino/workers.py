@@ -1,9 +1,9 @@
-"""The threads of OpenVINO, kept on the cores of the stages that use them.
+"""The threads of OpenVINO, which stay on the cores of the stages that use them.
 
 OpenVINO takes a number of threads, not cores. A model with one thread runs in the calling thread.
 One with more also uses workers of a pool that all models of the process share. A worker can serve
-any model, so a stage with several threads runs in this process only where it has all cores of the
-process. One on some of them has a process of its own.
+any model and may run on all cores of the process, so a stage with several threads runs in this
+process only where it has all of them. One on some of them has a process of its own.
 
 OpenVINO's own pinning (ENABLE_CPU_PINNING) was tried: it picks the cores by itself, two models get
 the same ones, and the calling thread is released to all cores after every inference. With
@@ -17,13 +17,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
-from autosplit.hardware.devices.device import Cores, can_pin
-from autosplit.hardware.devices.system_files import system_text
-
-_TASKS = Path("/proc/self/task")
-_NAME = "openvino"
 # Whether hwloc, by which OpenVINO binds threads, may take the topology for that of this machine.
 _HWLOC_BINDS = "HWLOC_THISSYSTEM"
 _initialising = threading.Lock()
@@ -52,26 +46,3 @@ def without_binding() -> Iterator[None]:
             del os.environ[_HWLOC_BINDS]
             if before is not None:
                 os.environ[_HWLOC_BINDS] = before
-
-
-def name_thread() -> None:
-    """Name the calling thread after OpenVINO; on Linux the threads that it starts inherit that."""
-    if _TASKS.is_dir():
-        (_TASKS / str(threading.get_native_id()) / "comm").write_text(_NAME, encoding="ascii")
-
-
-def pin(cores: Cores) -> None:
-    """Pin the workers to some cores; called once a model has run, which starts them."""
-    for thread in worker_threads() if can_pin() else ():
-        with contextlib.suppress(ProcessLookupError):  # it has just ended
-            os.sched_setaffinity(thread, cores.numbers)
-
-
-def worker_threads() -> list[int]:
-    """The identifiers of OpenVINO's own threads, as the system has them."""
-    python_threads = {thread.native_id for thread in threading.enumerate()}
-    return [
-        thread
-        for thread in (int(task.name) for task in _TASKS.glob("*"))
-        if thread not in python_threads and system_text(_TASKS / str(thread) / "comm") == _NAME
-    ]

@@ -26,7 +26,6 @@ from autosplit.hardware.runtimes.tvm.stage import (
     VmStage,
     load_library,
     local_machine,
-    require_whole,
     server_machine,
 )
 from autosplit.versions import machine
@@ -127,8 +126,7 @@ class TvmRuntime(Runtime):
     def load_stages(
         cls, file: Path, sha256: str, ports: StagePorts, devices: Sequence[Device]
     ) -> list[Stage]:
-        """See Runtime. Raises ConfigError for a library that is cut short."""
-        require_whole(file)
+        """See Runtime."""
 
         def loaded(device: Device) -> Stage:
             device = on_its_machine(device)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ConfigError, StageError
+from autosplit.errors import StageError
 from autosplit.hardware.codegen.link import ENTRY
 from autosplit.hardware.devices.device import Cores, LocalDevice
 from autosplit.hardware.devices.server_connection import ServerConnection
 from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.hardware.runtimes.arrays import array_of, tensor_of
-
-# Of ELF for 64 bits, in this machine's byte order; the loader refuses whatever else there is.
-_MAGIC = b"\x7fELF\x02"
-_HEADER = struct.Struct("=32xQQ6x4H2x")  # where the tables of segments and sections lie
-_SEGMENT = struct.Struct("=8xQ16xQ16x")  # offset and size in the file
 
 
 class VmStage:
@@ -142,30 +136,3 @@ def send(value: Any, tensor: Any) -> None:
     array = array_of(value)
     if array.size:
         tensor.copyfrom(np.asarray(array, order="C"))
-
-
-def require_whole(file: Path) -> None:
-    """Raises ConfigError for an ELF file that ends before what its headers name.
-
-    The loader maps the file, and a page that is missing is a SIGBUS.
-    """
-    with file.open("rb") as stream:
-        is_whole = _is_whole(stream, file.stat().st_size)
-    if not is_whole:
-        raise ConfigError(f"'{file.name}' is truncated; export the split again")
-
-
-def _is_whole(stream: BinaryIO, length: int) -> bool:
-    header = stream.read(_HEADER.size)
-    if not header.startswith(_MAGIC):
-        return True
-    if len(header) < _HEADER.size:
-        return False
-    segments, sections, size, count, section_size, section_count = _HEADER.unpack(header)
-    if max(segments + size * count, sections + section_size * section_count) > length:
-        return False
-    if size != _SEGMENT.size:
-        return True
-    stream.seek(segments)
-    places = _SEGMENT.iter_unpack(stream.read(size * count))
-    return all(offset + extent <= length for offset, extent in places)

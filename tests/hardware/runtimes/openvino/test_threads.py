@@ -16,7 +16,7 @@ from autosplit.errors import ModelError, StageError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import StagePorts
-from autosplit.hardware.runtimes.openvino import process, runtime, workers
+from autosplit.hardware.runtimes.openvino import process, runtime
 from tests.hardware.fakes import in_time
 
 pytest.importorskip("openvino")
@@ -48,8 +48,19 @@ def thread():
         yield executor
 
 
+def native_threads():
+    """How long each thread that is not Python's has worked, in ticks."""
+    python_threads = {thread.native_id for thread in threading.enumerate()}
+    ticks = {}
+    for task in Path("/proc/self/task").glob("*"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            fields = (task / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            ticks[int(task.name)] = int(fields[11]) + int(fields[12])
+    return {number: ticks[number] for number in ticks.keys() - python_threads}
+
+
 def affinities_while_running(thread, stage, values):
-    """The affinities that the stage's thread and OpenVINO's workers have during inferences."""
+    """The affinities of the stage's thread during inferences, and of the others that work."""
 
     def run():
         for _ in range(200):
@@ -57,46 +68,33 @@ def affinities_while_running(thread, stage, values):
 
     thread.submit(stage.open).result()
     number = thread.submit(threading.get_native_id).result()
-    running = thread.submit(run)
-    of_thread, of_workers = set(), set()
+    before, running = native_threads(), thread.submit(run)
+    of_thread = set()
     while not running.done():
         of_thread.add(frozenset(os.sched_getaffinity(number)))
-        of_workers |= worker_affinities()
-    return of_thread, of_workers
-
-
-def worker_affinities():
-    affinities = set()
-    for number in workers.worker_threads():
-        with suppress(ProcessLookupError):  # it has just ended
-            affinities.add(frozenset(os.sched_getaffinity(number)))
-    return affinities
-
-
-def worker_ticks():
-    """How long each worker has worked."""
-    ticks = {}
-    for number in workers.worker_threads():
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-            text = Path(f"/proc/self/task/{number}/stat").read_text(encoding="utf-8")
-            fields = text.rpartition(")")[2].split()
-            ticks[number] = int(fields[11]) + int(fields[12])
-    return ticks
+    working = [n for n, ticks in native_threads().items() if ticks > before.get(n, 0)]
+    return of_thread, {frozenset(os.sched_getaffinity(n)) for n in working}
 
 
 @pytest.mark.parametrize("core", BOTH)
 def test_a_stage_on_one_core_runs_in_its_thread_alone(stage, values, thread, core):
     with closing(stage((core,))) as whole:
-        before = worker_ticks()
-        of_thread, _ = affinities_while_running(thread, whole, values)
-        assert of_thread == {frozenset({core})}
-        assert all(before.get(number, 0) == worked for number, worked in worker_ticks().items())
+        of_thread, of_others = affinities_while_running(thread, whole, values)
+        assert (of_thread, of_others) == ({frozenset({core})}, set())
 
 
 def test_the_threads_of_a_stage_on_all_cores_run_there(stage, values, thread):
     with closing(stage(CORES)) as whole:
-        of_thread, of_workers = affinities_while_running(thread, whole, values)
-        assert of_thread == of_workers == {frozenset(CORES)}
+        of_thread, of_others = affinities_while_running(thread, whole, values)
+        assert of_thread == of_others == {frozenset(CORES)}
+
+
+def test_they_do_so_where_the_process_began_with_stages_on_one_core(stage, values, thread):
+    with closing(stage(CORES[:1])) as one, closing(stage(CORES)) as whole:
+        affinities_while_running(thread, one, values)
+        with ThreadPoolExecutor(1) as another:
+            _, of_others = affinities_while_running(another, whole, values)
+        assert of_others == {frozenset(CORES)}
 
 
 def processes():
@@ -107,6 +105,7 @@ def thread_affinities(child):
     return {frozenset(os.sched_getaffinity(thread.id)) for thread in child.threads()}
 
 
+@pytest.mark.integration
 def test_stages_on_some_cores_have_processes_there(stage, values, transformer, thread):
     before = processes()
     expected = transformer.stage_source.whole.outputs
@@ -133,6 +132,7 @@ def test_a_process_that_dies_is_an_error_of_its_stage(stage, transformer):
     assert processes() == before
 
 
+@pytest.mark.integration
 def test_a_process_that_hangs_is_an_error_in_time(stage, values, monkeypatch):
     before = processes()
     with closing(stage(FIRST)) as whole:

@@ -1,0 +1,187 @@
+"""What a deployment does under load: a simulation of batches, queues and replicas.
+
+Items arrive by themselves (an open workload), whether or not earlier ones are done. They are
+collected into batches, which wait for a free replica of each stage in turn. A batch that is not
+full begins once its first item has waited for ``delay_ms`` and a replica is free; until then more
+items join. Partial batches take as long as full ones. All times are in milliseconds, rates are in
+items a second.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from heapq import heapreplace
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+QUANTILE = 0.99
+ITEMS = 20_000  # of a simulation, so that 200 of them are above the quantile
+_MS = 1e3
+_WARM_UP = 0.1  # the share of the items that come before the queues are as long as they get
+_PRECISION = 0.005  # of a goodput
+_SHARES = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02)
+
+
+@dataclass(frozen=True)
+class Station:
+    """A stage: how long a replica takes for a batch, and how many replicas there are.
+
+    Of several ``times_ms``, such as measured ones, each batch draws one.
+    """
+
+    times_ms: tuple[float, ...]
+    replicas: int = 1
+
+    @property
+    def rate(self) -> float:
+        """Batches a millisecond at most."""
+        mean = math.fsum(self.times_ms) / len(self.times_ms)
+        return self.replicas / mean if mean > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class Server:
+    """The stages of a deployment, and its batcher."""
+
+    stations: tuple[Station, ...]
+    batch: int = 1
+    delay_ms: float = 0.0
+
+    @property
+    def capacity(self) -> float:
+        """Items a second with all batches full."""
+        return _MS * self.batch * min(station.rate for station in self.stations)
+
+    @property
+    def shortest_ms(self) -> float:
+        """The least latency of an item: the mean times of all stations."""
+        return math.fsum(station.replicas / station.rate for station in self.stations)
+
+
+def poisson(rate: float, count: int, seed: int = 0) -> Array:
+    """The arrival times of so many items; all rates have the same arrivals on another scale."""
+    return _unit_arrivals(count, seed) * (_MS / rate)
+
+
+@lru_cache(maxsize=4)
+def _unit_arrivals(count: int, seed: int) -> Array:
+    return np.cumsum(np.random.default_rng(seed).exponential(size=count))
+
+
+def latencies(server: Server, arrivals: Array, seed: int = 0) -> Array:
+    """The latency of each item, in the order of arrival; ``arrivals`` are ascending times."""
+    arrivals = np.asarray(arrivals, dtype=np.float64)
+    first, *others = server.stations
+    random = np.random.default_rng(seed)
+    if server.batch == 1:
+        batch_of = np.arange(len(arrivals))
+        ends = _serve(arrivals, first, random)
+    else:
+        batch_of, ends = _serve_batches(arrivals, server, random)
+    for station in others:
+        # Batches overtake each other where times differ; a stage takes them as they come.
+        order = np.argsort(ends, kind="stable")
+        ends[order] = _serve(ends[order], station, random)
+    return np.asarray(ends[batch_of] - arrivals)
+
+
+def quantile(values: Array, share: float = QUANTILE) -> float:
+    """The least of the values that so large a share of them does not exceed."""
+    return float(np.quantile(values, share, method="inverted_cdf"))
+
+
+def quantile_at(
+    server: Server, rate: float, share: float = QUANTILE, items: int = ITEMS, seed: int = 0
+) -> float:
+    """The quantile of the latency under Poisson arrivals; that of an overload grows with items."""
+    all_ms = latencies(server, poisson(rate, items, seed), seed)
+    return quantile(all_ms[int(_WARM_UP * items) :], share)
+
+
+def goodput(
+    server: Server, limit_ms: float, share: float = QUANTILE, items: int = ITEMS, seed: int = 0
+) -> float:
+    """The greatest rate at which the quantile of the latency is within its limit; 0 if none is.
+
+    Slow arrivals wait long for a full batch, so rates are tried downwards from the capacity. The
+    greatest that keeps the limit is refined by bisection.
+    """
+    if server.shortest_ms > limit_ms or server.capacity == math.inf:
+        return 0.0 if server.shortest_ms > limit_ms else math.inf
+
+    def is_good(rate: float) -> bool:
+        return quantile_at(server, rate, share, items, seed) <= limit_ms
+
+    above = server.capacity
+    for part in _SHARES:
+        below = part * server.capacity
+        if is_good(below):
+            return _bisected(is_good, below, above)
+        above = below
+    return 0.0
+
+
+def _bisected(is_good: Callable[[float], bool], low: float, high: float) -> float:
+    """The end of the good rates between a good one and one that is not."""
+    while high - low > _PRECISION * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_good(middle) else (low, middle)
+    return low
+
+
+def _times(station: Station, count: int, random: np.random.Generator) -> Array:
+    if len(station.times_ms) == 1:
+        return np.full(count, station.times_ms[0])
+    return random.choice(np.array(station.times_ms), count)
+
+
+def _serve(arrivals: Array, station: Station, random: np.random.Generator) -> Array:
+    """When each arrival leaves a station of one queue; ``arrivals`` are ascending."""
+    times, count = _times(station, len(arrivals), random), station.replicas
+    if count == 1:
+        return _one_server(arrivals, times)
+    if len(station.times_ms) == 1:
+        # All take the same time, so replicas take turns.
+        ends = np.empty_like(arrivals)
+        for turn in range(count):
+            ends[turn::count] = _one_server(arrivals[turn::count], times[turn::count])
+        return ends
+    free, left = [0.0] * count, []
+    for arrival, time in zip(arrivals.tolist(), times.tolist(), strict=True):
+        left.append(max(arrival, free[0]) + time)
+        heapreplace(free, left[-1])
+    return np.array(left)
+
+
+def _one_server(arrivals: Array, times: Array) -> Array:
+    """Each begins when it is there and the one before it has left (Lindley's recursion).
+
+    The end of item n is the largest, over all k <= n, of arrival k plus the times from k to n.
+    """
+    worked = np.cumsum(times)
+    return np.asarray(worked + np.maximum.accumulate(arrivals - (worked - times)))
+
+
+def _serve_batches(
+    arrivals: Array, server: Server, random: np.random.Generator
+) -> tuple[np.ndarray[Any, np.dtype[np.intp]], Array]:
+    """The batch of each arrival, and when each batch leaves the first station."""
+    station, size, due_at = server.stations[0], server.batch, arrivals.tolist()
+    times = _times(station, len(due_at), random).tolist()
+    free, sizes, ends = [0.0] * station.replicas, list[int](), list[float]()
+    first = 0
+    while first < len(due_at):
+        last = first + size - 1
+        full = due_at[last] if last < len(due_at) else math.inf
+        start = max(min(full, due_at[first] + server.delay_ms), free[0])
+        sizes.append(bisect_right(due_at, start, first, min(last + 1, len(due_at))) - first)
+        ends.append(start + times[len(ends)])
+        heapreplace(free, ends[-1])
+        first += sizes[-1]
+    return np.repeat(np.arange(len(sizes)), sizes), np.array(ends)

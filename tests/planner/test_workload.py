@@ -1,0 +1,106 @@
+"""The simulation of a deployment under load, against queueing theory and by its properties."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosplit.planner.workload import (
+    Server,
+    Station,
+    goodput,
+    latencies,
+    poisson,
+    quantile,
+    quantile_at,
+)
+
+ARRIVALS = 1_000_000
+
+
+@pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
+def test_one_replica_with_equal_times_is_the_queue_m_d_1(load):
+    server = Server((Station((2.0,)),))
+    mean = latencies(server, poisson(500 * load, ARRIVALS, seed=1)).mean()
+    assert mean == pytest.approx(2.0 + 2.0 * load / (2 * (1 - load)), rel=0.01)
+
+
+def erlang_c(replicas, load):
+    """The probability of waiting in M/M/c; ``load`` is that of all replicas, in replicas."""
+    waiting = load**replicas / math.factorial(replicas) * replicas / (replicas - load)
+    idle = sum(load**n / math.factorial(n) for n in range(replicas))
+    return waiting / (idle + waiting)
+
+
+@pytest.mark.parametrize(("replicas", "load"), [(1, 0.6), (2, 0.7), (4, 0.8)])
+def test_replicas_with_exponential_times_are_the_queue_m_m_c(replicas, load):
+    # Quantiles of the exponential distribution with mean 1, as many as to make it smooth.
+    levels = (np.arange(20_000) + 0.5) / 20_000
+    server = Server((Station(tuple(-np.log1p(-levels)), replicas),))
+    mean = latencies(server, poisson(1e3 * replicas * load, ARRIVALS, seed=2), seed=3).mean()
+    busy = replicas * load
+    assert mean == pytest.approx(1 + erlang_c(replicas, busy) / (replicas - busy), rel=0.01)
+
+
+def test_equal_times_of_replicas_are_served_as_one_by_one():
+    arrivals, times = poisson(1500, 3000), (1.0, 1.0)
+    fast = latencies(Server((Station((1.0,), 2), Station((0.5,)))), arrivals)
+    slow = latencies(Server((Station(times, 2), Station((0.5, 0.5)))), arrivals)
+    np.testing.assert_allclose(fast, slow)
+
+
+def test_a_batch_waits_for_its_delay_or_until_it_is_full():
+    server = Server((Station((10.0,)),), batch=3, delay_ms=4.0)
+    assert latencies(server, np.array([0.0, 1.0, 100, 101, 102])).tolist() == [14, 13, 12, 11, 10]
+
+
+def test_a_batch_grows_while_no_replica_is_free():
+    server = Server((Station((10.0,)),), batch=4)
+    assert latencies(server, np.array([0.0, 1.0, 6.0, 30.0])).tolist() == [10, 19, 14, 10]
+
+
+stations = st.lists(
+    st.builds(
+        Station, st.lists(st.floats(0.1, 5), min_size=1, max_size=3).map(tuple), st.integers(1, 3)
+    ),
+    min_size=1,
+    max_size=3,
+)
+servers = st.builds(Server, stations.map(tuple), st.integers(1, 5), st.floats(0, 5))
+
+
+@given(server=servers, gaps=st.lists(st.floats(0, 3), min_size=1, max_size=60))
+def test_no_item_is_served_before_it_arrives(server, gaps):
+    shortest = sum(min(station.times_ms) for station in server.stations)
+    assert latencies(server, np.cumsum(gaps)).min() >= shortest - 1e-9
+
+
+@given(server=servers, gaps=st.lists(st.floats(0, 3), min_size=1, max_size=60))
+def test_replicas_of_one_keep_the_order(server, gaps):
+    single = Server(tuple(Station(s.times_ms) for s in server.stations), server.batch)
+    arrivals = np.cumsum(gaps)
+    assert np.all(np.diff(arrivals + latencies(single, arrivals)) >= -1e-9)
+
+
+@settings(deadline=None, max_examples=30)
+@given(server=servers, limits=st.tuples(st.floats(1, 60), st.floats(1, 60)).map(sorted))
+def test_a_higher_limit_allows_no_lower_rate(server, limits):
+    low, high = (goodput(server, limit, items=400) for limit in limits)
+    assert low <= high
+
+
+def test_goodput_keeps_the_limit_and_a_higher_rate_does_not():
+    server = Server((Station((4.0,), 2), Station((1.5,))), batch=2, delay_ms=1.0)
+    rate = goodput(server, 20.0)
+    assert quantile_at(server, rate) <= 20.0 < quantile_at(server, 1.02 * rate)
+    assert rate < server.capacity
+
+
+def test_no_rate_keeps_a_limit_below_the_shortest_latency():
+    assert goodput(Server((Station((4.0,)), Station((2.0,)))), 5.9) == 0.0
+
+
+def test_a_quantile_is_one_of_the_values():
+    assert quantile(np.arange(1.0, 101.0), 0.99) == 99.0
