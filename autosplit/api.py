@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from autosplit import cuts
 from autosplit.cuts.stages import Stages
-from autosplit.deployment import Deployment, Option, Row, Stage, resources_of
+from autosplit.deployment import Deployment, Option, Row, Stage
 from autosplit.errors import ConfigError, MachineError, SplitError
 from autosplit.graph import ops_named
 from autosplit.hardware.batches import AUTO_BATCHES, batched_profiles
@@ -469,7 +469,7 @@ def fastest_runtimes(
 
     if len(model.runtimes) == 1:
         return ()
-    costs = measured_costs(model, devices)
+    costs, _ = costs_along(model, devices)
     names = list(dict.fromkeys(row.row.runtime for row in costs.rows))
     loads = {}
     for name in names:
@@ -535,42 +535,35 @@ def costs_along(
 ) -> tuple[CostModel, CostModel | None]:
     """The measured costs on ``devices``, and those where devices share cores; None where none do.
 
-    ``regions``: by the name of an external backend the device that its ops run on.
+    Each device is a kind of its own. ``regions``: by the name of an external backend the device
+    that its ops run on.
     """
     names = list(map(str, devices))
-    resources = list(map(resources_of, names))
-    has_shared = len(set(chain(*resources))) < sum(map(len, resources))
-    options: dict[str, Any] = {"regions": regions, "batches": batches}
-    costs = measured_costs(model, devices, **options)
-    if not has_shared:
-        return costs, None
-    return costs, measured_costs(model, devices, **options, is_slowed=True)
+    measured = measured_profiles(model, devices, batches)
+    placed = place_regions(measured, model.lowered.regions, regions, names)
+    shared = slowed(placed, names)
+    table = _cost_table_of(model, devices, [(name, 1) for name in names])
+    return table(placed), table(shared) if shared != placed else None
 
 
 def measured_costs(
     model: CompiledModel,
     devices: Sequence[Device],
-    rows: Sequence[tuple[str, int]] = (),
-    regions: Mapping[str, str] = NO_REGIONS,
-    is_slowed: bool = False,
+    rows: Sequence[tuple[str, int]],
     batches: Sequence[int] | str = SINGLE,
 ) -> CostModel:
-    """The planner's costs, in ms, of a model on ``devices``, measured or from the cache.
+    """The measured costs on ``devices``, for each of which ``rows`` give the kind and threads."""
+    return _cost_table_of(model, devices, rows)(measured_profiles(model, devices, batches))
 
-    Each device is a kind of its own, unless ``rows`` give its kind and threads. ``regions`` are as
-    in ``plan``; ``is_slowed``: devices that share cores wait for one another; ``batches``: see
-    ``batched_profiles``.
-    """
-    names = list(map(str, devices))
-    measured = measured_profiles(model, devices, batches)
-    profiles = place_regions(measured, model.lowered.regions, regions, names)
-    if is_slowed:
-        profiles = slowed(profiles, names)
+
+def _cost_table_of(
+    model: CompiledModel, devices: Sequence[Device], rows: Sequence[tuple[str, int]]
+) -> Callable[[Sequence[Profile]], CostModel]:
+    """What makes the planner's costs, in ms, of profiles, with the links as they are now."""
     with reached(devices):
         links = model.links(devices)
     groups = {name: runtime.keep_together for name, runtime in model.runtimes.items()}
-    rows = rows or [(name, 1) for name in names]
-    return cost_table(model.graph, profiles, links, groups, rows=rows)
+    return lambda profiles: cost_table(model.graph, profiles, links, groups, rows=rows)
 
 
 def measured_profiles(

@@ -7,7 +7,7 @@ has its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -240,6 +240,19 @@ def _check(graph: FusedGraph) -> None:
     for t in graph.outputs:
         if t not in available:
             raise GraphError(f"no op makes output '{t}' and it is not an input")
+
+
+def op_title(op: Op) -> str:
+    """How people know an op: its last source node and its short name, relu7 (op20)."""
+    return shown_name(op.name, op.sources)
+
+
+def shown_name(name: str, sources: Sequence[str]) -> str:
+    """``op_title`` of an op with this name and these source nodes."""
+    short, _, rest = name.partition("_")
+    if not (sources and rest and short[:2] == "op" and short[2:].isdigit()):
+        return name
+    return f"{sources[-1]} ({short})"
 
 
 def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:

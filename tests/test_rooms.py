@@ -132,7 +132,7 @@ def test_planning_loads_nothing_slow():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "numpy" in run.stdout.split()
-    slow = {"tvm", "optuna", "torch", "onnx", "scipy", "pydantic", "rich"}
+    slow = {"tvm", "optuna", "torch", "onnx", "scipy", "pydantic"}
     assert not slow & set(run.stdout.split())
 
 

@@ -59,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(args, argv)
     finally:
+        output.erase_progress()
         output.drop_unwritten()
 
 

@@ -25,7 +25,7 @@ _LATENCY_ITEMS = 20
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    options.add_export(parser)
+    options.add(parser, options.EXPORT)
     parser.add_argument(
         "--seconds", type=options.seconds, default=5.0, help="longest time to measure (default 5)"
     )

@@ -19,7 +19,7 @@ HELP = "show a study in the browser, read-only and by default for this machine o
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The study and where to serve it."""
-    options.add_study(parser)
+    options.add(parser, *options.STUDY)
     parser.add_argument(
         "--port", type=int, default=8080, help="port, 0 for a free one (default: 8080)"
     )

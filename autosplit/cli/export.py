@@ -16,10 +16,13 @@ HELP = "write what a study advises as split.json and stage files"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    options.add_study(parser)
-    options.add_output(parser, "DIR", "folder to write into", required=True)
-    options.add_target(parser)
-    options.add_trust(parser)
+    options.add(
+        parser,
+        *options.STUDY,
+        options.output("DIR", "folder to write into", required=True),
+        *options.TARGET,
+        options.TRUST,
+    )
     parser.add_argument(
         "--trial", type=int, metavar="N", help="export trial N instead of what the verdict advises"
     )
@@ -37,7 +40,11 @@ def run(args: argparse.Namespace) -> int:
         file = export_stored_split(study, args.output, args.trial, *form)
         verdict = study_record(study.user_attrs).verdict.text
     document = {"file": str(file), "verdict": verdict or None}
-    output.emit(args.format, document, "\n".join(exported.lines(file)))
-    if verdict and args.trial is None and args.format != "json":
+    if args.format == "json":
+        output.emit_json(document)
+        return 0
+    for line in exported.lines(file):
+        output.emit_line(line)
+    if verdict and args.trial is None:
         output.emit_line(verdict.partition("\n")[0])
     return 0

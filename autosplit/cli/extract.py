@@ -22,8 +22,7 @@ HELP = "write a block of fused ops of a model as a library and as ONNX"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    options.add_model(parser)
-    options.add_runtime(parser)
+    options.add(parser, *options.MODEL, options.RUNTIME)
     parser.add_argument(
         "--from",
         dest="first",
@@ -37,7 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ops", action="append", metavar="OP[,OP]", help="ops or source nodes of the block"
     )
-    options.add_output(parser, "FILE", "library to write; without it the block is only shown")
+    options.add(
+        parser, options.output("FILE", "library to write; without it the block is only shown")
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ HELP = "show fused ops, source nodes, tensors and the number of legal cuts"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    options.add_model(parser)
+    options.add(parser, *options.MODEL)
     parser.add_argument(
         "--node", metavar="NAME", help="print only which fused op this source node is in"
     )
@@ -64,8 +64,6 @@ def run(args: argparse.Namespace) -> int:
             output.emit_line(
                 f"opaque: {op.name} ({op.opaque}; its stage needs onnxruntime or OpenVINO)"
             )
-    for line in inspection.unrolled_lines(model):
-        output.emit_line(line)
     for folded in document["folded"] if args.folded else ():
         output.emit_line(f"folded: {folded['name']} ({folded['reason']})")
     if document["folded"] and not args.folded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 from autosplit.deploy.targets.formats import FORMATS, NATIVE
 from autosplit.errors import ConfigError
@@ -17,137 +17,28 @@ if TYPE_CHECKING:
     from autosplit.graph import FusedGraph
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """The model, the shapes of its dynamic inputs, the target."""
-    parser.add_argument(
-        "model",
-        type=Path,
-        metavar="MODEL",
-        help="ONNX file, Relax module (.json) or exported PyTorch program (.pt2)",
-    )
-    add_shape(parser)
-    parser.add_argument(
-        "--target", help="target of the kernels, e.g. 'llvm -mcpu=x86-64-v3' (default: this CPU)"
-    )
-    parser.add_argument(
-        "--device-target",
-        action="append",
-        default=[],
-        metavar="DEVICE=TARGET",
-        help="target of one device, e.g. 'rpc:pi:9090=llvm -mtriple=aarch64-linux-gnu'; repeatable",
-    )
-    parser.add_argument(
-        "--tuning",
-        type=Path,
-        metavar="DIR",
-        help="folder of a tuning database, written by `autosplit tune`",
-    )
-    parser.add_argument(
-        "--state",
-        action="append",
-        default=[],
-        metavar="INPUT=OUTPUT",
-        help="input that the next item of a stream gets from an output; repeatable; "
-        "auto: those that inspect proposes",
-    )
-    add_trust(parser)
+Option = tuple[tuple[str, ...], dict[str, Any]]  # the arguments of ``add_argument``
 
 
-def add_trust(parser: argparse.ArgumentParser) -> None:
-    """Whether a model may bring code."""
-    parser.add_argument(
-        "--trust-kernels",
-        action="store_true",
-        help="read a Relax module with kernels of its own, which are code",
-    )
+def option(*names: str, **settings: Any) -> Option:
+    """An option of several commands, or an argument."""
+    return names, settings
 
 
-def add_shape(parser: argparse.ArgumentParser) -> None:
-    """The shapes of dynamic inputs."""
-    parser.add_argument(
-        "--shape",
-        action="append",
-        default=[],
-        metavar="INPUT=1x3x224x224",
-        help="shape of a dynamic input; repeatable",
-    )
+def repeated(name: str, metavar: str, text: str) -> Option:
+    """An option that may stand several times."""
+    return option(name, action="append", default=[], metavar=metavar, help=f"{text}; repeatable")
 
 
-def add_study(parser: argparse.ArgumentParser) -> None:
-    """A stored study and its storage."""
-    parser.add_argument(
-        "study",
-        metavar="STUDY",
-        help="study file (.toml), database (.db), or name of a study in --storage",
-    )
-    parser.add_argument(
-        "--storage",
-        metavar="URL",
-        help="file or database URL of the study (default: AUTOSPLIT_STORAGE, or NAME.db)",
-    )
+def add(parser: argparse.ArgumentParser, *chosen: Option) -> None:
+    """Let a command take some options."""
+    for names, settings in chosen:
+        parser.add_argument(*names, **settings)
 
 
-def add_output(
-    parser: argparse.ArgumentParser, metavar: str, text: str, *, required: bool = False
-) -> None:
+def output(metavar: str, text: str, *, required: bool = False) -> Option:
     """The file or the folder that the command writes."""
-    parser.add_argument("-o", "--output", type=Path, metavar=metavar, required=required, help=text)
-
-
-def add_target(parser: argparse.ArgumentParser) -> None:
-    """What the export is written for."""
-    parser.add_argument(
-        "--format",
-        dest="target_format",
-        choices=FORMATS,
-        default=NATIVE,
-        help="write a program for the stages too: in ONNX, in C++ or on Ray (default: native)",
-    )
-    parser.add_argument(
-        "--no-onnx", action="store_true", help="leave out the copies of TVM's stages as ONNX models"
-    )
-
-
-def add_export(parser: argparse.ArgumentParser) -> None:
-    """An exported split."""
-    parser.add_argument(
-        "folder", type=Path, metavar="DIR", help="folder written by `export` or `split`"
-    )
-
-
-def add_batch(parser: argparse.ArgumentParser) -> None:
-    """How many items a deployment may compute at once."""
-    parser.add_argument(
-        "--batch",
-        type=batches,
-        metavar="N[,N...]",
-        help="items computed at once: one of these numbers, or auto: 1, doubled while that is "
-        "faster (default: 1)",
-    )
-
-
-def add_tolerance(parser: argparse.ArgumentParser) -> None:
-    """The relative error that outputs may have."""
-    parser.add_argument(
-        "--tolerance",
-        type=tolerance,
-        metavar="SHARE",
-        help="largest error of outputs as a share of the largest value (default: by the model)",
-    )
-
-
-def add_runtime(parser: argparse.ArgumentParser) -> None:
-    """What runs the stages."""
-    parser.add_argument(
-        "--runtime",
-        choices=(*RUNTIMES, AUTO),
-        help="runtime of the stages (default auto: the fastest installed one for each stage)",
-    )
-    parser.add_argument("--backend", type=_former_name, help=argparse.SUPPRESS)
-
-
-def _former_name(value: str) -> NoReturn:
-    raise argparse.ArgumentTypeError(f"is now called --runtime; write --runtime {value}")
+    return option("-o", "--output", type=Path, metavar=metavar, required=required, help=text)
 
 
 def load_model(args: argparse.Namespace) -> Model:
@@ -286,3 +177,78 @@ def _above_zero(quantity: str, text: str) -> float:
 seconds = partial(_above_zero, "time in seconds")
 rate = partial(_above_zero, "number of items a second")
 tolerance = partial(_above_zero, "tolerance")
+
+SHAPE = repeated("--shape", "INPUT=1x3x224x224", "shape of a dynamic input")
+TRUST = option(
+    "--trust-kernels",
+    action="store_true",
+    help="read a Relax module with kernels of its own, which are code",
+)
+MODEL = (
+    option(
+        "model",
+        type=Path,
+        metavar="MODEL",
+        help="ONNX file, Relax module (.json) or exported PyTorch program (.pt2)",
+    ),
+    SHAPE,
+    option(
+        "--target", help="target of the kernels, e.g. 'llvm -mcpu=x86-64-v3' (default: this CPU)"
+    ),
+    repeated(
+        "--device-target",
+        "DEVICE=TARGET",
+        "target of one device, e.g. 'rpc:pi:9090=llvm -mtriple=aarch64-linux-gnu'",
+    ),
+    option("--tuning", type=Path, metavar="DIR", help="tuning database of `autosplit tune`"),
+    repeated(
+        "--state",
+        "INPUT=OUTPUT",
+        "input that the next item of a stream gets from an output, or auto: those that inspect "
+        "proposes",
+    ),
+    TRUST,
+)
+STUDY = (
+    option(
+        "study",
+        metavar="STUDY",
+        help="study file (.toml), database (.db), or name of a study in --storage",
+    ),
+    option(
+        "--storage",
+        metavar="URL",
+        help="file or database URL of the study (default: AUTOSPLIT_STORAGE, or NAME.db)",
+    ),
+)
+TARGET = (
+    option(
+        "--format",
+        dest="target_format",
+        choices=FORMATS,
+        default=NATIVE,
+        help="write a program for the stages too: in ONNX, in C++ or on Ray (default: native)",
+    ),
+    option(
+        "--no-onnx", action="store_true", help="leave out the copies of TVM's stages as ONNX models"
+    ),
+)
+EXPORT = option("folder", type=Path, metavar="DIR", help="folder written by `export` or `split`")
+BATCH = option(
+    "--batch",
+    type=batches,
+    metavar="N[,N...]",
+    help="items computed at once: one of these numbers, or auto: 1, doubled while that is "
+    "faster (default: 1)",
+)
+TOLERANCE = option(
+    "--tolerance",
+    type=tolerance,
+    metavar="SHARE",
+    help="largest error of outputs as a share of the largest value (default: by the model)",
+)
+RUNTIME = option(
+    "--runtime",
+    choices=(*RUNTIMES, AUTO),
+    help="runtime of the stages (default auto: the fastest installed one for each stage)",
+)

@@ -16,9 +16,9 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+from autosplit.cli.table import LEGIBLE, fitted, shortened
 from autosplit.errors import MachineError
 from autosplit.printable import printable
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from autosplit.report.documents.record import Study
 
 
-_forms = {"csv": False}  # how tables are printed by the running command
+# How the running command prints tables, and whether the line of a phase is on the terminal.
+_forms = {"csv": False, "line": False}
+_ERASE = "\r\x1b[K"  # the line of the terminal
 
 
 def use_csv(is_wanted: bool) -> None:
@@ -36,6 +38,7 @@ def use_csv(is_wanted: bool) -> None:
 
 def note(text: str) -> None:
     """Print a line about the command itself: an error, a warning, progress."""
+    erase_progress()
     print(_broken(printable(text), sys.stderr), file=sys.stderr, flush=True)
 
 
@@ -49,21 +52,37 @@ def _broken(text: str, stream: TextIO) -> str:
 
 
 class PhaseLines:
-    """A listener that prints each new phase as a line; of those that count, one a second."""
+    """A listener that shows the phase of a command: one line that changes on a terminal.
+
+    Elsewhere each new phase is a line; of those that count, one a second.
+    """
 
     def __init__(self) -> None:
         self._phase = self._kind = ""
-        self._printed = 0.0
+        self._start, self._printed = time.monotonic(), 0.0
 
     def __call__(self, phase: str, stages: Mapping[str, object]) -> None:
-        """Print a phase."""
+        """Show a phase."""
         if phase == self._phase:
             return
         self._phase, kind = phase, phase.rstrip("0123456789/ ")
         now = time.monotonic()
-        if kind != self._kind or now - self._printed >= 1:
+        if sys.stderr.isatty():
+            room = max(shutil.get_terminal_size().columns - 1, LEGIBLE)
+            elapsed = f", {now - self._start:.0f} s" if now - self._start >= 1 else ""
+            line = shortened(printable(phase) + elapsed, room)
+            print(_ERASE + line, end="", file=sys.stderr, flush=True)
+            _forms["line"] = True
+        elif kind != self._kind or now - self._printed >= 1:
             self._kind, self._printed = kind, now
             note(phase)
+
+
+def erase_progress() -> None:
+    """Take the line of a phase off the terminal."""
+    if _forms["line"]:
+        _forms["line"] = False
+        print(_ERASE, end="", file=sys.stderr, flush=True)
 
 
 def flush() -> None:
@@ -87,6 +106,7 @@ def emit_text(text: str) -> None:
 
 
 def _write(text: str) -> None:
+    erase_progress()
     with _to_standard_output():
         sys.stdout.write(text)
 
@@ -144,12 +164,10 @@ def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; columns of numbers are right-aligned.
+    """Print a table, a row a line; columns of numbers are right-aligned.
 
-    Off a terminal a row is a line with all of its texts, whatever the width. On a terminal, long
-    texts are broken between words or end in an ellipsis, and columns without room are named below.
-    Where rich is not installed, which a machine that only runs exports does without, a terminal
-    gets plain lines too.
+    Off a terminal all texts are whole, whatever the width. On a terminal long texts end in an
+    ellipsis and intervals are left out, and columns without room are named below.
     """
     texts = [list(map(printable, row)) for row in rows]
     if _forms["csv"]:
@@ -157,70 +175,14 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
         csv.writer(lines, lineterminator="\n").writerows([list(columns), *texts])
         _write(lines.getvalue())
         return
-    table = [Column(printable(name), [row[i] for row in texts]) for i, name in enumerate(columns)]
+    columns = list(map(printable, columns))
     if title:
         emit_line(title)
-    try:
-        drawn = _drawn(table) if sys.stdout.isatty() else _plain(table)
-    except ImportError:
-        drawn = _plain(table)
-    _write(drawn)
-
-
-class Column(NamedTuple):
-    """A column of a table."""
-
-    name: str
-    cells: Sequence[str]
-
-    @property
-    def is_numeric(self) -> bool:
-        """Whether there are cells and all of them are numbers or empty."""
-        digits = [cell.translate(_SIGNS) for cell in self.cells]
-        return bool(digits) and all(text.isdigit() or not text for text in digits)
-
-    @property
-    def width(self) -> int:
-        """The length of the longest text."""
-        return max(map(len, (self.name, *self.cells)))
-
-
-_SIGNS = str.maketrans("", "", ".,-% ")
-_LEGIBLE = 12  # characters that a text is not shortened below
-
-
-def _drawn(columns: Sequence[Column]) -> str:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    width = shutil.get_terminal_size().columns
-    console, table = Console(file=io.StringIO(), force_terminal=True, width=width), Table()
-    # A border takes three places.
-    least = [3 + (c.width if c.is_numeric else min(c.width, _LEGIBLE)) for c in columns]
-    count = sum(total < width for total in accumulate(least))
-    for column in columns[:count]:
-        if column.is_numeric:
-            table.add_column(column.name, justify="right", no_wrap=True)
-        else:
-            table.add_column(column.name, overflow="ellipsis")
-    for row in zip(*(column.cells for column in columns[:count]), strict=True):
-        # As Text: rich would read [brackets] in a name as markup.
-        table.add_row(*map(Text, row))
-    # Printing directly, rich ends the program itself where the reader has left.
-    with console.capture() as captured:
-        console.print(table)
-    hidden = ", ".join(column.name for column in columns[count:])
-    note = f"no room for: {hidden}; widen the terminal or give -f json"
-    return captured.get() + (_broken(note, sys.stdout) + "\n" if hidden else "")
-
-
-def _plain(columns: Sequence[Column]) -> str:
-    padded = []
-    for column in columns:
-        pad = str.rjust if column.is_numeric else str.ljust
-        padded.append([pad(text, column.width) for text in (column.name, *column.cells)])
-    return "".join("  ".join(row).rstrip() + "\n" for row in zip(*padded, strict=True))
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    text, hidden = fitted(columns, texts, room)
+    _write(text)
+    if hidden:
+        emit_line(f"no room for: {', '.join(hidden)}; widen the terminal or give -f json")
 
 
 def _finite(value: Any) -> Any:

@@ -18,21 +18,21 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
-from autosplit.deployment import Stage
 from autosplit.errors import ConfigError
 from autosplit.files import open_regular
+from autosplit.graph import op_title
 from autosplit.hardware.runtimes import registry
+from autosplit.units import between, digits, size
 
 if TYPE_CHECKING:
     from autosplit.api import Model
     from autosplit.hardware.devices.device import Device
-    from autosplit.hardware.profiling.graph_file import GraphFile
     from autosplit.planner import CostModel, Plan
 
 HELP = "find the provably best split of a model or of a graph file"
@@ -47,19 +47,22 @@ SHAPE = ("replicas", "threads")  # of the stages of a deployment
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    options.add_model(parser)
-    options.add_runtime(parser)
-    options.add_tolerance(parser)
-    options.add_batch(parser)
-    options.add_output(parser, "DIR", "folder to write split.json and the stages of a model into")
-    size = parser.add_mutually_exclusive_group(required=True)
-    size.add_argument(
+    options.add(
+        parser,
+        *options.MODEL,
+        options.RUNTIME,
+        options.TOLERANCE,
+        options.BATCH,
+        options.output("DIR", "folder to write split.json and the stages of a model into"),
+    )
+    count = parser.add_mutually_exclusive_group(required=True)
+    count.add_argument(
         "--stages",
         type=options.stages,
         metavar="K",
         help="number of stages, or auto: up to one per device (graph file: up to its maxFPGAs)",
     )
-    size.add_argument(
+    count.add_argument(
         "--cores",
         type=options.cores,
         metavar="N",
@@ -108,12 +111,15 @@ class _Asked:
     """The costs to plan with.
 
     ``devices``: kinds of the costs along the pipeline, and ``names`` where the document has these;
-    ``slowed``: the costs of devices that share cores; ``note`` on the number of stages.
+    ``along``: the devices of a model; ``titles``: how people know its ops; ``slowed``: the costs of
+    devices that share cores; ``note`` on the number of stages.
     """
 
     costs: CostModel
     devices: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    along: tuple[Device, ...] = ()
+    titles: Mapping[Any, str] = field(default_factory=dict)
     slowed: CostModel | None = None
     note: str = ""
 
@@ -125,32 +131,21 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.report.documents import exported
     from autosplit.report.documents import plan as planned
 
-    if args.stages == "auto":
-        # Any number of stages up to the devices is the same as leaving some of them unused.
-        args.allow_empty = True
-    if args.cores is not None:
-        _refuse(args, SPLIT_OPTIONS, "is for a number of stages; give --stages instead of --cores")
-    else:
-        _refuse(args, ("streams",), "is for deployments; give --cores instead of --stages")
-    if not _is_graph_file(args):
-        _refuse(args, ("as",), "is for graph files of layers; give one")
-    model = None if _is_graph_file(args) else options.load_model(args)
-    if model and args.timeout is None:
-        from autosplit import api  # late, as ``_costs`` has it: a graph file needs no runtimes
-
-        args.timeout = api.SEARCH_S
-    asked = _limited(args, _costs(args, model))
+    is_graph = _is_graph_file(args)
+    _refuse(args, is_graph)
+    model = None if is_graph else options.load_model(args)
+    asked = _graph_costs(args) if model is None else _model_costs(args, model)
     # After profiling: --timeout and ``seconds`` are of planning alone.
     start = time.perf_counter()
-    runtime = args.runtime or registry.DEFAULT if model else None
-    best = _planned(args, asked, _deadline(start, args.timeout))
+    best = _planned(args, asked, start)
+    runtime = None if is_graph else args.runtime or registry.DEFAULT
     document = planned.document(asked.costs, best, runtime)
     if args.cores is not None:
         document["periods"] = list(best.periods)
     else:
         document |= planned.placed(best, asked.devices, asked.names)
     if model:
-        document |= _certainty(args, model, document, asked.costs)
+        document |= _certainty(args, model, document, asked)
     document["seconds"] = time.perf_counter() - start
     notes = (document["note"], asked.note, over_memory(asked.costs))
     document["note"] = "; ".join(filter(None, notes))
@@ -159,18 +154,89 @@ def run(args: argparse.Namespace) -> int:
     if args.save:
         count = args.cores or (len(asked.devices) if args.stages == "auto" else args.stages)
         graph_file.save_graph(args.save, asked.costs, count, asked.devices, asked.names)
-    file = _export(args, model, document, best.stages) if model and args.output else None
+    file = _export(args, model, document, asked, best) if model and args.output else None
     if args.format == "json":
         output.emit_json(document | ({"file": str(file)} if file else {}))
-    else:
-        _print(args, asked.costs, document)
-        for line in exported.lines(file) if file else ():
-            output.emit_line(line)
+        return 0
+    _print(args, asked, document, "" if is_graph else " ms")
+    for line in exported.lines(file) if file else ():
+        output.emit_line(line)
     return 0
 
 
-def _planned(args: argparse.Namespace, asked: _Asked, deadline: Callable[[], bool] | None) -> Plan:
+def _refuse(args: argparse.Namespace, is_graph: bool) -> None:
+    """Raise ConfigError for the first option that does not go with what is planned."""
+    refused: list[tuple[Sequence[str], str]] = []
+    if args.cores is not None:
+        reason = "is for a number of stages; give --stages instead of --cores"
+        refused.append((SPLIT_OPTIONS, reason))
+    else:
+        reason = "is for deployments; give --cores instead of --stages"
+        refused.append((("streams",), reason))
+    if is_graph:
+        refused.append((MODEL_OPTIONS, "is for models; a graph file has its own costs"))
+        reason = "writes stages, which a graph file has not; give the model instead"
+        refused.append((("output",), reason))
+    else:
+        refused.append((("as",), "is for graph files of layers; give one"))
+    for names, reason in refused:
+        for name in names:
+            if getattr(args, name):
+                raise ConfigError(f"--{name.replace('_', '-')} {reason}")
+
+
+def _graph_costs(args: argparse.Namespace) -> _Asked:
+    from autosplit.hardware.profiling import graph_file
+
+    graph = graph_file.read_graph_file(args.model)
+    costs = _limited(args, graph.costs)
+    if args.stages is None:
+        if graph.devices:
+            raise ConfigError(
+                f"{args.model} has {len(graph.devices)} unlike devices and --cores is for equal "
+                "cores; give --stages"
+            )
+        return _Asked(costs)
+    # Any number of stages up to the devices is the same as leaving some of them unused.
+    args.allow_empty |= args.stages == "auto"
+    args.stages = graph.stages(args.stages)
+    equal = (graph.costs.kinds[0].name,) * args.stages
+    note = graph.device_note(args.stages)
+    return _Asked(costs, graph.devices or equal, graph.names, note=note)
+
+
+def _model_costs(args: argparse.Namespace, model: Model) -> _Asked:
+    from autosplit import api
+    from autosplit.hardware.devices import device
+
+    args.timeout = args.timeout or api.SEARCH_S
+    batches, titles = args.batch or api.SINGLE, {op.name: op_title(op) for op in model.graph.ops}
+    if args.cores is not None:
+        costs = api.costs_by_threads(model, args.cores, batches)
+        return _Asked(_limited(args, costs), titles=titles)
+    names = options.devices(args.devices)
+    args.allow_empty |= args.stages == "auto"
+    if args.stages == "auto":
+        args.stages = api.most_stages(names)
+    along = device.along(args.stages, names)
+    costs, slowed = api.costs_along(model, along, batches=batches)
+    slowed = None if slowed is None else _limited(args, slowed)
+    devices = tuple(map(str, along))
+    return _Asked(_limited(args, costs), devices, (), tuple(along), titles, slowed)
+
+
+def _limited(args: argparse.Namespace, costs: CostModel) -> CostModel:
+    """Costs with the memory limit and the streams of the options."""
+    costs = costs if args.memory is None else costs.with_memory(args.memory)
+    return replace(costs, streams=args.streams or costs.streams)
+
+
+def _planned(args: argparse.Namespace, asked: _Asked, start: float) -> Plan:
     from autosplit import planner
+
+    def deadline() -> bool:
+        """Whether the time is over: the planner knows no clock, and asks between steps."""
+        return time.perf_counter() - start > (args.timeout or math.inf)
 
     if args.cores is not None:
         question = planner.Question.of_cores(args.cores, asked.costs.kinds[0].name)
@@ -187,7 +253,7 @@ def _planned(args: argparse.Namespace, asked: _Asked, deadline: Callable[[], boo
 
 
 def _export(
-    args: argparse.Namespace, model: Model, document: Mapping[str, Any], planned: Sequence[Stage]
+    args: argparse.Namespace, model: Model, document: Mapping[str, Any], asked: _Asked, best: Plan
 ) -> Path:
     """Write the planned stages, compared with the model; returns their ``split.json``."""
     from autosplit import api
@@ -196,92 +262,35 @@ def _export(
     period, index = document["period"], model.graph.index
     if args.cores is None:
         stages = tuple(tuple(index[op] for op in ops) for ops in document["stages"])
-        places = _places(args)
-        used = tuple(places[d] for d in document["devices"])
+        used = tuple(asked.devices[d] for d in document["devices"])
         runtimes = tuple(document["runtimes"])
         split = api.Split(model, stages, period, used, runtimes, batch=document["batch"])
         return split.export(args.output, predicted=period)
     # A plan may be for a machine with more cores.
     cores = available() if args.cores <= len(available()) else range(args.cores)
-    deployment = api.on_cores(model, planned, cores)
+    deployment = api.on_cores(model, best.stages, cores)
     split = api.Split.of(model, deployment, period, args.streams or 1)
     return split.export(args.output, predicted=period)
 
 
-def _costs(args: argparse.Namespace, model: Model | None) -> _Asked:
-    """The costs of the graph file or the measured ones of the model.
-
-    A number of stages that is left open is set to the most that there may be.
-    """
-    from autosplit import api
-
-    if model is None:
-        graph = _read_graph(args)
-        note = graph.device_note(args.stages) if args.stages else ""
-        equal = (graph.costs.kinds[0].name,) * (args.stages or 0)
-        return _Asked(graph.costs, graph.devices or equal, graph.names, note=note)
-    if args.cores is not None:
-        return _Asked(api.costs_by_threads(model, args.cores, args.batch or api.SINGLE))
-    if args.stages == "auto":
-        args.stages = api.most_stages(options.devices(args.devices))
-    devices = _devices(args)
-    costs, slowed = api.costs_along(model, devices, batches=args.batch or api.SINGLE)
-    return _Asked(costs, tuple(map(str, devices)), slowed=slowed)
-
-
-def _read_graph(args: argparse.Namespace) -> GraphFile:
-    from autosplit.hardware.profiling import graph_file
-
-    _refuse(args, MODEL_OPTIONS, "is for models; a graph file has its own costs")
-    _refuse(args, ("output",), "writes stages, which a graph file has not; give the model instead")
-    graph = graph_file.read_graph_file(args.model)
-    if args.stages is not None:
-        args.stages = graph.stages(args.stages)
-    elif graph.devices:
-        raise ConfigError(
-            f"{args.model} has {len(graph.devices)} unlike devices and --cores is for equal cores; "
-            "give --stages"
-        )
-    return graph
-
-
-def _limited(args: argparse.Namespace, asked: _Asked) -> _Asked:
-    """The question with the memory limit and the streams of the options."""
-
-    def limited(costs: CostModel) -> CostModel:
-        costs = costs if args.memory is None else costs.with_memory(args.memory)
-        return replace(costs, streams=args.streams or costs.streams)
-
-    slowed = None if asked.slowed is None else limited(asked.slowed)
-    return replace(asked, costs=limited(asked.costs), slowed=slowed)
-
-
-def _refuse(args: argparse.Namespace, names: Sequence[str], reason: str) -> None:
-    """Raise ConfigError for the first of some options that was given."""
-    for name in names:
-        if getattr(args, name):
-            raise ConfigError(f"--{name.replace('_', '-')} {reason}")
-
-
 def _certainty(
-    args: argparse.Namespace, model: Model, document: dict[str, Any], costs: CostModel
+    args: argparse.Namespace, model: Model, document: dict[str, Any], asked: _Asked
 ) -> dict[str, Any]:
     """How far the profile is to be trusted: keys of the document of a model."""
     from autosplit import api
     from autosplit.hardware.devices.device import Cores, available
     from autosplit.report.documents import plan as planned
 
-    batches = args.batch or api.SINGLE
-    if args.cores is not None:
-        # Replicas of as many threads cost the same wherever they run.
-        of_threads = {row.threads: Cores(available()[: row.threads]) for row in costs.row_index}
-        profiles = api.measured_profiles(model, list(of_threads.values()), batches)
-        places = [str(of_threads[n]) for n in document["threads"]]
-        return planned.certainty(document, costs.ids, profiles, places, shared=False)
-    devices = _devices(args)
-    profiles = api.measured_profiles(model, devices, batches)
-    places = [str(devices[n]) for n in document["devices"]]
-    return planned.certainty(document, costs.ids, profiles, places)
+    batches, costs = args.batch or api.SINGLE, asked.costs
+    if args.cores is None:
+        profiles = api.measured_profiles(model, asked.along, batches)
+        places = [asked.devices[n] for n in document["devices"]]
+        return planned.certainty(document, costs.ids, profiles, places)
+    # Replicas of as many threads cost the same wherever they run.
+    of_threads = {row.threads: Cores(available()[: row.threads]) for row in costs.row_index}
+    profiles = api.measured_profiles(model, list(of_threads.values()), batches)
+    places = [str(of_threads[n]) for n in document["threads"]]
+    return planned.certainty(document, costs.ids, profiles, places, shared=False)
 
 
 def _is_graph_file(args: argparse.Namespace) -> bool:
@@ -295,19 +304,13 @@ def _is_graph_file(args: argparse.Namespace) -> bool:
         return True
 
 
-def _deadline(start: float, timeout: float | None) -> Callable[[], bool] | None:
-    # The planner knows no clock; it asks this between steps.
-    return None if timeout is None else lambda: time.perf_counter() - start > timeout
-
-
-def _print(args: argparse.Namespace, costs: CostModel, document: dict[str, Any]) -> None:
-    # A model's times are in ms; a graph file's are in no unit.
-    unit = "" if _is_graph_file(args) else " ms"
-    output.emit_line(_summary(costs.name, document, unit))
+def _print(args: argparse.Namespace, asked: _Asked, document: dict[str, Any], unit: str) -> None:
+    """Print a plan; ``unit`` is that of its times, empty for a graph file."""
+    output.emit_line(_summary(asked.costs.name, document, unit))
     for note in (document["note"], *document.get("disturbances", ())):
         if note:
             output.emit_line(note)
-    columns = _stage_columns(document, _places(args), unit)
+    columns = _stage_columns(document, asked, unit)
     output.emit_table("", tuple(columns), zip(*columns.values(), strict=True))
     if "flags" in document:
         output.emit_line(document["flags"])
@@ -316,13 +319,14 @@ def _print(args: argparse.Namespace, costs: CostModel, document: dict[str, Any])
 
 
 def _stage_columns(
-    document: dict[str, Any], places: tuple[str, ...], unit: str
+    document: dict[str, Any], asked: _Asked, unit: str
 ) -> dict[str, Sequence[object]]:
     """The columns of the table of stages: their devices, or those of a deployment's replicas."""
-    stages, loads = document["stages"], document["loads"]
+    stages = document["stages"]
     columns: dict[str, Sequence[object]] = {"stage": range(len(stages))}
     if "devices" in document:
-        columns["device"] = [places[d] if places else d for d in document["devices"]]
+        # Those of a graph file have their names in the document, or numbers.
+        columns["device"] = [asked.devices[d] if unit else d for d in document["devices"]]
     # The costs of a graph file are of no runtime.
     if any(document["runtimes"]):
         columns["runtime"] = [name or "" for name in document["runtimes"]]
@@ -331,21 +335,21 @@ def _stage_columns(
     columns["ops"] = list(map(len, stages))
     if "devices" not in document:
         columns |= {key: document[key] for key in SHAPE}
-    columns[f"load{unit}"] = [f"{load:.6g}" for load in loads]
+    columns[f"load{unit}"] = list(map(digits, document["loads"]))
     if "devices" not in document:
-        columns["load / replicas"] = [f"{period:.6g}" for period in document["periods"]]
-    columns["MB"] = [f"{memory / 1e6:.1f}" for memory in document["memory"]]
-    columns["first to last op"] = list(map(_ends, stages))
+        columns["load / replicas"] = list(map(digits, document["periods"]))
+    columns["memory"] = list(map(size, document["memory"]))
+    ends = ([asked.titles.get(op, str(op)) for op in _ends(ops)] for ops in stages)
+    columns["first to last op"] = list(map(" … ".join, ends))
     return columns
 
 
 def _summary(name: str, document: dict[str, Any], unit: str) -> str:
-    low, high = document.get("period_interval") or (None, None)
-    interval = "" if low is None else f" ({low:.6g} to {high:.6g})"
+    low, high = document.get("period_interval") or (0.0, 0.0)
     return (
-        f"{name}: period {document['period']:.6g}{unit}{interval}, "
-        f"lower bound {document['lower_bound']:.6g}{unit} ({_proof(document)}), "
-        f"latency {document['latency']:.6g}{unit}, planned in {document['seconds']:.2f} s"
+        f"{name}: period {digits(document['period'])}{unit}{between(low, high)}, "
+        f"lower bound {digits(document['lower_bound'])}{unit} ({_proof(document)}), "
+        f"latency {digits(document['latency'])}{unit}, planned in {document['seconds']:.2f} s"
     )
 
 
@@ -358,20 +362,5 @@ def _proof(document: Mapping[str, Any]) -> str:
     return f"at most {100 * document['gap']:.2f} % above the best"
 
 
-def _ends(ops: list[Any]) -> str:
-    if len(ops) < 2:
-        return "".join(map(str, ops))
-    return f"{ops[0]} … {ops[-1]}"
-
-
-def _places(args: argparse.Namespace) -> tuple[str, ...]:
-    """The devices of a model's stages; a graph file has none, and replicas have equal ones."""
-    if _is_graph_file(args) or args.cores is not None:
-        return ()
-    return tuple(map(str, _devices(args)))
-
-
-def _devices(args: argparse.Namespace) -> tuple[Device, ...]:
-    from autosplit.hardware.devices import device
-
-    return device.along(args.stages, options.devices(args.devices))
+def _ends(ops: list[Any]) -> list[Any]:
+    return [*ops[:1], *ops[-1:]] if len(ops) > 1 else ops

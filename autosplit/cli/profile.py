@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
+from autosplit.graph import op_title
 from autosplit.units import digits, milliseconds
 
 if TYPE_CHECKING:
+    from autosplit.graph import FusedGraph
     from autosplit.hardware.measurement.results import Profile
 
 HELP = "time every fused op, in each runtime and on each device"
@@ -26,8 +28,7 @@ HELP = "time every fused op, in each runtime and on each device"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    options.add_model(parser)
-    options.add_runtime(parser)
+    options.add(parser, *options.MODEL, options.RUNTIME)
     parser.add_argument(
         "--device",
         action="append",
@@ -58,9 +59,9 @@ def run(args: argparse.Namespace) -> int:
         fastest = min(measured, key=lambda document: document["total_ms"])
         output.emit_json({"model": model.graph.name, **fastest, "profiles": measured})
     elif len(measured) == 1:
-        _print_one(model.graph.name, measured[0])
+        _print_one(model.graph, measured[0])
     else:
-        _print_several(model.graph.name, measured)
+        _print_several(model.graph, measured)
     for line in filter(None, (*left_out(profiles), *(profile.doubt for profile in profiles))):
         output.note(line)
     return 0
@@ -79,27 +80,28 @@ def _document(profile: Profile, names: list[str]) -> dict[str, Any]:
     }
 
 
-def _print_one(model: str, profile: dict[str, Any]) -> None:
+def _print_one(graph: FusedGraph, profile: dict[str, Any]) -> None:
     rows = []
     for op in sorted(profile["ops"], key=lambda op: -op["ms"]):
         share = 100 * op["ms"] / (profile["total_ms"] or 1)
-        rows.append((op["name"], digits(op["ms"]), digits(op["spread_ms"]), f"{share:.1f}"))
+        name = op_title(graph.ops[graph.index[op["name"]]])
+        rows.append((name, digits(op["ms"]), digits(op["spread_ms"]), f"{share:.1f}"))
     where = f"{profile['runtime']} on {profile['device']}"
-    title = f"{model} in {where}: {milliseconds(profile['total_ms'])} in {len(rows)} fused ops"
+    title = f"{graph.name} in {where}: {milliseconds(profile['total_ms'])} in {len(rows)} fused ops"
     output.emit_table(title, ("fused op", "ms", "± ms", "%"), rows)
 
 
-def _print_several(model: str, profiles: list[dict[str, Any]]) -> None:
+def _print_several(graph: FusedGraph, profiles: list[dict[str, Any]]) -> None:
     """A column of times for each runtime on each device; shares are those of the fastest."""
     columns = [f"{p['runtime']}, {p['device']}, ms" for p in profiles]
     fastest = min(profiles, key=lambda profile: profile["total_ms"])
     total = fastest["total_ms"] or 1
     rows = [("all", "100.0", *(digits(p["total_ms"]) for p in profiles))]
     for op in sorted(range(len(fastest["ops"])), key=lambda op: -fastest["ops"][op]["ms"]):
-        name, ms = fastest["ops"][op]["name"], fastest["ops"][op]["ms"]
+        name, ms = op_title(graph.ops[op]), fastest["ops"][op]["ms"]
         share = "" if math.isinf(total) else f"{100 * ms / total:.1f}"
         rows.append((name, share, *(digits(p["ops"][op]["ms"]) for p in profiles)))
     share_title = f"% of {fastest['runtime']}"
     output.emit_table(
-        f"{model}: {len(rows) - 1} fused ops", ("fused op", share_title, *columns), rows
+        f"{graph.name}: {len(rows) - 1} fused ops", ("fused op", share_title, *columns), rows
     )

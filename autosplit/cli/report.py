@@ -3,6 +3,7 @@
   autosplit report quickstart.toml -o report.html      by its study file
   autosplit report quickstart.db -o report.html        by its database
   autosplit report NAME --storage URL -o report.html   by its name in a storage
+  autosplit report quickstart.toml -o report.html --trace run.json   with a timeline
 
 The study may be running; it is not changed.
 """
@@ -10,6 +11,7 @@ The study may be running; it is not changed.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from autosplit.cli import options, output
 
@@ -18,8 +20,10 @@ HELP = "write a study as one HTML page: verdict, pictures, trials, how to reprod
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the study, its storage and the file to write."""
-    options.add_study(parser)
-    options.add_output(parser, "FILE", "page to write", required=True)
+    options.add(parser, *options.STUDY, options.output("FILE", "page to write", required=True))
+    parser.add_argument(
+        "--trace", type=Path, metavar="FILE", help="show a run that `bench DIR --trace FILE` wrote"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,6 +34,6 @@ def run(args: argparse.Namespace) -> int:
 
     with find_study(args.study, args.storage).open() as study:
         record = read(study)
-    page.write(record, args.output)
+    page.write(record, args.output, args.trace)
     output.emit(args.format, {"file": str(args.output)}, f"wrote {args.output}")
     return 0

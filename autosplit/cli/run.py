@@ -45,7 +45,7 @@ AFTER_INTERRUPT = "; the study is saved, run the same command to resume"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the study file and what may be laid over it."""
     parser.add_argument("study", type=Path, metavar="STUDY.toml|MODEL", help="study file or model")
-    options.add_output(parser, "DIR", "folder to export what the verdict advises into")
+    options.add(parser, options.output("DIR", "folder to export what the verdict advises into"))
     parser.add_argument(
         "--stages",
         type=options.stages,
@@ -77,9 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "(default: AUTOSPLIT_STORAGE, the study file's storage, or NAME.db)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the search")
-    options.add_batch(parser)
-    options.add_shape(parser)
-    options.add_trust(parser)
+    options.add(parser, options.BATCH, options.SHAPE, options.TRUST)
     parser.add_argument(
         "--name", help="name of the study in its storage (default: that of the study file)"
     )

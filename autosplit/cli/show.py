@@ -19,7 +19,7 @@ HELP = "show a study: trials, best split, baselines and verdict"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the study and its storage."""
-    options.add_study(parser)
+    options.add(parser, *options.STUDY)
 
 
 def run(args: argparse.Namespace) -> int:

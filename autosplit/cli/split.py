@@ -20,9 +20,7 @@ HELP = "cut a model by hand, show what crosses the cuts, write the stages"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    options.add_model(parser)
-    options.add_runtime(parser)
-    options.add_tolerance(parser)
+    options.add(parser, *options.MODEL, options.RUNTIME, options.TOLERANCE)
     parser.add_argument(
         "--after",
         action="append",
@@ -37,8 +35,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="R[,R]",
         help="replicas of each stage, which take items in turn (default: 1)",
     )
-    options.add_output(parser, "DIR", "folder to write split.json and the stages into")
-    options.add_target(parser)
+    options.add(
+        parser,
+        options.output("DIR", "folder to write split.json and the stages into"),
+        *options.TARGET,
+    )
     parser.add_argument(
         "--devices",
         help="one device per replica, e.g. 'cores:0 cores:1' (default: one core per replica)",
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     columns = ("tensor", "shape", "dtype", "size", "made by", "read by")
     for cut in document["cuts"]:
-        output.emit_table(manual_split.title(cut), columns, manual_split.rows(cut))
+        output.emit_table(manual_split.title(cut), columns, manual_split.rows(document, cut))
     for stage in document["stages"]:
         output.emit_line(manual_split.stage_line(stage))
     if file:

@@ -23,8 +23,9 @@ AFTER_INTERRUPT = "; the tuned kernels are saved, run the same command to resume
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    options.add_model(parser)
-    options.add_output(parser, "DIR", "folder of the database", required=True)
+    options.add(
+        parser, *options.MODEL, options.output("DIR", "folder of the database", required=True)
+    )
     parser.add_argument(
         "--samples",
         type=int,

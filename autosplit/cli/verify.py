@@ -21,7 +21,7 @@ HELP = "compare an exported split with onnxruntime"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    options.add_export(parser)
+    options.add(parser, options.EXPORT)
     parser.add_argument(
         "--model", type=Path, metavar="FILE", help="the original model, if it has moved"
     )
@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--special", action="store_true", help="include NaN, infinities and denormals in the items"
     )
-    options.add_tolerance(parser)
+    options.add(parser, options.TOLERANCE)
     parser.add_argument(
         "--seed", type=int, help="seed of the random items (default: that of the export)"
     )

@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name", nargs="?", metavar="NAME", help="the net to make; `autosplit zoo list` names them"
     )
-    options.add_output(parser, "FILE", "the ONNX file to write (default: NAME.onnx)")
+    options.add(parser, options.output("FILE", "the ONNX file to write (default: NAME.onnx)"))
     parser.add_argument(
         "--seed",
         type=int,

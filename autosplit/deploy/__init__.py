@@ -8,7 +8,7 @@ Read in this order:
 - ``export``: a model and its stages, or a part of it, written as files; ``export_folder``
   replaces what was in a folder in one step, and checks the files that are read.
 - ``stages``: the stages of a folder, loaded.
-- ``load``: the running pipeline of a folder; ``on_ray`` runs it on a Ray cluster.
+- ``load``: the running pipeline of a folder, here or on a Ray cluster.
 - ``verify``: comparison with the original model, and the measurement of an export.
 - ``worker``: the entry of a study's worker process.
 

@@ -21,17 +21,18 @@ from autosplit.deploy.stages import absent_device
 from autosplit.deploy.targets.formats import NATIVE, require_format, write_program
 from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, MismatchError
-from autosplit.files import require_path, sha256
+from autosplit.files import require_path
 from autosplit.frontend.importing import digest
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices import device
 from autosplit.hardware.execution.batches import of_items
-from autosplit.hardware.execution.wiring import StagePorts, StageState, Wiring, part
+from autosplit.hardware.execution.wiring import StagePorts, Wiring, part
 from autosplit.hardware.measurement.results import SplitResults
 from autosplit.hardware.measurement.sequences import SEED
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.submodels import NoSubmodel, OnnxModel, read_original
 from autosplit.hardware.runtimes.registry import AUTO, TVM
+from autosplit.hardware.runtimes.stage_spec import OnnxFile, StageSpec, write_stage
 from autosplit.versions import environment
 
 _NOT_ASKED = "the export was asked for without (--no-onnx)"
@@ -114,7 +115,8 @@ def _write(
         for index, stage in enumerate(deployment.stages):
             phases.report(f"writing stage {index + 1}/{len(wiring.stages)}")
             file = new / f"stage{index}{suffix}{model.runtime_of(stage.runtime).suffix}"
-            parts.append(_write_stage(model, wiring, index, stage, file, submodels))
+            ports = wiring.stages[index]
+            parts.append(_write_stage(model, ports, index, stage, file, submodels))
         document = m.Manifest(
             batch=deployment.batch,
             model=m.ModelPart(
@@ -182,7 +184,8 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
     # Only its target counts: the part runs wherever it is loaded.
     runtime, place = model.runtime_in_use, str(device.along(1)[0])
     deployed = Stage.on(ops, runtime, (place,))
-    stage = _write_stage(model, wiring, 0, deployed, file, _submodels(model, (runtime,)))
+    (ports,) = wiring.stages
+    stage = _write_stage(model, ports, 0, deployed, file, _submodels(model, (runtime,)))
     submodel = file.with_suffix(".onnx") if stage.onnx else None
     document = m.Manifest(
         model=m.ModelPart(
@@ -214,75 +217,24 @@ def _submodels(model: CompiledModel, runtimes: Sequence[str]) -> OnnxModel | str
 
 def _write_stage(
     model: CompiledModel,
-    wiring: Wiring,
+    ports: StagePorts,
     index: int,
     stage: Stage,
     file: Path,
     submodels: OnnxModel | str,
-) -> m.StagePart:
-    """Write one stage, and its ONNX submodel beside it; returns their entry in the manifest.
-
-    The replicas that have one target share a file.
-    """
-    runtime, ports = model.runtime_of(stage.runtime), wiring.stages[index]
-    file_of: dict[str, Path] = {}
-    replicas, weights = [], None
-    for name in stage.devices:
-        place = device.parse(name, anywhere=True)
-        target = spelled(model.kernels.target_on(place))
-        if target not in file_of:
-            number = f"_{len(file_of)}" if file_of else ""
-            file_of[target] = file.with_name(f"{file.stem}{number}{file.suffix}")
-            weights = runtime.write(ports, file_of[target], place) or weights
-        other = file_of[target] if file_of[target] != file else None
-        part = m.ReplicaPart(
-            device=str(place),
-            file=other.name if other else None,
-            sha256=sha256(other) if other else None,
-            target=None if target == spelled(model.target) else target,
-        )
-        replicas.append(part)
-    onnx: m.OnnxPart | str = submodels if isinstance(submodels, str) else ""
-    if runtime.suffix == ".onnx":
-        onnx = _onnx_part(file, weights)
-    elif not isinstance(submodels, str):
-        onnx = _write_submodel(submodels, ports, file.with_suffix(".onnx"))
-    ops = [model.graph.ops[op] for op in ports.ops]
-    return m.StagePart(
-        index=index,
-        device=replicas[0].device,
-        file=file.name,
-        sha256=sha256(file),
-        replicas=tuple(replicas),
-        states=tuple(_state_part(s, ports) for s in wiring.states if s.stage == index),
-        ops=tuple(m.OpPart(name=op.name, sources=op.sources) for op in ops),
-        inputs=ports.inputs,
-        outputs=ports.outputs,
-        runtime=stage.runtime,
-        onnx=None if isinstance(onnx, str) else onnx,
-        onnx_absent=onnx if isinstance(onnx, str) else None,
-    )
-
-
-def _write_submodel(original: OnnxModel, ports: StagePorts, file: Path) -> m.OnnxPart | str:
-    """Write the ONNX submodel of a stage; returns its entry, or why there is none."""
+) -> StageSpec:
+    """Write one stage, and its ONNX submodel beside it; returns their entry in the manifest."""
+    places = [device.parse(name, anywhere=True) for name in stage.devices]
+    runtime = model.runtime_of(stage.runtime)
+    usual = spelled(model.target)
+    spec = write_stage(runtime, stage.runtime, ports, index, places, file, usual)
+    if spec.onnx:
+        return spec
+    if isinstance(submodels, str):
+        return replace(spec, onnx_absent=submodels)
+    submodel = file.with_suffix(".onnx")
     try:
-        submodel = original.submodel(ports, file.stem)
+        weights = model_file.write(submodels.submodel(ports, submodel.stem), submodel)
     except NoSubmodel as reason:
-        return str(reason)
-    return _onnx_part(file, model_file.write(submodel, file))
-
-
-def _state_part(state: StageState, ports: StagePorts) -> m.StatePart:
-    port = state.port
-    after = ports.outputs[state.output].name
-    return m.StatePart(input=port.name, output=after, shape=port.shape, dtype=port.dtype)
-
-
-def _onnx_part(file: Path, weights: Path | None) -> m.OnnxPart:
-    return m.OnnxPart(
-        file=file.name,
-        sha256=sha256(file),
-        data=weights.name if weights else None,
-        data_sha256=sha256(weights) if weights else None,
-    )
+        return replace(spec, onnx_absent=str(reason))
+    return replace(spec, onnx=OnnxFile.of(submodel, weights))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import read_arrays
+from autosplit.deploy.export_folder import checked
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.manifest_wiring import wired
 from autosplit.deploy.stages import load_replicas, place_replicas
@@ -17,7 +19,7 @@ from autosplit.hardware.execution.wiring import Wiring
 
 
 class LoadedPipeline(Pipeline):
-    """The pipeline of an export on this machine."""
+    """The pipeline of an export on this machine; ``with``, or the first item, loads its stages."""
 
     def __init__(
         self,
@@ -27,22 +29,62 @@ class LoadedPipeline(Pipeline):
         depth: int = 2,
         trace: bool = False,
     ) -> None:
-        self._export = document, folder
-        self._options = depth, trace
-        self._wiring = wiring_of(document, folder)
-        replicas = load_replicas(document, folder, place_replicas(document, devices))
-        super().__init__(self._wiring, replicas, depth, trace, batch=document.batch)
+        self._document, self._folder, self._options = document, folder, (depth, trace)
+        self._whole = wiring_of(document, folder)  # that of a batch
+        places = place_replicas(document, devices)
+        specs = document.replicas
+        self._digests = {name: digest for spec in specs for name, digest in spec.digests.items()}
+        for name, digest in self._digests.items():
+            checked(folder, name, digest)
+        load = partial(load_replicas, document, folder, places)
+        counts = tuple(map(len, places))
+        super().__init__(self._whole, load, depth, trace, batch=document.batch, counts=counts)
+
+    def __enter__(self) -> LoadedPipeline:
+        self.start()
+        return self
 
     def on_ray(self, placement: Sequence[str] = (), address: str | None = None) -> Pipeline:
         """Close this pipeline, and return that of the export on a Ray cluster.
 
-        ``placement`` has the place of each replica, ``ray:NODE/cores:0-3``; by default they take
-        the nodes in turn. ``address`` is that of the cluster, by default the one that Ray finds.
+        Stages that were not loaded yet are not loaded on this machine.
+
+        Args:
+            placement: The place of each replica, ``ray:NODE/cores:0-3``; by default they take the
+                nodes in turn.
+            address: The cluster's; by default that of this process or machine, or a new one here.
+
+        Returns:
+            The pipeline, with an actor for each replica.
+
+        Raises:
+            ConfigError: A misspelt place.
+            MachineError: Ray is missing, no cluster answers, a place is not there, or a node cannot
+                run its stage.
+
+        Example:
+            with autosplit.load("out").on_ray(["ray:left/cores:0", "ray:right"]) as pipeline:
+                outputs = pipeline.run(items)
         """
-        from autosplit.deploy.on_ray import run_on_ray
+        from autosplit.hardware.cluster.connection import connected, put
+        from autosplit.hardware.cluster.pipeline import pipeline_of
+        from autosplit.hardware.cluster.replica import RayReplica
+        from autosplit.hardware.devices.ray_nodes import assign, cpus
 
         self.close()
-        return run_on_ray(*self._export, self._wiring, placement, address, *self._options)
+        document, ray = self._document, connected(address)
+        specs = document.replicas
+        places = assign(placement, [spec.device for spec in specs], ray.nodes())
+        files = self._digests.items()
+        contents = {name: put(self._folder / name, digest) for name, digest in files}
+        remotes = iter(
+            [
+                RayReplica(spec, document.environment, contents, place, cpus(place))
+                for spec, place in zip(specs, places, strict=True)
+            ]
+        )
+        stages = [[next(remotes) for _ in stage.replicas] for stage in document.stages]
+        return pipeline_of(self._whole, stages, *self._options, document.batch)
 
 
 def load(
@@ -53,6 +95,8 @@ def load(
     delay_ms: float | None = None,
 ) -> LoadedPipeline:
     """The pipeline of an export. An export is code: load only what you would run.
+
+    Its files are checked now. Its stages are loaded by ``with``, or by the first item.
 
     Args:
         folder: The exported folder, or a manifest.
@@ -67,8 +111,9 @@ def load(
 
     Raises:
         ConfigError: A damaged or miswired folder.
-        MachineError: A stage of another architecture or processor, a server that is not there, or a
-            file that does not load.
+        MachineError: A device that is not there; and, when the stages are loaded, a stage of
+            another architecture or processor, a server that is not there, or a file that does not
+            load.
 
     Example:
         with autosplit.load("out") as pipeline:
@@ -79,26 +124,6 @@ def load(
     return pipeline.with_delay(delay_ms)
 
 
-def on_ray(
-    folder: str | Path,
-    placement: Sequence[str] = (),
-    address: str | None = None,
-    depth: int = 2,
-    trace: bool = False,
-) -> Pipeline:
-    """The pipeline of an export on a Ray cluster; nothing is loaded in this process.
-
-    ``placement`` has the place of each replica, ``ray:NODE/cores:0-3``; by default they take the
-    nodes in turn. ``address`` and the errors are those of ``run_on_ray``.
-    """
-    from autosplit.deploy.on_ray import run_on_ray
-
-    file = manifest_file.locate(Path(folder))
-    document = manifest_file.read(file)
-    wiring = wiring_of(document, file.parent)
-    return run_on_ray(document, file.parent, wiring, placement, address, depth, trace)
-
-
 def wiring_of(document: Manifest, folder: Path) -> Wiring:
     """The wiring of an export with what its states begin with.
 
@@ -106,13 +131,12 @@ def wiring_of(document: Manifest, folder: Path) -> Wiring:
     """
     wiring = wired(document)
     arrays = read_arrays(folder, document.initial) if document.initial else {}
-    ports = {state.port.name: state.port for state in wiring.states}
+    zeros = wiring.first_states
     for name, array in arrays.items():
-        port = ports.get(name)
-        if port is None or (array.shape, str(array.dtype)) != (port.shape, port.dtype):
+        zero = zeros.get(name)
+        if zero is None or (array.shape, array.dtype) != (zero.shape, zero.dtype):
             raise ConfigError(
                 f"'{name}' in '{folder}' begins at {array.dtype}{list(array.shape)}, which is no "
                 "state of the model; export the split again"
             )
-    states = [replace(state, initial=arrays.get(state.port.name)) for state in wiring.states]
-    return replace(wiring, states=tuple(states))
+    return replace(wiring, initial=arrays)

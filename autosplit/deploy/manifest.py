@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -20,26 +19,20 @@ from pydantic import (
     model_validator,
 )
 
+from autosplit.errors import ConfigError
 from autosplit.hardware.execution.batches import MOST as MOST_BATCH
-from autosplit.hardware.execution.wiring import Connection, DtypeName, Port
+from autosplit.hardware.execution.wiring import Connection, Port
 from autosplit.hardware.measurement.results import RealTime, SplitResults
-from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
+from autosplit.hardware.runtimes.stage_spec import (
+    MANIFEST,
+    MOST_REPLICAS,
+    Digest,
+    FileName,
+    StageSpec,
+)
 
 FORMAT = 3
-NAME = "split.json"
-MOST_REPLICAS = 1024  # of all stages: each has a thread
-
-
-def _file_name(name: str) -> str:
-    if name in ("", ".", "..", NAME) or not {"/", "\\", "\0"}.isdisjoint(name):
-        raise ValueError(f"'{name}' must be the name of a file in the folder")
-    name.encode()  # a lone surrogate, which no file name can hold, is a ValueError
-    return name
-
-
-FileName = Annotated[str, AfterValidator(_file_name)]
-RuntimeName = Annotated[str, Field(pattern=f"^({'|'.join(RUNTIMES)})$")]
-Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+NAME = MANIFEST
 
 
 class _Part(BaseModel):
@@ -64,76 +57,6 @@ class ModelPart(_Part):
     integers_below: dict[str, PositiveInt] = Field(default_factory=dict)
     states: dict[str, str] = Field(default_factory=dict)
     steps: PositiveInt | None = None
-
-
-class OpPart(_Part):
-    """A fused op of a stage and the source nodes it came from."""
-
-    name: str
-    sources: tuple[str, ...] = ()
-
-
-class OnnxPart(_Part):
-    """The same stage as an ONNX model with ports of the same names.
-
-    ``data`` is the file of its weights where they are large.
-    """
-
-    file: FileName
-    sha256: Digest
-    data: FileName | None = None
-    data_sha256: Digest | None = None
-
-
-class ReplicaPart(_Part):
-    """One replica of a stage and the device it was measured on.
-
-    ``file`` and ``sha256`` are None where it runs the file of the stage. ``target`` is what its
-    file was compiled for, where that is not the target of ``environment``.
-    """
-
-    device: str
-    file: FileName | None = None
-    sha256: Digest | None = None
-    target: str | None = None
-
-
-class StatePart(_Part):
-    """A tensor that one item leaves for the next item of its stream, by the stage's ports."""
-
-    input: str
-    output: str
-    shape: tuple[NonNegativeInt, ...]
-    dtype: DtypeName
-
-
-class StagePart(_Part):
-    """One stage: its file, its replicas, and its ports in argument order.
-
-    ``runtime`` runs the file: for ``tvm`` it is a shared library, for ``onnxruntime`` and
-    ``openvino`` the model of ``onnx`` itself. ``device`` is that of the first replica.
-    ``onnx`` is None where the stage has no ONNX model; ``onnx_absent`` then says why.
-    """
-
-    index: NonNegativeInt
-    device: str
-    file: FileName
-    sha256: Digest
-    replicas: tuple[ReplicaPart, ...] = Field(min_length=1, max_length=MOST_REPLICAS)
-    states: tuple[StatePart, ...] = ()
-    ops: tuple[OpPart, ...]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    runtime: RuntimeName = TVM
-    onnx: OnnxPart | None = None
-    onnx_absent: str | None = None
-
-    @property
-    def weights(self) -> dict[str, str]:
-        """The file that the stage file reads beside it, where there is one, with its digest."""
-        if not self.onnx or self.onnx.file != self.file or not self.onnx.data:
-            return {}
-        return {self.onnx.data: self.onnx.data_sha256 or ""}
 
 
 class FromInput(_Part):
@@ -182,8 +105,13 @@ class ConnectionPart(_Part):
         return cls.model_validate(document | {"from": source, "to": to})
 
     def connection(self) -> Connection:
-        """The connection to run."""
+        """The connection to run. Raises ConfigError for a stage that reads it by another name."""
         start = self.source
+        for end in self.to:
+            if isinstance(end, ToStage) and end.input != self.tensor:
+                raise ConfigError(
+                    f"tensor '{self.tensor}' is read as '{end.input}'; export the split again"
+                )
         source = start.input if isinstance(start, FromInput) else (start.stage, start.output)
         stages = tuple(end.stage for end in self.to if isinstance(end, ToStage))
         outputs = tuple(end.output for end in self.to if isinstance(end, ToOutput))
@@ -261,7 +189,7 @@ class Manifest(_Part):
     format: Literal[3] = 3
     batch: Annotated[int, Field(ge=1, le=MOST_BATCH)] = 1
     model: ModelPart
-    stages: tuple[StagePart, ...] = Field(min_length=1, max_length=MOST_REPLICAS)
+    stages: tuple[StageSpec, ...] = Field(min_length=1, max_length=MOST_REPLICAS)
     connections: tuple[ConnectionPart, ...]
     measured: MeasuredPart | None = None
     predicted: PredictedPart | None = None
@@ -283,16 +211,18 @@ class Manifest(_Part):
         return self
 
     @property
+    def replicas(self) -> list[StageSpec]:
+        """What each replica loads, stage by stage."""
+        return [replica for stage in self.stages for replica in stage.each_replica()]
+
+    @property
     def files(self) -> dict[str, str]:
         """The sha256 of every file of the export, by its name."""
-        parts: list[Any] = [*self.stages, *(r for s in self.stages for r in s.replicas)]
-        parts += [*(stage.onnx for stage in self.stages), self.reference, self.initial]
-        digests = {part.file: part.sha256 for part in parts if part and part.file}
+        digests: dict[str, str] = {}
         for stage in self.stages:
-            digests |= stage.weights
-            if stage.onnx and stage.onnx.data:
-                digests[stage.onnx.data] = stage.onnx.data_sha256 or ""
-        return digests | self.program
+            digests |= stage.files
+        arrays = {part.file: part.sha256 for part in (self.reference, self.initial) if part}
+        return digests | arrays | self.program
 
 
 def schema() -> dict[str, Any]:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 
-from autosplit.deploy.export_folder import checked
-from autosplit.deploy.manifest import Manifest, ReplicaPart, StagePart
+from autosplit.deploy.manifest import Manifest
 from autosplit.deployment import cores_of, on_its_machine
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Cuda, Device, RayCores, Rpc
 from autosplit.hardware.devices.rpc import reached
 from autosplit.hardware.runtimes.interface import Stage, closed_on_error
-from autosplit.hardware.runtimes.stage_file import StageFile
 from autosplit.units import counted
 
 
@@ -27,7 +24,7 @@ def place_replicas(
 
     They are from ``devices``, from the manifest, or the cores there are.
     """
-    names = [replica.device for stage in document.stages for replica in stage.replicas]
+    names = [replica.device for replica in document.replicas]
     if devices and len(devices) != len(names):
         raise ConfigError(
             f"the export has {counted(len(names), 'replica')}, "
@@ -54,17 +51,13 @@ def absent_device(document: Manifest) -> str | None:
 
     Other cores than those of the manifest may run it, another processor, GPU or server may not.
     """
-    places = [
-        device.parse(on_its_machine(replica.device), anywhere=True)
-        for stage in document.stages
-        for replica in stage.replicas
-    ]
+    names = [on_its_machine(replica.device) for replica in document.replicas]
+    places = [device.parse(name, anywhere=True) for name in names]
     try:
-        for place, file in zip(places, stage_files(document), strict=True):
+        for place in places:
             if isinstance(place, Cuda):
                 place.tvm_device()
-            if not isinstance(place, Rpc):
-                file.require_here()
+        _require_here(document, places)
         with reached(places):
             pass
     except MachineError as error:
@@ -72,40 +65,23 @@ def absent_device(document: Manifest) -> str | None:
     return None
 
 
-def stage_files(document: Manifest) -> list[StageFile]:
-    """What each replica loads, stage by stage."""
-    return [stage_file(document, s, replica) for s in document.stages for replica in s.replicas]
-
-
-def stage_file(document: Manifest, stage: StagePart, replica: ReplicaPart) -> StageFile:
-    """What a replica of a stage loads."""
-    environment, name = document.environment, replica.file or stage.file
-    digests = {name: (replica.sha256 if replica.file else stage.sha256) or ""} | stage.weights
-    return StageFile(
-        stage.runtime,
-        name,
-        digests,
-        stage.inputs,
-        stage.outputs,
-        replica.target or environment.get("target"),
-        None if replica.target else environment.get("architecture", platform.machine()),
-    )
-
-
 def load_replicas(
     document: Manifest, folder: Path, places: Sequence[Sequence[Device]]
 ) -> list[list[Stage]]:
     """The replicas of each stage, loaded on their ``places``; raises as ``load``."""
-    files = stage_files(document)
-    for file, place in zip(files, chain(*places), strict=True):
-        # A server's processor is not known here; loading there says what is wrong.
-        if not isinstance(place, Rpc):
-            file.require_here()
-    for name, digest in dict(chain(*(file.digests.items() for file in files))).items():
-        checked(folder, name, digest)
-    numbers = [stage.index for stage in document.stages for _ in stage.replicas]
+    flat = list(chain(*places))
+    _require_here(document, flat)
     # Replicas with the same file, as most have, may share what is loaded.
-    groups = groupby(zip(numbers, files, chain(*places), strict=True), key=itemgetter(0, 1))
-    loads = (file.load(folder, [place for *_, place in same]) for (_, file), same in groups)
+    keys = [(spec.index, spec.file) for spec in document.replicas]
+    groups = groupby(zip(keys, document.replicas, flat, strict=True), key=itemgetter(0))
+    same = (list(group) for _, group in groups)
+    loads = (group[0][1].load(folder, [place for *_, place in group]) for group in same)
     loaded = iter(closed_on_error(chain.from_iterable(loads)))
     return [[next(loaded) for _ in stage.replicas] for stage in document.stages]
+
+
+def _require_here(document: Manifest, places: Sequence[Device]) -> None:
+    for spec, place in zip(document.replicas, places, strict=True):
+        # A server's processor is not known here; loading there says what is wrong.
+        if not isinstance(place, Rpc):
+            spec.require_here(document.environment)

@@ -24,7 +24,6 @@ from autosplit.frontend import importing
 from autosplit.frontend.samples import random_items, special_items
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.engine import StageEvent
-from autosplit.hardware.execution.stream_states import initial_states
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import Handler
@@ -107,7 +106,7 @@ def verify(
         count = max(count, STEPS)
         count = min(count, document.model.steps or count)
     draw = special_items if special else random_items
-    initial = initial_states(wiring_of(document, manifest_file.locate(folder).parent).states)
+    initial = wiring_of(document, manifest_file.locate(folder).parent).first_states
     if file is None:
         expected, name = read_reference(folder, document, initial)
     else:

@@ -26,7 +26,6 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.core_kinds import kinds_of
 from autosplit.hardware.devices.device import Cores, Device, RayCores
 from autosplit.hardware.execution.pipeline import Pipeline
-from autosplit.hardware.execution.stream_states import initial_states
 from autosplit.hardware.execution.wiring import StagePorts, Wiring
 from autosplit.hardware.measurement.parity import tolerance_of
 from autosplit.hardware.measurement.reference import Outputs, Reference, reference_of
@@ -407,7 +406,7 @@ class CompiledModel:
     @property
     def initial_states(self) -> Outputs:
         """What a stream begins with, by the input of each state."""
-        return initial_states(self.wiring([range(len(self.graph.ops))]).states)
+        return self.wiring([range(len(self.graph.ops))]).first_states
 
     def items(self, count: int = 3, seed: int = 0) -> list[Item]:
         """Random items, reproducible by ``seed``: the array of each input but states by name."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any
 
 from autosplit import files, versions
@@ -14,25 +16,9 @@ from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.devices import device
 from autosplit.hardware.measurement import disturbance
 
-_NEEDED = (
-    "numpy",
-    "networkx",
-    "optuna",
-    "pydantic",
-    "rich",
-    "platformdirs",
-    "filelock",
-    "psutil",
-    "jinja2",
-    "tomli-w",
-)
-_EXTRAS = {
-    "onnx": ("onnx", "onnxruntime"),
-    "openvino": ("openvino",),
-    "torch": ("torch", "onnxscript"),
-    "ray": ("ray",),
-    "dashboard": ("optuna-dashboard", "waitress"),
-}
+_OWN_CHECK = ("autosplit", versions.TVM, versions.FFI)  # packages with a check of their own
+_FOR_DEVELOPERS = ("all", "dev", "docs", "test")  # extras
+_REQUIREMENT = re.compile(r"""([\w-]+)[^;]*(?:;\s*extra == ['"](\w+)['"])?$""")
 
 
 @dataclass(frozen=True)
@@ -48,10 +34,20 @@ class Check:
 
 def examine() -> list[Check]:
     """All checks. TVM is loaded only if its versions fit together."""
-    packages = [_package(name, f"pip install {name}") for name in _NEEDED]
-    for extra, names in _EXTRAS.items():
-        packages += [_package(name, install(extra), needed=False) for name in names]
-    return [_python(), _tvm(), *packages, _linker(), _cores(), _calm(), _cuda(), _cache()]
+    return [_python(), _tvm(), *_packages(), _linker(), _cores(), _calm(), _cuda(), _cache()]
+
+
+def _packages() -> list[Check]:
+    """The packages that autosplit needs, and those of each of its extras."""
+    extras: dict[str, str | None] = {}
+    for text in metadata.requires("autosplit") or ():
+        match = _REQUIREMENT.match(text)
+        if match and match[1] not in _OWN_CHECK and match[2] not in _FOR_DEVELOPERS:
+            extras.setdefault(match[1], match[2])
+    return [
+        _package(name, install(extra) if extra else f"pip install {name}", needed=extra is None)
+        for name, extra in extras.items()
+    ]
 
 
 def _python() -> Check:

@@ -3,8 +3,8 @@
 The corrected costs are drawn many times. A gain is the mean over the draws of how much less a
 candidate takes than the best measured one, a loss counting as none (expected improvement: Jones,
 Schonlau and Welch, Efficient global optimization of expensive black-box functions, 1998, section
-4.1). Weighed are the best candidate for the mean costs, which the planner finds, and those around
-it and around the best measured.
+4.1). Weighed are the best candidates for the mean costs and for some draws, each found by the
+planner, and those around the first and around the best measured.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 DRAWS = 64  # of the costs, over which a gain is averaged
+PLANNED = 4  # of them, for which the best candidate is searched
+PLANNED_TRIALS = 32  # measured trials from which on it is searched for the mean costs alone
 CENTRES = 2  # measured candidates whose neighbours are weighed
 WORTH = 0.02  # the expected gain that is worth a trial, as a share of half the noise
 # The error of the costs is known well enough after three trials and ten times of stages.
@@ -165,22 +167,24 @@ class Acquisition:
 
     @cached_property
     def _planned(self) -> list[Candidate]:
-        """The best candidates for the mean costs, and those around them and the best measured."""
+        """The best candidates for the mean costs and some draws, and those around the best."""
         measured = self._best_measured
         near = measured[0] if measured else self.space.plan.stages
         planned: list[Candidate] = []
-        with contextlib.suppress(Infeasible):
-            planned += self._best_expected(near)
+        count = 0 if len(self.history.trials) > PLANNED_TRIALS else PLANNED
+        for costs in [self.corrected.mean, *self._draws[:count]]:
+            with contextlib.suppress(Infeasible):
+                planned += self._best_under(costs, near)
         centres = [*planned[:1], *measured[:CENTRES]]
         around = [n for centre in centres for n in self.space.moves.neighbours(centre)]
         return list(dict.fromkeys([*planned, *around]))
 
-    def _best_expected(self, near: Candidate) -> list[Candidate]:
+    def _best_under(self, costs: Factors, near: Candidate) -> list[Candidate]:
         """The candidates of least period and of least latency, as far as these count."""
         limits = [0.0] if self.goal.objective == "throughput" else []
         if self.goal.objective == "latency" or self.goal.latency_ms < math.inf:
             limits.append(math.inf)
-        model, seed = self.corrected.model(), len(self.history.measured)
+        model, seed = self.corrected.model(costs), len(self.history.measured)
         return [self.space.best(model, near, seed, limit) for limit in limits]
 
     def _gains(self, candidates: Iterable[Candidate]) -> dict[Candidate, float]:

@@ -30,7 +30,7 @@ import tvm
 
 import autosplit
 from autosplit import api
-from autosplit.deploy.load import on_ray
+from autosplit.deploy import load as loading
 from autosplit.errors import MachineError
 from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.measurement import measure
@@ -162,7 +162,7 @@ def contest(split: api.Split, targets: Sequence[str], seconds: float) -> list[Co
 
 def ray(folder: Path, items: Sequence[Item], stack: contextlib.ExitStack) -> Contestant:
     """The pipeline on a cluster that Ray starts here."""
-    pipeline = stack.enter_context(on_ray(folder, address="local", trace=True))
+    pipeline = stack.enter_context(loading.load(folder, trace=True).on_ray(address="local"))
     return Contestant(partial(streamed, pipeline, items), pipeline)
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -14,8 +13,6 @@ import optuna
 import pytest
 
 from autosplit.cli import main
-from autosplit.report.dashboard import app
-from autosplit.report.documents import study_reader
 from autosplit.study.record import FORMAT
 
 
@@ -42,32 +39,17 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.integration
 def test_it_prints_the_url_serves_and_ends_with_130_when_interrupted(database: Path) -> None:
-    with running(str(database), "--port", "0") as process:
+    words = ["--port", "0", "-f", "json", "--allow-remote", "--host", "127.0.0.1"]
+    with running(str(database), *words) as process:
         assert process.stdout is not None
-        url = process.stdout.readline().strip()
+        url = json.loads("".join(process.stdout.readline() for _ in range(3)))["url"]
         assert urllib.request.urlopen(url, timeout=60).status == 200
         process.send_signal(signal.SIGINT)
         rest, errors = process.communicate(timeout=60)
-    assert (process.returncode, rest, errors) == (130, "", "autosplit: interrupted\n")
-
-
-def test_json_is_one_document(database: Path) -> None:
-    with running(str(database), "--port", "0", "-f", "json") as process:
-        assert process.stdout is not None
-        document = json.loads("".join(process.stdout.readline() for _ in range(3)))
-    assert document["url"].startswith("http://127.0.0.1:")
-
-
-def test_a_port_in_use_is_an_environment_error(
-    database: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert main(["dashboard", str(database), "--port", str(port)]) == 3
-    assert capsys.readouterr().err == (
-        f"autosplit: port {port} on 127.0.0.1 is in use; "
-        "give another with --port, or --port 0 for a free one\n"
-    )
+    assert (process.returncode, rest) == (130, "")
+    warning, interrupt = errors.splitlines()
+    assert warning == "autosplit: everyone who can reach this address can read the study"
+    assert interrupt == "autosplit: interrupted"
 
 
 @pytest.mark.parametrize(
@@ -89,21 +71,3 @@ def test_what_cannot_be_served_is_one_line_and_exit_2(
     error = capsys.readouterr().err
     assert says in error
     assert error.count("\n") == 1
-
-
-def test_whoever_lets_other_machines_in_is_told_what_they_can_do(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = []
-
-    def open_server(reader: object, host: str, port: int, **options: bool) -> object:
-        asked.append((host, port, options))
-        return contextlib.nullcontext(None), "http://here"
-
-    monkeypatch.setattr(app, "open_server", open_server)
-    monkeypatch.setattr(study_reader, "find_study", lambda study, storage: None)
-    monkeypatch.setattr(contextlib.nullcontext, "serve_forever", lambda server: None, raising=False)
-    assert main(["dashboard", "s.db", "--allow-remote", "--host", "0.0.0.0", "--port", "1"]) == 0
-    out, err = capsys.readouterr()
-    assert (out, "can read the study" in err) == ("http://here\n", True)
-    assert asked == [("0.0.0.0", 1, {"allow_remote": True})]

@@ -143,7 +143,7 @@ def test_a_reader_that_leaves_is_no_error():
 
 
 HEAVY = {
-    "tvm", "optuna", "onnx", "onnxruntime", "pydantic", "rich", "torch",
+    "tvm", "optuna", "onnx", "onnxruntime", "pydantic", "torch",
     "scipy",
 }  # fmt: skip
 HELP = """

@@ -33,16 +33,21 @@ def test_phases_are_lines_where_they_are_asked_for(net: str, capsys: Any) -> Non
     ]
 
 
-def test_a_terminal_shows_phases(net: str, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_phases_in_one_line_that_is_erased(
+    net: str, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(["inspect", net]) == 0
-    assert "lowering" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "lowering" in error
+    assert "\n" not in error
+    assert error.endswith("\r\x1b[K")
 
 
 def test_a_phase_that_counts_is_printed_once_a_second(
     capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seconds = iter([0.0, 0.5, 1.5, 1.6])
+    seconds = iter([0.0, 0.0, 0.5, 1.5, 1.6])
     monkeypatch.setattr("autosplit.cli.output.time.monotonic", lambda: next(seconds))
     with phases.listening(PhaseLines()):
         for number in (1, 2, 3):

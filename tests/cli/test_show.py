@@ -61,12 +61,6 @@ def test_the_table_names_cuts_and_live_tensors(capsys: pytest.CaptureFixture[str
     assert "predicted bound " in text
 
 
-def test_showing_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = (folder / "net.db").read_bytes()
-    assert main(["show", "net.db"]) == 0
-    assert (folder / "net.db").read_bytes() == before
-
-
 def test_a_database_whose_run_was_stopped_at_once_holds_no_study_yet(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,3 +143,14 @@ def test_a_study_without_attributes_says_so(
     study.set_user_attr("autosplit", {"format": FORMAT})
     assert main(["show", "empty.db"]) == 0
     assert capsys.readouterr().out.startswith("study empty: nothing is stored yet\n")
+
+
+def test_an_export_is_told_in_lines_and_its_study_in_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["wrote out/split.json", "outputs equal"]
+    module = "autosplit.study.export.export_stored_split"
+    monkeypatch.setattr(module, lambda *args: Path("out/split.json"))
+    monkeypatch.setattr("autosplit.report.documents.exported.lines", lambda file: lines)
+    assert main(["export", "net.db", "-o", "out"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -119,7 +120,7 @@ def test_the_written_split_computes_what_the_model_computes(residual, document, 
 def test_the_table_names_nodes_tensors_and_sizes(residual, capsys):
     assert main(["split", str(residual), "--after", "relu1a"]) == 0
     text = capsys.readouterr().out
-    for part in ("relu1a", "(conv0b sum0 out0)", "576 B", "1x4x6x6", "stage 1"):
+    for part in ("relu1a", "out0 (op2)", "576 B", "1x4x6x6", "stage 1"):
         assert part in text
 
 
@@ -184,10 +185,10 @@ def test_one_name_may_stand_for_a_list(residual):
 
 
 def test_a_cut_and_a_stage_in_words():
-    op = {"name": "op1", "sources": ["n1", "n2"]}
+    op = {"name": "op1_add", "sources": ["n1", "n2"]}
     assert manual_split.title(
         {"number": 2, "after": ["a", "b"], "took": [op, {"name": "op2", "sources": []}]}
-    ) == ("cut 2 after a, b; also contains op1 (n1 n2), op2")
+    ) == ("cut 2 after a, b; also contains n2 (op1), op2")
     assert manual_split.title({"number": 1, "after": ["a"], "took": []}) == "cut 1 after a"
     many = [{"name": f"op{i}", "sources": []} for i in range(9)]
     assert manual_split.title({"number": 1, "after": ["a"], "took": many}).endswith(
@@ -215,3 +216,10 @@ def test_the_table_ends_with_the_file_that_was_written(residual, monkeypatch, ca
     )
     assert capsys.readouterr().out.endswith("\nwrote out/split.json\n")
     assert asked == [(Path("out"), ("cores:0", "cores:0"), "native", True)]
+
+
+def test_an_export_says_its_size_and_the_next_command(request):
+    folder = request.getfixturevalue("exported")
+    first, *_ = exported.lines(folder / "split.json")
+    pattern = r"wrote .*/split\.json \(\d+ files, [\d.]+ [kM]B\); `autosplit verify .*` compares"
+    assert re.match(pattern, first)

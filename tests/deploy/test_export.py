@@ -213,7 +213,7 @@ def test_a_flipped_byte_is_seen(export):
 def test_an_export_for_another_architecture_is_named(export):
     export.edit(lambda d: d["environment"].update(architecture="riscv128"))
     with pytest.raises(MachineError, match="the split was exported for riscv128, this machine is"):
-        autosplit.load(export.folder)
+        autosplit.load(export.folder).start()
 
 
 def test_a_file_that_is_no_library_is_named(export):
@@ -222,7 +222,7 @@ def test_a_file_that_is_no_library_is_named(export):
     with pytest.raises(
         MachineError, match=r"'stage0\.so' does not load with this TVM: .*; see `autosplit doctor`"
     ):
-        autosplit.load(export.folder)
+        autosplit.load(export.folder).start()
 
 
 @pytest.mark.parametrize(("stage", "other"), [(0, 1), (1, 0), (2, 0)])

@@ -9,9 +9,10 @@ from autosplit.deploy import stages as loading
 from autosplit.deploy.load import load
 from autosplit.deploy.manifest import Manifest
 from autosplit.errors import ConfigError, MachineError
+from autosplit.hardware.cluster import connection
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Cores, Rpc
-from autosplit.hardware.runtimes import stage_file as files
+from autosplit.hardware.runtimes import stage_spec as files
 from tests.deploy.manifests import digest, sound, write_export
 
 
@@ -90,6 +91,9 @@ class Stage:
         self.content = content
         self.closed = 0
 
+    def open(self):
+        pass
+
     def close(self):
         self.closed += 1
 
@@ -141,8 +145,8 @@ def test_a_stage_that_does_not_load_closes_those_before_it(
         return load_stages(file, *arguments)
 
     load_by(fail_at_two, monkeypatch)
-    with pytest.raises(kind, match=text):
-        load(exported)
+    with pytest.raises(kind, match=text), load(exported):
+        pass
     assert [stage.closed for stage in loaded] == [1, 1]
 
 
@@ -155,7 +159,8 @@ def test_a_closed_pipeline_closes_its_stages_once(exported, loaded):
 
 @pytest.mark.parametrize("name", [".", "split.json"])
 def test_the_files_lie_beside_the_manifest(exported, loaded, name):
-    load(exported / name).close()
+    with load(exported / name):
+        pass
     assert [stage.content for stage in loaded] == ["stage0.onnx", "stage1.onnx", "stage2.onnx"]
 
 
@@ -169,7 +174,7 @@ def test_the_weights_beside_an_onnx_stage_are_checked(exported, loaded):
         "data_sha256": digest("weights"),
     }
     (exported / "split.json").write_text(json.dumps(document))
-    load(exported).close()
+    load(exported).start()
     (exported / "stage0.data").write_text("changed")
     with pytest.raises(ConfigError, match=r"stage0\.data' has sha256"):
         load(exported)
@@ -185,10 +190,11 @@ def target(monkeypatch):
             files,
             "target_of",
             lambda text: SimpleNamespace(
-                host=None, attrs={"mcpu": text}, kind=SimpleNamespace(name="llvm")
+                host=None,
+                attrs={"mcpu": text, "mtriple": text and f"{text}-linux"},
+                kind=SimpleNamespace(name="llvm"),
             ),
         )
-        monkeypatch.setattr(files, "architecture", lambda target: target.attrs["mcpu"])
         monkeypatch.setattr(files.processor, "missing_features", lambda target: lacks)
 
     return pretend
@@ -198,7 +204,7 @@ def made_with(environment, stage_target=None):
     document = sound() | {"environment": environment}
     document["stages"][0]["replicas"][0]["target"] = stage_target
     manifest = Manifest.model_validate(document)
-    return loading.stage_file(manifest, manifest.stages[0], manifest.stages[0].replicas[0])
+    return manifest.stages[0], environment
 
 
 @pytest.mark.parametrize(
@@ -221,22 +227,31 @@ def made_with(environment, stage_target=None):
 )
 def test_a_stage_runs_on_the_architecture_it_was_made_for(target, environment, stage_target, text):
     target()
+    spec, environment = made_with(environment, stage_target)
     if text is None:
-        made_with(environment, stage_target).require_here()
+        spec.require_here(environment)
         return
     with pytest.raises(MachineError, match=text):
-        made_with(environment, stage_target).require_here()
+        spec.require_here(environment)
 
 
 def test_a_processor_that_can_do_less_is_told_with_what_it_lacks(target):
     target(lacks=("avx2", "fma"))
+    spec, environment = made_with({"target": "x86_64"})
     with pytest.raises(
         MachineError,
-        match="exported for newest, this processor lacks avx2, fma; export it on this machine",
+        match="exported for x86_64, this processor lacks avx2, fma; export it on this machine",
     ):
-        made_with({"target": "newest"}).require_here()
+        spec.require_here(environment)
 
 
 def test_onnx_stages_need_no_processor(exported, loaded, monkeypatch):
     monkeypatch.setattr(files, "target_of", lambda *_: pytest.fail("checked"))
-    load(exported).close()
+    load(exported).start()
+
+
+def test_a_pipeline_that_goes_to_a_cluster_loads_nothing_here(exported, loaded, monkeypatch):
+    monkeypatch.setattr(connection, "connected", lambda _: pytest.fail("reached the cluster"))
+    with pytest.raises(pytest.fail.Exception, match="reached"):
+        load(exported).on_ray()
+    assert loaded == []

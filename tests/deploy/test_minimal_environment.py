@@ -22,17 +22,7 @@ pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "studies" / "examples"
 HAS = "import importlib.util as u, sys; print(*(n for n in sys.argv[1:] if u.find_spec(n)))"
-LACKS = (
-    "onnx",
-    "onnxruntime",
-    "openvino",
-    "optuna",
-    "networkx",
-    "rich",
-    "platformdirs",
-    "torch",
-    "pip",
-)
+LACKS = ("onnx", "onnxruntime", "openvino", "optuna", "networkx", "platformdirs", "torch", "pip")
 
 
 def commands() -> list[list[str]]:

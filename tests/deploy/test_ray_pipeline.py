@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ from autosplit.errors import ConfigError, MachineError, StageError
 from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.measurement.results import SplitResults
-from autosplit.zoo import stream_nets, weights
 from tests.hardware.cluster.clusters import Nodes, ray_nodes  # noqa: F401  a fixture
 from tests.hardware.fakes import in_time, wait_for
 from tests.nets import net
@@ -29,18 +26,6 @@ ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.integration
 CORE = str(device.along(1)[0])
 LIMIT_S = 240.0
-
-
-@pytest.fixture(scope="module")
-def amplifier(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    import onnx
-
-    file = tmp_path_factory.mktemp("net") / "amplifier.onnx"
-    net, shapes = stream_nets.amplifier(3, 4, 8)
-    weights.fill(net.graph, shapes, seed=0)
-    onnx.save(net, file)
-    states = {f"past_{i}": f"present_{i}" for i in range(3)}
-    return autosplit.load_model(file, states=states)
 
 
 def written(model: Any, after: list[list[str]], copies: int, folder: Path) -> Path:
@@ -57,26 +42,9 @@ def folder(branches: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(branches, [["first"], ["hinted"]], 2, tmp_path_factory.mktemp("branches"))
 
 
-@pytest.fixture(scope="module")
-def stream_folder(amplifier: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(amplifier, [["layer0.sum"]], 2, tmp_path_factory.mktemp("amplifier"))
-
-
 def places(count: int) -> list[str]:
     sides = cycle(["left", "right"])
     return [f"ray:{next(sides)}/{CORE}" for _ in range(count)]
-
-
-@contextlib.contextmanager
-def started(way: str, folder: Path, nodes: Nodes) -> Iterator[Any]:
-    loaded = autosplit.load(folder)
-    count = sum(loaded.replicas)
-    pipeline = loaded.on_ray(places(count)) if way == "ray" else loaded
-    with pipeline:
-        yield pipeline
-
-
-# These count actors, so they come before those that share a pipeline.
 
 
 def collect(pipeline: Any, model: Any, results: list[Any], disturb: Any) -> StageError:
@@ -137,76 +105,11 @@ def test_wrong_places_are_refused_and_leave_no_actor(folder: Path, nodes: Nodes)
         wait_for(lambda node=node: not nodes.actors(node))
 
 
-@pytest.fixture(scope="module", params=["load", "ray"])
-def pipeline(request: pytest.FixtureRequest, folder: Path, nodes: Nodes) -> Iterator[Any]:
-    with started(request.param, folder, nodes) as pipeline:
-        yield pipeline
-
-
-@pytest.fixture(scope="module", params=["load", "ray"])
-def streams(request: pytest.FixtureRequest, stream_folder: Path, nodes: Nodes) -> Iterator[Any]:
-    with started(request.param, stream_folder, nodes) as pipeline:
-        yield pipeline
-
-
-def test_outputs_are_the_model_s_in_the_order_of_the_items(pipeline: Any, branches: Any) -> None:
-    items = branches.items(60)
-    assert pipeline.replicas == (1, 1, 2)
-    assert compare(in_time(lambda: pipeline.run(items)), branches.expected(items)).equal
-
-
-def test_submitted_items_come_out_of_results(pipeline: Any, branches: Any) -> None:
-    items = branches.items(6)
-    for item in items:
-        in_time(lambda item=item: pipeline.submit(item))
-    results = pipeline.results()
-    outputs = in_time(lambda: [next(results) for _ in items])
-    assert compare(outputs, branches.expected(items)).equal
-
-
-def test_a_wrong_item_is_refused_and_the_next_one_computed(pipeline: Any, branches: Any) -> None:
-    item = branches.items(1)[0]
-    with pytest.raises(ConfigError, match="unknown input 'noise'"):
-        pipeline.run([item, {"noise": item["image"]}])
-    assert len(in_time(lambda: pipeline.run([item]))) == 1
-
-
-def test_streams_have_states_of_their_own(streams: Any, amplifier: Any) -> None:
-    items = amplifier.items(20)
-    whole = in_time(lambda: streams.run(items, stream="whole"))
-    assert compare(whole, amplifier.expected(items)).equal
-    parts = [
-        in_time(lambda s=s, half=half: streams.run(half, stream=s))
-        for half in (items[:10], items[10:])
-        for s in ("a", "b", "c")
-    ]
-    for number in range(3):
-        assert compare(parts[number] + parts[number + 3], whole).equal
-
-
-def test_a_stream_goes_on_from_its_state_in_another(streams: Any, amplifier: Any) -> None:
-    items = amplifier.items(8)
-    whole = in_time(lambda: streams.run(items, stream="first"))
-    streams.reset("first")
-    in_time(lambda: streams.run(items[:4], stream="first"))
-    streams.reset("second", in_time(lambda: streams.state("first")))
-    assert compare(in_time(lambda: streams.run(items[4:], stream="second")), whole[4:]).equal
-
-
-@pytest.mark.parametrize("way", ["load", "ray"])
-def test_a_closed_pipeline_says_so(way: str, folder: Path, nodes: Nodes, branches: Any) -> None:
-    with started(way, folder, nodes) as pipeline:
-        in_time(lambda: pipeline.run(branches.items(2)))
-    in_time(pipeline.close)
-    with pytest.raises(StageError, match="the pipeline is closed"):
-        pipeline.run(branches.items(1))
-
-
 def test_a_program_that_closes_nothing_ends_quietly(folder: Path, nodes: Nodes) -> None:
     program = f"""
 import numpy as np
-from autosplit.deploy.load import on_ray
-pipeline = on_ray({str(folder)!r}, {places(4)}, {nodes.cluster.address!r})
+import autosplit
+pipeline = autosplit.load({str(folder)!r}).on_ray({places(4)}, {nodes.cluster.address!r})
 item = {{p.name: np.zeros(p.shape, p.dtype) for p in pipeline.wiring.inputs}}
 for _ in range(3):
     pipeline.submit(item)

@@ -48,7 +48,7 @@ def message_changed(content: bytes, rng: random.Random) -> bytes:
 
 
 def json_changed(content: bytes, rng: random.Random) -> bytes:
-    """JSON with one to three values changed, anywhere in it."""
+    """JSON with one to three values changed, anywhere in it; texts to others that stand there."""
     document = json.loads(content)
     for _ in range(rng.randint(1, 3)):
         containers = _containers(document)
@@ -57,13 +57,21 @@ def json_changed(content: bytes, rng: random.Random) -> bytes:
         if not keys:
             continue
         key = rng.choice(keys)
-        action = rng.choice(("remove", "value", "like", "like"))
-        if action == "remove":
+        if rng.random() < 0.25:
             del container[key]
-        elif action == "value":
-            container[key] = rng.choice((*NUMBERS, *TEXTS, *OTHERS))
-        else:
-            container[key] = _value_like(container[key], document, rng)
+            continue
+        texts = [k for c in containers if isinstance(c, dict) for k in c.values()]
+        others = [v for v in texts if isinstance(v, str)]
+        near = [container[key] + 1] if type(container[key]) is int else []
+        copied = copy.deepcopy(rng.choice(containers))
+        container[key] = rng.choice(
+            (
+                rng.choice((*NUMBERS, *near)),
+                rng.choice((*TEXTS, *others)),
+                rng.choice(OTHERS),
+                copied,
+            )
+        )
     return json.dumps(document).encode()
 
 
@@ -75,22 +83,6 @@ def _containers(document: Any) -> list[Any]:
             containers.append(value)
             stack += value.values() if isinstance(value, dict) else value
     return containers
-
-
-def _value_like(value: Any, document: Any, rng: random.Random) -> Any:
-    """Another value of the same type, for texts one that stands elsewhere in the document."""
-    if isinstance(value, bool):
-        return not value
-    if isinstance(value, int):
-        return rng.choice((value + 1, value - 1, rng.randrange(300), *NUMBERS))
-    if isinstance(value, str):
-        texts = [v for c in _containers(document) for v in _values(c) if isinstance(v, str)]
-        return rng.choice((*texts, *TEXTS))
-    return copy.deepcopy(rng.choice(_containers(document)))
-
-
-def _values(container: Any) -> list[Any]:
-    return list(container.values()) if isinstance(container, dict) else container
 
 
 def archive_changed(content: bytes, rng: random.Random) -> bytes:

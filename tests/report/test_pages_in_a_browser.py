@@ -26,9 +26,8 @@ OUTSIDE = f"""return [...document.querySelectorAll('main *')]
   .map(e => e.outerHTML.slice(0, 80))"""
 COLOUR = "return getComputedStyle(document.body).backgroundColor"
 TIP = "return document.querySelector('.tip:not([hidden])')?.textContent"
-BOXES = "[...document.querySelectorAll('.frame .node[data-ops]')]"
+OPS = "[...document.querySelectorAll('.frame .node[data-ops]')]"
 PLACE = "return document.querySelector('.frame').getBoundingClientRect().top"
-SHOWN = "return document.querySelector('.frame svg').getAttribute('viewBox')"
 
 
 def with_cuts(study: Study) -> Study:
@@ -88,16 +87,15 @@ def test_a_report_asks_nobody_for_anything(opened: Browser) -> None:
 
 
 def test_pointing_at_a_box_or_a_mark_says_what_it_is(opened: Browser) -> None:
-    single = f"{BOXES}.find(e => e.localName === 'g' && e.dataset.ops !== '0')"
-    opened.point(opened.run(f"return {single}"))
+    opened.point(opened.run(f"return {OPS}[15]"))
     said = opened.run(TIP)
     assert "0.5 ms\nstage 0, cores:0, tvm\nreads" in said
-    assert "source nodes: squeezenet0_fire6/squeeze1x1_relu" in said
-    mark = "document.querySelectorAll('.charts .node path')[4]"
+    assert "source nodes: squeezenet0_fire" in said
+    mark = "document.querySelectorAll('.charts .node path:last-child')[4]"
     opened.run(f"{mark}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
     opened.point(opened.run(f"return {mark}"))
     assert opened.wait(TIP).startswith("in the search, trial")
-    opened.run(f"{single}.focus()")
+    opened.run(f"{OPS}[15].focus()")
     assert opened.run(TIP) == said
 
 
@@ -123,39 +121,14 @@ def test_keys_lead_from_mark_to_mark_of_a_chart(
     assert browser.accessibility() == []
 
 
-def test_a_box_opens_and_closes_by_mouse_and_keyboard(opened: Browser) -> None:
-    title = "return document.querySelector('.frame text').textContent"
-    whole = opened.run(f"return {BOXES}.length")
-    opened.press(".frame a.node", "\n")
-    assert opened.run(title) == "stage 0, cores:0, tvm: 5 fused ops"
-    assert opened.run(f"return {BOXES}.filter(e => e.dataset.ops !== '0').length") == 5
-    assert opened.run("return document.activeElement.textContent") == "Back to the whole graph"
-    opened.press(".bar button:focus", "\n")
-    assert opened.run(f"return {BOXES}.length") == whole
-
-
-def test_the_graph_zooms_moves_and_comes_back(opened: Browser) -> None:
-    whole = opened.run(SHOWN)
-    opened.press(".frame", "+", "+")
-    zoomed = list(map(float, opened.run(SHOWN).split()))
-    assert zoomed[2] == pytest.approx(float(whole.split()[2]) / 2.25)
-    opened.press(".frame", "\ue014")  # the right arrow
-    assert float(opened.run(SHOWN).split()[0]) > zoomed[0]
-    opened.press(".frame", "0")
-    assert opened.run(SHOWN) == whole
-
-
-def test_every_legal_cut_can_be_shown_with_its_period(opened: Browser) -> None:
-    count = int(opened.run("return document.querySelector('.bar input[type=range]').max"))
-    assert count == opened.run("return document.querySelectorAll('tr[data-cut]').length") == 48
-    opened.press(".bar input[type=range]", "\ue014", "\ue014")
-    said = opened.run("return document.querySelector('output').textContent")
-    assert said == ("cut after: pool1; ops before it: 2; live tensors: 774 kB; predicted ms: 19.5")
-    dimmed = opened.run(f"return {BOXES}.filter(e => e.classList.contains('after')).length")
-    torn = opened.run(f"return {BOXES}.filter(e => e.classList.contains('torn')).length")
-    assert (dimmed, torn) == (10, 1)
-    opened.press(".bar input[type=range]", "\ue011")  # home: no cut
-    assert opened.run(f"return {BOXES}.filter(e => e.matches('.after, .torn')).length") == 0
+def test_a_legal_cut_that_is_pointed_at_dims_the_ops_after_it(opened: Browser) -> None:
+    opened.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
+    assert opened.run("return document.querySelectorAll('tr[data-cut]').length") == 48
+    dimmed = f"return {OPS}.filter(e => e.classList.contains('after')).length"
+    assert opened.run(dimmed) == 0
+    opened.run("document.querySelectorAll('tr[data-cut]')[1].focus()")
+    assert opened.run(dimmed) == opened.run(f"return {OPS}.length") - 2
+    assert opened.run("return document.querySelectorAll('tr.chosen').length") == 1
 
 
 def test_a_page_of_242_ops_stays_small(browser: Browser, tmp_path: Path) -> None:
@@ -169,10 +142,11 @@ def test_a_page_of_242_ops_stays_small(browser: Browser, tmp_path: Path) -> None
 
 
 def test_an_op_can_be_found_by_its_name(opened: Browser) -> None:
-    opened.run("document.querySelector('input[type=search]').focus()")
     opened.press("input[type=search]", *"fire6/squeeze1x1_relu")
-    assert opened.run(f"return {BOXES}.filter(e => e.matches('.match')).length") > 0
-    assert opened.run(f"return {BOXES}.filter(e => !e.matches('.match')).length") > 0
+    matches = opened.run(f"return {OPS}.filter(e => e.matches('.match')).length")
+    said = opened.run("return document.querySelector('output').textContent")
+    assert said == f"{matches} of {opened.run(f'return {OPS}.length')}"
+    assert 0 < matches < 10
 
 
 def test_trials_are_sorted_and_filtered(browser: Browser, served: Client) -> None:
@@ -180,7 +154,7 @@ def test_trials_are_sorted_and_filtered(browser: Browser, served: Client) -> Non
     rows = """return [...document.querySelectorAll('.sortable tbody tr')]
       .filter(e => e.getClientRects().length).map(e => e.cells[0].textContent)"""
     everything = browser.run(rows)
-    click = "document.querySelectorAll('.sortable th button')[3].click()"
+    click = "document.querySelectorAll('.sortable th button')[2].click()"
     browser.run(click)
     assert browser.run(rows)[0] == "8"  # of the least period
     assert browser.run(rows)[-1] == "5"  # of none
@@ -198,14 +172,14 @@ def test_what_changes_in_a_running_study_changes_in_place(browser: Browser, smal
         browser.open(client.url)
         browser.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
         browser.run("scrollTo(0, 400); window.stays = true")
-        browser.press(".frame", "+")
-        zoomed, place = browser.run(SHOWN), browser.run(PLACE)
+        browser.run("document.querySelector('.frame').scrollTop = 60")
+        place = browser.run(PLACE)
         study = optuna.load_study(study_name="fire", storage=f"sqlite:///{small}")
         store(study, verdict={"choice": "leave", "text": "Changed meanwhile."})
         # The server looks at most every few seconds.
         assert browser.wait("return document.body.innerText.includes('Changed meanwhile.')")
         assert browser.run("return window.stays")
-        assert browser.run(SHOWN) == zoomed
+        assert browser.run("return document.querySelector('.frame').scrollTop") == 60
         # What is looked at stays where it is, whatever changes above.
         assert browser.run(PLACE) == pytest.approx(place, abs=2)
         assert browser.run("return [...document.querySelectorAll('details')].every(e => e.open)")

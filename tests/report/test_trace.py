@@ -7,11 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from autosplit.cli import main
-from autosplit.deploy.load import load
 from autosplit.report import trace
 from tests.hardware.fakes import fake_pipeline, graph, items
 
@@ -85,14 +83,3 @@ def test_bench_writes_the_events_of_its_run(export: Any, tmp_path: Path) -> None
     entries = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
     computed = {(e["pid"], e["args"]["item"]) for e in spans(entries) if e["cat"] == "item"}
     assert computed == set(itertools.product(range(3), {item for _, item in computed}))
-
-
-def test_an_item_is_computed_by_one_stage_after_the_other(exported: Path) -> None:
-    with load(exported, trace=True) as pipeline:
-        pipeline.run([{p.name: np.ones(p.shape, p.dtype) for p in pipeline.wiring.inputs}] * 6)
-        rows = list(pipeline.events)
-    at = {(row.stage, row.item): (row.start, row.end) for row in rows}
-    assert len(at) == len(rows) == 18
-    for stage, item in itertools.product(range(3), range(6)):
-        assert stage == 2 or at[stage, item][1] <= at[stage + 1, item][0]
-        assert item == 5 or at[stage, item][1] <= at[stage, item + 1][0]

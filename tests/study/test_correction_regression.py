@@ -230,7 +230,7 @@ def corrected_by(trials: Sequence[Measured], empty: bool = False) -> Corrected:
 
 def test_an_expected_period_is_that_of_the_slowest_stage() -> None:
     corrected = corrected_by([Measured(0, SPLITS[0], (3.0, 2.5, 2.0), 3.3)])
-    loads = evaluate(corrected.model(), SPLITS[1]).loads
+    loads = evaluate(corrected.model(corrected.mean), SPLITS[1]).loads
     assert corrected.period(SPLITS[1]) == pytest.approx(1.1 * max(loads))
 
 
@@ -269,7 +269,7 @@ def test_where_a_row_cannot_run_an_op_the_others_learn_of_it() -> None:
     evaluator = BatchEvaluator(costs, question(costs, True))
     stages = split(3, kinds=("cuda:0", "cores:0"))
     corrected = correct(evaluator, [Measured(0, stages, (9.0, 4.0), 9.0)])
-    times = [row.times for row in corrected.model().rows]
+    times = [row.times for row in corrected.model(corrected.mean).rows]
     assert times[0][0] == math.inf
     assert all(new > old for new, old in zip(times[1][:3], costs.rows[1].times[:3], strict=True))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.deploy.manifest import Manifest, ReplicaPart, StagePart
+from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.manifest_wiring import wired
 from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError
@@ -21,6 +21,7 @@ from autosplit.hardware.codegen.target import target_of
 from autosplit.hardware.devices import processor
 from autosplit.hardware.execution.wiring import Port, Wiring
 from autosplit.hardware.runtimes.registry import OPENVINO, TVM, package_of
+from autosplit.hardware.runtimes.stage_spec import StageSpec
 from autosplit.versions import TVM as TVM_PACKAGE
 
 _SOURCES = Path(__file__).parent / "cpp"
@@ -38,15 +39,7 @@ def files(document: Manifest) -> Mapping[str, bytes]:
     several cores: all its models in a process share their workers.
     """
     runtimes = sorted({package_of(stage.runtime) for stage in document.stages})
-    names = [
-        "CMakeLists.txt",
-        "stage.hpp",
-        "pipeline.hpp",
-        "pipeline.cpp",
-        "system.cpp",
-        "main.cpp",
-    ]
-    names += [f"{runtime}_stage.cpp" for runtime in runtimes]
+    names = [*_NAMES, *(f"{runtime}_stage.cpp" for runtime in runtimes)]
     sources = {name: (_SOURCES / name).read_bytes() for name in names}
     cmake = f"set(RUNTIMES {' '.join(runtimes)})\n"
     return {**sources, "wiring.cmake": cmake.encode(), "wiring.cpp": _wiring(document).encode()}
@@ -81,7 +74,7 @@ def _require_one_set_of_workers(document: Manifest) -> None:
         )
 
 
-def _stage(document: Manifest, stage: StagePart, wiring: Wiring) -> tuple[Any, ...]:
+def _stage(document: Manifest, stage: StageSpec, wiring: Wiring) -> tuple[Any, ...]:
     package = package_of(stage.runtime)
     version = document.environment.get(TVM_PACKAGE if package == TVM else package, "0")
     return (
@@ -92,7 +85,7 @@ def _stage(document: Manifest, stage: StagePart, wiring: Wiring) -> tuple[Any, .
         _ports(stage.inputs),
         _ports(stage.outputs),
         _sources(wiring, stage.index, stage.inputs),
-        [_replica(document, stage, replica) for replica in stage.replicas],
+        [_replica(document, replica) for replica in stage.each_replica()],
     )
 
 
@@ -100,11 +93,11 @@ def _sources(wiring: Wiring, reader: int | None, ports: Iterable[Port]) -> list[
     """Where each port of a stage, or of the model's outputs, comes from: producer and position."""
     inputs = [port.name for port in wiring.inputs]
     # The caller is producer 0. A state comes from its own stage.
-    sources = {
-        state.port.name: (state.stage + 1, state.output)
-        for state in wiring.states
-        if state.stage == reader
-    }
+    sources: dict[str, tuple[int, int]] = {}
+    if reader is not None:
+        stage = wiring.stages[reader]
+        outputs = [output for _, output in stage.state_places]
+        sources = {s.input: (reader + 1, o) for s, o in zip(stage.states, outputs, strict=True)}
     for connection in wiring.connections:
         source = connection.source
         if isinstance(source, str):
@@ -117,16 +110,16 @@ def _sources(wiring: Wiring, reader: int | None, ports: Iterable[Port]) -> list[
     return [sources[port.name] for port in ports]
 
 
-def _replica(document: Manifest, stage: StagePart, replica: ReplicaPart) -> tuple[Any, ...]:
+def _replica(document: Manifest, replica: StageSpec) -> tuple[Any, ...]:
     cores = cores_of(replica.device)
     if not cores:
         raise ConfigError(
-            f"stage {stage.index} is on '{replica.device}'; the cpp format runs stages on local "
+            f"stage {replica.index} is on '{replica.device}'; the cpp format runs stages on local "
             "cores, write cores:0"
         )
-    target = target_of(replica.target or document.environment.get("target"))
-    features = processor.required_features(target) if stage.runtime == TVM else ()
-    return (replica.file or stage.file, cores, features)
+    target = target_of(replica.replicas[0].target or document.environment.get("target"))
+    features = processor.required_features(target) if replica.runtime == TVM else ()
+    return (replica.file, cores, features)
 
 
 def _ports(ports: Iterable[Port]) -> list[tuple[Any, ...]]:

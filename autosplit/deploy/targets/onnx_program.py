@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from autosplit.deploy.manifest import Manifest, StagePart
+from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.manifest_wiring import wired
 from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError
+from autosplit.hardware.runtimes.stage_spec import StageSpec
 
 WIRING = "pipeline.json"
 PROGRAM = "run.py"
@@ -40,11 +42,11 @@ def wiring(document: Manifest) -> dict[str, Any]:
         "pipeline": [{f"stage{stage.index}": _entry(stage)} for stage in document.stages],
         "inputs": [vars(port) | {"bytes": sizes[port.name]} for port in inputs],
         "outputs": [{"name": p.name, "tensor": tensors[p.name]} for p in document.model.outputs],
-        "states": [state.model_dump() for stage in document.stages for state in stage.states],
+        "states": [asdict(state) for stage in document.stages for state in stage.states],
     }
 
 
-def _entry(stage: StagePart) -> dict[str, Any]:
+def _entry(stage: StageSpec) -> dict[str, Any]:
     if stage.onnx is None:
         raise ConfigError(
             f"stage {stage.index} has no ONNX file: {stage.onnx_absent}; "
@@ -56,4 +58,5 @@ def _entry(stage: StagePart) -> dict[str, Any]:
         "inputs": [port.name for port in stage.inputs],
         "outputs": [port.name for port in stage.outputs],
         "session_options": {"intra_op_num_threads": threads},
+        "replicas": len(stage.replicas),
     }

@@ -228,29 +228,20 @@ def _check_weights(graph: Any) -> None:
             ) from error
 
 
-# The attributes of a Constant that hold numbers, and the dtype of their tensor.
-_NUMBER_ATTRIBUTES = {
-    "value_float": "float32",
-    "value_floats": "float32",
-    "value_int": "int64",
-    "value_ints": "int64",
-}
-
-
 def _store_constants_as_tensors(graph: Any) -> None:
     """Give every Constant its value as a tensor, the only form that TVM's importer reads."""
     for node in graph.node:
+        for inner in inner_graphs(node):  # a branch that is taken comes into the graph
+            _store_constants_as_tensors(inner)
         if node.op_type != "Constant" or len(node.attribute) != 1:
             continue
         attribute = node.attribute[0]
-        dtype = _NUMBER_ATTRIBUTES.get(attribute.name)
-        if dtype is not None:
+        kind = attribute.name.removeprefix("value_").removesuffix("s")
+        if kind in ("float", "int"):
+            dtype = "float32" if kind == "float" else "int64"
             array = np.array(helper.get_attribute_value(attribute), dtype)
             tensor = numpy_helper.from_array(array)
             attribute.CopyFrom(helper.make_attribute("value", tensor))
-    for node in graph.node:
-        for inner in inner_graphs(node):  # a branch that is taken comes into the graph
-            _store_constants_as_tensors(inner)
 
 
 def _tensors(graph: Any) -> Iterator[Any]:

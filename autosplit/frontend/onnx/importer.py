@@ -191,6 +191,7 @@ class _NodeByNode:
             try:
                 reason = self._construct_node(proto)
             except AutosplitError:
+                self.leave_block()
                 raise
             except Exception as error:  # TVM raises errors of many kinds
                 reason = _reason(error)
@@ -247,7 +248,6 @@ class _NodeByNode:
         node, proto = self._source_nodes[self.position], self._model.graph.node[self.position]
         values = shape_arithmetic.evaluated(proto, inputs, opset)
         if op_name == "Dropout" and _trains(inputs, attrs):
-            self.leave_block()
             raise ModelError(
                 f"node '{node.name}' (Dropout) cannot be imported: it drops values at random, "
                 "as in training; export the model for inference"

@@ -31,13 +31,8 @@ if TYPE_CHECKING:
 
 # Larger weights have no part in shapes, and a protobuf holds no more than 2 GB.
 _MAX_ELEMENTS = 1 << 20
-_DTYPES = {
-    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",
-    "tensor(bfloat16)": "bfloat16", "tensor(bool)": "bool", "tensor(int8)": "int8",
-    "tensor(int16)": "int16", "tensor(int32)": "int32", "tensor(int64)": "int64",
-    "tensor(uint8)": "uint8", "tensor(uint16)": "uint16", "tensor(uint32)": "uint32",
-    "tensor(uint64)": "uint64",
-}  # fmt: skip
+_NUMBER = re.compile(r"tensor\((float|double|float16|bfloat16|bool|u?int(?:8|16|32|64))\)")
+_NAMES = {"float": "float32", "double": "float64"}  # of types that ONNX calls otherwise
 
 
 class UnknownSizeError(Exception):
@@ -115,10 +110,9 @@ def declared(name: str, value: Any) -> Any:
     if sizes is None:
         raise ValueError(f"it reads '{name}', which is no tensor of a fixed size")
     dtype = str(value.ty.dtype)
-    types = {"float32": "FLOAT", "float64": "DOUBLE"}
-    return helper.make_tensor_value_info(
-        name, onnx.TensorProto.DataType.Value(types.get(dtype, dtype.upper())), sizes
-    )
+    name_of = {theirs: ours for ours, theirs in _NAMES.items()}
+    element = onnx.TensorProto.DataType.Value(name_of.get(dtype, dtype).upper())
+    return helper.make_tensor_value_info(name, element, sizes)
 
 
 def _session(model: Any) -> Any:
@@ -149,7 +143,8 @@ def _agree(inferred: Sequence[Any], shape: Shape) -> bool:
 
 def _type(output: Any, shapes: Mapping[str, Shape]) -> Any:
     """The Relax type of an output of a session; ``shapes`` are those that ONNX knows."""
-    if output.type not in _DTYPES:
+    match = _NUMBER.fullmatch(output.type)
+    if match is None:
         raise ValueError(f"its output '{output.name}' is a {output.type}, which cannot cross a cut")
     # onnxruntime gives a tensor of unknown rank, as a Loop makes it, the shape of a scalar.
     inferred = output.shape
@@ -157,4 +152,4 @@ def _type(output: Any, shapes: Mapping[str, Shape]) -> Any:
     shape = inferred if is_known else shapes.get(output.name)
     if shape is None or (inferred and not _agree(inferred, shape)):
         raise UnknownSizeError
-    return relax.TensorType(shape, _DTYPES[output.type])
+    return relax.TensorType(shape, _NAMES.get(match[1], match[1]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,20 @@ import numpy as np
 from autosplit.hardware.cluster.connection import require_version, write_files
 from autosplit.hardware.devices import device
 from autosplit.hardware.runtimes.arrays import aligned_copy, array_of
-from autosplit.hardware.runtimes.stage_file import StageFile
+from autosplit.hardware.runtimes.stage_spec import StageSpec
 
 
 class StageActor:
     """Ray's actor. ``run`` is called in one thread, the other methods in another."""
 
     def load(
-        self, version: str, file: StageFile, place: str, stored: Collection[int], *contents: Any
+        self,
+        version: str,
+        spec: StageSpec,
+        environment: Mapping[str, str],
+        place: str,
+        stored: Collection[int],
+        *contents: Any,
     ) -> None:
         """Load the replica from its files' contents, on cores of this node.
 
@@ -28,10 +34,10 @@ class StageActor:
         ``autosplit.load``, of which the check of the files is part.
         """
         require_version(version)
-        file.require_here()
+        spec.require_here(environment)
         with tempfile.TemporaryDirectory(prefix="autosplit-ray-") as folder:
-            write_files(Path(folder), file.digests, contents)
-            (self._stage,) = file.load(Path(folder), [device.parse(place)])
+            write_files(Path(folder), spec.digests, contents)
+            (self._stage,) = spec.load(Path(folder), [device.parse(place)])
         self._stored = stored
         self._states: dict[int, Any] = {}
         self._keys = count()

@@ -28,8 +28,8 @@ START_S = 300.0  # for an actor to be started and to load its stage
 HEADER_BYTES = 1 << 16  # of a value in a buffer, beside its tensors
 BUFFERS = 4  # an item computed, one that waits, one that a runtime still refers to, and a spare
 CONTENTS_BYTES = 1 << 30  # of files that stay in Ray's memory
-# Sizes and references by the connection to a cluster and the sha256, the one used last at the end.
-_contents: OrderedDict[tuple[str, str], tuple[int, Any]] = OrderedDict()
+# Sizes and references by node, job and sha256, the one used last at the end.
+_contents: OrderedDict[tuple[str, str, str], tuple[int, Any]] = OrderedDict()
 _SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # an empty SETTINGS frame of HTTP/2
 
 
@@ -76,7 +76,9 @@ def put(file: Path, digest: str) -> Any:
     What was put last stays in Ray's memory, so the same stage reaches a node once.
     """
     ray = connected()
-    key = ray.get_runtime_context().get_worker_id(), digest
+    here = ray.get_runtime_context()
+    # Of another connection, to this cluster or a later one, the references mean nothing here.
+    key = here.get_node_id(), here.get_job_id(), digest
     if key not in _contents:
         # An array, because Ray does not copy it once more.
         _contents[key] = file.stat().st_size, ray.put(np.fromfile(file, np.uint8))

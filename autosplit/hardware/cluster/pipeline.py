@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-from autosplit.files import sha256
 from autosplit.hardware.cluster.connection import place_of, put
 from autosplit.hardware.cluster.replica import RayReplica
-from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices.device import RayCores
 from autosplit.hardware.execution.engine import replica_name
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import StagePorts, Wiring
 from autosplit.hardware.runtimes.interface import Runtime, Stage
-from autosplit.hardware.runtimes.stage_file import StageFile
+from autosplit.hardware.runtimes.stage_spec import write_stage
 
 LANES = 2  # while one item of a replica is computed the tensors of the next one arrive
 
@@ -26,15 +24,12 @@ def remote_stage(runtime: Runtime, name: str, ports: StagePorts, device: RayCore
 
     Candidates that are compared are on the same cores, so Ray reserves none of them.
     """
-    target = spelled(runtime.source.kernels.target_on(device))
     with tempfile.TemporaryDirectory(prefix="autosplit-ray-") as folder:
         file = Path(folder) / f"stage{runtime.suffix}"
-        weights = runtime.write(ports, file, device)
-        files = [weights, file] if weights else [file]
-        digests = {each.name: sha256(each) for each in files}
-        contents = {each.name: put(each, digests[each.name]) for each in files}
-    part = StageFile(name, file.name, digests, ports.inputs, ports.outputs, target)
-    return RayReplica(part, contents, place_of(device))
+        spec = write_stage(runtime, name, ports, 0, [device], file)
+        files = spec.digests.items()
+        contents = {name: put(file.with_name(name), digest) for name, digest in files}
+    return RayReplica(spec, {}, contents, place_of(device))
 
 
 def pipeline_of(
@@ -74,5 +69,5 @@ def pipeline_of(
 def _only_states(wiring: Wiring, stage: int) -> set[int]:
     """The outputs of a stage, by position, that only its own later items read."""
     sources = {connection.source for connection in wiring.connections}
-    states = {state.output for state in wiring.states if state.stage == stage}
+    states = [output for _, output in wiring.stages[stage].state_places]
     return {output for output in states if (stage, output) not in sources}

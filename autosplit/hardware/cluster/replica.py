@@ -12,26 +12,31 @@ from typing import Any
 from autosplit.errors import StageError, line_of
 from autosplit.hardware.cluster.actor import StageActor
 from autosplit.hardware.cluster.connection import answer, connected, start_actor, submitter
+from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.ray_nodes import RayPlace
 from autosplit.hardware.runtimes.arrays import aligned_copy, array_of, dtype_of
-from autosplit.hardware.runtimes.stage_file import StageFile
+from autosplit.hardware.runtimes.stage_spec import StageSpec
 from autosplit.versions import VERSION
-
-SILENCE_S = 300.0  # of an actor that runs an item: it hangs, or its node does
 
 
 class RayReplica:
     """Implements Stage; several threads may call it at once.
 
-    ``contents`` has Ray's references to its files, and Ray reserves ``cpus`` for it.
+    ``environment`` is that of the export, ``contents`` has Ray's references to the files of
+    ``spec``, and Ray reserves ``cpus`` for it.
     """
 
     def __init__(
-        self, file: StageFile, contents: Mapping[str, Any], place: RayPlace, cpus: int = 0
+        self,
+        spec: StageSpec,
+        environment: Mapping[str, str],
+        contents: Mapping[str, Any],
+        place: RayPlace,
+        cpus: int = 0,
     ) -> None:
         self._ray = connected()
-        self._file, self._place = file, place
-        self._contents = [contents[name] for name in file.digests]
+        self._spec, self._environment, self._place = spec, environment, place
+        self._contents = [contents[name] for name in spec.digests]
         self._actor = start_actor(StageActor, place, cpus)
         self._sending, self._receiving = threading.Lock(), threading.Lock()
         # Of states that nothing refers to any more; the next request tells the actor.
@@ -41,13 +46,13 @@ class RayReplica:
         """Begin to load the stage, which is called ``name``; outputs ``stored`` stay there."""
         self.name = f"{name} on {self._place}"
         self._loading = self._actor.load.remote(
-            VERSION, self._file, self._place.device, stored, *self._contents
+            VERSION, self._spec, self._environment, self._place.device, stored, *self._contents
         )
 
     def await_load(self) -> None:
         """Wait for the end of it. Raises MachineError where the node cannot run the stage."""
         answer(self._loading, self.name)
-        sides = (self._file.inputs, self._file.outputs)
+        sides = (self._spec.inputs, self._spec.outputs)
         sizes = [sum(prod(p.shape) * dtype_of(p.dtype).itemsize for p in side) for side in sides]
         self._submit = submitter(self._actor.run, self._place, max(sizes))
 
@@ -63,7 +68,7 @@ class RayReplica:
                 get = self._submit((inputs, unused))
                 self._receiving.acquire()  # in the order of the requests
             try:
-                outputs = get(timeout=SILENCE_S)
+                outputs = get(timeout=devices.SILENCE_S)
                 # The next result overwrites them.
                 return [
                     RemoteState(self, o) if isinstance(o, int) else aligned_copy(o) for o in outputs
@@ -76,7 +81,9 @@ class RayReplica:
     def state(self, key: int) -> Any:
         """A state that the actor holds. Raises StageError where the actor is gone."""
         try:
-            return aligned_copy(self._ray.get(self._actor.state.remote(key), timeout=SILENCE_S))
+            return aligned_copy(
+                self._ray.get(self._actor.state.remote(key), timeout=devices.SILENCE_S)
+            )
         except Exception as error:
             raise self._failure(error) from error
 
@@ -90,7 +97,7 @@ class RayReplica:
         if not self._ray.is_initialized():
             return StageError("Ray was shut down")
         if isinstance(error, (kinds.GetTimeoutError, kinds.RayChannelTimeoutError)):
-            return StageError(f"{self.name} has not answered for {SILENCE_S:g} s; it hangs")
+            return StageError(f"{self.name} has not answered for {devices.SILENCE_S:g} s; it hangs")
         if isinstance(error, kinds.RayTaskError):
             original: Exception = error.cause  # pyright: ignore[reportAttributeAccessIssue]
             return StageError(f"{self.name}: {type(original).__name__}: {line_of(original)}")

@@ -18,6 +18,7 @@ from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, MachineError
 
 KINDS = ("cpu", "cuda", "rocm", "opencl", "vulkan", "metal")  # of devices on a server
+SILENCE_S = 300.0  # a device, or a stage on it, that has no answer for so long hangs
 _MOST_CORES = 4096  # of any machine
 _SPELLINGS = (
     "cores:0, cores:0-3, cuda:0, ray:NODE/cores:0-3, rpc:HOST:PORT or tracker:HOST:PORT/KEY"

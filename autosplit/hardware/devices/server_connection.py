@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.errors import StageError, line_of
+from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Rpc
 
-SILENCE_S = 300.0  # without a byte during a call: the server hangs or is unplugged
 LOADED_BYTES = 1 << 30  # of libraries that stay loaded on a server
 
 
@@ -41,7 +41,7 @@ class ServerConnection:
         self._is_silent = False
         if connected_socket is not None:
             # TVM has no time limit of its own for a call.
-            _limit_silence(connected_socket, SILENCE_S)
+            _limit_silence(connected_socket, devices.SILENCE_S)
             weakref.finalize(self, connected_socket.close)
         self._lock = threading.Lock()
         self._file_count = 0
@@ -138,7 +138,7 @@ class ServerConnection:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def _lost(self, activity: str) -> DeviceLost:
-        silence = f" (no answer in {SILENCE_S:.0f} s)" if self._is_silent else ""
+        silence = f" (no answer in {devices.SILENCE_S:.0f} s)" if self._is_silent else ""
         return DeviceLost(
             f"device '{self.device}' was lost while {activity}{silence}; start its server again"
         )

@@ -2,6 +2,7 @@
 
 Read ``wiring`` (which tensor goes where; pure), ``edges`` (the channels that
 tensors travel through), ``engine`` (the threads) and ``pipeline`` (what callers use).
+An engine calls stages on any host by ``open``, ``run`` and ``close``, and names one that hangs.
 ``shared_memory`` has tensors that another process of the machine maps.
 
 Imports graph and errors, and the protocol of a stage in ``hardware.runtimes.interface``.

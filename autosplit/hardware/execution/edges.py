@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -57,37 +57,25 @@ class Ticket(Future[Mapping[str, Any]]):
 
 
 @dataclass(frozen=True)
-class Edge:
-    """The values that stage ``reader`` takes from one stage, or from the caller.
-
-    ``routes`` pairs the position of each value at the sender with that among the reader's inputs.
-    """
-
-    reader: int
-    routes: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
 class Edges:
-    """Edges by the stage, or CALLER, that sends.
+    """Where the tensors of each sender go, a stage or CALLER.
 
-    ``senders`` are the stages that each stage reads from, ``incoming`` the number of its edges with
-    that of the caller. ``outputs`` are, for each stage, the model outputs it computes, with their
-    position.
+    ``readers`` are the stages that read from a sender, each with pairs of the position of a value
+    at the sender and among the inputs of the reader. ``senders`` are those that each stage reads
+    from, ``outputs`` the model outputs that each stage computes, with their position.
     """
 
-    out_of: Mapping[int, tuple[Edge, ...]]
+    readers: Mapping[int, Mapping[int, Sequence[tuple[int, int]]]]
     senders: tuple[tuple[int, ...], ...]
-    incoming: tuple[int, ...]
     outputs: tuple[tuple[tuple[str, int], ...], ...]
 
 
 def connect(wiring: Wiring) -> Edges:
-    """One edge for each pair of stages that share a tensor, and from the caller to the inputs."""
+    """The edges of a wiring; the caller sends what a stage without inputs begins an item by."""
     stages = range(len(wiring.stages))
-    input_index = {port.name: i for i, port in enumerate(wiring.inputs)}
     positions = [{port.name: i for i, port in enumerate(s.inputs)} for s in wiring.stages]
-    routes: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    input_index = {port.name: i for i, port in enumerate(wiring.inputs)}
+    readers: dict[int, dict[int, list[tuple[int, int]]]] = {s: {} for s in (CALLER, *stages)}
     outputs: list[list[tuple[str, int]]] = [[] for _ in stages]
     for connection in wiring.connections:
         if isinstance(connection.source, str):
@@ -96,18 +84,10 @@ def connect(wiring: Wiring) -> Edges:
             sender, index = connection.source
             outputs[sender] += [(name, index) for name in connection.outputs]
         for reader in connection.stages:
-            position = positions[reader][connection.tensor]
-            routes.setdefault((sender, reader), []).append((index, position))
-    for reader in stages:
-        # A stage that reads nothing still has to know when to run.
-        if all(target != reader for _, target in routes):
-            routes[CALLER, reader] = []
-    edges: dict[int, list[Edge]] = {stage: [] for stage in (CALLER, *stages)}
-    for (sender, reader), pairs in routes.items():
-        edges[sender].append(Edge(reader, tuple(pairs)))
-    return Edges(
-        {sender: tuple(leaving) for sender, leaving in edges.items()},
-        tuple(tuple(s for s, r in routes if r == reader and s != CALLER) for reader in stages),
-        tuple(sum(r == reader for _, r in routes) for reader in stages),
-        tuple(map(tuple, outputs)),
-    )
+            pair = index, positions[reader][connection.tensor]
+            readers[sender].setdefault(reader, []).append(pair)
+    for stage in stages:
+        if not any(stage in of_sender for of_sender in readers.values()):
+            readers[CALLER][stage] = []
+    senders = (tuple(sender for sender in readers if stage in readers[sender]) for stage in stages)
+    return Edges(readers, tuple(senders), tuple(map(tuple, outputs)))

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from autosplit.errors import StageError, line_of
+from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.edges import CALLER, Closed, ItemFailed, Stream, Ticket, connect
 from autosplit.hardware.execution.stage_queue import StageQueue
 from autosplit.hardware.execution.stream_states import StreamStates
@@ -40,7 +41,10 @@ class StageEvent(NamedTuple):
     replica: int = 0
 
 
+Replicas = Sequence[Sequence[Stage]] | Callable[[], Sequence[Sequence[Stage]]]
 CLOSE_TIMEOUT_S = 5.0
+_IDLE = -1
+_TICKS = 10  # in a silence
 _MOST = 4  # the limit of items inside, as a multiple of the capacity
 _running: weakref.WeakSet[Engine] = weakref.WeakSet()
 
@@ -54,25 +58,30 @@ class Engine:
 
     At most ``limit`` items are inside, and ``capacity`` keep all replicas busy. The first replica
     that fails stops the engine. Where it ``isolates`` items, only the item has the failure.
+
+    ``replicas`` may be a function that loads so many of each stage as ``counts`` says; it is called
+    when the engine starts.
     """
 
     def __init__(
         self,
         wiring: Wiring,
-        replicas: Sequence[Sequence[Stage]],
+        replicas: Replicas,
+        counts: Sequence[int],
         depth: int,
         trace: bool,
         lanes: Sequence[int] = (),
         isolates: bool = False,
     ) -> None:
-        threads = lanes or [1] * len(replicas)
-        counts = tuple(n * len(stages) for n, stages in zip(threads, replicas, strict=True))
-        self.capacity = depth * (sum(counts) + 1)
+        lanes = lanes or [1] * len(counts)
+        threads = [n * count for n, count in zip(lanes, counts, strict=True)]
+        self.capacity = depth * (sum(threads) + 1)
         self.limit = _MOST * self.capacity
         self.events: list[StageEvent] = []
         self.submitted: list[float] = []
         self._trace = trace
-        self._replicas = replicas
+        self._load = replicas if callable(replicas) else None
+        self._replicas = () if callable(replicas) else replicas
         self._isolates = isolates
         self._widths = [len(ports.inputs) for ports in wiring.stages]
         self._results = [len(ports.outputs) for ports in wiring.stages]
@@ -86,24 +95,27 @@ class Engine:
         self._changed = threading.Condition(self._lock)
         self.states = StreamStates(wiring)
         self._queues = [
-            StageQueue(self._lock, count, depth, self.states.has_any(stage))
-            for stage, count in enumerate(counts)
+            StageQueue(self._lock, count, depth, bool(wiring.stages[stage].states))
+            for stage, count in enumerate(threads)
         ]
         self._is_stopped = False
+        self._ended = threading.Event()
+        self._current: list[int] = []  # the item that each thread computes, or _IDLE
         self._failure: tuple[str, BaseException] | None = None
         self._lost_items: list[int] = []  # numbers, counted from 0, of those it discarded
         self._starting = threading.Lock()
         self._is_started = False
         # Each with the stage that it runs.
         self._threads: list[tuple[int, threading.Thread]] = []
-        for stage, count in enumerate(counts):
+        for stage, count in enumerate(threads):
             for number in range(count):
                 # The first lanes of all replicas come first: so streams are dealt to all replicas.
-                replica = number % len(replicas[stage])
-                name = replica_name(stage, replica, len(replicas[stage]))
-                work = (stage, number, replica, name)
+                replica = number % counts[stage]
+                name = replica_name(stage, replica, counts[stage])
+                work = (len(self._threads), stage, number, replica, name)
                 thread = threading.Thread(target=self._work, args=work, name=name, daemon=True)
                 self._threads.append((stage, thread))
+                self._current.append(_IDLE)
 
     @property
     def threads(self) -> dict[str, int]:
@@ -111,7 +123,7 @@ class Engine:
         return {f"0x{t.ident:016x}": s for s, t in self._threads if t.ident is not None}
 
     def start(self) -> None:
-        """Start the threads unless they run."""
+        """Load the replicas and start the threads, unless they run; raises as the loading does."""
         self.require_process()
         with self._starting:
             if self._is_started:
@@ -119,8 +131,11 @@ class Engine:
             self._is_started = True
             _running.add(self)
             try:
+                if self._load:
+                    self._replicas = self._load()
                 for _, thread in self._threads:
                     thread.start()
+                threading.Thread(target=self._watch, name="watch", daemon=True).start()
             except BaseException:
                 self.stop()
                 raise
@@ -206,6 +221,7 @@ class Engine:
         with self._lock:
             if not self._is_stopped:
                 self._is_stopped, self._failure = True, failure
+                self._ended.set()
                 self._lost_items = [ticket.number for ticket in self._inside]
             discarded = list(self._inside)
             self.states.lose(ticket.stream for ticket in discarded)
@@ -231,7 +247,7 @@ class Engine:
                 # Stages are closed by their threads, which were never started.
                 for stage in chain.from_iterable(self._replicas):
                     stage.close()
-                self._is_started = True
+            self._is_started = True
         for _, thread in self._threads:
             if thread.ident is None or thread is threading.current_thread():
                 continue
@@ -243,7 +259,7 @@ class Engine:
     def _admit(self, values: Sequence[Any], outputs: dict[str, Any], stream: Stream) -> Ticket:
         inputs: list[list[Any]] = [[None] * width for width in self._widths]
         initial = self.states.begin_item(stream)
-        missing = list(self._edges.incoming)
+        missing = list(map(len, self._edges.senders))
         ticket = Ticket(self._entered, inputs, missing, outputs, stream, initial)
         self._inside.add(ticket)
         for queue in self._queues:
@@ -254,7 +270,23 @@ class Engine:
         self._deliver(CALLER, ticket, values)
         return ticket
 
-    def _work(self, stage: int, lane: int, number: int, name: str) -> None:
+    def _watch(self) -> None:
+        """Stop where a thread computes one item for longer than a device may be silent.
+
+        Wherever a stage runs: a device that ends a call itself does so before. Ticks are counted
+        and not seconds, since this process may be stopped too.
+        """
+        items, ticks = list(self._current), [0] * len(self._current)
+        while not self._ended.wait(devices.SILENCE_S / _TICKS):
+            for place, item in enumerate(list(self._current)):
+                is_same = item == items[place] != _IDLE
+                items[place], ticks[place] = item, ticks[place] + 1 if is_same else 0
+                if ticks[place] > _TICKS:
+                    name = self._threads[place][1].name
+                    text = f"no result for {devices.SILENCE_S:g} s; it hangs"
+                    self.stop((f"{name} failed", StageError(text)))
+
+    def _work(self, place: int, stage: int, lane: int, number: int, name: str) -> None:
         """Run items in a lane of one replica of a stage until the engine stops."""
         replica = self._replicas[stage][number]
         try:
@@ -262,8 +294,10 @@ class Engine:
             while True:
                 ticket, values = self._take(stage, lane)
                 self.states.restore(stage, ticket, values)
+                self._current[place] = ticket.number
                 start = time.perf_counter()
                 results = self._run(stage, replica, name, ticket, values)
+                self._current[place] = _IDLE
                 if self._trace:
                     end = time.perf_counter()
                     self.events.append(StageEvent(stage, ticket.number, start, end, number))
@@ -299,7 +333,8 @@ class Engine:
                 queue.changed.wait()
             ticket = queue.take(lane)
             for sender in self._edges.senders[stage]:
-                self._queues[sender].wake_held_back()
+                if sender != CALLER:
+                    self._queues[sender].wake_held_back()
             values, ticket.inputs[stage] = ticket.inputs[stage], []
         return ticket, values
 
@@ -310,8 +345,7 @@ class Engine:
         oldest = queue.oldest(lane)
         if oldest is None:
             return False
-        readers = (self._queues[edge.reader] for edge in self._edges.out_of[stage])
-        if all(reader.has_room(oldest) for reader in readers):
+        if all(self._queues[r].has_room(oldest) for r in self._edges.readers[stage]):
             return True
         queue.is_held_back = True
         return False
@@ -342,10 +376,9 @@ class Engine:
             queue.forget(stream)
 
     def _deliver(self, sender: int, ticket: Ticket, values: Sequence[Any]) -> None:
-        for edge in self._edges.out_of[sender]:
-            reader, inputs = edge.reader, ticket.inputs[edge.reader]
-            for position, place in edge.routes:
-                inputs[place] = values[position]
+        for reader, pairs in self._edges.readers[sender].items():
+            for position, place in pairs:
+                ticket.inputs[reader][place] = values[position]
             ticket.missing[reader] -= 1
             if not ticket.missing[reader]:
                 self._queues[reader].put(ticket)

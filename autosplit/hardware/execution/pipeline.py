@@ -17,10 +17,9 @@ import numpy as np
 from autosplit.errors import ConfigError, StageError, line_of
 from autosplit.hardware.execution.batches import Batches, Place, of_items
 from autosplit.hardware.execution.edges import Closed, Stream, Ticket
-from autosplit.hardware.execution.engine import Engine
+from autosplit.hardware.execution.engine import Engine, Replicas
 from autosplit.hardware.execution.wiring import Port, Wiring
 from autosplit.hardware.runtimes.arrays import array_of
-from autosplit.hardware.runtimes.interface import Stage
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Item = Mapping[str, Array]
@@ -35,7 +34,8 @@ class Pipeline:
     """Runs items through stages, one thread a replica; results come in the order of the items.
 
     A stage may have several replicas, ``replicas[i]`` those of stage i. A free replica takes the
-    oldest item that waits for its stage, so unequal replicas share the items by their speed.
+    oldest item that waits for its stage, so unequal replicas share the items by their speed. Where
+    ``replicas`` is a function, it loads as many as ``counts`` says for the first item.
 
     Any number of threads may call ``run``, ``submit`` and ``results`` at once, in any mixture: a
     call of ``run`` returns the results of its items, and ``results`` yields those of the submitted
@@ -64,18 +64,21 @@ class Pipeline:
     def __init__(
         self,
         wiring: Wiring,
-        replicas: Sequence[Sequence[Stage]],
+        replicas: Replicas,
         depth: int = 2,
         trace: bool = False,
         lanes: Sequence[int] = (),
         batch: int = 1,
+        counts: Sequence[int] = (),
     ) -> None:
         self.wiring = of_items(wiring, batch)
         self.batch = batch
-        self.replicas = tuple(map(len, replicas))
+        self.replicas = tuple(counts if callable(replicas) else map(len, replicas))
         if depth < 1:
             raise ConfigError(f"depth is {depth}; let at least 1 item wait for each replica")
-        self._engine = Engine(wiring, replicas, depth, trace, lanes, isolates=batch > 1)
+        self._engine = Engine(
+            wiring, replicas, self.replicas, depth, trace, lanes, isolates=batch > 1
+        )
         self.capacity = batch * self._engine.capacity
         self.events = self._engine.events
         self.submitted = self._engine.submitted

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import Field, NonNegativeInt
 
 from autosplit.errors import SplitError
@@ -32,12 +33,30 @@ class Port:
 
 
 @dataclass(frozen=True)
+class StageState:
+    """A tensor that one item leaves for the next item of its stream, by the stage's ports."""
+
+    input: str
+    output: str
+    shape: tuple[NonNegativeInt, ...]
+    dtype: DtypeName
+
+
+@dataclass(frozen=True)
 class StagePorts:
-    """The ops of a stage, its inputs and its outputs, each named by its tensor."""
+    """The ops of a stage, its inputs and its outputs, each named by its tensor, and its states."""
 
     ops: tuple[int, ...]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    states: tuple[StageState, ...] = field(default=(), repr=False)  # no part of the code's key
+
+    @property
+    def state_places(self) -> tuple[tuple[int, int], ...]:
+        """The positions of each state among the inputs and, of its successor, the outputs."""
+        inputs = [port.name for port in self.inputs]
+        outputs = [port.name for port in self.outputs]
+        return tuple((inputs.index(s.input), outputs.index(s.output)) for s in self.states)
 
 
 @dataclass(frozen=True)
@@ -56,33 +75,26 @@ class Connection:
 
 
 @dataclass(frozen=True)
-class StageState:
-    """A state inside stage ``stage``: the positions of its input and its successor there.
-
-    ``port`` is the model input, ``initial`` the array that streams begin with, None for zeros.
-    """
-
-    stage: int
-    input: int
-    output: int
-    port: Port
-    initial: Any = field(default=None, compare=False)
-
-
-@dataclass(frozen=True)
 class Wiring:
     """A pipeline without its programs: all ports, and the connections between them.
 
-    States are neither inputs nor outputs of the pipeline. ``steps``: how many items a stream may
-    have before its states are full, where that is known.
+    States are neither inputs nor outputs of the pipeline; ``initial`` has, by its input, what a
+    state begins with that does not begin at zero. ``steps``: how many items a stream may have
+    before its states are full, where that is known.
     """
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     stages: tuple[StagePorts, ...]
     connections: tuple[Connection, ...]
-    states: tuple[StageState, ...] = ()
+    initial: Mapping[str, Any] = field(default_factory=dict, compare=False)
     steps: int | None = None
+
+    @property
+    def first_states(self) -> dict[str, Any]:
+        """What a stream begins with, by the input of each state."""
+        states = [state for stage in self.stages for state in stage.states]
+        return {s.input: self.initial.get(s.input, np.zeros(s.shape, s.dtype)) for s in states}
 
 
 def wire(
@@ -112,7 +124,9 @@ def wire(
     state_outputs = {state.output for state in graph.states}
     # The caller neither gives nor gets states.
     visible = [(name, tensor) for name, tensor in outputs if name not in state_outputs]
-    inner = [_stage_state(graph, ports, state) for state in graph.states]
+    states: dict[int, list[StageState]] = {}
+    for state in graph.states:
+        states.setdefault(_stage_of(graph, ports, state), []).append(_stage_state(graph, state))
     connections = [
         connection
         for connection in _connections(graph, ports, visible)
@@ -122,13 +136,19 @@ def wire(
     return Wiring(
         inputs=tuple(replace(port, range=ranges.get(port.name)) for port in inputs),
         outputs=tuple(_port(graph, tensor, name) for name, tensor in visible),
-        stages=ports,
+        stages=tuple(replace(p, states=tuple(states.get(i, ()))) for i, p in enumerate(ports)),
         connections=tuple(connections),
-        states=tuple(replace(state, initial=initial.get(state.port.name)) for state in inner),
+        initial=initial,
     )
 
 
-def _stage_state(graph: FusedGraph, stages: Sequence[StagePorts], state: State) -> StageState:
+def _stage_state(graph: FusedGraph, state: State) -> StageState:
+    port = _port(graph, state.input)
+    return StageState(port.name, state.tensor, port.shape, port.dtype)
+
+
+def _stage_of(graph: FusedGraph, stages: Sequence[StagePorts], state: State) -> int:
+    """The stage that has a state. Raises SplitError where there is no such one."""
     port = _port(graph, state.input)
     # Several ops of one stage may read it; the stage then has one input for all.
     readers = [s for s, stage in enumerate(stages) if port in stage.inputs]
@@ -139,9 +159,7 @@ def _stage_state(graph: FusedGraph, stages: Sequence[StagePorts], state: State) 
             f"state '{state.input}' is read in stage {', '.join(map(str, readers))} and renewed in "
             f"stage {', '.join(map(str, writers))}; keep the ops of a state on one stage"
         )
-    inside = stages[readers[0]]
-    places = inside.inputs.index(port), inside.outputs.index(successor)
-    return StageState(readers[0], *places, port)
+    return readers[0]
 
 
 def part(graph: FusedGraph, ops: Sequence[int], outputs: Iterable[tuple[str, str]]) -> Wiring:

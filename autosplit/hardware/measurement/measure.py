@@ -21,9 +21,6 @@ _MIN_ITEMS = 4  # of a turn of an interleaved comparison
 # often, which cancels a steady drift, and a disturbance of two turns in a row leaves two thirds of
 # the samples of each contender.
 ROUNDS = 6
-# A comparison may take this multiple of its budget: filling and emptying the pipelines and single
-# items take a tenth of a turn where an item takes a hundredth.
-_AROUND = 1.25
 
 
 @dataclass(frozen=True)
@@ -200,20 +197,6 @@ def compare_interleaved(contenders: Sequence[Contender], budget: Budget) -> list
     rounds = measure_rounds(contenders, budget, ROUNDS)
     samples = [[turn.samples for turn in turns] for turns in zip(*rounds, strict=True)]
     return [spread(list(chain.from_iterable(each))) for each in samples]
-
-
-def longest_comparison(contenders: Sequence[tuple[float, int]], budget: Budget) -> float:
-    """How many seconds an interleaved comparison takes at most.
-
-    ``contenders``: the period of each in ms, 0 where it is not known, and the items that its
-    replicas compute at once.
-    """
-    seconds, timed = 0.0, _turn_items(budget, ROUNDS)
-    for period_ms, replicas in contenders:
-        # A pipeline of two items a replica fills, is timed, runs empty and computes a single item.
-        items = max(timed, replicas) + 4 + 6 * replicas
-        seconds += max(_AROUND * budget.seconds, ROUNDS * items * period_ms / MS)
-    return seconds
 
 
 def measure_rounds(

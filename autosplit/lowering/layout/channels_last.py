@@ -30,7 +30,7 @@ def channels_last(module: Any) -> Any:
     class Convert(relax.PyExprMutator):  # type: ignore[misc]
         def __init__(self, mod: Any) -> None:
             super().__init__(mod)
-            self.values = _Values(self)
+            self.values = Values(self)
 
         def visit_var_binding_(self, binding: Any) -> None:
             if not self.values.convert(binding):
@@ -58,7 +58,7 @@ def _wide_inputs(main: Any) -> list[Any]:
     return [param for param in main.params if param in read]
 
 
-class _Values:
+class Values:
     """What becomes of each binding; ``mutator`` emits the new ones.
 
     ``last`` maps a variable of the old ``main`` to its value with channels last, or to a tuple of

@@ -1,19 +1,22 @@
 """How each op is written with channels last.
 
-A rule gets the values of a pass, the name of the op and its call in the source. It returns the new
-expression, or None where the op needs the layout of the source. ``order`` says what channels last
-is of a tensor of any rank.
+A rule gets the values of the pass, the name of the op and its call in the source. It returns the
+new expression, or None where the op needs the layout of the source. ``order`` says what channels
+last is of a tensor of any rank.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from autosplit.extras import relax, tvm
 from autosplit.frontend.relax.expressions import is_constant, shape_of
 from autosplit.lowering.layout.order import pixel_axes, to_last
+
+if TYPE_CHECKING:
+    from autosplit.lowering.layout.channels_last import Values
 
 # An input of so few channels is read as it lies: a kernel loads it number by number anyway.
 _IMAGE_CHANNELS = 4
@@ -33,23 +36,7 @@ CONVOLUTIONS = frozenset({
 })  # fmt: skip
 
 
-class Values(Protocol):
-    """The values that a pass has made so far.
-
-    ``last`` maps a variable of the old ``main`` to its value with channels last, ``tuples`` to the
-    tuple it is of such variables; ``builder`` and ``mutator`` are those of the pass.
-    """
-
-    builder: Any
-    mutator: Any
-    last: dict[Any, Any]
-    tuples: dict[Any, Any]
-
-    def operand(self, expression: Any, rank: int) -> Any:
-        """An operand with channels last, None where it cannot be had."""
-
-
-Rule = Callable[[Values, str, Any], Any]
+Rule = Callable[["Values", str, Any], Any]
 
 
 class SourceLayout:

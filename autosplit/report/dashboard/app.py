@@ -6,8 +6,6 @@ has changed, so that a running study can be watched.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import socket
 import sys
@@ -20,14 +18,12 @@ from autosplit.errors import AutosplitError, ConfigError
 from autosplit.extras import require
 from autosplit.printable import printable
 from autosplit.report.dashboard.guard import Guard, is_loopback
-from autosplit.report.dashboard.optuna_copy import copy
+from autosplit.report.dashboard.optuna_copy import STUDY_ID, copy
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study_reader import StudyReader
 from autosplit.report.html.page import page
-from autosplit.study.record import RECORD, mapping
 
 if TYPE_CHECKING:
-    import optuna
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
     from autosplit.report.dashboard.server import Server
@@ -81,7 +77,7 @@ class _StudyCopy:
     """The study in memory, brought up to date at most every ``REFRESH`` seconds by one thread."""
 
     def __init__(self, reader: StudyReader) -> None:
-        self._reader, self._fingerprint = reader, ""
+        self._reader, self._report = reader, ""
         self._lock = threading.Lock()
         self._updated, self._last_error = time.monotonic(), ""
         self._app: WSGIApplication
@@ -104,18 +100,16 @@ class _StudyCopy:
         return self._app
 
     def _update(self) -> None:
-        """Copy the study again if it has changed."""
+        """Read the study again, and take it over if something has changed."""
         from optuna_dashboard import wsgi
 
         with self._reader.open() as study:
-            current = fingerprint(study)
-            if current == self._fingerprint:
-                return
             record = read(study)
-            shown = copy(study, record)
-        report = page(record, f"/dashboard/studies/{shown._study_id}")
-        self._app = _Pages(wsgi(shown._storage), report.encode())
-        self._fingerprint = current
+            report = page(record, f"/dashboard/studies/{STUDY_ID}")
+            if report == self._report:
+                return
+            storage = copy(study, record)._storage
+        self._app, self._report = _Pages(wsgi(storage), report.encode()), report
 
     def _print_once(self, error: str) -> None:
         if error != self._last_error:
@@ -160,13 +154,3 @@ class _Pages:
             headers.append(("Content-Length", str(len(body))))
         start_response(status, headers)
         return [body]
-
-
-def fingerprint(study: optuna.Study) -> str:
-    """Changes when a trial begins or ends, or the study's attributes change."""
-    trials = [
-        (t.state.name, str(t.datetime_complete), len(mapping(t.user_attrs.get(RECORD))))
-        for t in study.get_trials(deepcopy=False)
-    ]
-    text = json.dumps([study.study_name, trials, study.user_attrs], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()

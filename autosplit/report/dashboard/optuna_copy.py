@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
+STUDY_ID = 1  # of the copy
 _MAX_ATTRIBUTE = 2000  # characters
 
 

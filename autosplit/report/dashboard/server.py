@@ -1,9 +1,4 @@
-"""The HTTP server of the dashboard: waitress, with bounds on what a slow or greedy client can take.
-
-A client that dribbles its request, never ends its headers or never reads its answer (slowloris)
-holds a connection, and no thread. Its connection is closed after a while, and at once where
-somebody else needs the place.
-"""
+"""The HTTP server of the dashboard: waitress, with bounds on what a client can take."""
 
 from __future__ import annotations
 
@@ -12,12 +7,9 @@ import logging
 import socket
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 from waitress import wasyncore
-from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser
 from waitress.server import create_server
 
 from autosplit.errors import ConfigError, MachineError
@@ -26,33 +18,10 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
 THREADS = 8
-CONNECTIONS = 100  # that are not being answered; beyond that the oldest is closed
-REQUEST_SECONDS = 20.0  # for a whole request, however the client spreads its bytes
-IDLE_SECONDS = 30.0  # without a byte read or written between two requests
+CONNECTIONS = 100
+IDLE_SECONDS = 30  # without a byte read or written
 MAX_REQUEST = 2**15  # bytes of a header, and of a body, which no request needs
 _POLL_SECONDS = 0.5
-
-
-class _TimedRequest(HTTPRequestParser):  # type: ignore[misc]
-    """A request that knows when its first byte arrived."""
-
-    def __init__(self, adjustments: Any) -> None:
-        super().__init__(adjustments)
-        self.began = time.monotonic()
-
-
-class _Connection(HTTPChannel):  # type: ignore[misc]
-    parser_class = _TimedRequest
-
-    def is_overdue(self) -> bool:
-        """Whether the client is too slow; never while its request is being answered."""
-        if self.requests:
-            return False
-        request: Any = self.request
-        if request is not None and time.monotonic() - request.began > REQUEST_SECONDS:
-            return True
-        idle: float = time.time() - self.last_activity
-        return idle > IDLE_SECONDS
 
 
 class Server:
@@ -74,14 +43,15 @@ class Server:
             app,
             sockets=[listener],
             threads=THREADS,
-            connection_limit=2 * CONNECTIONS,
+            connection_limit=CONNECTIONS,
+            channel_timeout=IDLE_SECONDS,
+            cleanup_interval=IDLE_SECONDS,
             max_request_header_size=MAX_REQUEST,
             max_request_body_size=MAX_REQUEST,
             # A thread never waits for a client: what is not read goes to a temporary file.
             outbuf_high_watermark=sys.maxsize,
             log_socket_errors=False,
         )
-        self._waitress.channel_class = _Connection
         self._stopped = threading.Event()
 
     def __enter__(self) -> Server:
@@ -94,7 +64,6 @@ class Server:
         """Answer requests until ``stop`` is called from another thread."""
         while not self._stopped.is_set():
             wasyncore.loop(_POLL_SECONDS, use_poll=True, map=self._waitress._map, count=1)
-            self._close_slow_connections()
 
     def stop(self) -> None:
         """Let ``serve_forever`` return."""
@@ -105,15 +74,6 @@ class Server:
         """Close all connections, stop listening and let the threads go."""
         self._waitress.task_dispatcher.shutdown(timeout=1)
         wasyncore.close_all(self._waitress._map)
-
-    def _close_slow_connections(self) -> None:
-        connections = self._waitress.active_channels.values()
-        waiting = sorted((c for c in connections if not c.requests), key=lambda c: c.creation_time)
-        # The oldest go: the newest may belong to somebody whose request is on its way.
-        excess = max(0, len(waiting) - CONNECTIONS)
-        for place, connection in enumerate(waiting):
-            if place < excess or connection.is_overdue():
-                connection.handle_close()
 
 
 def _listen(host: str, port: int) -> socket.socket:

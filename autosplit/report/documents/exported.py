@@ -7,29 +7,33 @@ from pathlib import Path
 
 from autosplit.deploy import manifest_file
 from autosplit.deploy.targets.onnx_program import WIRING
+from autosplit.units import counted, size
 
 
 def lines(file: Path) -> list[str]:
-    """Where an export is, how exact its outputs are, and which runtimes were left out and why."""
+    """Where an export is, its size, how exact its outputs are, and which runtimes were left out."""
     # Quoted, since the command is there to be copied into a shell.
     command = f"`autosplit verify {shlex.quote(str(file.parent))}`"
     document = manifest_file.read(file)
     comparison = document.comparison
+    files = [path for path in file.parent.rglob("*") if path.is_file()]
+    amount = size(sum(path.stat().st_size for path in files))
+    wrote = f"wrote {file} ({counted(len(files), 'file')}, {amount})"
     one_each = []
     if (file.parent / WIRING).exists() and any(len(s.replicas) > 1 for s in document.stages):
         one_each = ["the programs of format onnx run one replica of each stage; native runs all"]
     if comparison is None:
-        return [f"wrote {file}; {command} compares it with the model", *one_each]
+        return [f"{wrote}; {command} compares it with the model", *one_each]
     left_out = [f"{name} is left out: {why}" for name, why in comparison.left_out.items()]
     if comparison.absent:
         return [
-            f"wrote {file}",
+            wrote,
             *left_out,
             f"not compared with the model, since {comparison.absent}; run {command} there",
             *one_each,
         ]
     return [
-        f"wrote {file}; {command} compares it with the model again",
+        f"{wrote}; {command} compares it with the model again",
         *left_out,
         f"outputs equal {comparison.reference}'s: {comparison.items} items, largest relative "
         f"error {comparison.max_rel_error:.2g} (tolerance {comparison.tolerance:.2g})",

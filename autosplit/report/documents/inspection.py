@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from autosplit import cuts
 from autosplit.errors import SplitError, nearest
-from autosplit.graph import FusedGraph, Op
+from autosplit.graph import FusedGraph, Op, op_title
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.cost_table import cost_table
 from autosplit.lowering.states import propose_states
@@ -19,8 +18,6 @@ from autosplit.units import counted, digits, size
 
 if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
-
-_MANY_OPS = 32  # that one node of a program is unrolled into
 
 
 def document(model: CompiledModel) -> dict[str, Any]:
@@ -113,19 +110,6 @@ def state_lines(document: dict[str, Any]) -> Iterator[str]:
             yield f"input '{name}' looks like a state; choose the output that renews it: {options}"
 
 
-def unrolled_lines(model: CompiledModel) -> Iterator[str]:
-    """The nodes of a PyTorch program that many ops compute, such as the steps of an LSTM."""
-    if model.onnx_model is None:
-        return
-    count = Counter(node for op in model.graph.ops for node in (*op.sources, *op.parts))
-    for node, ops in count.items():
-        if ops > _MANY_OPS:
-            yield (
-                f"unrolled: {node} ({ops} ops; an LSTM or GRU stays one op in the ONNX file that "
-                "torch.onnx.export makes of the module with dynamo=True)"
-            )
-
-
 def tensor(graph: FusedGraph, name: str) -> dict[str, Any]:
     """A tensor with the op that produces it, None for an input, and those that read it."""
     value = graph.tensors[name]
@@ -178,7 +162,7 @@ def rows(graph: FusedGraph, op_ms: Sequence[float] = ()) -> Iterator[tuple[objec
         produced = size(sum(graph.tensors[t].bytes for t in op.outputs))
         shapes = " ".join(shape_text(graph.tensors[t].shape) for t in op.outputs)
         tensors = " ".join(op.inputs), " ".join(op.outputs), shapes, produced
-        yield i, op.name, sources, *tensors, *(digits(ms) for ms in op_ms[i : i + 1])
+        yield i, op_title(op), sources, *tensors, *(digits(ms) for ms in op_ms[i : i + 1])
 
 
 def find(graph: FusedGraph, node: str) -> dict[str, Any]:

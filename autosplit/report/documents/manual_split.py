@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosplit import cuts
-from autosplit.graph import ops_named
+from autosplit.graph import ops_named, shown_name
 from autosplit.report.documents.inspection import op_names, shape_text, tensor
 from autosplit.units import counted, size
 
@@ -59,7 +59,7 @@ def document(split: Split, after: Sequence[Sequence[str]]) -> dict[str, Any]:
 def title(cut: dict[str, Any]) -> str:
     """A cut in one line."""
     text = f"cut {cut['number']} after {', '.join(cut['after'])}"
-    took = [*map(_op_text, cut["took"])]
+    took = [shown_name(op["name"], op["sources"]) for op in cut["took"]]
     if len(took) > NAMED:
         # The last ones are those beside the cut.
         took = [f"{len(took) - NAMED} other ops (-f json lists them)", *took[-NAMED:]]
@@ -68,11 +68,13 @@ def title(cut: dict[str, Any]) -> str:
     return text
 
 
-def rows(cut: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+def rows(document: dict[str, Any], cut: dict[str, Any]) -> Iterator[tuple[object, ...]]:
     """One row a tensor that crosses the cut: name, shape, dtype, size, producer, readers."""
+    ops = [op for stage in document["stages"] for op in stage["ops"]]
+    titles = {op["name"]: shown_name(op["name"], op["sources"]) for op in ops}
     for t in cut["tensors"]:
-        shape, readers = shape_text(t["shape"]), " ".join(t["consumers"])
-        yield t["name"], shape, t["dtype"], size(t["bytes"]), t["producer"], readers
+        shape, readers = shape_text(t["shape"]), ", ".join(map(titles.__getitem__, t["consumers"]))
+        yield t["name"], shape, t["dtype"], size(t["bytes"]), titles[t["producer"]], readers
 
 
 def stage_line(stage: dict[str, Any]) -> str:
@@ -80,7 +82,3 @@ def stage_line(stage: dict[str, Any]) -> str:
     reads, makes = ", ".join(stage["inputs"]) or "nothing", ", ".join(stage["outputs"])
     ops = counted(len(stage["ops"]), "op")
     return f"stage {stage['index']}: {ops}, reads {reads}, makes {makes}"
-
-
-def _op_text(op: dict[str, Any]) -> str:
-    return f"{op['name']} ({' '.join(op['sources'])})" if op["sources"] else str(op["name"])

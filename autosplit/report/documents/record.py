@@ -11,7 +11,7 @@ from autosplit.cuts import is_downset
 from autosplit.cuts.stages import cuts_of
 from autosplit.deployment import cores_of
 from autosplit.errors import AutosplitError
-from autosplit.graph import FusedGraph, Op, build
+from autosplit.graph import FusedGraph, Op, build, op_title
 from autosplit.hardware.measurement.results import Baseline
 from autosplit.lowering.states import match_states
 from autosplit.study.config.sections import objective_of
@@ -148,11 +148,10 @@ class Study:
         names = self.record.devices
         return [names[i] if i < len(names) else "" for i in places]
 
-    def device_of(self, stage: int) -> str:
-        """The device that a stage has in every trial; empty if trials differ in it."""
-        devices = map(self.devices_of, self.trials)
-        names = {of_trial[stage] for of_trial in devices if stage < len(of_trial)}
-        return names.pop() if len(names) == 1 else ""
+    def title_of(self, op: str) -> str:
+        """The name that people know an op by."""
+        known = self.graph is not None and op in self.graph.index
+        return op_title(self.graph.ops[self.graph.index[op]]) if self.graph and known else op
 
     def stage_names(self, trial: Trial) -> list[str]:
         """Each stage of a trial by its number, device and runtime."""

@@ -6,12 +6,13 @@ What the search measured and what the final comparison measured stand in columns
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts import last_ops, members
 from autosplit.cuts.stages import live
+from autosplit.graph import op_title
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.report.documents.record import Study, Trial, read, states_of
 from autosplit.study.documents import document_of
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _MAX_TENSORS = 4  # named for a stage
 _STORED = ("cuts", "runtimes", "replicas", "threads", "batch")
+_OPTIONAL = ("note", "final period ms", "predicted ms", "memory")  # columns
 _FIGURES = ("period_ms", "latency_ms", "stage_ms", "disturbed")
 
 
@@ -117,27 +119,37 @@ def tables(study: Study) -> Iterator[Table]:
 
 
 def trial_table(study: Study) -> Table:
-    """One row a trial."""
-    columns = dict(_COLUMNS)
-    # A column without values tells nothing, and so does what is the same in all trials.
-    if len({name for trial in study.trials for name in trial.record.runtimes}) < 2:
+    """One row a trial; columns that tell nothing are left out."""
+    trials, advised = study.trials, study.advised()
+    columns: dict[str, list[object]] = {
+        "trial": [trial.number for trial in trials],
+        "state": [trial.state for trial in trials],
+        "note": [_note(trial, trial is advised) for trial in trials],
+        "period ms": [spread_text(trial.record.period_ms) for trial in trials],
+        "final period ms": [spread_text(t.final.period_ms if t.final else None) for t in trials],
+        "cut after, or error": [_cuts_or_error(study, trial) for trial in trials],
+        "latency ms": [spread_text(trial.record.latency_ms) for trial in trials],
+        "stages ms": [_times(trial.record.stage_ms) for trial in trials],
+        "predicted ms": [_optional(digits, trial.record.predicted_ms) for trial in trials],
+        "replicas x threads": [", ".join(_shapes(trial)) for trial in trials],
+        "runtimes": [", ".join(trial.record.runtimes) for trial in trials],
+        "memory": [_optional(size, trial.record.memory_bytes) for trial in trials],
+    }
+    # What is the same in all trials tells nothing, and so does a column without values.
+    if len({name for trial in trials for name in trial.record.runtimes}) < 2:
         del columns["runtimes"]
-    if all(_is_plain(trial) for trial in study.trials):
+    if all(_is_plain(trial) for trial in trials):
         del columns["replicas x threads"]
     for title in _OPTIONAL:
-        if not any(columns[title](trial) for trial in study.trials):
+        if not any(columns[title]):
             del columns[title]
-    marks, rows, advised = {}, [], study.advised()
-    for number, trial in enumerate(study.trials):
-        cells = [cell(trial) for cell in columns.values()]
-        doubts = ["disturbed"] if trial.figures.disturbed else []
-        cells.insert(2, " ".join((["*"] if trial is advised else []) + doubts))
-        rows.append(tuple(cells))
-        if trial is advised or trial.is_failed:
-            marks[number] = "best" if trial is advised else "fail"
-    titles = [*columns]
-    titles.insert(2, "advised")
-    return Table(_title(study), tuple(titles), tuple(rows), marks)
+    marks = {number: "fail" for number, trial in enumerate(trials) if trial.is_failed}
+    marks |= {number: "best" for number, trial in enumerate(trials) if trial is advised}
+    return Table(_title(study), tuple(columns), tuple(zip(*columns.values(), strict=True)), marks)
+
+
+def _note(trial: Trial, is_advised: bool) -> str:
+    return " ".join(["*"] * is_advised + ["disturbed"] * bool(trial.figures.disturbed))
 
 
 def _title(study: Study) -> str:
@@ -162,22 +174,32 @@ def cut_table(study: Study, best: Trial) -> Table:
     cuts, lives = best.record.cuts, best.record.live
     rows = []
     for number, ops in enumerate(cuts):
-        rows.append((number + 1, ", ".join(ops), _tensor_text(lives[number : number + 1])))
+        rows.append(
+            (
+                number + 1,
+                ", ".join(map(study.title_of, ops)),
+                _tensor_text(lives[number : number + 1]),
+            )
+        )
     return Table(title, ("cut", "after", "live tensors"), tuple(rows))
 
 
 def stage_table(study: Study, trial: Trial) -> Table:
-    """One row a stage: device, ops, first and last op, busy time, and the tensors it sends on."""
+    """One row a stage: device, ops, the last one, busy time, and the tensors it sends on."""
     record, graph = trial.record, study.graph
-    lives, rows = record.live, []
+    period = trial.figures.period_ms
+    slowest = (period.median if period else 0.0) or max([*trial.busy_ms, 1e-9])
+    rows = []
     for i, device in enumerate(study.devices_of(trial)):
         ops = record.stages[i] if i < len(record.stages) else ()
-        names = [graph.ops[op].name if graph else f"op {op}" for op in (ops[:1] + ops[-1:])]
+        last = [op_title(graph.ops[op]) if graph else f"op {op}" for op in ops[-1:]]
         runtime = record.runtimes[i] if i < len(record.runtimes) else ""
-        busy = digits(trial.busy_ms[i]) if i < len(trial.busy_ms) else ""
-        sent = _tensor_text(lives[i : i + 1])
-        rows.append((i, device, runtime, len(ops) or "", *(names or ["", ""]), busy, sent))
-    ends = ("first op", "last op", "busy ms an item", "live tensors sent on")
+        busy, share = "", ""
+        if i < len(trial.busy_ms):
+            busy, share = digits(trial.busy_ms[i]), f"{min(trial.busy_ms[i] / slowest, 1):.0%}"
+        sent = _tensor_text(record.live[i : i + 1])
+        rows.append((i, device, runtime, len(ops) or "", *(last or [""]), busy, share, sent))
+    ends = ("last op", "busy ms an item", "of the period", "live tensors sent on")
     return Table("stages", ("stage", "device", "runtime", "ops", *ends), tuple(rows))
 
 
@@ -213,7 +235,7 @@ def legal_cuts(study: Study) -> Table:
     graph, rows = study.graph, []
     for cut, period in study.cut_periods if graph else ():
         assert graph
-        after = ", ".join(graph.ops[i].name for i in members(last_ops(graph, cut)))
+        after = ", ".join(op_title(graph.ops[i]) for i in members(last_ops(graph, cut)))
         sent = sum(graph.tensors[t].bytes for t in live(graph, cut))
         rows.append((after, cut.bit_count(), size(sent), digits(period)))
     columns = ("cut after", "ops before it", "live tensors", "predicted ms")
@@ -269,28 +291,15 @@ def _is_plain(trial: Trial) -> bool:
     return len(shapes) != 1 and all(shape == "1 x 1" for shape in shapes)
 
 
-def _cuts_or_error(trial: Trial) -> str:
+def _cuts_or_error(study: Study, trial: Trial) -> str:
     if trial.error or trial.is_failed:
         return trial.error or "no reason was recorded"
-    return " | ".join(", ".join(ops) for ops in trial.record.cuts)
+    return " | ".join(", ".join(map(study.title_of, ops)) for ops in trial.record.cuts)
+
+
+def _times(times: Iterable[float]) -> str:
+    return ", ".join(digits(time) if time else "-" for time in times)
 
 
 def _optional(text: Callable[[float], str], value: float | None) -> str:
     return "" if value is None else text(value)
-
-
-# The table of trials: title and cell of each column.
-_COLUMNS: dict[str, Callable[[Trial], object]] = {
-    "trial": lambda trial: trial.number,
-    "state": lambda trial: trial.state,
-    "period ms": lambda trial: spread_text(trial.record.period_ms),
-    "final period ms": lambda trial: spread_text(trial.final.period_ms if trial.final else None),
-    "cut after, or error": _cuts_or_error,
-    "latency ms": lambda trial: spread_text(trial.record.latency_ms),
-    "stages ms": lambda trial: ", ".join(digits(t) if t else "-" for t in trial.record.stage_ms),
-    "predicted ms": lambda trial: _optional(digits, trial.record.predicted_ms),
-    "replicas x threads": lambda trial: ", ".join(_shapes(trial)),
-    "runtimes": lambda trial: ", ".join(trial.record.runtimes),
-    "memory": lambda trial: _optional(size, trial.record.memory_bytes),
-}
-_OPTIONAL = ("final period ms", "predicted ms", "memory")

@@ -1,8 +1,7 @@
 """Pictures in SVG, for pages and as files.
 
 - ``canvas``  a picture in pixels, its colours and texts
-- ``graph``  the split graph: ``collapse`` groups ops into boxes, ``paths`` leads tensors from box
-  to box, ``layout`` orders and places the boxes
-- ``balance``  busy times of stages
-- ``charts``, ``plot``  the charts of a study as values, and as pictures
+- ``graph``  the fused graph with its cuts; ``lanes`` leads tensors from row to row
+- ``charts``  the charts of a study
+- ``timeline``  when each stage of a pipeline computed which item
 """

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator, Sequence
 from html import escape
 from math import ceil, floor, log10
-from typing import Literal
 
 # Okabe and Ito, "Color Universal Design" (2008): distinct with all common colour blindnesses.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8A7A00", "#7F7F7F")
-INK = "#222222"  # text and lines on white paper; on dark paper they are white
-# Classes and not attributes, so that a dark page has dark pictures.
+# Classes and not attributes, so that a dark page has dark pictures, and a phone no wide columns.
 STYLE = """
 .picture { font-family: "DejaVu Sans", Verdana, Arial, Helvetica, sans-serif; fill: none; }
 .picture text, .picture .ink { fill: #222; } .picture .line { stroke: #222; }
-.picture .paper { fill: #fff; } .picture .faint { stroke: #8c8c8c; }
-.picture .wire { stroke: #555; } .picture .head { fill: #555; } .picture .grid { stroke: #ddd; }
-.picture .wide { stroke-width: 2.5; }
+.picture .paper { fill: #fff; } .picture .aside { fill: #5b6470; }
+.picture .wire { stroke: #6b7480; stroke-width: 1.5; } .picture .grid { stroke: #ddd; }
 .picture .bold { font-weight: bold; }
 .picture .middle { text-anchor: middle; } .picture .end { text-anchor: end; }
+@media (max-width: 640px) { .picture .roomy { display: none; } }
 @media (prefers-color-scheme: dark) {
   .picture text, .picture .ink { fill: #e7eaee; } .picture .line { stroke: #e7eaee; }
-  .picture .paper { fill: #1d2127; } .picture .wire { stroke: #a2acb8; }
-  .picture .head { fill: #a2acb8; } .picture .grid { stroke: #39414b; }
+  .picture .paper { fill: #1d2127; } .picture .aside { fill: #a2acb8; }
+  .picture .wire { stroke: #8d97a3; } .picture .grid { stroke: #39414b; }
 }
 """
 
@@ -32,11 +29,6 @@ STYLE = """
 def colour(stage: int) -> str:
     """The colour of a stage; it repeats after eight."""
     return PALETTE[stage % len(PALETTE)]
-
-
-def painted(how: Literal["fill", "stroke"], colour: str) -> dict[str, str]:
-    """How something is drawn in a colour, which for ink depends on the paper."""
-    return {"kind": {"fill": "ink", "stroke": "line"}[how]} if colour == INK else {how: colour}
 
 
 def label(text: str, limit: int = 40) -> str:
@@ -47,19 +39,6 @@ def label(text: str, limit: int = 40) -> str:
         tail = max(limit - 1, 0) * 2 // 3
         text = text[: limit - 1 - tail] + "…" + text[len(text) - tail :]
     return text
-
-
-def lines(text: str, limit: int, most: int = 2) -> list[str]:
-    """A name in at most ``most`` lines of ``limit`` characters, broken after separators."""
-    rest = " ".join(text.split())
-    broken: list[str] = []
-    while len(rest) > limit and len(broken) < most - 1:
-        at = max((m.end() for m in re.finditer(r"[/_.:\- ]+", rest[:limit])), default=limit)
-        # A separator too far to the left wastes the line, unless the rest then fits the next.
-        is_good = at > limit // 3 or len(rest) - at <= limit
-        broken.append(rest[: at if is_good else limit])
-        rest = rest[len(broken[-1]) :]
-    return [label(line, limit) for line in (*broken, rest)]
 
 
 def ticks(low: float, high: float, most: int = 8, whole: bool = False) -> list[float]:
@@ -73,10 +52,13 @@ def ticks(low: float, high: float, most: int = 8, whole: bool = False) -> list[f
 
 
 class Canvas:
-    """A picture of a size in pixels. Whatever text it is given, it shows it as text."""
+    """A picture of a size in pixels. Whatever text it is given, it shows it as text.
 
-    def __init__(self, width: float, height: float) -> None:
-        self.width, self.height = width, height
+    A ``fluid`` one is as wide as its page: a group ``at_right`` then has x from the right edge.
+    """
+
+    def __init__(self, width: float, height: float, *, fluid: bool = False) -> None:
+        self.width, self.height, self._fluid = width, height, fluid
         self._parts: list[str] = []
 
     def text(self, x: float, y: float, text: str, kind: str = "", *, px: float = 11) -> None:
@@ -100,39 +82,47 @@ class Canvas:
         self.path(f"M{'L'.join(points)}", kind, **style)
 
     def rectangle(
-        self, x: float, y: float, width: float, height: float, kind: str = "", **style: object
+        self, x: float, y: float, width: float | str, height: float, kind: str = "", **style: object
     ) -> None:
-        """A rectangle by its upper left corner and its size; ``rx`` rounds its corners."""
-        place = _attributes(x=x, y=y, width=max(width, 0.0), height=max(height, 0.0), **style)
+        """A rectangle by its upper left corner and its size; a width may be ``100%``."""
+        place = _attributes(x=x, y=y, width=width, height=height, **style)
         self._parts.append(f"<rect{_class(kind)}{place}/>")
 
     @contextlib.contextmanager
-    def group(self, title: str, *, link: str = "", ops: str = "") -> Iterator[None]:
+    def group(self, title: str, *, ops: str = "") -> Iterator[None]:
         """What is drawn inside belongs together; ``title`` says what it is when pointed at.
 
-        ``link``: the identity of the element on the page that shows more of it. ``ops``: the ops
-        it stands for, a bitset in hexadecimal.
+        ``ops``: the ops it stands for, a bitset in hexadecimal.
         """
-        tag = "a" if link else "g"
-        marks = _attributes(href=f"#{link}" if link else "", data_ops=ops)
-        self._parts.append(f'<{tag} class="node"{marks}><title>{_escaped(title)}</title>')
+        marks = _attributes(data_ops=ops)
+        self._parts.append(f'<g class="node"{marks}><title>{_escaped(title)}</title>')
         yield
-        self._parts.append(f"</{tag}>")
+        self._parts.append("</g>")
+
+    @contextlib.contextmanager
+    def at_right(self) -> Iterator[None]:
+        """What is drawn inside has x from the right edge, so below 0."""
+        self._parts.append('<svg x="100%" overflow="visible">')
+        yield
+        self._parts.append("</svg>")
 
     def inline(self, about: str) -> str:
         """The element for a page that has ``STYLE``; ``about`` tells what the picture shows."""
-        box = f"0 0 {_number(self.width)} {_number(self.height)}"
+        size = {"viewBox": f"0 0 {_number(self.width)} {_number(self.height)}"}
+        if self._fluid:
+            size = {"width": "100%", "height": _number(self.height)}
+        head = " ".join(f'{key}="{value}"' for key, value in size.items())
         # A group and not an image: readers then find the texts in it.
-        head = f'class="picture" viewBox="{box}" role="group" aria-label="{_escaped(about)}"'
-        return f"<svg {head}>{''.join(self._parts)}</svg>"
+        about = f'role="group" aria-label="{_escaped(about)}"'
+        return f'<svg class="picture" {head} {about}>{"".join(self._parts)}</svg>'
 
     def render(self) -> bytes:
         """The picture as a file, the same for the same data byte for byte."""
+        box = f'viewBox="0 0 {_number(self.width)} {_number(self.height)}"'
         size = _attributes(width=self.width, height=self.height)
-        space = f'xmlns="http://www.w3.org/2000/svg"{size}'
         paper = f"<style>{STYLE}</style><rect{_class('paper')} width='100%' height='100%'/>"
-        svg = self.inline("").replace("<svg ", f"<svg {space} ", 1).replace(">", f">{paper}", 1)
-        return svg.encode()
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" {box}{size}>'
+        return f"{head}{paper}{''.join(self._parts)}</svg>".encode()
 
 
 def _number(value: object) -> str:

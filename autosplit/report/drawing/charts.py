@@ -1,38 +1,44 @@
-"""The charts of a study as values; ``plot`` draws them."""
+"""The charts of a study; each mark says what it is when pointed at."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Literal
+from typing import Any, Literal
 
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.report.documents.record import Study, Trial
-from autosplit.report.drawing.canvas import INK, PALETTE, colour
+from autosplit.report.drawing.canvas import PALETTE, Canvas, colour, label, ticks
 from autosplit.study.record import Figures
-
-Symbol = Literal["circle", "diamond", "square"]
+from autosplit.units import digits
 
 _BEST, _BASELINE, _FINAL = PALETTE[5], PALETTE[2], PALETTE[3]
+_INK = ""  # text and lines on white paper; on dark paper they are white
+_WIDTH, _TOP, _PLOT, _FOOT, _LEFT, _RIGHT = 440, 76, 250, 44, 52, 14
+_CHARACTER, _LINE, _LETTERS = 6.2, 11, 24  # pixels of a label's letters and lines; its letters
+_REACH = 60  # pixels that a label may be away from its mark, up or down
+_SHAPES = {
+    "circle": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
+    "diamond": "M0-6L5 0 0 6-5 0z",
+    "square": "M-4-4H4V4H-4z",
+}
+Point = tuple[float, float, str]  # x, y and what it is
 
 
 @dataclass(frozen=True)
 class Series:
     """Points, steps from left to right, or a ``level`` across the chart.
 
-    ``spreads`` are the intervals of points, ``texts`` say what each is; where ``labelled`` they
-    stand beside it.
+    ``spreads`` are the intervals of points. Names of points stand beside them where ``labelled``.
     """
 
     name: str
-    x: tuple[float, ...]
-    y: tuple[float, ...]
+    points: Sequence[Point]
     colour: str
     kind: Literal["points", "steps", "level"] = "points"
-    symbol: Symbol = "circle"
-    spreads: tuple[Spread, ...] = ()
-    texts: tuple[str, ...] = ()
+    symbol: Literal["circle", "diamond", "square"] = "circle"
+    spreads: Sequence[Spread] = ()
     labelled: bool = False
 
 
@@ -46,9 +52,13 @@ class Chart:
     title: str
     x: str
     y: str
-    series: tuple[Series, ...]
+    series: Sequence[Series]
     trials: bool = False
     about: str = ""
+
+    def draw(self) -> Canvas:
+        """The picture."""
+        return _Plot(self).canvas
 
 
 def study_charts(study: Study) -> list[Chart]:
@@ -62,44 +72,46 @@ Measured = Sequence[tuple[Trial, Spread]]  # the complete trials with their peri
 
 def convergence(study: Study, measured: Measured) -> Chart:
     """Periods by trial, the best so far, the final comparison, the best baseline, the bound."""
-    numbers = tuple(t.number for t, _ in measured)
-    spreads = tuple(period for _, period in measured)
-    medians = tuple(period.median for period in spreads)
+    numbers = [t.number for t, _ in measured]
+    best = accumulate((period.median for _, period in measured), min)
+    steps = [(number, period, "") for number, period in zip(numbers, best, strict=True)]
+    final = [(t, t.final.period_ms) for t, _ in measured if t.final and t.final.period_ms]
     series = [
-        Series("in the search", numbers, medians, colour(0), spreads=spreads),
-        Series("best so far", numbers, tuple(accumulate(medians, min)), _BEST, "steps"),
+        _of_trials("in the search", measured, colour(0), "circle"),
+        Series("best so far", steps, _BEST, "steps"),
+        *([_of_trials("final comparison", final, _FINAL, "diamond")] if final else []),
     ]
-    final = [(t.number, t.final.period_ms) for t, _ in measured if t.final and t.final.period_ms]
-    if final:
-        x, again = zip(*final, strict=True)
-        y = tuple(period.median for period in again)
-        series.append(Series("final comparison", x, y, _FINAL, symbol="diamond", spreads=again))
     if study.baselines:
         rival = min(study.baselines, key=lambda b: b.period_ms.median)
-        series.append(_level(rival.name, rival.period_ms.median, _BASELINE, numbers))
+        series.append(Series(rival.name, [(0, rival.period_ms.median, "")], _BASELINE, "level"))
     if study.record.bound_ms is not None:
-        series.append(_level("predicted bound", study.record.bound_ms, INK, numbers))
+        level = [(0.0, study.record.bound_ms, "")]
+        series.append(Series("predicted bound", level, _INK, "level"))
     about = "The bound holds for the op times as profiled."
-    return Chart("Convergence", "trial", "period, ms", tuple(series), trials=True, about=about)
+    return Chart("Convergence", "trial", "period, ms", series, trials=True, about=about)
+
+
+def _of_trials(
+    name: str, periods: Measured, colour: str, symbol: Literal["circle", "diamond"]
+) -> Series:
+    points = [(float(t.number), p.median, f"trial {t.number}") for t, p in periods]
+    return Series(name, points, colour, symbol=symbol, spreads=[p for _, p in periods])
 
 
 def throughput_latency(study: Study, measured: Measured) -> Chart:
     """Trials and baselines by latency and throughput; the steps are the trials' Pareto front."""
-    searched = _places((str(t.number), t.record) for t, _ in measured)
+    searched = _places((f"trial {t.number}", t.record) for t, _ in measured)
     compared = _places((f"trial {t.number}", t.final) for t, _ in measured if t.final)
     baselines = _places((b.name, b) for b in study.baselines)
     series = [
-        _points("Pareto front of the search", pareto_front(searched), _BEST, kind="steps"),
-        _points("in the search", searched, colour(0)),
-        _points("final comparison", compared, _FINAL, symbol="diamond", labelled=True),
-        _points("baselines", baselines, _BASELINE, symbol="square", labelled=True),
+        Series("Pareto front", pareto_front(searched), _BEST, "steps"),
+        Series("in the search", searched, colour(0)),
+        Series("final comparison", compared, _FINAL, symbol="diamond", labelled=True),
+        Series("baselines", baselines, _BASELINE, symbol="square", labelled=True),
     ]
-    about = "Up and to the left is better; numbers are trials."
-    shown = tuple(s for s in series if s.x or s.name == "in the search")
+    shown = [s for s in series if s.points or s.name == "in the search"]
+    about = "Up and to the left is better."
     return Chart("Throughput against latency", "latency, ms", "items/s", shown, about=about)
-
-
-Point = tuple[float, float, str]  # x, y and what it is
 
 
 def pareto_front(points: Sequence[Point]) -> list[Point]:
@@ -121,19 +133,115 @@ def _places(named: Iterable[tuple[str, Figures | Baseline]]) -> list[Point]:
     return points
 
 
-def _points(
-    name: str,
-    points: Sequence[Point],
-    colour: str,
-    kind: Literal["points", "steps"] = "points",
-    symbol: Symbol = "circle",
-    labelled: bool = False,
-) -> Series:
-    x, y = tuple(p[0] for p in points), tuple(p[1] for p in points)
-    texts = tuple(p[2] for p in points)
-    return Series(name, x, y, colour, kind, symbol, texts=texts, labelled=labelled)
+@dataclass
+class _Plot:
+    """A chart being drawn; ``taken`` are left end, middle and right end of each mark and label."""
+
+    chart: Chart
+    taken: list[tuple[float, float, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.canvas = Canvas(_WIDTH, _TOP + _PLOT + _FOOT)
+        points = [point for series in self.chart.series for point in series.points]
+        highs = [spread.high for series in self.chart.series for spread in series.spreads]
+        # Trials begin with number 0, and their marks need room on both sides.
+        self.low = -0.5 * self.chart.trials
+        self.right = (max([x for x, _, _ in points], default=0.0) or 1.0) * 1.05 - self.low
+        self.top = (max([y for _, y, _ in points] + highs, default=0.0) or 1.0) * 1.08
+        self._legend()
+        self._grid()
+        # Marks above lines, so that each can be pointed at.
+        for series in sorted(self.chart.series, key=lambda s: s.kind == "points"):
+            getattr(self, f"_{series.kind}")(series)
+        for series in (s for s in self.chart.series if s.labelled):
+            for x, y, text in series.points:
+                self._label(label(text, _LETTERS), self._x(x), self._y(y))
+
+    def _x(self, value: float) -> float:
+        share = (value - self.low) / (self.right - self.low)
+        return _LEFT + share * (_WIDTH - _RIGHT - _LEFT)
+
+    def _y(self, value: float) -> float:
+        return _TOP + _PLOT * (1 - value / self.top)
+
+    def _legend(self) -> None:
+        self.canvas.text(8, 16, self.chart.title, "bold", px=13)
+        x = 8.0
+        # A level has its name beside its line.
+        for series in (s for s in self.chart.series if s.kind != "level"):
+            if series.kind == "points":
+                self._mark(series, x + 8, 38)
+            else:
+                self.canvas.line((x, x + 14), (38, 38), **_stroke(series))
+            self.canvas.text(x + 18, 38, series.name, px=10)
+            x += 30 + _CHARACTER * len(series.name)
+
+    def _grid(self) -> None:
+        canvas, bottom, right = self.canvas, _TOP + _PLOT, _WIDTH - _RIGHT
+        for value in ticks(0.0, self.top, 7):
+            canvas.line((_LEFT, right), (self._y(value),) * 2, "grid")
+            canvas.text(_LEFT - 5, self._y(value), f"{value:.6g}", "end")
+        for value in ticks(0.0, self.right, 7, whole=self.chart.trials):
+            canvas.text(self._x(value), bottom + 13, f"{value:.6g}", "middle")
+        canvas.line((_LEFT, right), (bottom, bottom), "line")
+        canvas.text((_LEFT + right) / 2, bottom + 32, self.chart.x, "middle", px=12)
+        # Level, since text on its side is hard to read.
+        canvas.text(_LEFT, _TOP - 12, self.chart.y)
+
+    def _level(self, series: Series) -> None:
+        value = series.points[0][1]
+        y, text = self._y(value), f"{series.name}: {digits(value)} ms"
+        with self.canvas.group(text):
+            ends = (_LEFT, _WIDTH - _RIGHT)
+            self.canvas.line(ends, (y, y), stroke_dasharray="8 3 2 3", **_stroke(series))
+            self._label(text, _LEFT, y - 8)
+
+    def _steps(self, series: Series) -> None:
+        places = [(self._x(x), self._y(y)) for x, y, _ in series.points]
+        corners = places[:1]
+        for x, y in places[1:]:
+            corners += [(x, corners[-1][1]), (x, y)]
+        if corners:
+            xs, ys = zip(*corners, strict=True)
+            self.canvas.line(xs, ys, **_stroke(series))
+
+    def _points(self, series: Series) -> None:
+        for number, (x, y, _) in enumerate(series.points):
+            with self.canvas.group(self._about(series, number)):
+                if number < len(series.spreads):
+                    spread = series.spreads[number]
+                    ends = self._y(spread.low), self._y(spread.high)
+                    self.canvas.line((self._x(x),) * 2, ends, **_stroke(series))
+                self._mark(series, self._x(x), self._y(y))
+                self.taken.append((self._x(x) - 4, self._y(y), self._x(x) + 4))
+
+    def _about(self, series: Series, number: int) -> str:
+        x, y, text = series.points[number]
+        if self.chart.trials:
+            return f"{series.name}, {text}: {digits(y)} ms"
+        return f"{text}\n{self.chart.x}: {digits(x)}\n{self.chart.y}: {digits(y)}"
+
+    def _label(self, text: str, x: float, y: float) -> None:
+        """A name near its mark, where nothing else is; without such a place the mark tells it."""
+        length = _CHARACTER * len(text)
+        for step in range(2 * _REACH):
+            middle = y + (step + 1) // 4 * (2 if step % 4 < 2 else -2)
+            left = x + 8 if step % 2 == 0 else x - 8 - length
+            right = left + length
+            is_free = not any(
+                abs(middle - row) < _LINE and start < right and left < end
+                for start, row, end in self.taken
+            )
+            if is_free and left >= _LEFT and right <= _WIDTH - _RIGHT and middle < _TOP + _PLOT:
+                self.taken.append((left, middle, right))
+                self.canvas.text(left, middle, text, px=10)
+                return
+
+    def _mark(self, series: Series, x: float, y: float) -> None:
+        place = f"translate({x:.1f} {y:.1f})"
+        self.canvas.path(_SHAPES[series.symbol], transform=place, fill=series.colour)
 
 
-def _level(name: str, value: float, colour: str, numbers: Sequence[int]) -> Series:
-    ends = (numbers[0], numbers[-1]) if numbers else ()
-    return Series(name, ends, (value,) * len(ends), colour, "level")
+def _stroke(series: Series) -> dict[str, Any]:
+    ink = {"kind": "line"} if series.colour == _INK else {"stroke": series.colour}
+    return {**ink, "stroke_width": 1.6}

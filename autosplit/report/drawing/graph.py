@@ -1,252 +1,201 @@
-"""The fused graph from top to bottom, coloured by stage, with the live tensors on every cut."""
+"""The fused graph from top to bottom: a row an op, coloured by stage, and the cuts between stages.
+
+Beside the rows run the tensors, in lanes. The time of an op is a bar, darker the slower it is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
 
-from autosplit.cuts import bitset
-from autosplit.graph import FusedGraph, build
+from autosplit.cuts.stages import cuts_of, live
+from autosplit.graph import FusedGraph, op_title
 from autosplit.report.documents.inspection import shape_text
-from autosplit.report.drawing.canvas import Canvas, colour, label, lines
-from autosplit.report.drawing.layout import arrange
-from autosplit.report.drawing.paths import Paths, Slot, trace
+from autosplit.report.drawing.canvas import PALETTE, Canvas, colour, label
+from autosplit.report.drawing.lanes import Way, lanes
 from autosplit.units import counted, milliseconds, size
 
-_HEAD, _FOOT, _LINE, _SIDE = 52, 56, 14, 12
-_GAP, _LEVEL_GAP, _STAGE_HEAD, _CUT_HEAD = 12, 26, 24, 16  # between boxes, levels, stages, at cuts
-_WIDTHS = {"op": 152.0, "tensor": 152.0, "input": 120.0, "output": 120.0, "through": 8.0}
-_MIN_WIDTH = 440  # of a picture: room for its texts
-_LEVELS = 10  # levels of boxes in a picture; more where there are many stages
-_LETTERS = 24  # characters that fit into a box
-_MAX_NAMES = 12  # of tensors or source nodes that a box names when pointed at
-_LEGEND = (
-    "box: fused op, border in the colour of its stage; grey border: input or output",
-    "dashed: cut; round: live tensor with its size, sent once over the cut",
-)
+_ROW, _SIDE, _LANE, _NODE = 22, 8, 14, 5
+_MAX_LANES = 240  # pixels of all lanes
+_TIME, _BAR = 62, 60  # pixels at the right for the text and the bar of a time
+_MAX_TENSORS = 6  # named on a cut; of more the largest
+_MAX_NAMES = 12  # of source nodes that an op names when pointed at
+_HEAT = PALETTE[5]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A line of the picture.
+
+    ``about`` says more when it is pointed at. ``aside`` are a shape and a size. ``op`` is the index
+    of an op.
+    """
+
+    kind: Literal["title", "stage", "op", "port", "cut", "tensor"]
+    text: str
+    about: str = ""
+    stage: int = 0
+    op: int = -1
+    reads: Sequence[str] = ()
+    makes: Sequence[str] = ()
+    aside: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True)
 class SplitGraph:
     """What to draw: a graph, its ``stages`` (lists of op indices), and what is known of them.
 
-    ``names`` label the stages. ``op_ms`` are times of the ops in ms, in the order of ``graph.ops``;
-    boxes show their sums. ``link``: with it a box of several ops links to the element on the page
-    that shows its ``parts``. ``ops`` and ``stage`` place a part in the whole graph: the indices of
-    its ops and the stage that they belong to.
+    ``names`` label the stages. ``op_ms`` are times of the ops in ms, in the order of ``graph.ops``.
     """
 
     graph: FusedGraph
     stages: Sequence[Sequence[int]]
     names: Sequence[str] = ()
     op_ms: Sequence[float] = ()
-    link: str = ""
-    ops: Sequence[int] = ()
-    stage: int = 0
 
     def draw(self, title: str = "") -> Canvas:
         """The picture. Raises SplitError if ``stages`` are no split of the graph."""
-        levels = max(_LEVELS, len(self.stages) + 4)
-        return _Picture(self, trace(self.graph, self.stages, levels)).draw(title)
+        rows = list(self._rows())
+        head = [_Row("title", title)] if title else []
+        return _drawn([*head, *rows], self.op_ms)
 
-    def parts(self) -> Iterator[tuple[str, str, Canvas]]:
-        """For each box with several ops its link, its title, and a picture with a box for each."""
-        paths = trace(self.graph, self.stages, max(_LEVELS, len(self.stages) + 4))
-        for slot in (slot for level in paths.levels for slot in level):
-            if len(slot.ops) > 1:
-                part = self._part(slot)
-                # as many levels and boxes as there are ops, so that no two share a box
-                inner = trace(part.graph, part.stages, len(slot.ops), len(slot.ops))
-                title = f"{part.box_name(slot.stage)}: {counted(len(slot.ops), 'fused op')}"
-                yield self.link_of(slot.ops), title, _Picture(part, inner).draw(title)
+    def _rows(self) -> Iterator[_Row]:
+        graph, cuts = self.graph, cuts_of(self.graph, self.stages)
+        for name in graph.inputs:
+            yield self._port("input", name, makes=[name])
+        for stage, ops in enumerate(self.stages):
+            yield self._heading(stage)
+            yield from map(partial(self._op, stage), sorted(ops))
+            if stage < len(cuts):
+                yield from self._cut(stage, live(graph, cuts[stage]))
+        for name in graph.outputs:
+            yield self._port("output", name, reads=[name])
 
-    def link_of(self, ops: Sequence[int]) -> str:
-        """The link of a box; empty if there is nothing more to show of it."""
-        return f"{self.link}-{ops[0]}" if self.link and len(ops) > 1 else ""
+    def _heading(self, stage: int) -> _Row:
+        ops, name = self.stages[stage], [*self.names[stage : stage + 1]]
+        times = [milliseconds(sum(self.op_ms[i] for i in ops))] if self.op_ms else []
+        text = ", ".join([counted(len(ops), "op"), *times, *name])
+        return _Row("stage", f"stage {stage}: {text}", stage=stage)
 
-    def box_name(self, stage: int) -> str:
-        """A stage by its number and its name."""
-        name = [self.names[stage]] if stage < len(self.names) else []
-        return ", ".join([f"stage {stage}", *name])
+    def _op(self, stage: int, index: int) -> _Row:
+        op, tensors = self.graph.ops[index], self.graph.tensors
+        about = [op_title(op), *([milliseconds(self.op_ms[index])] if self.op_ms else [])]
+        about = [", ".join(about), ", ".join([f"stage {stage}", *self.names[stage : stage + 1]])]
+        about += [f"reads {self._tensor(t)}" for t in dict.fromkeys(op.inputs)]
+        about += [f"makes {self._tensor(t)}" for t in op.outputs]
+        about.append(f"kernel: {op.kernel}")
+        if op.sources:
+            about.append(f"source nodes: {', '.join(op.sources[:_MAX_NAMES])}")
+        shapes = " ".join(shape_text(tensors[t].shape) for t in op.outputs)
+        aside = shapes, size(sum(tensors[t].bytes for t in op.outputs))
+        text = "\n".join(about)
+        return _Row("op", op_title(op), text, stage, index, op.inputs, op.outputs, aside)
 
-    def _part(self, slot: Slot) -> SplitGraph:
-        """The ops of a box as a graph of one stage."""
-        ops = [self.graph.ops[i] for i in slot.ops]
-        produced = [t for op in ops for t in op.outputs]
-        names = dict.fromkeys(produced)
-        for op in ops:
-            names |= dict.fromkeys(op.inputs)
-        tensors = {name: self.graph.tensors[name] for name in names}
-        shapes = {name: (t.shape, t.dtype, t.bytes) for name, t in tensors.items()}
-        inputs = [name for name in names if name not in produced]
-        outputs = []
-        for name in produced:
-            if name in self.graph.outputs or set(tensors[name].consumers) - set(slot.ops):
-                outputs.append(name)
-        graph = build(self.graph.name, ops, shapes, inputs, outputs)
-        times = [self.op_ms[i] for i in slot.ops] if self.op_ms else ()
-        return SplitGraph(
-            graph, [range(len(ops))], self.names, times, ops=slot.ops, stage=slot.stage
-        )
+    def _port(
+        self, kind: str, name: str, reads: Sequence[str] = (), makes: Sequence[str] = ()
+    ) -> _Row:
+        tensor, text = self.graph.tensors[name], f"{kind} {name}"
+        if any(name in (state.input, state.tensor) for state in self.graph.states):
+            text += " (state of a stream)"
+        aside = shape_text(tensor.shape), size(tensor.bytes)
+        about = f"{kind} {self._tensor(name)}"
+        return _Row("port", text, about, reads=reads, makes=makes, aside=aside)
 
+    def _cut(self, stage: int, names: Sequence[str]) -> Iterator[_Row]:
+        tensors = sorted((self.graph.tensors[t] for t in names), key=lambda t: -t.bytes)
+        total = size(sum(t.bytes for t in tensors))
+        text = f"cut {stage + 1}: {total} in {counted(len(tensors), 'tensor')}"
+        yield _Row("cut", text)
+        for tensor in tensors[:_MAX_TENSORS]:
+            aside, text = (shape_text(tensor.shape), size(tensor.bytes)), f"sends {tensor.name}"
+            yield _Row("tensor", text, f"sends {self._tensor(tensor.name)}", aside=aside)
+        if others := tensors[_MAX_TENSORS:]:
+            yield _Row("tensor", f"and {counted(len(others), 'smaller tensor')}")
 
-class _Picture:
-    """Every slot with its text and its place."""
-
-    def __init__(self, view: SplitGraph, paths: Paths) -> None:
-        self.view, self.graph, self.stages, self.paths = view, view.graph, view.stages, paths
-        self.op_ms = view.op_ms if len(view.op_ms) == len(view.graph.ops) else ()
-        self.states = {t for state in self.graph.states for t in (state.input, state.tensor)}
-        slots = [slot for level in paths.levels for slot in level]
-        self.text = {slot: self._slot_text(slot) for slot in slots}
-        self.heights = {slot: len(text) * _LINE + 8.0 for slot, text in self.text.items()}
-        xs = arrange(paths.levels, paths.edges, {s: _WIDTHS[s.kind] for s in slots}, _GAP)
-        right = max((x + _WIDTHS[slot.kind] / 2 for slot, x in xs.items()), default=0.0)
-        self.width = max(_MIN_WIDTH, int(right) + 4 * _SIDE)
-        aside = (self.width - right) / 2
-        self.at: dict[Slot, tuple[float, float]] = {}
-        self.tops: list[float] = []  # of the levels
-        bottom = _HEAD + 0.0
-        for number, level in enumerate(paths.levels):
-            first_of_stage = number in {start for start, _ in paths.stage_levels}
-            top = bottom + _LEVEL_GAP + _STAGE_HEAD * first_of_stage
-            top += _CUT_HEAD * (number in paths.cut_levels)
-            self.tops.append(top)
-            tallest = max((self.heights[slot] for slot in level), default=0.0)
-            self.at |= {slot: (xs[slot] + aside, top + tallest / 2) for slot in level}
-            bottom = top + tallest
-        self.bottom = bottom
-
-    def draw(self, title: str) -> Canvas:
-        """The picture with its title and legend."""
-        canvas = Canvas(self.width, int(self.bottom) + _FOOT)
-        title = title or f"{self.graph.name}: {counted(len(self.stages), 'stage')}"
-        canvas.text(_SIDE, 18, label(title, self.width // 10), "bold", px=15)
-        count = counted(len(self.graph.ops), "fused op")
-        canvas.text(_SIDE, 38, f"{count}; a box with several ops stands for all of them")
-        self._draw_stages(canvas)
-        self._draw_cuts(canvas)
-        for producer, reader in self.paths.edges:
-            self._draw_edge(canvas, producer, reader)
-        for slot in self.at:
-            self._draw_slot(canvas, slot)
-        for number, line in enumerate(_LEGEND):
-            canvas.text(_SIDE, self.bottom + 26 + number * _LINE, line, px=10)
-        return canvas
-
-    def _slot_text(self, slot: Slot) -> list[str]:
-        tensors = self.graph.tensors
-        if slot.kind == "op":
-            return self._op_text(slot.ops)
-        if slot.kind == "tensor":
-            total = size(sum(tensors[t].bytes for t in slot.tensors))
-            # The smallest tensors of a crowded cut share a box.
-            first, *others = slot.tensors
-            if others:
-                return [f"{len(slot.tensors)} tensors", total]
-            return [*lines(first, _LETTERS - 2), total]
-        if slot.kind in ("input", "output"):
-            (name, *_), state = slot.tensors, ["state"] if slot.tensors[0] in self.states else []
-            return [*state, *lines(name, 19), size(tensors[name].bytes)]
-        return []
-
-    def _op_text(self, ops: Sequence[int]) -> list[str]:
-        # A name is broken where its box ends, since SVG does not wrap text.
-        limit = _LETTERS
-        names = [self.graph.ops[i].name for i in ops]
-        if len(names) == 1:
-            text = lines(names[0], limit, 3)
-        elif len(names) <= 3:
-            text = [label(name, limit) for name in names]
-        else:
-            first, last = lines(names[0], limit), lines(names[-1], limit)
-            text = [counted(len(names), "op"), *first, "…", *last]
-        if self.op_ms:
-            text.append(milliseconds(sum(self.op_ms[i] for i in ops)))
-        return text
-
-    def _title(self, slot: Slot) -> str:
-        """What a box says when pointed at."""
-        if not slot.ops:
-            return "\n".join(self._tensor_line("", t) for t in slot.tensors[:_MAX_NAMES])
-        first, last = self.graph.ops[slot.ops[0]], self.graph.ops[slot.ops[-1]]
-        took = self._took(slot.ops)
-        place = self.view.box_name(self.view.stage + slot.stage)
-        if len(slot.ops) > 1:
-            count = counted(len(slot.ops), "fused op")
-            return f"{count}{took}\nfrom {first.name} to {last.name}\n{place}"
-        title = [f"{first.name}{took}", place]
-        title += [self._tensor_line("reads ", t) for t in dict.fromkeys(first.inputs)]
-        title += [self._tensor_line("makes ", t) for t in first.outputs]
-        if first.sources:
-            title.append(f"source nodes: {', '.join(first.sources[:_MAX_NAMES])}")
-        return "\n".join(title)
-
-    def _took(self, ops: Sequence[int]) -> str:
-        return f", {milliseconds(sum(self.op_ms[i] for i in ops))}" if self.op_ms else ""
-
-    def _tensor_line(self, verb: str, name: str) -> str:
+    def _tensor(self, name: str) -> str:
         tensor = self.graph.tensors[name]
-        shape = f"{shape_text(tensor.shape)} {tensor.dtype}"
-        state = ", state of a stream" if name in self.states else ""
-        return f"{verb}{name}: {shape}, {size(tensor.bytes)}{state}"
+        return f"{name}: {shape_text(tensor.shape)} {tensor.dtype}, {size(tensor.bytes)}"
 
-    def _draw_stages(self, canvas: Canvas) -> None:
-        for stage, (first, end) in enumerate(self.paths.stage_levels):
-            number, ops = self.view.stage + stage, self.stages[stage]
-            top = self.tops[first] - _STAGE_HEAD
-            bottom = self.tops[end] - _CUT_HEAD - 10 if end < len(self.tops) else self.bottom
-            place = (_SIDE / 2, top, self.width - _SIDE, bottom - top)
-            canvas.rectangle(*place, fill=colour(number), fill_opacity=0.1)
-            count = counted(len(ops), "op") + self._took(ops)
-            canvas.text(self.width - _SIDE, top + 11, count, "end")
-            name = label(self.view.box_name(number), (self.width - 7 * len(count)) // 8)
-            canvas.text(_SIDE, top + 11, name, "bold", px=12)
 
-    def _draw_cuts(self, canvas: Canvas) -> None:
-        cuts = zip(self.paths.cut_levels, self.paths.live, strict=True)
-        for number, (level, tensors) in enumerate(cuts, 1):
-            y = self.tops[level] + max(self.heights[s] for s in self.paths.levels[level]) / 2
-            ends = (_SIDE / 2, self.width - _SIDE / 2)
-            canvas.line(ends, (y, y), "line", stroke_dasharray="8 5", stroke_width=2)
-            total = size(sum(self.graph.tensors[t].bytes for t in tensors))
-            text = f"cut {number}: {total} in {counted(len(tensors), 'tensor')}"
-            canvas.text(_SIDE, self.tops[level] - 8, text, "bold")
+def _drawn(rows: Sequence[_Row], op_ms: Sequence[float]) -> Canvas:
+    nodes, ways = lanes([(row.reads, row.makes) for row in rows])
+    most = max([way.lane for way in ways], default=0) + 1
+    step = min(_LANE, _MAX_LANES / most)
+    xs = [_SIDE + _NODE + lane * step for lane in range(most + 1)]
+    canvas = Canvas(640, (len(rows) + 1) * _ROW, fluid=True)
+    for number, row in enumerate(rows):
+        if row.kind in ("stage", "op"):
+            canvas.rectangle(0, (number + 0.5) * _ROW, "100%", _ROW, **_tint(row.stage))
+    for way in ways:
+        canvas.path(_path(way, nodes, xs), "wire")
+    left, slowest = xs[most] + 4, max([*op_ms, 1e-9])
+    for number, row in enumerate(rows):
+        ms = op_ms[row.op] if row.kind == "op" and op_ms else None
+        _draw_row(canvas, row, (number + 1) * _ROW, left, xs[nodes[number]], ms, slowest)
+    return canvas
 
-    def _draw_slot(self, canvas: Canvas, slot: Slot) -> None:
-        text, (x, y) = self.text[slot], self.at[slot]
-        half, height = _WIDTHS[slot.kind] / 2, self.heights[slot]
-        if slot.kind == "through":
-            canvas.line((x, x), (y - height / 2, y + height / 2), "wire")
-            return
-        kind, rounding, edge = "paper faint", 8.0, ""
-        if slot.kind == "op":
-            kind, rounding, edge = "paper wide", 3.0, colour(self.view.stage + slot.stage)
-        elif slot.kind == "tensor":
-            kind, rounding = "paper line", height / 2
-        # The count of several ops and the size of a tensor are bold.
-        bold = None
-        if slot.kind == "tensor":
-            bold = len(text) - 1
-        elif len(slot.ops) > 3:
-            bold = 0
-        # The lines stand in the middle of their box.
-        top = y - (len(text) - 1) * _LINE / 2
-        ops = f"{bitset(self.view.ops[i] if self.view.ops else i for i in slot.ops):x}"
-        with canvas.group(self._title(slot), link=self.view.link_of(slot.ops), ops=ops):
-            place = (x - half, y - height / 2, 2 * half, height)
-            canvas.rectangle(*place, kind, rx=rounding, stroke=edge)
-            for i, line in enumerate(text):
-                weight = "middle bold" if i == bold else "middle"
-                canvas.text(x, top + i * _LINE, line, weight, px=10)
 
-    def _draw_edge(self, canvas: Canvas, producer: Slot, reader: Slot) -> None:
-        (x, top), (end, bottom) = self.at[producer], self.at[reader]
-        top += self.heights[producer] / 2
-        bottom -= self.heights[reader] / 2
-        # Control points at half the way make the curve leave and arrive upright.
-        middle = (top + bottom) / 2
-        curve = f"C{x:.1f} {middle:.1f} {end:.1f} {middle:.1f} {end:.1f} {bottom:.1f}"
-        canvas.path(f"M{x:.1f} {top:.1f}{curve}", "wire")
-        if reader.kind != "through":
-            canvas.path(f"M{end:.1f} {bottom:.1f}l-3-6h6z", "head")
+def _draw_row(
+    canvas: Canvas, row: _Row, y: float, left: float, x: float, ms: float | None, slowest: float
+) -> None:
+    if row.kind == "cut":
+        top = y - _ROW / 2
+        canvas.line((0, 4000), (top, top), "line", stroke_dasharray="8 5", stroke_width=2)
+    if not row.about:
+        canvas.text(left, y, label(row.text, 80), "bold" if row.kind != "tensor" else "")
+        return
+    with canvas.group(row.about, ops=f"{1 << row.op:x}" if row.kind == "op" else ""):
+        canvas.rectangle(0, y - _ROW / 2, "100%", _ROW, pointer_events="all")
+        if row.kind in ("op", "port"):
+            fill = {"fill": colour(row.stage)} if row.kind == "op" else {}
+            circle = f"M{x - _NODE:.1f} {y:.1f}a{_NODE} {_NODE} 0 1 0 {2 * _NODE} 0"
+            circle += f"a{_NODE} {_NODE} 0 1 0 -{2 * _NODE} 0z"
+            canvas.path(circle, "line" if fill else "line paper", **fill)
+        canvas.text(left, y, label(row.text, 44))
+        with canvas.at_right():
+            end = -_SIDE - (_TIME + _BAR if ms is not None else 0.0)
+            canvas.text(end, y, row.aside[1], "end aside roomy", px=10)
+            canvas.text(end - 64, y, label(row.aside[0], 24), "end aside roomy", px=10)
+            if ms is not None:
+                _draw_time(canvas, row.stage, y, ms, ms / slowest)
+
+
+def _draw_time(canvas: Canvas, stage: int, y: float, ms: float, share: float) -> None:
+    # On a phone a long name ends below the time.
+    width = _SIDE + _TIME + _BAR
+    canvas.rectangle(-width, y - _ROW / 2, width, _ROW, "paper")
+    canvas.rectangle(-width, y - _ROW / 2, width, _ROW, **_tint(stage))
+    bar = (10.0 - width, y - 5, (_BAR - 4) * share, 10)
+    canvas.rectangle(*bar, fill=_HEAT, fill_opacity=round(0.25 + 0.75 * share, 2))
+    canvas.text(-_SIDE, y, milliseconds(ms), "end", px=10)
+
+
+def _tint(stage: int) -> dict[str, Any]:
+    return {"fill": colour(stage), "fill_opacity": 0.1}
+
+
+def _path(way: Way, nodes: Sequence[int], xs: Sequence[float]) -> str:
+    """From the node that makes a tensor, down its lane, and aside to each node that reads it."""
+    start, last = (xs[nodes[way.start]], way.start), way.readers[-1]
+    lane = [(xs[way.lane], row) for row in (way.start + 1, last - 1)]
+    inner = lane if last > way.start + 1 else []
+    path = _curve([start, *inner, (xs[nodes[last]], last)])
+    for reader in way.readers[:-1]:
+        before = (xs[way.lane], reader - 1) if reader > way.start + 1 else start
+        path += _curve([before, (xs[nodes[reader]], reader)])
+    return path
+
+
+def _curve(points: Sequence[tuple[float, int]]) -> str:
+    (x, row), *others = points
+    y = (row + 1) * _ROW
+    path = f"M{x:.1f} {y}"
+    for end, row in others:
+        bottom = (row + 1) * _ROW
+        middle = (y + bottom) / 2
+        curve = f"C{x:.1f} {middle:.0f} {end:.1f} {middle:.0f} {end:.1f} {bottom}"
+        path += f"V{bottom}" if x == end else curve
+        x, y = end, bottom
+    return path

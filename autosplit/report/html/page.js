@@ -1,4 +1,4 @@
-// Makes the pictures of a page answer: marks tell what they are, graphs zoom, boxes open, cuts show.
+// Makes the pictures of a page answer: marks tell what they are, ops are found, cuts show.
 // All text comes from the page and is set as text. Without this script the page shows the same facts.
 "use strict";
 
@@ -16,7 +16,7 @@ function speak(root) {
     node.setAttribute("aria-label", title.textContent);
     if (node.localName === "g") node.setAttribute("role", "img");
     // Of the marks of a chart, only one is a stop of Tab.
-    if (root.closest(".viewer")) node.setAttribute("tabindex", "0");
+    if (root.matches(".frame")) node.setAttribute("tabindex", "0");
     title.remove();
   }
 }
@@ -40,166 +40,38 @@ for (const kind of ["pointerover", "focusin"]) document.addEventListener(kind, p
 document.addEventListener("focusout", () => { tip.hidden = true; });
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
 
-// A graph in a frame: a part of the picture, moved by dragging, arrow keys and buttons.
-class Viewer {
-  constructor(figure) {
-    this.frame = figure.querySelector(".frame");
-    this.whole = this.frame.querySelector("svg");
-    this.parts = figure.querySelector(".parts");
-    this.rows = [...figure.querySelectorAll("tr[data-cut]")];
-    figure.classList.add("viewer");
-    this.frame.tabIndex = 0;
-    this.frame.setAttribute("role", "region");
-    this.frame.setAttribute("aria-label", "graph; plus and minus zoom, arrow keys move, 0 shows all");
-    this.bar = make("div", {className: "bar"});
-    this.button("Zoom in", () => this.zoom(1.5));
-    this.button("Zoom out", () => this.zoom(1 / 1.5));
-    this.button("Show all", () => this.fit());
-    this.back = this.button("Back to the whole graph", () => this.open(this.whole));
-    this.addSearch();
-    if (this.rows.length) this.addCuts();
-    figure.prepend(this.bar);
-    if (this.parts) this.parts.hidden = true;
-    this.listen();
-    this.open(this.whole);
-  }
-
-  button(text, action) {
-    const button = make("button", {type: "button", textContent: text, onclick: action});
-    this.bar.append(button);
-    return button;
-  }
-
-  // Marks the boxes whose ops, tensors or source nodes have a text in their names.
-  addSearch() {
-    const label = make("label", {textContent: "Find op "});
-    this.field = make("input", {type: "search"});
-    this.field.oninput = () => this.find();
-    label.append(this.field);
-    this.bar.append(label);
-  }
-
-  find() {
-    const text = this.field.value.toLowerCase();
-    for (const node of this.svg.querySelectorAll(".node[data-ops]")) {
-      node.classList.toggle("match", text !== "" && node.getAttribute("aria-label").toLowerCase().includes(text));
-    }
-  }
-
-  // A slider over the legal cuts; the ops after the chosen one are dimmed.
-  addCuts() {
-    const label = make("label", {textContent: "Legal cut ", className: "slide"});
-    this.slider = make("input", {type: "range", min: 0, max: this.rows.length, value: 0});
-    this.said = make("output", {textContent: "none"});
-    label.append(this.slider);
-    this.bar.append(label, this.said);
-    this.slider.addEventListener("input", () => this.paint());
-    this.rows.forEach((row, place) => {
-      row.addEventListener("pointerenter", () => {
-        this.slider.value = place + 1;
-        this.paint();
-      });
-    });
-  }
-
-  paint() {
-    if (!this.slider) return;
-    const row = this.rows[this.slider.value - 1];
-    const cut = BigInt(`0x${row ? row.dataset.cut : "0"}`);
-    for (const other of this.rows) other.classList.toggle("chosen", other === row);
-    this.said.textContent = row ? [...row.cells].map((cell) => `${cell.dataset.label}: ${cell.textContent}`).join("; ") : "none";
-    for (const node of this.svg.querySelectorAll("[data-ops]")) {
-      const ops = BigInt(`0x${node.dataset.ops}`);
-      node.classList.toggle("after", row !== undefined && ops !== 0n && !(ops & cut));
-      node.classList.toggle("torn", row !== undefined && (ops & cut) !== 0n && (ops & ~cut) !== 0n);
-    }
-  }
-
-  open(svg) {
-    this.svg = svg === this.whole ? svg : svg.cloneNode(true);
-    this.frame.replaceChildren(this.svg);
-    this.svg.setAttribute("preserveAspectRatio", "xMidYMin");
-    this.back.hidden = svg === this.whole;
-    const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
-    this.size = [width, height];
-    speak(this.svg);
-    this.paint();
-    this.find();
-    this.fit();
-    // A long picture would be too small to read: then its beginning is shown.
-    const scale = this.frame.clientWidth / width;
-    if (svg !== this.whole && scale < 0.6) this.set(0, 0, 0.7 / scale);
-  }
-
-  fit() { this.set(0, 0, 1); }
-
-  // Shows the picture `scale` times as large as where all of it fits, from the point (x, y).
-  set(x, y, scale) {
-    const [width, height] = this.size;
-    this.scale = Math.max(1, Math.min(scale, 60));
-    const [w, h] = [width / this.scale, height / this.scale];
-    this.x = Math.max(0, Math.min(x, width - w));
-    this.y = Math.max(0, Math.min(y, height - h));
-    this.svg.setAttribute("viewBox", `${this.x} ${this.y} ${w} ${h}`);
-    this.frame.style.maxWidth = `${1.4 * width}px`;
-    this.frame.style.aspectRatio = `${width} / ${Math.max(height, width / 5)}`;
-    this.frame.classList.toggle("zoomed", this.scale > 1);
-    tip.hidden = true;
-  }
-
-  // Keeps the point of the picture at the place (left, top), shares of the frame, where it is.
-  zoom(factor, left = 0.5, top = 0.5) {
-    const [width, height] = this.size;
-    const next = Math.max(1, Math.min(this.scale * factor, 60));
-    const change = 1 / this.scale - 1 / next;
-    this.set(this.x + left * width * change, this.y + top * height * change, next);
-  }
-
-  move(right, down) {
-    const [width, height] = this.size;
-    this.set(this.x + (right * width) / this.scale, this.y + (down * height) / this.scale, this.scale);
-  }
-
-  listen() {
-    const keys = {
-      "+": () => this.zoom(1.5), "=": () => this.zoom(1.5), "-": () => this.zoom(1 / 1.5),
-      "0": () => this.fit(), "ArrowLeft": () => this.move(-0.2, 0), "ArrowRight": () => this.move(0.2, 0),
-      "ArrowUp": () => this.move(0, -0.2), "ArrowDown": () => this.move(0, 0.2),
-    };
-    this.frame.addEventListener("keydown", (event) => {
-      if (!keys[event.key] || event.ctrlKey || event.metaKey) return;
-      keys[event.key]();
-      event.preventDefault();
-    });
-    this.frame.addEventListener("wheel", (event) => {
-      // The wheel alone scrolls the page, as everywhere.
-      if (!event.ctrlKey && !event.metaKey) return;
-      const box = this.frame.getBoundingClientRect();
-      const [left, top] = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
-      this.zoom(Math.exp(-event.deltaY / 300), left, top);
-      event.preventDefault();
-    }, {passive: false});
-    this.frame.addEventListener("pointerdown", (event) => { this.start = [event.clientX, event.clientY]; this.dragged = false; });
-    this.frame.addEventListener("pointermove", (event) => {
-      if (!event.buttons || !this.start || this.scale === 1) return;
-      const [dx, dy] = [event.clientX - this.start[0], event.clientY - this.start[1]];
-      if (!this.dragged && Math.hypot(dx, dy) < 5) return;
-      this.dragged = true;
-      this.start = [event.clientX, event.clientY];
-      this.move(-dx / this.frame.clientWidth, -dy / this.frame.clientHeight);
-    });
-    this.frame.addEventListener("dragstart", (event) => event.preventDefault());
-    this.frame.addEventListener("click", (event) => {
-      const link = event.target.closest("a");
-      if (!link) return;
-      event.preventDefault();
-      const part = document.getElementById(link.getAttribute("href").slice(1));
-      if (!this.dragged && part) {
-        this.open(part.querySelector("svg"));
-        this.back.focus();
-      }
-    });
-  }
+// The graph: ops can be found by name, and a legal cut that is pointed at dims the ops after it.
+function explore(figure) {
+  const frame = figure.querySelector(".frame");
+  frame.tabIndex = 0;
+  frame.setAttribute("role", "region");
+  frame.setAttribute("aria-label", "graph");
+  speak(frame);
+  const ops = [...frame.querySelectorAll(".node[data-ops]")];
+  const label = make("label", {textContent: "Find op "});
+  const field = make("input", {type: "search"});
+  const count = make("output");
+  field.oninput = () => {
+    const text = field.value.toLowerCase();
+    const isMatch = (node) => text !== "" && node.getAttribute("aria-label").toLowerCase().includes(text);
+    for (const node of ops) node.classList.toggle("match", isMatch(node));
+    const matches = ops.filter(isMatch);
+    count.textContent = text ? `${matches.length} of ${ops.length}` : "";
+    matches[0]?.scrollIntoView({block: "nearest"});
+  };
+  label.append(field);
+  const bar = make("div", {className: "bar"});
+  bar.append(label, count);
+  figure.prepend(bar);
+  const rows = [...figure.querySelectorAll("tr[data-cut]")];
+  const show = (event) => {
+    const row = event.target.closest("tr[data-cut]");
+    if (!row) return;
+    const cut = BigInt(`0x${row.dataset.cut}`);
+    for (const other of rows) other.classList.toggle("chosen", other === row);
+    for (const node of ops) node.classList.toggle("after", !(BigInt(`0x${node.dataset.ops}`) & cut));
+  };
+  for (const kind of ["pointerover", "focusin"]) figure.addEventListener(kind, show);
 }
 
 // In a chart Tab leads to one mark, and the arrow keys, Home and End to the others.
@@ -271,7 +143,7 @@ function compare(a, b, sign) {
 }
 
 function enliven(root) {
-  for (const figure of root.querySelectorAll("figure.graph")) new Viewer(figure);
+  for (const figure of root.querySelectorAll("figure.graph")) explore(figure);
   for (const table of root.querySelectorAll("table.sortable")) new Sortable(table);
   for (const svg of root.querySelectorAll("figure.chart svg")) {
     speak(svg);

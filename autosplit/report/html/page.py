@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any
 from autosplit.files import atomic_write
 from autosplit.report.documents import study as documents
 from autosplit.report.documents.record import Study, Trial
-from autosplit.report.drawing.balance import stage_balance
 from autosplit.report.drawing.canvas import STYLE, Canvas
 from autosplit.report.drawing.charts import study_charts
 from autosplit.report.drawing.graph import SplitGraph
-from autosplit.report.drawing.plot import plot
+from autosplit.report.drawing.timeline import timeline
 from autosplit.units import milliseconds
 
 if TYPE_CHECKING:
@@ -40,38 +39,39 @@ _HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
 POLICY = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{_HASH}'"
 LIVE_POLICY = f"{POLICY}; connect-src 'self'; base-uri 'none'"
 _ABOUT_GRAPH = (
-    "The fused graph, coloured by stage; on the cuts the live tensors with their sizes. Point at "
-    "a box for its time as profiled, shapes and source nodes. A box with a dashed border holds "
-    "several ops and opens."
+    "The fused graph, coloured by stage; times as profiled; on the cuts the live tensors. An op "
+    "tells its shapes and source nodes when it is pointed at or clicked."
 )
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture with what it shows, and the pictures of its parts by their links on the page."""
+    """A picture with what it shows."""
 
     picture: Canvas
     about: str
-    parts: tuple[tuple[str, str, Canvas], ...] = ()
 
 
-def write(study: Study, file: Path) -> None:
-    """Write the page. Raises MachineError if the disk refuses."""
-    text = page(study)
+def write(study: Study, file: Path, trace: Path | None = None) -> None:
+    """Write the page, with the timeline of a trace. Raises MachineError if the disk refuses."""
+    shown = None
+    if trace:
+        about = f"A part of the run in {trace.name}: which stage computed which item, and when."
+        shown = Figure(timeline(trace), about)
+    text = page(study, shown=shown)
     with atomic_write(file) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def page(study: Study, live: str = "") -> str:
+def page(study: Study, live: str = "", shown: Figure | None = None) -> str:
     """The page of a study; ``live`` is the address of all trials, on a page that renews itself."""
     best = study.best()
-    advice, _, figures = study.record.verdict.text.partition(". ")
-    cuts = documents.legal_cuts(study)
+    advice, *details = study.record.verdict.text.splitlines() or [""]
     return _template().render(
         study=study,
         best=best,
-        advice=advice.removesuffix("."),
-        details=figures,
+        advice=advice,
+        details=details,
         live=live,
         status=status(study),
         policy=LIVE_POLICY if live else POLICY,
@@ -82,11 +82,11 @@ def page(study: Study, live: str = "") -> str:
         graph=_graph(study, best) if best and best.record.stages and study.graph else None,
         stages=documents.stage_table(study, best) if best else None,
         states=documents.state_table(study, best) if best else None,
-        balance=_balance(study, best) if best and best.busy_ms else None,
-        cuts=cuts,
+        timeline=shown,
+        cuts=documents.legal_cuts(study),
         cut_bits=[f"{cut:x}" for cut, _ in study.cut_periods],
         ways=documents.way_table(study),
-        charts=[Figure(plot(c), c.about) for c in study_charts(study)] if best else [],
+        charts=[Figure(c.draw(), c.about) for c in study_charts(study)] if best else [],
         trials=documents.trial_table(study),
         **_machine(study.measured_on),
         **_steps(study),
@@ -162,14 +162,8 @@ def _graph(study: Study, trial: Trial) -> Figure:
     # The picture numbers the stages itself.
     names = [name.partition(", ")[2] for name in study.stage_names(trial)]
     times = study.profile_of(trial)
-    view = SplitGraph(study.graph, trial.record.stages, names, times, "box")
-    return Figure(view.draw(), _ABOUT_GRAPH, tuple(view.parts()))
-
-
-def _balance(study: Study, trial: Trial) -> Figure:
-    period = trial.figures.period_ms.median if trial.figures.period_ms else None
-    picture = stage_balance(trial.busy_ms, study.stage_names(trial), period)
-    return Figure(picture, "Busy time of each stage for one item, shared by its replicas.")
+    view = SplitGraph(study.graph, trial.record.stages, names, times)
+    return Figure(view.draw(), _ABOUT_GRAPH)
 
 
 def _machine(facts: Mapping[str, str]) -> dict[str, Mapping[str, str]]:

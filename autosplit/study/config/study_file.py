@@ -330,6 +330,9 @@ def explain(error: ValidationError) -> str:
     value = repr(first["input"])
     if len(value) > VALUE_LIMIT:
         value = value[: VALUE_LIMIT - 3] + "..."
+    if first["type"] == "literal_error":
+        choices = first["ctx"]["expected"].replace("'", "")
+        return f"{key} is {value}; give {choices}"
     return f"{key} is {value}: {message[0].lower()}{message[1:]}; change {key}"
 
 

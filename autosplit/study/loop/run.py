@@ -45,6 +45,7 @@ class StudyLoop:
         self.retry = Retry(opened.notify)
         self._stopped = ""  # by a trial that could not be measured
         self._number = -1  # of the latest trial of this process
+        self._error: BaseException | None = None  # that interrupted it
         self._ordinal = 0  # how many trials there were before it
 
     def run(self) -> str:
@@ -71,34 +72,22 @@ class StudyLoop:
 
     def _run_trial(self) -> bool:
         """Run a trial within Optuna; false where another worker finished it meanwhile."""
-        from optuna.exceptions import UpdateFinishedTrialError
-
-        errors: list[BaseException] = []
-
-        def objective(trial: Trial) -> float:
-            try:
-                return self._objective(trial)
-            except BaseException as error:
-                errors.append(error)
-                raise
-
-        self._number = -1
+        self._number, self._error, is_late = -1, None, False
         self.study.sampler = self.opened.assignment.sampler(self._ordinal)
         try:
-            self.study.optimize(objective, n_trials=1, catch=(FailedTrial,))
-        except BaseException as raised:
-            # What Optuna raises after an error of the objective hides that.
-            is_own = bool(errors) and not isinstance(errors[0], FailedTrial)
-            error = errors[0] if is_own else raised
-            # It raises ValueError for the result of a finished trial, and for other mistakes.
-            is_late = not is_own and self._number >= 0 and isinstance(raised, ValueError)
-            if not is_late and not isinstance(error, UpdateFinishedTrialError):
-                raise error from error.__cause__
+            self.study.optimize(self._objective, n_trials=1, catch=(FailedTrial,))
+        except Exception as error:
+            # Optuna raises ValueError for the result of a finished trial, and for other mistakes.
+            is_late = self._number >= 0 and isinstance(error, ValueError)
+            if not is_late and self._error is None:
+                raise
+        if self._error is not None:
+            raise self._error
+        if is_late:
             self.opened.notify(
                 f"trial {self._number}: another worker finished it first; this result is dropped"
             )
-            return False
-        return True
+        return not is_late
 
     def _objective(self, trial: Trial) -> float:
         """Measure a new trial, and return its value. Raises FailedTrial for one without a value."""
@@ -109,8 +98,8 @@ class StudyLoop:
             # Before anything that takes long: a trial without a worker looks lost.
             update(trial, worker=this_worker())
             return self._measure(trial, self._candidate(trial))
-        except (FailedTrial, UpdateFinishedTrialError):
-            raise
+        except (FailedTrial, UpdateFinishedTrialError) as error:
+            raise FailedTrial from error
         except BaseException as error:
             # The fault of a candidate is its result; whatever else happens leaves it free.
             is_result = isinstance(error, AutosplitError) and not isinstance(error, MachineError)
@@ -122,9 +111,8 @@ class StudyLoop:
             ignored = contextlib.suppress(MachineError, UpdateFinishedTrialError)
             with ignored, storage_errors(self.opened.url):
                 update(trial, error=reason, lost=not is_result, log=log)
-            if is_result:
-                raise FailedTrial from error
-            raise
+            self._error = None if is_result else error
+            raise FailedTrial from error
 
     def _candidate(self, trial: Trial) -> Candidate:
         """The candidate of a trial. Raises FailedTrial where there is none to measure."""

@@ -87,9 +87,9 @@ class Corrected:
         batch = self.evaluator.batch([stages])
         return self.ratio * float(batch.periods(self.loads(batch, self.mean))[0])
 
-    def model(self) -> CostModel:
-        """The mean costs where all devices are busy; what a row cannot run stays infinite."""
-        factors, overheads = self.mean.busy
+    def model(self, costs: Factors) -> CostModel:
+        """The cost table where all devices are busy; what a row cannot run stays infinite."""
+        factors, overheads = costs.busy
         known = self.evaluator.costs
         times = [
             np.where(np.isinf(row.times), row.times, row.times * factors[n])

@@ -105,7 +105,9 @@ def test_stages_in_bfloat16_round_in_the_program_too(branches, tmp_path):
         pytest.skip("this processor has no bfloat16")
     runtime = "openvino-bfloat16"
     model = autosplit.load_model(branches.path, runtime=runtime)
-    export(model, [["first"]], (runtime, (FIRST,)), (runtime, (LAST,))).export(tmp_path, "cpp")
+    export(model, [["first"]], (runtime, (FIRST,)), (runtime, (LAST,))).export(
+        tmp_path, format="cpp"
+    )
     require_same_as_load(build(tmp_path), tmp_path, 3)
 
 

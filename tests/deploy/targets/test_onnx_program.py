@@ -34,7 +34,7 @@ def with_onnx(document: dict[str, Any]) -> Any:
 
 def test_the_wiring_names_files_tensors_threads_and_states():
     document = manifests.sound()
-    document["stages"][1]["replicas"] = [{"device": "cores:0,1"}]
+    document["stages"][1]["replicas"] = [{"device": "cores:0,1"}] * 2
     document["stages"][1]["inputs"].append(manifests.port("s"))
     document["stages"][1]["states"] = [manifests.port("s") | {"input": "s", "output": "c"}]
     document["model"]["states"] = {"s": "c"}
@@ -45,6 +45,7 @@ def test_the_wiring_names_files_tensors_threads_and_states():
             "inputs": ["a", "x", "s"],
             "outputs": ["c"],
             "session_options": {"intra_op_num_threads": 2},
+            "replicas": 2,
         }
     }
     assert wiring["inputs"] == [manifests.port("x") | {"shape": (2, 3), "range": None, "bytes": 24}]
@@ -114,6 +115,16 @@ def test_the_python_program_computes_what_load_does(folder, items, expected):
     command = [sys.executable, folder / "run.py"]
     done = subprocess.run(command, input=data, capture_output=True, timeout=300, check=True)
     require_close(done.stdout, expected)
+
+
+def test_the_python_program_says_that_it_runs_one_replica(folder, tmp_path):
+    wiring = json.loads((folder / "pipeline.json").read_text())
+    wiring["pipeline"][1]["stage1"]["replicas"] = 3
+    shutil.copy(folder / "run.py", tmp_path)
+    (tmp_path / "pipeline.json").write_text(json.dumps(wiring))
+    command = [sys.executable, tmp_path / "run.py"]
+    done = subprocess.run(command, input=b"", capture_output=True, timeout=60)
+    assert b"run.py runs one of 3 replicas of stage1" in done.stderr
 
 
 @pytest.mark.integration

@@ -194,22 +194,6 @@ def test_element_types_cross_a_cut_unchanged(dtype):
     np.testing.assert_array_equal(got["result"], item["x"][::-1].T)
 
 
-def test_control_flow_is_refused_by_name():
-    text = """
-@I.ir_module
-class Module:
-    @R.function
-    def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        if c:
-            chosen = R.add(x, x)
-        else:
-            chosen = R.multiply(x, x)
-        return chosen
-"""
-    with pytest.raises(ModelError, match=r"'chosen'.*control flow"):
-        autosplit.load_model(parsed(text))
-
-
 @pytest.mark.parametrize("functions", [("main",), ("main", "a"), ("main", "a", "b")])
 def test_a_function_that_calls_itself_is_refused_by_name(functions):
     text = "@I.ir_module\nclass M:\n"

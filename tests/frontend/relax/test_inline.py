@@ -45,11 +45,6 @@ def test_functions_that_main_calls_are_put_inside_it() -> None:
     np.testing.assert_allclose(next(iter(outputs.values())), np.maximum(4 * x, 0), rtol=1e-6)
 
 
-def test_the_functions_there_are_are_named_where_none_is_main() -> None:
-    with pytest.raises(ModelError, match=r"no function 'main' \(it has b, c\)"):
-        file.convert(module(function("c", "return x"), function("b", "return x")), "net")
-
-
 def test_variables_of_one_name_are_told_apart() -> None:
     source = file.convert(
         module(function("main", "y = R.add(x, x)\ny = R.nn.relu(y)\ny = R.exp(y)\nreturn y")), "net"
@@ -80,36 +75,36 @@ def test_items_of_a_tuple_go_by_the_variables_that_take_them() -> None:
     assert source.nodes[1].inputs == ("first", "last")
 
 
-def test_a_tuple_inside_a_tuple_is_refused() -> None:
-    with pytest.raises(ModelError, match="output 1 of 'main' is a tuple inside a tuple"):
-        file.convert(
-            module(function("main", "y = R.exp(x)\nz = R.abs(x)\nreturn (y, (y, z))")), "net"
-        )
+CHOICE = """if c:
+    chosen = R.add(x, x)
+else:
+    chosen = R.multiply(x, x)
+return chosen"""
+ITEM, RANK = "x: R.Tuple(R.Tensor((2,), 'float32'))", "x: R.Tensor(dtype='float32', ndim=2)"
 
 
-def test_an_input_that_is_no_tensor_is_named() -> None:
-    with pytest.raises(ModelError, match=r"input 'x' is a TupleType; only tensors"):
-        file.convert(
-            module(
-                function(
-                    "main",
-                    "y = x[0]\nz = R.exp(y)\nreturn z",
-                    "x: R.Tuple(R.Tensor((2,), 'float32'))",
-                )
-            ),
-            "net",
-        )
-
-
-def test_an_input_whose_rank_alone_is_known_is_named() -> None:
-    params = "x: R.Tensor(dtype='float32', ndim=2)"
-    with pytest.raises(ModelError, match="input 'x' has a shape without sizes"):
-        file.convert(module(function("main", "y = R.exp(x)\nreturn y", params)), "net")
-
-
-def test_an_input_without_an_element_type_is_named() -> None:
-    with pytest.raises(ModelError, match="input 'x' has no element type"):
-        file.convert(module(function("main", "return x", "x: R.Tensor((2, 3))")), "net")
+@pytest.mark.parametrize(
+    ("functions", "message"),
+    [
+        ([("c", "return x"), ("b", "return x")], r"no function 'main' \(it has b, c\)"),
+        (
+            [("main", "y = R.exp(x)\nz = R.abs(x)\nreturn (y, (y, z))")],
+            "output 1 of 'main' is a tuple inside a tuple",
+        ),
+        ([("main", "y = x[0]\nreturn y", ITEM)], "input 'x' is a TupleType; only tensors"),
+        ([("main", "y = R.exp(x)\nreturn y", RANK)], "input 'x' has a shape without sizes"),
+        ([("main", "return x", "x: R.Tensor((2, 3))")], "input 'x' has no element type"),
+        (
+            [("main", CHOICE, "c: R.Tensor((), 'bool'), x: R.Tensor((4,), 'float32')")],
+            "'chosen'.*control flow",
+        ),
+    ],
+)
+def test_what_cannot_be_split_is_refused_by_name(
+    functions: list[tuple[str, ...]], message: str
+) -> None:
+    with pytest.raises(ModelError, match=message):
+        file.convert(module(*(function(*parts) for parts in functions)), "net")
 
 
 def test_a_shape_for_a_module_without_inputs_is_refused() -> None:

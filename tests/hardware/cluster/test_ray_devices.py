@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from autosplit.deploy.load import on_ray
+import autosplit
 from autosplit.errors import MachineError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import RayCores
@@ -112,7 +112,7 @@ def test_the_export_of_a_study_runs_where_it_was_measured(
     names = {baseline["name"] for baseline in manifest["baselines"]}
     assert f"tvm, {LEFT}" in names or "tvm, 2 replicas" in names
     items = branches.items(4)
-    with on_ray(tmp_path / "out") as pipeline:
+    with autosplit.load(tmp_path / "out").on_ray() as pipeline:
         assert nodes.actors(nodes.cluster.head_node)
         assert nodes.actors(nodes.right)
         assert compare(in_time(lambda: pipeline.run(items)), branches.expected(items)).equal

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +9,6 @@ from typing import Any
 import pytest
 
 from autosplit.errors import StageError
-from autosplit.hardware.cluster import replica
 from autosplit.hardware.cluster.pipeline import pipeline_of
 from autosplit.hardware.cluster.replica import RayReplica
 from autosplit.hardware.devices import device
@@ -19,7 +16,6 @@ from autosplit.hardware.devices.ray_nodes import only_place
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import StagePorts, Wiring, wire
 from tests.hardware.cluster.clusters import Nodes, ray_nodes  # noqa: F401  a fixture
-from tests.hardware.execution.test_streams import SUM, summing
 from tests.hardware.fakes import FakeStage, fake_pipeline, graph, in_time, items, sequential
 
 ray = pytest.importorskip("ray")
@@ -57,9 +53,9 @@ class FakeFile:
 
     inputs = property(lambda self: self.ports.inputs)
     outputs = property(lambda self: self.ports.outputs)
-    name = "fake"
+    file = "fake"
 
-    def require_here(self) -> None:
+    def require_here(self, _: Any) -> None:
         """Every machine can run it."""
 
     def load(self, *_: Any) -> list[FakeStage]:
@@ -71,7 +67,9 @@ def deployed(
 ) -> Pipeline:
     place = only_place(f"ray:left/{CORE}", ray.nodes())
     files: list[Any] = [FakeFile(net, ports, kind) for ports in wiring.stages]
-    return pipeline_of(wiring, [[RayReplica(f, {}, place) for _ in range(copies)] for f in files])
+    return pipeline_of(
+        wiring, [[RayReplica(f, {}, {}, place) for _ in range(copies)] for f in files]
+    )
 
 
 def wired(stages: Any) -> Wiring:
@@ -92,19 +90,6 @@ def test_actors_compute_what_the_graph_does_in_order(
     assert as_lists(results) == as_lists([sequential(NET, item, ["y", "a"]) for item in many])
 
 
-def test_streams_keep_states_of_their_own_in_the_actors(nodes: Nodes) -> None:
-    with summing() as here, deployed(SUM, here.wiring, 2) as pipeline:
-        for stream in (0, "b", 0, "b", "c"):
-            some = items(7)
-            there = in_time(lambda s=stream, i=some: pipeline.run(i, stream=s))
-            assert as_lists(there) == as_lists(here.run(some, stream=stream))
-        states = in_time(lambda: pipeline.state("b"))
-        assert as_lists([states]) == as_lists([here.state("b")])
-        pipeline.reset("new", states)
-        after = in_time(lambda: pipeline.run(items(2), stream="new"))
-        assert as_lists(after) == as_lists(here.run(items(2), stream="b"))
-
-
 def test_a_stage_that_fails_is_named_with_its_error_and_the_items_inside(nodes: Nodes) -> None:
     text = r"stage 0 failed: StageError: stage 0 on node .*: ValueError: bad tensor; .*items inside"
     with (
@@ -112,19 +97,6 @@ def test_a_stage_that_fails_is_named_with_its_error_and_the_items_inside(nodes: 
         pytest.raises(StageError, match=text),
     ):
         in_time(lambda: pipeline.run(items(30, ["x", "z"])))
-
-
-def test_a_stopped_actor_is_named_in_time(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    with deployed(NET, wired([[0, 1, 2]])) as pipeline:
-        in_time(lambda: pipeline.run(items(1, ["x", "z"])))
-        monkeypatch.setattr(replica, "SILENCE_S", 2.0)
-        (actor,) = nodes.actors(nodes.cluster.head_node)
-        os.kill(actor.pid, signal.SIGSTOP)
-        try:
-            with pytest.raises(StageError, match=r"stage 0 on node .* has not answered for 2 s"):
-                in_time(lambda: pipeline.run(items(1, ["x", "z"])))
-        finally:
-            os.kill(actor.pid, signal.SIGCONT)
 
 
 def test_both_lanes_of_a_replica_call_it_at_once() -> None:

@@ -104,11 +104,12 @@ def folder(branches: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 PROGRAM = """
 import sys, numpy as np
-from autosplit.deploy.load import on_ray
+import autosplit
 from autosplit.errors import AutosplitError
 folder, address, items, outputs = sys.argv[1:]
 try:
-    with on_ray(folder, ["ray:left/cores:0", "ray:right/cores:0"], address) as pipeline:
+    places = ["ray:left/cores:0", "ray:right/cores:0"]
+    with autosplit.load(folder).on_ray(places, address) as pipeline:
         np.save(outputs, pipeline.run(np.load(items, allow_pickle=True)))
 except AutosplitError as error:
     sys.exit(f"autosplit: {error}")

@@ -91,9 +91,9 @@ def test_a_foreign_stage_is_refused_on_local_cores_and_sent_to_its_server(export
         MachineError,
         match=f"the split was exported for aarch64, this machine is {platform.machine()}",
     ):
-        autosplit.load(exported, [str(device.along(1)[0])] * 2)
+        autosplit.load(exported, [str(device.along(1)[0])] * 2).start()
     with pytest.raises(MachineError, match=r"no TVM RPC server answers at 127.0.0.1:1 "):
-        autosplit.load(exported)
+        autosplit.load(exported).start()
 
 
 def test_targets_are_for_known_devices(save):

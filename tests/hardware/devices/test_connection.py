@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from autosplit.errors import MachineError, StageError
+from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices import rpc, server_connection, session
 from autosplit.hardware.devices.device import Cores, Rpc
 from autosplit.hardware.devices.server_connection import DeviceLost, ServerConnection
@@ -258,7 +259,7 @@ def test_a_server_that_refuses_is_tried_again_for_as_long_as_asked(monkeypatch):
 
 
 def test_a_call_without_an_answer_ends_and_closes_the_connection(monkeypatch, server):
-    monkeypatch.setattr(server_connection, "SILENCE_S", 0.1)
+    monkeypatch.setattr(devices, "SILENCE_S", 0.1)
     here, there = socket.socketpair()
     connection = ServerConnection(HERE, server, here)
 

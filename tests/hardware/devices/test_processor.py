@@ -86,7 +86,7 @@ def test_code_this_processor_cannot_run_is_never_loaded(tmp_path, branches):
     from autosplit import api
 
     api.load_model(branches.path, target=NEWER).split([["first"]]).export(tmp_path)
-    code = "import sys, autosplit; autosplit.load(sys.argv[1])"
+    code = "import sys, autosplit; autosplit.load(sys.argv[1]).start()"
     done = subprocess.run(
         [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, timeout=100
     )

@@ -196,9 +196,9 @@ def test_an_unknown_state_and_another_shape_are_told_with_the_right_ones():
 def test_a_stream_that_has_not_begun_has_the_states_of_the_model():
     first = np.array([1, 2], np.int8)
     port, renewed = Port("h", (2,), "int8"), Port("n", (2,), "int8")
-    stage = StagePorts((), (port,), (renewed,))
-    for initial, values in ((None, [0, 0]), (first, [1, 2])):
-        wiring = Wiring((), (), (stage,), (), (StageState(0, 0, 0, port, initial),))
+    stage = StagePorts((), (port,), (renewed,), (StageState("h", "n", (2,), "int8"),))
+    for initial, values in (({}, [0, 0]), ({"h": first}, [1, 2])):
+        wiring = Wiring((), (), (stage,), (), initial)
         begun = StreamStates(wiring).of("new")["h"]
         assert (begun.tolist(), begun.dtype) == (values, np.int8)
 

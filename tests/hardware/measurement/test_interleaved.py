@@ -1,16 +1,9 @@
 """Who works when in an interleaved comparison, for how long, and what becomes of the samples."""
 
-import numpy as np
 import pytest
 
 from autosplit.hardware.measurement import measure
-from autosplit.hardware.measurement.measure import (
-    ROUNDS,
-    Budget,
-    compare_interleaved,
-    longest_comparison,
-    measure_rounds,
-)
+from autosplit.hardware.measurement.measure import Budget, compare_interleaved, measure_rounds
 from autosplit.hardware.measurement.results import Spread
 from tests.hardware.fakes import Scripted
 
@@ -62,36 +55,6 @@ def test_a_period_is_that_of_the_samples_of_all_turns(contenders):
 
 def test_without_contenders_there_is_no_period():
     assert compare_interleaved([], Budget()) == []
-
-
-def alike_of(period_ms, generator):
-    """Two pipelines of one period whose noise never lets a comparison be certain, and a clock."""
-    pipelines = [Scripted(lambda i: period_ms * generator.uniform(0.5, 1.5)) for _ in range(2)]
-    turns = []
-
-    def clock():
-        return sum(p.now for p in pipelines)
-
-    def contender(pipeline):
-        def work(budget):
-            turns.append(budget)
-            period, _ = measure.period_and_busy(pipeline, [{}], budget, clock=clock)
-            measure.latency(pipeline, [{}], budget, clock)
-            return period
-
-        return work
-
-    return list(map(contender, pipelines)), turns, clock
-
-
-@pytest.mark.parametrize("period_ms", [1.0, 10.0, 20.0, 126.0, 2000.0])
-def test_a_comparison_of_slow_items_takes_no_longer_than_was_announced(period_ms):
-    contenders, turns, clock = alike_of(period_ms, np.random.default_rng(0))
-    budget = Budget(seconds=5.0, share=1e-9)
-    compare_interleaved(contenders, budget)
-    announced = longest_comparison([(period_ms, 3)] * 2, budget)
-    assert len(turns) == 2 * ROUNDS
-    assert 0.7 * announced <= clock() <= 1.05 * announced
 
 
 def test_a_single_item_that_takes_longer_than_a_turn_is_its_only_latency():

@@ -53,12 +53,6 @@ def test_report_and_trials_are_shown_and_nothing_is_written(reader: StudyReader)
     assert rows(reader.url) == before
 
 
-@pytest.mark.parametrize("method", ["DELETE", "POST", "PUT", "PATCH"])
-def test_what_could_write_is_refused(reader: StudyReader, method: str) -> None:
-    with dashboard(reader) as client:
-        assert client.ask("/api/studies/1", method).status == 405
-
-
 def test_the_database_itself_refuses_to_be_written_through_a_reader(reader: StudyReader) -> None:
     with (
         pytest.raises(Exception, match=r"read-only|exception is raised during the commit"),

@@ -122,19 +122,12 @@ def test_a_study_of_optuna_with_other_directions_is_refused(
         new_study(weighted(), "latency")
 
 
-@pytest.mark.parametrize(
-    ("objective", "remedy"),
-    [
-        ("speed", "input should be 'throughput' or 'latency'; change objective"),
-        (3, "input should be 'throughput' or 'latency'; change objective"),
-        (["throughput", "latency"], "input should be 'throughput' or 'latency'; change objective"),
-    ],
-)
-def test_an_objective_that_is_none_is_refused(tmp_path: Path, objective: Any, remedy: str) -> None:
+@pytest.mark.parametrize("objective", ["speed", 3, ["throughput", "latency"]])
+def test_an_objective_that_is_none_is_refused(tmp_path: Path, objective: Any) -> None:
     from autosplit.study.config.study_file import load
 
     (tmp_path / "s.toml").write_text(f'zoo = "x"\nstages = 2\nobjective = {json.dumps(objective)}')
-    with pytest.raises(ConfigError, match=rf"objective is .*: {remedy}"):
+    with pytest.raises(ConfigError, match=r"objective is .*; give throughput or latency$"):
         load(tmp_path / "s.toml")
 
 

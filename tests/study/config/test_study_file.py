@@ -78,7 +78,7 @@ def test_the_quickstart_is_a_study_file() -> None:
         (GOOD + '[search]\ntrials = "7"', "search.trials is '7': input should be a valid integer"),
         (
             GOOD + '[search]\nsampler = "annealing"',
-            "search.sampler is 'annealing': input should be 'planner'",
+            "search.sampler is 'annealing'; give planner, brute_force, gp, nsga2, random or tpe",
         ),
         (GOOD + "[search]\ntimeout = nan", "search.timeout is nan"),
         (GOOD + "search = 3", "search is 3"),

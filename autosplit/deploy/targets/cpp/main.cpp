@@ -22,20 +22,15 @@ const std::size_t MOST = 1000000000;  // so that products of two numbers do not 
 const std::string MAGIC("\x93NUMPY\x01\x00", 8);  // version 1 of the format
 
 // The shape of a file as numpy writes it, without the brackets: "5, 1, 3".
-std::string shape_text(std::size_t items, const Port& port) {
-  std::string text = std::to_string(items) + (port.shape.empty() ? "," : "");
+std::string shape_text(const std::string& items, const Port& port) {
+  std::string text = items + (port.shape.empty() ? "," : "");
   for (std::int64_t size : port.shape) text += ", " + std::to_string(size);
   return text;
 }
 
 std::string header_text(std::size_t items, const Port& port) {
   return "{'descr': '" + port.descr + "', 'fortran_order': False, 'shape': (" +
-         shape_text(items, port) + "), }";
-}
-
-std::size_t stored_items(const std::string& header) {
-  const std::size_t shape = header.find("'shape': (");
-  return shape == std::string::npos ? 0 : std::strtoull(&header[shape] + 10, nullptr, 10);
+         shape_text(std::to_string(items), port) + "), }";
 }
 
 // Some runtimes raise for an index out of its axis, others compute with any memory.
@@ -50,10 +45,9 @@ void require_in_range(const Tensor& tensor, const Port& port) {
 }
 
 Tensors read_npy(const std::string& file, const Port& port) {
-  std::error_code ignored;
   std::ifstream in;
   // Opening a named pipe would wait for a writer.
-  if (std::filesystem::is_regular_file(file, ignored)) in.open(file, std::ios::binary);
+  if (is_file(file)) in.open(file, std::ios::binary);
   if (!in.is_open()) throw Error(BAD_INPUT, "'" + file + "' cannot be read; give a .npy file");
   char start[10];
   if (!in.read(start, sizeof start) || MAGIC.compare(0, MAGIC.size(), start, MAGIC.size()))
@@ -63,11 +57,13 @@ Tensors read_npy(const std::string& file, const Port& port) {
                            static_cast<unsigned char>(start[9]) << 8;
   std::string header(size, ' ');
   in.read(header.data(), size);
-  const std::size_t items = stored_items(header);
+  const std::size_t shape = header.find("'shape': (");
+  const std::size_t items =
+      shape == std::string::npos ? 0 : std::strtoull(&header[shape] + 10, nullptr, 10);
   if (!in || header.rfind(header_text(items, port), 0))
     throw Error(BAD_INPUT, "'" + file + "' does not hold items of '" + port.name + "'; save a C-" +
                                "ordered array of " + port.dtype + " with the shape (" +
-                               "ITEMS" + shape_text(0, port).substr(1) + ")");
+                               shape_text("ITEMS", port) + ")");
   Tensors tensors;
   for (std::size_t i = 0; i < items; ++i) {
     tensors.push_back(allocate(port.bytes));
@@ -139,19 +135,16 @@ Arguments parse(const std::vector<std::string>& words) {
   return arguments;
 }
 
-void require_known(const std::map<std::string, std::string>& files, const std::vector<Port>& ports,
+void require_known(std::map<std::string, std::string> files, const std::vector<Port>& ports,
                    const std::string& kind) {
-  for (const auto& [name, file] : files) {
-    std::string names;
-    bool is_known = false;
-    for (const Port& port : ports) {
-      is_known = is_known || port.name == name;
-      names += (names.empty() ? "" : ", ") + port.name;
-    }
-    if (!is_known)
-      throw Error(BAD_INPUT, "unknown " + kind + " '" + name + "'; the model's " + kind + "s are " +
-                                 names);
+  std::string names;
+  for (const Port& port : ports) {
+    files.erase(port.name);
+    names += (names.empty() ? "" : ", ") + port.name;
   }
+  if (!files.empty())
+    throw Error(BAD_INPUT, "unknown " + kind + " '" + files.begin()->first + "'; the model's " +
+                               kind + "s are " + names);
 }
 
 // The items of all input files, each with its tensors in the order of the model's inputs.

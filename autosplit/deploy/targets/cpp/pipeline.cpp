@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <utility>
 
 namespace autosplit {
 namespace {
@@ -18,26 +19,27 @@ std::string line_of(std::string text, bool last = false) {
 // The cores of every replica: those it was exported for, or those that there are.
 std::vector<std::vector<std::vector<int>>> place(const Description& description) {
   const std::vector<int> here = available_cores();
-  std::vector<std::vector<std::vector<int>>> recorded, other;
+  std::vector<std::vector<std::vector<int>>> cores;
   bool are_all_here = true;
-  std::size_t next = 0;
   for (const StageDescription& stage : description.stages) {
-    recorded.emplace_back(), other.emplace_back();
+    cores.emplace_back();
     for (const Replica& replica : stage.replicas) {
+      cores.back().push_back(replica.cores);
       for (int core : replica.cores)
         are_all_here = are_all_here && std::binary_search(here.begin(), here.end(), core);
-      recorded.back().push_back(replica.cores);
-      other.back().push_back({here[next++ % here.size()]});
     }
   }
-  return are_all_here ? recorded : other;
+  std::size_t next = 0;
+  for (auto& stage : cores)
+    for (auto& replica : stage)
+      if (!are_all_here) replica = {here[next++ % here.size()]};
+  return cores;
 }
 
 // The path of a file of an export; throws where there is none.
 std::string existing(const std::filesystem::path& folder, const std::string& name) {
   const std::string file = std::filesystem::absolute(folder / name).string();
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(file, ignored))
+  if (!is_file(file))
     throw Error(BAD_INPUT, "'" + file + "' is missing; export the split again");
   return file;
 }
@@ -45,20 +47,16 @@ std::string existing(const std::filesystem::path& folder, const std::string& nam
 }  // namespace
 
 // `values` are the tensors of each producer. `missing` counts for each stage the producers that have
-// not delivered yet, with the caller. `next` is the following item of the stream.
+// not delivered yet, with the caller. `before` and `next` are of the same stream.
 struct Pipeline::Item {
-  std::size_t number;
+  std::size_t number, unfinished;
   Stream stream;
   std::vector<Tensors> values;
   std::vector<std::size_t> missing;
-  std::size_t unfinished;
-  Ticket next;
+  Ticket before;
+  std::weak_ptr<Item> next;
   std::promise<Tensors> result;
 };
-
-bool Pipeline::Older::operator()(const Ticket& a, const Ticket& b) const {
-  return a->number > b->number;  // the queue has the largest in front
-}
 
 Pipeline::Pipeline(const Description& description, const std::filesystem::path& folder)
     : description_(description), cores_(place(description)) {
@@ -74,7 +72,7 @@ void Pipeline::load(std::size_t s, const std::filesystem::path& folder) {
   ready_.emplace_back();
   producers_.emplace_back();
   for (const Source& source : stage.sources) producers_[s].insert(source.producer);
-  has_states_ = has_states_ || producers_[s].count(s + 1);
+  has_any_state_ = has_any_state_ || has_states(s);
   for (const std::string& name : stage.beside) existing(folder, name);
   for (std::size_t r = 0; r < stage.replicas.size(); ++r) {
     const Replica& replica = stage.replicas[r];
@@ -103,28 +101,20 @@ std::future<Tensors> Pipeline::submit(Tensors inputs, Stream stream) {
                                std::to_string(description_.inputs.size()));
   std::unique_lock<std::mutex> lock(lock_);
   has_room_.wait(lock, [&] { return is_stopped_ || inside_.size() < capacity(); });
-  if (is_stopped_) raise();
+  if (is_stopped_) throw Error(STAGE_FAILED, failure_);
   const std::size_t stages = description_.stages.size();
   const auto item = std::make_shared<Item>();
   item->number = entered_++;
+  item->unfinished = stages;
   item->stream = stream;
   item->values.resize(stages + 1);
   item->values[0] = std::move(inputs);
-  item->unfinished = stages;
-  // The states come from the item before, if it is inside.
-  Ticket before;
-  if (has_states_) {
-    StreamStates& states = streams_[stream];
-    states.left.resize(stages);
-    ++states.items_inside;
-    before = std::move(states.last);
-    states.last = item;
-    if (before) before->next = item;
-  }
+  if (has_any_state_) item->before = std::exchange(last_[stream], item);
+  if (item->before) item->before->next = item;
   for (std::size_t s = 0; s < stages; ++s) {
     std::size_t count = 1;
     for (std::size_t producer : producers_[s])
-      count += producer == s + 1 ? before && before->values[s + 1].empty() : producer > 0;
+      count += producer == s + 1 ? item->before && item->before->values[s + 1].empty() : producer > 0;
     item->missing.push_back(count);
   }
   inside_.insert(item);
@@ -134,23 +124,25 @@ std::future<Tensors> Pipeline::submit(Tensors inputs, Stream stream) {
 
 States Pipeline::state(Stream stream) {
   std::unique_lock<std::mutex> lock(lock_);
-  has_room_.wait(lock, [&] { return is_stopped_ || !streams_[stream].items_inside; });
-  if (lost_.count(stream))
+  has_room_.wait(lock, [&] {
+    return is_stopped_ || !last_.count(stream) || !last_.at(stream)->unfinished;
+  });
+  const Ticket last = last_.count(stream) ? last_.at(stream) : nullptr;
+  if (last && last->unfinished)
     throw Error(STAGE_FAILED, "stream " + std::to_string(stream) +
                                   " is lost: it had items inside; begin it in a new pipeline");
   States values;
   for (std::size_t s = 0; s < description_.stages.size(); ++s)
     for (std::size_t i = 0; i < description_.stages[s].sources.size(); ++i)
       if (description_.stages[s].sources[i].producer == s + 1)
-        values[description_.stages[s].inputs[i].name] = state(s, i, streams_[stream]);
+        values[description_.stages[s].inputs[i].name] = state(s, i, last);
   return values;
 }
 
-// A state of a stage as the last item left it; a stream begins at zero.
-Tensor Pipeline::state(std::size_t stage, std::size_t input, const StreamStates& stream) const {
+// A state of a stage as the item before left it; a stream begins at zero.
+Tensor Pipeline::state(std::size_t stage, std::size_t input, const Ticket& before) const {
   const StageDescription& described = description_.stages[stage];
-  if (!stream.left.empty() && !stream.left[stage].empty())
-    return stream.left[stage][described.sources[input].index];
+  if (before) return before->values[stage + 1][described.sources[input].index];
   Tensor tensor = allocate(described.inputs[input].bytes);
   std::memset(tensor.get(), 0, described.inputs[input].bytes);
   return tensor;
@@ -179,12 +171,11 @@ Pipeline::Ticket Pipeline::take(std::size_t stage, Tensors& inputs) {
   std::unique_lock<std::mutex> lock(lock_);
   ready.changed.wait(lock, [&] { return is_stopped_ || !ready.items.empty(); });
   if (is_stopped_) throw Closed();
-  const Ticket item = ready.items.top();
-  ready.items.pop();
+  const Ticket item = ready.items.extract(ready.items.begin()).mapped();
   const std::vector<Source>& sources = description_.stages[stage].sources;
   for (std::size_t i = 0; i < sources.size(); ++i)
     inputs.push_back(sources[i].producer == stage + 1
-                         ? state(stage, i, streams_[item->stream])
+                         ? state(stage, i, item->before)
                          : item->values[sources[i].producer][sources[i].index]);
   return item;
 }
@@ -194,25 +185,20 @@ void Pipeline::finish(std::size_t stage, const Ticket& item, Tensors results) {
   {
     const std::lock_guard<std::mutex> lock(lock_);
     if (is_stopped_) throw Closed();
-    if (producers_[stage].count(stage + 1)) {
-      Tensors& left = streams_[item->stream].left[stage];
-      left.resize(results.size());
-      for (const Source& source : description_.stages[stage].sources)
-        if (source.producer == stage + 1) left[source.index] = results[source.index];
-      if (item->next) arrive(stage, item->next);
-    }
     item->values[stage + 1] = std::move(results);
+    const Ticket next = item->next.lock();
+    if (next && has_states(stage)) arrive(stage, next);
     for (std::size_t reader = stage + 1; reader < ready_.size(); ++reader)
       if (producers_[reader].count(stage + 1)) arrive(reader, item);
     if (--item->unfinished) return;
     for (const Source& source : description_.sources)
       outputs.push_back(item->values[source.producer][source.index]);
+    // What stays of the last item of a stream is what its stages with states returned.
+    item->before.reset();
+    item->values[0].clear();
+    for (std::size_t s = 0; s < ready_.size(); ++s)
+      if (!has_states(s)) item->values[s + 1].clear();
     inside_.erase(item);
-    if (has_states_) {
-      StreamStates& states = streams_[item->stream];
-      --states.items_inside;
-      if (states.last == item) states.last.reset();
-    }
     has_room_.notify_all();
   }
   item->result.set_value(std::move(outputs));
@@ -221,7 +207,7 @@ void Pipeline::finish(std::size_t stage, const Ticket& item, Tensors results) {
 // Counts that a stage has got one more of what it needs for an item.
 void Pipeline::arrive(std::size_t stage, const Ticket& item) {
   if (--item->missing[stage]) return;
-  ready_[stage].items.push(item);
+  ready_[stage].items.emplace(item->number, item);
   ready_[stage].changed.notify_one();
 }
 
@@ -229,31 +215,24 @@ void Pipeline::stop(const std::string& reason) {
   std::set<Ticket> discarded;
   {
     const std::lock_guard<std::mutex> lock(lock_);
-    if (!is_stopped_) failure_ = reason;
+    if (is_stopped_) return;
     is_stopped_ = true;
     discarded.swap(inside_);
+    failure_ = reason.empty() ? "the pipeline is closed; make a new one"
+                              : reason + "; the pipeline is closed";
+    std::set<Stream> lost;
     for (const Ticket& item : discarded)
-      if (has_states_) lost_.insert(item->stream);
+      if (!reason.empty() && has_any_state_) lost.insert(item->stream);
+    for (Stream stream : lost)
+      failure_ += (stream == *lost.begin() ? "; lost streams: " : ", ") + std::to_string(stream);
     for (Ready& ready : ready_) {
-      ready.items = {};
+      ready.items.clear();
       ready.changed.notify_all();
     }
     has_room_.notify_all();
   }
-  for (const Ticket& item : discarded) try {
-      raise();
-    } catch (...) {
-      item->result.set_exception(std::current_exception());
-    }
-}
-
-// The reason why the pipeline is stopped, which does not change any more.
-void Pipeline::raise() const {
-  if (failure_.empty()) throw Error(STAGE_FAILED, "the pipeline is closed; make a new one");
-  std::string streams;
-  for (Stream stream : lost_)
-    streams += (streams.empty() ? "; lost streams: " : ", ") + std::to_string(stream);
-  throw Error(STAGE_FAILED, failure_ + "; the pipeline is closed" + streams);
+  for (const Ticket& item : discarded)
+    item->result.set_exception(std::make_exception_ptr(Error(STAGE_FAILED, failure_)));
 }
 
 }  // namespace autosplit

@@ -7,7 +7,6 @@
 #include <future>
 #include <map>
 #include <mutex>
-#include <queue>
 #include <set>
 #include <thread>
 
@@ -74,21 +73,11 @@ class Pipeline {
  private:
   struct Item;
   using Ticket = std::shared_ptr<Item>;
-  struct Older {
-    bool operator()(const Ticket& a, const Ticket& b) const;
-  };
 
-  // The items that have all inputs of a stage.
+  // The items that have all inputs of a stage, by their numbers.
   struct Ready {
-    std::priority_queue<Ticket, std::vector<Ticket>, Older> items;
+    std::map<std::size_t, Ticket> items;
     std::condition_variable changed;
-  };
-
-  // `left` are the states after its last item at each stage, by their outputs.
-  struct StreamStates {
-    std::size_t items_inside = 0;
-    Ticket last;
-    std::vector<Tensors> left;
   };
 
   void load(std::size_t stage, const std::filesystem::path& folder);
@@ -96,21 +85,20 @@ class Pipeline {
   Ticket take(std::size_t stage, Tensors& inputs);
   void finish(std::size_t stage, const Ticket& item, Tensors results);
   void arrive(std::size_t stage, const Ticket& item);
-  Tensor state(std::size_t stage, std::size_t input, const StreamStates& stream) const;
+  Tensor state(std::size_t stage, std::size_t input, const Ticket& before) const;
+  bool has_states(std::size_t stage) const { return producers_[stage].count(stage + 1); }
   void stop(const std::string& reason);
-  [[noreturn]] void raise() const;
 
   const Description& description_;
   std::vector<std::vector<std::unique_ptr<Stage>>> replicas_;
   std::vector<std::vector<std::vector<int>>> cores_;
   std::vector<std::set<std::size_t>> producers_;  // that each stage reads from, itself for states
-  bool has_states_ = false;
+  bool has_any_state_ = false;
   std::mutex lock_;  // guards everything below
   std::condition_variable has_room_;
   std::deque<Ready> ready_;
   std::set<Ticket> inside_;
-  std::map<Stream, StreamStates> streams_;
-  std::set<Stream> lost_;
+  std::map<Stream, Ticket> last_;  // item of each stream, with the states that it left
   std::size_t entered_ = 0;
   bool is_stopped_ = false;
   std::string failure_;

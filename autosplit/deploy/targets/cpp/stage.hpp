@@ -56,6 +56,9 @@ std::unique_ptr<Stage> load_openvino(const StageSetting&);
 std::unique_ptr<Stage> load_openvino_bfloat16(const StageSetting&);
 std::unique_ptr<Stage> load_onnxruntime(const StageSetting&);
 
+// Whether a path is that of a regular file, which no pipe is.
+bool is_file(const std::string& path);
+
 // The cores that this process may use.
 std::vector<int> available_cores();
 

@@ -1,12 +1,12 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <map>
 #include <new>
 #include <sstream>
 
@@ -15,23 +15,17 @@
 namespace autosplit {
 namespace {
 
-// The features that every processor here has; empty where the system does not list them.
-std::vector<std::string> processor_features() {
+// How many processors there are, and how many have each feature; empty where the system lists none.
+std::map<std::string, int> processor_features() {
   std::ifstream file("/proc/cpuinfo");
-  std::vector<std::string> common;
-  bool is_first = true;
+  std::map<std::string, int> counts;
   for (std::string line; std::getline(file, line);) {
     if (line.rfind("flags", 0) && line.rfind("Features", 0)) continue;
     std::istringstream words(line.substr(line.find(':') + 1));
-    std::vector<std::string> features, both;
-    for (std::string word; words >> word;) features.push_back(word);
-    std::sort(features.begin(), features.end());
-    std::set_intersection(common.begin(), common.end(), features.begin(), features.end(),
-                          std::back_inserter(both));
-    common = is_first ? features : both;
-    is_first = false;
+    for (std::string word; words >> word;) ++counts[word];
+    ++counts[""];
   }
-  return common;
+  return counts;
 }
 
 std::pair<int, int> release(const std::string& version) {
@@ -47,6 +41,11 @@ Tensor allocate(std::size_t bytes) {
   void* memory = aligned_alloc(ALIGNMENT, whole);
   if (!memory) throw std::bad_alloc();
   return Tensor(memory, free);
+}
+
+bool is_file(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
 }
 
 std::vector<int> available_cores() {
@@ -68,11 +67,11 @@ void pin(int thread, const std::vector<int>& cores) {
 }
 
 void require_features(const std::vector<std::string>& features) {
-  static const std::vector<std::string> available = processor_features();
-  if (available.empty()) return;
+  static const std::map<std::string, int> counts = processor_features();
+  if (counts.empty()) return;
   std::string missing;
   for (const std::string& feature : features)
-    if (!std::binary_search(available.begin(), available.end(), feature))
+    if (!counts.count(feature) || counts.at(feature) < counts.at(""))
       missing += (missing.empty() ? "" : ", ") + feature;
   if (!missing.empty())
     throw Error(BAD_MACHINE, "this processor lacks " + missing +

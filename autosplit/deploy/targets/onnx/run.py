@@ -66,7 +66,11 @@ threading.excepthook = end
 queues: list[Items] = [queue.Queue(2) for _ in range(len(WIRING["pipeline"]) + 1)]
 threading.Thread(target=read_items, args=(queues[0],), daemon=True).start()
 for entry, *ends in zip(WIRING["pipeline"], queues, queues[1:], strict=False):
-    threading.Thread(target=run_stage, args=(*entry.values(), *ends), daemon=True).start()
+    ((name, stage),) = entry.items()
+    if stage["replicas"] > 1:
+        text = f"run.py runs one of {stage['replicas']} replicas of {name}; autosplit.load runs all"
+        print(text, file=sys.stderr, flush=True)
+    threading.Thread(target=run_stage, args=(stage, *ends), daemon=True).start()
 while (item := queues[-1].get()) is not None:
     for output in WIRING["outputs"]:
         sys.stdout.buffer.write(item[output["tensor"]].tobytes())

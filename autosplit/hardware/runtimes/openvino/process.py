@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.shared_memory import Shape, SharedArrays, mapped
 from autosplit.hardware.execution.wiring import StagePorts
@@ -29,8 +30,6 @@ from autosplit.hardware.runtimes.openvino.stage import (
     shared_tensor,
 )
 from autosplit.serialization import dump, load
-
-SILENCE_S = 300.0  # of a process that loads the stage or runs an item: it hangs
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class ProcessStage(SubmodelStage):
         self._end()
 
     def _call(self, phase: str) -> None:
-        self._worker.call({"kind": phase}, SILENCE_S)
+        self._worker.call({"kind": phase}, devices.SILENCE_S)
 
 
 def open_stage(document: Mapping[str, Any]) -> Handler:

@@ -219,13 +219,13 @@ def test_a_manifest_whose_ports_are_not_the_models_is_refused(load, tmp_path):
     with pytest.raises(
         MachineError, match=r"does not load with this onnxruntime: the stage's outputs are"
     ):
-        autosplit.load(tmp_path)
+        autosplit.load(tmp_path).start()
 
 
 def test_a_model_that_is_no_onnx_file_is_refused(transformer):
     model = replace(transformer, runtime_name="onnxruntime", onnx_file=None)
     with pytest.raises(ConfigError, match="runtime 'onnxruntime' needs an ONNX file"):
-        model.profile(devices.along(1)[0])
+        model.profile(devices.along(1)[0], force=True)
 
 
 def test_what_only_tvm_can_use_is_refused(save, tmp_path):

@@ -16,7 +16,7 @@ from autosplit.errors import ModelError, StageError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import StagePorts
-from autosplit.hardware.runtimes.openvino import process, runtime
+from autosplit.hardware.runtimes.openvino import runtime
 from tests.hardware.fakes import in_time
 
 pytest.importorskip("openvino")
@@ -86,7 +86,8 @@ def test_a_stage_on_one_core_runs_in_its_thread_alone(stage, values, thread, cor
 def test_the_threads_of_a_stage_on_all_cores_run_there(stage, values, thread):
     with closing(stage(CORES)) as whole:
         of_thread, of_others = affinities_while_running(thread, whole, values)
-        assert of_thread == of_others == {frozenset(CORES)}
+        assert of_thread == {frozenset(CORES)}
+        assert of_others <= {frozenset(CORES)}
 
 
 def test_they_do_so_where_the_process_began_with_stages_on_one_core(stage, values, thread):
@@ -94,7 +95,7 @@ def test_they_do_so_where_the_process_began_with_stages_on_one_core(stage, value
         affinities_while_running(thread, one, values)
         with ThreadPoolExecutor(1) as another:
             _, of_others = affinities_while_running(another, whole, values)
-        assert of_others == {frozenset(CORES)}
+        assert of_others <= {frozenset(CORES)}
 
 
 def processes():
@@ -137,7 +138,7 @@ def test_a_process_that_hangs_is_an_error_in_time(stage, values, monkeypatch):
     before = processes()
     with closing(stage(FIRST)) as whole:
         whole.run(values)
-        monkeypatch.setattr(process, "SILENCE_S", 1.0)
+        monkeypatch.setattr(devices, "SILENCE_S", 1.0)
         for each in processes() - before:
             each.suspend()
         with pytest.raises(StageError, match=r"timeout 1 s while running OpenVINO on cores"):

@@ -1,0 +1,151 @@
+"""What every command prints: one JSON document, rows that fit a terminal, whole rows in a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosplit import cli
+from autosplit.cli import main, output
+from studies.simulation.command import Hardware, simulated
+from tests.cli.test_output import Terminal
+from tests.cli.test_plan import GRAPH
+
+pytest.importorskip("onnxruntime")
+WIDTHS = (40, 60, 80)
+STUDY = 'model = "net.onnx"\nstages = 2\n[search]\ntrials = 2\n'
+OF_A_STUDY = "study trials best baselines bound_ms verdict"
+COMMANDS = {
+    "plan g.json --stages 2": "stages loads period lower_bound optimal seconds",
+    "plan g.json --cores 2": "stages replicas threads periods",
+    "show net.db": OF_A_STUDY,
+    "run net.toml": OF_A_STUDY,
+    "report net.db -o page.html": "file",
+    "zoo list": "",
+    "doctor": "ok checks",
+    "inspect MODEL --folded": "model inputs outputs folded ops tensors cuts",
+    "split MODEL --after first": "model cuts stages file",
+    "extract MODEL --ops first": "model ops file",
+    "verify EXPORT": "equal max_abs_error max_rel_error items",
+    "bench EXPORT --seconds 0.01": "period_ms latency_ms items warm_up stages",
+    "profile MODEL --seconds 0.01": "model device total_ms ops",
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _hardware() -> Iterator[None]:
+    with simulated(Hardware(ops=6)):
+        yield
+
+
+@pytest.fixture(scope="module")
+def finished(_hardware: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("documents")
+    (folder / "net.toml").write_text(STUDY)
+    (folder / "g.json").write_text(json.dumps(GRAPH))
+    assert main(["run", str(folder / "net.toml"), "--storage", str(folder / "net.db")]) == 0
+    return folder
+
+
+@pytest.fixture
+def run(
+    finished: Path, branches: Any, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Any:
+    """Run the words of a command in a copy of the folder of a finished study."""
+    monkeypatch.delenv("AUTOSPLIT_STORAGE", raising=False)
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    places = {"MODEL": str(branches.path), "EXPORT": str(exported)}
+    return lambda command, *more: main([places.get(w, w) for w in (*command.split(), *more)])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_standard_output_is_one_document(command: str, run: Any, capfd: Any) -> None:
+    assert run(command, "-f", "json") == 0
+    printed = capfd.readouterr().out
+    document = json.loads(printed)
+    assert set(COMMANDS[command].split()) <= set(document if COMMANDS[command] else ())
+    assert printed.endswith("\n")
+
+
+def flat(values: Any) -> Iterator[Any]:
+    """The texts and numbers in lists, without the functions that print them."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from flat(value)
+        elif not callable(value):
+            yield value
+
+
+def words(texts: Iterable[str]) -> set[str]:
+    """What stands between spaces."""
+    return set(chain.from_iterable(map(str.split, texts)))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_a_command_prints_fits_a_terminal_and_is_whole_in_a_pipe(
+    command: str, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed: list[tuple[Any, ...]] = []
+    with monkeypatch.context() as patch:
+        for name in ("emit_line", "emit_table"):
+            real = getattr(output, name)
+            patch.setattr(output, name, lambda *texts, real=real: printed.append((real, *texts)))
+        assert run(command) == 0
+    # The rows of a table may come from an iterator.
+    results = [(function, title, *map(list, table)) for function, title, *table in printed]
+    printed_words = words(str(text) for text in flat(results))
+    assert len(printed_words) >= 2
+    for width in WIDTHS:
+        monkeypatch.setenv("COLUMNS", str(width))
+        for stream in (Terminal(), io.StringIO()):
+            with contextlib.redirect_stdout(stream):
+                for function, *arguments in results:
+                    function(*arguments)
+            lines = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()).splitlines()
+            if stream.isatty():
+                # A word of a line that is longer than a terminal stands alone.
+                assert not [line for line in lines if len(line) > width and len(line.split()) > 1]
+            else:
+                assert printed_words - words(lines) == set()
+
+
+@pytest.mark.parametrize("command", [c for c in cli.COMMANDS if c not in ("zoo", "doctor")])
+def test_a_failure_prints_no_document(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    more = {
+        "split": "--after x", "plan": "--stages 2", "report": "-o p.html", "export": "-o out",
+        "tune": "-o tuned", "extract": "--ops x",
+    }  # fmt: skip
+    code, line = said(command, "nowhere.onnx", *more.get(command, "").split(), "-f", "json")
+    assert code in (2, 3)
+    assert "nowhere" in line
+
+
+def test_what_is_no_terminal_gets_whole_cells_in_its_own_encoding() -> None:
+    environment = {"COLUMNS": "20", "TERM": "xterm-256color", "PYTHONIOENCODING": "ascii:replace"}
+    shown = subprocess.run(
+        [sys.executable, "-m", "autosplit", "zoo", "list"],
+        capture_output=True,
+        env={**os.environ, **environment},
+        timeout=100,
+        check=True,
+    ).stdout.decode()
+    assert "\x1b" not in shown
+    assert "squeezenet" in shown
+    assert "1x3x224x224" in shown

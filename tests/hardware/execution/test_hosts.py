@@ -1,0 +1,192 @@
+"""What holds wherever a stage runs: in a thread, a process, a TVM RPC server or a Ray actor."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import autosplit
+from autosplit.errors import ConfigError, StageError
+from autosplit.hardware.devices import device as devices
+from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.measurement.parity import compare
+from autosplit.zoo import stream_nets, weights
+from tests.hardware.fakes import in_time
+from tests.hardware.servers import Server
+
+pytestmark = pytest.mark.integration
+SECONDS = 4.0  # that a stage may be silent; a busy machine needs some for a call
+CORES = devices.Cores(devices.available()[:1])
+
+
+@dataclass
+class Host:
+    """A pipeline whose only stage is the net; ``hang`` and ``die`` are of its process."""
+
+    pipeline: Pipeline
+    hang: Callable[[], object]
+    die: Callable[[], object]
+
+
+class Stage:
+    """A stage in a thread that can hang and fail."""
+
+    def __init__(self, stage: Any) -> None:
+        self.stage, self.goes_on, self.is_dead = stage, threading.Event(), False
+        self.goes_on.set()
+        self.open, self.close = stage.open, stage.close
+
+    def die(self) -> None:
+        self.is_dead = True
+
+    def run(self, values: Any) -> Any:
+        self.goes_on.wait()
+        if self.is_dead:
+            raise RuntimeError("dead")
+        return self.stage.run(values)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A net with three states."""
+    file = tmp_path_factory.mktemp("net") / "amplifier.onnx"
+    net, shapes = stream_nets.amplifier(3, 4, 8)
+    weights.fill(net.graph, shapes, seed=0)
+    pytest.importorskip("onnx").save(net, file)
+    states = {f"past_{i}": f"present_{i}" for i in range(3)}
+    return autosplit.load_model(file, states=states, runtime="auto")
+
+
+def whole(model: Any) -> Any:
+    return model.wiring([range(len(model.graph.ops))])
+
+
+@contextlib.contextmanager
+def in_thread(model: Any, _: Path) -> Iterator[Host]:
+    (ports,) = whole(model).stages
+    stage = Stage(model.runtime_of("tvm").stage(ports, CORES))
+    with Pipeline(whole(model), [[stage]]) as pipeline:
+        yield Host(pipeline, stage.goes_on.clear, stage.die)
+        stage.goes_on.set()
+
+
+@contextlib.contextmanager
+def in_process(model: Any, folder: Path) -> Iterator[Host]:
+    process = pytest.importorskip("autosplit.hardware.runtimes.openvino.process")
+    (ports,) = whole(model).stages
+    model.runtime_of("openvino").write(ports, folder / "stage.onnx", CORES)
+    stage = process.ProcessStage(folder / "stage.onnx", ports, CORES, "f32")
+    (child,) = psutil.Process(stage._worker.pid).children()
+    with Pipeline(whole(model), [[stage]]) as pipeline:
+        yield Host(pipeline, child.suspend, child.kill)
+
+
+@contextlib.contextmanager
+def on_server(model: Any, folder: Path) -> Iterator[Host]:
+    server = Server(folder / "server.log")
+    deployment = model.deployment([range(len(model.graph.ops))], [server.device], ["tvm"])
+    with model.pipeline(deployment) as pipeline:
+        yield Host(pipeline, server.stop, server.kill)
+    server.kill()
+
+
+@contextlib.contextmanager
+def in_actor(model: Any, folder: Path) -> Iterator[Host]:
+    pytest.importorskip("ray")
+    from tests.hardware.cluster.clusters import Nodes
+
+    nodes = Nodes()
+    with contextlib.closing(nodes):
+        model.split([]).export(folder, [str(CORES)])
+        with autosplit.load(folder).on_ray([f"ray:left/{CORES}"]) as pipeline:
+            (actor,) = nodes.actors(nodes.cluster.head_node)
+            yield Host(pipeline, actor.suspend, actor.kill)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                actor.resume()
+
+
+HOSTS = {"thread": in_thread, "process": in_process, "server": on_server, "actor": in_actor}
+
+
+@contextlib.contextmanager
+def running(name: str, model: Any, folder: Path) -> Iterator[Host]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(devices, "SILENCE_S", SECONDS)
+        with HOSTS[name](model, folder) as host:
+            yield host
+
+
+# A process has one Ray cluster at a time, so those that start one come first.
+
+
+@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize(("event", "text"), [("hang", f"{SECONDS:g} s"), ("die", "")])
+def test_a_stage_that_hangs_or_dies_is_named_in_time_with_its_item(
+    name: str, model: Any, tmp_path: Path, event: str, text: str
+) -> None:
+    (item,) = model.items(1)
+    with running(name, model, tmp_path) as host:
+        in_time(lambda: host.pipeline.run([item] * 4))
+        getattr(host, event)()
+        lost = "; items inside: 4; lost streams: 0$"
+        with pytest.raises(StageError, match=rf"^stage 0 failed: .*{text}.*{lost}"):
+            in_time(lambda: host.pipeline.run([item]))
+        with pytest.raises(StageError, match=r"^stage 0 failed: .*"):
+            host.pipeline.submit(item)
+    with pytest.raises(StageError, match="the pipeline is closed"):
+        host.pipeline.run([item])
+
+
+@pytest.fixture(scope="module", params=HOSTS)
+def pipeline(request: Any, model: Any, tmp_path_factory: Any) -> Iterator[Pipeline]:
+    with running(request.param, model, tmp_path_factory.mktemp("host")) as host:
+        yield host.pipeline
+
+
+def test_outputs_are_those_of_the_model_in_the_order_of_the_items(
+    pipeline: Pipeline, model: Any
+) -> None:
+    items = model.items(20)
+    outputs = in_time(lambda: pipeline.run(items, stream="run"))
+    assert compare(outputs, model.expected(items)).equal
+    for item in items[:3]:
+        in_time(lambda item=item: pipeline.submit(item, stream="submit"))
+    results = pipeline.results()
+    assert compare(in_time(lambda: [next(results) for _ in range(3)]), outputs[:3]).equal
+
+
+def test_streams_have_states_that_are_reset_and_taken_over(pipeline: Pipeline, model: Any) -> None:
+    items = model.items(8)
+    whole = in_time(lambda: pipeline.run(items, stream="whole"))
+    for stream in ("a", "b"):
+        in_time(lambda s=stream: pipeline.run(items[:4], stream=s))
+    pipeline.reset("c", in_time(lambda: pipeline.state("b")))
+    for stream in ("a", "b", "c"):
+        rest = in_time(lambda s=stream: pipeline.run(items[4:], stream=s))
+        assert compare(rest, whole[4:]).equal
+    pipeline.reset("a")
+    assert compare(in_time(lambda: pipeline.run(items, stream="a")), whole).equal
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ConfigError])
+def test_an_interrupt_between_items_and_a_wrong_item_close_nothing(
+    pipeline: Pipeline, model: Any, error: Any
+) -> None:
+    item = model.items(1)[0]
+
+    def items() -> Iterator[Any]:
+        yield item
+        if error is KeyboardInterrupt:
+            raise KeyboardInterrupt
+        yield {"noise": item["sound"]}
+
+    with pytest.raises(error):
+        in_time(lambda: pipeline.run(items(), stream=error.__name__))
+    assert len(in_time(lambda: pipeline.run([item], stream="after"))) == 1
