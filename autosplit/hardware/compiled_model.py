@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import chain, islice
+from itertools import chain, cycle, islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from autosplit import files, phases
 from autosplit.deployment import Deployment
@@ -23,7 +23,8 @@ from autosplit.hardware.codegen.kernels import DeviceKernels
 from autosplit.hardware.codegen.target import spelled, target_of
 from autosplit.hardware.codegen.tuning_database import RECORDS
 from autosplit.hardware.devices import device as devices
-from autosplit.hardware.devices.device import Device, RayCores
+from autosplit.hardware.devices.core_kinds import kinds_of
+from autosplit.hardware.devices.device import Cores, Device, RayCores
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import StagePorts, Wiring
 from autosplit.hardware.measurement.parity import tolerance_of
@@ -319,8 +320,15 @@ class CompiledModel:
     def checked_profiles(
         self, places: Sequence[Device], runtimes: Sequence[str] = ()
     ) -> list[Profile]:
-        """``profiles``; one of ``auto``, or of a batch, has infinite times where outputs differ."""
-        profiles = self.profiles(places, runtimes=runtimes)
+        """``profiles``; one of ``auto``, or of a batch, has infinite times where outputs differ.
+
+        Cores of one kind are alike: ops are timed on the first of them.
+        """
+        alike = [kinds_of(p.numbers) if isinstance(p, Cores) else p for p in places]
+        first = dict(zip(alike[::-1], places[::-1], strict=True))
+        profiles = self.profiles([first[kind] for kind in alike], runtimes=runtimes)
+        pairs = zip(profiles, cycle(places))
+        profiles = [replace(profile, device=str(place)) for profile, place in pairs]
         if self.runtime_name != AUTO and self.batch == 1:
             return profiles
         possible = dict.fromkeys(p.runtime for p in profiles if p.is_possible)
@@ -424,7 +432,8 @@ class CompiledModel:
         """What the original model computes for the items that every deployment is compared on."""
         if self.single:
             return self.single.reference_outputs
-        return self.expect(self.items(STEPS if self.graph.states else ITEMS, SEED))
+        steps = min(STEPS, self.lowered.steps or STEPS)
+        return self.expect(self.items(steps if self.graph.states else ITEMS, SEED))
 
     @property
     def allowed_error(self) -> float:
@@ -469,7 +478,7 @@ class CompiledModel:
         backends: Sequence[Backend] = (),
         runtime: str | None = None,
         targets: Mapping[str, str] | None = None,
-        states: Mapping[str, str] | None = None,
+        states: Mapping[str, str] | Literal["auto"] | None = None,
         tolerance: float | None = None,
         trust_kernels: bool = False,
         *,
@@ -488,7 +497,7 @@ class CompiledModel:
                 With "auto" each stage has the fastest that is installed and can compute it.
             targets: Those of devices, by their spelling; a device without one is asked.
             states: By the name of an input, the output that takes its place in the next step of a
-                stream.
+                stream; "auto" are those that ``inspect`` proposes.
             tolerance: The relative error that outputs may have; by default it follows from the
                 model.
             trust_kernels: Whether a Relax module may have kernels of its own, which are code.
