@@ -221,5 +221,8 @@ def test_the_table_ends_with_the_file_that_was_written(residual, monkeypatch, ca
 def test_an_export_says_its_size_and_the_next_command(request):
     folder = request.getfixturevalue("exported")
     first, *_ = exported.lines(folder / "split.json")
+    (folder / "notes").mkdir()
+    (folder / "notes" / "mine.txt").write_text("a file of somebody else")
+    assert exported.lines(folder / "split.json")[0] == first
     pattern = r"wrote .*/split\.json \(\d+ files, [\d.]+ [kM]B\); `autosplit verify .*` compares"
     assert re.match(pattern, first)

@@ -307,13 +307,13 @@ class Pipeline:
         if state is not None and not isinstance(state, Mapping):
             kind = type(state).__name__
             raise ConfigError(f"state is a {kind}; give the array of each state by its name")
-        self._steps.pop(stream, None)
-        if state:
-            self._steps[stream] = -math.inf  # nobody knows how far these states are
         try:
             self._engine.reset(stream, state)
         except Closed:
             self._engine.raise_failure()
+        self._steps.pop(stream, None)
+        if state:
+            self._steps[stream] = -math.inf  # nobody knows how far these states are
 
     def state(self, stream: Stream = 0) -> dict[str, Array]:
         """The states of a stream, once its items inside are computed.

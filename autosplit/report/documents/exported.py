@@ -16,7 +16,7 @@ def lines(file: Path) -> list[str]:
     command = f"`autosplit verify {shlex.quote(str(file.parent))}`"
     document = manifest_file.read(file)
     comparison = document.comparison
-    files = [path for path in file.parent.rglob("*") if path.is_file()]
+    files = [file, *(file.parent / name for name in document.files)]
     amount = size(sum(path.stat().st_size for path in files))
     wrote = f"wrote {file} ({counted(len(files), 'file')}, {amount})"
     one_each = []

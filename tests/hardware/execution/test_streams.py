@@ -362,6 +362,10 @@ def test_an_item_that_the_states_have_no_room_for_is_refused_and_closes_nothing(
         first = plain(pipeline.run(items(2), stream="a"))
         with pytest.raises(ConfigError, match="stream 'a' has had 2 items and its states are full"):
             pipeline.submit(items(1)[0], stream="a")
+        with pytest.raises(ConfigError, match="unknown state"):
+            pipeline.reset("a", state={"no": np.zeros(2)})
+        with pytest.raises(ConfigError, match="its states are full"):
+            pipeline.submit(items(1)[0], stream="a")
         left = pipeline.state("a")
         assert plain(pipeline.run(items(2), stream="b")) == first
         pipeline.reset("a")
