@@ -223,8 +223,8 @@ class Batches:
             if all(errors):
                 self._engine.stop((error.place, error.cause))
                 raise Closed
-        except Closed as closed:
-            batch.fail(closed)
+        except Exception as problem:
+            batch.fail(problem)
             return
         for place, ticket, failure in zip(batch.places, tickets, errors, strict=True):
             if isinstance(failure, ItemFailed):

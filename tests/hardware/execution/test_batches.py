@@ -2,6 +2,7 @@ import threading
 import time
 from dataclasses import replace
 from itertools import islice
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -145,6 +146,19 @@ def test_results_go_on_after_an_item_that_failed():
         with pytest.raises(StageError, match="on this item"):
             in_time(lambda: next(pipeline.results()))
         require_single_results([in_time(lambda: next(pipeline.results()))], submitted[1:])
+
+
+def test_items_whose_batch_cannot_run_again_get_the_reason(monkeypatch):
+    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c", "a"], batch=2)
+    stage_fails_on_bad_items(stages[1])
+    submitted = two_inputs(2)
+    submitted[0]["y"] = np.full(2, BAD)
+    monkeypatch.setattr(np, "concatenate", Mock(side_effect=MemoryError("no room")))
+    with pipeline:
+        tickets = [pipeline.enter(item) for item in submitted]
+        for ticket in tickets:
+            with pytest.raises(MemoryError, match="no room"):
+                ticket.result(5)
 
 
 def test_a_batch_begins_after_its_delay_although_nobody_waits_for_it():
