@@ -157,6 +157,14 @@ def test_a_request_that_does_not_fit_is_refused_in_one_line(address, document, l
     assert "\n" not in answer["error"]
 
 
+@pytest.mark.parametrize(("shape", "size"), [([2], 16.0), ([0], 0), ([2], 16)])
+def test_bytes_of_any_number_that_json_has_are_an_array(shape, size):
+    head = asked(data=None, shape=shape, parameters={"binary_data_size": size})
+    head = json.dumps(head).encode()
+    request = protocol.read(head + bytes(int(size)), str(len(head)), ())
+    assert request.item["x"].tolist() == [0.0] * shape[0]
+
+
 @pytest.mark.parametrize("length", ["9999", "-1", "x"])
 def test_a_length_that_is_none_is_refused(address, length):
     status, _, answer = post(address, asked(), inference_header_content_length=length)
