@@ -403,11 +403,6 @@ class CompiledModel:
         }
         return [costs[str(device)] for device in places]
 
-    @property
-    def initial_states(self) -> Outputs:
-        """What a stream begins with, by the input of each state."""
-        return self.wiring([range(len(self.graph.ops))]).first_states
-
     def items(self, count: int = 3, seed: int = 0) -> list[Item]:
         """Random items, reproducible by ``seed``: the array of each input but states by name."""
         states = {state.input for state in self.graph.states}
@@ -421,7 +416,8 @@ class CompiledModel:
         """
         phases.report(f"computing the outputs of {self.reference.name}")
         successors = {state.input: state.output for state in self.graph.states}
-        return expect(self.reference, items, self.initial_states, successors)
+        initial = self.wiring([range(len(self.graph.ops))]).first_states
+        return expect(self.reference, items, initial, successors)
 
     def expected(self, items: Sequence[Item]) -> Sequence[Outputs]:
         """The outputs, by name, that the original model gives for each item of one stream."""

@@ -277,16 +277,13 @@ class Pipeline:
             try:
                 with self._reading:
                     self._engine.wait_for(lambda: self._unread)
+                    ticket = self._unread[0]
                     # An interrupted reader leaves the item to the next one.
-                    ticket, error = self._unread[0], None
-                    try:
-                        result = self._result(ticket)
-                    except StageError as failure:
-                        error = failure
+                    with contextlib.suppress(StageError):
+                        ticket.result()
                     self._unread.popleft()
                     self._engine.notify()
-                    if error is not None:
-                        raise error
+                result = self._result(ticket)
             except Closed:
                 if self._engine.has_failed:
                     self._engine.raise_failure()

@@ -207,14 +207,10 @@ def measure_rounds(
     This way a drift of the machine affects all contenders equally, and the periods of one round can
     be compared in pairs.
     """
-    items = _turn_items(budget, rounds)
+    items = max(_MIN_ITEMS, budget.items // rounds)
     turn = replace(budget, seconds=budget.seconds / rounds, items=items, share=0.0)
     order = list(range(len(contenders)))
     for _ in range(rounds):
         by_contender = {i: contenders[i](turn) for i in order}
         yield [by_contender[i] for i in range(len(contenders))]
         order.reverse()
-
-
-def _turn_items(budget: Budget, rounds: int) -> int:
-    return max(_MIN_ITEMS, budget.items // rounds)

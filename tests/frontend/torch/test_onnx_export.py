@@ -274,7 +274,7 @@ def test_a_buffer_with_the_name_of_an_input_is_called_by_its_placeholder():
             return self.x + 1
 
     model = autosplit.load_model(torch.export.export(Same(), (X,)))
-    assert model.initial_states.keys() == {"b_x"}
+    assert [state.input for state in model.graph.states] == ["b_x"]
     assert [list(item) for item in model.items(1)] == [["x"]]
 
 
