@@ -197,6 +197,12 @@ def delay(text: str) -> float:
 tolerance = partial(_above_zero, "tolerance")
 
 SHAPE = repeated("--shape", "INPUT=1x3x224x224", "shape of a dynamic input")
+STATE = repeated(
+    "--state",
+    "INPUT=OUTPUT",
+    "input that the next item of a stream gets from an output, or auto: those that inspect "
+    "proposes",
+)
 TRUST = option(
     "--trust-kernels",
     action="store_true",
@@ -219,12 +225,7 @@ MODEL = (
         "target of one device, e.g. 'rpc:pi:9090=llvm -mtriple=aarch64-linux-gnu'",
     ),
     option("--tuning", type=Path, metavar="DIR", help="tuning database of `autosplit tune`"),
-    repeated(
-        "--state",
-        "INPUT=OUTPUT",
-        "input that the next item of a stream gets from an output, or auto: those that inspect "
-        "proposes",
-    ),
+    STATE,
     TRUST,
 )
 STUDY = (

@@ -11,8 +11,9 @@ from autosplit.errors import SplitError
 from autosplit.study.acquisition import Goal, acquisition, history_of
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
-from autosplit.study.record import RECORD, result_of
+from autosplit.study.record import RECORD, result_of, update
 from autosplit.study.sampler import SAMPLERS, PlannerSampler
+from autosplit.study.space import Candidate
 from studies.simulation.bench import SimulatedBench
 from tests.study.conftest import space_of
 
@@ -105,3 +106,50 @@ def test_a_key_of_another_study_is_refused(chain_bench: Make) -> None:
     small, large = space_of(chain_bench(ops=6)), space_of(chain_bench(ops=9))
     with pytest.raises(SplitError):
         small.candidate(large.key(large.plan.stages))
+
+
+def test_of_two_workers_that_choose_alike_not_both_keep_it_and_neither_waits_forever(
+    chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = new_study(chain_bench(), trials=9)
+    study, plan = opened.study, opened.space.plan.stages
+    first, second = study.ask(), study.ask()
+    chosen: list[Candidate | None] = []
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 1:  # the rival chooses while this one waits
+            chosen.append(opened.assignment.assign(study, second))
+
+    monkeypatch.setattr(PlannerSampler, "propose", lambda *_: plan)
+    monkeypatch.setattr("autosplit.study.sampler.time.sleep", wait)
+    update(first, key=opened.space.key(plan))
+    rival = study.ask()
+    chosen.append(opened.assignment.assign(study, rival))
+    assert chosen == [None, None]
+    assert result_of(rival).key == result_of(second).key == ""
+    assert len(waits) <= 40
+    assert sum(waits) < 40
+
+
+def test_a_claim_is_written_before_those_of_others_are_read(
+    chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = new_study(chain_bench(), trials=9)
+    study, space = opened.study, opened.space
+    first, second = study.ask(), study.ask()
+    propose = PlannerSampler.propose
+    chosen: dict[int, Candidate | None] = {}
+
+    def proposed(sampler: PlannerSampler, study: optuna.Study, number: int) -> Candidate | None:
+        candidate = propose(sampler, study, number)
+        if number == first.number and not chosen:  # the rival chooses alike before this one claims
+            chosen[second.number] = None
+            chosen[second.number] = opened.assignment.assign(study, second)
+        return candidate
+
+    monkeypatch.setattr(PlannerSampler, "propose", proposed)
+    chosen[first.number] = opened.assignment.assign(study, first)
+    assert None not in chosen.values()
+    assert chosen[first.number] != chosen[second.number] == space.plan.stages

@@ -24,6 +24,7 @@ CORES = devices.available()
 pytestmark = pytest.mark.skipif(
     not devices.can_pin() or len(CORES) < 2, reason="needs two cores and threads that can be pinned"
 )
+ROUNDS = 50  # of inferences, in one of which another thread than that of the stage works
 # Two threads on one core show that none takes another core.
 FIRST, SECOND, BOTH = (CORES[0],) * 2, (CORES[-1],) * 2, CORES[:2]
 
@@ -72,8 +73,19 @@ def affinities_while_running(thread, stage, values):
     of_thread = set()
     while not running.done():
         of_thread.add(frozenset(os.sched_getaffinity(number)))
+    running.result()
     working = [n for n, ticks in native_threads().items() if ticks > before.get(n, 0)]
     return of_thread, {frozenset(os.sched_getaffinity(n)) for n in working}
+
+
+def affinities_of_helpers(thread, stage, values):
+    """The affinities of the threads that help the stage's; a busy machine may delay them."""
+    for _ in range(ROUNDS):
+        of_thread, of_others = affinities_while_running(thread, stage, values)
+        assert of_thread == {frozenset(CORES)}
+        if of_others:
+            return of_others
+    return set()
 
 
 @pytest.mark.parametrize("core", BOTH)
@@ -85,17 +97,14 @@ def test_a_stage_on_one_core_runs_in_its_thread_alone(stage, values, thread, cor
 
 def test_the_threads_of_a_stage_on_all_cores_run_there(stage, values, thread):
     with closing(stage(CORES)) as whole:
-        of_thread, of_others = affinities_while_running(thread, whole, values)
-        assert of_thread == {frozenset(CORES)}
-        assert of_others <= {frozenset(CORES)}
+        assert affinities_of_helpers(thread, whole, values) == {frozenset(CORES)}
 
 
 def test_they_do_so_where_the_process_began_with_stages_on_one_core(stage, values, thread):
     with closing(stage(CORES[:1])) as one, closing(stage(CORES)) as whole:
         affinities_while_running(thread, one, values)
         with ThreadPoolExecutor(1) as another:
-            _, of_others = affinities_while_running(another, whole, values)
-        assert of_others <= {frozenset(CORES)}
+            assert affinities_of_helpers(another, whole, values) == {frozenset(CORES)}
 
 
 def processes():
