@@ -32,10 +32,11 @@ class LoadedPipeline(Pipeline):
         self._document, self._folder, self._options = document, folder, (depth, trace)
         self._whole = wiring_of(document, folder)  # that of a batch
         places = place_replicas(document, devices)
-        specs = document.replicas
-        self._digests = {name: digest for spec in specs for name, digest in spec.digests.items()}
-        for name, digest in self._digests.items():
+        # Pairs: where two stages name one file, it has to have the digests of both.
+        digests = {pair for spec in document.replicas for pair in spec.digests.items()}
+        for name, digest in sorted(digests):
             checked(folder, name, digest)
+        self._digests = dict(digests)
         load = partial(load_replicas, document, folder, places)
         counts = tuple(map(len, places))
         super().__init__(self._whole, load, depth, trace, batch=document.batch, counts=counts)

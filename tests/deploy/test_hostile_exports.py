@@ -134,6 +134,17 @@ def test_damaged_bytes_of_a_manifest_are_read_or_refused(export):
             wired(manifest_file.parse(bytes(damaged), "split.json"))
 
 
+@pytest.mark.parametrize("digest", [None, "0" * 64])
+def test_a_file_of_two_stages_has_to_have_the_digests_of_both(export, digest):
+    def share(document):
+        file = document["stages"][1]["file"]
+        document["stages"][0]["replicas"][0].update(file=file, sha256=digest)
+
+    export.edit(share)
+    with pytest.raises(ConfigError, match="recorded is"):
+        autosplit.load(export.folder)
+
+
 def test_too_many_replicas_are_refused_before_anything_is_loaded(export):
     export.edit(lambda d: d["stages"][0].update(replicas=[{"device": "cores:0"}] * 100_000))
     with pytest.raises(ConfigError, match=r"replicas.*at most 1024"):
