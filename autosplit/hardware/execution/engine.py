@@ -73,8 +73,8 @@ class Engine:
         lanes: Sequence[int] = (),
         isolates: bool = False,
     ) -> None:
-        lanes = lanes or [1] * len(counts)
-        threads = [n * count for n, count in zip(lanes, counts, strict=True)]
+        self._lanes = lanes or [1] * len(counts)
+        threads = [n * count for n, count in zip(self._lanes, counts, strict=True)]
         self.capacity = depth * (sum(threads) + 1)
         self.limit = _MOST * self.capacity
         self.events: list[StageEvent] = []
@@ -273,18 +273,19 @@ class Engine:
     def _watch(self) -> None:
         """Stop where a thread computes one item for longer than a device may be silent.
 
-        Wherever a stage runs: a device that ends a call itself does so before. Ticks are counted
-        and not seconds, since this process may be stopped too.
+        Wherever a stage runs: a device that ends a call itself does so before. In a replica of
+        several lanes an item may wait for those of the others. Ticks are counted and not seconds,
+        since this process may be stopped too.
         """
         items, ticks = list(self._current), [0] * len(self._current)
         while not self._ended.wait(devices.SILENCE_S / _TICKS):
             for place, item in enumerate(list(self._current)):
                 is_same = item == items[place] != _IDLE
                 items[place], ticks[place] = item, ticks[place] + 1 if is_same else 0
-                if ticks[place] > _TICKS:
-                    name = self._threads[place][1].name
+                stage, thread = self._threads[place]
+                if ticks[place] > _TICKS * self._lanes[stage]:
                     text = f"no result for {devices.SILENCE_S:g} s; it hangs"
-                    self.stop((f"{name} failed", StageError(text)))
+                    self.stop((f"{thread.name} failed", StageError(text)))
 
     def _work(self, place: int, stage: int, lane: int, number: int, name: str) -> None:
         """Run items in a lane of one replica of a stage until the engine stops."""

@@ -6,10 +6,13 @@ import sys
 import threading
 import weakref
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from autosplit.errors import StageError
+from autosplit.hardware.execution import engine as engines
+from autosplit.hardware.execution.pipeline import Pipeline
 from tests.hardware.fakes import PATIENCE_S, fake_pipeline, graph, in_time, items, wait_for
 
 CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
@@ -124,3 +127,15 @@ def test_the_interpreter_ends_cleanly_with_items_inside(threads, tmp_path):
             timeout=300,
         )
         assert (done.returncode, done.stdout) == (0, "leaves\n"), done.stderr
+
+
+@pytest.mark.parametrize(("lanes", "is_named"), [(1, True), (2, False)])
+def test_an_item_that_waits_for_another_in_its_replica_does_not_hang(lanes, is_named):
+    usual, stages = fake_pipeline(CHAIN, STAGES, ["c"])
+    pipeline = Pipeline(usual.wiring, [[stage] for stage in stages], lanes=[lanes] * 3)
+    waits = Mock(side_effect=[False] * (2 * engines._TICKS) + [True])
+    engine = pipeline._engine
+    engine._ended, engine._current[0] = Mock(wait=waits), 3
+    with pipeline:
+        engine._watch()
+        assert pipeline.has_failed == is_named
