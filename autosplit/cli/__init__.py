@@ -46,6 +46,7 @@ _MODULES = (
     dashboard, zoo, doctor,
 )  # fmt: skip
 COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
+FORMER_OPTIONS = {"--backend": "--runtime"}
 INTERRUPTED = 130
 EXPORTING = ("export", "split")  # their --format is that of the export
 
@@ -106,6 +107,8 @@ def _parse(args: argparse.Namespace, argv: Sequence[str] | None) -> None:
         option = unknown[0].partition("=")[0]
         if option in parser._option_string_actions:
             parser.error(f"{option!r} stands before the command; write it after")
+        if option in FORMER_OPTIONS:
+            parser.error(f"{option!r} is now called {FORMER_OPTIONS[option]}")
         remedy = nearest(option, parser._option_string_actions)
         parser.error(f"unknown argument {unknown[0]!r}{remedy.removesuffix('?')}")
 

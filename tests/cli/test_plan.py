@@ -411,8 +411,7 @@ def test_a_bound_that_proves_little_is_said_so(graph, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "words",
     ["", "--cores 0", "--cores 2 --stages 2", "--stages 0", "--stages 1.5", "--stages 2 --shape x",
-     "--stages 2 --timeout -1", "--stages 2 --k-best 2", "--stages 2 --pareto",
-     "--stages 2 --backend onnxruntime"],
+     "--stages 2 --timeout -1", "--stages 2 --k-best 2", "--stages 2 --pareto"],
 )  # fmt: skip
 def test_options_that_cannot_be_used_are_exit_code_2(words, graph, capsys):
     with pytest.raises(SystemExit, match="2"):

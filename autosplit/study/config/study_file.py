@@ -49,6 +49,7 @@ MOST_STAGES = 256
 MOST_CORES = 256
 MOST_STREAMS = 10_000
 SIZE_LIMIT = 1_000_000  # bytes; a study file is a page of text
+FORMER_NAMES = {"backend": "runtime"}  # keys of earlier versions
 VALUE_LIMIT = 60  # characters of a value that are shown
 # What pydantic writes after a key for each type that it tried.
 _TYPE = re.compile(r"constrained-.*|(literal|list)\[.*")
@@ -337,6 +338,9 @@ def explain(error: ValidationError) -> str:
     first = errors[0]
     key = ".".join(part for part in map(str, first["loc"]) if not _TYPE.fullmatch(part))
     if first["type"] == "extra_forbidden":
+        if key in FORMER_NAMES:
+            new_key = FORMER_NAMES[key]
+            return f"{key} is now called {new_key}; write {new_key} = {first['input']!r}"
         return f"unknown key '{key}'; {_known_keys(str(first['loc'][-1]))}"
     if first["type"] == "missing":
         return f"{key} is missing; add {key} = ..."

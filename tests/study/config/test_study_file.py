@@ -69,7 +69,7 @@ def test_the_quickstart_is_a_study_file() -> None:
     ("text", "message"),
     [
         (GOOD + "trails = 3", "unknown key 'trails'; did you mean 'search.trials'?"),
-        (GOOD + 'backend = "onnxruntime"', "unknown key 'backend'; keys are name"),
+        (GOOD + 'backend = "onnxruntime"', "backend is now called runtime; write runtime ="),
         (GOOD + "[search]\nzebra = 1", "unknown key 'search.zebra'; keys are name"),
         (
             GOOD + "[search]\ntrials = 0",
@@ -158,7 +158,7 @@ def test_what_lies_just_within_the_limits_is_taken(tmp_path: Path, text: str) ->
 
 
 def test_a_stored_study_of_an_earlier_version_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"not stored by this version .*unknown key 'backend'"):
+    with pytest.raises(ConfigError, match=r"not stored by this version .*backend is now called"):
         stored({"name": "s", "zoo": "x", "stages": 2, "backend": "onnxruntime"}, "s")
 
 
