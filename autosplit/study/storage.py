@@ -137,15 +137,24 @@ def connect(
 def _refuse_other_programs(url: str) -> None:
     """Refuse a database that another program uses: Optuna would add its tables to it."""
     import sqlalchemy
+    from optuna.storages._rdb.models import BaseModel
 
     engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
-    tables = sqlalchemy.inspect(engine).get_table_names()
-    if tables and not {"studies", "trials", "version_info"} <= {*tables}:
-        names = ", ".join(sorted(map(printable, tables))[:3])
-        raise ConfigError(
-            f"storage '{redact_password(url)}' belongs to another program (tables {names}); "
-            "give an empty or an Optuna database with --storage"
-        )
+    inspector, optuna_tables = sqlalchemy.inspect(engine), BaseModel.metadata.tables
+    tables = inspector.get_table_names()
+
+    def is_of_optuna(table: str) -> bool:
+        columns = {column["name"] for column in inspector.get_columns(table)}
+        return table in optuna_tables and columns == {*optuna_tables[table].columns.keys()}
+
+    # A process that is killed while it makes the tables leaves some of them.
+    if {"studies", "trials", "version_info"} <= {*tables} or all(map(is_of_optuna, tables)):
+        return
+    names = ", ".join(sorted(map(printable, tables))[:3])
+    raise ConfigError(
+        f"storage '{redact_password(url)}' belongs to another program (tables {names}); "
+        "give an empty or an Optuna database with --storage"
+    )
 
 
 def _open(url: str, lease: int | None, on_stale: OnStale | None) -> optuna.storages.BaseStorage:
