@@ -147,7 +147,9 @@ class HostLock:
         try:
             lock.acquire(timeout=NOTICE_AFTER, poll_interval=POLL_INTERVAL)
         except filelock.Timeout:
-            text = holder.read_text(encoding="utf-8") if holder.exists() else "another process"
+            text = "another process"
+            with contextlib.suppress(OSError, ValueError):  # it may write at this moment
+                text = holder.read_text(encoding="utf-8") or text
             self.notify(f"waiting for {self.resource}, held by {printable(text)}")
             lock.acquire(poll_interval=POLL_INTERVAL)
         since = time.strftime("%Y-%m-%d %H:%M:%S")
