@@ -35,7 +35,7 @@ PATIENT: dict[str, Any] = {
     "deadline": None,
     "suppress_health_check": [hypothesis.HealthCheck.too_slow],
 }
-hypothesis.settings.register_profile("dev", max_examples=15, **PATIENT)
+hypothesis.settings.register_profile("dev", max_examples=25, **PATIENT)
 hypothesis.settings.register_profile("ci", max_examples=100, **PATIENT)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 

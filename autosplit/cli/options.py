@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from autosplit.deploy.targets.formats import FORMATS, NATIVE
 from autosplit.errors import ConfigError
@@ -70,8 +70,10 @@ def load_model(args: argparse.Namespace) -> Model:
     )
 
 
-def states(texts: list[str]) -> dict[str, str]:
+def states(texts: list[str]) -> dict[str, str] | Literal["auto"]:
     """``--state`` options as a mapping. Raises ConfigError for a misspelt or repeated one."""
+    if texts == ["auto"]:
+        return "auto"
     return _pairs("--state", texts, "INPUT=OUTPUT")
 
 
@@ -195,6 +197,12 @@ def delay(text: str) -> float:
 tolerance = partial(_above_zero, "tolerance")
 
 SHAPE = repeated("--shape", "INPUT=1x3x224x224", "shape of a dynamic input")
+STATE = repeated(
+    "--state",
+    "INPUT=OUTPUT",
+    "input that the next item of a stream gets from an output, or auto: those that inspect "
+    "proposes",
+)
 TRUST = option(
     "--trust-kernels",
     action="store_true",
@@ -217,7 +225,7 @@ MODEL = (
         "target of one device, e.g. 'rpc:pi:9090=llvm -mtriple=aarch64-linux-gnu'",
     ),
     option("--tuning", type=Path, metavar="DIR", help="tuning database of `autosplit tune`"),
-    repeated("--state", "INPUT=OUTPUT", "input that the next item of a stream gets from an output"),
+    STATE,
     TRUST,
 )
 STUDY = (

@@ -41,7 +41,7 @@ MODEL_OPTIONS = (
     "shape", "devices", "target", "device_target", "runtime", "tuning", "state", "tolerance",
     "batch",
 )  # fmt: skip
-SPLIT_OPTIONS = ("devices", "assign", "allow_empty")
+SPLIT_OPTIONS = ("devices", "assign", "allow_empty", "as")
 SHAPE = ("replicas", "threads")  # of the stages of a deployment
 
 
@@ -94,6 +94,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--allow-empty", action="store_true", help="allow empty stages")
     parser.add_argument(
+        "--as",
+        choices=("llama.cpp", "vllm", "exo"),
+        help="also print the plan of a graph file of layers as an option of this program",
+    )
+    parser.add_argument(
         "--save",
         type=Path,
         metavar="FILE",
@@ -144,6 +149,8 @@ def run(args: argparse.Namespace) -> int:
     document["seconds"] = time.perf_counter() - start
     notes = (document["note"], asked.note, over_memory(asked.costs))
     document["note"] = "; ".join(filter(None, notes))
+    if vars(args)["as"]:
+        document["flags"] = planned.layer_flags(document, asked.costs, vars(args)["as"])
     if args.save:
         count = args.cores or (len(asked.devices) if args.stages == "auto" else args.stages)
         graph_file.save_graph(args.save, asked.costs, count, asked.devices, asked.names)
@@ -170,6 +177,8 @@ def _refuse(args: argparse.Namespace, is_graph: bool) -> None:
         refused.append((MODEL_OPTIONS, "is for models; a graph file has its own costs"))
         reason = "writes stages, which a graph file has not; give the model instead"
         refused.append((("output",), reason))
+    else:
+        refused.append((("as",), "is for graph files of layers; give one"))
     for names, reason in refused:
         for name in names:
             if getattr(args, name):
@@ -303,6 +312,8 @@ def _print(args: argparse.Namespace, asked: _Asked, document: dict[str, Any], un
             output.emit_line(note)
     columns = _stage_columns(document, asked, unit)
     output.emit_table("", tuple(columns), zip(*columns.values(), strict=True))
+    if "flags" in document:
+        output.emit_line(document["flags"])
     if args.save:
         output.emit_line(args.save)
 

@@ -78,7 +78,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "(default: AUTOSPLIT_STORAGE, the study file's storage, or NAME.db)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the search")
-    options.add(parser, options.BATCH, *options.WORKLOAD, options.SHAPE, options.TRUST)
+    options.add(parser, options.RUNTIME, options.BATCH, *options.WORKLOAD)
+    options.add(parser, options.SHAPE, options.STATE, options.TRUST)
     parser.add_argument(
         "--name", help="name of the study in its storage (default: that of the study file)"
     )
@@ -173,12 +174,17 @@ def _next_commands(args: argparse.Namespace, opened: OpenStudy, folder: Path | N
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     cores = args.cores
+    states: Any = options.states(args.state)
+    if not isinstance(states, str):
+        states = [{"input": each, "output": output} for each, output in states.items()]
     workload = {"rate": args.rate, "p99_ms": args.p99, "delay_ms": args.delay}
     return {
         "stages": args.stages,
         # The study file checks which of both it is.
         "cores": int(cores) if cores is not None and cores.isdecimal() else cores,
         "devices": args.devices,
+        "runtime": args.runtime,
+        "states": states or None,
         "export": str(args.output) if args.output else None,
         "batch": list(args.batch) if isinstance(args.batch, tuple) else args.batch,
         # None leaves the study file's value, an empty mapping would replace it.

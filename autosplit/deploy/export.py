@@ -127,6 +127,7 @@ def _write(
                 file=str(model.path.resolve()) if model.path else None,
                 integers_below=dict(model.lowered.integers_below),
                 states={state.input: state.output for state in model.graph.states},
+                steps=model.lowered.steps,
             ),
             stages=tuple(parts),
             **m.results_parts(results),

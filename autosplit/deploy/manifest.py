@@ -45,8 +45,8 @@ class ModelPart(_Part):
 
     ``file`` is its original path, a hint for ``verify``. ``integers_below`` bounds random values of
     integer inputs whose use is known. ``states`` has the model output that is the successor of each
-    state, by its input; neither is among ``inputs`` and ``outputs``. ``sha256`` covers the files of
-    external data.
+    state, by its input; neither is among ``inputs`` and ``outputs``. A stream has ``steps`` items
+    at most, where that is known. ``sha256`` covers the files of external data.
     """
 
     name: str
@@ -56,6 +56,7 @@ class ModelPart(_Part):
     file: str | None = None
     integers_below: dict[str, PositiveInt] = Field(default_factory=dict)
     states: dict[str, str] = Field(default_factory=dict)
+    steps: PositiveInt | None = None
 
 
 class FromInput(_Part):

@@ -38,6 +38,7 @@ def wired(document: Manifest) -> Wiring:
         of_batch(document.model.outputs, document.batch),
         tuple(stage.ports for stage in document.stages),
         tuple(connection.connection() for connection in document.connections),
+        steps=document.model.steps,
     )
     _check_connections(wiring)
     return wiring

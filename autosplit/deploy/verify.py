@@ -105,6 +105,7 @@ def verify(
         raise ConfigError("--special needs the original model; give it with --model FILE")
     if document.model.states:
         count = max(count, STEPS)
+        count = min(count, document.model.steps or count)
     draw = special_items if special else random_items
     initial = wiring_of(document, manifest_file.locate(folder).parent).first_states
     if file is None:

@@ -48,7 +48,8 @@ class Signature:
 class SourceState:
     """A state that the source itself keeps, under a ``name`` of its own, from ``initial`` on.
 
-    Its ``input`` and its successor ``output`` are among those of the model.
+    The name is empty where the source changes an input in place. Its ``input`` and its successor
+    ``output`` are among those of the model.
     """
 
     name: str

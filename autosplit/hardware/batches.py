@@ -61,7 +61,8 @@ def batched_profiles(
     the numbers that the model cannot have.
     """
     is_auto = batches == AUTO_BATCHES
-    numbers = _doubled() if is_auto else sorted({*map(int, batches)})
+    doubled = [1 << n for n in range(MOST_AUTO.bit_length())]
+    numbers = doubled if is_auto else sorted({*map(int, batches)})
     before = model.checked_profiles(places)
     profiles = list(before) if 1 in numbers else []
     for batch in (number for number in numbers if number > 1):
@@ -80,10 +81,6 @@ def batched_profiles(
             break
         before = further
     return profiles
-
-
-def _doubled() -> list[int]:
-    return [1 << n for n in range(MOST_AUTO.bit_length())]
 
 
 def _whole_ms(profile: Profile) -> float:

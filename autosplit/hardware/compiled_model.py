@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import chain, islice
+from itertools import chain, cycle, islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from autosplit import files, phases
 from autosplit.deployment import Deployment
@@ -23,7 +23,8 @@ from autosplit.hardware.codegen.kernels import DeviceKernels
 from autosplit.hardware.codegen.target import spelled, target_of
 from autosplit.hardware.codegen.tuning_database import RECORDS
 from autosplit.hardware.devices import device as devices
-from autosplit.hardware.devices.device import Device, RayCores
+from autosplit.hardware.devices.core_kinds import kinds_of
+from autosplit.hardware.devices.device import Cores, Device, RayCores
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import StagePorts, Wiring
 from autosplit.hardware.measurement.parity import tolerance_of
@@ -319,8 +320,15 @@ class CompiledModel:
     def checked_profiles(
         self, places: Sequence[Device], runtimes: Sequence[str] = ()
     ) -> list[Profile]:
-        """``profiles``; one of ``auto``, or of a batch, has infinite times where outputs differ."""
-        profiles = self.profiles(places, runtimes=runtimes)
+        """``profiles``; one of ``auto``, or of a batch, has infinite times where outputs differ.
+
+        Cores of one kind are alike: ops are timed on the first of them.
+        """
+        alike = [kinds_of(p.numbers) if isinstance(p, Cores) else p for p in places]
+        first = dict(zip(alike[::-1], places[::-1], strict=True))
+        profiles = self.profiles([first[kind] for kind in alike], runtimes=runtimes)
+        pairs = zip(profiles, cycle(places))
+        profiles = [replace(profile, device=str(place)) for profile, place in pairs]
         if self.runtime_name != AUTO and self.batch == 1:
             return profiles
         possible = dict.fromkeys(p.runtime for p in profiles if p.is_possible)
@@ -395,11 +403,6 @@ class CompiledModel:
         }
         return [costs[str(device)] for device in places]
 
-    @property
-    def initial_states(self) -> Outputs:
-        """What a stream begins with, by the input of each state."""
-        return self.wiring([range(len(self.graph.ops))]).first_states
-
     def items(self, count: int = 3, seed: int = 0) -> list[Item]:
         """Random items, reproducible by ``seed``: the array of each input but states by name."""
         states = {state.input for state in self.graph.states}
@@ -413,7 +416,8 @@ class CompiledModel:
         """
         phases.report(f"computing the outputs of {self.reference.name}")
         successors = {state.input: state.output for state in self.graph.states}
-        return expect(self.reference, items, self.initial_states, successors)
+        initial = self.wiring([range(len(self.graph.ops))]).first_states
+        return expect(self.reference, items, initial, successors)
 
     def expected(self, items: Sequence[Item]) -> Sequence[Outputs]:
         """The outputs, by name, that the original model gives for each item of one stream."""
@@ -424,7 +428,8 @@ class CompiledModel:
         """What the original model computes for the items that every deployment is compared on."""
         if self.single:
             return self.single.reference_outputs
-        return self.expect(self.items(STEPS if self.graph.states else ITEMS, SEED))
+        steps = min(STEPS, self.lowered.steps or STEPS)
+        return self.expect(self.items(steps if self.graph.states else ITEMS, SEED))
 
     @property
     def allowed_error(self) -> float:
@@ -469,7 +474,7 @@ class CompiledModel:
         backends: Sequence[Backend] = (),
         runtime: str | None = None,
         targets: Mapping[str, str] | None = None,
-        states: Mapping[str, str] | None = None,
+        states: Mapping[str, str] | Literal["auto"] | None = None,
         tolerance: float | None = None,
         trust_kernels: bool = False,
         *,
@@ -488,7 +493,7 @@ class CompiledModel:
                 With "auto" each stage has the fastest that is installed and can compute it.
             targets: Those of devices, by their spelling; a device without one is asked.
             states: By the name of an input, the output that takes its place in the next step of a
-                stream.
+                stream; "auto" are those that ``inspect`` proposes.
             tolerance: The relative error that outputs may have; by default it follows from the
                 model.
             trust_kernels: Whether a Relax module may have kernels of its own, which are code.

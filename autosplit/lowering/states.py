@@ -2,7 +2,7 @@
 
 A state is a pair of a model input and the model output that takes its place in the next step. The
 ops that read the input and the op that makes the output share a stage, so that the state never
-leaves it.
+leaves it. No op may read the input, as that of a counter which each item sets anew.
 """
 
 from __future__ import annotations
@@ -52,8 +52,6 @@ def _require_pair(before: Tensor, after: Tensor, name: str, output: str) -> None
             f"state '{name}={output}': the input is {before.dtype}{list(before.shape)}, "
             f"the output {after.dtype}{list(after.shape)}; pair tensors of one shape and type"
         )
-    if not before.consumers:
-        raise ConfigError(f"state '{name}={output}': no op reads input '{name}'; leave it out")
     if after.producer is None:
         raise ConfigError(
             f"state '{name}={output}': output '{output}' is an input as it is; let an op "
@@ -61,23 +59,21 @@ def _require_pair(before: Tensor, after: Tensor, name: str, output: str) -> None
         )
 
 
-# What an output is called beside its input: past_3 and present_3, p1 and n1, mem_in and mem_out.
-_RENAMES = (
-    (r"past", "present"),
-    (r"past|prev(ious)?", "next"),
-    (r"old", "new"),
-    (r"past_key_values", "present"),
-    (r"\binput\b", "output"),
-    (r"\bp(?=_?\d)", "n"),
-    (r"\b([hc])_?0\b", r"\1n"),
-    (r"\b([hc])_?0\b", r"\1_n"),
-    (r"_in\b", "_out"),
-    (r"\bin_", "out_"),
-    (r"$", "_out"),
-    (r"$", "_next"),
-    (r"^", "next_"),
-    (r"^", "new_"),
-)
+# The word that tells a state from its successor: past_3 and present_3, mem_in and mem_out, h and
+# next_h, and p1 and n1.
+_BEFORE = r"past(_key_values)?|prev(ious)?|old|in(put)?|last|p(?=_?\d)"
+_AFTER = r"present(_key_values)?|next|new|updated|out(put)?|n(?=_?\d)"
+_PORTS = {"in", "input", "out", "output"}  # by themselves they name no state
+
+
+def _stems(name: str, words: str) -> set[str]:
+    """What is left of a name without the first, or without any, of some words."""
+    if name.lower() in _PORTS:
+        return set()
+    name = re.sub(r"(?<![^\W_])([hc])_?[0n](?![^\W_])", r"\1", name)  # h0 and hn
+    word = rf"(?<![^\W_])({words})(?![^\W\d_])"
+    parts = [re.split(r"[\W_]+", re.sub(word, "", name, count=count)) for count in (0, 1)]
+    return {".".join(filter(None, part)) for part in parts}
 
 
 def propose_states(
@@ -85,14 +81,15 @@ def propose_states(
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
     """The states that names and tensors suggest: the output by the input that it alone fits.
 
-    The second mapping has the outputs by each input that several fit, or one that fits another
-    input too.
+    The two have one shape and type, and their names one stem. The second mapping has the outputs by
+    each input that several fit, or one that fits another input too.
     """
-    tensor_of = dict(outputs)
+    stems = {output: _stems(output, _AFTER) for output, _ in outputs}
     fitting: dict[str, list[str]] = {}
     for name in graph.inputs:
-        for output in dict.fromkeys(re.sub(*rename, name, count=1) for rename in _RENAMES):
-            if output == name or output not in tensor_of:
+        names = _stems(name, _BEFORE)
+        for output, _ in outputs:
+            if output == name or stems[output].isdisjoint(names):
                 continue
             try:
                 match_states(graph, outputs, {name: output})
@@ -102,3 +99,16 @@ def propose_states(
     count = Counter(chain.from_iterable(fitting.values()))
     clear = {name: o[0] for name, o in fitting.items() if len(o) == 1 and count[o[0]] == 1}
     return clear, {name: o for name, o in fitting.items() if name not in clear}
+
+
+def proposed_pairs(graph: FusedGraph, outputs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """The states that are proposed. Raises ConfigError where there are none, or several fit."""
+    clear, ambiguous = propose_states(graph, outputs)
+    if ambiguous:
+        fitting = "; ".join(f"'{name}': {', '.join(o)}" for name, o in ambiguous.items())
+        raise ConfigError(f"states are ambiguous ({fitting}); give each as INPUT=OUTPUT")
+    if not clear:
+        raise ConfigError(
+            "no output looks like the successor of an input; give each state as INPUT=OUTPUT"
+        )
+    return clear

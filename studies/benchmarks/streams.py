@@ -25,7 +25,7 @@ from autosplit.hardware.measurement.measure import (
     compare_interleaved,
     period_and_busy,
 )
-from autosplit.hardware.measurement.parity import compare, require_equal
+from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.runtimes.registry import EXACT, is_installed
 from autosplit.lowering.states import propose_states
@@ -79,7 +79,8 @@ def _measured(net: str, seconds: float) -> tuple[tuple[str, ...], list[Bar]]:
             expected = model.expected(items)
             for way, open_pipeline in ways.items():
                 pipeline = stack.enter_context(open_pipeline)
-                require_equal(compare(pipeline.run(items), expected))
+                accuracy = compare(pipeline.run(items), expected)
+                assert accuracy.equal, accuracy
                 contenders[way, runtime] = partial(_period, pipeline, items)
         periods = compare_interleaved(list(contenders.values()), Budget(seconds=seconds))
     spreads = dict(zip(contenders, periods, strict=True))

@@ -341,6 +341,28 @@ def test_named_devices_are_used_in_any_order_and_may_be_left_out(graph, tmp_path
     assert "fast" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("tool", "flags"),
+    [
+        ("llama.cpp", "--device fast,slow -ts 3,1"),
+        ("vllm", "VLLM_PP_LAYER_PARTITION=3,1 --pipeline-parallel-size 2"),
+        ("exo", "fast: start_layer=0 end_layer=2 n_layers=4; slow: start_layer=3 end_layer=3 n"),
+    ],
+)
+def test_a_plan_of_layers_is_printed_as_the_option_of_another_program(graph, tool, flags, capsys):
+    layers = [{**GRAPH["nodes"][0], "id": n, "fpgaLatency": 1, "size": 1} for n in range(4)]
+    edges = [{"sourceId": n, "destId": n + 1, "cost": 0} for n in range(3)]
+    devices = [{"name": "slow", "maxSize": 1}, {"name": "fast", "speed": 3}]
+    graph_file = graph({**GRAPH, "nodes": layers, "edges": edges, "devices": devices})
+    assert main(["plan", graph_file, "--stages", "2", "--as", tool]) == 0
+    assert flags in capsys.readouterr().out
+    edges[2] = {"sourceId": 0, "destId": 3, "cost": 0}
+    branched = graph({**GRAPH, "nodes": layers[::-1], "edges": edges, "devices": devices})
+    assert main(["plan", branched, "--stages", "2", "--as", tool]) == 2
+    assert "needs stages that are ranges of layers" in capsys.readouterr().err
+    assert main(["plan", graph_file, "--cores", "2", "--as", tool]) == 2
+
+
 def test_unlike_devices_are_saved_and_planned_elsewhere(graph, tmp_path, capsys):
     devices = [{"name": "slow"}, {"name": "fast", "speed": 3}]
     file, saved = graph({**GRAPH, "devices": devices}), str(tmp_path / "saved.json")

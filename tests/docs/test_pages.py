@@ -27,7 +27,10 @@ TIMEOUT = 900  # seconds a block may take
 ADDRESS = (
     "postgresql+psycopg://USER@HOST/NAME"  # on a page; a test puts its own server's address there
 )
-PACKAGES = {"onnxruntime": "onnxruntime", "ray": "ray", "rpc": "tornado", "torch": "torch"}
+PACKAGES = {
+    "onnxruntime": "onnxruntime", "ray": "ray", "rpc": "tornado", "torch": "torch",
+    "transformers": "transformers",
+}  # fmt: skip
 PROGRAMS = ("g++",)
 LANGUAGES = {*RUN, "cpp", "toml", "text", "json", "mermaid"}
 

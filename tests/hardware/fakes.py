@@ -13,7 +13,7 @@ import numpy as np
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.execution.pipeline import Pipeline
-from autosplit.hardware.execution.wiring import wire
+from autosplit.hardware.execution.wiring import Wiring, wire
 from autosplit.lowering.states import match_states
 
 # A busy machine takes long to start servers; a test that passes waits no longer than it needs.
@@ -104,6 +104,7 @@ class Scripted:
 
     def __init__(self, takes: Callable[[int], float], stages: int = 3) -> None:
         self.batch, self.replicas = 1, (1,) * stages
+        self.wiring = Wiring((), (), (), ())
         self.capacity = 2 * stages
         self.takes, self.most_inside = takes, 0
         self.events: list[StageEvent] = []

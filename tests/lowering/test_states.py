@@ -8,7 +8,7 @@ import pytest
 
 from autosplit.errors import ConfigError
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.lowering.states import match_states, propose_states
+from autosplit.lowering.states import match_states, propose_states, proposed_pairs
 
 SMALL, LARGE = ((2,), "float32", 8), ((3,), "float32", 12)
 TENSORS = {"x": SMALL, "h": SMALL, "wide": LARGE, "unread": SMALL, "a": SMALL, "b": SMALL}
@@ -24,8 +24,8 @@ OUTPUTS = (("y", "b"), ("h_next", "a"), ("same", "x"))
 
 def test_a_state_binds_its_readers_to_the_op_that_renews_it() -> None:
     graph = recurrent()
-    for output, ops in (("y", (0, 1)), ("h_next", (0,))):
-        states = match_states(graph, OUTPUTS, {"h": output})
+    for name, output, ops in (("h", "y", (0, 1)), ("h", "h_next", (0,)), ("unread", "y", (1,))):
+        states = match_states(graph, OUTPUTS, {name: output})
         assert replace(graph, states=states).ops_of_states == (ops,)
 
 
@@ -36,7 +36,6 @@ def test_a_state_binds_its_readers_to_the_op_that_renews_it() -> None:
         ({"h": "h_nxt"}, "no output 'h_nxt'; did you mean 'h_next'?"),
         ({"h": "h_next", "x": "h_next"}, "two states"),
         ({"wide": "h_next"}, r"float32\[3\].*float32\[2\]"),
-        ({"unread": "h_next"}, "no op reads input 'unread'"),
         ({"h": "same"}, "'same' is an input as it is; let an op make it"),
     ],
 )
@@ -74,6 +73,9 @@ def test_names_that_belong_together_are_proposed(before: str, after: str) -> Non
         ("input.X", "output.X"),
         ("input.past_key_values.layers.0.keys", "output.past_key_values.layers.0.keys"),
         ("past_key_values.0.key", "present.0.key"),
+        ("input.past.0.key", "output.present.0.key"),
+        ("k_cache", "updated_k_cache"),
+        ("in_state_1", "state_out_1"),
     ],
 )
 def test_names_of_exporters_are_proposed(before: str, after: str) -> None:
@@ -97,3 +99,23 @@ def test_all_that_fit_are_listed_where_a_state_is_not_clear(
     op = Op("op", "k", (), tuple(inputs), tuple(outputs))
     graph = build("net", [op], dict.fromkeys([*inputs, *outputs], SMALL), inputs, outputs)
     assert propose_states(graph, [(o, o) for o in outputs]) == ({}, dict.fromkeys(inputs, outputs))
+
+
+def test_a_model_input_and_output_that_are_called_so_are_no_state() -> None:
+    op = Op("op", "k", (), ("input",), ("output",))
+    graph = build("net", [op], {"input": SMALL, "output": SMALL}, ["input"], ["output"])
+    assert propose_states(graph, [("output", "output")]) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("outputs", "problem"),
+    [
+        (["h_next", "new_h"], r"ambiguous \('h': h_next, new_h\); give each as INPUT=OUTPUT"),
+        (["y"], "no output looks like the successor of an input"),
+    ],
+)
+def test_pairs_that_are_not_clear_are_not_taken(outputs: list[str], problem: str) -> None:
+    op = Op("op", "k", (), ("h",), tuple(outputs))
+    graph = build("net", [op], dict.fromkeys(["h", *outputs], SMALL), ["h"], outputs)
+    with pytest.raises(ConfigError, match=problem):
+        proposed_pairs(graph, [(o, o) for o in outputs])

@@ -17,6 +17,7 @@ from autosplit.planner.problem import Question
 MOST_OPS = 5
 COSTS = st.integers(0, 6).map(float)
 OP_COSTS = st.one_of(COSTS, COSTS, COSTS, st.just(math.inf))
+Options = tuple[Option, ...]  # the ways in which a stage runs at once
 
 
 @st.composite
@@ -125,14 +126,24 @@ def _chains(cuts: list[int], before: int, whole: int, most: int) -> Iterator[lis
 
 def _placed(question: Question, rows: list[Row], split: list[int]) -> Iterator[list[Stage]]:
     """The stages of a split on the devices in all ways."""
-    choices = [_options(question, rows)] * len(split)
-    for chosen in product(*choices):
-        if _has_devices(question, chosen):
-            pairs = zip(split, chosen, strict=True)
-            yield [Stage(tuple(members(ops)), options) for ops, options in pairs]
+    for chosen in _choices(question, _options(question, rows), len(split)):
+        pairs = zip(split, chosen, strict=True)
+        yield [Stage(tuple(members(ops)), options) for ops, options in pairs]
 
 
-def _options(question: Question, rows: list[Row]) -> list[tuple[Option, ...]]:
+def _choices(
+    question: Question, options: list[Options], count: int, chosen: tuple[Options, ...] = ()
+) -> Iterator[tuple[Options, ...]]:
+    """The options of so many stages after those chosen, as far as there are devices."""
+    if len(chosen) == count:
+        yield chosen
+        return
+    for option in options:
+        if _has_devices(question, (*chosen, option)):
+            yield from _choices(question, options, count, (*chosen, option))
+
+
+def _options(question: Question, rows: list[Row]) -> list[Options]:
     if not question.replicas:
         return [(Option(row),) for row in rows]
     if question.cores:
@@ -148,7 +159,7 @@ def _options(question: Question, rows: list[Row]) -> list[tuple[Option, ...]]:
     return choices
 
 
-def _has_devices(question: Question, chosen: tuple[tuple[Option, ...], ...]) -> bool:
+def _has_devices(question: Question, chosen: tuple[Options, ...]) -> bool:
     if question.order:
         # Each stage takes the next device of its kind along the order.
         remaining = iter(question.order)

@@ -19,7 +19,7 @@ from autosplit.frontend.shapes import Shapes
 from autosplit.frontend.source import SourceModel, SourceState, unused
 from autosplit.frontend.torch import checks
 from autosplit.frontend.torch.archive import without_code
-from autosplit.frontend.torch.buffers import all_outputs, as_inputs, deciding_buffers, states_of
+from autosplit.frontend.torch.buffers import all_outputs, as_inputs, deciding_states, states_of
 from autosplit.frontend.torch.checks import user
 from autosplit.frontend.torch.onnx_export import export, functional_form, joined, named_nodes, quiet
 from autosplit.frontend.torch.shapes import static_shapes
@@ -72,12 +72,12 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
     plain = program
     exported = export(plain)
     states: tuple[SourceState, ...] = ()
-    buffers = deciding_buffers(exported.decomposed)
-    if buffers:
+    placeholders = deciding_states(exported.decomposed)
+    if placeholders:
         plain = functional_form(program)
-        states = states_of(plain, buffers)
-        outputs = all_outputs(plain, states, outputs)
-        plain = as_inputs(plain, states)
+        states = states_of(plain, placeholders, outputs)
+        returned, outputs = outputs, all_outputs(plain, states, outputs)
+        plain = as_inputs(plain, states, returned)
         exported = export(plain)
     shapes = static_shapes(plain, shapes or {})
     proto = file.prepared(exported.proto, shapes, batch)
@@ -106,14 +106,16 @@ def open_program(source: SourceModel) -> Callable[[Mapping[str, Any]], dict[str,
     torch = require("torch", "torch")
     program, pytree = source.program, torch.utils._pytree
     module = program.module()
-    state_names = {name for state in source.states for name in (state.input, state.output)}
-    inputs = [i.name for i in source.inputs if i.name not in state_names]
-    outputs = [name for name in source.outputs if name not in state_names]
+    buffer_states = [state for state in source.states if state.name]
+    of_buffers = {state.input for state in buffer_states}
+    inputs = [i.name for i in source.inputs if i.name not in of_buffers]
+    # New values of states come first.
+    outputs = source.outputs[-len(user(program.graph_signature.output_specs)) :]
 
     def step(item: Mapping[str, Any]) -> dict[str, Array]:
         tensors = {name: torch.from_numpy(np.array(array)) for name, array in item.items()}
         # The program updates these in place of its buffers.
-        buffers = {state.name: tensors[state.input] for state in source.states}
+        buffers = {state.name: tensors[state.input] for state in buffer_states}
         try:
             with torch.no_grad():
                 leaves = [tensors[name] for name in inputs]
@@ -122,7 +124,8 @@ def open_program(source: SourceModel) -> Callable[[Mapping[str, Any]], dict[str,
         except Exception as error:
             raise ModelError(f"torch cannot run the program: {line_of(error)}") from error
         results = dict(zip(outputs, pytree.tree_leaves(called), strict=True))
-        results |= {state.output: buffers[state.name] for state in source.states}
+        for state in source.states:
+            results.setdefault(state.output, tensors[state.input])
         return {name: _array(value.detach()) for name, value in results.items()}
 
     return step

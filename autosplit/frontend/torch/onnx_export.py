@@ -21,10 +21,11 @@ from autosplit.frontend.torch.checks import target_name, user
 _FAILED_NODE = re.compile(r"translating node %(\w+)[^\n]*target=([\w.]+)")
 _ATTENTION = "scaled_dot_product_attention.default"
 # Torch decomposes these. Its exporter writes a wrong Conv for a conv3d without bias, stacks by a
-# function of sequences, and combines numbers of unlike types.
+# function of sequences, reads what a copy overwrites, and combines numbers of unlike types.
 _DECOMPOSED = frozenset(
     f"{_ATTENTION} conv3d.default hstack.default vstack.default dstack.default "
     "column_stack.default atleast_1d.Sequence atleast_2d.Sequence atleast_3d.Sequence "
+    "copy.default copy_.default "
     "divide.Tensor multiply.Tensor subtract.Tensor true_divide.Tensor".split()
 )
 
@@ -160,10 +161,16 @@ def _without_lacking_ops(program: Any) -> Any:
     table, aten = torch.export.default_decompositions(), torch.ops.aten
     table[aten.atleast_1d.Sequence] = lambda parts: list(map(torch.atleast_1d, parts))
     table[aten.atleast_2d.Sequence] = lambda parts: list(map(torch.atleast_2d, parts))
+    table[aten.copy.default] = _copy
     table[aten.atleast_3d.Sequence] = lambda parts: list(map(torch.atleast_3d, parts))
     return program.run_decompositions(
         {op: function for op, function in table.items() if target_name(op) in _DECOMPOSED}
     )
+
+
+def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
+    """The source alone: the exporter would read the old values of the target for their type."""
+    return source.to(target.dtype).expand(target.shape).clone()
 
 
 def _is_lacking(node: Any) -> bool:

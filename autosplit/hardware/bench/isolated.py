@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_type_hints
 
 from autosplit import phases
 from autosplit.deployment import Deployment
@@ -43,9 +43,9 @@ class BenchSetting:
     ``target`` is that of this machine's cores, ``targets`` are those of devices by their spelling.
     ``tuning`` is the folder of a tuning database. ``regions`` are the arguments of
     ``autosplit.lowering.external.backend.named``, one mapping for each external backend. ``states``
-    has the output of each state by its input, and ``streams`` streams are measured. ``batches`` are
-    those of ``batched_profiles``. Where nothing ``measures``, devices may be cores of another
-    machine.
+    has the output of each state by its input or is "auto"; ``streams`` streams are measured.
+    ``batches`` are those of ``batched_profiles``. Where nothing ``measures``, devices may be cores
+    of another machine.
     """
 
     model: Path
@@ -59,7 +59,7 @@ class BenchSetting:
     trust_kernels: bool = False
     runtime: str = TVM
     regions: tuple[Mapping[str, Any], ...] = ()
-    states: Mapping[str, str] = field(default_factory=dict)
+    states: Mapping[str, str] | Literal["auto"] = field(default_factory=dict)
     streams: int = 1
     budget: Budget = field(default_factory=Budget)
     measures: bool = True

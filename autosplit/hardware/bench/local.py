@@ -82,15 +82,10 @@ class LocalBench:
         )
 
     def _identity(self) -> Mapping[str, str]:
-        shared_target = spelled(self.model.target)
-        other_targets = [
-            f"{device} {target}"
-            for device, target in sorted(self._targets.items())
-            if target != shared_target
-        ]
-        identity = {**self.model.identity}
-        if other_targets:
-            identity["targets"] = " ".join(other_targets)
+        identity, usual = {**self.model.identity}, spelled(self.model.target)
+        others = {device: t for device, t in sorted(self._targets.items()) if t != usual}
+        if others:
+            identity["targets"] = " ".join(f"{device} {t}" for device, t in others.items())
         identity["backend"] = " ".join(self.model.runtimes)  # the key in stored studies
         identity["devices"] = " ".join(map(str, self.places))
         return identity

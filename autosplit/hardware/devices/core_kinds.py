@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 from autosplit.deployment import cores_of
@@ -16,13 +16,18 @@ def by_kind(numbers: Sequence[int], devices: Path = _DEVICES) -> tuple[tuple[int
 
     Processors of Arm have a capacity for each core; Intel's hybrid ones list their small cores.
     """
+    kinds: dict[Hashable, list[int]] = {}
+    for core, kind in zip(numbers, kinds_of(numbers, devices), strict=True):
+        kinds.setdefault(kind, []).append(core)
+    return tuple(map(tuple, kinds.values()))
+
+
+def kinds_of(numbers: Sequence[int], devices: Path = _DEVICES) -> tuple[Hashable, ...]:
+    """The kind of each of some cores, which is equal where cores are alike."""
     listed = system_text(devices / "cpu_atom" / "cpus")
     small = cores_of(f"cores:{listed}") if listed else ()
-    kinds: dict[tuple[str, bool], list[int]] = {}
-    for core in numbers:
-        capacity = system_text(devices / "system" / "cpu" / f"cpu{core}" / "cpu_capacity")
-        kinds.setdefault((capacity, core in small), []).append(core)
-    return tuple(map(tuple, kinds.values()))
+    cpus = devices / "system" / "cpu"
+    return tuple((system_text(cpus / f"cpu{n}" / "cpu_capacity"), n in small) for n in numbers)
 
 
 def memory_node(core: int, devices: Path = _DEVICES) -> str:

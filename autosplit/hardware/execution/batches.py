@@ -122,6 +122,7 @@ class Batches:
 
     def add(self, arrays: Sequence[Array], forwarded: Mapping[str, Array]) -> Place:
         """Take the arrays of an item's inputs, which are copied; may wait for room."""
+        self._engine.start()  # here, not where a batch is due: whoever adds gets the error
         with self._changed:
             if self._is_closed:
                 raise Closed

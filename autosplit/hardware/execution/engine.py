@@ -136,8 +136,8 @@ class Engine:
                 for _, thread in self._threads:
                     thread.start()
                 threading.Thread(target=self._watch, name="watch", daemon=True).start()
-            except BaseException:
-                self.stop()
+            except BaseException as error:
+                self.stop(("the stages did not start", error))
                 raise
 
     def enter(self, values: Sequence[Any], outputs: dict[str, Any], stream: Stream = 0) -> Ticket:

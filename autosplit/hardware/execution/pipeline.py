@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +24,8 @@ from autosplit.hardware.runtimes.arrays import array_of
 Array = np.ndarray[Any, np.dtype[Any]]
 Item = Mapping[str, Array]
 Inside = Ticket | Place
+# The next item of a stream from its last outputs, the stream and the step; None at its end.
+Following = Callable[[dict[str, Array], int, int], Item | None]
 # For how long items inside keep the stages busy while the caller sleeps, if items are short.
 _WINDOW_S = 10e-3
 
@@ -82,6 +86,7 @@ class Pipeline:
         self._unread: deque[Inside] = deque()  # submitted items
         self._submitting = threading.Lock()  # they enter in the order of ``_unread``
         self._reading = threading.Lock()
+        self._steps: dict[Stream, float] = {}  # that each stream has had, where there is a limit
         self._forwarded = [
             (c.source, c.outputs) for c in wiring.connections if isinstance(c.source, str)
         ]
@@ -190,6 +195,53 @@ class Pipeline:
         except Closed:
             self._engine.raise_failure()
 
+    def loop(
+        self, first: Iterable[Item], following: Following, streams: int = 1
+    ) -> Iterator[tuple[int, int, dict[str, Array]]]:
+        """Run streams whose items follow from their outputs, as the tokens of a text do.
+
+        Args:
+            first: The first item of each stream, which are numbered from 0; they may be many.
+            following: Makes the next item of a stream from the outputs of its last one, the number
+                of the stream and that of the step, from 0. None ends the stream, and its states.
+            streams: How many streams run at once. Where one ends, the next one begins.
+
+        Returns:
+            An iterator over (stream, step, outputs) as steps end; errors are those of ``run``.
+
+        Example:
+            first, (last,) = [items[0]], items[1:]
+            for stream, step, outputs in pipeline.loop(first, lambda o, s, n: None if n else last):
+                print(stream, step)
+        """
+        if streams < 1:
+            raise ConfigError(f"streams is {streams}; let at least 1 run at once")
+        waiting = enumerate(first)
+        inside: deque[tuple[Inside, int, int]] = deque()
+        try:
+            for number, item in islice(waiting, streams):
+                inside.append((self._enter(item, number), number, 0))
+            while inside:
+                is_done = (place for place, (ticket, *_) in enumerate(inside) if ticket.done())
+                inside.rotate(-next(is_done, 0))
+                ticket, number, step = inside.popleft()
+                outputs = self._result(ticket)
+                # The next item enters before the caller has the outputs: stages stay busy.
+                following_item = following(outputs, number, step)
+                if following_item is not None:
+                    inside.append((self._enter(following_item, number), number, step + 1))
+                else:
+                    self.reset(number)
+                    for new, item in islice(waiting, 1):
+                        inside.append((self._enter(item, new), new, 0))
+                yield number, step, outputs
+        except Closed:
+            self._engine.raise_failure()
+        finally:  # streams that the caller did not wait for end too
+            with contextlib.suppress(StageError):
+                for _, number, _ in inside:
+                    self.reset(number)
+
     def submit(self, item: Item, stream: Stream = 0) -> None:
         """Hand in one item; waits while ``capacity`` submitted items are unread in ``results``.
 
@@ -225,16 +277,13 @@ class Pipeline:
             try:
                 with self._reading:
                     self._engine.wait_for(lambda: self._unread)
+                    ticket = self._unread[0]
                     # An interrupted reader leaves the item to the next one.
-                    ticket, error = self._unread[0], None
-                    try:
-                        result = self._result(ticket)
-                    except StageError as failure:
-                        error = failure
+                    with contextlib.suppress(StageError):
+                        ticket.result()
                     self._unread.popleft()
                     self._engine.notify()
-                    if error is not None:
-                        raise error
+                result = self._result(ticket)
             except Closed:
                 if self._engine.has_failed:
                     self._engine.raise_failure()
@@ -258,6 +307,9 @@ class Pipeline:
         if state is not None and not isinstance(state, Mapping):
             kind = type(state).__name__
             raise ConfigError(f"state is a {kind}; give the array of each state by its name")
+        self._steps.pop(stream, None)
+        if state:
+            self._steps[stream] = -math.inf  # nobody knows how far these states are
         try:
             self._engine.reset(stream, state)
         except Closed:
@@ -353,6 +405,7 @@ class Pipeline:
     def _enter(self, item: Item, stream: Stream) -> Inside:
         arrays = _checked(item, self.wiring.inputs)
         _require_hashable(stream)
+        self._count_step(stream)
         outputs = {}
         for source, names in self._forwarded:
             for name in names:
@@ -361,6 +414,18 @@ class Pipeline:
         if self.batch > 1:
             return self._batches.add(list(arrays.values()), outputs)
         return self._engine.enter(list(arrays.values()), outputs, stream)
+
+    def _count_step(self, stream: Stream) -> None:
+        """Raises ConfigError for an item that its stream's states have no room for."""
+        if self.wiring.steps is None:
+            return
+        steps = self._steps.get(stream, 0)
+        if steps >= self.wiring.steps:
+            raise ConfigError(
+                f"stream {stream!r} has had {steps} items and its states are full; reset it, or "
+                "export the model with a longer cache"
+            )
+        self._steps[stream] = steps + 1
 
     def _result(self, ticket: Inside) -> dict[str, Array]:
         outputs = ticket.result()

@@ -79,7 +79,8 @@ class Wiring:
     """A pipeline without its programs: all ports, and the connections between them.
 
     States are neither inputs nor outputs of the pipeline; ``initial`` has, by its input, what a
-    state begins with that does not begin at zero.
+    state begins with that does not begin at zero. ``steps``: how many items a stream may have
+    before its states are full, where that is known.
     """
 
     inputs: tuple[Port, ...]
@@ -87,6 +88,7 @@ class Wiring:
     stages: tuple[StagePorts, ...]
     connections: tuple[Connection, ...]
     initial: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    steps: int | None = None
 
     @property
     def first_states(self) -> dict[str, Any]:
@@ -111,7 +113,13 @@ def wire(
     """
     outputs = tuple(outputs)
     results = {tensor for _, tensor in outputs}
-    ports = tuple(_ports(graph, ops, results) for ops in stages)
+    # A state that no op reads stays in the stage that renews it.
+    unread = {
+        state.input: graph.tensors[state.tensor].producer
+        for state in graph.states
+        if not graph.tensors[state.input].consumers
+    }
+    ports = tuple(_ports(graph, ops, results, unread) for ops in stages)
     state_inputs = {state.input for state in graph.states}
     state_outputs = {state.output for state in graph.states}
     # The caller neither gives nor gets states.
@@ -174,8 +182,16 @@ def part(graph: FusedGraph, ops: Sequence[int], outputs: Iterable[tuple[str, str
     return Wiring(ports.inputs, ports.outputs, (ports,), tuple(connections))
 
 
-def _ports(graph: FusedGraph, ops: Sequence[int], results: set[str]) -> StagePorts:
-    """The ports of a stage; ``results`` are the tensors that are model outputs."""
+def _ports(
+    graph: FusedGraph,
+    ops: Sequence[int],
+    results: set[str],
+    unread: Mapping[str, int | None] = MappingProxyType({}),
+) -> StagePorts:
+    """The ports of a stage; ``results`` are the tensors that are model outputs.
+
+    ``unread`` are inputs that no op reads, each with an op whose stage has it all the same.
+    """
     inside = set(ops)
     inputs: dict[str, Port] = {}
     outputs: list[Port] = []
@@ -187,6 +203,7 @@ def _ports(graph: FusedGraph, ops: Sequence[int], results: set[str]) -> StagePor
             # What only ops of the stage read never leaves it.
             if tensor in results or not inside.issuperset(graph.tensors[tensor].consumers):
                 outputs.append(_port(graph, tensor))
+    inputs |= {name: _port(graph, name) for name, op in unread.items() if op in inside}
     return StagePorts(tuple(ops), tuple(inputs.values()), tuple(outputs))
 
 

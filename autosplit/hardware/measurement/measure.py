@@ -42,6 +42,18 @@ Contender = Callable[[Budget], Spread]
 Clock = Callable[[], float]  # the time in seconds
 
 
+def items_in_turn(
+    pipeline: Pipeline, items: Sequence[Item], streams: int
+) -> Iterator[tuple[Stream, Item]]:
+    """The items for ever, in turn for each stream; one whose states are full begins anew."""
+    steps = pipeline.wiring.steps
+    for number, item in enumerate(cycle(items)):
+        step, stream = divmod(number, streams)
+        if steps and step % steps == 0:
+            pipeline.reset(stream)
+        yield stream, item
+
+
 def period_and_busy(
     pipeline: Pipeline,
     items: Sequence[Item],
@@ -68,8 +80,8 @@ def period_and_busy(
     def may_enter(_: tuple[Stream, Item]) -> bool:
         return not is_enough
 
-    in_turn = zip(cycle(range(streams)), cycle(items), strict=False)
-    for number, _ in enumerate(pipeline.map_streams(takewhile(may_enter, in_turn)), start=1):
+    in_turn = takewhile(may_enter, items_in_turn(pipeline, items, streams))
+    for number, _ in enumerate(pipeline.map_streams(in_turn), start=1):
         if is_enough or number % pipeline.batch:
             continue  # the pipeline runs empty, for the last item has entered; or in a batch
         last += 1
@@ -104,11 +116,11 @@ def latency(
     """
     samples: list[float] = []
     deadline = clock() + budget.seconds
-    for item in islice(cycle(items), budget.latency_items):
+    for stream, item in islice(items_in_turn(pipeline, items, 1), budget.latency_items):
         if samples and clock() > deadline:
             break
         number, begin = len(pipeline.submitted), len(pipeline.events)
-        list(pipeline.map([item]))
+        list(pipeline.map_streams([(stream, item)]))
         end = completions(pipeline.events[begin:], number, number + 1)[0]
         samples.append((end - pipeline.submitted[number]) * MS)
     return spread(samples)
@@ -195,14 +207,10 @@ def measure_rounds(
     This way a drift of the machine affects all contenders equally, and the periods of one round can
     be compared in pairs.
     """
-    items = _turn_items(budget, rounds)
+    items = max(_MIN_ITEMS, budget.items // rounds)
     turn = replace(budget, seconds=budget.seconds / rounds, items=items, share=0.0)
     order = list(range(len(contenders)))
     for _ in range(rounds):
         by_contender = {i: contenders[i](turn) for i in order}
         yield [by_contender[i] for i in range(len(contenders))]
         order.reverse()
-
-
-def _turn_items(budget: Budget, rounds: int) -> int:
-    return max(_MIN_ITEMS, budget.items // rounds)

@@ -12,12 +12,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import cycle
 
 from autosplit import phases
 from autosplit.hardware.execution.pipeline import Inside, Item, Pipeline
 from autosplit.hardware.measurement import disturbance
-from autosplit.hardware.measurement.measure import MS
+from autosplit.hardware.measurement.measure import MS, items_in_turn
 from autosplit.hardware.measurement.results import LoadPoint, LoadTest, spread
 from autosplit.planner.workload import QUANTILE, Workload, poisson
 
@@ -103,12 +102,13 @@ def open_latencies(
 
     start = time.perf_counter()
     sent = 0
-    for number, (at, item) in enumerate(zip(due, cycle(items), strict=False)):
+    in_turn = items_in_turn(pipeline, items, streams)
+    for number, (at, (stream, item)) in enumerate(zip(due, in_turn, strict=False)):
         now = time.perf_counter() - start
         if number and (now > _LATE * seconds or at > _LATE * seconds):
             break
         time.sleep(max(0.0, at - now))
-        pipeline.enter(item, number % streams).add_done_callback(partial(note, number))
+        pipeline.enter(item, stream).add_done_callback(partial(note, number))
         sent += 1
     for _ in range(sent):
         done.acquire()

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import StageError
 from autosplit.hardware.measurement.results import Accuracy
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -43,14 +42,6 @@ def compare(
             absolute, relative = max(absolute, errors[0]), max(relative, errors[1])
     is_equal = equal and relative <= tolerance
     return Accuracy(is_equal, float(absolute), float(relative), len(outputs), tolerance)
-
-
-def require_equal(accuracy: Accuracy) -> Accuracy:
-    """The accuracy of equal outputs. Raises StageError if they differ."""
-    if not accuracy.equal:
-        error, tolerance = accuracy.max_rel_error, accuracy.tolerance
-        raise StageError(f"outputs differ: relative error {error:.3g}, tolerance {tolerance:.3g}")
-    return accuracy
 
 
 def _errors(output: Array, expected: Array, tolerance: float) -> tuple[float, float]:

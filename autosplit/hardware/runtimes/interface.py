@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -59,7 +59,9 @@ class StageSource:
     def wiring(self, stages: Sequence[Sequence[int]]) -> Wiring:
         """The connections of a legal split."""
         lowered = self.lowered
-        return wire(self.graph, stages, lowered.outputs, lowered.initial, lowered.index_ranges)
+        ranges = lowered.index_ranges
+        wiring = wire(self.graph, stages, lowered.outputs, lowered.initial, ranges)
+        return replace(wiring, steps=lowered.steps)
 
     def items(self, count: int, seed: int = 0) -> list[Item]:
         """Random items, reproducible by ``seed``: the array of each input by name."""

@@ -135,10 +135,19 @@ def _depends(value: Any, depends: Mapping[Any, frozenset[Any]]) -> frozenset[Any
 def _look_up(call: Any, values: Mapping[Any, Any], depends: frozenset[Any]) -> _LookUp:
     sizes, index = _axis_sizes(call), call.args[1]
     is_exact, is_wrapped = getattr(call.attrs, "mode", "fast") == "fast", False
+    low = high = 0  # of what is added to the elements
     while index in values:
         value = values[index]
-        if _name(value) in _SAME_ELEMENTS:
+        added = _added(value)
+        if isinstance(value, relax.Var):
+            index = value
+        elif _name(value) in _SAME_ELEMENTS or _is_only_element(value):
             index = value.args[0]
+        elif _name(value) == "concat" and len(_fields(value.args[0], values)) == 1:
+            (index,) = _fields(value.args[0], values)
+        elif added is not None:
+            index, numbers = added
+            low, high = low + int(numbers.min()), high + int(numbers.max())
         elif _name(value) == "astype" and _is_integer_cast(value):
             index = value.args[0]
             is_exact = is_exact and bool(np.can_cast(str(index.ty.dtype), str(value.ty.dtype)))
@@ -146,9 +155,61 @@ def _look_up(call: Any, values: Mapping[Any, Any], depends: frozenset[Any]) -> _
             index, is_wrapped = value.args[2], True
         else:
             break
-    legal = (-sizes[0] if is_wrapped else 0, sizes[0] - 1) if sizes else None
+    legal = ((-sizes[0] if is_wrapped else 0) - low, sizes[0] - 1 - high) if sizes else None
     is_sure = is_exact and len(sizes) == 1
-    return _LookUp(min(sizes, default=1), index, depends, legal if is_sure else None)
+    return _LookUp(min(sizes, default=1) - high, index, depends, legal if is_sure else None)
+
+
+def _is_only_element(value: Any) -> bool:
+    """Whether a value is the element of a tensor that has no other."""
+    return _name(value) in ("strided_slice", "take") and _has_one_element(value.args[0])
+
+
+def _has_one_element(tensor: Any) -> bool:
+    sizes = fixed_sizes(tensor.ty)
+    return sizes is not None and prod(sizes) == 1
+
+
+def _added(value: Any) -> tuple[Any, Any] | None:
+    """The integer that constants are added to, and these; None for any other value."""
+    if _name(value) != "add":
+        return None
+    number, constant = value.args if is_constant(value.args[1]) else value.args[::-1]
+    is_integer = is_constant(constant) and "int" in str(constant.ty.dtype)
+    if not is_integer or not _has_one_element(number):
+        return None
+    numbers = constant.value.numpy()
+    return (number, numbers) if numbers.size else None
+
+
+def _fields(value: Any, values: Mapping[Any, Any]) -> list[Any]:
+    """The fields of a tuple, or the value itself."""
+    value = values.get(value, value)
+    return list(value.fields) if isinstance(value, relax.Tuple) else [value]
+
+
+def most_steps(
+    source: SourceModel, pairs: Mapping[str, str], ranges: Mapping[str, Range]
+) -> int | None:
+    """How many items a stream may have; None where that is not known.
+
+    A counter says so: a state in ``pairs`` that an item increases and that, by ``ranges``, is where
+    it writes into a cache.
+    """
+    main = source.module["main"]
+    values = {binding.var: binding.value for binding in bindings(main)}
+    results = dict(zip(source.outputs, _fields(main.body.body, values), strict=True))
+    names, limits = _names(source), []
+    first = {state.input: int(state.initial) for state in source.states if not state.initial.ndim}
+    for name in pairs.keys() & ranges.keys():
+        value: Any = results[pairs[name]]
+        while value in values and isinstance(values[value], relax.Var):
+            value = values[value]
+        added = _added(values.get(value))
+        increase = int(added[1].min()) if added and names.get(added[0]) == name else 0
+        if increase > 0:
+            limits.append((ranges[name][1] - first.get(name, 0)) // increase + 1)
+    return min(limits, default=None)
 
 
 def _is_integer_cast(cast: Any) -> bool:

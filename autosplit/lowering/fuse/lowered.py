@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Literal
 
 from autosplit.frontend.source import Signature, SourceModel
 from autosplit.graph import FusedGraph
 from autosplit.lowering.external.backend import Backend, groups
 from autosplit.lowering.external.composites import Composite, partition
 from autosplit.lowering.fuse.calls import Call, constants
-from autosplit.lowering.fuse.indices import Range, index_ranges, integers_below
+from autosplit.lowering.fuse.indices import Range, index_ranges, integers_below, most_steps
 from autosplit.lowering.fuse.passes import fuse
 from autosplit.lowering.fuse.reader import read
 from autosplit.lowering.fuse.tensors import bytes_of, dtypes_of, require_static
 from autosplit.lowering.layout.order import swap_kernel, swap_name
-from autosplit.lowering.states import match_states
+from autosplit.lowering.states import match_states, proposed_pairs
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Lowered:
     - ``integers_below``: by input of integers what random values of it stay below, where known.
     - ``index_ranges``: by input of integers the values that are legal, where that is sure.
     - ``initial``: by input what a state begins with, where that is not zero.
+    - ``steps``: how many items a stream may have, where that is known.
     """
 
     graph: FusedGraph
@@ -48,6 +49,7 @@ class Lowered:
     integers_below: Mapping[str, int] = field(default_factory=dict)
     index_ranges: Mapping[str, Range] = field(default_factory=dict)
     initial: Mapping[str, Any] = field(default_factory=dict)
+    steps: int | None = None
 
     @cached_property
     def regions(self) -> Mapping[str, tuple[int, ...]]:
@@ -68,12 +70,13 @@ def lower(
     source: SourceModel,
     target: Any,
     backends: Sequence[Backend] = (),
-    states: Mapping[str, str] | None = None,
+    states: Mapping[str, str] | Literal["auto"] | None = None,
 ) -> Lowered:
     """Fuse ``source`` for ``target`` (a tvm Target) and name everything.
 
     What a pattern of ``backends`` matches is an op of its own: nothing is fused with it, and no
-    cut divides it. ``states`` has the output by the input that it feeds in the next step.
+    cut divides it. ``states`` has the output by the input that it feeds in the next step; "auto"
+    are those that ``propose_states`` proposes, where the source itself keeps none.
 
     Raises ModelError where the model cannot be split, ConfigError for a wrong state.
     """
@@ -85,8 +88,13 @@ def lower(
     for dtype in sorted({graph.tensors[name].dtype for name in channels_last}):
         kernels[swap_name(dtype)] = swap_kernel(dtype)
     dtypes = frozenset(tensor.dtype for tensor in graph.tensors.values())
-    pairs = {state.input: state.output for state in source.states} | dict(states or {})
+    pairs = {state.input: state.output for state in source.states}
+    if states == "auto":
+        pairs = pairs or proposed_pairs(graph, outputs)
+    else:
+        pairs |= states or {}
     graph = replace(graph, states=match_states(graph, outputs, pairs))
+    ranges = index_ranges(source)
     lowered = Lowered(
         graph,
         calls,
@@ -97,8 +105,9 @@ def lower(
         dtypes=dtypes | dtypes_of(fused.flat["main"]),
         channels_last=channels_last,
         integers_below=integers_below(source),
-        index_ranges=index_ranges(source),
+        index_ranges=ranges,
         initial={state.input: state.initial for state in source.states if state.initial.any()},
+        steps=most_steps(source, pairs, ranges),
     )
     regions = groups(graph, lowered.regions, backends)
     return replace(lowered, keep_together=(*regions, *graph.ops_of_states))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from autosplit.deployment import resources_of, threads_of
+from autosplit.errors import ConfigError
 
 if TYPE_CHECKING:
     from autosplit.hardware.measurement.results import Profile
@@ -46,6 +48,32 @@ def placed(plan: Plan, devices: Sequence[str], names: Sequence[str]) -> dict[str
         "threads": [threads_of(devices[place]) for place in places],
         "devices": [names[place] if names else place for place in places],
     }
+
+
+def layer_flags(document: Mapping[str, Any], costs: CostModel, tool: str) -> str:
+    """A plan of a graph whose nodes are the layers of a model, as an option of another program.
+
+    Raises ConfigError for a graph whose nodes are not in a row.
+    """
+    if any(before != 1 << i for i, before in enumerate(costs.predecessors[1:])):
+        raise ConfigError(
+            f"--as {tool} needs stages that are ranges of layers; "
+            "give a graph file whose nodes are the layers, in a row"
+        )
+    counts = list(map(len, document["stages"]))
+    listed = ",".join(map(str, counts))
+    names = [str(device) for device in document["devices"]]
+    if tool == "llama.cpp":
+        is_named = isinstance(document["devices"][0], str)
+        return f"--device {','.join(names)} -ts {listed}" if is_named else f"-ts {listed}"
+    if tool == "vllm":
+        return f"VLLM_PP_LAYER_PARTITION={listed} --pipeline-parallel-size {len(counts)}"
+    ends = accumulate(counts)
+    ranges = zip(names, counts, ends, strict=True)
+    return "; ".join(
+        f"{name}: start_layer={end - count} end_layer={end - 1} n_layers={len(costs.ids)}"
+        for name, count, end in ranges
+    )
 
 
 def certainty(

@@ -13,7 +13,10 @@ from autosplit.hardware.devices.device import available
 from autosplit.study.config.study_file import StudyConfig, checked, study_name
 
 MODEL_SUFFIXES = (".onnx", ".pt2", ".json")
-_KEYS = {"cores", "stages", "devices", "batch", "runtime", "objective", "search", "workload"}
+_KEYS = {
+    "cores", "stages", "devices", "batch", "runtime", "objective", "search", "workload", "shapes",
+    "states",
+}  # fmt: skip
 
 
 def study_file_for(model: Path, options: Mapping[str, Any]) -> tuple[Path, bool]:
@@ -40,6 +43,7 @@ def study_file_for(model: Path, options: Mapping[str, Any]) -> tuple[Path, bool]
         known[section] = {k: v for k, v in known[section].items() if v is not None}
     config = checked({"name": file.stem, "model": path, **known}, f"study of '{model}'")
     assumed = StudyConfig.model_dump(config, include=_KEYS, exclude_none=True)
+    assumed = {key: value for key, value in assumed.items() if value not in ({}, [])}
     if config.cores is not None:
         del assumed["stages"]
     with atomic_write(file) as temporary:

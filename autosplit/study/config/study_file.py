@@ -146,7 +146,7 @@ class StudyConfig(Section):
     measure: Measure = Field(default_factory=Measure)
     limits: Limits = Field(default_factory=Limits)
     regions: list[Regions] = Field(default_factory=list)
-    states: list[StatePair] = Field(default_factory=list)
+    states: list[StatePair] | Literal["auto"] = Field(default_factory=list)
     streams: Annotated[int, Field(ge=1, le=MOST_STREAMS)] = 1
     workload: Workload | None = None
 
@@ -156,6 +156,13 @@ class StudyConfig(Section):
         if self.stages != "auto":
             return self.stages
         return len(self.devices) if self.devices else min(len(available()), MOST_STAGES)
+
+    @property
+    def state_pairs(self) -> dict[str, str] | Literal["auto"]:
+        """The output of each state by its input, or "auto"."""
+        if self.states == "auto":
+            return "auto"
+        return {state.input: state.output for state in self.states}
 
     @property
     def core_kinds(self) -> tuple[tuple[int, ...], ...]:

@@ -274,8 +274,40 @@ def test_a_buffer_with_the_name_of_an_input_is_called_by_its_placeholder():
             return self.x + 1
 
     model = autosplit.load_model(torch.export.export(Same(), (X,)))
-    assert model.initial_states.keys() == {"b_x"}
+    assert [state.input for state in model.graph.states] == ["b_x"]
     assert [list(item) for item in model.items(1)] == [["x"]]
+
+
+class Updating(torch.nn.Module):
+    """Changes its inputs, one of which it returns too; a buffer is set anew before it is read."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("position", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x, total, count, at):
+        self.position.copy_(at[0])
+        total.add_(x * count)
+        count.add_(1)
+        return total * 2 + self.position, total
+
+
+def test_inputs_that_a_program_changes_are_states(tmp_path):
+    at = torch.tensor([3])
+    program = torch.export.export(Updating(), (X, torch.zeros(4, 6), torch.ones(()), at))
+    torch.export.save(program, tmp_path / "net.pt2")
+    model = autosplit.load_model(tmp_path / "net.pt2")
+    states = {state.input: state.output for state in model.graph.states}
+    assert states == {"total": "add_", "count": "count_next"}
+    items, total, count = model.items(5), torch.zeros(4, 6), torch.zeros(())
+    with model.split([]).pipeline() as pipeline:
+        for item, result in zip(items, pipeline.run(items), strict=True):
+            assert list(item) == ["x", "at"]
+            x, at = (torch.from_numpy(array) for array in item.values())
+            expected, _ = Updating()(x, total, count, at)
+            (array,) = result.values()
+            assert np.allclose(array, expected, atol=1e-5)
+        model.require_equal(pipeline, ["tvm"])
 
 
 def test_a_buffer_that_no_output_needs_may_be_updated():

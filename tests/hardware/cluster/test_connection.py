@@ -63,7 +63,7 @@ def test_a_server_that_is_not_ray_s_is_named_at_once(monkeypatch):
 
 def test_the_content_of_a_file_is_put_once(monkeypatch, tmp_path):
     puts = []
-    context = SimpleNamespace(get_worker_id=lambda: "driver")
+    context = SimpleNamespace(get_node_id=lambda: "node", get_job_id=lambda: "job")
     ray = SimpleNamespace(
         is_initialized=lambda: True,
         get_runtime_context=lambda: context,

@@ -1,5 +1,6 @@
 import threading
 import time
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -7,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.errors import ConfigError, StageError
+from autosplit.errors import ConfigError, MachineError, StageError
+from autosplit.hardware.execution.batches import of_batch
+from autosplit.hardware.execution.pipeline import Pipeline
 from tests.hardware.fakes import fake_pipeline, graph, in_time, items, sequential
 
 CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b", "y"])], ["x", "y"], ["c", "a"])
@@ -185,6 +188,22 @@ def test_closing_fails_the_items_of_a_batch_that_has_not_begun(delay_ms):
     pipeline.close()
     with pytest.raises(StageError, match="closed"):
         in_time(lambda: pipeline.result(last))
+
+
+@pytest.mark.parametrize("delay_ms", [None, 0])
+def test_whoever_hands_in_an_item_gets_the_reason_why_stages_do_not_load(delay_ms):
+    def load():
+        raise MachineError("no such library")
+
+    single = fake_pipeline(CHAIN, STAGES, ["c", "a"])[0].wiring
+    wiring = replace(single, inputs=of_batch(single.inputs, 2))
+    wiring = replace(wiring, outputs=of_batch(single.outputs, 2))
+    pipeline = Pipeline(wiring, load, batch=2, counts=(1, 1)).with_delay(delay_ms)
+    (item,) = two_inputs(1)
+    with pytest.raises(MachineError, match="no such library"):
+        in_time(lambda: pipeline.run([item]))
+    with pytest.raises(StageError, match="did not start: MachineError: no such library"):
+        in_time(lambda: pipeline.run([item]))
 
 
 @pytest.mark.parametrize("delay_ms", [-1, float("nan"), float("inf")])

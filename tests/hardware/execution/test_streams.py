@@ -67,7 +67,7 @@ def recurrent(draw):
     states = {}
     for number, name in enumerate(draw(st.lists(st.sampled_from(names), max_size=4, unique=True))):
         (stage,) = (ops for ops in stages if names.index(name) in ops)
-        for reader in draw(st.sets(st.sampled_from(stage), min_size=1)):
+        for reader in draw(st.sets(st.sampled_from(stage))):  # or a state that no op reads
             reads[reader].append(f"s{number}")
         states[f"s{number}"] = name
     outputs = [*states.values(), *(n for n in names if n not in states.values())]
@@ -352,3 +352,20 @@ def test_reading_a_state_holds_up_no_other_stream():
         finally:
             answered.set()
             reader.join()
+
+
+def test_an_item_that_the_states_have_no_room_for_is_refused_and_closes_nothing():
+    net = replace(SUM, states=match_states(SUM, [(o, o) for o in SUM.outputs], STATES))
+    wiring = replace(wire(net, THREE, [(o, o) for o in SUM.outputs]), steps=2)
+    stages = [[FakeStage(net, ports)] for ports in wiring.stages]
+    with Pipeline(wiring, stages) as pipeline:
+        first = plain(pipeline.run(items(2), stream="a"))
+        with pytest.raises(ConfigError, match="stream 'a' has had 2 items and its states are full"):
+            pipeline.submit(items(1)[0], stream="a")
+        left = pipeline.state("a")
+        assert plain(pipeline.run(items(2), stream="b")) == first
+        pipeline.reset("a")
+        assert plain(pipeline.run(items(2), stream="a")) == first
+        assert plain([pipeline.state("a")]) == plain([left])
+        pipeline.reset("a", state=left)  # how full these are is not known
+        assert len(pipeline.run(items(2), stream="a")) == 2

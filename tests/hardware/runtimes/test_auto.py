@@ -16,8 +16,10 @@ from autosplit.hardware import compiled_model
 from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
+from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
 from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME, TVM
 from tests import nets
@@ -42,6 +44,23 @@ def test_every_installed_runtime_competes(model):
     profiles = model.profiles(HERE, seconds=0.05)
     assert [p.runtime for p in profiles][::2] == [*model.runtimes]
     assert all(0 < min(p.op_ms) < math.inf for p in profiles)
+
+
+def test_cores_of_one_kind_are_timed_once(branches, monkeypatch):
+    places = [Cores((core,)) for core in (0, 1, 0)]
+    timed = []
+
+    def profile(self, device, *_):
+        timed.append(device)
+        return Profile(str(device), (1.0,), (0.0,))
+
+    monkeypatch.setattr(compiled_model.CompiledModel, "profile", profile)
+    for kinds, cores in (((), [0]), ({1}, [0, 1])):
+        timed.clear()
+        monkeypatch.setattr(compiled_model, "kinds_of", lambda numbers, k=kinds: numbers[0] in k)
+        profiles = branches.checked_profiles(places)
+        assert [p.device for p in profiles] == list(map(str, places))
+        assert timed == [Cores((core,)) for core in cores]
 
 
 def test_a_runtime_that_is_not_installed_is_left_out(model, monkeypatch):

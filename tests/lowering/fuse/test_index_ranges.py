@@ -9,6 +9,8 @@ import autosplit
 from autosplit import api, files
 from autosplit.deploy.verify import verify
 from autosplit.errors import ConfigError, ModelError
+from autosplit.hardware.measurement import measure
+from autosplit.hardware.measurement.measure import Budget
 from tests.nets import judge, net, onnxruntime_outputs
 
 pytest.importorskip("onnxruntime")
@@ -33,6 +35,10 @@ LOOK_UP = "(int64[6] i) => (float[6,4] y)"
         ("(int64[2,1] i) => (float[2,6] y) { y = GatherND(w, i) }", {"w": (7, 6)}, (-7, 6)),
         ("(int64[2,1] i, float[2,4] u) => (float[9,4] y) { y = ScatterND(w, i, u) }",
          TABLE, (-9, 8)),
+        ("(int64[1] i) => (float[3,4] y) { j = Add(k, i) y = Gather(w, j) }",
+         TABLE | {"k": np.array([2, 0, 1])}, (-9, 6)),
+        ("(int64[1] i) => (float[4] y) { j = Gather(i, k) y = Gather(w, j) }",
+         TABLE | {"k": np.array(0)}, (-9, 8)),
     ],
 )  # fmt: skip
 def test_what_is_looked_up_has_the_range_of_its_axis(save, text, weights, legal):
@@ -136,3 +142,33 @@ def test_verify_draws_as_wide_and_sees_a_row_that_0_and_1_do_not_reach(save, tmp
         json.dumps(document | {"model": document["model"] | {"sha256": files.sha256(changed)}})
     )
     assert not verify(tmp_path, changed).accuracy.equal
+
+
+CACHE = """g (int64[1] n, float[1,4] x, float[9,4] c)
+=> (float[9,4] y, float[9,4] c_out, int64[1] n_out) {
+i = Reshape(n, s) c_out = ScatterND(c, i, x) n_out = Add(n, k) y = Mul(c_out, t) }"""
+
+
+@pytest.mark.parametrize(("tokens", "steps"), [(1, 9), (2, 5), (-1, None)])
+def test_a_step_beyond_the_length_of_a_cache_is_refused(save, tmp_path, tokens, steps):
+    weights = {"s": np.array([1, 1]), "k": np.array([tokens]), "t": np.array(2, np.float32)}
+    model = api.load_model(save(net(CACHE, weights)), states="auto")
+    assert model.lowered.steps == steps
+    if steps != 9:
+        return
+    items = model.items(10)
+    model.split([]).export(tmp_path / "out")
+    assert verify(tmp_path / "out").accuracy.equal
+    for pipeline in (
+        model.split([]).pipeline(trace=True),
+        autosplit.load(tmp_path / "out", trace=True),
+    ):
+        with pipeline:
+            results = pipeline.run(items[:9])
+            with pytest.raises(ConfigError, match="stream 0 has had 9 items"):
+                pipeline.run(items[9:])
+            assert np.array_equal(pipeline.state()["c"] * 2, results[-1]["y"])
+            # A measurement takes as many steps as it likes.
+            budget = Budget(seconds=0.01, items=20, latency_items=12)
+            assert measure.latency(pipeline, items, budget).median > 0
+            assert measure.period_and_busy(pipeline, items, budget, streams=2)[0].median > 0

@@ -19,7 +19,7 @@ from autosplit.hardware.runtimes.onnx.time_shares import ExecutedNode, Samples
 from autosplit.hardware.runtimes.onnxruntime.session import session_on
 
 _US_PER_MS = 1e3
-_MAX_EVENTS = 500_000  # onnxruntime stores a million
+_MAX_EVENTS = 100_000  # parsing more takes longer than the rounds; onnxruntime stores a million
 _KERNEL = "_kernel_time"
 _BLOCKED = "_nchwc"  # a node that makes tensor x in blocks of channels is called x_nchwc
 

@@ -1,0 +1,152 @@
+"""Generate text with a language model that is split into stages, in several streams at once.
+
+    pip install transformers
+    python studies/examples/generate.py --stages 2 --streams 4 --tokens 32
+
+A Llama with random weights is exported with a static cache by transformers, planned, and generates
+the most likely tokens. ``model.generate`` of transformers has to give the same ones. For a model of
+your own, replace ``small_llama``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import autosplit
+
+Item = dict[str, np.ndarray]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--length", type=int, default=128, help="tokens that the cache holds")
+    parser.add_argument("--stages", type=int, default=2)
+    parser.add_argument("--devices", nargs="+", default=[], metavar="DEVICE")
+    parser.add_argument("--streams", type=int, default=4)
+    parser.add_argument("--tokens", type=int, default=32, help="tokens to generate in each stream")
+    args = parser.parse_args()
+    llama = small_llama(args.layers, args.length)
+    random = np.random.default_rng(0)
+    prompts = [list(map(int, random.integers(1, 100, 4 + s))) for s in range(args.streams)]
+    with tempfile.TemporaryDirectory() as folder:
+        file = export_onnx(llama, args.length, Path(folder))
+        model = autosplit.load_model(file, states="auto", runtime="onnxruntime")
+        split = autosplit.plan(model, stages=args.stages, devices=args.devices)
+        with split.pipeline() as pipeline:
+            start = time.perf_counter()
+            texts = generate(pipeline, prompts, args.tokens)
+            seconds = time.perf_counter() - start
+    print(f"{args.streams * args.tokens / seconds:.1f} tokens/s in {args.stages} stages")
+    is_equal = texts == [by_transformers(llama, prompt, args.tokens) for prompt in prompts]
+    print("equal to model.generate" if is_equal else "differs from model.generate")
+    return 0 if is_equal else 1
+
+
+def small_llama(layers: int, length: int) -> Any:
+    """A Llama with random weights that takes up to ``length`` tokens."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=128,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=length,
+        eos_token_id=None,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def decoding_step(model: Any, length: int, tokens: int = 1) -> tuple[Any, Any]:
+    """What computes a step of a decoder with a cache of ``length`` tokens, and its inputs.
+
+    It takes one token, or any number if ``tokens`` is more than one.
+    """
+    import torch
+    from transformers import GenerationConfig
+    from transformers.exporters.utils import decompose_for_generation
+
+    static = GenerationConfig(
+        cache_implementation="static", max_cache_len=length, pad_token_id=0, eos_token_id=None
+    )
+    components = decompose_for_generation(
+        model,
+        {"input_ids": torch.tensor([[1, 2, 3]])},
+        generation_config=static,
+        multi_token_decode=tokens > 1,
+    )
+    program, inputs = components["decode"]
+    return program, inputs
+
+
+def export_onnx(model: Any, length: int, folder: Path) -> Path:
+    """Export a decoder that takes one token a step."""
+    from transformers.exporters import OnnxConfig, OnnxExporter
+
+    file = folder / "decoder.onnx"
+    program, _ = OnnxExporter().export_program(*decoding_step(model, length), OnnxConfig())
+    OnnxExporter.save_program(program, file)
+    return file
+
+
+def item_of(ports: Sequence[Any], tokens: Sequence[int], position: int) -> Item:
+    """The item of the tokens from ``position`` on: their numbers, their places, what they see."""
+    places = np.arange(position, position + len(tokens))
+    item: Item = {}
+    for port in ports:
+        if "mask" in port.name:  # a token sees itself and what is before it
+            value: np.ndarray = np.arange(port.shape[-1]) <= places[:, None]
+        else:
+            value = places if "position" in port.name else np.array(tokens)
+        item[port.name] = np.broadcast_to(value, port.shape).astype(port.dtype)
+    return item
+
+
+def generate(
+    pipeline: autosplit.Pipeline, prompts: Sequence[Sequence[int]], count: int
+) -> list[list[int]]:
+    """The ``count`` most likely tokens after each prompt; every prompt is a stream."""
+    texts = [list(prompt) for prompt in prompts]
+    ports = pipeline.wiring.inputs
+
+    def following(outputs: Mapping[str, np.ndarray], stream: int, step: int) -> Item | None:
+        text = texts[stream]
+        if step + 1 == len(text):  # the outputs are those of the last token
+            (scores,) = outputs.values()
+            text.append(int(scores[0, -1].argmax()))
+        if len(text) == len(prompts[stream]) + count:
+            return None
+        return item_of(ports, [text[step + 1]], step + 1)
+
+    first = [item_of(ports, text[:1], 0) for text in texts]
+    for _ in pipeline.loop(first, following, streams=len(prompts)):
+        pass
+    return [text[len(prompt) :] for text, prompt in zip(texts, prompts, strict=True)]
+
+
+def by_transformers(model: Any, prompt: Sequence[int], count: int) -> list[int]:
+    """The same by transformers."""
+    import torch
+
+    ids = torch.tensor([prompt])
+    result = model.generate(ids, max_new_tokens=count, do_sample=False, pad_token_id=0)
+    return [int(token) for token in result[0, len(prompt) :]]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
