@@ -137,12 +137,12 @@ def _of_bytes(
     """The array of the first bytes, and the bytes that are left."""
     dtype, shape = _type(name, tensor)
     expected = math.prod(shape) * dtype.itemsize
-    if size != expected or size > len(binary):
+    if size != expected or expected > len(binary):
         raise ConfigError(
             f"input '{name}' has {min(len(binary), expected)} bytes of {size!r}; its shape and "
             f"datatype need {expected}"
         )
-    return np.frombuffer(binary[:size], dtype).reshape(shape), binary[size:]
+    return np.frombuffer(binary[:expected], dtype).reshape(shape), binary[expected:]
 
 
 def _type(name: str, tensor: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:

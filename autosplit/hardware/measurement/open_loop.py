@@ -92,29 +92,27 @@ def open_latencies(
     """
     due = (poisson(rate, max(1, round(rate * seconds)), seed) / MS).tolist()
     ends, done = [0.0] * len(due), threading.Semaphore(0)
-    failures: list[Inside] = []
+    tickets: list[Inside] = []
 
-    def note(number: int, future: Inside) -> None:
+    def note(number: int, _: object) -> None:
         ends[number] = time.perf_counter()
-        if future.exception() is not None:
-            failures.append(future)
         done.release()
 
     start = time.perf_counter()
-    sent = 0
     in_turn = items_in_turn(pipeline, items, streams)
     for number, (at, (stream, item)) in enumerate(zip(due, in_turn, strict=False)):
         now = time.perf_counter() - start
         if number and (now > _LATE * seconds or at > _LATE * seconds):
             break
         time.sleep(max(0.0, at - now))
-        pipeline.enter(item, stream).add_done_callback(partial(note, number))
-        sent += 1
-    for _ in range(sent):
+        tickets.append(pipeline.enter(item, stream))
+        tickets[-1].add_done_callback(partial(note, number))
+    for _ in tickets:
         done.acquire()
-    for future in failures[:1]:
-        pipeline.result(future)
-    return [(end - start - at) * MS for end, at in zip(ends[:sent], due, strict=False)]
+    for ticket in tickets:
+        if ticket.exception() is not None:
+            pipeline.result(ticket)
+    return [(end - start - at) * MS for end, at in zip(ends[: len(tickets)], due, strict=False)]
 
 
 def _lone(pipeline: Pipeline, item: Item) -> float:

@@ -350,7 +350,7 @@ def explain(error: ValidationError) -> str:
     if len(value) > VALUE_LIMIT:
         value = value[: VALUE_LIMIT - 3] + "..."
     if first["type"] == "literal_error":
-        choices = first["ctx"]["expected"].replace("'", "")
+        choices = first.get("ctx", {})["expected"].replace("'", "")
         return f"{key} is {value}; give {choices}"
     return f"{key} is {value}: {message[0].lower()}{message[1:]}; change {key}"
 
