@@ -140,19 +140,16 @@ def _refuse_other_programs(url: str) -> None:
     from optuna.storages._rdb.models import BaseModel
 
     engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
-    inspector, optuna_tables = sqlalchemy.inspect(engine), BaseModel.metadata.tables
-    tables = inspector.get_table_names()
-
-    def is_of_optuna(table: str) -> bool:
-        columns = {column["name"] for column in inspector.get_columns(table)}
-        return table in optuna_tables and columns == {*optuna_tables[table].columns.keys()}
-
+    inspector = sqlalchemy.inspect(engine)
+    names = inspector.get_table_names()
+    tables = {name: {column["name"] for column in inspector.get_columns(name)} for name in names}
+    of_optuna = {t.name: {*t.columns.keys()} for t in BaseModel.metadata.sorted_tables}
     # A process that is killed while it makes the tables leaves some of them.
-    if {"studies", "trials", "version_info"} <= {*tables} or all(map(is_of_optuna, tables)):
+    if {"studies", "trials", "version_info"} <= {*names} or tables.items() <= of_optuna.items():
         return
-    names = ", ".join(sorted(map(printable, tables))[:3])
+    shown = ", ".join(sorted(map(printable, names))[:3])
     raise ConfigError(
-        f"storage '{redact_password(url)}' belongs to another program (tables {names}); "
+        f"storage '{redact_password(url)}' belongs to another program (tables {shown}); "
         "give an empty or an Optuna database with --storage"
     )
 
