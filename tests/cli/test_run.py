@@ -54,11 +54,13 @@ def test_a_model_gets_a_study_file_and_the_same_command_resumes(
     monkeypatch.chdir(tmp_path)
     Path("my net.onnx").touch()
     command = ["run", "my net.onnx", "--stages", "3", "--trials", "2", "-f", "json"]
+    command += ["--runtime", "tvm", "--shape", "x=1x3", "--state", "h=h_next"]
     assert main(command) == 0
     shown, err = capsys.readouterr()
     assert "wrote my-net.toml with all that was assumed; the same command resumes" in err
     written = Path("my-net.toml").read_text()
-    for line in ('model = "my net.onnx"', "stages = 3", "trials = 2", 'runtime = "auto"'):
+    lines = 'model = "my net.onnx"', "stages = 3", "trials = 2", 'runtime = "tvm"'
+    for line in (*lines, "[shapes]", '    { input = "h", output = "h_next" },'):
         assert line in written.splitlines()
     assert main(command) == 0
     again, err = capsys.readouterr()

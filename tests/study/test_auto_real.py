@@ -34,11 +34,11 @@ def test_a_trial_of_a_single_stage_is_measured_and_exported(
     assert main(["run", "net.toml", "-f", "json"]) == 0
     trials = json.loads(capsys.readouterr().out)["trials"]
     whole = next(t for t in trials if t["cuts"] == [])
-    assert sorted(map(bool, whole["stage_ms"])) == [False, True]
+    assert len(whole["stage_ms"]) == 1
     assert main(["export", "net.db", "-o", "out", "--trial", str(whole["number"])]) == 0
     written = json.loads(Path("out/split.json").read_text())
-    used = [bool(ms) for ms in whole["stage_ms"]].index(True)
-    assert [stage["device"] for stage in written["stages"]] == [str(api.device.along(2)[used])]
+    (stage,) = written["stages"]
+    assert stage["device"] in map(str, api.device.along(2))
     with autosplit.load("out") as pipeline:
         model = api.load_model(catalog.cached("branches"))
         assert len(pipeline.run(model.items(2))) == 2
