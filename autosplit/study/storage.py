@@ -137,15 +137,21 @@ def connect(
 def _refuse_other_programs(url: str) -> None:
     """Refuse a database that another program uses: Optuna would add its tables to it."""
     import sqlalchemy
+    from optuna.storages._rdb.models import BaseModel
 
     engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
-    tables = sqlalchemy.inspect(engine).get_table_names()
-    if tables and not {"studies", "trials", "version_info"} <= {*tables}:
-        names = ", ".join(sorted(map(printable, tables))[:3])
-        raise ConfigError(
-            f"storage '{redact_password(url)}' belongs to another program (tables {names}); "
-            "give an empty or an Optuna database with --storage"
-        )
+    inspector = sqlalchemy.inspect(engine)
+    names = inspector.get_table_names()
+    tables = {name: {column["name"] for column in inspector.get_columns(name)} for name in names}
+    of_optuna = {t.name: {*t.columns.keys()} for t in BaseModel.metadata.sorted_tables}
+    # A process that is killed while it makes the tables leaves some of them.
+    if {"studies", "trials", "version_info"} <= {*names} or tables.items() <= of_optuna.items():
+        return
+    shown = ", ".join(sorted(map(printable, names))[:3])
+    raise ConfigError(
+        f"storage '{redact_password(url)}' belongs to another program (tables {shown}); "
+        "give an empty or an Optuna database with --storage"
+    )
 
 
 def _open(url: str, lease: int | None, on_stale: OnStale | None) -> optuna.storages.BaseStorage:

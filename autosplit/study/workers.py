@@ -55,12 +55,10 @@ def is_dead(worker: Mapping[str, Any]) -> bool:
             return True
         # A later process may have the same number.
         difference = float(str(worker.get("start"))) - _seconds_after_boot(process)
-    except psutil.NoSuchProcess:
-        return True
     except psutil.AccessDenied:
         return False
-    except (TypeError, ValueError, OverflowError):  # a database may hold anything
-        return True
+    except (psutil.NoSuchProcess, TypeError, ValueError, OverflowError):
+        return True  # a database may hold anything
     return abs(difference) > START_TOLERANCE
 
 
@@ -147,12 +145,13 @@ class HostLock:
         try:
             lock.acquire(timeout=NOTICE_AFTER, poll_interval=POLL_INTERVAL)
         except filelock.Timeout:
-            text = holder.read_text(encoding="utf-8") if holder.exists() else "another process"
+            text = "another process"
+            with contextlib.suppress(OSError, ValueError):  # it may write at this moment
+                text = holder.read_text(encoding="utf-8") or text
             self.notify(f"waiting for {self.resource}, held by {printable(text)}")
             lock.acquire(poll_interval=POLL_INTERVAL)
-        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        text = f"process {os.getpid()} ({self.holder}) since {time.strftime('%Y-%m-%d %H:%M:%S')}"
         with contextlib.suppress(OSError):  # the lock works without it
-            text = f"process {os.getpid()} ({self.holder}) since {since}"
             holder.write_text(text, encoding="utf-8")
 
 

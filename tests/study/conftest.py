@@ -3,14 +3,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import optuna
 import pytest
 
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy, open_study, silent
 from autosplit.study.space import Space
-from autosplit.study.storage import silence_optuna_logs, storage_url
+from autosplit.study.storage import storage_url
 from studies.simulation.bench import SimulatedBench, Simulation, chain_of, costs_of, on_devices
 
 
@@ -68,12 +67,6 @@ def branchy_bench() -> Callable[..., SimulatedBench]:
         return SimulatedBench(graph, costs, question, names, Simulation(**simulation))
 
     return make
-
-
-@pytest.fixture
-def memory_study() -> optuna.Study:
-    silence_optuna_logs()
-    return optuna.create_study(sampler=optuna.samplers.RandomSampler())
 
 
 @pytest.fixture

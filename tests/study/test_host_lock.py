@@ -88,6 +88,21 @@ def test_what_another_program_wrote_of_the_holder_is_obeyed_by_no_terminal(
     assert waiting.notes == [r"waiting for the devices, held by a\x1b[2J"]
 
 
+@pytest.mark.parametrize("what", ["no text", "a folder"])
+def test_a_holder_that_cannot_be_read_is_waited_for_all_the_same(
+    folder: Path, holder: "subprocess.Popen[str]", what: str
+) -> None:
+    (description,) = folder.rglob("*.txt")
+    description.unlink()
+    if what == "a folder":
+        description.mkdir()
+    else:
+        description.write_bytes(b"\xff")
+    waiting = Lock()
+    waiting.wait(0.3, holder)
+    assert waiting.notes == ["waiting for the devices, held by another process"]
+
+
 def test_a_process_that_waits_looks_ten_times_a_second(
     holder: "subprocess.Popen[str]", monkeypatch: pytest.MonkeyPatch
 ) -> None:

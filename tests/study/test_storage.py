@@ -10,6 +10,7 @@ import optuna
 import pytest
 import sqlalchemy
 import sqlalchemy.exc
+from optuna.storages._rdb.models import BaseModel
 
 from autosplit.errors import ConfigError, MachineError
 from autosplit.study.storage import connect, redact_password, storage_errors, storage_url
@@ -176,6 +177,15 @@ def test_an_empty_database_and_one_of_optuna_are_used(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "x.db")) as database:
         database.execute("CREATE TABLE dashboard (x)")  # beside Optuna's tables
     connect(url)
+
+
+def test_a_database_whose_maker_was_killed_among_its_tables_is_completed(tmp_path: Path) -> None:
+    url = storage_url("x", str(tmp_path / "x.db"))
+    engine = sqlalchemy.create_engine(url)
+    for table in BaseModel.metadata.sorted_tables[:3]:
+        table.create(engine)
+    engine.dispose()
+    assert connect(url).get_all_studies() == []
 
 
 @pytest.mark.parametrize(

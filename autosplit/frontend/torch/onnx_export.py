@@ -185,7 +185,7 @@ def _refusal(error: BaseException) -> str:
     chain = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
-    reason = line_of(chain[-1])
+    reason = line_of(chain[-1]).rstrip(".")
     if reason.startswith("No ONNX function found"):
         reason = "torch has no ONNX function for it"
     match = _FAILED_NODE.search("\n".join(map(str, chain)))

@@ -215,7 +215,7 @@ class StudyConfig(Section):
     def _default_objective(cls, data: Any) -> Any:
         """A limit of the workload is there to be kept."""
         load = data.get("workload") if isinstance(data, dict) else None
-        if not isinstance(load, dict) or load.get("p99_ms") is None or data.get("objective"):
+        if not isinstance(load, dict) or load.get("p99_ms") is None or "objective" in data:
             return data
         return {**data, "objective": "goodput" if load.get("rate") is None else "cores"}
 
@@ -348,7 +348,8 @@ def explain(error: ValidationError) -> str:
     if not key:
         return message
     if _TYPE.fullmatch(str(first["loc"][-1])):
-        message = " or ".join(e["msg"] for e in errors if e["loc"][0] == first["loc"][0])
+        others = (e["msg"] for e in errors[1:] if e["loc"][0] == first["loc"][0])
+        message = " or ".join([message, *(m.removeprefix("Input should be ") for m in others)])
     value = repr(first["input"])
     if len(value) > VALUE_LIMIT:
         value = value[: VALUE_LIMIT - 3] + "..."

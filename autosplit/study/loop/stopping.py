@@ -15,7 +15,6 @@ from autosplit.study.results import Tally, error_of, tally
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-
 FEWEST_TRIALS = 5  # finished trials before failures can stop a study
 
 

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="process groups and limits as Linux has them"
 )
 ROOT = Path(__file__).parents[3]
-PHASES = ("building", "running")
 
 
 @pytest.fixture

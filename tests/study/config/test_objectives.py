@@ -122,11 +122,17 @@ def test_a_study_of_optuna_with_other_directions_is_refused(
         new_study(weighted(), "latency")
 
 
-@pytest.mark.parametrize("objective", ["speed", 3, ["throughput", "latency"]])
+@pytest.mark.parametrize("objective", ["speed", "", 3, ["throughput", "latency"]])
 def test_an_objective_that_is_none_is_refused(tmp_path: Path, objective: Any) -> None:
     from autosplit.study.config.study_file import load
 
-    (tmp_path / "s.toml").write_text(f'zoo = "x"\nstages = 2\nobjective = {json.dumps(objective)}')
+    lines = (
+        'zoo = "x"',
+        "stages = 2",
+        f"objective = {json.dumps(objective)}",
+        "workload.p99_ms = 9",
+    )
+    (tmp_path / "s.toml").write_text("\n".join(lines))
     with pytest.raises(
         ConfigError, match=r"objective is .*; give throughput, latency, goodput or cores$"
     ):

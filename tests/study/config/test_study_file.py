@@ -123,7 +123,7 @@ def test_the_quickstart_is_a_study_file() -> None:
         ('zoo = "x"\nstages = 0', "stages is 0: input should be greater than or equal to 1"),
         ('zoo = "x"\nstages = 257', "stages is 257"),
         ('zoo = "x"\nstages = true', "stages is True"),
-        ('zoo = "x"\nstages = "many"', "or Input should be 'auto'; change stages"),
+        ('zoo = "x"\nstages = "many"', "input should be a valid integer or 'auto'; change stages"),
         ("stages = = 2", "is not TOML"),
         ("stages = " + "[" * 5000, "is not TOML"),
     ],
