@@ -113,7 +113,9 @@ class Batches:
         self.delay_s: float | None = None
         self._engine = engine
         self._replicas = replicas
-        # Re-entrant: a batch that fails at once is done while it enters.
+        # Two locks: whoever lets a batch in waits for room, which batches make as they leave. They
+        # are re-entrant, since a pipeline that nobody uses any more is closed in any thread.
+        self._entering = threading.RLock()
         self._changed = threading.Condition(threading.RLock())
         self._open: _Batch | None = None
         self._inside = 0
@@ -123,7 +125,7 @@ class Batches:
     def add(self, arrays: Sequence[Array], forwarded: Mapping[str, Array]) -> Place:
         """Take the arrays of an item's inputs, which are copied; may wait for room."""
         self._engine.start()  # here, not where a batch is due: whoever adds gets the error
-        with self._changed:
+        with self._entering:
             if self._is_closed:
                 raise Closed
             batch = self._open = self._open or self._empty(arrays)
@@ -139,7 +141,7 @@ class Batches:
 
     def let_in(self, batch: _Batch) -> None:
         """Let a batch enter now, unless it has."""
-        with self._changed:
+        with self._entering:
             if batch.ticket is not None or batch is not self._open:
                 return
             self._open = None
@@ -147,7 +149,8 @@ class Batches:
                 last = whole[_rows(whole, len(batch.places) - 1, self.size)]
                 for number in range(len(batch.places), self.size):
                     whole[_rows(whole, number, self.size)] = last
-            self._inside += 1
+            with self._changed:
+                self._inside += 1
             try:
                 batch.ticket = self._engine.enter(batch.inputs, {})
             except BaseException as error:
@@ -156,9 +159,13 @@ class Batches:
         batch.ticket.add_done_callback(lambda _: self._leave(batch))
 
     def close(self) -> None:
-        """Discard the batch that is collected, and end the thread that watches it."""
-        with self._changed:
+        """Discard the batch that is collected, and end the thread that watches it.
+
+        The engine is closed before, else this may wait for room inside.
+        """
+        with self._entering:
             batch, self._open, self._is_closed = self._open, None, True
+        with self._changed:
             self._changed.notify_all()
         if batch is not None:
             batch.fail(Closed())
@@ -178,20 +185,22 @@ class Batches:
         if self._watcher is None:
             self._watcher = threading.Thread(target=self._collect, name="batches", daemon=True)
             self._watcher.start()
-        self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
 
     def _collect(self) -> None:
         """Let each batch in when it is due, until the pipeline is closed."""
-        with self._changed:
-            while not self._is_closed:
+        while not self._is_closed:
+            with self._changed:
                 batch = self._open
-                if batch is not None and self._is_due(batch):
-                    with contextlib.suppress(Closed):
-                        self.let_in(batch)
-                    continue
-                wait = batch.due - time.perf_counter() if batch else 0.0
-                # One that is overdue waits for a replica.
-                self._changed.wait(wait if wait > 0 else None)
+                is_due = batch is not None and self._is_due(batch)
+                if not (is_due or self._is_closed):
+                    wait = batch.due - time.perf_counter() if batch else 0.0
+                    # One that is overdue waits for a replica.
+                    self._changed.wait(wait if wait > 0 else None)
+            if batch is not None and is_due:
+                with contextlib.suppress(Closed):
+                    self.let_in(batch)
 
     def _leave(self, batch: _Batch) -> None:
         """Hand out the outputs of a batch, or its failure."""

@@ -338,8 +338,8 @@ class Pipeline:
 
         A stage that is still busy after some seconds is abandoned with a RuntimeWarning.
         """
-        self._batches.close()
         self._engine.close()
+        self._batches.close()
 
     @property
     def limit(self) -> int:

@@ -65,6 +65,17 @@ def test_an_incomplete_batch_is_computed_once_a_result_is_waited_for():
         require_single_results([in_time(lambda: next(pipeline.results()))], submitted[:1])
 
 
+@pytest.mark.parametrize("delay_ms", [None, 0.1])
+def test_items_enter_as_those_inside_leave(delay_ms):
+    slow = {1: lambda _: time.sleep(0.002)}
+    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], batch=2, depth=1, before=slow)
+    submitted = two_inputs(60)
+    with pipeline.with_delay(delay_ms):
+        tickets = in_time(lambda: [pipeline.enter(item) for item in submitted])
+        results = in_time(lambda: [pipeline.result(ticket) for ticket in tickets])
+    require_single_results(results, submitted)
+
+
 def test_threads_that_share_batches_get_the_results_of_their_own_items():
     pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], batch=3)
     every, results = two_inputs(40), {}
