@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -174,7 +173,7 @@ class Batches:
         shapes = [(self.size * len(array), *array.shape[1:]) for array in arrays]
         pairs = zip(shapes, arrays, strict=True)
         empty = [aligned_empty(shape, array.dtype) for shape, array in pairs]
-        delay = math.inf if self.delay_s is None else self.delay_s
+        delay = threading.TIMEOUT_MAX if self.delay_s is None else self.delay_s
         return _Batch(empty, time.perf_counter() + delay)
 
     def _is_due(self, batch: _Batch) -> bool:
