@@ -158,10 +158,8 @@ class Batches:
         batch.ticket.add_done_callback(lambda _: self._leave(batch))
 
     def close(self) -> None:
-        """Discard the batch that is collected, and end the thread that watches it.
-
-        The engine is closed before, else this may wait for room inside.
-        """
+        """Stop the engine, discard the batch that is collected, end the thread that watches it."""
+        self._engine.stop()  # first, so that nobody waits for room inside
         with self._entering:
             batch, self._open, self._is_closed = self._open, None, True
         with self._changed:

@@ -91,7 +91,6 @@ class Pipeline:
             (c.source, c.outputs) for c in wiring.connections if isinstance(c.source, str)
         ]
         # The interpreter's end is the engine's own concern: it has to wait for the threads.
-        weakref.finalize(self, self._engine.stop).atexit = False
         weakref.finalize(self, self._batches.close).atexit = False
 
     def __enter__(self) -> Pipeline:
@@ -338,8 +337,8 @@ class Pipeline:
 
         A stage that is still busy after some seconds is abandoned with a RuntimeWarning.
         """
-        self._engine.close()
         self._batches.close()
+        self._engine.close()
 
     @property
     def limit(self) -> int:

@@ -40,7 +40,8 @@ def load_test(
     Each rate takes about so many seconds; ``capacity`` is what the pipeline computes a second with
     all items waiting. The goodput is found by bisection.
     """
-    pipeline.with_delay(workload.delay_of(pipeline.batch))
+    delay_ms = workload.delay_of(pipeline.batch)
+    pipeline.with_delay(delay_ms)
 
     def at(rate: float) -> LoadPoint:
         phases.report(f"running {rate:.4g} items/s", pipeline.threads)
@@ -48,7 +49,7 @@ def load_test(
 
     lone = min(_lone(pipeline, item) for item in [*items, *items][:_LONE_ITEMS])
     points = [] if workload.rate is None else [at(workload.rate)]
-    test = LoadTest((), lone, capacity, workload.delay_of(pipeline.batch))
+    test = LoadTest((), lone, capacity, delay_ms)
     limit = workload.p99_ms
     if limit is None:
         return replace(test, points=tuple(points))
@@ -62,35 +63,25 @@ def load_test(
 
 
 def load_point(
-    pipeline: Pipeline,
-    items: Sequence[Item],
-    rate: float,
-    seconds: float,
-    streams: int = 1,
-    seed: int = 0,
+    pipeline: Pipeline, items: Sequence[Item], rate: float, seconds: float, streams: int = 1
 ) -> LoadPoint:
     """The latencies at a rate, after a warm-up."""
     start = disturbance.Counters.now()
-    latencies = open_latencies(pipeline, items, rate, seconds, streams, seed)
+    latencies = open_latencies(pipeline, items, rate, seconds, streams)
     counted = latencies[int(_WARM_UP * len(latencies)) :]
     p50, p99 = (replace(spread(counted, share=q), samples=()) for q in (0.5, QUANTILE))
     return LoadPoint(rate, len(counted), p50, p99, disturbance.since(start).reasons)
 
 
 def open_latencies(
-    pipeline: Pipeline,
-    items: Sequence[Item],
-    rate: float,
-    seconds: float,
-    streams: int = 1,
-    seed: int = 0,
+    pipeline: Pipeline, items: Sequence[Item], rate: float, seconds: float, streams: int = 1
 ) -> list[float]:
     """The latencies in ms of items, repeated, that come at a rate a second for some seconds.
 
     Arrivals are Poisson, and the items belong to the streams in turn. Where the pipeline falls
     behind so far that it takes twice the time, the last items are not sent.
     """
-    due = (poisson(rate, max(1, round(rate * seconds)), seed) / MS).tolist()
+    due = (poisson(rate, max(1, round(rate * seconds))) / MS).tolist()
     ends, done = [0.0] * len(due), threading.Semaphore(0)
     tickets: list[Inside] = []
 
