@@ -159,6 +159,8 @@ class Batches:
 
     def close(self) -> None:
         """Stop the engine, discard the batch that is collected, end the thread that watches it."""
+        if self._engine.is_forked:
+            return
         self._engine.stop()  # first, so that nobody waits for room inside
         with self._entering:
             batch, self._open, self._is_closed = self._open, None, True

@@ -206,9 +206,14 @@ class Engine:
         """Whether something else than ``close`` stopped the engine."""
         return self._failure is not None
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a fork of its process: threads that are not here may hold the locks."""
+        return os.getpid() != self._pid
+
     def require_process(self) -> None:
         """Raise StageError in a fork, which has none of the threads."""
-        if os.getpid() != self._pid:
+        if self.is_forked:
             raise StageError(
                 f"the pipeline belongs to process {self._pid} and this is a fork; "
                 "make a pipeline after the fork"
@@ -216,8 +221,8 @@ class Engine:
 
     def stop(self, failure: tuple[str, BaseException] | None = None) -> None:
         """Let every thread end after its current item; waiters get ``failure``. Idempotent."""
-        if os.getpid() != self._pid:
-            return  # threads that do not exist here may hold the locks
+        if self.is_forked:
+            return
         with self._lock:
             if not self._is_stopped:
                 self._is_stopped, self._failure = True, failure
@@ -240,7 +245,7 @@ class Engine:
 
     def join(self, deadline: float) -> None:
         """Wait for the threads. One that stays busy is abandoned with a warning."""
-        if os.getpid() != self._pid:
+        if self.is_forked:
             return
         with self._starting:
             if not self._is_started:

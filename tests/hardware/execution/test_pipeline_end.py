@@ -114,6 +114,27 @@ def test_a_fork_gets_an_error(is_started, replicas):
     pipeline.close()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_closes_a_pipeline_whose_batches_wait_for_room():
+    gate = threading.Event()
+    pipeline, _ = fake_pipeline(
+        CHAIN, STAGES, ["c"], batch=2, depth=1, before={0: lambda _: gate.wait()}
+    )
+    with pipeline:
+        fill = threading.Thread(target=lambda: [pipeline.enter(item) for item in items(100)])
+        fill.start()
+        fill.join(0.2)
+        assert fill.is_alive()
+        child = os.fork()
+        if child == 0:
+            pipeline.close()
+            os._exit(0)
+        _, status = in_time(lambda: os.waitpid(child, 0))
+        gate.set()
+        in_time(fill.join)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
 @pytest.mark.integration
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_the_interpreter_ends_cleanly_with_items_inside(threads, tmp_path):
