@@ -73,10 +73,13 @@ def test_names_that_belong_together_are_proposed(before: str, after: str) -> Non
     assert propose_states(graph, [(after, after)]) == ({before: after}, {})
 
 
-def test_tensors_that_differ_are_not_proposed() -> None:
-    op = Op("op", "k", (), ("h0",), ("hn",))
-    graph = build("net", [op], {"h0": SMALL, "hn": LARGE}, ["h0"], ["hn"])
-    assert propose_states(graph, [("hn", "hn")]) == ({}, {})
+@pytest.mark.parametrize(
+    ("before", "after", "size"), [("h0", "hn", LARGE), ("input", "output", SMALL)]
+)
+def test_unlike_tensors_and_plain_names_are_no_state(before, after, size):
+    op = Op("op", "k", (), (before,), (after,))
+    graph = build("net", [op], {before: SMALL, after: size}, [before], [after])
+    assert propose_states(graph, [(after, after)]) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -90,12 +93,6 @@ def test_all_that_fit_are_listed_where_a_state_is_not_clear(
     op = Op("op", "k", (), tuple(inputs), tuple(outputs))
     graph = build("net", [op], dict.fromkeys([*inputs, *outputs], SMALL), inputs, outputs)
     assert propose_states(graph, [(o, o) for o in outputs]) == ({}, dict.fromkeys(inputs, outputs))
-
-
-def test_a_model_input_and_output_that_are_called_so_are_no_state() -> None:
-    op = Op("op", "k", (), ("input",), ("output",))
-    graph = build("net", [op], {"input": SMALL, "output": SMALL}, ["input"], ["output"])
-    assert propose_states(graph, [("output", "output")]) == ({}, {})
 
 
 @pytest.mark.parametrize(
