@@ -216,8 +216,11 @@ def test_an_export_for_another_architecture_is_named(export):
         autosplit.load(export.folder).start()
 
 
-def test_a_file_that_is_no_library_is_named(export):
-    (export.folder / "stage0.so").write_text("no library")
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.6, 0.9, 0.999])
+def test_a_library_that_is_cut_off_is_named(export, share):
+    file = export.folder / "stage0.so"
+    content = file.read_bytes()
+    file.write_bytes(content[: int(share * len(content))])
     export.sign(0)
     with pytest.raises(
         MachineError, match=r"'stage0\.so' does not load with this TVM: .*; see `autosplit doctor`"

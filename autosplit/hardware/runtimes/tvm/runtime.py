@@ -26,6 +26,7 @@ from autosplit.hardware.runtimes.tvm.stage import (
     VmStage,
     load_library,
     local_machine,
+    require_whole,
     server_machine,
 )
 from autosplit.versions import machine
@@ -127,6 +128,7 @@ class TvmRuntime(Runtime):
         cls, file: Path, sha256: str, ports: StagePorts, devices: Sequence[Device]
     ) -> list[Stage]:
         """See Runtime."""
+        require_whole(file)
 
         def loaded(device: Device) -> Stage:
             device = on_its_machine(device)

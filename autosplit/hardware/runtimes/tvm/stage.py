@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,21 @@ def load_library(file: Path) -> Any:
     import tvm_ffi
 
     return tvm_ffi.load_module(str(file))
+
+
+def require_whole(file: Path) -> None:
+    """Raises OSError for a library that is cut off, whose loading would end the process.
+
+    A file of ELF ends with the table of its sections; elf(5) has the places in the header.
+    """
+    with file.open("rb") as stream:
+        header = stream.read(64)
+    if header[:6] != b"\x7fELF\2\1" or len(header) < 64:  # 64 bits, little-endian
+        return  # what else it is the loader says itself
+    (start,) = struct.unpack_from("<Q", header, 40)
+    size, count = struct.unpack_from("<HH", header, 58)
+    if file.stat().st_size < start + size * count:
+        raise OSError("the file is cut off")
 
 
 def server_machine(module: Any, connection: ServerConnection) -> Any:
