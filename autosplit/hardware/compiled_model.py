@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import chain, cycle, islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -212,15 +212,14 @@ class CompiledModel:
         """Link the stages of a wiring as ``pipeline`` does."""
         replicas: list[list[Stage]] = []
         places = iter(devices.places_of(deployment))
-        try:
+        with contextlib.ExitStack() as opened:
             for ports, deployed in zip(wiring.stages, deployment.stages, strict=True):
                 here = list(islice(places, len(deployed.devices)))
                 runtime = self.runtimes[deployed.runtime]
                 replicas.append(self._replicas(deployed.runtime, ports, here, runtime.stages))
-        except BaseException:
-            for stage in chain.from_iterable(replicas):
-                stage.close()
-            raise
+                for stage in replicas[-1]:
+                    opened.callback(stage.close)
+            opened.pop_all()
         return pipeline_of(wiring, replicas, depth, trace, self.batch)
 
     def _replicas(
@@ -232,16 +231,13 @@ class CompiledModel:
     ) -> list[Stage]:
         """The stage on each of some places; ``make`` makes those of this machine together."""
         maker = self.runtime_of(runtime)
-        remote = {
-            position: remote_stage(maker, runtime, ports, place)
-            for position, place in enumerate(places)
-            if isinstance(place, RayCores)
-        }
-        here = [place for place in places if not isinstance(place, RayCores)]
-        replicas: list[Stage] = [*make(ports, here)] if here else []
-        for position, stage in remote.items():
-            replicas.insert(position, stage)
-        return replicas
+        is_remote = [isinstance(place, RayCores) for place in places]
+        remote = iter(
+            [remote_stage(maker, runtime, ports, p) for p in places if isinstance(p, RayCores)]
+        )
+        local = [place for place in places if not isinstance(place, RayCores)]
+        here = iter(make(ports, local) if local else ())
+        return [next(remote if is_there else here) for is_there in is_remote]
 
     def unsplit(self, device: Device) -> Pipeline:
         """The whole model on one device, as fast as the runtime computes it there."""

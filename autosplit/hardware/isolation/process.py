@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
 
@@ -57,12 +57,12 @@ class Worker:
         self._relays = relays
         self.phase = "starting"
         self.stages: dict[str, object] = {}
-        self._buffer = b""
         self._log_start = 0
         module, name = _address(open_handler)
         self._log = _open_log()
         alive_read, self._alive = os.pipe()
-        self._answers, answers_write = os.pipe()
+        answers, answers_write = os.pipe()
+        self._answers = Connection(answers, writable=False)
         arguments = (str(_ROOT), str(alive_read), str(answers_write))
         try:
             self._process = subprocess.Popen(
@@ -146,9 +146,7 @@ class Worker:
     def close(self) -> None:
         """Kill, and close the log. Idempotent."""
         self.kill()
-        if self._answers >= 0:
-            os.close(self._answers)
-            self._answers = -1
+        self._answers.close()
         self._log.close()
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
@@ -162,18 +160,13 @@ class Worker:
 
     def _receive(self, deadline: float) -> dict[str, Any] | None:
         """The next message; None after the deadline."""
-        while b"\n" not in self._buffer:
-            left = deadline - time.monotonic()
-            if not wait([self._answers], min(max(0.0, left), _LONGEST_WAIT_S)):
-                if left > _LONGEST_WAIT_S:
-                    continue
+        while not self._answers.poll(min(max(0.0, deadline - time.monotonic()), _LONGEST_WAIT_S)):
+            if time.monotonic() >= deadline:
                 return None
-            received = os.read(self._answers, 1 << 16)
-            if not received:  # the guard itself was killed
-                return {"exit": -int(signal.SIGKILL)}
-            self._buffer += received
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
+        try:
+            message: dict[str, Any] = json.loads(self._answers.recv_bytes())
+        except (EOFError, OSError):  # the guard itself was killed
+            return {"exit": -int(signal.SIGKILL)}
         return message
 
 

@@ -15,7 +15,8 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import IO, Any
+from multiprocessing.connection import Connection
+from typing import Any
 
 from autosplit import phases
 from autosplit.errors import line_of
@@ -26,8 +27,6 @@ _POLL_MS = 200
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 Handler = Callable[[Mapping[str, Any]], Any]
-
-
 OpenHandler = Callable[[Mapping[str, Any]], Handler]
 
 
@@ -39,9 +38,9 @@ def main(arguments: list[str]) -> int:
     child = os.fork()
     if child == 0:
         os.close(alive)
-        _work(os.fdopen(answers, "wb", buffering=0))
+        _work(Connection(answers, readable=False))
         return 0
-    _guard(child, alive, answers)
+    _guard(child, alive, Connection(answers, readable=False))
     return 0
 
 
@@ -54,7 +53,7 @@ def release_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _guard(child: int, alive: int, answers: int) -> None:
+def _guard(child: int, alive: int, answers: Connection) -> None:
     """Wait until the worker dies or the asking process closes ``alive``, then kill what is left."""
     # A process whose parent died becomes a child of the guard, whatever session it is in.
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -65,7 +64,7 @@ def _guard(child: int, alive: int, answers: int) -> None:
         if pid:
             code = os.waitstatus_to_exitcode(status)
             with contextlib.suppress(OSError):
-                os.write(answers, json.dumps({"exit": code}).encode() + b"\n")
+                answers.send_bytes(json.dumps({"exit": code}).encode())
             break
         if poll.poll(_POLL_MS):
             break
@@ -88,7 +87,7 @@ def _kill_descendants() -> None:
             os.waitpid(-1, 0)
 
 
-def _work(answers: IO[bytes]) -> None:
+def _work(answers: Connection) -> None:
     """Answer the jobs that come on standard input, one line each."""
     import faulthandler
     import resource
@@ -102,7 +101,7 @@ def _work(answers: IO[bytes]) -> None:
 
     def send(message: Mapping[str, Any]) -> None:
         with lock:
-            answers.write(json.dumps(message).encode() + b"\n")
+            answers.send_bytes(json.dumps(message).encode())
 
     def report(phase: str, stages: Mapping[str, object]) -> None:
         if stages:

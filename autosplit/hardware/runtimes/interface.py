@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -174,12 +175,7 @@ class Runtime(ABC):
 
 def closed_on_error(stages: Iterable[Stage]) -> list[Stage]:
     """Stages that are made one after the other; where one cannot be, those before it are closed."""
-    opened: list[Stage] = []
-    try:
-        for stage in stages:
-            opened.append(stage)
-    except BaseException:
-        for stage in opened:
-            stage.close()
-        raise
-    return opened
+    with ExitStack() as opened:
+        complete = [opened.enter_context(closing(stage)) for stage in stages]
+        opened.pop_all()
+    return complete

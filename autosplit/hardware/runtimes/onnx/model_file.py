@@ -20,7 +20,8 @@ def write(model: Any, file: Path) -> Path | None:
     """
     import onnx
 
-    data = file.with_name(file.name + ".data") if has_large_weights(model) else None
+    weight_bytes = sum(len(w.raw_data) or w.ByteSize() for w in model.graph.initializer)
+    data = file.with_name(file.name + ".data") if weight_bytes >= EXTERNAL_BYTES else None
     options: dict[str, Any] = {}
     if data:
         options = {"save_as_external_data": True, "location": data.name, "size_threshold": 1024}
@@ -38,19 +39,10 @@ def write(model: Any, file: Path) -> Path | None:
 
 
 @contextlib.contextmanager
-def loadable(model: Any) -> Iterator[Path | bytes]:
-    """An ONNX model as a runtime can load it: its bytes, or a temporary file where it is large."""
-    if not has_large_weights(model):
-        yield model.SerializeToString()
-        return
+def temporary(model: Any) -> Iterator[Path]:
+    """An ONNX model in a file to be loaded."""
     with tempfile.TemporaryDirectory(prefix="autosplit-stage-") as folder:
         file = Path(folder) / "stage.onnx"
         write(model, file)
         del model  # the runtime reads its own copy of the weights
         yield file
-
-
-def has_large_weights(model: Any) -> bool:
-    """Whether the weights of a model go into a file of their own."""
-    weight_bytes = sum(len(w.raw_data) or w.ByteSize() for w in model.graph.initializer)
-    return weight_bytes >= EXTERNAL_BYTES

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import closing
@@ -62,8 +61,7 @@ class SubmodelStage:
 class SubmodelRuntime(Runtime):
     """Implements what Runtime asks for beside stages and profiles, on local cores.
 
-    A subclass gives its ``name``, ``version``, ``stages``, ``whole``, ``time_nodes``
-    and ``load_stages``.
+    A subclass gives its ``name``, ``version``, ``whole``, ``time_nodes`` and ``load_stages``.
     """
 
     suffix = ".onnx"
@@ -97,6 +95,11 @@ class SubmodelRuntime(Runtime):
         """See Runtime; the graph that is split was fused by TVM."""
         return f"{toolchain()},{self.name} {self.version}"
 
+    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
+        """See Runtime; the stages of an export are loaded in the same way."""
+        with model_file.temporary(self.submodel(ports)) as file:
+            return self.load_stages(file, "", ports, devices)
+
     def profile(self, device: Device, seconds: float, force: bool) -> Profile:
         """See Runtime."""
         source, cores = self.source, self.cores(device)
@@ -123,9 +126,7 @@ class SubmodelRuntime(Runtime):
         whole = self.stage(self.source.whole, cores)
         values = [item[port.name] for port in self.source.whole.inputs]
         whole_ms = _run_ms(whole, values, cores, seconds)
-        with tempfile.TemporaryDirectory(prefix="autosplit-call-") as folder:
-            file = Path(folder, "smallest.onnx")
-            file.write_bytes(_smallest_model())
+        with model_file.temporary(_smallest_model()) as file:
             (smallest,) = self.load_stages(file, "", _SMALLEST, [cores])
         number = np.ones(_SMALLEST.inputs[0].shape, np.float32)
         call_ms = _run_ms(smallest, [number], cores, seconds / 4)
@@ -181,13 +182,12 @@ class SubmodelRuntime(Runtime):
             ) from reason
 
 
-def _smallest_model() -> bytes:
+def _smallest_model() -> Any:
     """A model of one node on one number."""
     from onnx import parser
 
     header, body = '<ir_version: 8, opset_import: ["": 17]>', "{y = Relu(x)}"
-    model = parser.parse_model(f"{header} smallest (float[1] x) => (float[1] y) {body}")
-    return bytes(model.SerializeToString())
+    return parser.parse_model(f"{header} smallest (float[1] x) => (float[1] y) {body}")
 
 
 def _run_ms(stage: Stage, values: Sequence[Any], cores: Cores, seconds: float) -> float:

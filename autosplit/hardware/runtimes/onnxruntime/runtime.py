@@ -43,31 +43,23 @@ class OnnxruntimeRuntime(SubmodelRuntime):
         """See SubmodelRuntime."""
         return str(require_onnxruntime().__version__)
 
-    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
-        """See Runtime."""
-        return self._stages(ports, devices, spinning=False)
-
     def whole(
         self, ports: StagePorts, devices: Sequence[Device], by_hint: bool = False
     ) -> list[Stage]:
         """See Runtime; waiting threads spin, as they do by default in onnxruntime."""
-        return self._stages(ports, devices, spinning=True)
+        with model_file.temporary(self.submodel(ports)) as file:
+            return session_stages(file, ports, map(self.cores, devices), spinning=True)
 
     @classmethod
     def load_stages(
         cls, file: Path, sha256: str, ports: StagePorts, devices: Sequence[Device]
     ) -> list[Stage]:
         """See Runtime."""
-        return session_stages(file, ports, map(OnnxruntimeRuntime.cores, devices))
-
-    def _stages(self, ports: StagePorts, devices: Sequence[Device], spinning: bool) -> list[Stage]:
-        places = map(self.cores, devices)
-        with model_file.loadable(self.submodel(ports)) as model:
-            return session_stages(model, ports, places, spinning)
+        return session_stages(file, ports, map(cls.cores, devices))
 
 
 def session_stages(
-    model: Path | bytes, ports: StagePorts, places: Iterable[Cores], spinning: bool = False
+    file: Path, ports: StagePorts, places: Iterable[Cores], spinning: bool = False
 ) -> list[Stage]:
     """A stage on each of ``places``.
 
@@ -77,18 +69,14 @@ def session_stages(
     needs the core.
     """
     options = {"session.intra_op.allow_spinning": str(int(spinning))}
-    shared: dict[str, Any] = {}  # sessions by the memory of their cores
+    shared: dict[object, Any] = {}  # sessions by the memory of their cores
     stages: list[Stage] = []
     for cores in places:
-        core, *others = cores.numbers
-        if others:
-            session = session_on(model, cores, options)
-        else:
-            memory = memory_node(core)
-            if memory not in shared:
-                shared[memory] = session_on(model, cores, options)
-            session = shared[memory]
-        stages.append(SessionStage(session, ports, cores))
+        is_single = len(cores.numbers) == 1
+        memory = memory_node(cores.numbers[0]) if is_single else cores
+        if memory not in shared or not is_single:
+            shared[memory] = session_on(file, cores, options)
+        stages.append(SessionStage(shared[memory], ports, cores))
     return stages
 
 

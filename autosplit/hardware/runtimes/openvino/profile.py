@@ -32,9 +32,9 @@ def time_nodes(
     arrays = [item[tensor.name] for tensor in submodel.graph.input]
     samples: dict[str, list[float]] = {}
     compiled: Any = None
-    with model_file.loadable(submodel) as model:
+    with model_file.temporary(submodel) as file:
         for _ in range(_SAMPLES):
-            compiled = compile_model(model, cores, precision, PERF_COUNT=True)
+            compiled = compile_model(file, cores, precision, PERF_COUNT=True)
             for name, node_ms in _mean_times(compiled, arrays, cores, seconds / _SAMPLES).items():
                 samples.setdefault(name, []).append(node_ms)
     return samples, executed_nodes(original, compiled.get_runtime_model())

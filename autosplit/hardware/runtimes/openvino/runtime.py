@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -48,24 +47,6 @@ class OpenvinoRuntime(SubmodelRuntime):
         """See SubmodelRuntime."""
         return with_flat_softmax(super().submodel(ports))
 
-    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
-        """See Runtime.
-
-        Each loads the model for itself: several inferences at a time with one compiled model are
-        computed by OpenVINO's threads, which have the cores of all of them, not by those of the
-        stages. That is faster only where reading weights is most of the work.
-        """
-        places = [self.cores(device) for device in devices]
-        return closed_on_error(self._stage(ports, cores) for cores in places)
-
-    def _stage(self, ports: StagePorts, cores: Cores) -> Stage:
-        if runs_here(cores):
-            return OpenvinoStage(self._compiled(ports, cores), ports, cores)
-        with tempfile.TemporaryDirectory(prefix="autosplit-stage-") as folder:
-            file = Path(folder, "stage.onnx")
-            self.write(ports, file, cores)
-            return ProcessStage(file, ports, cores, self.precision)
-
     def whole(
         self, ports: StagePorts, devices: Sequence[Device], by_hint: bool = False
     ) -> list[Stage]:
@@ -73,7 +54,9 @@ class OpenvinoRuntime(SubmodelRuntime):
         if not by_hint:
             return self.stages(ports, devices)
         cores = self.cores(devices[0])
-        compiled = self._compiled(ports, cores, NUM_STREAMS="AUTO", PERFORMANCE_HINT="THROUGHPUT")
+        options = {"NUM_STREAMS": "AUTO", "PERFORMANCE_HINT": "THROUGHPUT"}
+        with model_file.temporary(self.submodel(ports)) as file:
+            compiled = compile_model(file, cores, self.precision, **options)
         count = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
         return [OpenvinoStage(compiled, ports, cores) for _ in range(count)]
 
@@ -81,7 +64,12 @@ class OpenvinoRuntime(SubmodelRuntime):
     def load_stages(
         cls, file: Path, sha256: str, ports: StagePorts, devices: Sequence[Device]
     ) -> list[Stage]:
-        """See Runtime."""
+        """See Runtime.
+
+        Each loads the model for itself: several inferences at a time with one compiled model are
+        computed by OpenVINO's threads, which have the cores of all of them, not by those of the
+        stages. That is faster only where reading weights is most of the work.
+        """
 
         def loaded(cores: Cores) -> Stage:
             if runs_here(cores):
@@ -89,10 +77,6 @@ class OpenvinoRuntime(SubmodelRuntime):
             return ProcessStage(file, ports, cores, cls.precision)
 
         return closed_on_error(map(loaded, list(map(cls.cores, devices))))
-
-    def _compiled(self, ports: StagePorts, cores: Cores, **options: Any) -> Any:
-        with model_file.loadable(self.submodel(ports)) as model:
-            return compile_model(model, cores, self.precision, **options)
 
 
 class OpenvinoBfloat16Runtime(OpenvinoRuntime):

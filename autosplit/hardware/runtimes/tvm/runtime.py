@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -193,18 +194,18 @@ class TvmRuntime(Runtime):
         ports = self.source.wiring([[i] for i in range(len(lowered.graph.ops))]).stages
         functions = single_op_profile.functions(ports, lowered, kernels)
         item = self.source.items(1)[0]
-        if isinstance(device, Rpc):
-            connection = rpc.connect(device)
-            key = cache.digest("profile", self.source.sha256, spelled(target))
-            module = connection.load(
-                key, lambda file: write(lowered, kernels, functions, target, file, merge=False)
-            )
-            with connection.guarded("it was profiled"):
-                vm = server_machine(module, connection)
-                return single_op_profile.profile_ops(
-                    lowered, kernels, vm, ports, item, device, connection.tvm_device, seconds
+        with ExitStack() as guarded:
+            if isinstance(device, Rpc):
+                connection = rpc.connect(device)
+                key = cache.digest("profile", self.source.sha256, spelled(target))
+                module = connection.load(
+                    key, lambda file: write(lowered, kernels, functions, target, file, merge=False)
                 )
-        vm = local_machine(link(lowered, kernels, functions, target, merge=False), device)
-        return single_op_profile.profile_ops(
-            lowered, kernels, vm, ports, item, device, device.tvm_device(), seconds
-        )
+                guarded.enter_context(connection.guarded("it was profiled"))
+                vm, tvm_device = server_machine(module, connection), connection.tvm_device
+            else:
+                module = link(lowered, kernels, functions, target, merge=False)
+                vm, tvm_device = local_machine(module, device), device.tvm_device()
+            return single_op_profile.profile_ops(
+                lowered, kernels, vm, ports, item, device, tvm_device, seconds
+            )

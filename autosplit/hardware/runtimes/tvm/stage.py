@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import StageError
 from autosplit.hardware.codegen.link import ENTRY
 from autosplit.hardware.devices.device import Cores, LocalDevice
 from autosplit.hardware.devices.server_connection import ServerConnection
@@ -63,9 +62,7 @@ class RpcStage:
         ports: StagePorts,
     ) -> None:
         self._output_count = len(ports.outputs)
-        self._connection: ServerConnection | None = connection
-        self._machine: Any = None
-        self._inputs: list[Any] = []
+        self._connection: Any = connection  # till it is closed
         module = connection.load(key, write)
         with connection.guarded("a stage was set up"):
             self._machine = server_machine(module, connection)
@@ -76,10 +73,8 @@ class RpcStage:
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. Raises DeviceLost where the server is gone or does not answer."""
-        connection, machine = self._connection, self._machine
-        if connection is None or machine is None:
-            raise StageError("the stage is closed; make a new pipeline")
-        with connection.guarded("a stage ran"):
+        machine = self._machine
+        with self._connection.guarded("a stage ran"):
             for tensor, value in zip(self._inputs, values, strict=True):
                 send(value, tensor)
             machine.set_input(ENTRY, *self._inputs)

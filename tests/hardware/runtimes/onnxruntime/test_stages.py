@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -144,7 +145,7 @@ def test_replicas_with_one_thread_share_weights(monkeypatch, nodes, places, sess
     monkeypatch.setattr(runtime, "session_on", session_on)
     monkeypatch.setattr(runtime, "memory_node", lambda core: nodes[core])
     cores = [devices.Cores(numbers) for numbers in places]
-    stages = runtime.session_stages(b"", StagePorts((), (), ()), cores)
+    stages = runtime.session_stages(Path(), StagePorts((), (), ()), cores)
     assert (len(stages), len(opened)) == (len(places), sessions)
 
 
