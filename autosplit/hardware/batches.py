@@ -1,20 +1,28 @@
-"""A model at other batches: loading it, and refusing one whose items influence one another."""
+"""The op times of a model whose outputs are compared, at one batch or several of them.
+
+A model whose items influence one another has batch 1 alone.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 from autosplit import phases
 from autosplit.cuts import bitset, with_whole_groups
-from autosplit.errors import AutosplitError, MachineError, ModelError
+from autosplit.errors import AutosplitError, MachineError, MismatchError, ModelError
+from autosplit.hardware import cache
 from autosplit.hardware.devices import device as devices
-from autosplit.hardware.devices.device import Device
+from autosplit.hardware.devices.core_kinds import kinds_of
+from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.execution.wiring import part
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.measurement.results import Profile
-from autosplit.hardware.runtimes.registry import TVM
+from autosplit.hardware.measurement.sequences import ITEMS
+from autosplit.hardware.runtimes.registry import AUTO, TVM
 
 if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
@@ -63,12 +71,12 @@ def batched_profiles(
     is_auto = batches == AUTO_BATCHES
     doubled = [1 << n for n in range(MOST_AUTO.bit_length())]
     numbers = doubled if is_auto else sorted({*map(int, batches)})
-    before = model.checked_profiles(places)
+    before = checked_profiles(model, places)
     profiles = list(before) if 1 in numbers else []
     for batch in (number for number in numbers if number > 1):
         try:
             variant = model.at_batch(batch)
-            further = variant.checked_profiles(places, _promising(model, before, len(places)))
+            further = checked_profiles(variant, places, _promising(model, before, len(places)))
             _require_possible(model, variant, further)
         except ModelError as error:
             if not is_auto:
@@ -81,6 +89,54 @@ def batched_profiles(
             break
         before = further
     return profiles
+
+
+def checked_profiles(
+    model: CompiledModel, places: Sequence[Device], runtimes: Sequence[str] = ()
+) -> list[Profile]:
+    """``profiles``; one of ``auto``, or of a batch, has infinite times where outputs differ.
+
+    Cores of one kind are alike: ops are timed on the first of them.
+    """
+    alike = [kinds_of(p.numbers) if isinstance(p, Cores) else p for p in places]
+    first = dict(zip(alike[::-1], places[::-1], strict=True))
+    profiles = model.profiles([first[kind] for kind in alike], runtimes=runtimes)
+    pairs = zip(profiles, cycle(places))
+    profiles = [replace(profile, device=str(place)) for profile, place in pairs]
+    if model.runtime_name != AUTO and model.batch == 1:
+        return profiles
+    possible = dict.fromkeys(p.runtime for p in profiles if p.is_possible)
+    mismatches = {runtime: mismatch(model, runtime, places) for runtime in possible}
+    return [p.without_times(mismatches.get(p.runtime) or p.note) for p in profiles]
+
+
+def mismatch(model: CompiledModel, runtime: str, places: Sequence[Device]) -> str:
+    """By how much the outputs of the whole model in a runtime differ from the reference.
+
+    Empty where they are equal, or where none of ``places`` runs the whole model.
+    """
+    device = next(filter(model.runtime_of(runtime).can_run, places), None)
+    if device is None:
+        return ""
+    key = [*model.identity.values(), runtime, str(device), str(model.allowed_error), str(ITEMS)]
+    file = cache.folder() / "comparisons" / f"{cache.digest(*key)}.txt"
+    if cache.is_whole(file):
+        return file.read_text(encoding="utf-8")
+    phases.report(f"comparing outputs of {runtime}")
+    _ = model.reference_outputs  # first: an item that the reference refuses could crash a kernel
+    text = ""
+    try:
+        with model.whole(runtime, device) as pipeline:
+            pipeline.start()
+            model.require_equal(pipeline, [runtime])
+    except MachineError:
+        raise
+    except MismatchError as error:
+        text = str(error)
+    except AutosplitError as error:
+        return str(error)  # it may be another next time
+    cache.keep(file, lambda new: new.write_text(text, encoding="utf-8"), again=True)
+    return text
 
 
 def _whole_ms(profile: Profile) -> float:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import cycle, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -15,7 +15,7 @@ from autosplit import files, phases
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, MachineError, MismatchError, ModelError
 from autosplit.graph import FusedGraph
-from autosplit.hardware import cache, native_log
+from autosplit.hardware import native_log
 from autosplit.hardware.batches import require_batchable
 from autosplit.hardware.cluster import nodes
 from autosplit.hardware.cluster.pipeline import pipeline_of, remote_stage
@@ -23,8 +23,7 @@ from autosplit.hardware.codegen.kernels import DeviceKernels
 from autosplit.hardware.codegen.target import spelled, target_of
 from autosplit.hardware.codegen.tuning_database import RECORDS
 from autosplit.hardware.devices import device as devices
-from autosplit.hardware.devices.core_kinds import kinds_of
-from autosplit.hardware.devices.device import Cores, Device, RayCores
+from autosplit.hardware.devices.device import Device, RayCores
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import StagePorts, Wiring
 from autosplit.hardware.measurement.parity import tolerance_of
@@ -274,19 +273,7 @@ class CompiledModel:
 
         Without ``runtime`` it is ``runtime_in_use``.
         """
-        name = runtime or self.runtime_in_use
-        at_batch = f" at batch {self.batch}" if self.batch > 1 else ""
-        phases.report(f"profiling {name} on {device}{at_batch}")
-        if isinstance(device, RayCores):
-            # A node reads the model once, and answers for all runtimes.
-            rest = self._node_profiles.setdefault((device, seconds, force), {})
-            if name not in rest:
-                options, files = options_there(self, device)
-                for each in nodes.profile(device, type(self).load, options, files, seconds, force):
-                    rest[each.runtime] = replace(each, device=str(device))
-            return rest.pop(name)
-        profile = self.runtime_of(name).profile(device, seconds, force)
-        return replace(profile.of_batch(self.batch), runtime=name)
+        return self.profiles([device], seconds, force, [runtime or self.runtime_in_use])[0]
 
     def profiles(
         self,
@@ -301,89 +288,50 @@ class CompiledModel:
         cannot compute the model has infinite times and a note.
         """
         seconds = seconds or PROFILE_S / len(self.runtimes)
-        distinct = {str(device): device for device in places}
-        profiles: list[Profile] = []
-        for name in runtimes or self.runtimes:
-            by_device = {
-                spelling: self._profile_where_possible(name, device, seconds, force)
-                for spelling, device in distinct.items()
-            }
-            profiles += [by_device[str(device)] for device in places]
+        names = [*(runtimes or self.runtimes)]
+        by_device = {
+            spelling: self._profiles_on(device, names, seconds, force)
+            for spelling, device in {str(device): device for device in places}.items()
+        }
+        profiles = [by_device[str(device)][name] for name in names for device in places]
         for name, reason in self.left_out.items() if not runtimes else ():
             profiles += [self._no_profile(name, device, reason) for device in places]
         return profiles
 
-    def checked_profiles(
-        self, places: Sequence[Device], runtimes: Sequence[str] = ()
-    ) -> list[Profile]:
-        """``profiles``; one of ``auto``, or of a batch, has infinite times where outputs differ.
+    def _profiles_on(
+        self, device: Device, runtimes: Sequence[str], seconds: float, force: bool
+    ) -> dict[str, Profile]:
+        """The profiles of a device by runtime."""
+        if not isinstance(device, RayCores):
+            return {name: self._profile_on(device, name, seconds, force) for name in runtimes}
+        phases.report(f"profiling on {device}")
+        # A node reads the model once, and answers for all runtimes.
+        options, files = options_there(self, device)
+        there = nodes.profile(device, type(self).load, options, files, seconds, force)
+        return {profile.runtime: replace(profile, device=str(device)) for profile in there}
 
-        Cores of one kind are alike: ops are timed on the first of them.
-        """
-        alike = [kinds_of(p.numbers) if isinstance(p, Cores) else p for p in places]
-        first = dict(zip(alike[::-1], places[::-1], strict=True))
-        profiles = self.profiles([first[kind] for kind in alike], runtimes=runtimes)
-        pairs = zip(profiles, cycle(places))
-        profiles = [replace(profile, device=str(place)) for profile, place in pairs]
-        if self.runtime_name != AUTO and self.batch == 1:
-            return profiles
-        possible = dict.fromkeys(p.runtime for p in profiles if p.is_possible)
-        mismatches = {runtime: self.mismatch(runtime, places) for runtime in possible}
-        return [p.without_times(mismatches.get(p.runtime) or p.note) for p in profiles]
-
-    def mismatch(self, runtime: str, places: Sequence[Device]) -> str:
-        """By how much the outputs of the whole model in a runtime differ from the reference.
-
-        Empty where they are equal, or where none of ``places`` runs the whole model.
-        """
-        device = next(filter(self.runtime_of(runtime).can_run, places), None)
-        if device is None:
-            return ""
-        key = [*self.identity.values(), runtime, str(device), str(self.allowed_error), str(ITEMS)]
-        file = cache.folder() / "comparisons" / f"{cache.digest(*key)}.txt"
-        if cache.is_whole(file):
-            return file.read_text(encoding="utf-8")
-        phases.report(f"comparing outputs of {runtime}")
-        _ = self.reference_outputs  # first: an item that the reference refuses could crash a kernel
-        text = ""
+    def _profile_on(self, device: Device, name: str, seconds: float, force: bool) -> Profile:
+        runtime = self.runtime_of(name)
+        at_batch = f" at batch {self.batch}" if self.batch > 1 else ""
         try:
-            with self.whole(runtime, device) as pipeline:
-                pipeline.start()
-                self.require_equal(pipeline, [runtime])
-        except MachineError:
-            raise
-        except MismatchError as error:
-            text = str(error)
-        except AutosplitError as error:
-            return str(error)  # it may be another next time
-        cache.keep(file, lambda new: new.write_text(text, encoding="utf-8"), again=True)
-        return text
-
-    def _profile_where_possible(
-        self, runtime: str, device: Device, seconds: float, force: bool
-    ) -> Profile:
-        maker = self.runtime_of(runtime)
-        try:
-            maker.prepare([device])
+            runtime.prepare([device])
             # Where a device cannot compute every op, those have infinite times.
             with contextlib.suppress(ModelError):
-                maker.check([device])
-            return self.profile(device, seconds, force, runtime)
+                runtime.check([device])
+            phases.report(f"profiling {name} on {device}{at_batch}")
+            profile = runtime.profile(device, seconds, force)
         except MachineError:
             raise
         except AutosplitError as error:
             if self.runtime_name != AUTO:
                 raise
-            return self._no_profile(runtime, device, str(error))
+            return self._no_profile(name, device, str(error))
+        return replace(profile.of_batch(self.batch), runtime=name)
 
     def _no_profile(self, runtime: str, device: Device, reason: str) -> Profile:
         count = len(self.graph.ops)
         times = (math.inf,) * count, (0.0,) * count
         return Profile(str(device), *times, runtime, reason, batch=self.batch)
-
-    @cached_property
-    def _node_profiles(self) -> dict[tuple[RayCores, float, bool], dict[str, Profile]]:
-        return {}
 
     def links(self, places: Sequence[Device]) -> list[LinkCost]:
         """The costs of sending tensors to each device and of calling it, measured now.

@@ -3,7 +3,7 @@ import pytest
 
 import autosplit
 from autosplit.errors import ConfigError, ModelError
-from autosplit.hardware.batches import batched_profiles
+from autosplit.hardware.batches import batched_profiles, checked_profiles
 from autosplit.hardware.devices.device import along
 from tests.build import node, onnx_model, value
 
@@ -64,7 +64,7 @@ def test_items_that_influence_one_another_are_refused_by_op(save):
         node("Sub", "relu mean", "y"),
     ]
     model = loaded(save, nodes, {})
-    assert batched_profiles(model, along(1), "auto") == model.checked_profiles(along(1))
+    assert batched_profiles(model, along(1), "auto") == checked_profiles(model, along(1))
     with pytest.raises(ModelError, match=r"influence one another in op .*; use batch 1"):
         batched_profiles(model, along(1), [4])
 

@@ -12,7 +12,7 @@ from statistics import median
 from autosplit import phases
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, MachineError, StageError, line_of
-from autosplit.hardware.batches import batched_profiles
+from autosplit.hardware.batches import batched_profiles, mismatch
 from autosplit.hardware.bench.interface import BenchDescription
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.compiled_model import CompiledModel
@@ -101,9 +101,9 @@ class LocalBench:
         """
         with self.reached():
             if self.model.runtime_name != AUTO:
-                mismatch = self.model.mismatch(self.model.runtime_name, self.places)
-                if mismatch:
-                    raise StageError(mismatch)
+                difference = mismatch(self.model, self.model.runtime_name, self.places)
+                if difference:
+                    raise StageError(difference)
             phases.report("profiling")
             return self._profiles
 

@@ -79,6 +79,7 @@ class Stage(Protocol):
 
     def open(self) -> None:
         """Prepare the stage's thread; called there once, before the first run."""
+        return
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Compute the outputs for inputs in the order of the stage's ports."""
@@ -86,6 +87,7 @@ class Stage(Protocol):
 
     def close(self) -> None:
         """Release what must not wait for Python's garbage collection; called after the last run."""
+        return
 
 
 @dataclass(frozen=True)

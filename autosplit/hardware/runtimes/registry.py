@@ -1,12 +1,11 @@
 """Runtimes by name.
 
-A new runtime is a package beside this file, with its class in ``runtime``, and a line of
-``_CLASSES``. The command line, study files and ``split.json`` take their names from there.
+A new runtime is a package beside this file, a name in RUNTIMES and a late import of its class in
+``runtime_class``. The command line, study files and ``split.json`` take their names from there.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from typing import TYPE_CHECKING
 
@@ -17,13 +16,7 @@ TVM = "tvm"
 ONNXRUNTIME = "onnxruntime"
 OPENVINO = "openvino"
 OPENVINO_BFLOAT16 = "openvino-bfloat16"  # rounds to bfloat16, so only for those who ask for it
-_CLASSES = {
-    TVM: "TvmRuntime",
-    ONNXRUNTIME: "OnnxruntimeRuntime",
-    OPENVINO: "OpenvinoRuntime",
-    OPENVINO_BFLOAT16: "OpenvinoBfloat16Runtime",
-}
-RUNTIMES = tuple(_CLASSES)
+RUNTIMES = (TVM, ONNXRUNTIME, OPENVINO, OPENVINO_BFLOAT16)
 # They compute in the precision of the model.
 EXACT = (TVM, ONNXRUNTIME, OPENVINO)
 AUTO = "auto"  # each of EXACT that is installed and can compute the model competes for each stage
@@ -47,6 +40,18 @@ def ready_made() -> tuple[str, ...]:
 
 def runtime_class(name: str) -> type[Runtime]:
     """The class of a runtime; it is called with a StageSource."""
-    module = importlib.import_module(f"autosplit.hardware.runtimes.{package_of(name)}.runtime")
-    kind: type[Runtime] = getattr(module, _CLASSES[name])
-    return kind
+    if name == TVM:
+        from autosplit.hardware.runtimes.tvm.runtime import TvmRuntime
+
+        return TvmRuntime
+    if name == ONNXRUNTIME:
+        from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
+
+        return OnnxruntimeRuntime
+    from autosplit.hardware.runtimes.openvino import runtime as openvino
+
+    classes = {
+        OPENVINO: openvino.OpenvinoRuntime,
+        OPENVINO_BFLOAT16: openvino.OpenvinoBfloat16Runtime,
+    }
+    return classes[name]

@@ -12,7 +12,7 @@ import pytest
 import autosplit
 from autosplit import api
 from autosplit.errors import ModelError, SplitError
-from autosplit.hardware import compiled_model
+from autosplit.hardware import batches, compiled_model
 from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
@@ -54,11 +54,11 @@ def test_cores_of_one_kind_are_timed_once(branches, monkeypatch):
         timed.append(device)
         return Profile(str(device), (1.0,), (0.0,))
 
-    monkeypatch.setattr(compiled_model.CompiledModel, "profile", profile)
+    monkeypatch.setattr(type(branches.runtime), "profile", profile)
     for kinds, cores in (((), [0]), ({1}, [0, 1])):
         timed.clear()
-        monkeypatch.setattr(compiled_model, "kinds_of", lambda numbers, k=kinds: numbers[0] in k)
-        profiles = branches.checked_profiles(places)
+        monkeypatch.setattr(batches, "kinds_of", lambda numbers, k=kinds: numbers[0] in k)
+        profiles = batches.checked_profiles(branches, places)
         assert [p.device for p in profiles] == list(map(str, places))
         assert timed == [Cores((core,)) for core in cores]
 
@@ -129,12 +129,11 @@ def test_a_split_by_hand_has_the_fastest_runtime_for_each_stage(model, monkeypat
     split = model.split([["first"]])
     times = {TVM: 1.0, ONNXRUNTIME: 2.0, "openvino": 3.0}
 
-    def profile(self, device, seconds, force, runtime):
+    def profile(self, device, runtime, *_):
         count = len(self.graph.ops)
-        times_of = (times[runtime],) * count
-        return compiled_model.Profile(str(device), times_of, (0.0,) * count, runtime)
+        return Profile(str(device), (times[runtime],) * count, (0.0,) * count, runtime)
 
-    monkeypatch.setattr(type(model), "profile", profile)
+    monkeypatch.setattr(compiled_model.CompiledModel, "_profile_on", profile)
     assert api.fastest_runtimes(model, split.stages, HERE) == (TVM, TVM)
 
 

@@ -38,7 +38,7 @@ _SMALLEST = StagePorts((), (Port("x", (1,), "float32"),), (Port("y", (1,), "floa
 _LEAST_OPS = 0.1  # share of a run that is left to the ops at least
 
 
-class SubmodelStage:
+class SubmodelStage(Stage):
     """Implements Stage beside ``run``; the model has inputs and outputs by the ports' names."""
 
     def __init__(self, ports: StagePorts, cores: Cores) -> None:
@@ -49,9 +49,6 @@ class SubmodelStage:
     def open(self) -> None:
         """Pin the calling thread to the stage's cores."""
         self._cores.bind()
-
-    def close(self) -> None:
-        """The loaded model ends with its last reference."""
 
     def _feed(self, values: Sequence[Any]) -> dict[str, Any]:
         """The array of each input."""

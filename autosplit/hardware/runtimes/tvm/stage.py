@@ -14,9 +14,10 @@ from autosplit.hardware.devices.device import Cores, LocalDevice
 from autosplit.hardware.devices.server_connection import ServerConnection
 from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.hardware.runtimes.arrays import array_of, tensor_of
+from autosplit.hardware.runtimes.interface import Stage
 
 
-class VmStage:
+class VmStage(Stage):
     """Implements Stage on a set of local cores or a local GPU.
 
     ``module`` was linked here or loaded from a stage file. ``weights`` are tensors that it takes
@@ -43,12 +44,11 @@ class VmStage:
             self._tvm_device.sync()  # a call only starts the kernels of a GPU
         return results
 
-    def close(self) -> None:
-        """The machine ends with its last reference."""
 
+class RpcStage(Stage):
+    """Implements Stage on a TVM RPC server, for which the calling thread only waits.
 
-class RpcStage:
-    """Implements Stage on a TVM RPC server. Its results are arrays in this machine's memory.
+    Its results are arrays in this machine's memory.
 
     ``write`` makes the stage's library; a library of the same ``key`` is sent once, tensors with
     every item.
@@ -67,9 +67,6 @@ class RpcStage:
         with connection.guarded("a stage was set up"):
             self._machine = server_machine(module, connection)
             self._inputs = [empty(port, connection.tvm_device) for port in ports.inputs]
-
-    def open(self) -> None:
-        """The calling thread only waits for the server, so it is not pinned."""
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. Raises DeviceLost where the server is gone or does not answer."""
