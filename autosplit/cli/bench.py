@@ -107,8 +107,8 @@ def _under_load(load: LoadTest, rate: float | None) -> dict[str, Any]:
     return {
         "rate": point and point.rate,
         "goodput": load.goodput,
-        "p50_ms": point and point.p50_ms.median,
-        "p99_ms": point and point.p99_ms.median,
+        "p50_ms": point and point.quantiles_ms["p50"].median,
+        "p99_ms": point and point.quantiles_ms["p99"].median,
         "load": asdict(load),
     }
 

@@ -267,7 +267,7 @@ WORKLOAD = (
         "--delay",
         type=delay,
         metavar="MS",
-        help="longest time that a batch waits to be full (default: a tenth of --p99)",
+        help="longest time that a batch waits to be full (default: what serves most)",
     ),
 )
 TOLERANCE = option(

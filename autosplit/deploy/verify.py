@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -175,6 +175,8 @@ def bench(
         reasons = disturbance.since(start).reasons + disturbance.signs(period, latency)
         test = None
         if workload:
+            if workload.delay_ms is None and pipeline.delay_ms is not None:
+                workload = replace(workload, delay_ms=pipeline.delay_ms)
             capacity = measure.MS / period.median
             test = load_test(pipeline, items, workload, budget.seconds, capacity, count)
     ends = sorted(measure.completions(events, warm_up, len(submitted)))

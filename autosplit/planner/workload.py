@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import heapreplace
 from typing import Any
@@ -20,35 +20,49 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-QUANTILE = 0.99
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 ITEMS = 20_000  # of a simulation, so that 200 of them are above the quantile
 _MS = 1e3
 _WARM_UP = 0.1  # the share of the items that come before the queues are as long as they get
-_DELAY = 0.1  # of a limit, which a batch may wait
+_DELAYS = (0.1, 0.0, 0.3)  # shares of a limit that a batch may wait
 _PRECISION = 0.005  # of a goodput
 _SHARES = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """How items come: at a ``rate`` a second, of whose latencies 99 % are within ``p99_ms``.
+    """How items come: at a ``rate`` a second, a ``quantile`` of their latency within ``limit_ms``.
 
-    Either may be missing. A batch waits for ``delay_ms`` to fill; None is chosen here.
+    Either may be missing. A batch waits for ``delay_ms`` to fill; None is chosen here. Arrivals are
+    Poisson, or follow each other as those of ``times``, ascending, on the scale of the rate.
     """
 
     rate: float | None = None
-    p99_ms: float | None = None
+    limit_ms: float | None = None
     delay_ms: float | None = None
+    quantile: str = "p99"
+    times: tuple[float, ...] = ()
 
-    def delay_of(self, batch: int) -> float:
-        """The delay at a batch.
+    @property
+    def share(self) -> float:
+        """The share of the items whose latency must be within the limit."""
+        return QUANTILES[self.quantile]
 
-        Since batches go on collecting while replicas are busy, the goodput hardly depends on it: a
-        tenth of the limit is within 1 % of the best.
+    def delays(self, batch: int) -> tuple[float, ...]:
+        """The delays that may be best at a batch, the likeliest first.
+
+        Since batches go on collecting while replicas are busy, the goodput mostly does not depend
+        on it; it does where a limit is hardly longer than what stages take.
         """
-        if batch == 1 or self.delay_ms is not None:
-            return self.delay_ms or 0.0
-        return _DELAY * self.p99_ms if self.p99_ms else 0.0
+        if batch == 1 or self.delay_ms is not None or self.limit_ms is None:
+            return (self.delay_ms or 0.0,)
+        return tuple(share * self.limit_ms for share in _DELAYS)
+
+    def arrivals(self, count: int, seed: int = 0) -> Array:
+        """When so many items come, in ms; all rates have the same arrivals on another scale."""
+        assert self.rate is not None
+        unit = _repeated(self.times, count) if self.times else _poisson(count, seed)
+        return unit * (_MS / self.rate)
 
 
 @dataclass(frozen=True)
@@ -87,14 +101,16 @@ class Server:
         return math.fsum(station.replicas / station.rate for station in self.stations)
 
 
-def poisson(rate: float, count: int, seed: int = 0) -> Array:
-    """The arrival times of so many items; all rates have the same arrivals on another scale."""
-    return _unit_arrivals(count, seed) * (_MS / rate)
+@lru_cache(maxsize=4)
+def _poisson(count: int, seed: int) -> Array:
+    return np.cumsum(np.random.default_rng(seed).exponential(size=count))
 
 
 @lru_cache(maxsize=4)
-def _unit_arrivals(count: int, seed: int) -> Array:
-    return np.cumsum(np.random.default_rng(seed).exponential(size=count))
+def _repeated(times: tuple[float, ...], count: int) -> Array:
+    """Items that follow each other as those of some times do, again and again, one a unit."""
+    gaps = np.diff(times)
+    return np.cumsum(np.resize(gaps / gaps.mean(), count))
 
 
 def latencies(server: Server, arrivals: Array, seed: int = 0) -> Array:
@@ -114,32 +130,29 @@ def latencies(server: Server, arrivals: Array, seed: int = 0) -> Array:
     return np.asarray(ends[batch_of] - arrivals)
 
 
-def quantile(values: Array, share: float = QUANTILE) -> float:
+def quantile(values: Array, share: float) -> float:
     """The least of the values that so large a share of them does not exceed."""
     return float(np.quantile(values, share, method="inverted_cdf"))
 
 
-def quantile_at(
-    server: Server, rate: float, share: float = QUANTILE, items: int = ITEMS, seed: int = 0
-) -> float:
-    """The quantile of the latency under Poisson arrivals; that of an overload grows with items."""
-    all_ms = latencies(server, poisson(rate, items, seed), seed)
-    return quantile(all_ms[int(_WARM_UP * items) :], share)
+def quantile_at(server: Server, workload: Workload, items: int = ITEMS, seed: int = 0) -> float:
+    """The quantile of the latency at the rate; that of an overload grows with items."""
+    all_ms = latencies(server, workload.arrivals(items, seed), seed)
+    return quantile(all_ms[int(_WARM_UP * items) :], workload.share)
 
 
-def goodput(
-    server: Server, limit_ms: float, share: float = QUANTILE, items: int = ITEMS, seed: int = 0
-) -> float:
-    """The greatest rate at which the quantile of the latency is within its limit; 0 if none is.
+def goodput(server: Server, workload: Workload, items: int = ITEMS, seed: int = 0) -> float:
+    """The greatest rate at which the workload keeps its limit; 0 where none does.
 
     Slow arrivals wait long for a full batch, so rates are tried downwards from the capacity. The
     greatest that keeps the limit is refined by bisection.
     """
-    if server.shortest_ms > limit_ms or server.capacity == math.inf:
-        return 0.0 if server.shortest_ms > limit_ms else math.inf
+    limit = math.inf if workload.limit_ms is None else workload.limit_ms
+    if server.shortest_ms > limit or server.capacity == math.inf:
+        return 0.0 if server.shortest_ms > limit else math.inf
 
     def is_good(rate: float) -> bool:
-        return quantile_at(server, rate, share, items, seed) <= limit_ms
+        return quantile_at(server, replace(workload, rate=rate), items, seed) <= limit
 
     above = server.capacity
     for part in _SHARES:

@@ -16,6 +16,7 @@ from autosplit.study.surrogate.correction import Corrected
 from autosplit.study.surrogate.posterior import Array
 
 ITEMS = 4_000  # of a simulation; what its goodput lacks in precision all deployments share
+_ENOUGH = 0.9  # of the capacity, from which no other delay can gain much
 
 
 # The same batch is valued under many draws of the costs.
@@ -26,30 +27,49 @@ def shares(workload: Workload, corrected: Corrected, batch: Batch) -> Array:
     Simulated once for the mean: draws of the costs scale all of it.
     """
     periods = corrected.ratio * batch.stage_periods(corrected.loads(batch, corrected.mean))
-    served = []
+    parts = []
     for stages, stage_periods in zip(batch.deployments, periods, strict=True):
         slowest = stage_periods.max(initial=0.0)
-        rate = goodput_of(workload, stages, stage_periods[: len(stages)].tolist())
-        served.append(rate * slowest / 1e3 if 0 < slowest < math.inf else 0.0)
-    return np.array(served)
+        rate, _ = _simulated(workload, stages, stage_periods[: len(stages)].tolist())
+        parts.append(rate * slowest / 1e3 if 0 < slowest < math.inf else 0.0)
+    return np.array(parts)
 
 
 def measured_goodput(workload: Workload, stages: Candidate, measured: Measurement) -> float:
     """The goodput of a deployment whose stages were measured with all items waiting."""
-    pairs = zip(measured.stage_ms, stages, strict=True)
-    periods = [ms / stage.replicas for ms, stage in pairs]
+    return served(workload, stages, measured.stage_ms, measured.period_ms.median)[0]
+
+
+def served(
+    workload: Workload, stages: Candidate, stage_ms: Sequence[float], period_ms: float
+) -> tuple[float, float]:
+    """The goodput of a deployment with such a period, and the delay in ms that it needs.
+
+    ``stage_ms``: the time of an item in a replica of each stage.
+    """
+    periods = [ms / stage.replicas for ms, stage in zip(stage_ms, stages, strict=True)]
     # Threads hand over and wait, which takes part of the period too.
-    scale = measured.period_ms.median / (max(periods) or math.inf)
-    return goodput_of(workload, stages, [scale * period for period in periods])
+    scale = period_ms / (max(periods) or math.inf)
+    return _simulated(workload, stages, [scale * period for period in periods])
 
 
-def goodput_of(workload: Workload, stages: Candidate, periods: Sequence[float]) -> float:
-    """The simulated goodput of stages whose replicas together take so many ms for an item."""
-    batch, limit = stages[0].options[0].row.batch, workload.p99_ms or math.inf
-    if max(periods) == math.inf or limit == math.inf:
-        return 0.0
+def _simulated(
+    workload: Workload, stages: Candidate, periods: Sequence[float]
+) -> tuple[float, float]:
+    """As ``served`` for stages whose replicas together take so many ms for an item."""
+    batch = stages[0].options[0].row.batch
+    best_rate, best_delay = 0.0, workload.delays(batch)[0]
+    if max(periods) == math.inf or workload.limit_ms is None:
+        return best_rate, best_delay
     stations = tuple(
         Station((period * batch * stage.replicas,), stage.replicas)
         for period, stage in zip(periods, stages, strict=True)
     )
-    return goodput(Server(stations, batch, workload.delay_of(batch)), limit, items=ITEMS)
+    for delay in workload.delays(batch):
+        server = Server(stations, batch, delay)
+        rate = goodput(server, workload, items=ITEMS)
+        if rate > best_rate:
+            best_rate, best_delay = rate, delay
+        if best_rate > _ENOUGH * server.capacity:
+            break
+    return best_rate, best_delay

@@ -116,7 +116,7 @@ def serve(net: str, settings: Mapping[str, Any]) -> Served:
         document["workload"] = {"p99_ms": limit}
         with finished(StudyConfig.model_validate(document)) as opened:
             export_best_split(opened)
-        workload, rates = Workload(p99_ms=limit), dict[str, float]()
+        workload, rates = Workload(limit_ms=limit), dict[str, float]()
         for name, pipeline in _unsplit(model, cores).items():
             rates[name] = _goodput(model, pipeline, workload, seconds)
         pipeline = autosplit.load(folder, trace=True)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from autosplit.planner.workload import (
     Server,
     Station,
+    Workload,
     goodput,
     latencies,
-    poisson,
     quantile,
     quantile_at,
 )
@@ -23,7 +23,7 @@ ARRIVALS = 1_000_000
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
 def test_one_replica_with_equal_times_is_the_queue_m_d_1(load):
     server = Server((Station((2.0,)),))
-    mean = latencies(server, poisson(500 * load, ARRIVALS, seed=1)).mean()
+    mean = latencies(server, Workload(500 * load).arrivals(ARRIVALS, seed=1)).mean()
     assert mean == pytest.approx(2.0 + 2.0 * load / (2 * (1 - load)), rel=0.01)
 
 
@@ -39,13 +39,14 @@ def test_replicas_with_exponential_times_are_the_queue_m_m_c(replicas, load):
     # Quantiles of the exponential distribution with mean 1, as many as to make it smooth.
     levels = (np.arange(20_000) + 0.5) / 20_000
     server = Server((Station(tuple(-np.log1p(-levels)), replicas),))
-    mean = latencies(server, poisson(1e3 * replicas * load, ARRIVALS, seed=2), seed=3).mean()
+    arrivals = Workload(1e3 * replicas * load).arrivals(ARRIVALS, seed=2)
+    mean = latencies(server, arrivals, seed=3).mean()
     busy = replicas * load
     assert mean == pytest.approx(1 + erlang_c(replicas, busy) / (replicas - busy), rel=0.01)
 
 
 def test_equal_times_of_replicas_are_served_as_one_by_one():
-    arrivals, times = poisson(1500, 3000), (1.0, 1.0)
+    arrivals, times = Workload(1500.0).arrivals(3000), (1.0, 1.0)
     fast = latencies(Server((Station((1.0,), 2), Station((0.5,)))), arrivals)
     slow = latencies(Server((Station(times, 2), Station((0.5, 0.5)))), arrivals)
     np.testing.assert_allclose(fast, slow)
@@ -87,19 +88,33 @@ def test_replicas_of_one_keep_the_order(server, gaps):
 @settings(deadline=None, max_examples=30)
 @given(server=servers, limits=st.tuples(st.floats(1, 60), st.floats(1, 60)).map(sorted))
 def test_a_higher_limit_allows_no_lower_rate(server, limits):
-    low, high = (goodput(server, limit, items=400) for limit in limits)
+    low, high = (goodput(server, Workload(limit_ms=limit), items=400) for limit in limits)
     assert low <= high
 
 
 def test_goodput_keeps_the_limit_and_a_higher_rate_does_not():
     server = Server((Station((4.0,), 2), Station((1.5,))), batch=2, delay_ms=1.0)
-    rate = goodput(server, 20.0)
-    assert quantile_at(server, rate) <= 20.0 < quantile_at(server, 1.02 * rate)
+    rate = goodput(server, Workload(limit_ms=20.0))
+    assert quantile_at(server, Workload(rate)) <= 20.0 < quantile_at(server, Workload(1.02 * rate))
     assert rate < server.capacity
 
 
 def test_no_rate_keeps_a_limit_below_the_shortest_latency():
-    assert goodput(Server((Station((4.0,)), Station((2.0,)))), 5.9) == 0.0
+    assert goodput(Server((Station((4.0,)), Station((2.0,)))), Workload(limit_ms=5.9)) == 0.0
+
+
+def test_a_lower_quantile_within_the_same_limit_allows_a_higher_rate():
+    server = Server((Station((4.0,)),))
+    rates = [goodput(server, Workload(limit_ms=20.0, quantile=q)) for q in ("p99", "p95", "p50")]
+    assert rates == sorted(rates)
+    assert rates[0] < rates[-1]
+
+
+def test_arrivals_follow_each_other_as_the_times_do_on_the_scale_of_the_rate():
+    bursts = Workload(rate=100.0, times=(3.0, 3.0, 5.0, 5.0, 7.0))
+    assert bursts.arrivals(6).tolist() == [0, 20, 20, 40, 40, 60]
+    server = Server((Station((1.0,)),))
+    assert quantile_at(server, bursts) > quantile_at(server, Workload(100.0, times=(0.0, 1.0)))
 
 
 def test_a_quantile_is_one_of_the_values():

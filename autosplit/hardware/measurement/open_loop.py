@@ -18,7 +18,7 @@ from autosplit.hardware.execution.pipeline import Inside, Item, Pipeline
 from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.measurement.measure import MS, items_in_turn
 from autosplit.hardware.measurement.results import LoadPoint, LoadTest, spread
-from autosplit.planner.workload import QUANTILE, Workload, poisson
+from autosplit.planner.workload import QUANTILES, Workload
 
 _FIRST = 0.8  # of the capacity, at which a search for the goodput begins
 STEPS = 6  # rates that it tries
@@ -40,48 +40,52 @@ def load_test(
     Each rate takes about so many seconds; ``capacity`` is what the pipeline computes a second with
     all items waiting. The goodput is found by bisection.
     """
-    delay_ms = workload.delay_of(pipeline.batch)
+    delay_ms = workload.delays(pipeline.batch)[0]
     pipeline.with_delay(delay_ms)
 
     def at(rate: float) -> LoadPoint:
         phases.report(f"running {rate:.4g} items/s", pipeline.threads)
-        return load_point(pipeline, items, rate, seconds, streams)
+        return load_point(pipeline, items, replace(workload, rate=rate), seconds, streams)
 
     lone = min(_lone(pipeline, item) for item in [*items, *items][:_LONE_ITEMS])
     points = [] if workload.rate is None else [at(workload.rate)]
-    test = LoadTest((), lone, capacity, delay_ms)
-    limit = workload.p99_ms
+    test = LoadTest((), lone, capacity, delay_ms, quantile=workload.quantile)
+    limit = workload.limit_ms
     if limit is None:
         return replace(test, points=tuple(points))
     low, high, rate = 0.0, capacity, _FIRST * capacity
     for _ in range(STEPS if lone <= limit else 0):
         points.append(at(rate))
-        low, high = (rate, high) if points[-1].p99_ms.median <= limit else (low, rate)
+        is_good = points[-1].quantiles_ms[workload.quantile].median <= limit
+        low, high = (rate, high) if is_good else (low, rate)
         rate = (low + high) / 2
     points.sort(key=lambda point: point.rate)
     return replace(test, points=tuple(points), limit_ms=limit, goodput=low, exceeded=high)
 
 
 def load_point(
-    pipeline: Pipeline, items: Sequence[Item], rate: float, seconds: float, streams: int = 1
+    pipeline: Pipeline, items: Sequence[Item], workload: Workload, seconds: float, streams: int = 1
 ) -> LoadPoint:
-    """The latencies at a rate, after a warm-up."""
+    """The latencies at the rate of a workload, after a warm-up."""
+    assert workload.rate is not None
     start = disturbance.Counters.now()
-    latencies = open_latencies(pipeline, items, rate, seconds, streams)
-    counted = latencies[int(_WARM_UP * len(latencies)) :]
-    p50, p99 = (replace(spread(counted, share=q), samples=()) for q in (0.5, QUANTILE))
-    return LoadPoint(rate, len(counted), p50, p99, disturbance.since(start).reasons)
+    latencies = open_latencies(pipeline, items, workload, seconds, streams)
+    timed = latencies[int(_WARM_UP * len(latencies)) :]
+    quantiles = {n: replace(spread(timed, share=q), samples=()) for n, q in QUANTILES.items()}
+    reasons = disturbance.since(start).reasons
+    return LoadPoint(workload.rate, len(timed), quantiles, reasons)
 
 
 def open_latencies(
-    pipeline: Pipeline, items: Sequence[Item], rate: float, seconds: float, streams: int = 1
+    pipeline: Pipeline, items: Sequence[Item], workload: Workload, seconds: float, streams: int = 1
 ) -> list[float]:
-    """The latencies in ms of items, repeated, that come at a rate a second for some seconds.
+    """The latencies in ms of items, repeated, that come at the workload's rate for some seconds.
 
-    Arrivals are Poisson, and the items belong to the streams in turn. Where the pipeline falls
-    behind so far that it takes twice the time, the last items are not sent.
+    The items belong to the streams in turn. Where the pipeline falls behind so far that it takes
+    twice the time, the last items are not sent.
     """
-    due = (poisson(rate, max(1, round(rate * seconds))) / MS).tolist()
+    assert workload.rate is not None
+    due = (workload.arrivals(max(1, round(workload.rate * seconds))) / MS).tolist()
     ends, done = [0.0] * len(due), threading.Semaphore(0)
     tickets: list[Inside] = []
 

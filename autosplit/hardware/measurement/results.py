@@ -104,20 +104,19 @@ class Measurement:
 class LoadPoint:
     """The latency in ms of ``items`` that came at ``rate`` a second, from when each was due.
 
-    ``p50_ms`` and ``p99_ms`` are quantiles with their intervals. ``disturbances`` say why they
+    ``quantiles_ms`` has p50, p90, p95 and p99 with their intervals. ``disturbances`` say why they
     cannot be trusted.
     """
 
     rate: float
     items: int
-    p50_ms: Spread
-    p99_ms: Spread
+    quantiles_ms: dict[str, Spread]
     disturbances: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         """All of it in one line."""
-        p50, p99 = self.p50_ms, self.p99_ms
+        p50, p99 = self.quantiles_ms["p50"], self.quantiles_ms["p99"]
         doubts = f"; not to be trusted: {'; '.join(self.disturbances)}" if self.disturbances else ""
         return (
             f"{digits(self.rate)} items/s: latency p50 {milliseconds(p50.median)}, "
@@ -131,7 +130,7 @@ class LoadTest:
 
     ``lone_ms`` is the latency of an item that comes alone, ``capacity`` the items a second with all
     of them waiting, ``delay_ms`` the longest wait of a batch. ``goodput`` is the greatest rate that
-    kept p99 within ``limit_ms``, ``exceeded`` the least that did not.
+    kept the ``quantile`` of the latency within ``limit_ms``, ``exceeded`` the least that did not.
     """
 
     points: tuple[LoadPoint, ...]
@@ -141,6 +140,7 @@ class LoadTest:
     limit_ms: float | None = None
     goodput: float | None = None
     exceeded: float | None = None
+    quantile: str = "p99"
 
     def at(self, rate: float | None) -> LoadPoint | None:
         """What was measured at a rate, by default at the goodput."""
@@ -152,7 +152,7 @@ class LoadTest:
         """What the limit costs, in one line; empty without a limit."""
         if self.limit_ms is None or self.goodput is None:
             return ""
-        limit = f"p99 {milliseconds(self.limit_ms)}"
+        limit = f"{self.quantile} {milliseconds(self.limit_ms)}"
         if self.limit_ms < self.lone_ms:
             least = milliseconds(self.lone_ms)
             return f"{limit} is not possible: an item that comes alone takes {least}"

@@ -118,12 +118,14 @@ def throughput_latency(study: Study, measured: Measured) -> Chart:
 
 
 def latency_rate(tests: Mapping[str, LoadTest]) -> Chart:
-    """The p99 of the latency against the rate of some deployments by name, and their limit."""
+    """A quantile of the latency against the rate of some deployments by name, and its limit."""
     series = []
     for number, (name, test) in enumerate(tests.items()):
-        points = [(point.rate, point.p99_ms.median, name) for point in test.points]
-        spreads = [point.p99_ms for point in test.points]
-        series.append(Series(f"{name} p99".strip(), points, colour(number), spreads=spreads))
+        spreads = [point.quantiles_ms[test.quantile] for point in test.points]
+        pairs = zip(test.points, spreads, strict=True)
+        points = [(point.rate, spread.median, name) for point, spread in pairs]
+        label = f"{name} {test.quantile}".strip()
+        series.append(Series(label, points, colour(number), spreads=spreads))
     limit = next((test.limit_ms for test in tests.values() if test.limit_ms), None)
     if limit:
         series.append(Series("limit", [(0.0, limit, "")], _INK, "level"))

@@ -5,11 +5,17 @@ This module imports pydantic; import it where a study file is read.
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Mapping
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from autosplit.errors import ConfigError, line_of
 from autosplit.planner import workload
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
@@ -79,20 +85,59 @@ class StatePair(Section):
 
 
 class Workload(Section):
-    """How items come in use: by themselves, ``rate`` a second, 99 % of them within ``p99_ms``.
+    """How items come in use: by themselves, ``rate`` a second, or as the times in a file did.
 
-    ``delay_ms``: the longest time that a batch waits to be full; "auto": a tenth of ``p99_ms``.
+    One limit at most: with ``p99_ms`` 99 % of the items must be ready within it. ``delay_ms``: the
+    longest time that a batch waits to be full; "auto" lets the simulation choose it.
     """
 
     rate: Positive | None = None
+    arrivals: Text | None = None
+    p50_ms: Positive | None = None
+    p90_ms: Positive | None = None
+    p95_ms: Positive | None = None
     p99_ms: Positive | None = None
     delay_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["auto"] = "auto"
 
     @property
+    def limits(self) -> dict[str, float]:
+        """The limits in ms by the names of their quantiles."""
+        limits = {name: getattr(self, f"{name}_ms") for name in workload.QUANTILES}
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+    @property
+    def has_rate(self) -> bool:
+        """Whether it says how many items come."""
+        return self.rate is not None or self.arrivals is not None
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What tells it from others."""
+        key = self.model_dump(exclude_none=True)
+        if self.arrivals:
+            key["arrivals"] = hashlib.sha256(repr(self.value.times).encode()).hexdigest()
+        return key
+
+    @cached_property
     def value(self) -> workload.Workload:
-        """What the planner and the measurement take."""
+        """What the planner and the measurement take. Raises ConfigError for a bad file."""
         delay = None if self.delay_ms == "auto" else self.delay_ms
-        return workload.Workload(self.rate, self.p99_ms, delay)
+        quantile, limit = next(iter(self.limits.items()), ("p99", None))
+        times = arrival_times(Path(self.arrivals)) if self.arrivals else ()
+        rate = (len(times) - 1) / (times[-1] - times[0]) if times else self.rate
+        return workload.Workload(rate, limit, delay, quantile, times)
+
+
+def arrival_times(file: Path) -> tuple[float, ...]:
+    """The times in seconds of a file that has one a line. Raises ConfigError where it is bad."""
+    try:
+        times = tuple(map(float, file.read_text(encoding="utf-8").split()))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read arrival times from '{file}': {line_of(error)}") from error
+    is_ascending = all(before <= after for before, after in pairwise(times))
+    if not (is_ascending and len(times) > 1 and times[0] < times[-1] < math.inf):
+        raise ConfigError(f"'{file}' has no ascending times of at least two items, in seconds")
+    return times
 
 
 class Regions(Section):

@@ -30,6 +30,7 @@ from autosplit.hardware.devices.device import available
 from autosplit.hardware.execution.batches import MOST as MOST_BATCH
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
 from autosplit.planner.problem import MOST_STATES
+from autosplit.planner.workload import QUANTILES
 from autosplit.study.config.sections import (
     Limits,
     Measure,
@@ -215,9 +216,12 @@ class StudyConfig(Section):
     def _default_objective(cls, data: Any) -> Any:
         """A limit of the workload is there to be kept."""
         load = data.get("workload") if isinstance(data, dict) else None
-        if not isinstance(load, dict) or load.get("p99_ms") is None or "objective" in data:
+        if not isinstance(load, dict) or "objective" in data:
             return data
-        return {**data, "objective": "goodput" if load.get("rate") is None else "cores"}
+        set_keys = {key for key, value in load.items() if value is not None}
+        if not set_keys & {f"{name}_ms" for name in QUANTILES}:
+            return data
+        return {**data, "objective": "cores" if set_keys & {"rate", "arrivals"} else "goodput"}
 
     @model_validator(mode="after")
     def _consistent(self) -> StudyConfig:
@@ -277,9 +281,13 @@ class StudyConfig(Section):
 
     def _workload_problems(self) -> Iterator[str]:
         load = self.workload or Workload()
-        if self.objective in ("goodput", "cores") and load.p99_ms is None:
+        if len(load.limits) > 1:
+            yield f"workload has limits of {' and '.join(load.limits)}; keep one"
+        if load.rate is not None and load.arrivals is not None:
+            yield "workload.rate and workload.arrivals are both given; keep one"
+        if self.objective in ("goodput", "cores") and not load.limits:
             yield f'objective is "{self.objective}" without a limit; add workload.p99_ms'
-        if self.objective == "cores" and load.rate is None:
+        if self.objective == "cores" and not load.has_rate:
             yield 'objective is "cores" without a rate; add workload.rate'
         if self.workload and self.objective == "latency":
             yield 'workload is given, but the objective is "latency"; remove one'
@@ -307,9 +315,10 @@ def load(path: Path, options: Mapping[str, Any] | None = None) -> StudyConfig:
     data = _overlay(_read(path), options or {})
     data.setdefault("name", study_name(path))
     # Files that are read are beside the study file; what is written goes to the working folder.
-    for key in ("model", "tuning"):
-        if isinstance(data.get(key), str) and data[key]:
-            data[key] = str(path.resolve().parent / data[key])
+    load = data.get("workload")
+    for table, key in ((data, "model"), (data, "tuning"), (load, "arrivals")):
+        if isinstance(table, dict) and isinstance(table.get(key), str) and table[key]:
+            table[key] = str(path.resolve().parent / table[key])
     return checked(data, f"study file '{path}'")
 
 

@@ -17,7 +17,6 @@ from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.profiling.cost_table import over_memory
 from autosplit.planner.explain import forbidden_by_states
-from autosplit.serialization import dump
 from autosplit.study.documents import document_of, measured_document
 from autosplit.study.loop.verdict import Contender, judge
 from autosplit.study.record import (
@@ -28,6 +27,7 @@ from autosplit.study.record import (
     record_of,
     study_record,
 )
+from autosplit.study.served import served
 from autosplit.study.space import Candidate
 from autosplit.study.surrogate.correction import Corrected, Measured
 from autosplit.units import counted, digits, milliseconds
@@ -124,9 +124,9 @@ def _served(opened: OpenStudy, record: StudyRecord, contender: Contender) -> Con
         return None
     workload = opened.goal.workload
     if opened.config.objective == "cores":
-        point, limit = test.at(workload.rate), workload.p99_ms or math.inf
+        point, limit = test.at(workload.rate), workload.limit_ms or math.inf
         cores = float(sum(s.threads * s.replicas for s in contender.deployment.stages))
-        is_served = point is not None and point.p99_ms.median <= limit
+        is_served = point is not None and point.quantiles_ms[workload.quantile].median <= limit
         time = Spread(cores, cores, cores) if is_served else None
     else:
         slowest, fastest = test.goodput, test.exceeded or test.goodput
@@ -145,8 +145,9 @@ def _under_load(opened: OpenStudy, record: StudyRecord, winner: Contender, objec
         rate = f" at {digits(workload.rate)} items/s" if workload.rate else ""
         least = min((test.lone_ms for test in loads.values()), default=math.nan)
         lines.append(
-            f"No measured deployment keeps p99 {milliseconds(workload.p99_ms or 0)}{rate}; an item "
-            f"that comes alone takes {milliseconds(least)} at least"
+            f"No measured deployment keeps {workload.quantile} "
+            f"{milliseconds(workload.limit_ms or 0)}{rate}; an item that comes alone takes "
+            f"{milliseconds(least)} at least"
         )
     test = loads.get(_key(winner))
     if test:
@@ -226,18 +227,17 @@ def _compare_under_load(opened: OpenStudy) -> None:
         return
     workload, record = opened.goal.workload, _record(opened)
     contenders = _loaded(opened, record)
-    asked, comparison = dump(workload), record.final_comparison
+    asked, comparison = opened.config.workload.key, record.final_comparison
     if comparison.workload == asked and comparison.loads.keys() == contenders.keys():
         return
     count = counted(len(contenders), "deployment")
     opened.notify(f"{count} with items that come by themselves")
     if opened.config.objective == "cores":  # its goodput does not matter
-        workload = replace(workload, p99_ms=None)
+        workload = replace(workload, limit_ms=None)
     calm, loads = Calm(opened.config.measure.seconds, opened.notify), {}
     with opened.device_lock():
         for name, (deployment, period) in contenders.items():
-            batch = deployment.batch
-            load = replace(workload, delay_ms=opened.goal.workload.delay_of(batch))
+            load = replace(workload, delay_ms=_delay(opened, name, deployment, period))
             test = calm.measured(
                 f"{'trial ' if name.isdecimal() else ''}{name} under load",
                 partial(opened.bench.under_load, deployment, load, period),
@@ -246,6 +246,14 @@ def _compare_under_load(opened: OpenStudy) -> None:
             loads[name] = asdict(test)
     document = mapping(opened.study.user_attrs.get(COMPARISON))
     opened.study.set_user_attr(COMPARISON, {**document, "workload": asked, "loads": loads})
+
+
+def _delay(opened: OpenStudy, name: str, deployment: Deployment, period: Spread) -> float:
+    """The delay of the batches of a contender."""
+    measured = {str(m.number): m for m in opened.history().trials}.get(name)
+    stages = measured.stages if measured else deployment.stages
+    stage_ms = measured.stage_ms if measured else (period.median * deployment.replicas[0],)
+    return served(opened.goal.workload, stages, stage_ms, period.median)[1]
 
 
 def _loaded(opened: OpenStudy, record: StudyRecord) -> dict[str, tuple[Deployment, Spread]]:

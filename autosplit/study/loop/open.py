@@ -147,7 +147,7 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     kinds = config.core_kinds if config.cores is not None else ()
     placed = sorted(_region_devices(config).items())
     has_load = config.workload and config.objective != "throughput"
-    load = config.workload.model_dump(exclude_none=True) if has_load and config.workload else {}
+    load = config.workload.key if has_load and config.workload else {}
     optional = {
         "cores": "; ".join(",".join(map(str, numbers)) for numbers in kinds),
         "memory": ", ".join(map(size, config.memory or ())),

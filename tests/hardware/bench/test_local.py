@@ -118,7 +118,7 @@ def test_a_candidate_is_measured_at_a_rate(bench, stages):
     test = bench.under_load(deployed(bench, stages), Workload(100.0), Spread(2.5, 2.4, 2.6))
     (point,) = test.points
     assert (point.rate, test.capacity, test.goodput) == (100, 400, None)
-    assert 0 < point.p50_ms.median <= point.p99_ms.median
+    assert 0 < point.quantiles_ms["p50"].median <= point.quantiles_ms["p99"].median
 
 
 def test_a_device_that_cannot_run_the_whole_model_has_no_baseline(bench, branches, monkeypatch):

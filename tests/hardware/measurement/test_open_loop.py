@@ -21,7 +21,7 @@ def slow_pipeline(seconds, batch=1):
 
 def test_an_item_that_has_to_wait_is_late():
     with slow_pipeline(0.02) as pipeline:
-        latencies = open_latencies(pipeline, items(3), 1000, 0.1)
+        latencies = open_latencies(pipeline, items(3), Workload(1000.0), 0.1)
     # Each takes 20 times as long as it has, so that delays add up, even of those not yet sent.
     assert 2 <= len(latencies) < 100
     assert latencies == sorted(latencies)
@@ -30,13 +30,13 @@ def test_an_item_that_has_to_wait_is_late():
 
 def test_of_a_stream_slower_than_the_measurement_one_item_is_measured():
     with fake_pipeline(ONE_OP, [[0]], ["y"])[0] as pipeline:
-        assert len(open_latencies(pipeline, items(3), 20, 0.01)) == 1
+        assert len(open_latencies(pipeline, items(3), Workload(20.0), 0.01)) == 1
 
 
 @pytest.mark.parametrize("batch", [1, 4])
 def test_every_item_of_a_batch_is_timed(batch):
     with slow_pipeline(0.001, batch).with_delay(1) as pipeline:
-        latencies = open_latencies(pipeline, items(3), 1000, 0.05)
+        latencies = open_latencies(pipeline, items(3), Workload(1000.0), 0.05)
     assert len(latencies) == 50
     assert min(latencies) >= 1
 
@@ -47,35 +47,39 @@ def test_a_stage_that_fails_is_an_error():
 
     pipeline, _ = fake_pipeline(ONE_OP, [[0]], ["y"], before={0: fail})
     with pipeline, pytest.raises(StageError, match="broken"):
-        open_latencies(pipeline, items(3), 1000, 0.01)
+        open_latencies(pipeline, items(3), Workload(1000.0), 0.01)
 
 
 def point(rate, p99):
-    return LoadPoint(rate, 100, Spread(1.0, 1.0, 1.0), Spread(p99, p99, p99))
+    times = {"p50": 1.0, "p90": 1.0, "p95": p99 - 6, "p99": p99}
+    return LoadPoint(rate, 100, {name: Spread(ms, ms, ms) for name, ms in times.items()})
 
 
-def test_goodput_is_bisected_to_the_greatest_rate_within_the_limit(monkeypatch):
+@pytest.mark.parametrize(("quantile", "limit"), [("p99", 20.0), ("p95", 14.0)])
+def test_goodput_is_bisected_to_the_greatest_rate_within_the_limit(monkeypatch, quantile, limit):
     rates = []
 
-    def measured(pipeline, items, rate, *_):
-        rates.append(rate)
-        return point(rate, 10.0 if rate <= 70 else 30.0)
+    def measured(pipeline, items, workload, *_):
+        rates.append(workload.rate)
+        return point(workload.rate, 20.0 if workload.rate <= 70 else 20.1)
 
     monkeypatch.setattr(open_loop, "load_point", measured)
     with fake_pipeline(ONE_OP, [[0]], ["y"])[0] as pipeline:
-        test = load_test(pipeline, items(1), Workload(50.0, 20.0), 1.0, 100.0)
+        asked = Workload(50.0, limit, quantile=quantile)
+        test = load_test(pipeline, items(1), asked, 1.0, 100.0)
     assert rates == [50, 80, 40, 60, 70, 75, 72.5]
     assert (test.goodput, test.exceeded, test.at(None).rate) == (70, 72.5, 70)
     assert test.at(50).rate == 50
     assert [p.rate for p in test.points] == sorted(rates)
     assert test.text == (
-        "goodput 70 items/s within p99 20 ms: 70% of the 100 items/s with all items waiting"
+        f"goodput 70 items/s within {quantile} {limit:g} ms: "
+        "70% of the 100 items/s with all items waiting"
     )
 
 
 def test_a_limit_below_the_latency_of_a_lone_item_says_what_is_possible():
     with slow_pipeline(0.01) as pipeline:
-        test = load_test(pipeline, items(1), Workload(p99_ms=5.0), 1.0, 100.0)
+        test = load_test(pipeline, items(1), Workload(limit_ms=5.0), 1.0, 100.0)
     assert (test.points, test.goodput) == ((), 0.0)
     assert test.text.startswith("p99 5 ms is not possible: an item that comes alone takes ")
 
@@ -87,6 +91,7 @@ def test_a_quantile_has_the_interval_of_order_statistics():
 
 def test_the_line_of_a_rate_says_why_it_is_doubted():
     assert point(50, 20).text == "50 items/s: latency p50 1 ms, p99 20 ms"
-    noisy = LoadPoint(50, 9, Spread(1, 1, 1), Spread(20, 18, 23), ("a neighbour",))
+    times = {"p50": Spread(1, 1, 1), "p99": Spread(20, 18, 23)}
+    noisy = LoadPoint(50, 9, times, ("a neighbour",))
     assert noisy.text.endswith("p99 20 ms (18 to 23); not to be trusted: a neighbour")
     assert LoadTest((), 1.0, 100.0).text == ""

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from autosplit.errors import ConfigError
+from autosplit.study.config.sections import arrival_times
 from autosplit.study.config.study_file import SIZE_LIMIT, StudyConfig, load, stored
 
 GOOD = 'zoo = "squeezenet"\nstages = 2\n'
@@ -99,6 +100,8 @@ def test_the_quickstart_is_a_study_file() -> None:
             'objective is "cores" without a rate',
         ),
         (GOOD + "workload = {rate = 0}", "workload.rate is 0"),
+        (GOOD + "workload = {p95_ms = 5, p99_ms = 9}", "workload has limits of p95 and p99"),
+        (GOOD + 'workload = {rate = 5, arrivals = "a"}', "workload.rate and workload.arrivals"),
         (GOOD + "realtime = {items_per_second = 5}", "unknown key 'realtime'"),
         ("stages = 2", "no model is given"),
         ('zoo = "x"', "stages is missing"),
@@ -189,3 +192,25 @@ def test_a_file_that_is_not_there_or_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "b.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="is not UTF-8 text; expected TOML"):
         load(tmp_path / "b.toml")
+
+
+@pytest.mark.parametrize(
+    ("limit", "objective"),
+    [("p95_ms = 9", "goodput"), ('p50_ms = 9\narrivals = "times.txt"', "cores")],
+)
+def test_a_limit_of_the_workload_is_what_counts(tmp_path: Path, limit: str, objective: str) -> None:
+    (tmp_path / "times.txt").write_text("10\n10.5\n11\n")
+    (tmp_path / "s.toml").write_text(f"{GOOD}[workload]\n{limit}\n")
+    config = load(tmp_path / "s.toml")
+    assert config.objective == objective
+    assert config.workload is not None
+    value = config.workload.value
+    assert (value.limit_ms, value.quantile) == (9, limit[:3])
+    assert value.rate == (2 if config.workload.arrivals else None)
+
+
+@pytest.mark.parametrize("text", ["", "1", "2\n1", "1\n1", "a\nb", "1\nnan", "1\ninf"])
+def test_a_file_without_arrival_times_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "times.txt").write_text(text)
+    with pytest.raises(ConfigError, match=r"times.txt'"):
+        arrival_times(tmp_path / "times.txt")

@@ -651,9 +651,9 @@ def loaded(bench: Any, goodput: float = 90.0) -> list[tuple[Any, Workload]]:
 
     def under_load(deployment: Deployment, workload: Workload, period: Spread) -> LoadTest:
         asked.append((deployment, workload))
-        times = Spread(1.0, 1.0, 1.0), Spread(3.0, 2.0, 4.0)
-        points = [LoadPoint(rate, 9, *times) for rate in (workload.rate, goodput) if rate]
-        limit = workload.p99_ms
+        times = {"p50": Spread(1.0, 1.0, 1.0), "p99": Spread(3.0, 2.0, 4.0)}
+        points = [LoadPoint(rate, 9, times) for rate in (workload.rate, goodput) if rate]
+        limit = workload.limit_ms
         served = (limit, goodput, 1.02 * goodput) if limit else ()
         return LoadTest(tuple(points), 2.0, 1e3 / period.median, 0.0, *served)
 
@@ -700,7 +700,7 @@ def test_a_study_finds_what_serves_within_the_limit(
     assert verdict[-1].endswith(ends)
     # All finalists compete, and what a limit costs is measured only where it is asked for.
     assert len(asked) > 1
-    assert {load.p99_ms for _, load in asked} == {None if rate else 1e4}
+    assert {load.limit_ms for _, load in asked} == {None if rate else 1e4}
     values = [t.value for t in opened.study.trials if t.state.name == "COMPLETE"]
     assert all(value and value < 1e4 for value in values)
 
