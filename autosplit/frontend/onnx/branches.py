@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from autosplit.extras import helper, numpy_helper
-from autosplit.frontend.onnx import shape_arithmetic
 from autosplit.frontend.onnx.nodes import inner_graphs
+from autosplit.frontend.onnx.single_node import SMALL, computed
 from autosplit.frontend.onnx.static_shapes import Shape, inferred_shapes, shape_value
 from autosplit.frontend.source import unused
-
-_SMALL = 1024  # elements of a weight that a condition may depend on
 
 
 def take_known_branches(model: Any) -> None:
@@ -30,7 +28,6 @@ def take_known_branches(model: Any) -> None:
 def _resolved(model: Any) -> list[Any] | None:
     """The nodes of the graph with branches in place of Ifs; None where nothing is replaced."""
     graph = model.graph
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     shapes = inferred_shapes(model, {})
     values = {w.name: numpy_helper.to_array(w) for w in graph.initializer if _is_small(w)}
     names = {value.name for value in (*graph.input, *graph.initializer)}
@@ -45,12 +42,12 @@ def _resolved(model: Any) -> list[Any] | None:
             is_changed = True
             continue
         nodes.append(node)
-        values.update(_values(node, values, shapes, opset))
+        values.update(_values(model, node, values, shapes))
     return nodes if is_changed else None
 
 
 def _values(
-    node: Any, values: Mapping[str, Any], shapes: Mapping[str, Shape], opset: int
+    model: Any, node: Any, values: Mapping[str, Any], shapes: Mapping[str, Shape]
 ) -> dict[str, Any]:
     """The results of a node by name where they are known and small."""
     if not node.output:
@@ -65,8 +62,7 @@ def _values(
     read = {name: values[name] for name in node.input if name in values}
     if len(read) < len({name for name in node.input if name}):
         return {}
-    results = shape_arithmetic.computed(node, read, opset)
-    return {} if results is None else dict(zip(node.output, results, strict=False))
+    return computed(model, node, read) or {}
 
 
 def _taken(node: Any, values: Mapping[str, Any]) -> Any:
@@ -118,4 +114,4 @@ def _rename(node: Any, names: Mapping[str, str]) -> None:
 
 
 def _is_small(tensor: Any) -> bool:
-    return bool(math.prod(tensor.dims) <= _SMALL)
+    return bool(math.prod(tensor.dims) <= SMALL)

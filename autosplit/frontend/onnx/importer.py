@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import re
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,10 +21,12 @@ import numpy as np
 
 from autosplit.errors import AutosplitError, ModelError, line_of
 from autosplit.extras import relax
-from autosplit.frontend.onnx import file, normalize, opaque, shape_arithmetic
+from autosplit.frontend.onnx import file, normalize, opaque
 from autosplit.frontend.onnx.limits import Limits, check_input
 from autosplit.frontend.onnx.nodes import draws_at_random, modules_of, tensors_read
 from autosplit.frontend.onnx.shapes import inputs
+from autosplit.frontend.onnx.single_node import SMALL, Array, computed, constant, result_shapes
+from autosplit.frontend.onnx.static_shapes import asks_for_shape, shape_value
 from autosplit.frontend.relax.expressions import fixed_sizes, is_constant, shape_of
 from autosplit.frontend.shapes import Shapes
 from autosplit.frontend.source import SourceModel, SourceNode, mark, unused
@@ -185,7 +189,11 @@ class _NodeByNode:
                 )
             of_constants = self._varying.isdisjoint(node.outputs)
             values = self._values()
-            self._limits.check_node(proto, values, of_constants=of_constants)
+            arrays = _small_arrays(values) if of_constants else {}
+            shapes = result_shapes(self._model, proto, values, arrays) if of_constants else None
+            self._limits.check_node(proto, values, shapes)
+            if of_constants and self._compute(proto, values, arrays):
+                continue
             # In a block of its own, since a conversion that fails leaves bindings behind.
             self.bb._begin_dataflow_block()
             try:
@@ -204,6 +212,19 @@ class _NodeByNode:
             self._limits.check_results(proto, values, results, of_constants=of_constants)
             for binding in bindings:
                 self.bb.emit_normalized(binding)
+
+    def _compute(self, proto: Any, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> bool:
+        """Whether the results of a node that reads constants alone are small, and now constants."""
+        results = None
+        if asks_for_shape(proto):
+            sizes = fixed_sizes(values[proto.input[0]].ty)
+            if sizes is not None:
+                results = {proto.output[0]: shape_value(proto, tuple(sizes))}
+        elif len(arrays) == len(values):
+            results = computed(self._model, proto, arrays)
+        for name, array in (results or {}).items():
+            self.table[name] = constant(array)
+        return bool(results)
 
     def _construct_node(self, proto: Any) -> str:
         """Convert a node; returns why TVM cannot, empty where it can."""
@@ -246,7 +267,6 @@ class _NodeByNode:
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
         node, proto = self._source_nodes[self.position], self._model.graph.node[self.position]
-        values = shape_arithmetic.evaluated(proto, inputs, opset)
         if op_name == "Dropout" and _trains(inputs, attrs):
             raise ModelError(
                 f"node '{node.name}' (Dropout) cannot be imported: it drops values at random, "
@@ -254,7 +274,6 @@ class _NodeByNode:
             )
         if op_name == "Dropout":
             values = _identity(inputs[0], opset)[: len(node.outputs)]
-        if values is not None:
             return values[0] if len(values) == 1 else relax.Tuple(values)
         convert = super()._convert_operator  # type: ignore[misc]
         return normalize.converted(convert, proto, inputs, attrs, opset, self._read)
@@ -270,6 +289,15 @@ def _varying(model: Any, nodes: tuple[SourceNode, ...]) -> frozenset[str]:
     return frozenset(tensors)
 
 
+def _small_arrays(values: Mapping[str, Any]) -> dict[str, Array]:
+    """The small constants among expressions."""
+    return {
+        name: value.value.numpy()
+        for name, value in values.items()
+        if is_constant(value) and math.prod(shape_of(value)) <= SMALL
+    }
+
+
 def _is_static(value: Any) -> bool:
     """Whether no size of a tensor is open; other values have none."""
     return not isinstance(value.ty, relax.TensorType) or fixed_sizes(value.ty) is not None
@@ -278,7 +306,7 @@ def _is_static(value: Any) -> bool:
 def _identity(value: Any, opset: int) -> list[Any]:
     """The results of a dropout that drops nothing: its input, and a mask that keeps everything."""
     dtype = "bool" if opset >= 10 else str(value.ty.dtype)
-    return [value, shape_arithmetic.constant(np.ones(shape_of(value), dtype))]
+    return [value, constant(np.ones(shape_of(value), dtype))]
 
 
 def _trains(inputs: Any, attrs: Any) -> bool:
@@ -317,7 +345,9 @@ class NameTable(dict[str, Any]):
         if isinstance(value, relax.Var) and value.name in self._tensor_of:
             self.alias[tensor] = self._tensor_of[value.name]
             return value
-        value = shape_arithmetic.fixed_shape(value) or value
+        sizes = fixed_sizes(value) if isinstance(value, relax.ShapeExpr) else None
+        if sizes is not None:
+            value = constant(np.array(sizes, np.int64))
         if isinstance(value, relax.Tuple):
             return value  # a sequence, whose items have no names
         if not isinstance(value, relax.Call | relax.TupleGetItem | relax.Var):

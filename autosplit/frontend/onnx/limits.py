@@ -12,8 +12,6 @@ from itertools import chain
 from typing import Any
 
 from autosplit.errors import ModelError
-from autosplit.extras import numpy_helper, onnx
-from autosplit.frontend.onnx.opaque import declared
 from autosplit.frontend.onnx.static_shapes import Shape
 from autosplit.frontend.relax.expressions import fixed_sizes, is_constant
 
@@ -23,7 +21,6 @@ _WORK_EACH, _MORE_WORK = 64, 1 << 34  # multiplications and additions, of TVM's 
 _LARGEST = (1 << 31) - 1  # elements of a tensor; TVM's loops count in 32 bits
 _MOST_TENSORS = 4096  # that a node reads; TVM fails at ten thousand
 _MOST_ITEMS = 1 << 14  # of all sequences that tensors are split into
-_SMALL = 1024  # elements of a constant that a size can depend on
 _NEVER_LARGER = ("Compress", "NonZero", "Unique")  # than their input, by axis
 _QUADRATIC = ("Attention", "DFT", "Det", "GRU", "LSTM", "MultiHeadAttention", "RNN", "STFT")
 
@@ -35,17 +32,19 @@ class Limits:
     """
 
     def __init__(self, model: Any) -> None:
-        self._opset_imports = list(model.opset_import)
-        self._ir_version = model.ir_version
-        self._opset = next((o.version for o in model.opset_import if not o.domain), 1)
         stored = sum(math.prod(weight.dims) for weight in model.graph.initializer)
         self._elements = _ELEMENTS_EACH * stored + _MORE_ELEMENTS
         self._work = _WORK_EACH * stored + _MORE_WORK
         self._items = _MOST_ITEMS
         self._is_counted = False  # whether the results of the node at hand are taken off already
 
-    def check_node(self, node: Any, values: Mapping[str, Any], *, of_constants: bool) -> None:
-        """Before ``node`` is converted, whose inputs are the expressions ``values``."""
+    def check_node(
+        self, node: Any, values: Mapping[str, Any], shapes: Sequence[Shape] | None
+    ) -> None:
+        """Before ``node`` is converted, whose inputs are the expressions ``values``.
+
+        ``shapes`` are those of its results, where it reads constants alone and they are known.
+        """
         if len(node.input) > _MOST_TENSORS:
             raise ValueError(f"it reads {len(node.input)} tensors; at most {_MOST_TENSORS} work")
         if node.op_type == "SplitToSequence":
@@ -54,7 +53,6 @@ class Limits:
                 raise ValueError(
                     f"sequences would hold more than {_MOST_ITEMS} tensors; use Split or Slice"
                 )
-        shapes = self._result_shapes(node, values) if of_constants else None
         self._is_counted = shapes is not None
         if shapes is not None:
             self._spend(node, values, shapes)
@@ -63,7 +61,7 @@ class Limits:
         """Take the results of a node that reads constants alone from what is left."""
         elements = sum(map(math.prod, shapes))
         self._elements -= elements
-        self._work -= _work(node, [_shape(values.get(name)) for name in node.input], elements)
+        self._work -= work(node, [_shape(values.get(name)) for name in node.input], elements)
         if self._elements < 0 or self._work < 0:
             what = f"{elements:,} numbers" if self._elements < 0 else "too much arithmetic"
             raise ValueError(
@@ -92,29 +90,6 @@ class Limits:
         if of_constants and not self._is_counted:
             self._spend(node, values, shapes)
 
-    def _result_shapes(self, node: Any, values: Mapping[str, Any]) -> list[Shape] | None:
-        """The shapes that ONNX infers for the results of a node; None if it does not know all."""
-        try:
-            results = onnx.shape_inference.infer_node_outputs(
-                # TVM's importer takes the ops of other domains for the standard ones.
-                onnx.defs.get_schema(node.op_type, self._opset, ""),
-                node,
-                {name: declared(name, value).type for name, value in values.items()},
-                {
-                    name: numpy_helper.from_array(value.value.numpy(), name)
-                    for name, value in values.items()
-                    if is_constant(value) and math.prod(_shape(value)) <= _SMALL
-                },
-                opset_imports=self._opset_imports,
-                ir_version=self._ir_version,
-            )
-        except Exception:  # an op that ONNX does not know, a sequence, a wrong attribute
-            return None
-        shapes = [result.tensor_type.shape.dim for result in results.values()]
-        if not all(size.HasField("dim_value") for sizes in shapes for size in sizes):
-            return None
-        return [tuple(size.dim_value for size in sizes) for sizes in shapes]
-
 
 def check_input(name: str, shape: Shape) -> None:
     """Raise ModelError for a model input that is too large."""
@@ -141,7 +116,7 @@ def _items(node: Any, values: Mapping[str, Any]) -> int:
     return int(numbers.size) if numbers.ndim else -(-size // max(1, int(numbers)))
 
 
-def _work(node: Any, shapes: Sequence[Shape], elements: int) -> int:
+def work(node: Any, shapes: Sequence[Shape], elements: int) -> int:
     """About how many numbers are added up at most for ``elements`` results of such tensors."""
     kind, weight = node.op_type, shapes[1] if len(shapes) > 1 else ()
     if kind == "Einsum":

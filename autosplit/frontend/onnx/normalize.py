@@ -6,16 +6,16 @@ in terms that the converter knows, or refused. Semantics: the ONNX operator spec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from autosplit.extras import relax
-from autosplit.frontend.onnx import shape_arithmetic
-from autosplit.frontend.onnx.resize import Attributes, to_sizes
+from autosplit.frontend.onnx.single_node import constant
 from autosplit.frontend.relax.expressions import is_constant, shape_of
 
+Attributes = dict[str, Any]
 Convert = Callable[[str, Any, dict[str, Any], int], Any]
 Rewritten = tuple[Any, Attributes]
 
@@ -40,10 +40,10 @@ def converted(
     if kind == "Upsample" or (kind == "Resize" and opset < 11):
         raise ValueError("TVM's importer has no Upsample")
     if kind == "Resize":
-        inputs = to_sizes(inputs, attrs)
+        inputs = _with_sizes(inputs, attrs)
     if kind == "Equal" and inputs[0].same_as(inputs[1]) and "float" in str(inputs[0].ty.dtype):
         # TVM simplifies x == x to true.
-        return _not("IsNaN", convert, shape_arithmetic.input_list(inputs, inputs[:1]), opset)
+        return _not("IsNaN", convert, _input_list(inputs, inputs[:1]), opset)
     if kind == "Equal" and str(inputs[0].ty.dtype) == "bool":
         # TVM compares booleans as floats, and cannot build that.
         return _not("Xor", convert, inputs, opset)
@@ -105,6 +105,50 @@ def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
     return ""
 
 
+def _with_sizes(inputs: Any, attrs: Attributes) -> Any:
+    """The inputs of a Resize to the sizes of all axes, which the converter gets right.
+
+    Raises ValueError if TVM would resize otherwise.
+    """
+    before = list(shape_of(inputs[0]))
+    _, _, scales, sizes = (*inputs, None, None, None)[:4]
+    scales, sizes = (None if i is None or 0 in shape_of(i) else i for i in (scales, sizes))
+    numbers = sizes if scales is None else scales
+    mode = attrs.get("coordinate_transformation_mode")
+    if attrs.get("antialias", 0):
+        raise ValueError("TVM's importer resizes without antialias")
+    if mode in (b"half_pixel_symmetric", b"tf_crop_and_resize"):
+        raise ValueError(f"TVM has no {mode.decode()}")
+    if "axes" in attrs or attrs.get("keep_aspect_ratio_policy", b"stretch") != b"stretch":
+        raise ValueError("TVM's importer resizes all axes, and keeps no aspect ratio")
+    if numbers is None or not is_constant(numbers):
+        raise ValueError("its scales or sizes are known only at run time; make them constants")
+    values = numbers.value.numpy()
+    after = [int(n * f) for n, f in zip(before, values, strict=True)]
+    if scales is None:
+        after = values.tolist()
+    elif mode != b"align_corners":
+        # TVM scales by the ratio of the sizes; only align_corners is defined by it.
+        for axis, (n, factor, size) in enumerate(zip(before, values, after, strict=True)):
+            if abs(n * factor - size) > 1e-3:
+                raise ValueError(
+                    f"it scales {n} at axis {axis} by {factor:.4g}, which is not a whole size"
+                )
+    if after[:2] != before[:2]:
+        raise ValueError(
+            f"it resizes {before} to {after}; TVM's importer resizes the axes after the second only"
+        )
+    sizes = constant(np.array(after, np.int64))
+    return _input_list(inputs, [inputs[0], None, None, sizes])
+
+
+def _input_list(inputs: Any, items: Sequence[Any]) -> Any:
+    """Inputs in the importer's own kind of list, in which an absent one is None."""
+    result = type(inputs)()
+    result.extend(items)
+    return result
+
+
 def _slice(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
     """Starts, ends and axes became inputs in opset 10."""
     if opset >= 10:
@@ -113,19 +157,19 @@ def _slice(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
     for name in ("starts", "ends", "axes"):
         numbers = attrs.get(name)
         known = numbers is not None
-        items.append(shape_arithmetic.constant(np.array(numbers, np.int64)) if known else None)
-    return shape_arithmetic.input_list(inputs, items), attrs
+        items.append(constant(np.array(numbers, np.int64)) if known else None)
+    return _input_list(inputs, items), attrs
 
 
 def _pow(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
     """The exponent has any type; the result has the base's."""
-    return shape_arithmetic.input_list(inputs, [inputs[0], _cast(inputs[1], inputs[0])]), attrs
+    return _input_list(inputs, [inputs[0], _cast(inputs[1], inputs[0])]), attrs
 
 
 def _not(kind: str, convert: Convert, inputs: Any, opset: int) -> Any:
     """The negation of what an op computes."""
     result = relax.BlockBuilder.current().normalize(convert(kind, inputs, {}, opset))
-    return convert("Not", shape_arithmetic.input_list(inputs, [result]), {}, opset)
+    return convert("Not", _input_list(inputs, [result]), {}, opset)
 
 
 def _in_float32(convert: Convert, inputs: Any, attrs: Attributes, opset: int) -> Any:
@@ -134,7 +178,7 @@ def _in_float32(convert: Convert, inputs: Any, attrs: Attributes, opset: int) ->
     present = [i for i in inputs if i is not None]  # the bias, which may be absent, is the last
     floats = [builder.normalize(relax.op.astype(i, "float32")) for i in present]
     floats += [None] * (len(inputs) - len(present))
-    floats = shape_arithmetic.input_list(inputs, floats)
+    floats = _input_list(inputs, floats)
     result, *others = convert("LayerNormalization", floats, attrs, opset)
     return relax.Tuple([relax.op.astype(builder.normalize(result), "bfloat16"), *others])
 
@@ -161,5 +205,5 @@ def _cast(value: Any, like: Any) -> Any:
     """``value`` with the element type of ``like``."""
     dtype = str(like.ty.dtype)
     if is_constant(value):
-        return shape_arithmetic.constant(value.value.numpy().astype(dtype))
+        return constant(value.value.numpy().astype(dtype))
     return relax.op.astype(value, dtype)

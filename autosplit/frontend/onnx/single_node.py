@@ -1,0 +1,141 @@
+"""A node by itself: the shapes of its results, and what onnxruntime makes of it.
+
+A shape that is computed in the graph follows from constants, and TVM's converters want it as one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from autosplit.errors import line_of
+from autosplit.extras import helper, numpy_helper, onnx, relax, require
+from autosplit.frontend.onnx.limits import work
+from autosplit.frontend.onnx.nodes import draws_at_random, inner_graphs
+from autosplit.frontend.onnx.static_shapes import Shape
+from autosplit.frontend.relax.expressions import fixed_sizes
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+SMALL = 1024  # elements; what is larger is no shape, and is folded later
+_LITTLE_WORK = 1 << 20
+_NUMBER = re.compile(r"tensor\((float|double|float16|bfloat16|bool|u?int(?:8|16|32|64))\)")
+_NAMES = {"float": "float32", "double": "float64"}  # of types that ONNX calls otherwise
+# One may drop values at random; quantised weights stay small, for backends that compute with them.
+_NOT_COMPUTED = frozenset({"Dropout", "QuantizeLinear", "DequantizeLinear"})
+
+
+def constant(array: Any) -> Any:
+    """A Relax constant of the array's own dtype."""
+    array = np.asarray(array)
+    return relax.const(array, str(array.dtype))
+
+
+def declared(name: str, value: Any) -> Any:
+    """A Relax expression as ONNX declares it; raises ValueError for one without a fixed size."""
+    sizes = fixed_sizes(value.ty)
+    if sizes is None:
+        raise ValueError(f"it reads '{name}', which is no tensor of a fixed size")
+    dtype = str(value.ty.dtype)
+    name_of = {theirs: ours for ours, theirs in _NAMES.items()}
+    element = onnx.TensorProto.DataType.Value(name_of.get(dtype, dtype).upper())
+    return helper.make_tensor_value_info(name, element, sizes)
+
+
+def dtype_of(output: Any) -> str | None:
+    """The dtype of an output of a session as numpy spells it; None where it holds no numbers."""
+    match = _NUMBER.fullmatch(output.type)
+    return match and _NAMES.get(match[1], match[1])
+
+
+def result_shapes(
+    model: Any, node: Any, values: Mapping[str, Any], arrays: Mapping[str, Array]
+) -> list[Shape] | None:
+    """The shapes that ONNX infers for the results of a node; None if it does not know all.
+
+    ``values`` are the expressions that it reads, ``arrays`` the small constants that it reads.
+    """
+    opset = next((o.version for o in model.opset_import if not o.domain), 1)
+    tensors = {name: numpy_helper.from_array(array, name) for name, array in arrays.items()}
+    try:
+        types = {name: declared(name, value).type for name, value in values.items()}
+        for name, tensor in tensors.items():
+            types[name] = helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+        results = onnx.shape_inference.infer_node_outputs(
+            # TVM's importer takes the ops of other domains for the standard ones.
+            onnx.defs.get_schema(node.op_type, opset, ""),
+            node,
+            types,
+            tensors,
+            opset_imports=list(model.opset_import),
+            ir_version=model.ir_version,
+        )
+    except Exception:  # an op that ONNX does not know, a sequence, a wrong attribute
+        return None
+    shapes = [result.tensor_type.shape.dim for result in results.values()]
+    if not all(size.HasField("dim_value") for sizes in shapes for size in sizes):
+        return None
+    return [tuple(size.dim_value for size in sizes) for sizes in shapes]
+
+
+def computed(model: Any, node: Any, arrays: Mapping[str, Array]) -> dict[str, Array] | None:
+    """The small results of a node that reads the small ``arrays`` alone; None for any other."""
+    if not arrays or node.op_type in _NOT_COMPUTED or node.domain not in ("", "ai.onnx"):
+        return None
+    if draws_at_random(node) or any(True for _ in inner_graphs(node)):
+        return None
+    if sum(array.size for array in arrays.values()) > SMALL:
+        return None
+    shapes = result_shapes(model, node, {}, arrays)
+    elements = sum(map(math.prod, shapes or ()))
+    read = [arrays[name].shape if name else () for name in node.input]
+    if shapes is None or elements > SMALL or work(node, read, elements) > _LITTLE_WORK:
+        return None
+    try:
+        session = open_session(single_model(model, node, {}, arrays))
+        results = session.run(None, {})
+    except Exception:  # what it cannot compute is left to the importer, which says why
+        return None
+    outputs = session.get_outputs()
+    if any(dtype_of(o) != str(a.dtype) for o, a in zip(outputs, results, strict=True)):
+        return None
+    return {output.name: array for output, array in zip(outputs, results, strict=True)}
+
+
+def single_model(
+    model: Any, node: Any, inputs: Mapping[str, Any], weights: Mapping[str, Array]
+) -> Any:
+    """A model of one node; its outputs are declared without a type."""
+    graph = helper.make_graph(
+        [node],
+        "node",
+        [declared(name, value) for name, value in inputs.items()],
+        [onnx.ValueInfoProto(name=name) for name in node.output if name],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    return helper.make_model(
+        graph, opset_imports=model.opset_import, ir_version=max(model.ir_version, 4)
+    )
+
+
+def open_session(model: Any) -> Any:
+    """A session of onnxruntime. Raises ValueError where it refuses the model."""
+    onnxruntime = require("onnxruntime", "onnx")
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4  # an error is raised as an exception, so it need not be logged
+    try:
+        return onnxruntime.InferenceSession(
+            model.SerializeToString(),
+            options,
+            providers=["CPUExecutionProvider"],
+            enable_fallback=False,
+        )
+    except Exception as error:
+        reason = re.sub(r"\[ONNXRuntimeError\] : \d+ : \w+ : ", "", line_of(error))
+        raise ValueError(f"onnxruntime refuses it: {reason}") from error
