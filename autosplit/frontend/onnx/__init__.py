@@ -1,7 +1,6 @@
 """ONNX files: read ``file`` (checked, shapes fixed), then ``importer`` (to Relax).
 
 ``shapes`` makes the inputs static, ``branches`` replaces an If whose condition is known.
-``normalize`` and ``resize`` correct what TVM's converters misread; what they cannot convert is
-``opaque``. ``shape_arithmetic`` and ``static_shapes`` evaluate the small values that shapes are
-computed from.
+``normalize`` corrects what TVM's converters misread; what they cannot convert is ``opaque``.
+``single_node`` and ``static_shapes`` evaluate the small values that shapes are computed from.
 """

@@ -24,7 +24,7 @@ from autosplit.extras import relax
 from autosplit.frontend.onnx import file, normalize, opaque
 from autosplit.frontend.onnx.limits import Limits, check_input
 from autosplit.frontend.onnx.nodes import draws_at_random, modules_of, tensors_read
-from autosplit.frontend.onnx.shapes import inputs
+from autosplit.frontend.onnx.shapes import element_type, inputs
 from autosplit.frontend.onnx.single_node import SMALL, Array, computed, constant, result_shapes
 from autosplit.frontend.onnx.static_shapes import asks_for_shape, shape_value
 from autosplit.frontend.relax.expressions import fixed_sizes, is_constant, shape_of
@@ -52,6 +52,7 @@ def convert(model: Any, name: str, nodes: tuple[SourceNode, ...] | None = None) 
         check_input(signature.name, signature.shape)
     importer, module = _import(model, nodes)
     table = importer.table
+    _check_types(model.graph, table)
     return SourceModel(
         name=name,
         module=module,
@@ -108,6 +109,21 @@ def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
         if output.name not in known:
             raise ModelError(
                 f"no node makes output '{output.name}'; remove it from the graph's outputs"
+            )
+
+
+def _check_types(graph: Any, values: Mapping[str, Any]) -> None:
+    """What the graph declares of a tensor is its type; onnxruntime refuses any other."""
+    for info in (*graph.value_info, *graph.output):
+        value, kind = values.get(info.name), info.type.WhichOneof("value")
+        if value is None or kind is None or not isinstance(value.ty, relax.TensorType):
+            continue
+        dtype = str(value.ty.dtype)
+        declared = element_type(info) if kind == "tensor_type" else kind
+        if declared != dtype:
+            raise ModelError(
+                f"tensor '{info.name}' is declared as {declared}, but its node makes {dtype}; "
+                "correct the declaration"
             )
 
 

@@ -5,18 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from autosplit.errors import ModelError
-from autosplit.extras import helper, onnx
+from autosplit.extras import helper
 from autosplit.frontend.shapes import Shapes, Sizes, bound_symbols, require_static
 from autosplit.frontend.source import Signature
+
+_NO_NUMBERS = ("undefined", "string")
 
 
 def inputs(model: Any) -> tuple[Signature, ...]:
     """The graph inputs that no initialiser fills, of a model with static shapes."""
     signatures = []
     for value in _free_inputs(model):
-        dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-        signatures.append(Signature(value.name, tuple(_sizes(value) or ()), str(dtype)))
+        sizes = tuple(_sizes(value) or ())
+        signatures.append(Signature(value.name, sizes, element_type(value)))
     return tuple(signatures)
+
+
+def element_type(value: Any) -> str:
+    """The declared element type of a tensor, as numpy spells it, or one in _NO_NUMBERS."""
+    try:
+        dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+    except KeyError:
+        return "undefined"
+    return "string" if dtype.kind == "O" else str(dtype)
 
 
 def bind_shapes(model: Any, shapes: Shapes) -> None:
@@ -65,9 +76,7 @@ def _require_numeric_tensor(value: Any) -> None:
         raise ModelError(
             f"input '{value.name}' is a {kind or 'value without a type'}; only tensors can be split"
         )
-    types = onnx.TensorProto
-    numeric = {*types.DataType.values()} - {types.UNDEFINED, types.STRING}
-    if value.type.tensor_type.elem_type not in numeric:
+    if element_type(value) in _NO_NUMBERS:
         raise ModelError(
             f"input '{value.name}' has no numeric element type; "
             "only numbers and booleans can be split"

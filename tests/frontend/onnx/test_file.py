@@ -137,6 +137,16 @@ def test_a_graph_that_cannot_be_split_is_refused_by_name(refused, model, line):
     assert line in refused(model)
 
 
+@pytest.mark.parametrize("kind", ["INT64", "STRING", "UNDEFINED"])
+@pytest.mark.parametrize("name", ["y", "z"])
+def test_a_tensor_that_is_declared_as_another_type_is_refused(refused, name, kind):
+    kinds = {"y": "FLOAT", "z": "FLOAT", name: kind}
+    model = onnx_model([RELU, node("Exp", "y", "z")], outputs=[value("z", None, kinds["z"])])
+    model.graph.value_info.append(value("y", None, kinds["y"]))
+    line = f"tensor '{name}' is declared as {kind.lower()}, but its node makes float32"
+    assert line in refused(model)
+
+
 def test_functions_are_inlined_before_their_nodes_are_looked_at(refused):
     model = onnx_model([node("Twice", "x", "y", domain="acme")])
     body = [node("Relu", "a", "t"), node("Fancy", "t", "b")]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autosplit import api
-from autosplit.frontend.onnx import shape_arithmetic
+from autosplit.frontend.onnx.single_node import computed
 from tests.build import node, onnx_model, value
 from tests.nets import judge, net
 
@@ -46,26 +46,34 @@ def test_a_shape_can_be_an_output(save):
         assert pipeline.run(model.items(1))[0]["s"].tolist() == [1, 4]
 
 
+EINSUM = {"equation": "a,b,c,d->"}
+
+
 @pytest.mark.parametrize(
-    ("kind", "arrays"),
+    ("kind", "arrays", "attributes"),
     [
-        ("ConstantOfShape", [ints(10**12)]),
-        ("Expand", [ints(1), ints(10**6, 10**6)]),
-        ("Tile", [ints(1), ints(10**12)]),
-        ("Range", [ints(0).reshape(()), ints(10**12).reshape(()), ints(1).reshape(())]),
-        ("Range", [np.float32(0), np.float32(1), np.float32(1e-12)]),
-        ("Add", [np.zeros(1025, np.float32), np.zeros(1, np.float32)]),
-        ("Neg", [np.zeros(1025, I64)]),
-        ("ConstantOfShape", [ints(1025)]),
-        ("Einsum", [ints(1)]),
-        ("Reshape", [np.arange(6), ints(4, 2)]),
+        ("ConstantOfShape", [ints(10**12)], {}),
+        ("Expand", [ints(1), ints(10**6, 10**6)], {}),
+        ("Tile", [ints(1), ints(10**12)], {}),
+        ("Range", [ints(0).reshape(()), ints(10**12).reshape(()), ints(1).reshape(())], {}),
+        ("Range", [np.float32(0), np.float32(1), np.float32(1e-12)], {}),
+        ("Add", [np.zeros(1025, np.float32), np.zeros(1, np.float32)], {}),
+        ("ConstantOfShape", [ints(1025)], {}),
+        ("Einsum", [np.ones(200, np.float32)] * 4, EINSUM),
+        ("Reshape", [np.arange(6), ints(4, 2)], {}),
+        ("Dropout", [np.float32([1]), np.float32(0.5), np.array(True)], {}),
+        ("Bernoulli", [np.float32([0.5])], {}),
+        ("Fancy", [ints(1)], {}),
     ],
 )
-def test_nothing_large_or_unknown_is_computed(kind, arrays):
-    names = "abc"[: len(arrays)]
-    assert (
-        shape_arithmetic.evaluated(
-            node(kind, " ".join(names), "y"), [shape_arithmetic.constant(a) for a in arrays], 17
-        )
-        is None
-    )
+def test_nothing_large_random_or_unknown_is_computed(kind, arrays, attributes):
+    names = "abcd"[: len(arrays)]
+    proto = node(kind, " ".join(names), "y", **attributes)
+    weights = {n: np.asarray(a) for n, a in zip(names, arrays, strict=True)}
+    assert computed(onnx_model([proto]), proto, weights) is None
+
+
+def test_a_small_result_is_what_onnxruntime_computes():
+    proto = node("Split", "a", "y z", axis=0)
+    results = computed(onnx_model([proto]), proto, {"a": ints(1, 2, 3, 4)})
+    assert {name: array.tolist() for name, array in results.items()} == {"y": [1, 2], "z": [3, 4]}
