@@ -1,6 +1,7 @@
 """Where the stages of an export run on another machine, and what is checked first."""
 
 import json
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -148,6 +149,16 @@ def test_a_stage_that_does_not_load_closes_those_before_it(
     with pytest.raises(kind, match=text), load(exported):
         pass
     assert [stage.closed for stage in loaded] == [1, 1]
+
+
+def test_a_stage_whose_loading_hangs_is_named_in_time(exported, loaded, monkeypatch):
+    goes_on = threading.Event()
+    load_by(lambda *_: goes_on.wait(60), monkeypatch)
+    monkeypatch.setattr(files, "LOAD_S", 0.1)
+    hangs = pytest.raises(MachineError, match=r"'stage0.onnx' does not load .* no answer .* hangs")
+    with hangs, load(exported):
+        pass
+    goes_on.set()
 
 
 def test_a_closed_pipeline_closes_its_stages_once(exported, loaded):

@@ -80,7 +80,9 @@ def _server_of_tracker(device: Rpc, seconds: float) -> tuple[str, int, str]:
         return host, port, match_key
 
 
-def within(seconds: float, work: Callable[[], T]) -> T:
+def within(
+    seconds: float, work: Callable[[], T], reason: str = "it may be serving another client"
+) -> T:
     """The result of ``work``; TimeoutError after ``seconds``, and then its result is dropped.
 
     The thread of a call that hangs stays behind; a ThreadPoolExecutor would wait for it at exit.
@@ -93,9 +95,7 @@ def within(seconds: float, work: Callable[[], T]) -> T:
     except TimeoutError:
         if not future.cancel():
             raise  # the work itself ran into a timeout
-        raise TimeoutError(
-            f"no answer in {seconds:.0f} s, it may be serving another client"
-        ) from None
+        raise TimeoutError(f"no answer in {seconds:.0f} s, {reason}") from None
     finally:
         # The traceback of an error holds this frame; the frame must not hold a session.
         del future

@@ -8,6 +8,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,12 +20,14 @@ from autosplit.files import sha256
 from autosplit.hardware.codegen.target import architecture, spelled, target_of
 from autosplit.hardware.devices import processor
 from autosplit.hardware.devices.device import Device
+from autosplit.hardware.devices.session import within
 from autosplit.hardware.execution.wiring import Port, StagePorts, StageState
 from autosplit.hardware.runtimes.interface import Runtime, Stage
 from autosplit.hardware.runtimes.registry import RUNTIMES, TVM, runtime_class
 from autosplit.versions import require_pair
 
 MANIFEST = "split.json"
+LOAD_S = 1800.0  # for the replicas of a stage; a large model takes minutes
 MOST_REPLICAS = 1024  # of all stages: each has a thread
 
 
@@ -179,7 +182,9 @@ class StageSpec:
         phases.report(f"loading {self.file}")
         try:
             runtime = runtime_class(self.runtime)
-            return runtime.load_stages(folder / self.file, self.sha256, self.ports, places)
+            file = folder / self.file
+            load = partial(runtime.load_stages, file, self.sha256, self.ports, places)
+            return within(LOAD_S, load, "it hangs")
         except (ConfigError, MachineError):
             raise
         except Exception as error:

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -47,22 +48,61 @@ def test_a_candidate_with_equal_outputs_is_measured(bench, stages):
     assert len(measurement.stage_ms) == 2
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [lambda a: a * 1.001, lambda a: a * np.nan, lambda a: a[::-1].copy() * 0],
-    ids=["little", "nan", "zero"],
-)
-def test_a_candidate_with_other_outputs_is_rejected(bench, stages, monkeypatch, spoil):
+def spoilt(monkeypatch, change, thread=None):
+    """Let ``change`` replace the outputs of the stages of one thread or of all."""
     real = VmStage.run
 
     def run(self, values):
-        import tvm
-
-        return [tvm.runtime.tensor(spoil(v.numpy()).astype("float32")) for v in real(self, values)]
+        if thread not in (None, threading.current_thread().name):
+            return real(self, values)
+        return change(partial(real, self), list(values))
 
     monkeypatch.setattr(VmStage, "run", run)
+
+
+def of_outputs(change):
+    def changed(run, values):
+        import tvm
+
+        return [tvm.runtime.tensor(change(v.numpy()).astype("float32")) for v in run(values)]
+
+    return changed
+
+
+def swapped(run, values):
+    """The first two inputs of equal shape are taken for each other."""
+    shapes = [tuple(value.shape) for value in values]
+    pairs = [(i, j) for i in range(len(values)) for j in range(i) if shapes[i] == shapes[j]]
+    for i, j in pairs[:1]:
+        values[i], values[j] = values[j], values[i]
+    return run(values)
+
+
+CHANGES = {
+    "little": of_outputs(lambda a: a * 1.001),
+    "nan": of_outputs(lambda a: a * np.nan),
+    "zero": of_outputs(lambda a: a * 0),
+    "swapped": swapped,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_candidate_with_other_outputs_is_rejected(bench, stages, monkeypatch, change):
+    spoilt(monkeypatch, CHANGES[change])
     with pytest.raises(StageError, match=r"outputs of \w+ differ"):
         bench.measure(deployed(bench, stages))
+
+
+def test_a_baseline_with_other_outputs_is_rejected(bench, monkeypatch):
+    spoilt(monkeypatch, CHANGES["little"], "stage 0")
+    with pytest.raises(StageError, match=r"outputs of \w+ differ"):
+        bench.baselines()
+
+
+def test_a_candidate_with_other_outputs_is_not_compared(bench, stages, monkeypatch):
+    spoilt(monkeypatch, CHANGES["little"], "stage 1")  # the unsplit model has only stage 0
+    with pytest.raises(StageError, match=r"outputs of \w+ differ"):
+        bench.compare_interleaved([deployed(bench, stages)], ())
 
 
 def test_an_empty_stage_leaves_its_device_unused(branches, stages):
@@ -74,44 +114,6 @@ def test_an_empty_stage_leaves_its_device_unused(branches, stages):
         bench.description.devices[2:3],
     ]
     assert [ms > 0 for ms in bench.measure(deployment).stage_ms] == [True, True]
-
-
-def test_a_baseline_with_other_outputs_is_rejected(bench, monkeypatch):
-    monkeypatch.setattr(VmStage, "run", _halved_in(VmStage.run, "stage 0"))
-    with pytest.raises(StageError, match=r"outputs of \w+ differ"):
-        bench.baselines()
-
-
-def test_a_candidate_with_other_outputs_is_not_compared(bench, stages, monkeypatch):
-    monkeypatch.setattr(
-        VmStage, "run", _halved_in(VmStage.run, "stage 1")
-    )  # the unsplit model has only stage 0
-    with pytest.raises(StageError, match=r"outputs of \w+ differ"):
-        bench.compare_interleaved([deployed(bench, stages)], ())
-
-
-def _halved_in(real, thread):
-    def run(self, values):
-        import tvm
-
-        outputs = real(self, values)
-        if threading.current_thread().name != thread:
-            return outputs
-        return [tvm.runtime.tensor((v.numpy() / 2).astype("float32")) for v in outputs]
-
-    return run
-
-
-@pytest.mark.integration
-def test_candidates_and_every_baseline_are_compared(bench, stages):
-    names = [run.name for run in bench.unsplit_runs()]
-    candidates, baselines = bench.compare_interleaved([deployed(bench, stages)] * 2, names)
-    assert (len(candidates), [*baselines]) == (2, names)
-    for figures in (*candidates, *baselines.values()):
-        assert min(figures.period_ms.low, figures.latency_ms.low) > 0
-    for candidate in candidates:
-        assert len(candidate.stage_ms) == len(stages)
-        assert min(candidate.stage_ms) > 0
 
 
 def test_a_candidate_is_measured_at_a_rate(bench, stages):
@@ -167,32 +169,26 @@ def test_a_server_is_waited_for_at_first_and_when_it_was_lost(branches, connecti
     assert connections[1] == [7.0, rpc.RETURN_S]
 
 
-def test_the_identity_names_targets_that_differ(branches, bench):
-    targets_of = {
-        name: f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}"
-        for name, cpu in zip(bench.description.devices, "ab", strict=True)
+def test_the_identity_names_what_all_measurements_share_and_targets_that_differ(branches, bench):
+    places, identity = api.device.along(2), bench.description.identity
+    assert {"model", "target", "devices", "backend", "versions", "shapes"} <= set(identity)
+    assert all(isinstance(value, str) for value in identity.values())
+    assert LocalBench(branches, places[:1], QUICK).description.identity != identity
+    assert "targets" not in identity
+    names = bench.description.devices
+    targets = {
+        n: f"llvm -mtriple=x86_64-linux-gnu -mcpu={c}" for n, c in zip(names, "ab", strict=True)
     }
-    assert "targets" not in bench.description.identity
-    places = api.device.along(2)
-    targets = [
-        LocalBench(
-            dataclasses.replace(branches, targets=targets_of), order, QUICK
-        ).description.identity["targets"]
-        for order in (places, places[::-1])
-    ]
-    assert targets[0] == targets[1]
-    assert all(f"{name} " in targets[0] for name in targets_of)
-    one = next(iter(targets_of.items()))
-    with_one = LocalBench(dataclasses.replace(branches, targets=dict([one])), places, QUICK)
-    text = with_one.description.identity["targets"]
-    assert text.split()[0] == one[0]
-    assert all(name not in text for name in bench.description.devices[1:])
 
+    def text(some, order):
+        model = dataclasses.replace(branches, targets={name: targets[name] for name in some})
+        return LocalBench(model, order, QUICK).description.identity["targets"]
 
-def test_a_candidate_with_swapped_inputs_is_rejected(bench, stages, monkeypatch):
-    monkeypatch.setattr(VmStage, "run", _swapping(VmStage.run))
-    with pytest.raises(StageError, match=r"outputs of \w+ differ"):
-        bench.measure(deployed(bench, stages))
+    assert text(names, places) == text(names, places[::-1])
+    assert all(f"{name} " in text(names, places) for name in targets)
+    one = text(names[:1], places)
+    assert one.split()[0] == names[0]
+    assert all(name not in one for name in set(names) - {names[0]})
 
 
 def test_the_reference_runs_before_the_candidate(branches, stages, monkeypatch):
@@ -211,25 +207,14 @@ class Refuses:
         raise ModelError("index out of bounds")
 
 
-def _swapping(real):
-    """A stage that takes its first two inputs of equal shape for each other."""
+def test_every_baseline_is_measured_with_work_for_all_replicas(bench, branches, monkeypatch):
+    pipelines, whole = [], type(branches).whole
 
-    def run(self, values):
-        values = list(values)
-        pairs = [
-            (i, j)
-            for i in range(len(values))
-            for j in range(i)
-            if tuple(values[i].shape) == tuple(values[j].shape)
-        ]
-        for i, j in pairs[:1]:
-            values[i], values[j] = values[j], values[i]
-        return real(self, values)
+    def open_whole(*arguments, **options):
+        pipelines.append(whole(*arguments, **options))
+        return pipelines[-1]
 
-    return run
-
-
-def test_every_baseline_is_measured(bench):
+    monkeypatch.setattr(type(branches), "whole", open_whole)
     baselines = bench.baselines()
     assert [b.name for b in baselines] == [run.name for run in bench.unsplit_runs()]
     copies = {b.name: b.copies for b in baselines}
@@ -238,6 +223,9 @@ def test_every_baseline_is_measured(bench):
         assert copies["onnxruntime, 2 threads"] == 1
         assert copies["onnxruntime, 2 replicas"] == 2
     assert all(b.period_ms.median > 0 < b.latency_ms.median for b in baselines)
+    assert sum(copies.values()) <= sum(sum(p.replicas) for p in pipelines)
+    verified = 3
+    assert all(len(p.submitted) > verified + QUICK.items for p in pipelines)
 
 
 def test_a_runtime_that_computes_no_stages_and_fails_has_no_baseline(bench, monkeypatch):
@@ -248,20 +236,6 @@ def test_a_runtime_that_computes_no_stages_and_fails_has_no_baseline(bench, monk
     runtimes = {b.name.partition(",")[0] for b in bench.baselines()}
     assert "onnxruntime" not in runtimes
     assert "tvm" in runtimes
-
-
-def test_every_replica_works_while_it_is_measured(bench, branches, monkeypatch):
-    pipelines, whole = [], type(branches).whole
-
-    def open_whole(*arguments, **options):
-        pipelines.append(whole(*arguments, **options))
-        return pipelines[-1]
-
-    monkeypatch.setattr(type(branches), "whole", open_whole)
-    copies = sum(b.copies for b in bench.baselines())
-    assert copies <= sum(sum(p.replicas) for p in pipelines)
-    verified = 3
-    assert all(len(p.submitted) > verified + QUICK.items for p in pipelines)
 
 
 @pytest.mark.skipif(
@@ -288,15 +262,6 @@ def test_a_stage_stays_on_the_cores_of_its_device(branches, stages, monkeypatch)
     }
 
 
-def test_the_identity_names_what_all_measurements_share(bench, branches):
-    assert {"model", "target", "devices", "backend", "versions", "shapes"} <= set(
-        bench.description.identity
-    )
-    other = LocalBench(branches, api.device.along(1), QUICK)
-    assert other.description.identity["devices"] != bench.description.identity["devices"]
-    assert all(isinstance(v, str) for v in bench.description.identity.values())
-
-
 def test_a_profile_has_a_time_for_each_op(bench, branches):
     profiles = bench.profile()
     assert [p.device for p in profiles] == list(bench.description.devices)
@@ -320,11 +285,8 @@ def test_inputs_are_profiled_in_the_order_the_ops_read_them(save):
 def test_equal_kernels_in_another_order_have_a_profile_of_their_own(save, monkeypatch):
     """Both nets call kernels ``exp`` and ``exp1``, on tensors of swapped sizes."""
     keys = []
-    monkeypatch.setattr(
-        profile_cache,
-        "cached",
-        lambda key, make, force: keys.append(tuple(key)) or Profile("", (), ()),
-    )
+    empty = Profile("", (), ())
+    monkeypatch.setattr(profile_cache, "cached", lambda key, *_: keys.append((*key,)) or empty)
     for name, (first, second) in {"a": ((2, 3), (4, 5)), "b": ((4, 5), (2, 3))}.items():
         nodes = [node("Exp", "x", "y"), node("Exp", "u", "v")]
         path = save(
@@ -334,32 +296,29 @@ def test_equal_kernels_in_another_order_have_a_profile_of_their_own(save, monkey
     assert keys[0] != keys[1]
 
 
-def test_a_damaged_profile_is_measured_again(tmp_path, monkeypatch):
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))
-    profile = Profile("cores:0", (1.0, 2.0), (0.1, 0.2))
+    monkeypatch.setattr(profile_cache, "_is_patient", True)
+    return tmp_path
+
+
+def test_a_profile_stays_until_it_is_damaged_or_taken_again(empty_cache):
+    profile, other = (Profile("cores:0", (first, 2.0), (0.1, 0.2)) for first in (1.0, 3.0))
     assert profile_cache.cached(["key"], lambda: profile) == profile
-    assert profile_cache.cached(["key"], lambda: Profile("other", (), ())) == profile
-    (file,) = (tmp_path / "profiles").glob("*.json")
+    assert profile_cache.cached(["key"], lambda: other) == profile
+    (file,) = (empty_cache / "profiles").glob("*.json")
     assert json.loads(file.read_text())["op_ms"] == [1.0, 2.0]
+    with pytest.raises(ZeroDivisionError):
+        profile_cache.cached(["key"], lambda: 1 / 0, force=True)
+    assert profile_cache.cached(["key"], lambda: other) == profile
+    assert profile_cache.cached(["key"], lambda: other, force=True) == other
     file.write_text("{")
     assert profile_cache.cached(["key"], lambda: profile) == profile
 
 
-def test_a_profile_that_cannot_be_taken_again_stays(tmp_path, monkeypatch):
-    monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))
-    profile = Profile("cores:0", (1.0, 2.0), (0.1, 0.2))
-    profile_cache.cached(["key"], lambda: profile)
-    with pytest.raises(ZeroDivisionError):
-        profile_cache.cached(["key"], lambda: 1 / 0, force=True)
-    assert profile_cache.cached(["key"], lambda: 1 / 0) == profile
-    other = Profile("cores:0", (3.0, 4.0), (0.1, 0.2))
-    assert profile_cache.cached(["key"], lambda: other, force=True) == other
-    assert profile_cache.cached(["key"], lambda: 1 / 0) == other
-
-
-def test_a_disturbed_profile_is_taken_again_once_the_machine_is_calm(tmp_path, monkeypatch):
-    monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))
-    monkeypatch.setattr(profile_cache, "_is_patient", True)
+@pytest.mark.usefixtures("empty_cache")
+def test_a_disturbed_profile_is_taken_again_once_the_machine_is_calm(monkeypatch):
     waits, stolen, times = iter([5.0, 5.0, 1.0]), iter([0.5, 0.0]), iter([2.0, 1.0])
     monkeypatch.setattr(profile_cache.disturbance, "wait_until_calm", lambda limit: next(waits))
     conditions = profile_cache.disturbance.Conditions
@@ -383,9 +342,8 @@ def test_a_disturbed_profile_is_taken_again_once_the_machine_is_calm(tmp_path, m
     assert (calm.op_ms, calm.doubt) == ((1.0,), "")
 
 
-def test_a_process_waits_for_a_calm_machine_in_vain_only_once(tmp_path, monkeypatch):
-    monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))
-    monkeypatch.setattr(profile_cache, "_is_patient", True)
+@pytest.mark.usefixtures("empty_cache")
+def test_a_process_waits_for_a_calm_machine_in_vain_only_once(monkeypatch):
     busy = profile_cache.disturbance.Conditions(load=1.0)
     monkeypatch.setattr(profile_cache.disturbance, "since", lambda start: busy)
     waits = []

@@ -60,13 +60,6 @@ def test_the_next_run_returns_its_own_results_after_a_source_that_raises(good, e
         assert plain(in_time(lambda: pipeline.run([item_of(99)]))) == outputs_of([99])
 
 
-def test_the_next_run_returns_its_own_results_after_an_item_that_does_not_fit():
-    with new_pipeline() as pipeline:
-        with pytest.raises(ConfigError):
-            pipeline.run([item_of(1), item_of(2), BAD])
-        assert plain(in_time(lambda: pipeline.run([item_of(5)]))) == outputs_of([5])
-
-
 @pytest.mark.parametrize("stage", [0, 2])
 @pytest.mark.parametrize("at", [0, 3, 19])
 def test_the_next_run_returns_its_own_results_after_an_interrupt(stage, at):
@@ -97,24 +90,6 @@ def test_an_interrupted_reader_loses_no_result():
         may_go_on.set()
         results = pipeline.results()
         assert plain(in_time(lambda: [next(results), next(results)])) == outputs_of([1, 2])
-
-
-@pytest.mark.parametrize("replicas", [(1, 1, 1), (3, 1, 2)])
-def test_threads_that_run_at_once_get_their_own_results(replicas):
-    with new_pipeline(replicas=replicas) as pipeline, ThreadPoolExecutor(4) as threads:
-        calls = [list(range(first, first + 7)) for first in range(0, 560, 7)]
-        results = threads.map(lambda numbers: pipeline.run(map(item_of, numbers)), calls)
-        assert in_time(lambda: list(map(plain, results))) == list(map(outputs_of, calls))
-
-
-def test_a_run_leaves_submitted_items_to_their_reader():
-    with new_pipeline() as pipeline:
-        for number in range(pipeline.capacity):
-            pipeline.submit(item_of(number))
-        numbers = range(100, 130)
-        assert plain(in_time(lambda: pipeline.run(map(item_of, numbers)))) == outputs_of(numbers)
-        read = in_time(lambda: list(itertools.islice(pipeline.results(), pipeline.capacity)))
-        assert plain(read) == outputs_of(range(pipeline.capacity))
 
 
 def test_a_run_whose_source_waits_does_not_hold_other_callers_back():

@@ -55,35 +55,25 @@ def test_a_pipeline_without_references_lets_its_threads_end(replicas):
     wait_for(lambda: not idents & {thread.ident for thread in threading.enumerate()})
 
 
-def test_a_stage_that_hangs_does_not_hold_close_up(monkeypatch):
+@pytest.mark.parametrize(
+    ("method", "replicas", "name"), [("run", 1, "stage 1"), ("open", 2, "replica 0 of stage 1")]
+)
+def test_what_hangs_does_not_hold_close_up(monkeypatch, method, replicas, name):
     monkeypatch.setattr("autosplit.hardware.execution.engine.CLOSE_TIMEOUT_S", 0.3)
-    gate = threading.Event()
-    begun = threading.Event()
+    goes_on, begun = threading.Event(), threading.Event()
 
-    def hang(number):
+    def hang(*values):
         begun.set()
-        gate.wait(PATIENCE_S)
+        goes_on.wait(PATIENCE_S)
 
-    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c"], before={1: hang})
+    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c"], replicas=(1, replicas, 1))
+    setattr(stages[1], method, hang)
     pipeline.submit(items(1)[0])
     assert begun.wait(PATIENCE_S)
-    with pytest.warns(RuntimeWarning, match="stage 1"):
+    with pytest.warns(RuntimeWarning, match=name):
         pipeline.close()
-    assert [stage.closed for stage in stages] == [1, 0, 1]
-    gate.set()
-    wait_for(lambda: stages[1].closed == 1)
-
-
-def test_a_replica_that_hangs_does_not_hold_close_up(monkeypatch):
-    monkeypatch.setattr("autosplit.hardware.execution.engine.CLOSE_TIMEOUT_S", 0.3)
-    gate = threading.Event()
-    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c"], replicas=(1, 2, 1))
-    stages[1].open = lambda: gate.wait(PATIENCE_S)
-    pipeline.start()
-    with pytest.warns(RuntimeWarning, match="replica 0 of stage 1"):
-        pipeline.close()
-    assert [stage.closed for stage in stages] == [1, 0, 1, 1]
-    gate.set()
+    assert [stage.closed for stage in stages] == [1, 0, *[1] * replicas]
+    goes_on.set()
     wait_for(lambda: stages[1].closed == 1)
 
 

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import autosplit
-from autosplit import planner
 from autosplit.deploy.verify import bench, verify
-from autosplit.errors import ConfigError, StageError
+from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
-from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.arrays import array_of
 from autosplit.hardware.runtimes.openvino import runtime as openvino
 from autosplit.hardware.runtimes.registry import EXACT, ONNXRUNTIME, OPENVINO, TVM
-from studies.simulation.bench import costs_of
 from tests import nets
 from tests.benches import deployed
 
@@ -124,18 +124,6 @@ def test_two_pipelines_work_side_by_side(split):
     assert all(compare(results[n], split.model.expected(items)).equal for n in range(2))
 
 
-def test_a_stage_runs_on_its_cores_alone(split, monkeypatch):
-    bound = []
-    monkeypatch.setattr(
-        devices.Cores,
-        "bind",
-        lambda self: bound.append((str(self), threading.current_thread().name)),
-    )
-    outputs(split.pipeline(), split.model.items(1))
-    for number, device in enumerate(HERE):
-        assert (str(device), f"stage {number}") in bound
-
-
 def test_replicas_compute_at_the_same_time_each_on_its_core(model):
     stages = model.runtime.stages(model.stage_source.whole, HERE)
     (item,) = model.items(1)
@@ -178,12 +166,6 @@ def test_a_profile_is_kept_apart_by_runtime(model):
     assert other.profile(HERE[0], seconds=0.1) != profile == model.profile(HERE[0], seconds=0.1)
 
 
-def test_ops_kept_together_can_be_grouped_for_the_planner(model):
-    costs = costs_of(model.graph, [1.0] * len(model.graph.ops))
-    halves = planner.Question.of_split(2)
-    assert planner.partition(costs.with_groups(model.runtime.keep_together), halves).stages
-
-
 @pytest.mark.integration
 def test_an_export_runs_verifies_and_is_measured(split, tmp_path):
     items = split.model.items(2)
@@ -224,18 +206,6 @@ def test_a_bench_measures_candidates_baselines_and_turns(split):
     assert (len(candidates), [*baselines]) == (1, names)
 
 
-def test_a_wrong_candidate_is_no_measurement(split, monkeypatch):
-    here = LocalBench(split.model, HERE, BRIEF)
-    run = Pipeline.run
-
-    def run_wrongly(self, items):
-        return [{name: a + 1 for name, a in output.items()} for output in run(self, items)]
-
-    monkeypatch.setattr(Pipeline, "run", run_wrongly)
-    with pytest.raises(StageError, match=r"outputs of \w+ differ"):
-        here.measure(deployed(here, split.stages))
-
-
 @pytest.mark.integration
 def test_a_worker_measures_with_the_runtime_it_is_given(split):
     model = split.model
@@ -250,6 +220,40 @@ def test_a_worker_measures_with_the_runtime_it_is_given(split):
         far.close()
 
 
-def test_an_unknown_runtime_is_refused(save):
-    with pytest.raises(ConfigError, match="runtime 'tensorrt' is unknown"):
-        autosplit.load_model(save(nets.residual()), runtime="tensorrt")
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"runtime": "tensorrt"}, "runtime 'tensorrt' is unknown"),
+        (
+            {"runtime": ONNXRUNTIME, "tuning": Path("records")},
+            "tuning 'records' is for TVM, but the stages run in onnxruntime",
+        ),
+    ],
+)
+def test_an_unknown_runtime_and_what_only_tvm_can_use_are_refused(save, options, error):
+    with pytest.raises(ConfigError, match=error):
+        autosplit.load_model(save(nets.residual()), **options)
+
+
+@pytest.mark.parametrize(("runtime", "extra"), [(ONNXRUNTIME, "onnx"), (OPENVINO, OPENVINO)])
+def test_without_its_package_the_extra_is_named(branches, monkeypatch, runtime, extra):
+    pytest.importorskip(runtime)
+    split = replace(branches, runtime_name=runtime).split([["first"]])
+    monkeypatch.setitem(sys.modules, runtime, None)
+    with pytest.raises(MachineError, match=rf"pip install 'autosplit\[{extra}\]'"):
+        split.pipeline()
+
+
+@pytest.mark.parametrize("device", [devices.Cuda(0), devices.Rpc("h", 1)])
+def test_other_devices_are_refused_by_name_with_the_runtime_that_takes_them(
+    branches, tmp_path, device
+):
+    runtime, ports = branches.runtime_of(ONNXRUNTIME), StagePorts((), (), ())
+    runtime.check(HERE)
+    assert (runtime.can_run(HERE[0]), runtime.can_run(device)) == (True, False)
+    for use in (
+        lambda: runtime.check([device]),
+        lambda: runtime.load_stages(tmp_path / "absent.onnx", "", ports, [device]),
+    ):
+        with pytest.raises(ConfigError, match=f"not on '{device}'; use runtime tvm"):
+            use()

@@ -1,12 +1,11 @@
 """Sessions of onnxruntime: their options, and the errors of models and items."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from autosplit.errors import MachineError, ModelError
+from autosplit.errors import ModelError
 from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_session
 from tests.build import node, onnx_model
 from tests.nets import onnxruntime_outputs
@@ -25,14 +24,6 @@ def test_an_unreadable_model_prints_nothing(capfd):
     with pytest.raises(ModelError, match="onnxruntime cannot load the model"):
         onnxruntime_outputs(model.replace(b"Fancy", b"F\xd5ncy"), [])
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_missing_onnxruntime_names_its_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(
-        MachineError, match=r"onnxruntime cannot be imported .*; pip install 'autosplit\[onnx\]'"
-    ):
-        onnxruntime_outputs(b"", [])
 
 
 def test_an_item_that_onnxruntime_refuses_is_a_model_error():

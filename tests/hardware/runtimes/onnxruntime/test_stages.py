@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,9 +18,7 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.onnx import model_file
-from autosplit.hardware.runtimes.onnx.time_shares import TimeShares
 from autosplit.hardware.runtimes.onnxruntime import runtime
-from autosplit.hardware.runtimes.onnxruntime.profile import executed_nodes
 from studies.simulation.bench import costs_of
 from tests import nets
 
@@ -85,17 +82,10 @@ def test_ops_whose_nodes_read_what_the_ops_do_not_are_kept_together(load):
     nets.judge(model, model.split([]))
 
 
-def test_no_plan_parts_what_is_kept_together(load):
-    model = load(nets.inside_a_node())
-    costs = costs_of(model.graph, [1.0] * len(model.graph.ops))
-    for best in planner.k_best(
-        costs.with_groups(model.runtime.keep_together), planner.Question.of_split(2), 50
-    ):
-        nets.judge(model, api.Split(model, best.split))
-
-
 def test_every_cut_that_parts_no_group_runs(load):
-    for proto in (nets.tuples(), nets.boundaries(), nets.preactivation(), aliased()):
+    for proto in (
+        nets.inside_a_node(), nets.tuples(), nets.boundaries(), nets.preactivation(), aliased()
+    ):  # fmt: skip
         model = load(proto)
         costs = costs_of(model.graph, [1.0] * len(model.graph.ops))
         for best in planner.k_best(
@@ -185,19 +175,6 @@ def test_a_manifest_without_a_runtime_is_for_tvm(branches, tmp_path):
         assert compare(pipeline.run(items), branches.expected(items)).equal
 
 
-def test_stages_of_both_runtimes_work_in_one_pipeline(branches, tmp_path):
-    split = autosplit.plan(branches, 2)
-    other = api.Split(replace(branches, runtime_name="onnxruntime"), split.stages)
-    in_tvm, in_onnxruntime = split.export(tmp_path / "tvm"), other.export(tmp_path / "ort")
-    mixed = json.loads(in_tvm.read_text(encoding="utf-8"))
-    mixed["stages"][1] = json.loads(in_onnxruntime.read_text(encoding="utf-8"))["stages"][1]
-    in_tvm.write_text(json.dumps(mixed), encoding="utf-8")
-    shutil.copy(tmp_path / "ort" / mixed["stages"][1]["file"], tmp_path / "tvm")
-    items = branches.items(3)
-    with autosplit.load(tmp_path / "tvm") as pipeline:
-        assert compare(pipeline.run(items), branches.expected(items)).equal
-
-
 def test_large_weights_lie_beside_a_stage_and_are_checked(load, tmp_path, monkeypatch):
     monkeypatch.setattr(model_file, "EXTERNAL_BYTES", 500)
     text = "g (float[2,40] x) => (float[2,40] y) { a = MatMul(x, w) y = MatMul(a, v) }"
@@ -227,56 +204,3 @@ def test_a_model_that_is_no_onnx_file_is_refused(transformer):
     model = replace(transformer, runtime_name="onnxruntime", onnx_file=None)
     with pytest.raises(ConfigError, match="runtime 'onnxruntime' needs an ONNX file"):
         model.profile(devices.along(1)[0], force=True)
-
-
-def test_what_only_tvm_can_use_is_refused(save, tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"tuning '.*' is for TVM, but the stages run in onnxruntime"
-    ):
-        autosplit.load_model(save(nets.residual()), runtime="onnxruntime", tuning=tmp_path)
-
-
-def test_without_onnxruntime_the_package_is_named(load, monkeypatch):
-    model = load(nets.residual())
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(MachineError, match=r"pip install 'autosplit\[onnx\]'"):
-        model.split([["relu1a"]]).pipeline()
-
-
-@pytest.mark.parametrize("net", ["branches", "transformer"])
-def test_the_time_of_an_op_is_that_of_its_nodes(request, net):
-    model = replace(request.getfixturevalue(net), runtime_name="onnxruntime")
-    runtime = model.runtime
-    nodes = executed_nodes(runtime.original, runtime.original.proto)
-    shares = TimeShares(runtime.original, model.graph, runtime.groups, nodes)
-    for node in runtime.original.proto.graph.node:
-        time_shares = shares.of(node.name)
-        assert sum(time_shares.values()) == pytest.approx(1)
-        holds = [
-            g
-            for g, nodes in enumerate(runtime.groups.nodes)
-            if runtime.original.producers[node.output[0]] in nodes
-        ]
-        if holds and len(time_shares) < len(model.graph.ops):
-            assert set(time_shares) <= {i for g in holds for i in runtime.groups.ops[g]}
-
-
-def test_a_node_nobody_knows_counts_for_all_ops(transformer):
-    runtime = replace(transformer, runtime_name="onnxruntime").runtime
-    nodes = executed_nodes(runtime.original, runtime.original.proto)
-    shares = TimeShares(runtime.original, transformer.graph, runtime.groups, nodes)
-    assert set(shares.of("nobody")) == set(range(len(transformer.graph.ops)))
-
-
-def test_convolutions_in_blocks_of_channels_have_times_of_their_own(load):
-    model = load(
-        nets.net(
-            "g (float[1,16,32,32] x) => (float[1,16,32,32] y)"
-            "{ a = Conv<pads=[1,1,1,1]>(x, w) b = Relu(a) c = Conv<pads=[1,1,1,1]>(b, v)"
-            " d = Relu(c) y = Conv(d, u) }",
-            {"w": (16, 16, 3, 3), "v": (16, 16, 3, 3), "u": (16, 16, 1, 1)},
-        )
-    )
-    profile = model.profile(devices.along(1)[0], seconds=0.1, force=True)
-    assert len(profile.op_ms) == 3
-    assert min(profile.op_ms) > 0

@@ -1,0 +1,93 @@
+"""Op times of runtimes of ONNX models: the ops of each executed node, and what they add up to."""
+
+from dataclasses import replace
+
+import pytest
+
+import autosplit
+from autosplit.hardware.devices import device as devices
+from autosplit.hardware.measurement.results import Profile
+from autosplit.hardware.runtimes.onnx.runtime import calibrated
+from autosplit.hardware.runtimes.onnx.time_shares import TimeShares
+from autosplit.hardware.runtimes.registry import ONNXRUNTIME, OPENVINO
+from tests import nets
+
+HERE = devices.along(1)[0]
+MEASURED = Profile("cores:0", (1.0, 3.0), (0.1, 0.2))
+
+
+@pytest.fixture(params=["branches", "transformer"])
+def net(request):
+    return request.getfixturevalue(request.param)
+
+
+def shares_of(model, nodes):
+    runtime = model.runtime
+    return TimeShares(runtime.original, model.graph, runtime.groups, nodes)
+
+
+def test_the_time_of_an_op_is_that_of_its_nodes(net):
+    profile = pytest.importorskip("autosplit.hardware.runtimes.onnxruntime.profile")
+    model = replace(net, runtime_name=ONNXRUNTIME)
+    original, groups = model.runtime.original, model.runtime.groups
+    shares = shares_of(model, profile.executed_nodes(original, original.proto))
+    assert set(shares.of("nobody")) == set(range(len(model.graph.ops)))
+    for node in original.proto.graph.node:
+        of_node = shares.of(node.name)
+        assert sum(of_node.values()) == pytest.approx(1)
+        producer = original.producers[node.output[0]]
+        ops = {
+            op for g, nodes in enumerate(groups.nodes) if producer in nodes for op in groups.ops[g]
+        }
+        if ops and len(of_node) < len(model.graph.ops):
+            assert set(of_node) <= ops
+
+
+def test_executed_nodes_compute_every_op_of_the_original(net):
+    pytest.importorskip(OPENVINO)
+    from autosplit.hardware.runtimes.openvino.profile import executed_nodes
+    from autosplit.hardware.runtimes.openvino.stage import compile_model
+
+    model = replace(net, runtime_name=OPENVINO)
+    submodel = model.runtime.submodel(model.stage_source.whole)
+    for proto in submodel.graph.node:
+        proto.name = proto.output[0]
+    compiled = compile_model(submodel.SerializeToString(), HERE)
+    executed = executed_nodes(model.runtime.original, compiled.get_runtime_model())
+    shares = shares_of(model, executed)
+    computed = {op for n in executed if n.original_outputs for op in shares.of(n.name)}
+    assert {i for i, op in enumerate(model.graph.ops) if op.flops > 1e4} <= computed
+    assert all(set(n.inputs) <= {m.name for m in executed} for n in executed)
+
+
+@pytest.mark.parametrize("runtime", [ONNXRUNTIME, OPENVINO])
+def test_every_convolution_and_a_call_take_time(save, runtime):
+    pytest.importorskip(runtime)
+    # onnxruntime computes them in blocks of channels, under other names.
+    proto = nets.net(
+        "g (float[1,16,32,32] x) => (float[1,16,32,32] y)"
+        "{ a = Conv<pads=[1,1,1,1]>(x, w) b = Relu(a) c = Conv<pads=[1,1,1,1]>(b, v)"
+        " d = Relu(c) y = Conv(d, u) }",
+        {"w": (16, 16, 3, 3), "v": (16, 16, 3, 3), "u": (16, 16, 1, 1)},
+    )
+    model = autosplit.load_model(save(proto), runtime=runtime)
+    profile = model.profile(HERE, seconds=0.1, force=True)
+    assert len(profile.op_ms) == 3
+    assert min(profile.op_ms) > 0
+    assert 0 < profile.call_ms < sum(profile.op_ms)
+
+
+@pytest.mark.parametrize(
+    ("op_ms", "whole_ms", "call_ms", "expected"),
+    [
+        ((1.0, 3.0), 9.0, 1.0, (2.0, 6.0)),
+        ((0.0, 0.0), 1.0, 0.5, (0.0, 0.0)),
+        ((1.0, 3.0), 1.0, 2.0, (0.025, 0.075)),  # some time stays where a call takes as long
+    ],
+)
+def test_ops_and_a_call_add_up_to_the_whole_model(op_ms, whole_ms, call_ms, expected):
+    profile = calibrated(replace(MEASURED, op_ms=op_ms), whole_ms=whole_ms, call_ms=call_ms)
+    assert profile.op_ms == pytest.approx(expected)
+    assert profile.call_ms == call_ms
+    if sum(op_ms):
+        assert profile.spread_ms[1] / profile.op_ms[1] == pytest.approx(0.2 / 3)
