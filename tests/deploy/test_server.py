@@ -19,6 +19,7 @@ from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.server import app, protocol
 from autosplit.deploy.server.hints import hint
 from autosplit.errors import ConfigError
+from autosplit.hardware.execution.wiring import Port
 from tests.deploy.manifests import sound
 from tests.hardware.fakes import fake_pipeline, graph, in_time, items, sequential
 
@@ -72,6 +73,36 @@ def test_tritons_client_gets_the_outputs_of_its_items(address, binary):
         for item in items(6):
             expected = sequential(CHAIN, item, ["b"])["b"]
             np.testing.assert_array_equal(infer(client, item, binary), expected)
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_items_of_a_request_are_answered_in_order(batch):
+    asked_items = items(6)
+    together = {"x": np.concatenate([item["x"] for item in asked_items])}
+    expected = [sequential(CHAIN, item, ["b"])["b"] for item in asked_items]
+    with (
+        served(chain(batch=batch)) as address,
+        contextlib.closing(triton.InferenceServerClient(address)) as client,
+    ):
+        np.testing.assert_array_equal(infer(client, together), np.concatenate(expected))
+
+
+def test_inputs_of_unlike_numbers_of_items_are_no_items():
+    ports = [Port("x", (2, 3), "float32"), Port("h", (1,), "float32")]
+    sizes = [((4, 3), (2,), 2), ((4, 3), (1,), 1), ((3, 3), (2,), 1), ((2, 3), (1,), 1)]
+    for x, h, count in sizes:
+        tensors = {"x": np.zeros(x, np.float32), "h": np.zeros(h, np.float32)}
+        assert len(protocol.items_of(tensors, ports)) == count
+
+
+def test_more_items_than_fit_and_those_of_a_stream_are_refused():
+    with served(chain(), queue=2) as address:
+        status, _, answer = post(address, asked(shape=[6], data=[0] * 6))
+    assert (status, answer["error"]) == (400, "the request has 3 items; give 2 at most")
+    with served(stateful) as address:
+        document = asked(shape=[4], data=[0] * 4) | {"parameters": {"sequence_id": 1}}
+        status, _, answer = post(address, document)
+    assert (status, "a stream takes one at a time" in answer["error"]) == (400, True)
 
 
 def test_clients_at_once_get_their_own_outputs(address):
@@ -204,7 +235,7 @@ def test_beyond_the_queue_requests_are_told_to_come_again():
         ]
         for thread in threads:
             thread.start()
-        while "autosplit_requests_inside 2" not in metrics(address):
+        while "autosplit_items_inside 2" not in metrics(address):
             time.sleep(0.01)
         refused = post(address, asked())
         release.set()
@@ -248,13 +279,14 @@ def test_a_pipeline_that_fails_is_loaded_again():
         assert status == 200
 
 
-def test_a_sequence_has_its_own_states():
-    def load():
-        return fake_pipeline(STATE, [[0], [1]], ["b", "s"], states={"h": "s"})[0]
+def stateful():
+    return fake_pipeline(STATE, [[0], [1]], ["b", "s"], states={"h": "s"})[0]
 
+
+def test_a_sequence_has_its_own_states():
     submitted = items(3)
     with (
-        served(load) as address,
+        served(stateful) as address,
         contextlib.closing(triton.InferenceServerClient(address)) as client,
     ):
         for sequence in (7, "b"):
@@ -288,7 +320,7 @@ def test_a_response_is_read_as_what_was_written(dtype, shape, is_binary, number)
     random = np.random.default_rng(number)
     array = (random.random(shape) * 100).astype(dtype)
     request = protocol.Request({}, {"y": is_binary})
-    body, headers = protocol.write(request, {"y": array}, "net")
+    body, headers = protocol.write(request, [{"y": array}], "net")
     length = headers.get(protocol.HEADER_LENGTH)
     head = json.loads(body[: int(length) if length else None])
     again = {"inputs": head["outputs"]}

@@ -10,14 +10,14 @@ import logging
 import socket
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosplit.deploy.server import protocol
 from autosplit.deploy.server.metrics import Metrics
 from autosplit.errors import AutosplitError, ConfigError, MachineError, StageError
 from autosplit.extras import require
-from autosplit.hardware.execution.pipeline import Inside, Pipeline
+from autosplit.hardware.execution.pipeline import Inside, Item, Pipeline
 from autosplit.versions import VERSION
 
 if TYPE_CHECKING:
@@ -139,17 +139,18 @@ class Server:
         asked = protocol.read(body, length, self.pipeline.wiring.outputs)
         if self._reloading is not None:
             raise Refused(503, "the pipeline is being loaded again", RETRY)
-        if self.metrics.inside >= self._queue:
-            raise Refused(503, f"{self._queue} requests are inside already", RETRY)
-        self.metrics.inside += 1
+        items = self._items(asked)
+        if self.metrics.inside + len(items) > self._queue:
+            raise Refused(503, f"{self.metrics.inside} items of {self._queue} are inside", RETRY)
+        self.metrics.inside += len(items)
         try:
-            results = await self._computed(asked)
+            results = await self._computed(asked, items)
         except StageError as error:
             if self.pipeline.has_failed and self._reloading is None:
                 self._reloading = asyncio.create_task(self._reload())
             raise Refused(500, str(error)) from error
         finally:
-            self.metrics.inside -= 1
+            self.metrics.inside -= len(items)
         content, headers = protocol.write(asked, results, self.name)
         return Response(content, headers=headers)
 
@@ -167,18 +168,37 @@ class Server:
             parts.append(part)
         return b"".join(parts)
 
-    async def _computed(self, asked: protocol.Request) -> dict[str, protocol.Array]:
+    def _items(self, asked: protocol.Request) -> list[Item]:
+        """The items of a request. Raises ConfigError for more than it may have."""
+        wiring = self.pipeline.wiring
+        items = protocol.items_of(asked.item, wiring.inputs)
+        if len(items) == 1:
+            return items
+        if len(items) > self._queue:
+            raise ConfigError(f"the request has {len(items)} items; give {self._queue} at most")
+        if wiring.first_states:
+            raise ConfigError(f"the request has {len(items)} items; a stream takes one at a time")
+        scalar = next((port.name for port in wiring.outputs if not port.shape), None)
+        if scalar is not None:
+            raise ConfigError(f"output '{scalar}' is a scalar; give one item a request")
+        return items
+
+    async def _computed(
+        self, asked: protocol.Request, items: Sequence[Item]
+    ) -> list[dict[str, protocol.Array]]:
         pipeline, entered = self.pipeline, time.perf_counter()
         stream = self._stream(asked)
-        ticket = pipeline.enter(asked.item, stream)
-        await _done(ticket)
-        end, start = time.perf_counter(), ticket.started or entered
-        self.metrics.queue.add(max(0.0, start - entered))
-        self.metrics.compute.add(end - max(start, entered))
-        self.metrics.batch.add(ticket.items)
+        tickets = [pipeline.enter(item, stream) for item in items]
+        await _done(tickets)
+        end = time.perf_counter()
+        for ticket in tickets:
+            start = ticket.started or entered
+            self.metrics.queue.add(max(0.0, start - entered))
+            self.metrics.compute.add(end - max(start, entered))
+            self.metrics.batch.add(ticket.items)
         if asked.end and asked.sequence is not None:
             self._drop(asked.sequence)
-        return pipeline.result(ticket)
+        return list(map(pipeline.result, tickets))
 
     def _stream(self, asked: protocol.Request) -> int | str:
         """The stream of an item, which begins anew where the request says so."""
@@ -216,8 +236,8 @@ class Server:
         self._reloading = None
 
 
-async def _done(ticket: Inside) -> None:
-    """Wait for an item without a thread. Nothing may cancel it, since stages compute it."""
+async def _done(tickets: Sequence[Inside]) -> None:
+    """Wait for items without a thread. Nothing may cancel them, since stages compute them."""
     loop = asyncio.get_running_loop()
     event = asyncio.Event()
 
@@ -225,8 +245,10 @@ async def _done(ticket: Inside) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(event.set)
 
-    ticket.add_done_callback(note)
-    await event.wait()
+    for ticket in tickets:
+        event.clear()
+        ticket.add_done_callback(note)
+        await event.wait()
 
 
 def _json(

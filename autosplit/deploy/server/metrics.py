@@ -32,7 +32,7 @@ class Histogram:
 
 
 class Metrics:
-    """What a server counts; ``inside`` are the requests that are being computed."""
+    """What a server counts; ``inside`` are the items that are being computed."""
 
     def __init__(self) -> None:
         self.inside = 0
@@ -46,8 +46,8 @@ class Metrics:
         name = "autosplit_requests_total"
         lines = _head(name, "Requests for inference by their status", "counter")
         lines += [f'{name}{{code="{code}"}} {n}' for code, n in sorted(self.answers.items())]
-        lines += _head("autosplit_requests_inside", "Requests that are being computed", "gauge")
-        lines.append(f"autosplit_requests_inside {self.inside}\n")
+        lines += _head("autosplit_items_inside", "Items that are being computed", "gauge")
+        lines.append(f"autosplit_items_inside {self.inside}\n")
         histograms = (self.batch, self.queue, self.compute)
         return "\n".join(lines) + "".join(histogram.text() for histogram in histograms)
 

@@ -34,6 +34,8 @@ DATATYPES = {dtype: name for name, dtype in DTYPES.items()}
 class Request:
     """An item, and how its outputs are asked for: each with whether it is wanted in binary.
 
+    It may be several items, one after the other along the first axis; see ``items_of``.
+
     ``sequence``: the stream it belongs to, None without one; it may ``start`` or ``end`` it.
     """
 
@@ -67,13 +69,31 @@ def read(body: bytes, header_length: str | None, outputs: Sequence[Port]) -> Req
     )
 
 
+def items_of(tensors: Mapping[str, Array], ports: Sequence[Port]) -> list[Mapping[str, Array]]:
+    """The items of a request: one, unless each input has so many times the rows of an item."""
+    counts = {_count(tensors[port.name], port) for port in ports if port.name in tensors}
+    count = counts.pop() if len(counts) == 1 else 1
+    if count == 1:
+        return [tensors]
+    parts = {name: np.split(array, count) for name, array in tensors.items()}
+    return [{name: arrays[i] for name, arrays in parts.items()} for i in range(count)]
+
+
+def _count(array: Array, port: Port) -> int:
+    """How many items lie in an array; 1 where it does not fit."""
+    rows = port.shape[0] if port.shape else 0
+    fits = rows and array.shape[1:] == port.shape[1:] and array.size
+    return array.shape[0] // rows if fits and array.shape[0] % rows == 0 else 1
+
+
 def write(
-    request: Request, results: Mapping[str, Array], model: str
+    request: Request, results: Sequence[Mapping[str, Array]], model: str
 ) -> tuple[bytes, dict[str, str]]:
-    """The body and the headers of a response."""
+    """The body and the headers of a response with the outputs of each item."""
     tensors, parts = [], []
     for name, is_binary in request.outputs.items():
-        array = results[name]
+        arrays = [result[name] for result in results]
+        array = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
         tensor: dict[str, Any] = {"name": name, "shape": list(array.shape)}
         tensor["datatype"] = DATATYPES[str(array.dtype)]
         if is_binary:
