@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--queue",
         type=options.streams,
         metavar="N",
-        help="requests inside at most; others get 503 (default: what the pipeline holds)",
+        help="items inside at most; others get 503 (default: what the pipeline holds)",
     )
     parser.add_argument(
         "--body",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 from itertools import cycle
@@ -130,3 +133,33 @@ def test_an_index_out_of_its_table_is_refused_and_the_pipeline_stays(
             with pytest.raises(ConfigError, match=f"input 'i' holds {index}; .* -9 to 8"):
                 pipeline.run([{"i": np.array([0, index])}])
         assert pipeline.run([{"i": np.array([-9, 8])}])[0]["y"].shape == (2, 4)
+
+
+def test_the_server_has_its_replicas_on_the_cluster(
+    branches: Any, nodes: Nodes, tmp_path: Path
+) -> None:
+    triton = pytest.importorskip("tritonclient.http")
+    deployed = Stage.on(range(len(branches.graph.ops)), "tvm", (CORE, CORE), batch=2)
+    write_split(branches, Deployment((deployed,)), tmp_path, SplitResults())
+    environment = {**os.environ, "RAY_ADDRESS": nodes.cluster.address}
+    command = [sys.executable, "-m", "autosplit", "serve", str(tmp_path), "--port", "0", "--ray"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert process.stdout
+        url, _, name = process.stdout.readline().partition(" serves ")
+        assert nodes.actors(nodes.cluster.head_node) or nodes.actors(nodes.right)
+        items = branches.items(3)
+        expected, results = branches.expected(items), []
+        address = url.removeprefix("http://")
+        with contextlib.closing(triton.InferenceServerClient(address)) as client:
+            for item in items:
+                inputs = []
+                for key, array in item.items():
+                    inputs.append(triton.InferInput(key, array.shape, "FP32"))
+                    inputs[-1].set_data_from_numpy(array)
+                answer = client.infer(name.strip().strip("'"), inputs)
+                results.append({key: answer.as_numpy(key) for key in expected[0]})
+        assert compare(results, expected).equal
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import importlib.util
 import json
 import re
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -375,18 +377,49 @@ def one_stage(runtime="onnxruntime", batch=1):
     return document | {"stages": [stage], "batch": batch, "load": measured}
 
 
-@pytest.mark.parametrize(
-    ("server", "runtime", "parts"),
-    [
-        ("triton", "onnxruntime", ['backend: "onnxruntime"', "max_batch_size: 4", "count: 2 "]),
-        ("triton", "onnxruntime", ["dims: [ 3 ]", "max_queue_delay_microseconds: 2500"]),
-        ("ovms", "openvino", ['"NUM_STREAMS": "2"', '"INFERENCE_NUM_THREADS": "4"']),
-        ("ray", "onnxruntime", ["num_replicas: 2", "num_cpus: 2", "batch_wait_timeout_s: 0.0025"]),
-    ],
-)
-def test_a_hint_tells_another_server_how_an_export_was_measured(server, runtime, parts):
-    text = hint(manifest(one_stage(runtime, 4)), server)
-    assert all(part in text for part in parts), text
+def triton_config(text):
+    """A ``config.pbtxt``, read by Triton's own message; its package would import grpc."""
+    from google.protobuf import text_format
+
+    file = Path(triton.__file__).parents[1] / "grpc" / "model_config_pb2.py"
+    spec = importlib.util.spec_from_file_location("model_config_pb2", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return text_format.Parse(text, module.ModelConfig())
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_triton_reads_how_an_export_was_measured(batch):
+    config = triton_config(hint(manifest(one_stage(batch=batch)), "triton"))
+    assert (config.name, config.backend) == (sound()["model"]["name"], "onnxruntime")
+    assert [group.count for group in config.instance_group] == [2]
+    assert config.parameters["intra_op_thread_count"].string_value == "2"
+    (port, *_), (described, *_) = config.input, sound()["model"]["inputs"]
+    assert (port.name, config.max_batch_size) == (described["name"], batch if batch > 1 else 0)
+    assert list(port.dims) == (described["shape"][1:] if batch > 1 else described["shape"])
+    assert config.HasField("dynamic_batching") == (batch > 1)
+    if batch > 1:
+        assert list(config.dynamic_batching.preferred_batch_size) == [4]
+        assert config.dynamic_batching.max_queue_delay_microseconds == 2500
+
+
+def test_openvino_model_server_reads_how_an_export_was_measured():
+    document = json.loads(hint(manifest(one_stage("openvino", 4)), "ovms"))
+    (config,) = [entry["config"] for entry in document["model_config_list"]]
+    assert (config["name"], config["batch_size"]) == (sound()["model"]["name"], "4")
+    assert config["plugin_config"] == {"NUM_STREAMS": "2", "INFERENCE_NUM_THREADS": "4"}
+
+
+def test_ray_serve_reads_how_an_export_was_measured():
+    yaml = pytest.importorskip("yaml")
+    (deployment,) = yaml.safe_load(hint(manifest(one_stage(batch=4)), "ray"))["deployments"]
+    assert deployment == {
+        "name": sound()["model"]["name"],
+        "num_replicas": 2,
+        "max_ongoing_requests": 8,
+        "ray_actor_options": {"num_cpus": 2},
+        "user_config": {"max_batch_size": 4, "batch_wait_timeout_s": 0.0025},
+    }
 
 
 @pytest.mark.parametrize(

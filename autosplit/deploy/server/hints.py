@@ -11,6 +11,7 @@ from autosplit.deployment import threads_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.wiring import Port
 
+_ONGOING = 5  # requests of a replica at once, Ray's default
 _BACKENDS = {"onnxruntime": "onnxruntime", "openvino": "openvino", "openvino-bfloat16": "openvino"}
 
 
@@ -76,10 +77,14 @@ def _ovms(document: Manifest) -> str:
 
 
 def _ray(document: Manifest) -> str:
-    """The YAML of a Ray Serve deployment with as many replicas and batches."""
+    """The YAML of a Ray Serve deployment with as many replicas and batches.
+
+    ``user_config`` is for its ``@serve.batch``; Ray hands a replica no more items than are ongoing.
+    """
     replicas, threads = len(document.stages[0].replicas), _threads(document)
     return (
-        f"deployments:\n- name: {document.model.name}\n  num_replicas: {replicas}\n"
+        f"deployments:\n- name: {json.dumps(document.model.name)}\n  num_replicas: {replicas}\n"
+        f"  max_ongoing_requests: {max(_ONGOING, 2 * document.batch)}\n"
         f"  ray_actor_options: {{num_cpus: {threads}}}\n"
         f"  user_config: {{max_batch_size: {document.batch}, "
         f"batch_wait_timeout_s: {_delay_ms(document) / 1e3:g}}}\n"
