@@ -8,19 +8,24 @@ package that is missing.
 from __future__ import annotations
 
 import importlib
+from functools import cached_property
 from typing import Any
 
 from autosplit.errors import MachineError
 
 
 class _Late:
-    """Stands for a module, which it imports when an attribute of it is asked for."""
+    """Stands for a module, which it imports when an attribute of it is first asked for."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
+    @cached_property
+    def _module(self) -> Any:
+        return importlib.import_module(self._name)
+
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(importlib.import_module(self._name), attribute)
+        return getattr(self._module, attribute)
 
 
 onnx: Any = _Late("onnx")

@@ -135,9 +135,9 @@ def _exchanged(before: Sequence[int], cuts: Sequence[int]) -> list[int]:
     neighbours: set[int] = set()
     for cut in cuts:
         last = [g for g in members(cut) if not after[g] & cut]
+        ready = [g for g in members(cut ^ (1 << len(before)) - 1) if not before[g] & ~cut]
         for fewer in (cut, *(cut ^ 1 << g for g in last)):
-            outside = members(cut ^ (1 << len(before)) - 1)
-            neighbours.update(fewer | 1 << g for g in outside if not before[g] & ~fewer)
+            neighbours.update(fewer | 1 << g for g in ready if not before[g] & ~fewer)
             neighbours.add(fewer)
     return sorted(neighbours)
 

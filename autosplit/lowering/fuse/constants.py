@@ -7,13 +7,13 @@ are exact in numpy and take microseconds; FoldConstant gets what is not in the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from autosplit.extras import relax, tvm
-from autosplit.frontend.relax.expressions import is_constant, variables
+from autosplit.frontend.relax.expressions import fixed_sizes, is_constant, variables
 from autosplit.frontend.relax.main_function import bindings, rebind, with_main
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -26,11 +26,43 @@ _BINARY: Mapping[str, Callable[[Array, Array], Array]] = {
 }
 _RESHAPED = ("relax.reshape", "relax.expand_dims", "relax.squeeze")
 _FULL = ("relax.full", "relax.full_like")
-_FOLDED = {*_BINARY, *_RESHAPED, *_FULL, "relax.broadcast_to", "relax.sqrt", "relax.permute_dims"}
+_FOLDED = {
+    *(*_BINARY, *_RESHAPED, *_FULL, "relax.broadcast_to", "relax.sqrt", "relax.permute_dims"),
+    *("relax.shape_to_tensor", "relax.strided_slice"),
+}
 
 
 def fold_weights(module: Any) -> Any:
     """Replace what ``main`` computes from constants alone by its value, as far as numpy can."""
+    return _with_constants(module, lambda var, value: _folded(value, var.ty))
+
+
+def fold_others(module: Any) -> Any:
+    """Replace what ``main`` computes from constants alone by FoldConstant's values.
+
+    FoldConstant gets those calls alone, because it lowers every call that it sees.
+    """
+    of_constants: dict[Any, Any] = {}  # binding by variable
+    for binding in bindings(module["main"]):
+        if of_constants.keys() >= set(variables(binding.value)):
+            of_constants[binding.var] = binding
+    if not any(isinstance(binding.value, relax.Call) for binding in of_constants.values()):
+        return module
+    values = relax.Tuple(list(of_constants))
+    result = relax.Var("result", values.ty)
+    block = relax.DataflowBlock([*of_constants.values(), relax.VarBinding(result, values)])
+    alone = relax.Function([], relax.SeqExpr([block], result), result.ty)
+    folded = bindings(relax.transform.FoldConstant()(with_main(module, alone))["main"])[-1].value
+    pairs = zip(of_constants, folded.fields, strict=True)
+    constants = {var: value for var, value in pairs if is_constant(value)}
+    return _with_constants(module, lambda var, value: constants.get(var))
+
+
+def _with_constants(module: Any, constant_of: Callable[[Any, Any], Any]) -> Any:
+    """The module with variables of ``main`` replaced by constants.
+
+    ``constant_of`` gets a variable and its value, and returns None where the variable stays.
+    """
 
     @relax.expr_functor.mutator
     class Fold(relax.PyExprMutator):  # type: ignore[misc]
@@ -40,7 +72,7 @@ def fold_weights(module: Any) -> Any:
 
         def visit_var_binding_(self, binding: Any) -> None:
             value = self.visit_expr(binding.value)
-            constant = _folded(value, binding.var.ty)
+            constant = constant_of(binding.var, value)
             if constant is not None and isinstance(binding.var, relax.DataflowVar):
                 self.constants[binding.var] = constant
             elif value.same_as(binding.value):
@@ -57,23 +89,12 @@ def fold_weights(module: Any) -> Any:
     return with_main(module, Fold(module).visit_expr(module["main"]))
 
 
-def fold_others(module: Any) -> Any:
-    """Run FoldConstant where a call of ``main`` reads constants alone.
-
-    Where none does it changes nothing, in a millisecond a call.
-    """
-    constants: set[Any] = set()
-    for binding in bindings(module["main"]):
-        if constants.issuperset(variables(binding.value)):
-            if isinstance(binding.value, relax.Call):
-                return relax.transform.FoldConstant()(module)
-            constants.add(binding.var)
-    return module
-
-
 def _folded(value: Any, kind: Any) -> Any:
-    """The constant that a call on constants comes to, None where it is no such call."""
+    """The constant, or the shape, that a call comes to; None where it is no such call."""
     name = str(getattr(value.op, "name", "")) if isinstance(value, relax.Call) else ""
+    if name == "relax.shape_of":
+        sizes = fixed_sizes(value.args[0].ty)
+        return None if sizes is None else relax.ShapeExpr(sizes)
     if name not in _FOLDED or not isinstance(kind, relax.TensorType):
         return None
     dtype = str(kind.dtype)
@@ -95,6 +116,11 @@ def _arrays(name: str, call: Any, dtype: str) -> list[Array] | None:
     if name == "relax.full_like":
         # The first argument gives the shape alone.
         arguments = arguments[1:]
+    if name == "relax.strided_slice":
+        arguments = arguments[:1]  # the others are numbers
+    if name == "relax.shape_to_tensor":
+        sizes = fixed_sizes(arguments[0])
+        return None if sizes is None else [np.array(sizes, dtype)]
     arrays: list[Array] = []
     for argument in arguments:
         if isinstance(argument, relax.ShapeExpr):
@@ -128,6 +154,19 @@ def _evaluate(name: str, arrays: list[Array], shape: tuple[int, ...], call: Any)
     if name == "relax.permute_dims":
         axes = call.attrs.axes if call.attrs is not None else None
         return np.transpose(arrays[0], None if axes is None else [int(a) for a in axes])
+    if name == "relax.shape_to_tensor":
+        return arrays[0]
+    if name == "relax.strided_slice":
+        return _sliced(arrays[0], *([int(i) for i in numbers] for numbers in call.args[1:]))
     if name in _RESHAPED:
         return arrays[0].reshape(shape)
     return np.broadcast_to(arrays[0], shape)
+
+
+def _sliced(
+    array: Array, axes: list[int], begin: list[int], end: list[int], strides: Sequence[int] = ()
+) -> Array:
+    slices = [slice(None)] * array.ndim
+    for axis, *bounds in zip(axes, begin, end, strides or [1] * len(axes), strict=True):
+        slices[axis] = slice(*bounds)
+    return array[tuple(slices)]

@@ -24,7 +24,10 @@ def module(body: Callable[[Any, Any], Any]) -> Any:
 
     builder = relax.BlockBuilder()
     module = body(relax.const(A), relax.const(B))
-    probe = relax.BlockBuilder().normalize(module)
+    scope = relax.BlockBuilder()
+    with scope.function("scope", []):
+        probe = scope.normalize(module)
+        scope.emit_func_output(probe)
     x = relax.Var("x", relax.TensorType([int(s) for s in probe.ty.shape.values], probe.ty.dtype))
     with builder.function("main", [x]):
         with builder.dataflow():
@@ -72,6 +75,9 @@ def ops() -> Any:
         (lambda a, b: ops().expand_dims(a, 1), A[:, None]),
         (lambda a, b: ops().squeeze(b, 1), B[:, 0]),
         (lambda a, b: ops().broadcast_to(b, (2, 5)), np.broadcast_to(B, (2, 5))),
+        (lambda a, b: ops().strided_slice(a, [1], [0], [-1]), A[:, :-1]),
+        (lambda a, b: ops().strided_slice(a, [1, 0], [2, 0], [-4, 1], [-1, 1]), A[:1, ::-1]),
+        (lambda a, b: ops().shape_to_tensor(ops().shape_of(a)), np.array(A.shape)),
     ],
     ids=[
         "add",
@@ -86,12 +92,15 @@ def ops() -> Any:
         "expand",
         "squeeze",
         "broadcast",
+        "slice",
+        "backwards",
+        "shape",
     ],
 )
 def test_a_weight_is_what_numpy_makes_of_it(body: Any, expected: np.ndarray[Any, Any]) -> None:
     folded = weight(body)
     assert folded is not None
-    assert folded.dtype == np.float32
+    assert folded.dtype == expected.dtype
     np.testing.assert_array_equal(folded, expected)
 
 
