@@ -6,8 +6,10 @@ A model whose items influence one another has batch 1 alone.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING
 
@@ -185,26 +187,19 @@ def mixing_ops(model: CompiledModel, variant: CompiledModel, runtime: str) -> li
     groups = [bitset(group) for group in model.runtime_of(runtime).keep_together]
     beginnings = ((length, (1 << length) - 1) for length in range(1, len(model.graph.ops) + 1))
     lengths = [n for n, ops in beginnings if with_whole_groups(model.graph, ops, groups) == ops]
-    low, high = 0, len(lengths) - 1
+    mixes = partial(_mixes, model, variant, runtime)
     try:
-        while low < high:
-            middle = (low + high) // 2
-            if _is_equal_up_to(model, variant, runtime, lengths[middle]):
-                low = middle + 1
-            else:
-                high = middle
+        shortest = bisect_left(lengths, True, hi=len(lengths) - 1, key=mixes)
     except MachineError:
         raise
     except AutosplitError:
         return []
-    first = lengths[low - 1] if low else 0
-    return [op.name for op in model.graph.ops[first : lengths[low]]]
+    first = lengths[shortest - 1] if shortest else 0
+    return [op.name for op in model.graph.ops[first : lengths[shortest]]]
 
 
-def _is_equal_up_to(
-    model: CompiledModel, variant: CompiledModel, runtime: str, length: int
-) -> bool:
-    """Whether the first ops compute each item of a batch as alone."""
+def _mixes(model: CompiledModel, variant: CompiledModel, runtime: str, length: int) -> bool:
+    """Whether so many first ops compute an item of a batch in another way than alone."""
     results = []
     for each in (model, variant):
         wiring = part(each.graph, range(length), each.lowered.outputs)
@@ -213,4 +208,4 @@ def _is_equal_up_to(
             names = {port.name for port in wiring.inputs}
             items = [{name: item[name] for name in names} for item in model.reference_outputs.items]
             results.append(pipeline.run(items))
-    return compare(results[1], results[0], model.allowed_error).equal
+    return not compare(results[1], results[0], model.allowed_error).equal

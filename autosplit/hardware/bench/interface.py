@@ -120,8 +120,3 @@ class Bench(Protocol):
 
     def close(self) -> None:
         """Release processes and devices. Idempotent."""
-
-
-def describe(bench: Bench) -> BenchDescription:
-    """The description of a bench."""
-    return bench.description

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_type_hints
 from autosplit import phases
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, StageError
-from autosplit.hardware.bench.interface import Bench, BenchDescription, describe
+from autosplit.hardware.bench.interface import Bench, BenchDescription
 from autosplit.hardware.devices.rpc import RETURN_S
 from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import Handler, OpenHandler, release_memory
@@ -95,7 +95,7 @@ def open_bench(
         streams=setting.streams,
         batches=setting.batches,
     )
-    jobs: dict[str, Job] = {"describe": lambda bench, arguments: bench.description, **more}
+    jobs: dict[str, Job] = {"description": lambda bench, arguments: bench.description, **more}
 
     def answer(job: Mapping[str, Any]) -> Any:
         kind, arguments = job["kind"], job["arguments"]
@@ -150,7 +150,7 @@ class IsolatedBench(Bench):
     @cached_property
     def description(self) -> BenchDescription:
         """See Bench."""
-        description: BenchDescription = self.ask(describe)
+        description: BenchDescription = self.ask(vars(Bench)["description"].func)
         self._wait_s = RETURN_S
         return description
 

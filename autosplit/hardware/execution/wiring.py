@@ -126,7 +126,9 @@ def wire(
     visible = [(name, tensor) for name, tensor in outputs if name not in state_outputs]
     states: dict[int, list[StageState]] = {}
     for state in graph.states:
-        states.setdefault(_stage_of(graph, ports, state), []).append(_stage_state(graph, state))
+        port = _port(graph, state.input)
+        successor = StageState(port.name, state.tensor, port.shape, port.dtype)
+        states.setdefault(_stage_of(graph, ports, state), []).append(successor)
     connections = [
         connection
         for connection in _connections(graph, ports, visible)
@@ -140,11 +142,6 @@ def wire(
         connections=tuple(connections),
         initial=initial,
     )
-
-
-def _stage_state(graph: FusedGraph, state: State) -> StageState:
-    port = _port(graph, state.input)
-    return StageState(port.name, state.tensor, port.shape, port.dtype)
 
 
 def _stage_of(graph: FusedGraph, stages: Sequence[StagePorts], state: State) -> int:

@@ -53,7 +53,7 @@ SETTING = BenchSetting(
     budget=Budget(seconds=3.0),
 )
 ANSWERS = {
-    "describe": {
+    "description": {
         "graph": dump(GRAPH),
         "devices": ["cores:0"],
         "runtimes": ["tvm"],
@@ -125,7 +125,7 @@ def test_values_cross_unchanged(bench, workers):
     assert bench.under_load(DEPLOYMENT, Workload(100.0), MEASURED.period_ms) == LOADED
     (worker,) = workers
     kinds = [job["kind"] for job in worker.jobs]
-    assert kinds.count("describe") == 1
+    assert kinds.count("description") == 1
     job = worker.jobs[kinds.index("measure")]
     assert load(Deployment, job["arguments"]["deployment"]) == DEPLOYMENT
 

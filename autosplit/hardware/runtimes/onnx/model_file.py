@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from autosplit.extras import onnx
 from autosplit.files import refused, replace
 
 EXTERNAL_BYTES = 1 << 30  # from here on weights go into their own file; a protobuf holds 2 GB
@@ -18,8 +19,6 @@ def write(model: Any, file: Path) -> Path | None:
 
     Raises MachineError where the disk refuses.
     """
-    import onnx
-
     weight_bytes = sum(len(w.raw_data) or w.ByteSize() for w in model.graph.initializer)
     data = file.with_name(file.name + ".data") if weight_bytes >= EXTERNAL_BYTES else None
     options: dict[str, Any] = {}

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autosplit.errors import ConfigError, SplitError
+from autosplit.extras import onnx
 from autosplit.hardware.codegen.target import toolchain
 from autosplit.hardware.devices.device import Cores, Device, on_its_machine
 from autosplit.hardware.execution.wiring import Port, StagePorts
@@ -181,10 +182,8 @@ class SubmodelRuntime(Runtime):
 
 def _smallest_model() -> Any:
     """A model of one node on one number."""
-    from onnx import parser
-
     header, body = '<ir_version: 8, opset_import: ["": 17]>', "{y = Relu(x)}"
-    return parser.parse_model(f"{header} smallest (float[1] x) => (float[1] y) {body}")
+    return onnx.parser.parse_model(f"{header} smallest (float[1] x) => (float[1] y) {body}")
 
 
 def _run_ms(stage: Stage, values: Sequence[Any], cores: Cores, seconds: float) -> float:

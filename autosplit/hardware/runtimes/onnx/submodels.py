@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
+from autosplit.extras import helper, onnx
 from autosplit.frontend.onnx.nodes import tensors_read
 from autosplit.frontend.onnx.static_shapes import asks_for_shape, inferred_shapes, shape_constant
 from autosplit.hardware.execution.wiring import Port, StagePorts
@@ -46,8 +49,6 @@ class OnnxModel:
 
     def submodel(self, ports: StagePorts, name: str) -> Any:
         """The ONNX model of a stage. Raises NoSubmodel where ONNX has no tensor at its border."""
-        from onnx import helper
-
         for port in (*ports.inputs, *ports.outputs):
             if not self.has_tensor(port.name):
                 raise NoSubmodel(f"tensor '{port.name}' is not in the ONNX graph")
@@ -156,11 +157,8 @@ def read_original(source: StageSource) -> OnnxModel | None:
 
 
 def _value_info(port: Port) -> Any:
-    import numpy as np
-    from onnx import TensorProto, helper
-
     try:
         element_type = helper.np_dtype_to_tensor_dtype(np.dtype(port.dtype))
     except TypeError:  # numpy has no bfloat16 and no float8
-        element_type = getattr(TensorProto, port.dtype.upper())
+        element_type = getattr(onnx.TensorProto, port.dtype.upper())
     return helper.make_tensor_value_info(port.name, element_type, port.shape)

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from autosplit.extras import onnx
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.profiling.timing import on_cores, repeated_ms
 from autosplit.hardware.runtimes.interface import Item
@@ -28,8 +29,6 @@ def time_nodes(
     original: OnnxModel, submodel: Any, item: Item, cores: Cores, seconds: float
 ) -> tuple[Samples, list[ExecutedNode]]:
     """See SubmodelRuntime."""
-    import onnx
-
     with tempfile.TemporaryDirectory(prefix="autosplit-profile-") as folder:
         samples = _run_rounds(submodel, item, cores, Path(folder), seconds)
         optimised = onnx.load(str(Path(folder, "optimised.onnx")), load_external_data=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from autosplit.extras import helper, onnx
+
 _OPS = ("Softmax", "LogSoftmax", "Hardmax")
 _AXIS_ALONE = 13  # from this opset on, only the given axis is normalised
 
@@ -25,8 +27,6 @@ def with_flat_softmax(model: Any) -> Any:
 
 def _flat(node: Any) -> list[Any]:
     """A node on the matrix of its input, and the nodes that make the matrix and undo it."""
-    from onnx import helper
-
     if node.op_type not in _OPS or node.domain not in ("", "ai.onnx"):
         return [node]
     tensor, output = node.input[0], node.output[0]
@@ -47,12 +47,10 @@ def with_relayed_inputs(model: Any) -> Any:
     single precision that is an input of the model, and gives wrong numbers or NaN. The result of a
     node is rounded before. The larger of an input and itself is the input, and OpenVINO keeps it.
     """
-    from onnx import TensorProto, helper
-
     names = {
         tensor.name: f"{tensor.name}/relayed"
         for tensor in model.graph.input
-        if tensor.type.tensor_type.elem_type == TensorProto.FLOAT
+        if tensor.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
     }
     nodes = list(model.graph.node)
     for node in nodes:

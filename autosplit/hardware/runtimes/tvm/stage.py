@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.extras import relax, tvm
 from autosplit.hardware.codegen.link import ENTRY
 from autosplit.hardware.devices.device import Cores, LocalDevice
 from autosplit.hardware.devices.server_connection import ServerConnection
@@ -90,9 +91,6 @@ class RpcStage(Stage):
 
 def local_machine(module: Any, device: LocalDevice) -> Any:
     """The virtual machine of a linked or loaded library on a device of this machine."""
-    import tvm
-    from tvm import relax
-
     tvm_devices = [device.tvm_device()]
     if not isinstance(device, Cores):
         tvm_devices.append(tvm.cpu())  # what a GPU does not compute, shapes for example
@@ -127,15 +125,11 @@ def require_whole(file: Path) -> None:
 
 def server_machine(module: Any, connection: ServerConnection) -> Any:
     """The virtual machine of a library that was loaded on a server."""
-    from tvm import relax
-
     return relax.VirtualMachine(module, connection.tvm_devices)
 
 
 def empty(port: Port, tvm_device: Any) -> Any:
     """Memory for a tensor on a TVM device."""
-    import tvm
-
     return tvm.runtime.empty(port.shape, port.dtype, tvm_device)
 
 
