@@ -7,6 +7,7 @@ Read in this order:
   ``results`` says what the trials come to;
 - ``space``: the candidates, and how a trial stands for one;
 - ``surrogate``: costs corrected by what was measured;
+- ``history``: what the trials measured;
 - ``acquisition``: which candidate to measure next; ``sampler``: gives it to a trial;
 - ``storage``: databases;
 - ``workers``: who measures, the locks of this host, and the trials of workers that died;

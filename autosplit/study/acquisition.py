@@ -11,27 +11,22 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from autosplit.deployment import Option, Stage
-from autosplit.errors import Infeasible, SplitError
-from autosplit.hardware.measurement.results import Baseline, Measurement
+from autosplit.errors import Infeasible
+from autosplit.hardware.measurement.results import Measurement
 from autosplit.planner.batch import Batch
 from autosplit.planner.workload import Workload
 from autosplit.study import served
-from autosplit.study.record import result_of
-from autosplit.study.results import is_lost
+from autosplit.study.history import History
 from autosplit.study.space import Candidate, Space
-from autosplit.study.surrogate.correction import Corrected, Factors, Measured, correct
+from autosplit.study.surrogate.correction import Corrected, Factors, correct
 from autosplit.study.surrogate.posterior import Array
-
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
 
 DRAWS = 64  # of the costs, over which a gain is averaged
 PLANNED = 4  # of them, for which the best candidate is searched
@@ -40,62 +35,6 @@ CENTRES = 2  # measured candidates whose neighbours are weighed
 WORTH = 0.02  # the expected gain that is worth a trial, as a share of half the noise
 # The error of the costs is known well enough after three trials and ten times of stages.
 FEWEST_MEASURED, FEWEST_TIMES = 3, 10
-
-
-@dataclass(frozen=True)
-class History:
-    """What is known when a candidate is chosen.
-
-    ``taken``: the keys of those that are measured, failed or being measured. ``measured``: trials
-    and baselines, which have negative numbers.
-    """
-
-    taken: frozenset[str] = frozenset()
-    measured: tuple[Measured, ...] = ()
-
-    @property
-    def trials(self) -> tuple[Measured, ...]:
-        """What trials measured."""
-        return tuple(m for m in self.measured if m.number >= 0)
-
-
-def history_of(
-    space: Space,
-    trials: Iterable[FrozenTrial],
-    baselines: Iterable[Measured] = (),
-    exclude: int | None = None,
-) -> History:
-    """What the trials of a study say, but for the one numbered ``exclude``, and its baselines."""
-    measured, taken = list(baselines), set()
-    for trial in sorted(trials, key=lambda t: t.number):
-        key = "" if trial.number == exclude else key_of(trial)
-        if not key:
-            continue
-        taken.add(key)
-        result = result_of(trial)
-        # A database is untrusted, and trials of other programs may be in it.
-        with contextlib.suppress(SplitError):
-            candidate = space.candidate(key)
-            period, latency = result.period_ms, result.latency_ms
-            if trial.state.name == "COMPLETE" and period and len(result.stage_ms) == len(candidate):
-                figures = result.stage_ms, period.median, latency.median if latency else 0.0
-                measured.append(Measured(trial.number, candidate, *figures))
-    return History(frozenset(taken), tuple(measured))
-
-
-def key_of(trial: FrozenTrial) -> str:
-    """The key of a trial's candidate; empty for a trial without one and for a lost one."""
-    return "" if is_lost(trial) else result_of(trial).key
-
-
-def measured_baselines(space: Space, baselines: Iterable[Baseline]) -> Iterator[Measured]:
-    """The baselines that are candidates of the space, as measured."""
-    for number, baseline in enumerate(baselines, 1):
-        candidate = space.whole_model(baseline)
-        if candidate is not None:
-            period = baseline.period_ms.median
-            stage_ms = (period * candidate[0].replicas,)
-            yield Measured(-number, candidate, stage_ms, period, baseline.latency_ms.median)
 
 
 @dataclass(frozen=True)
@@ -243,6 +182,8 @@ class Acquisition:
         """The gains of those that are free and fit."""
         taken = self.history.taken
         free = [each for each in candidates if self.space.key(each) not in taken]
+        if not free:
+            return {}
         batch = self.space.batch(free)
         gains = np.zeros(len(batch))
         for costs, least in zip(self._draws, self._least, strict=True):
@@ -281,17 +222,17 @@ class Acquisition:
         return self.goal.values(self.corrected, self.space.evaluator.batch(candidates), costs)
 
 
-# The cache is for all that ask at the same state of a study.
+# The caches are for all that ask at the same state of a study.
 @lru_cache(maxsize=4)
-def corrected_costs(space: Space, measured: tuple[Measured, ...]) -> Corrected:
+def corrected_costs(space: Space, history: History) -> Corrected:
     """The costs of a space corrected by all that was measured."""
-    return correct(space.evaluator, measured)
+    return correct(space.evaluator, history.measured)
 
 
 @lru_cache(maxsize=4)
 def acquisition(space: Space, goal: Goal, history: History) -> Acquisition:
     """What is promising after all that was measured."""
-    return Acquisition(space, goal, history, corrected_costs(space, history.measured))
+    return Acquisition(space, goal, history, corrected_costs(space, history))
 
 
 def generator(seed: int, ordinal: int, attempt: int = 0) -> np.random.Generator:

@@ -21,10 +21,10 @@ from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
-from autosplit.study.acquisition import Goal, acquisition, generator, history_of, key_of
-from autosplit.study.record import result_of, update
+from autosplit.study.acquisition import Goal, acquisition, generator
+from autosplit.study.history import TrialReader
+from autosplit.study.record import RECORD, result_of, update
 from autosplit.study.space import Candidate, Space
-from autosplit.study.surrogate.correction import Measured
 
 PLANNER = "planner"
 OTHERS: Mapping[str, Callable[[int], BaseSampler]] = {
@@ -42,11 +42,11 @@ FIRST_WAIT = 0.05  # seconds between the first two of them at most; each further
 class PlannerSampler(BaseSampler):
     """Chooses the candidate that is expected to gain most, as parameters of its ``space``.
 
-    ``baselines``: what is known before the first trial.
+    ``reader``: of the trials; without one nothing is known before the first trial.
     """
 
-    def __init__(self, space: Space, goal: Goal, baselines: Sequence[Measured] = ()) -> None:
-        self.space, self.goal, self.baselines = space, goal, baselines
+    def __init__(self, space: Space, goal: Goal, reader: TrialReader | None = None) -> None:
+        self.space, self.goal, self.reader = space, goal, reader or TrialReader(space)
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -63,8 +63,7 @@ class PlannerSampler(BaseSampler):
 
     def propose(self, study: optuna.Study, number: int) -> Candidate | None:
         """The candidate for a trial."""
-        trials = study.get_trials(deepcopy=False)
-        history = history_of(self.space, trials, self.baselines, number)
+        history = self.reader.history(study.get_trials(deepcopy=False), exclude=number)
         return acquisition(self.space, self.goal, history).best
 
     def sample_independent(
@@ -89,19 +88,19 @@ def distributions(space: Space) -> dict[str, IntDistribution]:
 class Assignment:
     """Gives each trial of a study a candidate, chosen by the sampler of some name.
 
-    ``baselines``: see PlannerSampler.
+    ``reader``: of the trials.
     """
 
     name: str
     space: Space
     goal: Goal
+    reader: TrialReader
     seed: int = 0
-    baselines: Sequence[Measured] = ()
 
     @cached_property
     def planner(self) -> PlannerSampler:
         """The default sampler."""
-        return PlannerSampler(self.space, self.goal, self.baselines)
+        return PlannerSampler(self.space, self.goal, self.reader)
 
     def sampler(self, ordinal: int) -> BaseSampler:
         """Optuna's sampler for the trial at a place in its study.
@@ -113,24 +112,42 @@ class Assignment:
         seed = int(generator(self.seed, ordinal).integers(1 << 31))
         return OTHERS[self.name](seed)
 
-    def assign(self, study: optuna.Study, trial: Trial) -> Candidate | None:
+    def enqueue(self, study: optuna.Study, trials: Sequence[FrozenTrial]) -> None:
+        """Enqueue the next candidate of the planner, whose parameters are stored at once.
+
+        Nothing where a trial waits already: one that a user enqueued, or that a dead worker left.
+        Optuna's samplers choose within their trial. ``trials``: those that there are.
+        """
+        if self.name != PLANNER or any(trial.state.name == "WAITING" for trial in trials):
+            return
+        candidate = acquisition(self.space, self.goal, self.reader.history(trials)).best
+        if candidate is not None:
+            ranges, params = distributions(self.space), self.space.encode(candidate)
+            enqueued = optuna.trial.create_trial(
+                state=optuna.trial.TrialState.WAITING,
+                params=params,
+                distributions={name: ranges[name] for name in params},
+                user_attrs={RECORD: {"key": self.space.key(candidate)}},
+            )
+            study.add_trial(enqueued)
+
+    def assign(
+        self, study: optuna.Study, trial: Trial, trials: Sequence[FrozenTrial]
+    ) -> Candidate | None:
         """The candidate of a running trial, which is recorded; None where none is left.
 
-        A trial that has a candidate keeps it: one that a dead worker left. Raises SplitError where
-        an enqueued key is none of the space.
+        A trial that was enqueued with a candidate keeps it, unless an earlier one has the same.
+        ``trials``: all that there are. Raises SplitError where an enqueued key is not one of them.
         """
         key = result_of(trial).key
-        if key:
+        if key and not self.reader.is_taken(key, trials[: trial.number]):
             return self.space.candidate(key)
-        stored = next(t for t in study.get_trials(deepcopy=False) if t.number == trial.number)
-        if "fixed_params" in stored.system_attrs:  # by a user, who may have given some of them
+        # By a user, who may have given some of them.
+        if "fixed_params" in trials[trial.number].system_attrs:
             enqueued = self._suggested(trial)
             update(trial, key=self.space.key(enqueued))
             return enqueued
-        candidate = self._free(study, trial)
-        if candidate is not None and self.name == PLANNER:
-            self._suggested(trial)
-        return candidate
+        return self._free(study, trial)
 
     def _suggested(self, trial: Trial) -> Candidate:
         """The candidate of the parameters that Optuna suggests, which it stores."""
@@ -160,7 +177,7 @@ class Assignment:
             update(trial, key=key)
             # Read after writing: of two workers, at least one sees the other's claim.
             others = study.get_trials(deepcopy=False)
-            if not any(key_of(t) == key for t in others if t.number != trial.number):
+            if not self.reader.is_taken(key, (t for t in others if t.number != trial.number)):
                 return candidate
             # An empty claim lets the trial fail without a candidate.
             update(trial, key="")
@@ -172,5 +189,5 @@ class Assignment:
             return self.planner.propose(study, trial.number)
         start = self._suggested(trial)
         trials = study.get_trials(deepcopy=False)
-        taken = history_of(self.space, trials, exclude=trial.number).taken
+        taken = self.reader.history(trials, exclude=trial.number).taken
         return self.space.free([start, self.space.plan.stages], taken)

@@ -207,14 +207,16 @@ class Space:
 
     def free(self, starts: Sequence[Candidate], taken: frozenset[str]) -> Candidate | None:
         """The candidate nearest to some that fits and whose key is not ``taken``; None for none."""
-        near = list(filter(self.fits, dict.fromkeys(starts)))
+        fitting = self.batch(list(filter(self.moves.allows, starts))).deployments
+        near = dict.fromkeys(map(self.key, fitting))
         visited, queue = set(near), list(near)
-        for candidate in queue:
-            free = next((each for each in near if self.key(each) not in taken), None)
-            if free is not None or len(queue) >= VISITED:
-                return free
-            neighbours = self.batch(self.moves.neighbours(candidate)).deployments
-            near = [each for each in neighbours if each not in visited]
+        for key in queue:
+            free = next((each for each in near if each not in taken), None)
+            if free is not None:
+                return self.candidate(free)
+            if len(queue) >= VISITED:
+                return None
+            near = dict.fromkeys(each for each in _around(self, key) if each not in visited)
             visited.update(near)
             queue += near
         return None
@@ -276,6 +278,14 @@ def _parsed(space: Space, key: str) -> Candidate:
     if not is_known or space.key(candidate) != key:
         raise SplitError(f"'{key[:60]}' is not the key of a candidate of this study")
     return candidate
+
+
+# In search of a free candidate the same ones are visited in every trial.
+@lru_cache(maxsize=VISITED)
+def _around(space: Space, key: str) -> tuple[str, ...]:
+    """The keys of the candidates one move away that fit."""
+    neighbours = space.moves.neighbours(space.candidate(key))
+    return tuple(map(space.key, space.batch(neighbours).deployments))
 
 
 def useful_threads(costs: CostModel) -> CostModel:

@@ -13,8 +13,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 # Seconds by which two readings of one start may differ: the kernel rounds the time of its boot.
 START_TOLERANCE = 2.0
-UNCLAIMED = 30.0  # seconds after which a running trial that names no worker counts as lost
+UNCLAIMED = 30.0  # seconds for which a running trial may name no worker
 NOTICE_AFTER = 2.0  # seconds after which a process that waits for a lock looks who holds it
 POLL_INTERVAL = 0.1  # seconds between two attempts to take a lock
 
@@ -71,10 +70,12 @@ def _seconds_after_boot(process: psutil.Process) -> float:
 class Retry:
     """Enqueues the candidate of a trial whose worker died or fell silent.
 
-    Optuna calls it for silent workers. ``notify`` receives a line.
+    Optuna calls it for silent workers. ``notify`` receives a line. ``unclaimed``: when this process
+    first read a running trial that names no worker; the clocks of other hosts may differ.
     """
 
     notify: Callable[[str], None]
+    unclaimed: dict[int, float] = field(default_factory=dict)
 
     def __call__(self, study: optuna.Study, trial: FrozenTrial) -> None:
         """Enqueue the candidate, unless it has killed too many workers."""
@@ -89,25 +90,30 @@ class Retry:
             RetryHeartbeatStaleTrialCallback(max_retry=DEATHS_LIMIT - 1)(study, trial)
         self.notify(f"trial {trial.number}: {reason}; its candidate is free again")
 
+    def is_lost(self, trial: FrozenTrial) -> bool:
+        """Whether nobody measures a running trial any more."""
+        worker, now = result_of(trial).worker, time.monotonic()
+        if worker:
+            return is_dead(worker)
+        # A worker records itself a moment after its trial starts, and may die in that moment.
+        return now - self.unclaimed.setdefault(trial.number, now) > UNCLAIMED
 
-def free_lost_trials(study: optuna.Study, retry: Retry) -> None:
-    """Fail the trials of dead and of silent workers, and enqueue their candidates."""
+
+def free_lost_trials(study: optuna.Study, retry: Retry) -> list[FrozenTrial]:
+    """Fail the trials of dead and of silent workers, and enqueue their candidates.
+
+    Returns the trials as they are then.
+    """
     import optuna
 
     optuna.storages.fail_stale_trials(study)
-    for trial in filter(_is_lost, tally(study.get_trials(deepcopy=False)).running):
+    trials = study.get_trials(deepcopy=False)
+    lost = list(filter(retry.is_lost, tally(trials).running))
+    for trial in lost:
         with contextlib.suppress(ValueError, optuna.exceptions.UpdateFinishedTrialError):
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
             retry(study, copy.deepcopy(trial))
-
-
-def _is_lost(trial: FrozenTrial) -> bool:
-    """Whether nobody measures a running trial any more."""
-    worker = result_of(trial).worker
-    if worker or trial.datetime_start is None:
-        return is_dead(worker)
-    # A worker records itself a moment after its trial starts, and may die in that moment.
-    return (datetime.now() - trial.datetime_start).total_seconds() > UNCLAIMED
+    return study.get_trials(deepcopy=False) if lost else trials
 
 
 @dataclass(frozen=True)

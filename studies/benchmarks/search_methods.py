@@ -15,13 +15,14 @@ import optuna
 
 from autosplit.deployment import Option, Stage
 from autosplit.planner import CostModel
-from autosplit.study.acquisition import corrected_costs, generator, history_of
+from autosplit.study.acquisition import generator
 from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.history import TrialReader
 from autosplit.study.loop.comparison import finalists
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
 from autosplit.study.space import Candidate, Space
-from autosplit.study.surrogate.correction import Measured
+from autosplit.study.surrogate.correction import Measured, correct
 from studies.benchmarks.planned_baselines import bisection
 from studies.simulation.bench import SimulatedBench, Simulation, graph_of, on_devices
 
@@ -83,7 +84,7 @@ class Case:
 
     def choose(self, measured: Sequence[Measured]) -> Candidate:
         """The split that a study of these trials ends with."""
-        corrected = corrected_costs(self.space, tuple(measured))
+        corrected = correct(self.space.evaluator, measured)
         best = [m.stages for m in finalists(corrected, measured)]
         deployments = [self.space.deployment(candidate) for candidate in best]
         measurements = self.bench.compare_interleaved(deployments, ())[0]
@@ -130,7 +131,7 @@ def planner(case: Case, trials: int) -> list[Measured]:
         {"name": "search", "model": "net.onnx", "stages": case.stages, "search": search}
     )
     run_study(OpenStudy(study, "memory://", config, case.bench, case.space))
-    return list(history_of(case.space, study.trials).measured)
+    return list(TrialReader(case.space).history(study.trials).measured)
 
 
 def tpe(case: Case, trials: int) -> list[Measured]:

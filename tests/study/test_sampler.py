@@ -8,7 +8,8 @@ import optuna
 import pytest
 
 from autosplit.errors import SplitError
-from autosplit.study.acquisition import Goal, acquisition, history_of
+from autosplit.study.acquisition import Goal, acquisition
+from autosplit.study.history import TrialReader
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import RECORD, result_of, update
@@ -64,18 +65,31 @@ def test_an_enqueued_candidate_is_measured(chain_bench: Make, new_study: Open) -
     assert "is not the key of a candidate" in result_of(second).error
 
 
+def test_a_candidate_that_was_chosen_before_it_is_enqueued_again_is_measured_once(
+    chain_bench: Make, new_study: Open
+) -> None:
+    """A worker may choose what a dead one left between its loss and its return to the queue."""
+    opened = new_study(chain_bench(ops=12), trials=1)
+    run_study(opened)
+    key = result_of(opened.study.trials[0]).key
+    opened.study.enqueue_trial({}, user_attrs={RECORD: {"key": key}})
+    opened = new_study(chain_bench(ops=12), trials=3, converge=False)
+    run_study(opened)
+    assert len({result_of(trial).key for trial in opened.study.trials}) == 3
+
+
 def test_where_all_is_taken_nothing_is_promised(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(chain_bench(ops=4, stages=2), trials=20)
     run_study(opened)
     assert len(opened.study.trials) <= 3
-    view = opened.acquisition()
+    view = opened.acquisition(opened.study.trials)
     assert view.converged
 
 
 def test_a_candidate_over_the_limit_of_latency_promises_nothing(chain_bench: Make) -> None:
     space = space_of(chain_bench(ops=8))
     limit = 0.001 * space.plan.latency
-    view = acquisition(space, Goal(latency_ms=limit), history_of(space, []))
+    view = acquisition(space, Goal(latency_ms=limit), TrialReader(space).history([]))
     assert not any(view.gains.values())
 
 
@@ -105,7 +119,7 @@ def test_a_worker_whose_choice_is_always_taken_gives_it_up(
     monkeypatch.setattr(PlannerSampler, "propose", lambda *_: plan)
     monkeypatch.setattr("autosplit.study.sampler.time.sleep", waits.append)
     update(first, key=opened.space.key(plan))
-    assert opened.assignment.assign(opened.study, second) is None
+    assert opened.assignment.assign(opened.study, second, opened.study.trials) is None
     assert result_of(second).key == ""
     assert sum(waits) < 20
 
@@ -123,10 +137,10 @@ def test_a_claim_is_written_before_those_of_others_are_read(
         candidate = propose(sampler, study, number)
         if number == first.number and not chosen:  # the rival chooses alike before this one claims
             chosen[second.number] = None
-            chosen[second.number] = opened.assignment.assign(study, second)
+            chosen[second.number] = opened.assignment.assign(study, second, study.trials)
         return candidate
 
     monkeypatch.setattr(PlannerSampler, "propose", proposed)
-    chosen[first.number] = opened.assignment.assign(study, first)
+    chosen[first.number] = opened.assignment.assign(study, first, study.trials)
     assert None not in chosen.values()
     assert chosen[first.number] != chosen[second.number] == space.plan.stages

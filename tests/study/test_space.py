@@ -15,7 +15,7 @@ from autosplit.errors import SplitError
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.planner.costs import CostModel, Kind, RowCosts
 from autosplit.planner.problem import Question
-from autosplit.study.acquisition import measured_baselines
+from autosplit.study.history import measured_baselines
 from autosplit.study.space import Candidate, Space, useful_threads
 
 CORES = Question.of_cores({"big": 3, "little": 2})

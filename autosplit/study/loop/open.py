@@ -18,29 +18,23 @@ from autosplit.hardware.profiling.cost_table import over_memory, place_regions, 
 from autosplit.planner.problem import Question
 from autosplit.planner.split import shared_bound
 from autosplit.planner.workload import Workload
-from autosplit.study.acquisition import (
-    Acquisition,
-    Goal,
-    History,
-    acquisition,
-    corrected_costs,
-    history_of,
-    measured_baselines,
-)
+from autosplit.study.acquisition import Acquisition, Goal, acquisition, corrected_costs
 from autosplit.study.config.sections import METRICS
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.documents import differences, document_of, graph_document, read
+from autosplit.study.history import History, TrialReader, measured_baselines
 from autosplit.study.record import FORMAT, RECORD, mapping, study_record
 from autosplit.study.sampler import Assignment
 from autosplit.study.space import Space, useful_threads
 from autosplit.study.storage import connect, redact_password, storage_errors
-from autosplit.study.surrogate.correction import Corrected, Measured
+from autosplit.study.surrogate.correction import Corrected
 from autosplit.study.workers import HostLock, Retry
 from autosplit.units import size
 from autosplit.versions import VERSION, machine
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.trial import FrozenTrial
 
 HoldLock = Callable[[], contextlib.AbstractContextManager[None]]
 Notify = Callable[[str], None]
@@ -72,30 +66,33 @@ class OpenStudy:
         return Goal(config.objective, config.limits.latency_ms or math.inf, load)
 
     @cached_property
-    def measured_baselines(self) -> tuple[Measured, ...]:
-        """The baselines that are candidates, as measurements that the search learns from."""
+    def reader(self) -> TrialReader:
+        """Reads the trials; the search learns from those baselines too that are candidates."""
         baselines = study_record(self.study.user_attrs).measured_baselines()
-        return tuple(measured_baselines(self.space, baselines))
+        return TrialReader(self.space, measured_baselines(self.space, baselines))
 
-    def history(self, exclude: int | None = None) -> History:
-        """What is known now, but for the trial numbered ``exclude``."""
-        trials = self.study.get_trials(deepcopy=False)
-        return history_of(self.space, trials, self.measured_baselines, exclude)
+    @cached_property
+    def bound_ms(self) -> float | None:
+        """The predicted bound of every period."""
+        return study_record(self.study.user_attrs).bound_ms
+
+    def history(self) -> History:
+        """What is known now."""
+        return self.reader.history(self.study.get_trials(deepcopy=False))
 
     def corrected(self, history: History) -> Corrected:
         """The costs as far as they are known."""
-        return corrected_costs(self.space, history.measured)
+        return corrected_costs(self.space, history)
 
-    def acquisition(self) -> Acquisition:
-        """What further trials promise."""
-        return acquisition(self.space, self.goal, self.history())
+    def acquisition(self, trials: Sequence[FrozenTrial]) -> Acquisition:
+        """What trials beside those that there are promise."""
+        return acquisition(self.space, self.goal, self.reader.history(trials))
 
     @cached_property
     def assignment(self) -> Assignment:
         """What gives a trial its candidate."""
         search = self.config.search
-        known = self.measured_baselines
-        return Assignment(search.sampler, self.space, self.goal, search.seed, known)
+        return Assignment(search.sampler, self.space, self.goal, self.reader, search.seed)
 
     @cached_property
     def device_lock(self) -> HoldLock:

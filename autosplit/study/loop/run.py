@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitError
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.disturbance import state as machine_state
 from autosplit.study.documents import deployment_document, measured_document
+from autosplit.study.history import History
 from autosplit.study.loop import comparison
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason
-from autosplit.study.record import RECORD, RESULT, mapping, result_of, update
+from autosplit.study.record import RESULT, result_of, update
 from autosplit.study.results import error_of, is_lost, tally
 from autosplit.study.space import Candidate
 from autosplit.study.storage import storage_errors
@@ -47,6 +49,7 @@ class StudyLoop:
         self._number = -1  # of the latest trial of this process
         self._error: BaseException | None = None  # that interrupted it
         self._ordinal = 0  # how many trials there were before it
+        self._known: list[FrozenTrial] = []  # the trials before it, as they were read
 
     def run(self) -> str:
         """Measure until a limit is met, and return which.
@@ -63,17 +66,19 @@ class StudyLoop:
 
     def stop_reason(self) -> str | None:
         """Why no further trial starts; None to continue."""
-        free_lost_trials(self.study, self.retry)
-        trials, elapsed = self._trials(), self.clock() - self.began
+        self._known = trials = free_lost_trials(self.study, self.retry)
+        elapsed = self.clock() - self.began
         check_failures(trials)
         # Lost trials do not count, so an interrupted study goes on as if it had not been.
         self._ordinal = sum(not is_lost(trial) for trial in trials)
-        return stop_reason(self.opened.config.search, self.opened.acquisition, trials, elapsed)
+        promised = partial(self.opened.acquisition, trials)
+        return stop_reason(self.opened.config.search, promised, trials, elapsed)
 
     def _run_trial(self) -> bool:
         """Run a trial within Optuna; false where another worker finished it meanwhile."""
         self._number, self._error, is_late = -1, None, False
         self.study.sampler = self.opened.assignment.sampler(self._ordinal)
+        self.opened.assignment.enqueue(self.study, self._known)
         try:
             self.study.optimize(self._objective, n_trials=1, catch=(FailedTrial,))
         except Exception as error:
@@ -97,7 +102,8 @@ class StudyLoop:
         try:
             # Before anything that takes long: a trial without a worker looks lost.
             update(trial, worker=this_worker())
-            return self._measure(trial, self._candidate(trial))
+            trials = self._trials()
+            return self._measure(trial, self._candidate(trial, trials), trials)
         except (FailedTrial, UpdateFinishedTrialError) as error:
             raise FailedTrial from error
         except BaseException as error:
@@ -114,15 +120,15 @@ class StudyLoop:
             self._error = None if is_result else error
             raise FailedTrial from error
 
-    def _candidate(self, trial: Trial) -> Candidate:
+    def _candidate(self, trial: Trial, trials: Sequence[FrozenTrial]) -> Candidate:
         """The candidate of a trial. Raises FailedTrial where there is none to measure."""
-        if self.exceeds_trial_limit(trial.number):
+        if self.exceeds_trial_limit(trial.number, trials):
             self._stopped = f"stopped: {self.opened.config.search.trials} trials (limit)"
             self._lose(trial, "other workers started the last trials first")
-        candidate = self.opened.assignment.assign(self.study, trial)
+        candidate = self.opened.assignment.assign(self.study, trial, trials)
         if candidate is None:
             # Else the rivals of this worker may leave some.
-            if self.opened.acquisition().is_exhausted:
+            if self.opened.acquisition(self._trials()).is_exhausted:
                 self._stopped = "exhausted: no unmeasured candidate that fits the devices is left"
             self._lose(trial, "no unmeasured candidate is left")
         return candidate
@@ -131,19 +137,20 @@ class StudyLoop:
         update(trial, error=reason, lost=True)
         raise FailedTrial
 
-    def exceeds_trial_limit(self, number: int) -> bool:
+    def exceeds_trial_limit(self, number: int, trials: Sequence[FrozenTrial]) -> bool:
         """Whether workers that started trials at the same time have filled the limit before."""
-        earlier = (t for t in self._trials() if t.number < number and t.state.name != "WAITING")
+        earlier = (t for t in trials if t.number < number and t.state.name != "WAITING")
         return sum(not is_lost(t) for t in earlier) >= self.opened.config.search.trials
 
-    def _measure(self, trial: Trial, candidate: Candidate) -> float:
+    def _measure(self, trial: Trial, candidate: Candidate, trials: Sequence[FrozenTrial]) -> float:
         """Measure a candidate and store the figures; returns the value of the trial."""
         opened, space = self.opened, self.opened.space
         if not space.fits(candidate):
             raise SplitError(
                 f"candidate {space.key(candidate)[:60]} does not fit the devices; enqueue another"
             )
-        update(trial, **self._description(trial.number, candidate))
+        history = self.opened.reader.history(trials, exclude=trial.number)
+        update(trial, **self._description(candidate, history))
         with opened.device_lock():
             deployment = space.deployment(candidate)
             measurement = self.calm.measured(
@@ -154,10 +161,10 @@ class StudyLoop:
         update(trial, **measured_document(measurement))
         return opened.goal.measured_value(candidate, measurement)
 
-    def _description(self, number: int, candidate: Candidate) -> dict[str, Any]:
+    def _description(self, candidate: Candidate, history: History) -> dict[str, Any]:
         """What is known of a candidate before it is measured, for its record."""
         opened, space = self.opened, self.opened.space
-        predicted = opened.corrected(opened.history(exclude=number)).period(candidate)
+        predicted = opened.corrected(history).period(candidate)
         return {
             **deployment_document(opened.bench.description.graph, space.deployment(candidate)),
             "predicted_ms": float(predicted),
@@ -177,13 +184,12 @@ class StudyLoop:
             times = ", ".join(map(milliseconds, record.stage_ms))
             result = f"{milliseconds(record.period_ms.median)}, stages {times}"
         parts = [f"{counts.finished} of {search.trials} trials"]
-        periods = [period for t in counts.complete if (period := result_of(t).period_ms)]
-        best_ms = min((period.median for period in periods), default=None)
+        known = self.opened.reader.history(trials).trials
+        best_ms = min((m.period_ms for m in known), default=None)
         if best_ms is not None:
             parts.append(f"best {milliseconds(best_ms)}")
-        bound_ms = mapping(self.study.user_attrs.get(RECORD)).get("bound_ms")
-        if bound_ms is not None:
-            parts.append(f"predicted bound {bound_text(bound_ms, best_ms)}")
+        if self.opened.bound_ms is not None:
+            parts.append(f"predicted bound {bound_text(self.opened.bound_ms, best_ms)}")
         elapsed = self.clock() - self.began
         left = elapsed / measured * max(0, search.trials - counts.finished)
         if search.timeout is not None:

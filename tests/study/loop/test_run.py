@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -497,11 +498,11 @@ def test_a_trial_names_its_worker_before_its_candidate_is_planned(
     """Otherwise it looks lost to other workers, and two measure one candidate."""
     opened, assign = new_study(chain_bench(), trials=1), Assignment.assign
 
-    def planned(assignment: Assignment, study: optuna.Study, trial: optuna.Trial) -> Any:
+    def planned(assignment: Assignment, *trial: Any) -> Any:
         monkeypatch.setattr(workers, "UNCLAIMED", -1.0)
         free_lost_trials(opened.study, Retry(print))  # as another worker does
         assert states(opened) == ["RUNNING"]
-        return assign(assignment, study, trial)
+        return assign(assignment, *trial)
 
     monkeypatch.setattr(Assignment, "assign", planned)
     run_study(opened)
@@ -511,11 +512,16 @@ def test_a_trial_names_its_worker_before_its_candidate_is_planned(
 def test_a_trial_without_a_worker_is_left_alone_for_a_while(
     chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = new_study(chain_bench(), trials=2)
-    opened.study.ask()
+    opened, retry = new_study(chain_bench(), trials=2), Retry(print)
+    # Started by the clock of a host in another time zone.
+    start = datetime.now() - timedelta(hours=9)
+    running = optuna.trial.TrialState.RUNNING
+    opened.study.add_trial(
+        optuna.trial.FrozenTrial(0, running, None, start, None, {}, {}, {}, {}, {}, 0)
+    )
     for unclaimed, state in ((UNCLAIMED, "RUNNING"), (0.0, "FAIL")):
         monkeypatch.setattr(workers, "UNCLAIMED", unclaimed)
-        free_lost_trials(opened.study, Retry(print))
+        free_lost_trials(opened.study, retry)
         assert states(opened) == [state]
 
 
