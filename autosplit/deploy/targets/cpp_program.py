@@ -25,7 +25,10 @@ from autosplit.hardware.runtimes.stage_spec import StageSpec
 from autosplit.versions import TVM as TVM_PACKAGE
 
 _SOURCES = Path(__file__).parent / "cpp"
-_NAMES = "CMakeLists.txt", "main.cpp", "pipeline.cpp", "pipeline.hpp", "stage.hpp", "system.cpp"
+_NAMES = (
+    "CMakeLists.txt", "batches.cpp", "batches.hpp", "main.cpp", "pipeline.cpp", "pipeline.hpp",
+    "stage.hpp", "system.cpp",
+)  # fmt: skip
 
 
 class Code(str):
@@ -55,6 +58,8 @@ def _wiring(document: Manifest) -> str:
         _ports(document.model.outputs),
         _sources(wiring, None, wiring.outputs),
         [_stage(document, stage, wiring) for stage in document.stages],
+        document.batch,
+        Code(repr(document.load.delay_ms if document.load else 0.0)),
     )
     return (
         "// Written by autosplit from split.json.\n"

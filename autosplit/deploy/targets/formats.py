@@ -36,10 +36,10 @@ def write_program(document: Manifest, folder: Path, name: str) -> dict[str, str]
     programs = {ONNX: onnx_program.files, CPP: cpp_program.files}
     if name not in programs:
         return {}
-    if document.batch > 1:
+    if name == ONNX and document.batch > 1:
         raise ConfigError(
             f"format '{name}' runs single items, but '{document.model.name}' computes "
-            f"{document.batch} at once; use format 'native'"
+            f"{document.batch} at once; use format 'native' or 'cpp'"
         )
     if document.initial:
         # The programs begin every stream at zero.

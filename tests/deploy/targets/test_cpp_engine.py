@@ -21,7 +21,7 @@ from tests.deploy.targets.programs import checked, failed, require_tools, run
 
 pytestmark = pytest.mark.integration
 HERE = Path(__file__).parent
-SOURCES = ("pipeline.cpp", "system.cpp", "wiring.cpp")
+SOURCES = ("batches.cpp", "pipeline.cpp", "system.cpp", "wiring.cpp")
 ITEMS, STREAMS = 60, 3
 COMPILED = shutil.ignore_patterns("*_*")
 

@@ -12,8 +12,10 @@ import pytest
 
 import autosplit
 from autosplit.api import Split
+from autosplit.deploy.export import write_split
 from autosplit.deployment import Deployment, Stage
 from autosplit.hardware.devices.device import available
+from autosplit.hardware.measurement.results import SplitResults
 from autosplit.zoo import stream_nets, weights
 from tests.deploy.exports import Export
 from tests.deploy.targets.programs import (
@@ -85,18 +87,33 @@ def items_of(folder: Path, count: int) -> list[dict[str, Any]]:
     return sample_items(manifest_file.read(folder), random_items, count, seed=7)
 
 
-def require_same_as_load(program: Path, folder: Path, count: int, *options: str) -> None:
+def require_same_as_load(
+    program: Path, folder: Path, count: int, *options: str, **environment: str
+) -> None:
     """Assert that the program gives what ``autosplit.load`` does, to the bit."""
     items = items_of(folder, count)
     with autosplit.load(folder) as pipeline:
         expected = stacked(pipeline.run(items))
-    outputs = run(program, folder, stacked(items), list(expected), *options)
+    outputs = run(program, folder, stacked(items), list(expected), *options, **environment)
     for name, array in expected.items():
         np.testing.assert_array_equal(outputs[name], array)
 
 
 def test_outputs_equal_those_of_load(branches_export, program):
     require_same_as_load(program, branches_export, 20, "--repeat", "3")
+
+
+@pytest.mark.parametrize("sanitizer", ["", "thread"])
+def test_batches_equal_those_of_load_and_the_last_may_be_incomplete(branches, tmp_path, sanitizer):
+    first, last = branches.split([["hinted"]]).stages
+    stages = (
+        Stage.on(first, "tvm", (FIRST, LAST), batch=4),
+        Stage.on(last, "tvm", (LAST,), batch=4),
+    )
+    write_split(branches, Deployment(stages), tmp_path, SplitResults(), "cpp")
+    program = build(tmp_path, sanitizer)
+    suppressed = {"TSAN_OPTIONS": f"suppressions={SUPPRESSIONS}", **SANITIZED}
+    require_same_as_load(program, tmp_path, 7, "--repeat", "3", **(suppressed if sanitizer else {}))
 
 
 def test_stages_in_bfloat16_round_in_the_program_too(branches, tmp_path):

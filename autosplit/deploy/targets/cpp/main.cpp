@@ -9,7 +9,7 @@
 #include <fstream>
 #include <iostream>
 
-#include "pipeline.hpp"
+#include "batches.hpp"
 
 namespace autosplit {
 namespace {
@@ -171,7 +171,7 @@ void run(const Arguments& arguments) {
   using Clock = std::chrono::steady_clock;
   require_known(arguments.outputs, description.outputs, "output");
   const std::vector<Tensors> items = read_items(arguments);
-  Pipeline pipeline(description, arguments.folder);
+  Batches pipeline(description, arguments.folder, description.delay_ms);
   std::vector<Tensors> results(description.outputs.size());
   std::deque<std::future<Tensors>> waiting;
   std::vector<Clock::time_point> ends;

@@ -42,6 +42,8 @@ struct Description {
   std::vector<Port> inputs, outputs;
   std::vector<Source> sources;  // of the outputs
   std::vector<StageDescription> stages;
+  std::size_t batch;  // items that stages take at once; `inputs` and `outputs` are those of one
+  double delay_ms;    // that a batch waits to be full
 };
 
 extern const Description description;
