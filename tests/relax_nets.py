@@ -12,10 +12,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 Array = np.ndarray[Any, np.dtype[Any]]
-SHAPE = (
-    4,
-    6,
-)  # of every tensor that can be read on; one shape keeps the number of different kernels small
+# Of every tensor that can be read on: one shape keeps the number of different kernels small.
+SHAPE = (4, 6)
 
 
 @dataclass(frozen=True)

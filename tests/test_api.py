@@ -12,17 +12,11 @@ import pytest
 
 import autosplit
 from autosplit import api, planner
-from autosplit.errors import ConfigError, Infeasible, MachineError, SplitError
+from autosplit.errors import AutosplitError, ConfigError, Infeasible, SplitError
 from autosplit.hardware.measurement.parity import compare
-from autosplit.zoo import catalog
+from tests.nets import judge
 
 pytest.importorskip("onnxruntime")
-MARKS = {
-    "branches": (),
-    "squeezenet": pytest.mark.integration,
-    "transformer": pytest.mark.integration,
-}
-EVERY = [pytest.param(n, marks=MARKS.get(n, pytest.mark.slow)) for n in catalog.NAMES]
 
 
 @pytest.fixture
@@ -38,28 +32,15 @@ def profiled(zoo_model):
     return load
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize(
+    "name", ["branches", pytest.param("transformer", marks=pytest.mark.integration)]
+)
 def test_the_plans_pipelines_compute_what_onnxruntime_does(profiled, name):
     model = profiled(name)
-    items = model.items(1 if name == "vgg19" else 3, seed=11)
-    expected = model.expected(items)
     for stages in (2, 3, 4):
         split = autosplit.plan(model, stages=stages)
         assert len(split.stages) == stages
-        with split.pipeline() as pipeline:
-            accuracy = compare(pipeline.run(items), expected)
-        assert accuracy.equal
-        assert accuracy.max_rel_error < 1e-4
-
-
-@pytest.mark.integration
-def test_a_plan_has_a_period_no_single_op_exceeds(profiled):
-    model = profiled("squeezenet")
-    profiles = [model.profile(device).op_ms for device in api.device.along(2)]
-    slowest = max(map(min, zip(*profiles, strict=True)))
-    split = autosplit.plan(model, stages=2)
-    assert split.predicted_ms >= slowest * 0.99
-    assert sorted(op for stage in split.stages for op in stage) == list(range(len(model.graph.ops)))
+        judge(model, split)
 
 
 def test_a_deployment_on_cores_runs_and_is_exported(profiled, tmp_path):
@@ -94,9 +75,7 @@ def test_devices_that_differ_share_a_stage(profiled, monkeypatch):
     assert split.predicted_ms <= autosplit.plan(model, 2, ["cores:0", "cores:1"]).predicted_ms
     assert sum(split.replicas) == len(split.devices) == 2
     monkeypatch.undo()
-    with split.pipeline() as pipeline:
-        items = model.items(3)
-        assert compare(pipeline.run(items), model.expected(items)).equal
+    judge(model, split)
 
 
 def test_a_replica_has_its_memory_limit(profiled):
@@ -111,39 +90,29 @@ def test_a_replica_has_its_memory_limit(profiled):
         autosplit.plan(model, cores=2, memory=10.0)
 
 
-def test_more_cores_than_there_are_and_devices_beside_cores_are_refused(branches):
-    with pytest.raises(MachineError, match="cores is 4096"):
-        autosplit.plan(branches, cores=4096)
-    with pytest.raises(ConfigError, match="leave devices"):
-        api.plan(branches, cores=1, devices=["cores:0"])
-
-
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         ({"stages": 2, "cores": 2}, "give cores or stages, not both"),
-        ({"stages": "auto", "cores": 2}, "give cores or stages, not both"),
+        ({"cores": 1, "devices": ["cores:0"]}, "leave devices and regions out"),
+        ({"cores": 4096}, "cores is 4096; this process may use 1 to"),
         ({"stages": 0}, "stages is 0; give a whole number from 1, or 'auto'"),
-        ({"stages": -1}, "stages is -1; give"),
         ({"stages": "3"}, "stages is '3'; give a whole number"),
         ({"stages": 2.0}, "stages is 2.0; give"),
         ({"stages": True}, "stages is True; give"),
         ({"cores": 0}, "cores is 0; give a whole number from 1"),
-        ({"cores": "2"}, "cores is '2'; give"),
         ({"cores": 1, "streams": 0}, "streams is 0; give a whole number from 1"),
-        ({"cores": 1, "streams": 1.5}, "streams is 1.5; give"),
         ({"cores": 1, "memory": -1}, "memory is -1; give a number of bytes above 0"),
         ({"cores": 1, "memory": float("nan")}, "memory is nan; give"),
         ({"cores": 1, "memory": "3 GB"}, "memory is '3 GB'; give"),
         ({"stages": 2, "memory": 1e9}, "memory and streams are for cores=N"),
         ({"streams": 2}, "memory and streams are for cores=N"),
-        ({"stages": 1, "devices": "cores:0"}, "devices is 'cores:0'; give a list of"),
         ({"stages": "auto", "devices": "cores:0"}, "devices is 'cores:0'; give a list of"),
         ({"stages": 1, "devices": [0]}, "device 0 is not a string"),
     ],
 )
 def test_arguments_of_plan_that_make_no_sense_are_refused(branches, arguments, line):
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(AutosplitError) as error:
         autosplit.plan(branches, **arguments)
     assert line in str(error.value)
 
@@ -178,9 +147,11 @@ def test_a_cut_holds_the_named_nodes_and_all_before_them(branches):
     assert sources[1] == {"halves", "left", "left.relu", "hint.conv"}
 
 
-def test_a_cut_takes_op_names_too(branches):
+def test_a_cut_takes_op_names_and_a_single_text_too(branches):
     op = branches.graph.ops[4]
-    assert branches.split([[op.name]]).stages == branches.split([["first"]]).stages
+    expected = branches.split([["first"]]).stages
+    assert branches.split([[op.name]]).stages == branches.split(after="first").stages == expected
+    assert branches.split([]).stages == (tuple(range(len(branches.graph.ops))),)
 
 
 @pytest.mark.parametrize(
@@ -211,20 +182,11 @@ def test_a_split_is_shown_in_a_line(branches):
     assert len(shown) < 300
 
 
-def test_no_cut_is_one_stage(branches):
-    assert branches.split([]).stages == (tuple(range(len(branches.graph.ops))),)
-
-
 def test_a_stage_can_have_several_cores(branches):
     cores = ",".join(map(str, api.device.available()))
     items = branches.items(2)
     with branches.split([["first"]]).pipeline([f"cores:{cores}", "cores:0"]) as pipeline:
         assert compare(pipeline.run(items), branches.expected(items)).equal
-
-
-def test_an_unknown_net_is_named():
-    with pytest.raises(ConfigError, match="net 'vgg20': not in the zoo"):
-        catalog.cached("vgg20")
 
 
 def test_every_public_name_is_there_and_listed():
@@ -272,15 +234,6 @@ def test_the_examples_run(branches, tmp_path, monkeypatch):
             exec(textwrap.dedent(example), names | {"pipeline": pipeline})
 
 
-def test_one_text_is_one_cut_after_one_op(branches):
-    assert branches.split(after="first").stages == branches.split([["first"]]).stages
-
-
 def test_importing_the_package_imports_nothing_heavy():
-    code = f"import sys, autosplit; print(sorted({HEAVY} & set(sys.modules)))"
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        ).stdout
-        == "[]\n"
-    )
+    code = f"import sys, autosplit; assert not {HEAVY} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,15 +2,8 @@
 
 import pytest
 
-from autosplit.deployment import (
-    Deployment,
-    Option,
-    Row,
-    Stage,
-    cores_of,
-    on_its_machine,
-    resources_of,
-)
+from autosplit import deployment
+from autosplit.deployment import Deployment, Option, Row, Stage, cores_of
 
 
 def test_a_split_has_one_replica_a_stage_and_leaves_out_empty_stages() -> None:
@@ -79,8 +72,8 @@ def test_the_cores_of_a_device(device: str, cores: tuple[int, ...]) -> None:
 def test_what_stages_on_one_device_share(
     device: str, plain: str, resources: tuple[str, ...]
 ) -> None:
-    assert on_its_machine(device) == plain
-    assert resources_of(device) == resources
+    assert deployment.on_its_machine(device) == plain
+    assert deployment.resources_of(device) == resources
 
 
 def test_a_number_that_no_core_has_fills_no_memory() -> None:

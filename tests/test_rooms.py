@@ -159,36 +159,3 @@ def test_the_docstring_of_a_package_is_a_map(folder):
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
     assert len(text or "") >= FEWEST_LETTERS
     assert "\n" in (text or "")
-
-
-@pytest.mark.parametrize(
-    ("code", "rooms"),
-    [
-        ("def late():\n    from autosplit.report.html import page", {"report"}),
-        ("import autosplit.study.loop.run", {"study"}),
-        ("from autosplit import api, cuts", {"api"}),
-        ("if TYPE_CHECKING:\n    from autosplit.api import Split", set()),
-        ("from autosplit.lowering import fuse\nfrom autosplit.hardware import cache", set()),
-        ("from autosplit import load", {""}),
-    ],
-)
-def test_the_check_sees_an_arrow_that_points_up(code, rooms):
-    assert arrows_up(code, "hardware") == rooms
-
-
-@pytest.mark.parametrize("name", ["time", "os", "pathlib", "tvm", "optuna", "autosplit.study"])
-def test_the_check_sees_what_is_not_pure(name):
-    assert impure(f"def late():\n    import {name}\n    return open(name)") == {name, "open"}
-
-
-@pytest.mark.parametrize(
-    ("code", "named"),
-    [
-        ("w = 'autosplit.deploy.worker:open_bench'", {"autosplit.deploy.worker:open_bench"}),
-        ("f'autosplit.cli.{name}'", {"autosplit.cli."}),
-        ("x = 'autosplit'", set()),
-        ("x = 'autosplit.nothing'", set()),
-    ],
-)
-def test_the_check_sees_a_module_named_in_a_string(code, named):
-    assert modules_in_strings(code) == named

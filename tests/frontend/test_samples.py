@@ -64,10 +64,6 @@ def test_integers_stay_below_what_is_given_for_their_name():
     assert (set(item["x"].tolist()), set(item["z"].tolist())) == (set(range(5)), {0, 1})
 
 
-def test_sizes_may_be_numpy_integers():
-    assert random_items([("x", (np.int64(2), 3), "float32")], 1, seed=0)[0]["x"].shape == (2, 3)
-
-
 @pytest.mark.parametrize("dtype", ["strange", "object", "complex64", "str"])
 def test_a_dtype_without_random_values_is_named(dtype):
     with pytest.raises(ModelError, match=f"input 'x': no random values for dtype '{dtype}'"):

@@ -1,4 +1,3 @@
-import hashlib
 import os
 import subprocess
 import sys
@@ -35,13 +34,9 @@ class Bench:
             for tensor in model.graph.initializer
             if tensor.data_type == onnx.TensorProto.FLOAT and tensor.dims
         }
-        for (
-            weight,
-            value,
-        ) in self.weights.items():  # an initialiser that is a graph input can be fed
-            model.graph.input.append(
-                onnx.helper.make_tensor_value_info(weight, onnx.TensorProto.FLOAT, value.shape)
-            )
+        for weight, value in self.weights.items():  # one that is a graph input can be fed
+            declared = onnx.helper.make_tensor_value_info(weight, 1, value.shape)
+            model.graph.input.append(declared)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = 1, 3
         self._session = onnxruntime.InferenceSession(
@@ -62,27 +57,17 @@ def movement(old: list[np.ndarray], new: list[np.ndarray]) -> list[float]:
     return [float(np.abs(a - b).max() / np.abs(a).max()) for a, b in zip(old, new, strict=True)]
 
 
-def test_outputs_are_finite_and_not_constant(bench):
-    for output in bench.run(bench.items[0]):
+def test_outputs_are_finite_and_differ_by_place_item_and_input(bench):
+    outputs = [bench.run(item) for item in bench.items]
+    for output in outputs[0]:
         assert np.isfinite(output).all()
         assert output.std() > 0.1 * np.abs(output).mean()
-
-
-def test_no_output_takes_all(bench):
-    for output in bench.run(bench.items[0]):
         assert np.abs(output).max() < 0.9 * np.abs(output).sum()
-
-
-def test_other_items_give_other_outputs(bench):
-    outputs = [bench.run(item) for item in bench.items]
     for first, second in pairwise(outputs):
         assert min(movement(first, second)) > 1e-3
-
-
-def test_each_input_moves_an_output(bench):
     item, other = bench.items[:2]
-    old = bench.run(item)
-    assert all(max(movement(old, bench.run(item | {name: other[name]}))) > 1e-3 for name in item)
+    for name in item:
+        assert max(movement(outputs[0], bench.run(item | {name: other[name]}))) > 1e-3
 
 
 @pytest.mark.integration
@@ -91,68 +76,38 @@ def test_each_weight_moves_an_output(bench):
     names = sorted(bench.weights)
     if len(names) > 300 or max(value.size for value in bench.weights.values()) > 2**21:
         names = list(generator.permutation(names)[:MOVED_OF_LARGE])
-    still = {}
     for name in names:
         value = bench.weights[name]
         noise = generator.uniform(0.5, 1.5, value.shape).astype("float32")
-        if (
-            change := max(movement(old, bench.run(bench.items[0], **{name: value * noise})))
-        ) < 1e-3:
-            still[name] = change
-    assert not still
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_only_data_inputs_of_fixed_shape_are_left(name):
-    graph = catalog.make(name).graph
-    constants = {tensor.name for tensor in graph.initializer}
-    assert graph.input
-    assert not constants & {value.name for value in graph.input}
-    assert all(d.dim_value > 0 for value in graph.input for d in value.type.tensor_type.shape.dim)
-    assert "ConstantOfShape" not in {node.op_type for node in graph.node}
-    assert constants <= {name for node in graph.node for name in node.input}
+        new = bench.run(bench.items[0], **{name: value * noise})
+        assert max(movement(old, new)) > 1e-3, name
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_model_is_valid_and_described_as_it_is(name):
     model, net = catalog.make(name), catalog.describe(name)
     onnx.checker.check_model(model)
-    floats = [
-        t for t in model.graph.initializer if t.data_type == onnx.TensorProto.FLOAT and t.dims
-    ]
+    graph, constants = model.graph, {tensor.name: tensor for tensor in model.graph.initializer}
+    floats = [t for t in constants.values() if t.data_type == onnx.TensorProto.FLOAT and t.dims]
     assert net.weight_bytes == sum(len(tensor.raw_data) for tensor in floats)
-    assert net.nodes == len(model.graph.node)
-    assert [name for name, _ in net.inputs] == [value.name for value in model.graph.input]
-    assert all(node.name for node in model.graph.node)
+    assert net.nodes == len(graph.node)
+    assert [name for name, _ in net.inputs] == [value.name for value in graph.input]
+    assert not constants.keys() & {value.name for value in graph.input}
+    assert constants.keys() <= {name for node in graph.node for name in node.input}
+    assert all(d.dim_value > 0 for value in graph.input for d in value.type.tensor_type.shape.dim)
+    assert all(node.name and node.op_type != "ConstantOfShape" for node in graph.node)
 
 
-@pytest.mark.parametrize("name", ["branches", "squeezenet", "transformer"])
-def test_the_seed_decides_the_bytes(name):
-    def digest(seed: int) -> str:
-        return hashlib.sha256(
-            catalog.make(name, seed).SerializeToString(deterministic=True)
-        ).hexdigest()
-
-    assert digest(1) == digest(1)
-    assert digest(1) != digest(2)
-
-
-def test_the_bytes_do_not_depend_on_the_process(tmp_path):
+def test_the_bytes_depend_on_the_seed_and_not_on_the_process(tmp_path):
     code = "import sys; from autosplit.zoo import catalog; catalog.write('branches', sys.argv[1])"
-    for seed in ("1", "2"):
-        command = [sys.executable, "-c", code, str(tmp_path / seed)]
-        subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": seed})
-    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+    command = [sys.executable, "-c", code, str(tmp_path / "net.onnx")]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "2"})
+    seeds = [catalog.make("branches", s).SerializeToString(deterministic=True) for s in (0, 1)]
+    assert (tmp_path / "net.onnx").read_bytes() == seeds[0] != seeds[1]
 
 
 def test_the_weights_are_the_same_on_every_machine():
     assert zoo_weights.uniform(3, -1.0, 1.0, 0, "layer.weight").hex() == "92b503bf425e39bfbc47c03e"
-
-
-def test_the_mask_is_read_by_every_layer_of_the_transformer():
-    nodes = catalog.make("transformer").graph.node
-    readers = [node.name for node in nodes if "mask.bias" in node.input]
-    assert readers == [f"layer{i}.attention.masked" for i in range(4)]
 
 
 def test_a_masked_token_has_no_influence_on_the_others():
@@ -175,21 +130,17 @@ def test_the_early_output_does_not_wait_for_the_late_input():
     assert late > 1e-3
 
 
-def test_write_returns_the_path_of_a_whole_file(tmp_path):
+def test_a_whole_file_is_written_or_none(tmp_path, monkeypatch):
     path = catalog.write("branches", tmp_path / "net.onnx", seed=4)
-    assert path.read_bytes() == catalog.make("branches", 4).SerializeToString(deterministic=True)
-    assert os.listdir(tmp_path) == ["net.onnx"]
+    content = catalog.make("branches", 4).SerializeToString(deterministic=True)
 
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
-    path = tmp_path / "net.onnx"
-    path.write_bytes(b"old")
-    monkeypatch.setattr(
-        os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
-    )
+    monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(MachineError, match=r"net\.onnx.: No space left on device"):
         catalog.write("branches", path)
-    assert path.read_bytes() == b"old"
+    assert path.read_bytes() == content
     assert os.listdir(tmp_path) == ["net.onnx"]
 
 
@@ -216,19 +167,8 @@ def test_a_link_is_followed_and_stays(tmp_path):
     assert (tmp_path / "net.onnx").is_file()
 
 
-@pytest.mark.parametrize("use", [catalog.make, catalog.describe])
-def test_an_unknown_net_is_answered_with_the_known_ones(use):
+def test_an_unknown_net_and_a_negative_seed_are_refused():
     with pytest.raises(ConfigError, match=r"'resnet51'.*known: .*resnet50.*zfnet512"):
-        use("resnet51")
-
-
-def test_a_negative_seed_is_refused():
+        catalog.make("resnet51")
     with pytest.raises(ConfigError, match="seed -1"):
         catalog.make("branches", -1)
-
-
-@pytest.mark.parametrize("name", ["branches", "squeezenet"])
-def test_without_the_onnx_package_the_remedy_is_named(monkeypatch, name):
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(MachineError, match=r"pip install 'autosplit\[onnx\]'"):
-        catalog.make(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import mmap
 import os
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -61,21 +60,12 @@ def external_files(path: Path) -> dict[str, Path]:
 
     Raises what ``read`` raises.
     """
-    if not _mentions(path, b"location"):
-        return {}  # only external data has this key, and most files need not be parsed again
+    # Only external data has this key, and most files need not be parsed again.
+    if b"location" not in path.read_bytes():
+        return {}
     require("onnx", "onnx")
     tensors = _external_tensors(_inlined(_parse(path), path))
     return dict(_external_file(tensor, path.resolve().parent) for tensor in tensors)
-
-
-def _mentions(path: Path, text: bytes) -> bool:
-    if not path.stat().st_size:
-        return False  # nothing can be mapped
-    with (
-        path.open("rb") as stream,
-        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as bytes_,
-    ):
-        return bytes_.find(text) >= 0
 
 
 def prepared(model: Any, shapes: Shapes, batch: int = 1) -> Any:

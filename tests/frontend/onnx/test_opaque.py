@@ -10,7 +10,7 @@ import pytest
 
 from autosplit import api
 from autosplit.cli import main
-from autosplit.errors import ModelError, SplitError, StageError
+from autosplit.errors import ModelError, StageError
 from autosplit.hardware.devices import device
 from tests import nets
 
@@ -49,13 +49,11 @@ def test_an_opaque_op_has_the_names_shapes_and_weights_of_its_node(lstm: Any) ->
 
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
-@pytest.mark.parametrize("after", [["b"], ["y"]])
-def test_another_runtime_computes_it_wherever_the_cut_lies(
-    lstm: Any, runtime: str, after: list[str]
-) -> None:
+def test_another_runtime_computes_it_wherever_the_cut_lies(lstm: Any, runtime: str) -> None:
     pytest.importorskip(runtime)
     model = api.load_model(lstm, runtime=runtime)
-    nets.judge(model, model.split([after]))
+    for name in ("b", "y"):
+        nets.judge(model, model.split([[name]]))
 
 
 def test_a_split_around_it_is_exported_and_verified(lstm: Any, tmp_path: Any, said: Any) -> None:
@@ -64,18 +62,13 @@ def test_a_split_around_it_is_exported_and_verified(lstm: Any, tmp_path: Any, sa
     assert main(["verify", str(tmp_path / "out")]) == 0
 
 
-def test_the_profile_of_another_runtime_gives_it_a_time(lstm: Any) -> None:
-    model = api.load_model(lstm, runtime="onnxruntime")
-    profile = model.profile(*device.along(1, ()), seconds=0.01, force=True)
-    assert 0 < profile.op_ms[1] < math.inf
-
-
-def test_its_time_in_tvm_is_infinite(lstm: Any) -> None:
-    model = api.load_model(lstm)
+@pytest.mark.parametrize("runtime", ["tvm", "onnxruntime"])
+def test_its_time_is_infinite_in_tvm_alone(lstm: Any, runtime: str) -> None:
+    model = api.load_model(lstm, runtime=runtime)
     (core,) = device.along(1, ())
     profile = model.profile(core, seconds=0.01, force=True)
-    assert [math.isinf(ms) for ms in profile.op_ms] == [False, True, False]
-    assert not model.runtime.can_run(core)
+    assert [math.isinf(ms) for ms in profile.op_ms] == [False, runtime == "tvm", False]
+    assert model.runtime.can_run(core) == (runtime != "tvm")
 
 
 def test_tvm_alone_refuses_it_by_name_with_a_remedy(lstm: Any) -> None:
@@ -191,17 +184,6 @@ def test_a_size_that_an_input_decides_follows_from_what_comes_of_it(save: Any) -
             pipeline.run([{"n": np.array(5)}])
 
 
-def test_a_rank_that_an_input_decides_follows_from_what_comes_of_it(save: Any) -> None:
-    text = """g (float[2,3] x, int64[k] a) => (float[2] y) {
-        s = ReduceSum<keepdims=0>(x, a)  l = Log(s)  y = Neg(l)
-    }"""
-    model = api.load_model(save(nets.net(text)), {"a": (1,)}, runtime="onnxruntime")
-    assert model.graph.tensors["s"].shape == (2,)
-    with model.split([["s"]]).pipeline() as pipeline:
-        (outputs,) = pipeline.run([{"x": np.ones((2, 3), np.float32), "a": np.array([1])}])
-    np.testing.assert_allclose(outputs["y"], [-np.log(3)] * 2, rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("port", "line"), [("n", "Range(i, n, k)"), ("[1] n", "ReduceSum<keepdims=0>(x, n)")]
 )
@@ -244,8 +226,3 @@ def test_a_number_of_a_branch_that_is_taken_can_decide_the_next_one(save: Any) -
     model = api.load_model(save(nets.net(text, {"yes": np.array(True)})))
     assert opaque(model) == []
     nets.judge(model, model.split([]))
-
-
-def test_an_unknown_node_beside_an_opaque_one_is_still_unknown(lstm: Any) -> None:
-    with pytest.raises(SplitError, match="unknown op or source node 'nope'"):
-        api.load_model(lstm).split([["nope"]])

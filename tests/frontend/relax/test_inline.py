@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 import autosplit
@@ -12,6 +11,7 @@ from autosplit.errors import ConfigError, ModelError
 from autosplit.frontend.importing import read
 from autosplit.frontend.relax import file
 from autosplit.frontend.relax.main_function import bind_shapes
+from tests.nets import judge
 from tests.relax_nets import parsed
 
 HEAD = "@I.ir_module\nclass M:\n"
@@ -30,19 +30,12 @@ def function(
     return text.replace("@R.function", "@R.function(private=True)") if private else text
 
 
-def computed(model: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    (item,) = model.items(1)
-    with model.split([]).pipeline() as pipeline:
-        return item["x"], pipeline.run([item])[0]
-
-
 def test_functions_that_main_calls_are_put_inside_it() -> None:
     double = function("double", "y = R.add(x, x)\nreturn y", private=True)
     main = function("main", "a = M.double(x)\nb = M.double(a)\nc = R.nn.relu(b)\nreturn c")
     source = file.convert(module(double, main), "net")
     assert [n.kind.removeprefix("relax.") for n in source.nodes] == ["add", "add", "nn.relu"]
-    x, outputs = computed(autosplit.load_model(module(double, main)))
-    np.testing.assert_allclose(next(iter(outputs.values())), np.maximum(4 * x, 0), rtol=1e-6)
+    judge(model := autosplit.load_model(module(double, main)), model.split([]))
 
 
 def test_variables_of_one_name_are_told_apart() -> None:
@@ -56,15 +49,15 @@ def test_variables_of_one_name_are_told_apart() -> None:
     assert source.outputs == (names[2],)
 
 
-def test_a_result_given_twice_has_two_names() -> None:
-    source = file.convert(module(function("main", "y = R.exp(x)\nreturn (y, y)")), "net")
-    assert source.outputs == ("y", "y.1")
-    assert source.tupled
-
-
-def test_one_result_is_no_tuple() -> None:
-    assert not file.convert(module(function("main", "y = R.exp(x)\nreturn y")), "net").tupled
-    assert file.convert(module(function("main", "y = R.exp(x)\nreturn (y,)")), "net").tupled
+@pytest.mark.parametrize(
+    ("result", "outputs", "tupled"),
+    [("y", ("y",), False), ("(y,)", ("y",), True), ("(y, y)", ("y", "y.1"), True)],
+)
+def test_a_result_has_a_name_for_each_time(
+    result: str, outputs: tuple[str, ...], tupled: bool
+) -> None:
+    source = file.convert(module(function("main", f"y = R.exp(x)\nreturn {result}")), "net")
+    assert (source.outputs, source.tupled) == (outputs, tupled)
 
 
 def test_items_of_a_tuple_go_by_the_variables_that_take_them() -> None:

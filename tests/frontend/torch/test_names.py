@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import autosplit
-from autosplit.hardware.measurement.parity import compare
+from tests.nets import judge
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
@@ -32,11 +32,6 @@ def calls(program):
     return [node.name for node in program.graph.nodes if node.op == "call_function"]
 
 
-def require_equal(split, items):
-    with split.pipeline() as pipeline:
-        assert compare(pipeline.run(items), split.model.expected(items)).equal
-
-
 def test_weights_called_like_inputs_and_nodes():
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -51,7 +46,7 @@ def test_weights_called_like_inputs_and_nodes():
             return scaled.softmax(-1) * self.mul + self.x, x + self.val_0
 
     model = autosplit.load_model(torch.export.export(Net(), (X, X)))
-    require_equal(model.split([["softmax"]]), model.items(2))
+    judge(model, model.split([["softmax"]]))
 
 
 @pytest.mark.parametrize("runtime", ["tvm", "onnxruntime"])
@@ -68,13 +63,13 @@ def test_every_node_has_its_name(runtime):
     folded = {node.name for node in model.graph.folded}
     assert sources | folded == {n for n in calls(program) if not n.startswith("getitem")}
     assert {"dropout", "clone"} <= folded
-    require_equal(model.split([["linear"], ["linear_1"]]), model.items(2))
+    judge(model, model.split([["linear"], ["linear_1"]]))
 
 
 def test_an_input_that_is_only_passed_on_keeps_its_name():
     model = autosplit.load_model(program_of(lambda linear, x: (x.to(torch.float32), linear(x))))
     assert [i.name for i in model.lowered.inputs] == ["inputs_0"]
-    require_equal(model.split([]), model.items(2))
+    judge(model, model.split([]))
 
 
 def test_the_body_of_a_wrapping_call_is_part_of_the_program():
@@ -89,4 +84,4 @@ def test_the_body_of_a_wrapping_call_is_part_of_the_program():
     model = autosplit.load_model(program)
     sources = {name for op in model.graph.ops for name in op.sources}
     assert {"linear", "relu_", "cos", "linear_1", "mul"} <= sources
-    require_equal(model.split([["cos"]]), model.items(2))
+    judge(model, model.split([["cos"]]))
