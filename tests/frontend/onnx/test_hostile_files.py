@@ -111,15 +111,12 @@ def test_an_op_of_another_domain_counts_as_the_standard_one(save: Any) -> None:
 
 
 def test_small_steps_to_large_constants_add_up(save: Any) -> None:
-    nodes = [helper.make_node("Concat", [f"v{i}"] * 16, [f"v{i + 1}"], axis=0) for i in range(9)]
-    nodes += [
-        helper.make_node("ReduceMax", ["v9"], ["most"], keepdims=0),
-        helper.make_node("Add", ["x", "most"], ["y"]),
-    ]
-    model = _model(nodes)
-    model.graph.initializer.append(helper.make_tensor("v0", FLOAT, [1, 1], [1.0]))
+    steps = "  ".join(f"v{i + 1} = Concat<axis=0>({', '.join([f'v{i}'] * 16)})" for i in range(9))
+    text = f"""g (float[2,4] x) => (float[2,4] y) {{
+        {steps}  most = ReduceMax<keepdims=0>(v9)  y = Add(x, most)
+    }}"""
     with pytest.raises(ModelError, match=r"'v7' .* makes 268,435,456 numbers of constants"):
-        autosplit.load_model(save(model))
+        autosplit.load_model(save(net(text, {"v0": (1, 1)})))
 
 
 @pytest.mark.integration

@@ -94,9 +94,7 @@ def test_what_may_run_code_is_refused_by_name(parts: dict[str, str], name: str) 
         require_data(unlisted)
 
 
-@pytest.mark.parametrize(
-    "kind", ["ffi.Module", "ffi.Function", "ir.EnvFunc", "target.Target", "mine.Type"]
-)
+@pytest.mark.parametrize("kind", ["ffi.Module", "ffi.Function", "target.Target", "mine.Type"])
 def test_a_json_file_with_a_node_that_acts_on_load_is_refused(kind: str) -> None:
     document = {"root_index": 0, "nodes": [{"type": kind, "data": "x"}]}
     with pytest.raises(ModelError, match=kind):

@@ -47,21 +47,11 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_only_data_is_copied_and_guards_are_dropped(file: Path) -> None:
-    copied = {
-        "data/weights/weight_0": b"\1\2",
-        "data/constants/c": b"3",
-        "archive_version": b"0",
-        "byteorder": b"little",
-    }
-    left = {
-        "code/run.py": b"exit()",
-        "data/weights/sub/weight": b"x",
-        "data/weights/w.pt": b"x",
-        "extra/notes": b"x",
-    }
-    copies = members(
-        saved(file, graph(), {**copied, **left, "data/sample_inputs/model.pt": b"pickle"})
-    )
+    names = ("data/weights/weight_0", "data/constants/c", "archive_version", "byteorder")
+    others = ("code/run.py", "data/weights/sub/weight", "data/weights/w.pt", "extra/notes")
+    copied = dict.fromkeys(names, b"\1\2")
+    samples = {"data/sample_inputs/model.pt": b"pickle"}
+    copies = members(saved(file, graph(), {**copied, **dict.fromkeys(others, b"x"), **samples}))
     assert json.loads(copies.pop("models/model.json"))["guards_code"] == []
     assert copies == {**copied, "data/sample_inputs/model.pt": b""}
 
@@ -121,13 +111,8 @@ def size(text: Any) -> dict[str, Any]:
     return {"size": {"expr_str": text}}
 
 
-ARITHMETIC = (
-    "s0",
-    "Symbol('s77', positive=True, integer=True)",
-    "2*s0 + 1",
-    "Max(1, u3)",
-    "FloorDiv(s1, 2) - -1",
-)
+ARITHMETIC = ("s0", "Symbol('s77', positive=True, integer=True)", "2*s0 + 1", "Max(1, u3)",
+    "FloorDiv(s1, 2) - -1")  # fmt: skip
 TARGETS = """torch.ops.aten.add.Tensor torch.ops.prims.sum.default _operator.getitem math.ceil
     torch.sym_max torch.ops.higher_order.cond"""
 OTHER_TARGETS = """torch.ops.aten.add.Tensor.x xtorch.ops.aten.add.Tensor torch.ops.mine.add.Tensor

@@ -64,9 +64,6 @@ def test_a_cut_after_a_module_holds_all_of_its_ops(model: autosplit.Model, name:
 def test_a_module_that_is_called_twice_is_both_calls(model: autosplit.Model) -> None:
     before = set(model.graph.modules["stages"])
     assert before | set(model.graph.modules["twice"]) == set(range(len(model.graph.ops)))
-
-
-def test_an_unknown_module_is_answered_with_similar_ones(model: autosplit.Model) -> None:
     with pytest.raises(SplitError, match=r"did you mean .*'stages\.1'"):
         model.split(after=[["stage.1"]])
 
