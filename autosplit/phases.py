@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 Listener = Callable[[str, Mapping[str, object]], None]
 _listeners: list[Listener] = []
+_steps = [""]
 
 
 def report(phase: str, stages: Mapping[str, object] | None = None) -> None:
@@ -15,8 +16,19 @@ def report(phase: str, stages: Mapping[str, object] | None = None) -> None:
     ``stages``: the stage that each thread runs, by the thread's hexadecimal identifier: its number
     or text that begins with it.
     """
+    phase = f"{_steps[-1]}: {phase}" if _steps[-1] else phase
     for listener in _listeners:
         listener(phase, stages or {})
+
+
+@contextmanager
+def step(text: str) -> Iterator[None]:
+    """The phases inside are parts of this step of the whole, such as ``trial 3 of 20``."""
+    _steps.append(text)
+    try:
+        yield
+    finally:
+        _steps.pop()
 
 
 def listen(listener: Listener) -> None:

@@ -1,9 +1,9 @@
 """The command line: one file a command, and ``main``, which runs one of them.
 
-A command has ``HELP``, ``configure(parser)``, ``run(args)`` and, where its user should know what an
-interrupt leaves behind, ``AFTER_INTERRUPT``. It puts parts together and holds no logic of its own.
-``options`` holds what several commands read, ``output`` everything they print. Commands import
-every other package, late: ``--help`` loads nothing heavy.
+A command has ``HELP``, ``OPTIONS``, ``run(args)``, which returns an exit code where that is not 0,
+and where its user should know what an interrupt leaves behind ``AFTER_INTERRUPT``. It puts parts
+together and holds no logic of its own. ``options`` holds what several commands read, ``output``
+everything they print. Commands import every other package, late: ``--help`` loads nothing heavy.
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ def _parser() -> argparse.ArgumentParser:
             description=module.__doc__,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        module.configure(command)
+        for names, settings in module.OPTIONS:
+            command.add_argument(*names, **settings)
         _add_common(command, name)
     return parser
 

@@ -9,74 +9,67 @@ autosplit bench out/ --trace run.json       when each stage computed which item,
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
+from autosplit.report.documents.table import Table
 from autosplit.units import between, digits, milliseconds
 
 if TYPE_CHECKING:
+    from autosplit.deploy.verify import BenchResult
     from autosplit.hardware.measurement.results import LoadTest, Spread
 
 HELP = "measure an exported split"
 _LATENCY_ITEMS = 20
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    options.add(parser, options.EXPORT)
-    parser.add_argument(
-        "--seconds", type=options.seconds, default=5.0, help="longest time to measure (default 5)"
-    )
-    options.add(parser, *options.WORKLOAD)
-    parser.add_argument(
-        "--chart", type=Path, metavar="FILE", help="draw the latency against the rate, as SVG"
-    )
-    parser.add_argument(
+OPTIONS = (
+    options.EXPORT,
+    options.value("--seconds", "S", "longest time to measure", options.seconds, default=5.0),
+    *options.WORKLOAD,
+    options.value("--chart", "FILE", "draw the latency against the rate, as SVG", Path),
+    options.value(
         "--streams",
-        type=options.streams,
-        metavar="N",
-        help="streams whose items come in turn (default: as many as the export is for)",
-    )
-    parser.add_argument(
-        "--trace", type=Path, metavar="FILE", help="write the run as a Chrome or Perfetto trace"
-    )
+        "N",
+        "streams whose items come in turn (default: as many as the export is for)",
+        options.streams,
+    ),
+    options.value("--trace", "FILE", "write the run as a Chrome or Perfetto trace", Path),
+)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the measurement."""
     from autosplit.deploy.verify import bench
-    from autosplit.hardware.execution.engine import replica_name
     from autosplit.hardware.measurement.measure import Budget
     from autosplit.report import trace
 
     budget = Budget(seconds=args.seconds, latency_items=_LATENCY_ITEMS)
-    workload = options.workload(args)
-    result = bench(args.folder, budget, workload, args.streams)
+    result = bench(args.folder, budget, options.workload(args), args.streams)
     if args.trace:
         names = [list(map(str, devices)) for devices in result.devices]
         trace.write(result.events, result.submitted, result.wiring, names, args.trace)
-    period, latency, load = result.period, result.latency, result.load
     if args.chart:
-        _draw(load, args.chart)
-    if args.format == "json":
-        output.emit_json(
-            {
-                **(_under_load(load, args.rate) if load else {}),
-                "period_ms": _distribution(period, result.gaps),
-                "latency_ms": _distribution(latency, latency.samples),
-                "items": len(result.gaps) + 1,
-                "warm_up": result.warm_up,
-                "stages": list(map(_stage, result.busy_ms, result.devices, result.runtimes)),
-                "disturbances": result.disturbances,
-            }
-        )
-        return 0
-    columns = ("ms", "min", "p50", "p90", "p99", "max")
-    percentiles = [_row("between results", result.gaps), _row("latency", latency.samples)]
+        _draw(result.load, args.chart)
+    document = {
+        **(_under_load(result.load, args.rate) if result.load else {}),
+        "period_ms": _distribution(result.period, result.gaps),
+        "latency_ms": _distribution(result.latency, result.latency.samples),
+        "items": len(result.gaps) + 1,
+        "warm_up": result.warm_up,
+        "stages": list(map(_stage, result.busy_ms, result.devices, result.runtimes)),
+        "disturbances": result.disturbances,
+    }
+    output.emit(args.format, document, _shown(result))
+
+
+def _shown(result: BenchResult) -> Iterator[str | Table]:
+    """The measurement for people."""
+    from autosplit.hardware.execution.engine import replica_name
+
+    period, latency, load = result.period, result.latency, result.load
     rows = []
     for stage, busy_ms in enumerate(result.busy_ms):
         for number, ms in enumerate(busy_ms):
@@ -87,18 +80,16 @@ def run(args: argparse.Namespace) -> int:
         f"period {milliseconds(period.median)}{between(period.low, period.high)}, "
         f"{digits(1e3 / period.median)} items/s, latency {milliseconds(latency.median)}"
     )
-    output.emit_table(title, ("stage", "runtime", "busy ms", "% of the period"), rows)
-    counts = f"{len(result.gaps) + 1} items after {result.warm_up} to warm up"
-    output.emit_table(
-        f"{counts}; latency of {len(latency.samples)} single items", columns, percentiles
-    )
-    for point in load.points if load else ():
-        output.emit_line(point.text)
-    if load and load.text:
-        output.emit_line(load.text)
+    yield Table(title, ("stage", "runtime", "busy ms", "% of the period"), rows)
+    samples = {"between results": result.gaps, "latency": latency.samples}
+    percentiles = [(n, *map(digits, _percentiles(s).values())) for n, s in samples.items()]
+    title = f"{len(result.gaps) + 1} items after {result.warm_up} to warm up; "
+    title += f"latency of {len(latency.samples)} single items"
+    yield Table(title, ("ms", "min", "p50", "p90", "p99", "max"), percentiles)
+    if load:
+        yield from filter(None, (*(point.text for point in load.points), load.text))
     if result.disturbances:
-        output.emit_line(f"not to be trusted: {'; '.join(result.disturbances)}")
-    return 0
+        yield f"not to be trusted: {'; '.join(result.disturbances)}"
 
 
 def _under_load(load: LoadTest, rate: float | None) -> dict[str, Any]:
@@ -134,10 +125,6 @@ def _distribution(spread: Spread, samples: Sequence[float]) -> dict[str, float]:
     """A median with its interval, and the percentiles of single values."""
     interval = {"median": spread.median, "low": spread.low, "high": spread.high}
     return interval | _percentiles(samples)
-
-
-def _row(name: str, samples: Sequence[float]) -> tuple[str, ...]:
-    return (name, *map(digits, _percentiles(samples).values()))
 
 
 def _stage(busy_ms: Sequence[float], devices: Sequence[object], runtime: str) -> dict[str, Any]:

@@ -15,21 +15,15 @@ from autosplit.cli import options, output
 from autosplit.errors import ConfigError
 
 HELP = "show a study in the browser, read-only and by default for this machine only"
+OPTIONS = (
+    *options.STUDY,
+    options.value("--port", "PORT", "port, 0 for a free one", int, default=8080),
+    options.value("--host", "ADDR", "address to serve on (default: 127.0.0.1)"),
+    options.flag("--allow-remote", "let other machines connect, without a password"),
+)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The study and where to serve it."""
-    options.add(parser, *options.STUDY)
-    parser.add_argument(
-        "--port", type=int, default=8080, help="port, 0 for a free one (default: 8080)"
-    )
-    parser.add_argument("--host", metavar="ADDR", help="address to serve on (default: 127.0.0.1)")
-    parser.add_argument(
-        "--allow-remote", action="store_true", help="let other machines connect, without a password"
-    )
-
-
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the URL of the study's page and serve it until interrupted."""
     from autosplit.report.dashboard import app
     from autosplit.report.documents.study_reader import find_study
@@ -46,4 +40,3 @@ def run(args: argparse.Namespace) -> int:
         # Through a pipe the URL would stay in the buffer while the server runs.
         output.flush()
         server.serve_forever()
-    return 0

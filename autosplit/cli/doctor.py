@@ -8,14 +8,11 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from autosplit.cli import output
+from autosplit.cli import options, output
 from autosplit.errors import MachineError
 
 HELP = "check versions, linker, cores and cache"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The command has no options of its own."""
+OPTIONS: tuple[options.Option, ...] = ()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,13 +21,6 @@ def run(args: argparse.Namespace) -> int:
 
     checks = examine()
     ok = all(check.ok for check in checks if check.needed)
-    if args.format == "json":
-        output.emit_json({"ok": ok, "checks": [asdict(check) for check in checks]})
-    else:
-        for check in checks:
-            failed = "MISSING" if check.needed else "absent"
-            state = "ok" if check.ok else failed
-            # No table: the few remedies are long, and would make it wider than a terminal.
-            remedy = f"; {check.remedy}" if check.remedy else ""
-            output.emit_line(f"{state:7} {check.name:16} {check.value}{remedy}")
+    document = {"ok": ok, "checks": [asdict(check) for check in checks]}
+    output.emit(args.format, document, map(str, checks))
     return 0 if ok else MachineError.exit_code

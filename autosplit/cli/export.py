@@ -14,21 +14,16 @@ from autosplit.cli import options, output
 HELP = "write what a study advises as split.json and stage files"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    options.add(
-        parser,
-        *options.STUDY,
-        options.output("DIR", "folder to write into", required=True),
-        *options.TARGET,
-        options.TRUST,
-    )
-    parser.add_argument(
-        "--trial", type=int, metavar="N", help="export trial N instead of what the verdict advises"
-    )
+OPTIONS = (
+    *options.STUDY,
+    options.output("DIR", "folder to write into", required=True),
+    *options.TARGET,
+    options.TRUST,
+    options.value("--trial", "N", "export trial N instead of what the verdict advises", int),
+)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Export and say where."""
     from autosplit.report.documents import exported
     from autosplit.report.documents.study_reader import find_study
@@ -39,12 +34,6 @@ def run(args: argparse.Namespace) -> int:
         form = args.target_format, not args.no_onnx, args.trust_kernels
         file = export_stored_split(study, args.output, args.trial, *form)
         verdict = study_record(study.user_attrs).verdict.text
-    document = {"file": str(file), "verdict": verdict or None}
-    if args.format == "json":
-        output.emit_json(document)
-        return 0
-    for line in exported.lines(file):
-        output.emit_line(line)
-    if verdict and args.trial is None:
-        output.emit_line(verdict.partition("\n")[0])
-    return 0
+    advice = [verdict.partition("\n")[0]] if verdict and args.trial is None else []
+    lines = [*exported.lines(file), *advice]
+    output.emit(args.format, {"file": str(file), "verdict": verdict or None}, lines)

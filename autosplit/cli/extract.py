@@ -10,67 +10,36 @@ read, and block.onnx if the tensors at the boundary exist in the ONNX graph.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from autosplit.cli import options, output
-
-if TYPE_CHECKING:
-    from autosplit.api import Model
+from autosplit.errors import ConfigError
 
 HELP = "write a block of fused ops of a model as a library and as ONNX"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    options.add(parser, *options.MODEL, options.RUNTIME)
-    parser.add_argument(
-        "--from",
-        dest="first",
-        action="append",
-        metavar="OP",
-        help="first op of the block; repeatable",
-    )
-    parser.add_argument(
-        "--to", dest="last", action="append", metavar="OP", help="last op of the block; repeatable"
-    )
-    parser.add_argument(
-        "--ops", action="append", metavar="OP[,OP]", help="ops or source nodes of the block"
-    )
-    options.add(
-        parser, options.output("FILE", "library to write; without it the block is only shown")
-    )
+OPTIONS = (
+    *options.MODEL,
+    options.RUNTIME,
+    options.repeated("--from", "OP", "first op of the block", dest="first"),
+    options.repeated("--to", "OP", "last op of the block", dest="last"),
+    options.repeated("--ops", "OP[,OP]", "ops or source nodes of the block"),
+    options.output("FILE", "library to write; without it the block is only shown"),
+)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Extract, write, print."""
-    from autosplit.errors import ConfigError
-    from autosplit.report.documents import part as part_document
+    from autosplit.report.documents import part as documents
 
     # argparse has no groups in which two options go together against a third.
     if not (args.ops or (args.first and args.last)) or (args.ops and (args.first or args.last)):
         raise ConfigError("extract needs --from OP and --to OP, or --ops OP,OP")
     model = options.load_model(args)
-    ops, first, last = (_names(texts, model) for texts in (args.ops, args.first, args.last))
+    ops, first, last = (
+        [name for text in texts for name in options.names(text, model.graph)]
+        for texts in (args.ops, args.first, args.last)
+    )
     part = model.extract(ops, first=first, last=last)
     manifest = part.export(args.output) if args.output else None
-    document = part_document.document(part, manifest)
-    if args.format == "json":
-        output.emit_json(document)
-        return 0
-    op_names = ", ".join(op["name"] for op in document["ops"])
-    title = f"{document['model']}: {len(document['ops'])} fused ops: {op_names}"
-    columns = ("", "tensor", "shape", "dtype", "size")
-    output.emit_table(title, columns, part_document.rows(document))
-    for key in ("file", "manifest", "onnx"):
-        if document[key]:
-            output.emit_line(document[key])
-    if document["onnx_absent"]:
-        output.emit_line(f"no ONNX submodel: {document['onnx_absent']}")
-    return 0
-
-
-def _names(texts: list[str] | None, model: Model) -> list[str]:
-    names: list[str] = []
-    for text in texts or ():
-        names += options.names(text, model.graph)
-    return names
+    document = documents.document(part, manifest)
+    output.emit(args.format, document, documents.shown(document))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,28 +19,42 @@ if TYPE_CHECKING:
     from autosplit.planner.workload import Workload
 
 
-Option = tuple[tuple[str, ...], dict[str, Any]]  # the arguments of ``add_argument``
+# The arguments of ``add_argument``.
+Option = tuple[tuple[str, ...], dict[str, Any]]
 
 
-def option(*names: str, **settings: Any) -> Option:
-    """An option of several commands, or an argument."""
-    return names, settings
+def argument(name: str, text: str, **settings: Any) -> Option:
+    """An argument by its place."""
+    return (name,), {"help": text, **settings}
 
 
-def repeated(name: str, metavar: str, text: str) -> Option:
+def value(name: str, metavar: str, text: str, kind: Any = str, **settings: Any) -> Option:
+    """An option with a value; a default is named in its help."""
+    if settings.get("default") not in (None, ()):
+        text += f" (default: {settings['default']})"
+    return (name,), {"metavar": metavar, "type": kind, "help": text, **settings}
+
+
+def choice(name: str, choices: Sequence[str], text: str, **settings: Any) -> Option:
+    """An option with one of some values."""
+    return (name,), {"choices": choices, "help": text, **settings}
+
+
+def flag(name: str, text: str) -> Option:
+    """An option without a value."""
+    return (name,), {"action": "store_true", "help": text}
+
+
+def repeated(name: str, metavar: str, text: str, **settings: Any) -> Option:
     """An option that may stand several times."""
-    return option(name, action="append", default=[], metavar=metavar, help=f"{text}; repeatable")
-
-
-def add(parser: argparse.ArgumentParser, *chosen: Option) -> None:
-    """Let a command take some options."""
-    for names, settings in chosen:
-        parser.add_argument(*names, **settings)
+    more = {"action": "append", "default": [], "metavar": metavar, **settings}
+    return (name,), {"help": f"{text}; repeatable", **more}
 
 
 def output(metavar: str, text: str, *, required: bool = False) -> Option:
     """The file or the folder that the command writes."""
-    return option("-o", "--output", type=Path, metavar=metavar, required=required, help=text)
+    settings = {"type": Path, "metavar": metavar, "required": required, "help": text}
+    return ("-o", "--output"), settings
 
 
 def workload(args: argparse.Namespace) -> Workload | None:
@@ -138,24 +153,9 @@ def stages(text: str) -> int | str:
     return int(text)
 
 
-def cores(text: str) -> int:
-    """``--cores`` as an argparse type: a number of cores."""
-    return _number(text, "cores")
-
-
 def batches(text: str) -> tuple[int, ...] | str:
     """``--batch`` as an argparse type: numbers separated by commas, or ``auto``."""
-    return text if text == "auto" else tuple(_number(part, "items") for part in text.split(","))
-
-
-def streams(text: str) -> int:
-    """``--streams`` as an argparse type: a number of streams."""
-    return _number(text, "streams")
-
-
-def replicas(text: str) -> tuple[int, ...]:
-    """``--replicas`` as an argparse type: a number for each stage, separated by commas."""
-    return tuple(_number(part, "replicas") for part in text.split(","))
+    return text if text == "auto" else _numbers("items", text)
 
 
 def memory(text: str) -> float:
@@ -166,10 +166,14 @@ def memory(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _number(text: str, things: str) -> int:
+def _number(things: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"invalid number of {things} {text!r}; give 1 or more")
     return int(text)
+
+
+def _numbers(things: str, text: str) -> tuple[int, ...]:
+    return tuple(_number(things, part) for part in text.split(","))
 
 
 def _above_zero(quantity: str, text: str) -> float:
@@ -183,18 +187,20 @@ def _above_zero(quantity: str, text: str) -> float:
     return value
 
 
-# Finite numbers above zero, as argparse types.
+# argparse types: numbers of 1 or more, one for each stage, and finite numbers above zero.
+cores, streams = partial(_number, "cores"), partial(_number, "streams")
+items = partial(_number, "items")
+replicas = partial(_numbers, "replicas")
 seconds = partial(_above_zero, "time in seconds")
 rate = partial(_above_zero, "number of items a second")
 p99 = partial(_above_zero, "number of milliseconds")
+tolerance = partial(_above_zero, "tolerance")
 
 
 def delay(text: str) -> float:
     """A number of milliseconds, which may be 0."""
     return 0.0 if text == "0" else p99(text)
 
-
-tolerance = partial(_above_zero, "tolerance")
 
 SHAPE = repeated("--shape", "INPUT=1x3x224x224", "shape of a dynamic input")
 STATE = repeated(
@@ -203,81 +209,80 @@ STATE = repeated(
     "input that the next item of a stream gets from an output, or auto: those that inspect "
     "proposes",
 )
-TRUST = option(
-    "--trust-kernels",
-    action="store_true",
-    help="read a Relax module with kernels of its own, which are code",
-)
+TRUST = flag("--trust-kernels", "read a Relax module with kernels of its own, which are code")
 MODEL = (
-    option(
+    argument(
         "model",
+        "ONNX file, Relax module (.json) or exported PyTorch program (.pt2)",
         type=Path,
         metavar="MODEL",
-        help="ONNX file, Relax module (.json) or exported PyTorch program (.pt2)",
     ),
     SHAPE,
-    option(
-        "--target", help="target of the kernels, e.g. 'llvm -mcpu=x86-64-v3' (default: this CPU)"
+    value(
+        "--target",
+        "TARGET",
+        "target of the kernels, e.g. 'llvm -mcpu=x86-64-v3' (default: this CPU)",
     ),
     repeated(
         "--device-target",
         "DEVICE=TARGET",
         "target of one device, e.g. 'rpc:pi:9090=llvm -mtriple=aarch64-linux-gnu'",
     ),
-    option("--tuning", type=Path, metavar="DIR", help="tuning database of `autosplit tune`"),
+    value("--tuning", "DIR", "tuning database of `autosplit tune`", Path),
     STATE,
     TRUST,
 )
 STUDY = (
-    option(
+    argument(
         "study",
+        "study file (.toml), database (.db), or name of a study in --storage",
         metavar="STUDY",
-        help="study file (.toml), database (.db), or name of a study in --storage",
     ),
-    option(
+    value(
         "--storage",
-        metavar="URL",
-        help="file or database URL of the study (default: AUTOSPLIT_STORAGE, or NAME.db)",
+        "URL",
+        "file or database URL of the study (default: AUTOSPLIT_STORAGE, or NAME.db)",
     ),
 )
 TARGET = (
-    option(
+    choice(
         "--format",
+        FORMATS,
+        f"write a program for the stages too: in ONNX, in C++ or on Ray (default: {NATIVE})",
         dest="target_format",
-        choices=FORMATS,
         default=NATIVE,
-        help="write a program for the stages too: in ONNX, in C++ or on Ray (default: native)",
     ),
-    option(
-        "--no-onnx", action="store_true", help="leave out the copies of TVM's stages as ONNX models"
-    ),
+    flag("--no-onnx", "leave out the copies of TVM's stages as ONNX models"),
 )
-EXPORT = option("folder", type=Path, metavar="DIR", help="folder written by `export` or `split`")
-BATCH = option(
+EXPORT = argument("folder", "folder written by `export` or `split`", type=Path, metavar="DIR")
+BATCH = value(
     "--batch",
-    type=batches,
-    metavar="N[,N...]",
-    help="items computed at once: one of these numbers, or auto: 1, doubled while that is "
+    "N[,N...]",
+    "items computed at once: one of these numbers, or auto: 1, doubled while that is "
     "faster (default: 1)",
+    batches,
 )
 WORKLOAD = (
-    option("--rate", type=rate, metavar="R", help="items a second that come by themselves"),
-    option("--p99", type=p99, metavar="MS", help="latency that 99 %% of the items keep within"),
-    option(
+    value("--rate", "R", "items a second that come by themselves", rate),
+    value("--p99", "MS", "latency that 99 %% of the items keep within", p99),
+    value(
         "--delay",
-        type=delay,
-        metavar="MS",
-        help="longest time that a batch waits to be full (default: what serves most)",
+        "MS",
+        "longest time that a batch waits to be full (default: what serves most)",
+        delay,
     ),
 )
-TOLERANCE = option(
+TOLERANCE = value(
     "--tolerance",
-    type=tolerance,
-    metavar="SHARE",
-    help="largest error of outputs as a share of the largest value (default: by the model)",
+    "SHARE",
+    "largest error of outputs as a share of the largest value (default: by the model)",
+    tolerance,
 )
-RUNTIME = option(
+RUNTIME = choice(
     "--runtime",
-    choices=(*RUNTIMES, AUTO),
-    help="runtime of the stages (default auto: the fastest installed one for each stage)",
+    (*RUNTIMES, AUTO),
+    "runtime of the stages (default auto: the fastest installed one for each stage)",
+)
+STAGES = value(
+    "--stages", "K", "number of stages, or auto: any number up to one per device", stages
 )

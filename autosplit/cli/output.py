@@ -23,7 +23,7 @@ from autosplit.errors import MachineError
 from autosplit.printable import printable
 
 if TYPE_CHECKING:
-    from autosplit.report.documents.record import Study
+    from autosplit.report.documents.table import Table
 
 
 # How the running command prints tables, and whether the line of a phase is on the terminal.
@@ -131,30 +131,16 @@ def emit_line(text: object) -> None:
     _write(_broken(printable(text), sys.stdout) + "\n")
 
 
-def emit(form: str, document: Mapping[str, Any], line: str) -> None:
-    """Print a result that people read in one line: the document as ``json``, else the line."""
+def emit(form: str, document: Any, shown: str | Iterable[str | Table]) -> None:
+    """Print a result: the document as ``json``, else the lines and tables of it for people."""
     if form == "json":
         emit_json(document)
-    else:
-        emit_line(line)
-
-
-def emit_study(study: Study, url: str, form: str, export: str | None = None) -> None:
-    """Print the record of a study: as JSON, or as tables for people; ``export``: where it went."""
-    from autosplit.report.documents.study import tables, written
-
-    if form == "json":
-        emit_json(written(study, url) | ({"export": export} if export else {}))
         return
-    for line in study.record.verdict.text.splitlines():
-        emit_line(line)
-    for table in tables(study):
-        emit_table(table.title, table.columns, table.rows)
-        emit_line("")
-    if study.bound:
-        emit_line(f"predicted bound {study.bound}")
-    if export:
-        emit_line(f"exported to {export}")
+    for part in (shown,) if isinstance(shown, str) else shown:
+        if isinstance(part, str):
+            emit_line(part)
+        else:
+            emit_table(part.title, part.columns, part.rows)
 
 
 def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from autosplit.errors import ConfigError
 from autosplit.files import open_regular
 from autosplit.graph import op_title
 from autosplit.hardware.runtimes import registry
+from autosplit.report.documents.table import Table
 from autosplit.units import between, digits, size
 
 if TYPE_CHECKING:
@@ -45,65 +46,51 @@ SPLIT_OPTIONS = ("devices", "assign", "allow_empty", "as")
 SHAPE = ("replicas", "threads")  # of the stages of a deployment
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    options.add(
-        parser,
-        *options.MODEL,
-        options.RUNTIME,
-        options.TOLERANCE,
-        options.BATCH,
-        options.output("DIR", "folder to write split.json and the stages of a model into"),
-    )
-    count = parser.add_mutually_exclusive_group(required=True)
-    count.add_argument(
+OPTIONS = (
+    *options.MODEL,
+    options.RUNTIME,
+    options.TOLERANCE,
+    options.BATCH,
+    options.output("DIR", "folder to write split.json and the stages of a model into"),
+    options.value(
         "--stages",
-        type=options.stages,
-        metavar="K",
-        help="number of stages, or auto: up to one per device (graph file: up to its maxFPGAs)",
-    )
-    count.add_argument(
-        "--cores",
-        type=options.cores,
-        metavar="N",
-        help="plan stages and their replicas on N equal cores",
-    )
-    parser.add_argument(
+        "K",
+        "number of stages, or auto: up to one per device (graph file: up to its maxFPGAs)",
+        options.stages,
+    ),
+    options.value("--cores", "N", "plan stages and their replicas on N equal cores", options.cores),
+    options.value(
         "--memory",
-        type=options.memory,
-        metavar="BYTES",
-        help="memory limit of each stage and replica (default: the graph file's limit)",
-    )
-    parser.add_argument(
+        "BYTES",
+        "memory limit of each stage and replica (default: the graph file's limit)",
+        options.memory,
+    ),
+    options.value(
         "--streams",
-        type=options.streams,
-        metavar="N",
-        help="with --cores: streams that share the deployment of a model with states (default 1)",
-    )
-    parser.add_argument(
-        "--devices", help="one device per stage of a model (default: one core per stage)"
-    )
-    parser.add_argument(
+        "N",
+        "with --cores: streams that share the deployment of a model with states (default 1)",
+        options.streams,
+    ),
+    options.value(
+        "--devices", "DEVICES", "one device per stage of a model (default: one core per stage)"
+    ),
+    options.value(
         "--timeout",
-        type=options.seconds,
-        metavar="S",
-        help="stop after S seconds with the best split so far (default for a model: 10)",
-    )
-    parser.add_argument(
-        "--assign", action="store_true", help="also search the order of the devices"
-    )
-    parser.add_argument("--allow-empty", action="store_true", help="allow empty stages")
-    parser.add_argument(
+        "S",
+        "stop after S seconds with the best split so far (default for a model: 10)",
+        options.seconds,
+    ),
+    options.flag("--assign", "also search the order of the devices"),
+    options.flag("--allow-empty", "allow empty stages"),
+    options.choice(
         "--as",
-        choices=("llama.cpp", "vllm", "exo"),
-        help="also print the plan of a graph file of layers as an option of this program",
-    )
-    parser.add_argument(
-        "--save",
-        type=Path,
-        metavar="FILE",
-        help="write the costs as a graph file, which other planners read",
-    )
+        ("llama.cpp", "vllm", "exo"),
+        "also print the plan of a graph file of layers as an option of this program",
+    ),
+    options.value(
+        "--save", "FILE", "write the costs as a graph file, which other planners read", Path
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -124,11 +111,10 @@ class _Asked:
     note: str = ""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Plan and print."""
     from autosplit.hardware.profiling import graph_file
     from autosplit.hardware.profiling.cost_table import over_memory
-    from autosplit.report.documents import exported
     from autosplit.report.documents import plan as planned
 
     is_graph = _is_graph_file(args)
@@ -155,30 +141,25 @@ def run(args: argparse.Namespace) -> int:
         count = args.cores or (len(asked.devices) if args.stages == "auto" else args.stages)
         graph_file.save_graph(args.save, asked.costs, count, asked.devices, asked.names)
     file = _export(args, model, document, asked, best) if model and args.output else None
-    if args.format == "json":
-        output.emit_json(document | ({"file": str(file)} if file else {}))
-        return 0
-    _print(args, asked, document, "" if is_graph else " ms")
-    for line in exported.lines(file) if file else ():
-        output.emit_line(line)
-    return 0
+    shown = _shown(args, asked, document, "" if is_graph else " ms", file)
+    output.emit(args.format, document | ({"file": str(file)} if file else {}), shown)
 
 
 def _refuse(args: argparse.Namespace, is_graph: bool) -> None:
     """Raise ConfigError for the first option that does not go with what is planned."""
-    refused: list[tuple[Sequence[str], str]] = []
+    if (args.stages is None) == (args.cores is None):
+        raise ConfigError("give --stages K or --cores N, one of them")
+    refused: list[tuple[Sequence[str], str]] = [
+        (("streams",), "is for deployments; give --cores instead of --stages"),
+        (("as",), "is for graph files of layers; give one"),
+    ]
     if args.cores is not None:
         reason = "is for a number of stages; give --stages instead of --cores"
-        refused.append((SPLIT_OPTIONS, reason))
-    else:
-        reason = "is for deployments; give --cores instead of --stages"
-        refused.append((("streams",), reason))
+        refused[0] = SPLIT_OPTIONS, reason
     if is_graph:
-        refused.append((MODEL_OPTIONS, "is for models; a graph file has its own costs"))
+        refused[1] = MODEL_OPTIONS, "is for models; a graph file has its own costs"
         reason = "writes stages, which a graph file has not; give the model instead"
         refused.append((("output",), reason))
-    else:
-        refused.append((("as",), "is for graph files of layers; give one"))
     for names, reason in refused:
         for name in names:
             if getattr(args, name):
@@ -304,18 +285,21 @@ def _is_graph_file(args: argparse.Namespace) -> bool:
         return True
 
 
-def _print(args: argparse.Namespace, asked: _Asked, document: dict[str, Any], unit: str) -> None:
-    """Print a plan; ``unit`` is that of its times, empty for a graph file."""
-    output.emit_line(_summary(asked.costs.name, document, unit))
-    for note in (document["note"], *document.get("disturbances", ())):
-        if note:
-            output.emit_line(note)
+def _shown(
+    args: argparse.Namespace, asked: _Asked, document: dict[str, Any], unit: str, file: Path | None
+) -> Iterator[str | Table]:
+    """A plan for people; ``unit`` is that of its times, empty for a graph file."""
+    from autosplit.report.documents import exported
+
+    yield _summary(asked.costs.name, document, unit)
+    yield from filter(None, (document["note"], *document.get("disturbances", ())))
     columns = _stage_columns(document, asked, unit)
-    output.emit_table("", tuple(columns), zip(*columns.values(), strict=True))
+    yield Table("", tuple(columns), tuple(zip(*columns.values(), strict=True)))
     if "flags" in document:
-        output.emit_line(document["flags"])
+        yield document["flags"]
     if args.save:
-        output.emit_line(args.save)
+        yield str(args.save)
+    yield from exported.lines(file) if file else ()
 
 
 def _stage_columns(

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
 from autosplit.graph import op_title
-from autosplit.units import digits, milliseconds
+from autosplit.report.documents.table import Table
+from autosplit.units import counted, digits, milliseconds
 
 if TYPE_CHECKING:
     from autosplit.graph import FusedGraph
@@ -25,25 +26,18 @@ if TYPE_CHECKING:
 
 HELP = "time every fused op, in each runtime and on each device"
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    options.add(parser, *options.MODEL, options.RUNTIME)
-    parser.add_argument(
-        "--device",
-        action="append",
-        default=[],
-        help="device to measure, e.g. cores:0 or cores:0-1 (default: the first core); repeatable",
-    )
-    parser.add_argument(
-        "--seconds", type=options.seconds, default=2.0, help="time to measure (default 2)"
-    )
-    parser.add_argument(
-        "--force", action="store_true", help="measure again even if the profile is cached"
-    )
+OPTIONS = (
+    *options.MODEL,
+    options.RUNTIME,
+    options.repeated(
+        "--device", "DEVICE", "device to measure, such as cores:0-1 (default: the first core)"
+    ),
+    options.value("--seconds", "S", "time to measure", options.seconds, default=2.0),
+    options.flag("--force", "measure again even if the profile is cached"),
+)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the profiles."""
     from autosplit.hardware.devices import device as devices
     from autosplit.hardware.measurement.results import left_out
@@ -55,16 +49,11 @@ def run(args: argparse.Namespace) -> int:
     measured = [_document(profile, names) for profile in profiles if profile.is_possible]
     if not measured:
         raise ConfigError(f"no runtime can compute '{model.graph.name}': {profiles[0].note}")
-    if args.format == "json":
-        fastest = min(measured, key=lambda document: document["total_ms"])
-        output.emit_json({"model": model.graph.name, **fastest, "profiles": measured})
-    elif len(measured) == 1:
-        _print_one(model.graph, measured[0])
-    else:
-        _print_several(model.graph, measured)
+    fastest = min(measured, key=lambda document: document["total_ms"])
+    document = {"model": model.graph.name, **fastest, "profiles": measured}
+    output.emit(args.format, document, [_table(model.graph, measured, fastest)])
     for line in filter(None, (*left_out(profiles), *(profile.doubt for profile in profiles))):
         output.note(line)
-    return 0
 
 
 def _document(profile: Profile, names: list[str]) -> dict[str, Any]:
@@ -80,28 +69,27 @@ def _document(profile: Profile, names: list[str]) -> dict[str, Any]:
     }
 
 
-def _print_one(graph: FusedGraph, profile: dict[str, Any]) -> None:
+def _table(graph: FusedGraph, profiles: list[dict[str, Any]], fastest: dict[str, Any]) -> Table:
+    """The slowest op first: its time, or its times in each runtime on each device.
+
+    Shares are those of the fastest.
+    """
+    total, count = fastest["total_ms"] or 1, counted(len(graph.ops), "fused op")
+    columns = ["fused op", "%", "ms", "± ms"]
+    title = f"{graph.name} in {fastest['runtime']} on {fastest['device']}: "
+    title += f"{milliseconds(total)} in {count}"
+    if len(profiles) > 1:
+        columns = ["fused op", f"% of {fastest['runtime']}"]
+        columns += [f"{p['runtime']}, {p['device']}, ms" for p in profiles]
+        title = f"{graph.name}: {count}"
     rows = []
-    for op in sorted(profile["ops"], key=lambda op: -op["ms"]):
-        share = 100 * op["ms"] / (profile["total_ms"] or 1)
-        name = op_title(graph.ops[graph.index[op["name"]]])
-        rows.append((name, digits(op["ms"]), digits(op["spread_ms"]), f"{share:.1f}"))
-    where = f"{profile['runtime']} on {profile['device']}"
-    title = f"{graph.name} in {where}: {milliseconds(profile['total_ms'])} in {len(rows)} fused ops"
-    output.emit_table(title, ("fused op", "ms", "± ms", "%"), rows)
-
-
-def _print_several(graph: FusedGraph, profiles: list[dict[str, Any]]) -> None:
-    """A column of times for each runtime on each device; shares are those of the fastest."""
-    columns = [f"{p['runtime']}, {p['device']}, ms" for p in profiles]
-    fastest = min(profiles, key=lambda profile: profile["total_ms"])
-    total = fastest["total_ms"] or 1
-    rows = [("all", "100.0", *(digits(p["total_ms"]) for p in profiles))]
-    for op in sorted(range(len(fastest["ops"])), key=lambda op: -fastest["ops"][op]["ms"]):
-        name, ms = op_title(graph.ops[op]), fastest["ops"][op]["ms"]
-        share = "" if math.isinf(total) else f"{100 * ms / total:.1f}"
-        rows.append((name, share, *(digits(p["ops"][op]["ms"]) for p in profiles)))
-    share_title = f"% of {fastest['runtime']}"
-    output.emit_table(
-        f"{graph.name}: {len(rows) - 1} fused ops", ("fused op", share_title, *columns), rows
-    )
+    for op in sorted(range(len(graph.ops)), key=lambda op: -fastest["ops"][op]["ms"]):
+        times = [p["ops"][op]["ms"] for p in profiles]
+        if len(profiles) == 1:
+            times.append(fastest["ops"][op]["spread_ms"])
+        share = 100 * fastest["ops"][op]["ms"] / total
+        shown = "" if math.isnan(share) else f"{share:.1f}"
+        rows.append((op_title(graph.ops[op]), shown, *map(digits, times)))
+    if len(profiles) > 1:
+        rows.insert(0, ("all", "100.0", *(digits(p["total_ms"]) for p in profiles)))
+    return Table(title, columns, rows)

@@ -17,16 +17,14 @@ from autosplit.cli import options, output
 
 HELP = "write a study as one HTML page: verdict, pictures, trials, how to reproduce it"
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the study, its storage and the file to write."""
-    options.add(parser, *options.STUDY, options.output("FILE", "page to write", required=True))
-    parser.add_argument(
-        "--trace", type=Path, metavar="FILE", help="show a run that `bench DIR --trace FILE` wrote"
-    )
+OPTIONS = (
+    *options.STUDY,
+    options.output("FILE", "page to write", required=True),
+    options.value("--trace", "FILE", "show a run that `bench DIR --trace FILE` wrote", Path),
+)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Write the page and say where."""
     from autosplit.report.documents.record import read
     from autosplit.report.documents.study_reader import find_study
@@ -36,4 +34,3 @@ def run(args: argparse.Namespace) -> int:
         record = read(study)
     page.write(record, args.output, args.trace)
     output.emit(args.format, {"file": str(args.output)}, f"wrote {args.output}")
-    return 0

@@ -42,60 +42,46 @@ HELP = (
 )
 AFTER_INTERRUPT = "; the study is saved, run the same command to resume"
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the study file and what may be laid over it."""
-    parser.add_argument("study", type=Path, metavar="STUDY.toml|MODEL", help="study file or model")
-    options.add(parser, options.output("DIR", "folder to export what the verdict advises into"))
-    parser.add_argument(
-        "--stages",
-        type=options.stages,
-        metavar="K",
-        help="number of stages, or auto: any number up to one per device",
-    )
-    parser.add_argument(
+OPTIONS = (
+    options.argument("study", "study file or model", type=Path, metavar="STUDY.toml|MODEL"),
+    options.output("DIR", "folder to export what the verdict advises into"),
+    options.STAGES,
+    options.value(
         "--cores",
-        metavar="N",
-        help="search deployments on N cores, or on those of a list such as 0-3: "
+        "N",
+        "search deployments on N cores, or on those of a list such as 0-3: "
         "stages, replicas and threads",
-    )
-    parser.add_argument(
-        "--devices",
-        nargs="+",
-        metavar="DEVICE",
-        help="one device per stage: cores:0, cores:0-3, ...",
-    )
-    parser.add_argument(
-        "--trials", type=int, metavar="N", help="stop when the study has this many finished trials"
-    )
-    parser.add_argument(
-        "--timeout", type=float, metavar="SECONDS", help="start no trial after this time"
-    )
-    parser.add_argument(
+    ),
+    options.value(
+        "--devices", "DEVICE", "one device per stage: cores:0, cores:0-3, ...", nargs="+"
+    ),
+    options.value("--trials", "N", "stop when the study has this many finished trials", int),
+    options.value("--timeout", "SECONDS", "start no trial after this time", float),
+    options.value(
         "--storage",
-        metavar="URL",
-        help="file or database URL to store the study in "
+        "URL",
+        "file or database URL to store the study in "
         "(default: AUTOSPLIT_STORAGE, the study file's storage, or NAME.db)",
-    )
-    parser.add_argument("--seed", type=int, metavar="N", help="seed of the search")
-    options.add(parser, options.RUNTIME, options.BATCH, *options.WORKLOAD)
-    options.add(parser, options.SHAPE, options.STATE, options.TRUST)
-    parser.add_argument(
-        "--name", help="name of the study in its storage (default: that of the study file)"
-    )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="start a new study even if one of this name exists; nothing is deleted",
-    )
-    parser.add_argument(
-        "--open", action="store_true", help="open the dashboard in the browser while it runs"
-    )
+    ),
+    options.value("--seed", "N", "seed of the search", int),
+    options.RUNTIME,
+    options.BATCH,
+    *options.WORKLOAD,
+    options.SHAPE,
+    options.STATE,
+    options.TRUST,
+    options.value(
+        "--name", "NAME", "name of the study in its storage (default: that of the study file)"
+    ),
+    options.flag("--force", "start a new study even where one has this name; nothing is deleted"),
+    options.flag("--open", "open the dashboard in the browser while it runs"),
+)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Run the study and print it; export the best split where the study file says so."""
     from autosplit.report.documents.record import read
+    from autosplit.report.documents.study import shown, written
     from autosplit.study.config.assumed import MODEL_SUFFIXES, study_file_for
     from autosplit.study.config.study_file import load
     from autosplit.study.export import export_best_split
@@ -124,8 +110,9 @@ def run(args: argparse.Namespace) -> int:
         run_study(opened)
         # With the bench still open: its worker has the kernels.
         folder = export_best_split(opened)
-    exported = None if folder is None else str(folder)
-    output.emit_study(read(opened.study), url, args.format, exported)
+    record, exported = read(opened.study), str(folder) if folder else None
+    document = written(record, url) | ({"export": exported} if folder else {})
+    output.emit(args.format, document, shown(record, exported))
     if args.format != "json":
         output.note("next:")
         commands = _next_commands(args, opened, folder)
@@ -137,7 +124,6 @@ def run(args: argparse.Namespace) -> int:
         output.note("the dashboard stays until Ctrl-C")
         with contextlib.suppress(KeyboardInterrupt):
             dashboard.join()
-    return 0
 
 
 def _open_dashboard(url: str, study: str) -> Thread:

@@ -22,52 +22,35 @@ if TYPE_CHECKING:
 
 HELP = "serve an exported split over HTTP, by default for this machine only"
 AFTER_INTERRUPT = "; requests that were being computed are finished"
-_BODY = 100_000_000  # bytes
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The export, where to serve it, and its limits."""
-    options.add(parser, options.EXPORT)
-    parser.add_argument(
-        "--port", type=int, default=8000, help="port, 0 for a free one (default: 8000)"
-    )
-    parser.add_argument(
-        "--host",
-        default="127.0.0.1",
-        metavar="ADDR",
-        help="address to serve on (default: 127.0.0.1)",
-    )
-    parser.add_argument("--name", help="name of the model (default: that of the export)")
-    parser.add_argument(
+OPTIONS = (
+    options.EXPORT,
+    options.value("--port", "PORT", "port, 0 for a free one", int, default=8000),
+    options.value("--host", "ADDR", "address to serve on", default="127.0.0.1"),
+    options.value("--name", "NAME", "name of the model (default: that of the export)"),
+    options.value(
         "--delay",
-        type=options.delay,
-        metavar="MS",
-        help="longest time that a batch waits to be full (default: that of the export, or 0)",
-    )
-    parser.add_argument(
+        "MS",
+        "longest time that a batch waits to be full (default: that of the export, or 0)",
+        options.delay,
+    ),
+    options.value(
         "--queue",
-        type=options.streams,
-        metavar="N",
-        help="items inside at most; others get 503 (default: what the pipeline holds)",
-    )
-    parser.add_argument(
-        "--body",
-        type=options.memory,
-        default=_BODY,
-        metavar="BYTES",
-        help="longest body of a request (default: 100 MB)",
-    )
-    parser.add_argument(
+        "N",
+        "items inside at most; others get 503 (default: what the pipeline holds)",
+        options.items,
+    ),
+    options.value("--body", "BYTES", "longest body of a request", options.memory, default="100 MB"),
+    options.choice(
         "--hint",
-        choices=("triton", "ovms", "ray"),
-        help="print what another server should be told to run an export of one stage, and end",
-    )
-    parser.add_argument(
-        "--ray", action="store_true", help="run the replicas on a Ray cluster, that of RAY_ADDRESS"
-    )
+        ("triton", "ovms", "ray"),
+        "print what another server should be told to run an export of one stage, and end",
+    ),
+    options.flag("--ray", "run the replicas on a Ray cluster, that of RAY_ADDRESS"),
+)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the URL and serve until interrupted."""
     from autosplit.deploy import manifest_file
     from autosplit.deploy.server import app
@@ -77,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if args.hint:
         text = hint(manifest_file.read(args.folder), args.hint)
         output.emit_text(text)
-        return 0
+        return
     for package in ("starlette", "uvicorn"):
         require(package, "serve")
     name = args.name or manifest_file.read(args.folder).model.name
@@ -90,7 +73,6 @@ def run(args: argparse.Namespace) -> int:
         output.emit(args.format, {"url": url, "model": name}, f"{url} serves '{name}'")
         output.flush()
         app.http_server(server).run(sockets=[listener])
-    return 0
 
 
 def _load(args: argparse.Namespace) -> Pipeline:

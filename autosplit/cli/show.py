@@ -15,19 +15,16 @@ import argparse
 from autosplit.cli import options, output
 
 HELP = "show a study: trials, best split, baselines and verdict"
+OPTIONS = options.STUDY
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the study and its storage."""
-    options.add(parser, *options.STUDY)
-
-
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the study."""
     from autosplit.report.documents.record import read
+    from autosplit.report.documents.study import shown, written
     from autosplit.report.documents.study_reader import find_study
 
     reader = find_study(args.study, args.storage)
     with reader.open() as study:
-        output.emit_study(read(study), reader.url, args.format)
-    return 0
+        record = read(study)
+    output.emit(args.format, written(record, reader.url), shown(record))

@@ -15,33 +15,22 @@ import argparse
 import time
 
 from autosplit.cli import options, output
-from autosplit.units import digits
+from autosplit.report.documents.table import Table
+from autosplit.units import counted, digits
 
 HELP = "tune the kernels of a model and store the schedules in a database"
 AFTER_INTERRUPT = "; the tuned kernels are saved, run the same command to resume"
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    options.add(
-        parser, *options.MODEL, options.output("DIR", "folder of the database", required=True)
-    )
-    parser.add_argument(
-        "--samples",
-        type=int,
-        default=8,
-        metavar="N",
-        help="schedules to try per kernel, on average (default 8)",
-    )
-    parser.add_argument(
-        "--timeout", type=options.seconds, metavar="SECONDS", help="start no kernel after this time"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="seed of the random schedules"
-    )
+OPTIONS = (
+    *options.MODEL,
+    options.output("DIR", "folder of the database", required=True),
+    options.value("--samples", "N", "schedules to try per kernel, on average", int, default=8),
+    options.value("--timeout", "SECONDS", "start no kernel after this time", options.seconds),
+    options.value("--seed", "N", "seed of the random schedules", int, default=0),
+)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Tune; print the times of each kernel."""
     from autosplit.hardware.codegen import tuning
 
@@ -67,13 +56,11 @@ def run(args: argparse.Namespace) -> int:
             f"{len(results)} of {len(kernels)} {result.kernel}: {times}, "
             f"about {seconds_each * (len(kernels) - len(results)):.0f} s left"
         )
-    if args.format == "json":
-        output.emit_json({"database": str(args.output), "kernels": [vars(r) for r in results]})
-        return 0
+    document = {"database": str(args.output), "kernels": [vars(r) for r in results]}
     rows = [(r.kernel, _ms(r.before_ms), _ms(r.after_ms), r.tried, r.note) for r in results]
     columns = ("kernel", "before ms", "after ms", "tried", "note")
-    output.emit_table(f"{args.output}: {len(results)} kernels", columns, rows)
-    return 0
+    table = Table(f"{args.output}: {counted(len(results), 'kernel')}", columns, rows)
+    output.emit(args.format, document, [table])
 
 
 def _ms(value: float | None) -> str:

@@ -18,23 +18,16 @@ from autosplit.cli import options, output
 
 HELP = "compare an exported split with onnxruntime"
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    options.add(parser, options.EXPORT)
-    parser.add_argument(
-        "--model", type=Path, metavar="FILE", help="the original model, if it has moved"
-    )
-    parser.add_argument(
-        "--items", type=int, help="number of random items to compare (default: as at export, 8)"
-    )
-    parser.add_argument(
-        "--special", action="store_true", help="include NaN, infinities and denormals in the items"
-    )
-    options.add(parser, options.TOLERANCE)
-    parser.add_argument(
-        "--seed", type=int, help="seed of the random items (default: that of the export)"
-    )
+OPTIONS = (
+    options.EXPORT,
+    options.value("--model", "FILE", "the original model, if it has moved", Path),
+    options.value(
+        "--items", "N", "number of random items to compare (default: as at export, 8)", int
+    ),
+    options.flag("--special", "include NaN, infinities and denormals in the items"),
+    options.TOLERANCE,
+    options.value("--seed", "N", "seed of the random items (default: that of the export)", int),
+)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -31,6 +31,12 @@ class Check:
     remedy: str = ""
     needed: bool = True
 
+    def __str__(self) -> str:
+        """A line; no row of a table, which the few long remedies would make too wide."""
+        failed = "MISSING" if self.needed else "absent"
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return f"{'ok' if self.ok else failed:7} {self.name:16} {self.value}{remedy}"
+
 
 def examine() -> list[Check]:
     """All checks. TVM is loaded only if its versions fit together."""

@@ -182,7 +182,7 @@ def test_another_question_is_refused_and_forced_beside(
     ("code", "args", "text"),
     [
         (2, ["nowhere.toml"], "does not exist"),
-        (2, ["net.toml", "--trials", "0"], "search.trials is 0"),
+        (2, ["net.toml", "--trials", "0"], "search.trials must be"),
         (1, ["net.toml", "--stages", "30"], "30 stages are too many: only 20 groups"),
         (2, ["net.toml", "--storage", "no such thing://x"], "is not a database URL"),
         (3, ["net.toml", "--storage", "no/such/folder/x.db"], "unable to open database file"),

@@ -8,10 +8,10 @@ from pathlib import Path
 import optuna
 import pytest
 
-from autosplit.cli import main
-from autosplit.cli.output import emit_study
+from autosplit.cli import main, output
 from autosplit.hardware.measurement.results import Spread
 from autosplit.report.documents.record import Study
+from autosplit.report.documents.study import shown
 from autosplit.study.record import FORMAT, Figures, StudyRecord
 from studies.simulation.command import main as simulation
 from tests.report.studies import trial
@@ -109,7 +109,8 @@ RECORD = {
 
 
 def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[str]) -> None:
-    emit_study(Study("s", StudyRecord.model_validate(RECORD), None, TRIALS), "", "table", "out")
+    study = Study("s", StudyRecord.model_validate(RECORD), None, TRIALS)
+    output.emit("table", {}, shown(study, "out"))
     lines = capsys.readouterr().out.splitlines()
     rows = [re.split(r" {2,}", line.strip()) for line in lines]
     assert lines[:2] == [
@@ -130,7 +131,8 @@ def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[s
 
 
 def test_a_study_that_has_nothing_yet_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    emit_study(Study("s", StudyRecord(config={"model": "net", "stages": 2})), "", "table")
+    study = Study("s", StudyRecord(config={"model": "net", "stages": 2}))
+    output.emit("table", {}, shown(study))
     out = capsys.readouterr().out
     assert out.startswith("study s: net, 2 stages\n")
     assert "best" not in out.splitlines()[2:]

@@ -185,21 +185,14 @@ def test_one_name_may_stand_for_a_list(residual):
 
 
 def test_a_cut_and_a_stage_in_words():
-    op = {"name": "op1_add", "sources": ["n1", "n2"]}
-    assert manual_split.title(
-        {"number": 2, "after": ["a", "b"], "took": [op, {"name": "op2", "sources": []}]}
-    ) == ("cut 2 after a, b; also contains n2 (op1), op2")
-    assert manual_split.title({"number": 1, "after": ["a"], "took": []}) == "cut 1 after a"
-    many = [{"name": f"op{i}", "sources": []} for i in range(9)]
-    assert manual_split.title({"number": 1, "after": ["a"], "took": many}).endswith(
-        "contains 3 other ops (-f json lists them), op3, op4, op5, op6, op7, op8"
-    )
-    assert manual_split.stage_line(
-        {"index": 0, "ops": [op], "inputs": [], "outputs": ["y", "z"]}
-    ) == ("stage 0: 1 op, reads nothing, makes y, z")
-    assert "2 ops, reads x," in manual_split.stage_line(
-        {"index": 1, "ops": [op, op], "inputs": ["x"], "outputs": ["y"]}
-    )
+    ops = [{"name": f"op{i}", "sources": []} for i in range(9)]
+    cuts = [{"number": 2, "after": ["a", "b"], "took": ops[:3], "tensors": []}]
+    cuts.append({"number": 3, "after": ["c"], "took": ops, "tensors": []})
+    stages = [{"index": 0, "ops": ops[:1], "inputs": [], "outputs": ["y", "z"]}]
+    first, last, stage = manual_split.shown({"cuts": cuts, "stages": stages}, None)
+    assert first.title == "cut 2 after a, b; also contains op0, op1, op2"
+    assert ("contains 3 other ops (-f json lists them), op3" in last.title) is True
+    assert stage == "stage 0: 1 op, reads nothing, makes y, z"
 
 
 def test_the_table_ends_with_the_file_that_was_written(residual, monkeypatch, capsys):

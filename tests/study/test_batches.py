@@ -23,7 +23,7 @@ def test_a_study_file_has_one_batch_several_or_auto():
 def test_a_study_file_refuses_other_batches(tmp_path, batch):
     file = tmp_path / "s.toml"
     file.write_text(f'model = "net.onnx"\nstages = 2\nbatch = {batch}\n')
-    with pytest.raises(ConfigError, match=r"batch.* is .*; change batch"):
+    with pytest.raises(ConfigError, match=r"batch must be a number from 1 to 4096, .*, not"):
         load(file)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.report.documents.record import read
-from autosplit.report.documents.study import document, tables
+from autosplit.report.documents.study import document, trial_table
 from autosplit.study.config.study_file import StudyConfig, checked
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
@@ -108,7 +108,7 @@ def test_the_verdict_says_that_the_unsplit_model_exceeds_the_memory(
     text = "The unsplit model needs 60 MB, over the memory limit of 30 MB."
     assert text in opened.study.user_attrs["result"]["verdict"]["text"]
     # An empty table would say nothing.
-    assert "baselines" not in [table.title for table in tables(read(opened.study))]
+    assert not read(opened.study).baselines
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
@@ -143,7 +143,7 @@ def test_show_and_report_read_the_study(tmp_path: Path) -> None:
     assert shown["trials"][0]["replicas"]
     assert shown["trials"][0]["threads"]
     assert shown["study"]["cores"] == ["0-3"]
-    table = next(tables(read(opened.study)))
+    table = trial_table(read(opened.study))
     assert "deployments on cores 0-3" in table.title
     assert " x " in str(table.rows[0][table.columns.index("replicas x threads")])
     assert shown["best"]["number"] == read(opened.study).best().number  # type: ignore[union-attr]
@@ -200,7 +200,7 @@ def test_cores_of_two_kinds_are_searched(tmp_path: Path) -> None:
         stages = opened.space.candidate(result_of(trial).key)
         options = [option for stage in stages for option in stage.options]
         assert sum(o.replicas * o.row.threads for o in options if o.row.kind == "0") <= 4
-    title = next(tables(read(opened.study))).title
+    title = trial_table(read(opened.study)).title
     assert "deployments on cores 0-3 and 4-7" in title
 
 

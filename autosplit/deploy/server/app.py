@@ -263,7 +263,9 @@ def _json(
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens there. Raises MachineError where that cannot be had."""
     if not 0 <= port <= 65535:
-        raise ConfigError(f"port {port} is out of range; give 1 to 65535, or 0 for a free one")
+        raise ConfigError(
+            f"port {port} is out of range; give --port 1 to 65535, or 0 for a free one"
+        )
     try:
         family, *_, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(resolved, family=family)
@@ -272,7 +274,8 @@ def listen(host: str, port: int) -> socket.socket:
             text = f"port {port} on {host} is in use; give another with --port, or --port 0"
             raise MachineError(text) from error
         reason = error.strerror or error
-        raise MachineError(f"cannot listen on {host}:{port}: {reason}") from error
+        text = f"cannot listen on {host}:{port}: {reason}; give an address of this machine"
+        raise MachineError(text) from error
 
 
 def http_server(server: Server) -> Any:

@@ -173,7 +173,7 @@ class IsolatedBench(Bench):
         """What a method of Bench returns in the worker. Raises StageError if the worker dies."""
         if self._worker is None:
             document = {"setting": dump(self._setting), "wait_s": self._wait_s}
-            self._worker = Worker(self._open_handler, document)
+            self._worker = Worker(self._open_handler, document, relays=True)
         try:
             job = {"kind": method.__name__, "arguments": dump(arguments)}
             answer = self._worker.call(job, self._timeout_s)

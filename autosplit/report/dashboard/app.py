@@ -61,7 +61,7 @@ def open_server(
         )
     for package in ("optuna_dashboard", "waitress"):
         require(package, "dashboard")
-    from autosplit.report.dashboard.server import Server, address
+    from autosplit.report.dashboard.server import Server
 
     # It logs a traceback for every malformed request.
     logging.getLogger("optuna_dashboard").setLevel(logging.CRITICAL)
@@ -70,7 +70,7 @@ def open_server(
         hosts |= {socket.gethostname().lower(), socket.getfqdn().lower()}
     guard = Guard(_StudyCopy(reader).current_app, hosts, any_address=allow_remote)
     server = Server(guard, host, port)
-    return server, f"http://{address(host, server.port)}/"
+    return server, f"http://{f'[{host}]' if ':' in host else host}:{server.port}/"
 
 
 class _StudyCopy:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import logging
-import socket
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from waitress import wasyncore
 from waitress.server import create_server
 
-from autosplit.errors import ConfigError, MachineError
+from autosplit.deploy.server.app import listen
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -35,7 +33,7 @@ class Server:
     """
 
     def __init__(self, app: WSGIApplication, host: str, port: int) -> None:
-        listener = _listen(host, port)
+        listener = listen(host, port)
         self.port = int(listener.getsockname()[1])
         # Standard error is for what the user can act on, not for clients that go away.
         logging.getLogger("waitress").setLevel(logging.ERROR)
@@ -74,31 +72,3 @@ class Server:
         """Close all connections, stop listening and let the threads go."""
         self._waitress.task_dispatcher.shutdown(timeout=1)
         wasyncore.close_all(self._waitress._map)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    if not 0 <= port <= 65535:
-        raise ConfigError(
-            f"port {port} is out of range; give --port 1 to 65535, or 0 for a free one"
-        )
-    try:
-        family, *_, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(resolved, family=family)
-    except OSError as error:
-        raise MachineError(_reason(host, port, error)) from error
-
-
-def address(host: str, port: int) -> str:
-    """Host and port as they stand in a URL."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _reason(host: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"port {port} on {host} is in use; give another with --port, or --port 0 for a free one"
-        )
-    if error.errno == errno.EACCES:
-        return f"port {port} needs more rights than this user has; give one above 1023 with --port"
-    reason = error.strerror or error
-    return f"cannot listen on {address(host, port)}: {reason}; give an address of this machine"

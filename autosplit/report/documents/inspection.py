@@ -14,6 +14,7 @@ from autosplit.hardware.profiling.cost_table import cost_table
 from autosplit.lowering.states import propose_states
 from autosplit.planner import Question, partition
 from autosplit.planner.explain import forbidden_by_states
+from autosplit.report.documents.table import Table
 from autosplit.units import counted, digits, size
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _balance(graph: FusedGraph) -> dict[str, Any] | None:
     return {"with_states": shares[0], "without_states": shares[1], "forbidden": forbidden}
 
 
-def state_lines(document: dict[str, Any]) -> Iterator[str]:
+def _state_lines(document: dict[str, Any]) -> Iterator[str]:
     """What the states of a model bind together, and which further pairs look like states."""
     for state in document["states"]:
         ops = state["ops"]
@@ -128,7 +129,28 @@ def op_names(ops: Sequence[Op]) -> list[dict[str, Any]]:
     return [{"name": op.name, "sources": list(op.sources)} for op in ops]
 
 
-def title(document: dict[str, Any]) -> str:
+def shown(document: dict[str, Any], graph: FusedGraph, folded: bool) -> Iterator[str | Table]:
+    """What ``inspect`` prints; with ``folded`` each source node that left no op."""
+    yield _title(document)
+    for side in ("inputs", "outputs"):
+        texts = (f"{p['name']} {p['dtype']} {shape_text(p['shape'])}" for p in document[side])
+        yield f"{side}: {', '.join(texts)}"
+    yield _op_table(graph, document.get("op_ms", ()))
+    yield from _state_lines(document)
+    for op in graph.ops:
+        if op.opaque:
+            yield f"opaque: {op.name} ({op.opaque}; its stage needs onnxruntime or OpenVINO)"
+    nodes = document["folded"]
+    if folded:
+        yield from (f"folded: {node['name']} ({node['reason']})" for node in nodes)
+    elif nodes:
+        yield f"folded: {counted(len(nodes), 'source node')} left no op; --folded lists them"
+    for kernel in document["unscheduled"]:
+        ops = [op.name for op in graph.ops if op.kernel == kernel]
+        yield f"no schedule: {kernel} ({', '.join(ops)})"
+
+
+def _title(document: dict[str, Any]) -> str:
     """The graph in one line."""
     count = document["cuts"]
     ops = f"{document['model']['name']}: {counted(len(document['ops']), 'fused op')}"
@@ -139,30 +161,23 @@ def title(document: dict[str, Any]) -> str:
     return f"{ops}, {count['total']:,} downsets: {inner:,} {cut} into two stages"
 
 
-def ports(document: dict[str, Any]) -> Iterator[str]:
-    """The inputs and the outputs of the model, a line each: name, type and shape."""
-    for side in ("inputs", "outputs"):
-        texts = (f"{p['name']} {p['dtype']} {shape_text(p['shape'])}" for p in document[side])
-        yield f"{side}: {', '.join(texts)}"
-
-
 def shape_text(shape: Sequence[int]) -> str:
     """A shape as ``--shape`` takes it: 1x3x224x224."""
     return "x".join(map(str, shape)) or "scalar"
 
 
-def rows(graph: FusedGraph, op_ms: Sequence[float] = ()) -> Iterator[tuple[object, ...]]:
-    """One row an op: number, name, sources, tensors read and produced, their shapes and bytes.
-
-    With ``op_ms`` the time of the op comes last.
-    """
+def _op_table(graph: FusedGraph, op_ms: Sequence[float]) -> Table:
+    """One row an op, with its time where it is known."""
+    rows = []
     for i, op in enumerate(graph.ops):
         # An op may compute a part of a node alone, which is a source of another op.
         sources = " ".join(op.sources) or f"(part of {' '.join(op.parts)})"
         produced = size(sum(graph.tensors[t].bytes for t in op.outputs))
         shapes = " ".join(shape_text(graph.tensors[t].shape) for t in op.outputs)
         tensors = " ".join(op.inputs), " ".join(op.outputs), shapes, produced
-        yield i, op_title(op), sources, *tensors, *(digits(ms) for ms in op_ms[i : i + 1])
+        rows.append((i, op_title(op), sources, *tensors, *map(digits, op_ms[i : i + 1])))
+    columns = ("#", "fused op", "source nodes", "reads", "makes", "shape", "size")
+    return Table("", (*columns, "ms") if op_ms else columns, rows)
 
 
 def find(graph: FusedGraph, node: str) -> dict[str, Any]:

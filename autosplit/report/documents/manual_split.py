@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit import cuts
 from autosplit.graph import ops_named, shown_name
+from autosplit.report.documents import exported
 from autosplit.report.documents.inspection import op_names, shape_text, tensor
+from autosplit.report.documents.table import Table
 from autosplit.units import counted, size
 
 if TYPE_CHECKING:
@@ -56,7 +59,26 @@ def document(split: Split, after: Sequence[Sequence[str]]) -> dict[str, Any]:
     return {"model": graph.name, "cuts": cut_documents, "stages": stages}
 
 
-def title(cut: dict[str, Any]) -> str:
+def shown(document: dict[str, Any], file: Path | None) -> Iterator[str | Table]:
+    """What ``split`` prints: a table a cut, a line a stage, and what was written."""
+    ops = [op for stage in document["stages"] for op in stage["ops"]]
+    titles = {op["name"]: shown_name(op["name"], op["sources"]) for op in ops}
+    columns = ("tensor", "shape", "dtype", "size", "made by", "read by")
+    for cut in document["cuts"]:
+        rows = []
+        for t in cut["tensors"]:
+            readers = ", ".join(map(titles.__getitem__, t["consumers"]))
+            sizes = shape_text(t["shape"]), t["dtype"], size(t["bytes"])
+            rows.append((t["name"], *sizes, titles[t["producer"]], readers))
+        yield Table(_title(cut), columns, rows)
+    for stage in document["stages"]:
+        reads, makes = ", ".join(stage["inputs"]) or "nothing", ", ".join(stage["outputs"])
+        count = counted(len(stage["ops"]), "op")
+        yield f"stage {stage['index']}: {count}, reads {reads}, makes {makes}"
+    yield from exported.lines(file) if file else ()
+
+
+def _title(cut: dict[str, Any]) -> str:
     """A cut in one line."""
     text = f"cut {cut['number']} after {', '.join(cut['after'])}"
     took = [shown_name(op["name"], op["sources"]) for op in cut["took"]]
@@ -66,19 +88,3 @@ def title(cut: dict[str, Any]) -> str:
     if took:
         text += f"; also contains {', '.join(took)}"
     return text
-
-
-def rows(document: dict[str, Any], cut: dict[str, Any]) -> Iterator[tuple[object, ...]]:
-    """One row a tensor that crosses the cut: name, shape, dtype, size, producer, readers."""
-    ops = [op for stage in document["stages"] for op in stage["ops"]]
-    titles = {op["name"]: shown_name(op["name"], op["sources"]) for op in ops}
-    for t in cut["tensors"]:
-        shape, readers = shape_text(t["shape"]), ", ".join(map(titles.__getitem__, t["consumers"]))
-        yield t["name"], shape, t["dtype"], size(t["bytes"]), titles[t["producer"]], readers
-
-
-def stage_line(stage: dict[str, Any]) -> str:
-    """A stage in one line."""
-    reads, makes = ", ".join(stage["inputs"]) or "nothing", ", ".join(stage["outputs"])
-    ops = counted(len(stage["ops"]), "op")
-    return f"stage {stage['index']}: {ops}, reads {reads}, makes {makes}"

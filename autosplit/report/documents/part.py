@@ -1,4 +1,4 @@
-"""An extracted part of a model: the document of ``extract`` and its rows."""
+"""An extracted part of a model: the document of ``extract``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.deploy import manifest_file
 from autosplit.report.documents.inspection import op_names, shape_text, tensor
+from autosplit.report.documents.table import Table
 from autosplit.units import size
 
 if TYPE_CHECKING:
@@ -33,9 +34,16 @@ def document(part: Part, manifest: Path | None) -> dict[str, Any]:
     }
 
 
-def rows(document: dict[str, Any]) -> Iterator[tuple[object, ...]]:
-    """One row a tensor at the boundary: direction, name, shape, dtype, size."""
+def shown(document: dict[str, Any]) -> Iterator[str | Table]:
+    """What ``extract`` prints: the ops, a row a tensor at the boundary, and the files."""
+    op_names = ", ".join(op["name"] for op in document["ops"])
+    rows = []
     for direction, side in (("reads", "inputs"), ("makes", "outputs")):
         for value in document[side]:
             shape = shape_text(value["shape"])
-            yield direction, value["name"], shape, value["dtype"], size(value["bytes"])
+            rows.append((direction, value["name"], shape, value["dtype"], size(value["bytes"])))
+    title = f"{document['model']}: {len(document['ops'])} fused ops: {op_names}"
+    yield Table(title, ("", "tensor", "shape", "dtype", "size"), rows)
+    yield from (document[key] for key in ("file", "manifest", "onnx") if document[key])
+    if document["onnx_absent"]:
+        yield f"no ONNX submodel: {document['onnx_absent']}"

@@ -85,6 +85,13 @@ class Study:
         return self.record.compared_baselines()
 
     @property
+    def rival(self) -> Baseline | None:
+        """The fastest baseline; of those in the final comparison, where it measured any."""
+        compared = {b.name for b in self.record.final_comparison.baselines if b}
+        rivals = [b for b in self.baselines if b.name in compared or not compared]
+        return min(rivals, key=lambda b: b.period_ms.median, default=None)
+
+    @property
     def measured_on(self) -> Mapping[str, str]:
         """What all trials share: the machine, the days, the versions, the model and the target."""
         of_study = self.record

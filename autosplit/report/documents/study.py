@@ -6,8 +6,8 @@ What the search measured and what the final comparison measured stand in columns
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts import last_ops, members
@@ -15,6 +15,7 @@ from autosplit.cuts.stages import live
 from autosplit.graph import op_title
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.report.documents.record import Study, Trial, read, states_of
+from autosplit.report.documents.table import Table
 from autosplit.study.documents import document_of
 from autosplit.study.record import Figures
 from autosplit.study.storage import redact_password, storage_errors
@@ -27,19 +28,6 @@ _MAX_TENSORS = 4  # named for a stage
 _STORED = ("cuts", "runtimes", "replicas", "threads", "batch")
 _OPTIONAL = ("note", "final period ms", "predicted ms", "memory")  # columns
 _FIGURES = ("period_ms", "latency_ms", "stage_ms", "disturbed")
-
-
-@dataclass(frozen=True)
-class Table:
-    """A title, columns, and rows of as many cells.
-
-    ``marks`` say for rows, by their numbers, that they are ``best`` or ``fail``.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[object, ...], ...]
-    marks: Mapping[int, str] = field(default_factory=dict)
 
 
 def document(study: optuna.Study, url: str) -> dict[str, Any]:
@@ -106,16 +94,23 @@ def _best(study: Study, best: Trial) -> dict[str, Any]:
     return {**_trial(best), "live": best.record.live, "stages": stages, **states}
 
 
-def tables(study: Study) -> Iterator[Table]:
-    """What ``show`` prints of a study."""
-    yield trial_table(study)
-    best = study.best()
-    if best:
-        yield cut_table(study, best)
+def shown(study: Study, export: str | None = None) -> Iterator[str | Table]:
+    """What ``show`` and ``run`` print of a study; ``export``: where it went."""
+    yield from study.record.verdict.text.splitlines()
+    tables = [trial_table(study)]
+    if best := study.best():
+        tables.append(cut_table(study, best))
         if states := state_table(study, best):
-            yield states
+            tables.append(states)
     if study.baselines:
-        yield way_table(study)
+        tables.append(way_table(study))
+    for table in tables:
+        yield table
+        yield ""
+    if study.bound:
+        yield f"predicted bound {study.bound}"
+    if export:
+        yield f"exported to {export}"
 
 
 def trial_table(study: Study) -> Table:
@@ -215,19 +210,24 @@ def state_table(study: Study, trial: Trial) -> Table | None:
 def way_table(study: Study) -> Table:
     """One row a way to run the model: the baselines, and the best trial beside them."""
     best, advised = study.best(), study.advised()
-    ways: list[tuple[str, Trial | Baseline, Any, object]] = []
-    ways += [(b.name, b, b, b.copies) for b in study.baselines]
+    final = {b.name: b.period_ms for b in study.record.final_comparison.baselines if b}
+    first = {b.name: b.period_ms for b in study.record.baselines if b}
+    rows: list[tuple[object, ...]] = []
+    marks: dict[int, str] = {}
+    ways: list[tuple[str, Trial | Baseline]] = [(b.name, b) for b in study.baselines]
     if best and best.figures.period_ms:
         name = f"best {study.kind_of(best)} (trial {best.number})"
-        ways.append((name, best, best.figures, ""))
-    rows = []
-    for name, way, figures, copies in ways:
-        times = (spread_text(figures.period_ms), spread_text(figures.latency_ms))
-        mark = "*" if way == advised else ""
-        rows.append((name, *times, rate(figures.period_ms), copies, mark))
-    marks = {number: "best" for number, row in enumerate(rows) if row[-1]}
-    columns = ("baseline", "period ms", "latency ms", "items/s", "copies", "advised")
-    return Table("baselines", columns, tuple(rows), marks)
+        first[name], ways = best.record.period_ms, [*ways, (name, best)]
+        final |= {name: best.final.period_ms} if best.final else {}
+    for name, way in ways:
+        figures = way.figures if isinstance(way, Trial) else way
+        periods = (spread_text(of_way.get(name)) for of_way in (first, final))
+        numbers = spread_text(figures.latency_ms), rate(figures.period_ms)
+        copies = way.copies if isinstance(way, Baseline) else ""
+        marks |= {len(rows): "best"} if way == advised else {}
+        rows.append((name, *periods, *numbers, copies, "*" if way == advised else ""))
+    columns = ("period ms", "final period ms", "latency ms", "items/s", "copies", "advised")
+    return Table("baselines", ("baseline", *columns), rows, marks)
 
 
 def legal_cuts(study: Study) -> Table:
@@ -265,9 +265,9 @@ def spread_text(spread: Spread | None) -> str:
     return digits(spread.median) + between(spread.low, spread.high)
 
 
-def rate(period: Spread) -> str:
+def rate(period: Spread | None) -> str:
     """Items a second."""
-    return digits(1000 / period.median) if period.median else ""
+    return digits(1000 / period.median) if period and period.median else ""
 
 
 def _tensor_text(of_cut: tuple[tuple[tuple[str, int], ...], ...]) -> str:

@@ -84,8 +84,7 @@ def convergence(study: Study, measured: Measured) -> Chart:
         Series("best so far", steps, _BEST, "steps"),
         *([_of_trials("final comparison", final, _FINAL, "diamond")] if final else []),
     ]
-    if study.baselines:
-        rival = min(study.baselines, key=lambda b: b.period_ms.median)
+    if rival := study.rival:
         series.append(Series(rival.name, [(0, rival.period_ms.median, "")], _BASELINE, "level"))
     if study.record.bound_ms is not None:
         level = [(0.0, study.record.bound_ms, "")]

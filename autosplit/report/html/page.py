@@ -147,8 +147,7 @@ def _facts(study: Study, best: Trial | None) -> Iterator[tuple[str, str]]:
         if best.record.predicted_ms is not None:
             yield "predicted for it", milliseconds(best.record.predicted_ms)
         yield "throughput", f"{documents.rate(period)} items/s"
-    if study.baselines:
-        rival = min(study.baselines, key=lambda b: b.period_ms.median)
+    if rival := study.rival:
         name = f"best baseline ({rival.name}), measured"
         yield name, f"{documents.spread_text(rival.period_ms)} ms"
     if study.bound:

@@ -54,6 +54,7 @@ FORMER_NAMES = {"backend": "runtime"}  # keys of earlier versions
 VALUE_LIMIT = 60  # characters of a value that are shown
 # What pydantic writes after a key for each type that it tried.
 _TYPE = re.compile(r"constrained-.*|(literal|list)\[.*")
+_MAPPING = re.compile(r"a valid dictionary( or instance of \w+)?")
 _CORE_LIST = re.compile(r"\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*", re.ASCII)
 _RUNTIMES = [*RUNTIMES, AUTO]
 
@@ -63,8 +64,15 @@ def _listed(value: Any) -> Any:
     return value if value == "auto" or isinstance(value, list) else [value]
 
 
-def _sorted(batches: list[int] | Literal["auto"]) -> Any:
-    return batches if isinstance(batches, str) else sorted({*batches})
+def _batches(value: Any) -> Any:
+    """Numbers of items, sorted, or "auto"; one number as a list of it."""
+    numbers = _listed(value)
+    if value != "auto" and not (
+        numbers and all(type(n) is int and 1 <= n <= MOST_BATCH for n in numbers)
+    ):
+        choices = f'a number from 1 to {MOST_BATCH}, a list of such numbers or "auto"'
+        raise ValueError(f"batch must be {choices}, not {value!r}")
+    return value if value == "auto" else sorted({*numbers})
 
 
 def _cores(value: Any) -> Any:
@@ -134,7 +142,7 @@ class StudyConfig(Section):
     cores: Annotated[int | str | list[str], PlainValidator(_cores)] | None = None
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
     memory: Annotated[list[Bytes], Listed] | None = None
-    batch: Annotated[Batches, Listed, AfterValidator(_sorted)] = [1]  # noqa: RUF012
+    batch: Annotated[Batches, BeforeValidator(_batches)] = [1]  # noqa: RUF012
     runtime: RuntimeName = AUTO
     objective: Objective = "throughput"
     shapes: dict[str, list[Dimension]] = Field(default_factory=dict)
@@ -350,11 +358,11 @@ def explain(error: ValidationError) -> str:
         if key in FORMER_NAMES:
             new_key = FORMER_NAMES[key]
             return f"{key} is now called {new_key}; write {new_key} = {first['input']!r}"
-        return f"unknown key '{key}'; {_known_keys(str(first['loc'][-1]))}"
+        return f"unknown key '{key}'; {_known_keys(key)}"
     if first["type"] == "missing":
         return f"{key} is missing; add {key} = ..."
     message = first["msg"].removeprefix("Value error, ")
-    if not key:
+    if not key or message.startswith(f"{key} "):
         return message
     if _TYPE.fullmatch(str(first["loc"][-1])):
         others = (e["msg"] for e in errors[1:] if e["loc"][0] == first["loc"][0])
@@ -365,16 +373,21 @@ def explain(error: ValidationError) -> str:
     if first["type"] == "literal_error":
         choices = first.get("ctx", {})["expected"].replace("'", "")
         return f"{key} is {value}; give {choices}"
+    if message.startswith("Input should be "):
+        kind = _MAPPING.sub("a table", message.removeprefix("Input should be "))
+        return f"{key} must be {kind}, not {value}"
     return f"{key} is {value}: {message[0].lower()}{message[1:]}; change {key}"
 
 
-def _known_keys(name: str) -> str:
-    """The known key that is nearest to an unknown one, else those of the whole file."""
+def _known_keys(unknown: str) -> str:
+    """The known key that is nearest to an unknown one, else those of its section."""
+    section, dot, name = unknown.rpartition(".")
     names = {prefix + key: key for prefix, each in SECTIONS.items() for key in each.model_fields}
     close = difflib.get_close_matches(name, names.values(), 1)
     if close:
         return f"did you mean '{next(key for key in names if names[key] == close[0])}'?"
-    return f"keys are {', '.join(key for key in names if '.' not in key)}"
+    known = SECTIONS.get(section + dot, StudyConfig).model_fields
+    return f"keys{f' of {section}' if section else ''} are {', '.join(known)}"
 
 
 def _read(path: Path) -> dict[str, Any]:

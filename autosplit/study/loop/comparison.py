@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from autosplit import phases
 from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.baselines import strongest
 from autosplit.hardware.measurement.disturbance import Calm
@@ -59,11 +60,12 @@ def compare(opened: OpenStudy) -> None:
             # Another worker may have made it while this one waited.
             if not covers(_record(opened).final_comparison, chosen, count):
                 calm = Calm(opened.config.measure.seconds, opened.notify)
-                document = calm.measured(
-                    "the final comparison",
-                    lambda: _measure(opened, chosen, count),
-                    lambda result: result["disturbed"],
-                )
+                with phases.step("final comparison"):
+                    document = calm.measured(
+                        "the final comparison",
+                        lambda: _measure(opened, chosen, count),
+                        lambda result: result["disturbed"],
+                    )
                 opened.study.set_user_attr(COMPARISON, document)
     _compare_under_load(opened)
 

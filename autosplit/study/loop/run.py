@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from autosplit import phases
 from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitError
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.disturbance import state as machine_state
@@ -59,7 +60,10 @@ class StudyLoop:
         measured = 0
         with storage_errors(self.opened.url):
             while not (reason := self._stopped or self.stop_reason()):
-                if self._run_trial() and not self._stopped:
+                most = self.opened.config.search.trials
+                with phases.step(f"trial {self._ordinal + 1} of {most}"):
+                    is_measured = self._run_trial()
+                if is_measured and not self._stopped:
                     measured += 1
                     self._report(measured)
         return reason

@@ -26,33 +26,43 @@ GRAPH = build(
 )
 
 
-def counted(ops, total, complete=True):
-    return {
-        "model": {"name": "net"},
-        "ops": [None] * ops,
-        "cuts": {"total": total, "complete": complete},
-    }
+PORT = {"name": "x", "dtype": "float32", "shape": [1, 3]}
+DOCUMENT = {
+    "model": {"name": "net"}, "inputs": [PORT, PORT | {"name": "z", "shape": []}],
+    "outputs": [PORT], "folded": [], "unscheduled": ["k1"], "states": [], "balance": None,
+    "proposed_states": {}, "ambiguous_states": {},
+}  # fmt: skip
+
+
+def shown(ops=3, total=5, complete=True):
+    cuts = {"total": total, "complete": complete}
+    document = DOCUMENT | {"ops": [None] * ops, "cuts": cuts}
+    return list(inspection.shown(document, GRAPH, False))
 
 
 @pytest.mark.parametrize(
-    ("document", "text"),
+    ("counts", "text"),
     [
-        (counted(1, 2), "net: 1 fused op, 2 downsets: 0 cuts into two stages"),
-        (counted(2, 3), "net: 2 fused ops, 3 downsets: 1 cut into two stages"),
-        (counted(41, 1050), "net: 41 fused ops, 1,050 downsets: 1,048 cuts into two stages"),
-        (counted(900, 10**6, False), "net: 900 fused ops, more than 1,000,000 downsets"),
+        ((1, 2), "net: 1 fused op, 2 downsets: 0 cuts into two stages"),
+        ((2, 3), "net: 2 fused ops, 3 downsets: 1 cut into two stages"),
+        ((41, 1050), "net: 41 fused ops, 1,050 downsets: 1,048 cuts into two stages"),
+        ((900, 10**6, False), "net: 900 fused ops, more than 1,000,000 downsets"),
     ],
 )
-def test_the_title_counts_ops_and_cuts(document, text):
-    assert inspection.title(document) == text
+def test_the_title_counts_ops_and_cuts(counts, text):
+    assert shown(*counts)[0] == text
 
 
-def test_a_row_an_op_with_shapes_and_the_size_of_all_it_makes():
-    assert list(inspection.rows(GRAPH)) == [
+def test_a_line_for_inputs_and_outputs_and_a_row_an_op():
+    inputs, outputs, table, unscheduled = shown()[1:]
+    assert inputs == "inputs: x float32 1x3, z float32 scalar"
+    assert outputs == "outputs: x float32 1x3"
+    assert table.rows == [
         (0, "conv_relu", "conv relu", "x", "a", "2000", "8 kB"),
         (1, "lstm_1", "(part of lstm)", "a", "b c", "scalar 9", "10 B"),
         (2, "lstm_2", "lstm", "b c", "y", "1", "1 B"),
     ]
+    assert unscheduled == "no schedule: k1 (lstm_1)"
 
 
 def test_a_tensor_is_told_with_who_makes_and_reads_it():
@@ -63,13 +73,6 @@ def test_a_tensor_is_told_with_who_makes_and_reads_it():
 
 def test_shapes_are_spelled_as_the_command_line_takes_them():
     assert [inspection.shape_text(s) for s in ((1, 3, 224), (7,), ())] == ["1x3x224", "7", "scalar"]
-
-
-def test_inputs_and_outputs_are_a_line_each():
-    port = {"name": "x", "dtype": "float32", "shape": [1, 3]}
-    document = {"inputs": [port, port | {"name": "z", "shape": []}], "outputs": [port]}
-    lines = list(inspection.ports(document))
-    assert lines == ["inputs: x float32 1x3, z float32 scalar", "outputs: x float32 1x3"]
 
 
 @pytest.mark.parametrize(
