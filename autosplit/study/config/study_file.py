@@ -142,7 +142,7 @@ class StudyConfig(Section):
     cores: Annotated[int | str | list[str], PlainValidator(_cores)] | None = None
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
     memory: Annotated[list[Bytes], Listed] | None = None
-    batch: Annotated[Batches, BeforeValidator(_batches)] = [1]  # noqa: RUF012
+    batch: Annotated[Batches, BeforeValidator(_batches, json_schema_input_type=Any)] = [1]  # noqa: RUF012
     runtime: RuntimeName = AUTO
     objective: Objective = "throughput"
     shapes: dict[str, list[Dimension]] = Field(default_factory=dict)
