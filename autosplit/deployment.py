@@ -188,15 +188,18 @@ class Deployment:
 
 
 def cores_of(device: str) -> tuple[int, ...]:
-    """The core numbers in the spelling of a device; none for a GPU, a server and a Ray node."""
+    """The core numbers in the spelling of a device; none for a GPU, a server and a Ray node.
+
+    Raises ValueError for a range that is none, and for more cores than there may be.
+    """
     kind, _, rest = device.partition(":")
     if kind != "cores":
         return ()
     numbers: list[int] = []
     for part in rest.split(","):
         first, _, last = part.partition("-")
-        if int(last or first) >= MOST_CORES:
-            raise ValueError(f"core {last or first} is none of the {MOST_CORES} that there may be")
+        if not int(first) <= int(last or first) < MOST_CORES:
+            raise ValueError(f"{part} is no range of core numbers below {MOST_CORES}")
         numbers += range(int(first), int(last or first) + 1)
     return tuple(dict.fromkeys(numbers))
 

@@ -76,6 +76,7 @@ def test_what_stages_on_one_device_share(
     assert deployment.resources_of(device) == resources
 
 
-def test_a_number_that_no_core_has_fills_no_memory() -> None:
-    with pytest.raises(ValueError, match="core 99999999999 is none"):
-        cores_of("cores:0-99999999999")
+def test_numbers_that_no_cores_have_are_refused_and_fill_no_memory() -> None:
+    for cores in ("0-99999999999", "2-1"):
+        with pytest.raises(ValueError, match=f"{cores} is no range"):
+            cores_of(f"cores:{cores}")

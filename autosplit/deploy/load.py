@@ -70,7 +70,7 @@ class LoadedPipeline(Pipeline):
         from autosplit.hardware.cluster.connection import connected, put
         from autosplit.hardware.cluster.pipeline import pipeline_of
         from autosplit.hardware.cluster.replica import RayReplica
-        from autosplit.hardware.devices.ray_nodes import assign, cpus
+        from autosplit.hardware.devices.ray_nodes import assign
 
         self.close()
         document, ray = self._document, connected(address)
@@ -80,7 +80,7 @@ class LoadedPipeline(Pipeline):
         contents = {name: put(self._folder / name, digest) for name, digest in files}
         remotes = iter(
             [
-                RayReplica(spec, document.environment, contents, place, cpus(place))
+                RayReplica(spec, document.environment, contents, place, len(place.cores.numbers))
                 for spec, place in zip(specs, places, strict=True)
             ]
         )

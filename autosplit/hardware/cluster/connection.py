@@ -67,7 +67,7 @@ def connected(address: str | None = None) -> Any:
 
 def place_of(device: RayCores) -> RayPlace:
     """The one node of a device. Raises MachineError for none, several, or too few cores there."""
-    return only_place(str(device), connected().nodes())
+    return only_place(device, connected().nodes())
 
 
 def put(file: Path, digest: str) -> Any:

@@ -46,7 +46,7 @@ class RayReplica:
         """Begin to load the stage, which is called ``name``; outputs ``stored`` stay there."""
         self.name = f"{name} on {self._place}"
         self._loading = self._actor.load.remote(
-            VERSION, self._spec, self._environment, self._place.device, stored, *self._contents
+            VERSION, self._spec, self._environment, str(self._place.cores), stored, *self._contents
         )
 
     def await_load(self) -> None:

@@ -10,24 +10,26 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from autosplit.deployment import Deployment
+from autosplit.deployment import MOST_CORES, Deployment, cores_of
 from autosplit.errors import ConfigError, MachineError
 
 KINDS = ("cpu", "cuda", "rocm", "opencl", "vulkan", "metal")  # of devices on a server
 SILENCE_S = 300.0  # a device, or a stage on it, that has no answer for so long hangs
-_MOST_CORES = 4096  # of any machine
 _SPELLINGS = (
     "cores:0, cores:0-3, cuda:0, ray:NODE/cores:0-3, rpc:HOST:PORT or tracker:HOST:PORT/KEY"
 )
-_ADDRESS = re.compile(
-    r"(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?):(?P<port>[0-9]{1,5})"
-)
+_CORES = re.compile(r"cores:[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*")
+_NUMBER = re.compile(r"[0-9]{1,3}")
 _NODE = re.compile(r"[!-.0-~]{1,200}")  # visible, and no slash
-_KEY = re.compile(r"[A-Za-z0-9._-]+")
+_SERVER = re.compile(
+    r"(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?):(?P<port>[0-9]{1,5})"
+    r"(?:/(?P<key>[A-Za-z0-9._-]+))?"
+    rf"(?:/(?P<kind>{'|'.join(KINDS)}):(?P<number>{_NUMBER.pattern}))?"
+)
 
 
 @dataclass(frozen=True)
@@ -165,8 +167,8 @@ def parse(text: str, *, anywhere: bool = False) -> Device:
     """
     kind, _, rest = text.partition(":")
     if kind == "cores" and rest:
-        return _cores(text, rest, range(_MOST_CORES) if anywhere else available())
-    if kind == "cuda" and _is_number(rest):
+        return _cores(text, text, range(MOST_CORES) if anywhere else available())
+    if kind == "cuda" and _NUMBER.fullmatch(rest):
         return Cuda(int(rest))
     if kind == "ray" and rest:
         return _ray_cores(text, rest)
@@ -218,62 +220,39 @@ def places_of(deployment: Deployment) -> tuple[Device, ...]:
     return with_copies(list(map(parse, names)))
 
 
-def _cores(text: str, rest: str, cores: Sequence[int]) -> Cores:
-    numbers: list[int] = []
-    for part in rest.split(","):
-        first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise ConfigError(
-                f"device '{text}' has '{part}' instead of a core number; write cores:0 or cores:0-3"
-            )
-        # A range is cut off where no core can be, so that a huge one is refused at once.
-        end = min(int(last or first), int(first) + cores[-1] + 1)
-        if end < int(first):  # 2-1
-            numbers = []
-            break
-        numbers.extend(range(int(first), end + 1))
-    missing = [n for n in numbers if n not in cores]
-    if missing or not numbers:
+def _cores(text: str, spelling: str, cores: Container[int]) -> Cores:
+    """The device of ``text``, whose cores have a spelling of their own."""
+    if not _CORES.fullmatch(spelling):
+        raise ConfigError(f"device '{text}' is misspelt; write cores as in cores:0 or cores:0-3")
+    try:
+        numbers = cores_of(spelling)
+    except ValueError as error:
+        raise MachineError(f"device '{text}' does not exist: {error}") from error
+    missing = [number for number in numbers if number not in cores]
+    if missing:
         raise MachineError(
-            f"device '{text}' needs core {', '.join(map(str, missing[:8])) or 'numbers'}; "
+            f"device '{text}' needs core {', '.join(map(str, missing[:8]))}; "
             f"this process may use {', '.join(map(str, available()))}"
         )
-    return Cores(tuple(dict.fromkeys(numbers)))
+    return Cores(numbers)
 
 
 def _ray_cores(text: str, rest: str) -> RayCores:
     node, _, spelling = rest.partition("/")
-    kind, _, numbers = spelling.partition(":")
-    if not _NODE.fullmatch(node) or kind != "cores" or not numbers:
+    if not _NODE.fullmatch(node) or not spelling.startswith("cores:"):
         raise ConfigError(f"device '{text}' is not cores of a Ray node; write ray:NODE/cores:0-3")
     # The node itself checks which cores it has.
-    return RayCores(node, _cores(text, numbers, range(_MOST_CORES)))
+    return RayCores(node, _cores(text, spelling, range(MOST_CORES)))
 
 
 def _server(text: str, rest: str, by_tracker: bool) -> Rpc:
-    form = "tracker:HOST:PORT/KEY" if by_tracker else "rpc:HOST:PORT"
-    address, *suffixes = rest.split("/")
-    if "[" in address or address.count(":") > 1:
-        raise ConfigError(
-            f"device '{text}' has an IPv6 address; "
-            f"write the host's name or IPv4 address as in {form}"
-        )
     # TVM resolves the name; here only what cannot be a name is refused.
-    match = _ADDRESS.fullmatch(address)
-    if not match or not 0 < int(match["port"]) < 1 << 16:
-        raise ConfigError(f"device '{text}' has '{address}' instead of HOST:PORT; write {form}")
-    key = suffixes.pop(0) if suffixes and ":" not in suffixes[0] else None
-    kind, _, number = suffixes.pop(0).partition(":") if suffixes else ("cpu", "", "0")
-    is_device = kind in KINDS and _is_number(number)
-    is_key = key is None or _KEY.fullmatch(key)
-    if suffixes or not is_device or not is_key:
+    match = _SERVER.fullmatch(rest)
+    if not match or not 0 < int(match["port"]) < 1 << 16 or (by_tracker and not match["key"]):
+        form = "tracker:HOST:PORT/KEY" if by_tracker else "rpc:HOST:PORT"
         raise ConfigError(
-            f"device '{text}' has an unknown suffix; write {form}, or {form}/cuda:0 for a GPU there"
+            f"device '{text}' is misspelt; write {form}, with the host's name or IPv4 address, or "
+            f"{form}/cuda:0 for a GPU there"
         )
-    if by_tracker and not key:
-        raise ConfigError(f"device '{text}' has no tracker key; write {form}")
-    return Rpc(match["host"], int(match["port"]), key or "", by_tracker, kind, int(number))
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 4
+    key, kind, number = match["key"] or "", match["kind"] or "cpu", int(match["number"] or 0)
+    return Rpc(match["host"], int(match["port"]), key, by_tracker, kind, number)

@@ -12,28 +12,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autosplit.deployment import cores_of, on_its_machine
+from autosplit.deployment import on_its_machine
 from autosplit.errors import ConfigError, MachineError, nearest
+from autosplit.hardware.devices.device import Cores, RayCores, parse
 
 _SPELLING = "ray:NODE/cores:0-3"
 # Every node has these resources, or has one for its address.
 _COMMON = ("CPU", "GPU", "memory", "object_store_memory")
 
+Node = Mapping[str, Any]
+
 
 @dataclass(frozen=True)
 class RayPlace:
-    """The node of a replica, by its id, and its cores there, ``device``."""
+    """The node of a replica, by its id, and its cores there, as many as Ray reserves CPUs."""
 
     node: str
     address: str
-    device: str
+    cores: Cores
 
     def __str__(self) -> str:
         return f"node {self.address} ({self.node[:8]})"
 
 
 def assign(
-    placement: Sequence[str], devices: Sequence[str], nodes: Sequence[Mapping[str, Any]]
+    placement: Sequence[str], devices: Sequence[str], nodes: Sequence[Node]
 ) -> list[RayPlace]:
     """The place of each replica, which was exported for one of ``devices``.
 
@@ -46,68 +49,61 @@ def assign(
             f"{len(devices)} replicas need {len(devices)} places, not {len(placement)}: "
             f"{', '.join(placement)}"
         )
-    alive = [node for node in nodes if node["Alive"]]
     uses, places = Counter[str](), []
     defaults = [device if device.startswith("ray:") else "ray:*" for device in devices]
     for text, device in zip(placement or defaults, devices, strict=True):
-        name, cores = _parse(text)
-        matches = _matches(text, name, alive)
-        node = matches[uses[name] % len(matches)]
-        uses[name] += 1
-        places.append(_place(node, cores or on_its_machine(device)))
-    _require_cores(places, alive)
+        place = parse(text if "/" in text else f"{text}/{on_its_machine(device)}")
+        if not isinstance(place, RayCores):
+            raise ConfigError(f"place '{text}' is no Ray node; write {_SPELLING}")
+        matches = _matches(place, nodes)
+        node = matches[uses[place.node] % len(matches)]
+        uses[place.node] += 1
+        places.append(_place(node, place))
+    _require_cores(places, nodes)
     return places
 
 
-def only_place(device: str, nodes: Sequence[Mapping[str, Any]]) -> RayPlace:
+def only_place(device: RayCores, nodes: Sequence[Node]) -> RayPlace:
     """The place of a device of a study. Raises MachineError unless it names one node with cores."""
-    name, cores = _parse(device)
-    matches = _matches(device, name, [node for node in nodes if node["Alive"]])
+    matches = _matches(device, nodes)
     if len(matches) > 1:
         ids = ", ".join(node["NodeID"][:8] for node in matches[:8])
         raise MachineError(
             f"device '{device}' is on one of {len(matches)} nodes ({ids}); name one by its id"
         )
-    _require_cores([_place(matches[0], cores)], matches)
-    return _place(matches[0], cores)
+    place = _place(matches[0], device)
+    _require_cores([place], matches)
+    return place
 
 
-def _matches(
-    text: str, name: str, alive: Sequence[Mapping[str, Any]]
-) -> Sequence[Mapping[str, Any]]:
-    matches = [node for node in alive if name == "*" or name in _names(node)]
+def _matches(device: RayCores, nodes: Sequence[Node]) -> Sequence[Node]:
+    """The nodes alive that a device may be on."""
+    alive = [node for node in nodes if node["Alive"]]
+    matches = [node for node in alive if device.node in ("*", *_names(node))]
     if not matches:
-        known = sorted({known for node in alive for known in _names(node)})
+        known = sorted({name for node in alive for name in _names(node)})
         raise MachineError(
-            f"place '{text}': the cluster has no node or resource '{name}'"
-            f"{nearest(name, known)}; it has {', '.join(n for n in known if len(n) < 56)}"
+            f"device '{device}': the cluster has no node or resource '{device.node}'"
+            f"{nearest(device.node, known)}; it has {', '.join(n for n in known if len(n) < 56)}"
         )
     return matches
 
 
-def _place(node: Mapping[str, Any], device: str) -> RayPlace:
-    return RayPlace(node["NodeID"], node["NodeManagerAddress"], device)
+def _place(node: Node, device: RayCores) -> RayPlace:
+    return RayPlace(node["NodeID"], node["NodeManagerAddress"], device.cores)
 
 
-def _parse(text: str) -> tuple[str, str]:
-    kind, _, rest = text.partition(":")
-    name, _, cores = rest.partition("/")
-    if kind != "ray" or not name or (cores and not cores.startswith("cores:")):
-        raise ConfigError(f"place '{text}' is unknown; write {_SPELLING}")
-    return name, cores
-
-
-def _names(node: Mapping[str, Any]) -> set[str]:
-    """What a placement may call a node."""
+def _names(node: Node) -> set[str]:
+    """What a device may call a node."""
     names = {node[key] for key in ("NodeID", "NodeManagerAddress", "NodeManagerHostname")}
     names.add(node["NodeID"][:8])  # as messages have it
     return names | {r for r in node["Resources"] if r not in _COMMON and not r.startswith("node:")}
 
 
-def _require_cores(places: Sequence[RayPlace], nodes: Sequence[Mapping[str, Any]]) -> None:
+def _require_cores(places: Sequence[RayPlace], nodes: Sequence[Node]) -> None:
     needed = Counter[str]()
     for place in places:
-        needed[place.node] += cpus(place)
+        needed[place.node] += len(place.cores.numbers)
     for node in nodes:
         cores = int(node["Resources"].get("CPU", 0))
         if needed[node["NodeID"]] > cores:
@@ -115,14 +111,3 @@ def _require_cores(places: Sequence[RayPlace], nodes: Sequence[Mapping[str, Any]
                 f"node {node['NodeManagerAddress']} has {cores} CPUs in Ray, its replicas need "
                 f"{needed[node['NodeID']]}; place some on another node with {_SPELLING}"
             )
-
-
-def cpus(place: RayPlace) -> int:
-    """What Ray counts for a replica. Raises ConfigError for one that is not on cores."""
-    try:
-        count = len(cores_of(place.device))
-    except ValueError:
-        count = 0
-    if not count:
-        raise ConfigError(f"device '{place.device}' is not cores of a Ray node; write {_SPELLING}")
-    return count

@@ -65,7 +65,7 @@ class FakeFile:
 def deployed(
     net: Any, wiring: Wiring, copies: int = 1, kind: type[FakeStage] = Forgetful
 ) -> Pipeline:
-    place = only_place(f"ray:left/{CORE}", ray.nodes())
+    place = only_place(device.parse(f"ray:left/{CORE}"), ray.nodes())
     files: list[Any] = [FakeFile(net, ports, kind) for ports in wiring.stages]
     return pipeline_of(
         wiring, [[RayReplica(f, {}, {}, place) for _ in range(copies)] for f in files]

@@ -3,6 +3,7 @@
 import pytest
 
 from autosplit.errors import ConfigError, MachineError
+from autosplit.hardware.devices.device import parse
 from autosplit.hardware.devices.ray_nodes import assign, only_place
 
 
@@ -21,12 +22,12 @@ NODES = [node(1), node(2, board=1.0), node(3, board=1.0), node(4, alive=False)]
 
 def placed(*placement, devices=("cores:0",), nodes=NODES):
     places = assign(placement, devices * max(1, len(placement)), nodes)
-    return [(place.address, place.device) for place in places]
+    return [(place.address, str(place.cores)) for place in places]
 
 
 @pytest.mark.parametrize("name", ["10.0.0.2", "pi2", "2" * 56])
 def test_a_node_is_named_by_its_address_its_host_name_or_its_id(name):
-    assert placed(f"ray:{name}/cores:0-1") == [("10.0.0.2", "cores:0-1")]
+    assert placed(f"ray:{name}/cores:0-1") == [("10.0.0.2", "cores:0,1")]
 
 
 def test_without_cores_they_are_those_of_the_export():
@@ -47,10 +48,12 @@ def test_without_a_placement_replicas_take_the_nodes_that_are_alive_in_turn():
 @pytest.mark.parametrize(
     ("place", "kind", "text"),
     [
-        ("pi1/cores:0", ConfigError, "place 'pi1/cores:0' is unknown; write ray:NODE/cores:0-3"),
+        ("pi1/cores:0", ConfigError, "'pi1/cores:0' is unknown; write .* ray:NODE/cores:0-3"),
+        ("cores:0", ConfigError, "'cores:0/cores:0' is misspelt"),
+        ("cuda:0/cores:0", ConfigError, "is unknown; write .* ray:NODE/cores:0-3"),
         ("ray:", ConfigError, "write ray:NODE/cores:0-3"),
-        ("ray:pi1/cuda:0", ConfigError, "write ray:NODE/cores:0-3"),
-        ("ray:pi1/cores:x", ConfigError, "is not cores of a Ray node; write ray:NODE/cores:0-3"),
+        ("ray:pi1/cuda:0", ConfigError, "is not cores of a Ray node; write ray:NODE/cores:0-3"),
+        ("ray:pi1/cores:x", ConfigError, "'ray:pi1/cores:x' is misspelt; write cores as in"),
         ("ray:boardd", MachineError, "no node or resource 'boardd'; did you mean 'board'"),
         ("ray:pi4", MachineError, "no node or resource 'pi4'"),
         ("ray:memory", MachineError, "no node or resource 'memory'"),
@@ -68,11 +71,11 @@ def test_a_device_of_the_export_is_its_place():
 
 
 def test_a_device_of_a_study_is_one_node():
-    assert only_place("ray:22222222/cores:0", NODES).address == "10.0.0.2"
+    assert only_place(parse("ray:22222222/cores:0"), NODES).address == "10.0.0.2"
     with pytest.raises(MachineError, match=r"one of 2 nodes \(22222222, 33333333\); name one"):
-        only_place("ray:board/cores:0", NODES)
+        only_place(parse("ray:board/cores:0"), NODES)
     with pytest.raises(MachineError, match="has 2 CPUs in Ray, its replicas need 3"):
-        only_place("ray:pi1/cores:0-2", NODES)
+        only_place(parse("ray:pi1/cores:0-2"), NODES)
 
 
 def test_there_is_a_place_for_each_replica():
