@@ -13,10 +13,10 @@ namespace {
 
 class FakeStage : public Stage {
  public:
-  explicit FakeStage(const StageSetting& setting)
-      : inputs_(setting.inputs), outputs_(setting.outputs) {
+  FakeStage(const StageSpec& spec, const Replica& replica)
+      : inputs_(spec.inputs), outputs_(spec.outputs) {
     const char* fail = std::getenv("FAIL");
-    const std::string name = setting.file.substr(setting.file.rfind('/') + 1) + ":";
+    const std::string name = replica.file.substr(replica.file.rfind('/') + 1) + ":";
     if (fail && !std::strncmp(fail, name.c_str(), name.size()))
       fails_at_ = std::atoi(fail + name.size());
   }
@@ -44,9 +44,9 @@ class FakeStage : public Stage {
 
 }  // namespace
 
-std::unique_ptr<Stage> load_tvm(const StageSetting& setting) {
-  require_version("fake runtime", "0.27", setting.version);
-  return std::make_unique<FakeStage>(setting);
+std::unique_ptr<Stage> load_tvm(const StageSpec& spec, const Replica& replica) {
+  require_version("fake runtime", "0.27", spec.version);
+  return std::make_unique<FakeStage>(spec, replica);
 }
 
 }  // namespace autosplit

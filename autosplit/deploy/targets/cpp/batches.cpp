@@ -20,7 +20,7 @@ Batches::Batches(const Description& description, const std::filesystem::path& fo
       pipeline_(description, folder),
       delay_(std::chrono::duration_cast<Clock::duration>(
           std::chrono::duration<double, std::milli>(delay_ms))) {
-  for (const StageDescription& stage : description.stages) replicas_ += stage.replicas.size();
+  for (const StageSpec& stage : description.stages) replicas_ += stage.replicas.size();
   if (description.batch == 1) return;
   threads_.emplace_back(&Batches::collect, this);
   threads_.emplace_back(&Batches::hand_out, this);

@@ -12,17 +12,17 @@ namespace {
 
 using Session = std::shared_ptr<Ort::Session>;
 
-Session new_session(const StageSetting& setting) {
+Session new_session(const Replica& replica) {
   static Ort::Env environment(ORT_LOGGING_LEVEL_FATAL);
   Ort::SessionOptions options;
-  options.SetIntraOpNumThreads(static_cast<int>(setting.cores.size()));
+  options.SetIntraOpNumThreads(static_cast<int>(replica.cores.size()));
   options.SetInterOpNumThreads(1);
   // A thread that waits must not take a core from another stage.
   options.AddConfigEntry("session.intra_op.allow_spinning", "0");
   // A new thread inherits the affinity of the one that starts it.
   const auto load = [&] {
-    pin(0, setting.cores);
-    return std::make_shared<Ort::Session>(environment, setting.file.c_str(), options);
+    pin(0, replica.cores);
+    return std::make_shared<Ort::Session>(environment, replica.file.c_str(), options);
   };
   return std::async(std::launch::async, load).get();
 }
@@ -39,23 +39,23 @@ std::string memory_node(int core) {
 }
 
 // Replicas with one thread share a session where their cores share memory.
-Session session_of(const StageSetting& setting) {
+Session session_of(const Replica& replica) {
   static std::map<std::string, std::weak_ptr<Ort::Session>> shared;
-  if (setting.cores.size() != 1) return new_session(setting);
-  std::weak_ptr<Ort::Session>& known = shared[memory_node(setting.cores[0]) + setting.file];
+  if (replica.cores.size() != 1) return new_session(replica);
+  std::weak_ptr<Ort::Session>& known = shared[memory_node(replica.cores[0]) + replica.file];
   Session session = known.lock();
-  if (!session) known = session = new_session(setting);
+  if (!session) known = session = new_session(replica);
   return session;
 }
 
 class SessionStage : public Stage {
  public:
-  explicit SessionStage(const StageSetting& setting)
-      : inputs_(setting.inputs), outputs_(setting.outputs), session_(session_of(setting)) {
+  SessionStage(const StageSpec& spec, const Replica& replica)
+      : inputs_(spec.inputs), session_(session_of(replica)) {
     for (std::size_t i = 0; i < inputs_.size(); ++i)
       types_.push_back(session_->GetInputTypeInfo(i).GetTensorTypeAndShapeInfo().GetElementType());
     for (const Port& port : inputs_) input_names_.push_back(port.name.c_str());
-    for (const Port& port : outputs_) output_names_.push_back(port.name.c_str());
+    for (const Port& port : spec.outputs) output_names_.push_back(port.name.c_str());
   }
 
   Tensors run(const Tensors& inputs) override {
@@ -77,7 +77,7 @@ class SessionStage : public Stage {
   }
 
  private:
-  const std::vector<Port>&inputs_, &outputs_;
+  const std::vector<Port>& inputs_;
   const Session session_;
   std::vector<ONNXTensorElementDataType> types_;
   std::vector<const char*> input_names_, output_names_;
@@ -85,14 +85,14 @@ class SessionStage : public Stage {
 
 }  // namespace
 
-std::unique_ptr<Stage> load_onnxruntime(const StageSetting& setting) {
+std::unique_ptr<Stage> load_onnxruntime(const StageSpec& spec, const Replica& replica) {
   const std::string version = OrtGetApiBase()->GetVersionString();
   // The headers give no interface at all where the library is older than they are.
   if (!OrtGetApiBase()->GetApi(ORT_API_VERSION))
     throw Error(BAD_MACHINE, "onnxruntime " + version + " is older than its headers; install the " +
                                  "version that the program was built with");
-  require_version("onnxruntime", version, setting.version);
-  return std::make_unique<SessionStage>(setting);
+  require_version("onnxruntime", version, spec.version);
+  return std::make_unique<SessionStage>(spec, replica);
 }
 
 }  // namespace autosplit

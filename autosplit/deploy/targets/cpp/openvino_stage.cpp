@@ -35,16 +35,16 @@ void pin_workers(const std::vector<int>& cores) {
 
 class OpenvinoStage : public Stage {
  public:
-  OpenvinoStage(const StageSetting& setting, ov::element::Type precision)
-      : inputs_(setting.inputs), outputs_(setting.outputs), cores_(setting.cores) {
-    require_version("OpenVINO", ov::get_openvino_version().buildNumber, setting.version);
+  OpenvinoStage(const StageSpec& spec, const Replica& replica, ov::element::Type precision)
+      : inputs_(spec.inputs), outputs_(spec.outputs), cores_(replica.cores) {
+    require_version("OpenVINO", ov::get_openvino_version().buildNumber, spec.version);
     // In every inference OpenVINO would bind the calling thread to all cores of the process. It
     // does so by hwloc, which does not bind if it takes the topology for another machine's.
     setenv("HWLOC_THISSYSTEM", "0", 0);
     const auto compile = [&] {
       prctl(PR_SET_NAME, NAME);
       return ov::Core().compile_model(
-          setting.file, "CPU", ov::num_streams(1),
+          replica.file, "CPU", ov::num_streams(1),
           ov::inference_num_threads(static_cast<int>(cores_.size())),
           // OpenVINO would choose the cores by itself, and bfloat16 where the processor has it.
           ov::hint::enable_cpu_pinning(false), ov::hint::inference_precision(precision));
@@ -103,12 +103,12 @@ class OpenvinoStage : public Stage {
 
 }  // namespace
 
-std::unique_ptr<Stage> load_openvino(const StageSetting& setting) {
-  return std::make_unique<OpenvinoStage>(setting, ov::element::f32);
+std::unique_ptr<Stage> load_openvino(const StageSpec& spec, const Replica& replica) {
+  return std::make_unique<OpenvinoStage>(spec, replica, ov::element::f32);
 }
 
-std::unique_ptr<Stage> load_openvino_bfloat16(const StageSetting& setting) {
-  return std::make_unique<OpenvinoStage>(setting, ov::element::bf16);
+std::unique_ptr<Stage> load_openvino_bfloat16(const StageSpec& spec, const Replica& replica) {
+  return std::make_unique<OpenvinoStage>(spec, replica, ov::element::bf16);
 }
 
 }  // namespace autosplit

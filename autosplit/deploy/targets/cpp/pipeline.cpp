@@ -16,32 +16,32 @@ std::string line_of(std::string text, bool last = false) {
   return last ? text.substr(text.rfind('\n') + 1) : text.substr(0, text.find('\n'));
 }
 
-// The cores of every replica: those it was exported for, or those that there are.
-std::vector<std::vector<std::vector<int>>> place(const Description& description) {
-  const std::vector<int> here = available_cores();
-  std::vector<std::vector<std::vector<int>>> cores;
-  bool are_all_here = true;
-  for (const StageDescription& stage : description.stages) {
-    cores.emplace_back();
-    for (const Replica& replica : stage.replicas) {
-      cores.back().push_back(replica.cores);
-      for (int core : replica.cores)
-        are_all_here = are_all_here && std::binary_search(here.begin(), here.end(), core);
-    }
-  }
-  std::size_t next = 0;
-  for (auto& stage : cores)
-    for (auto& replica : stage)
-      if (!are_all_here) replica = {here[next++ % here.size()]};
-  return cores;
-}
-
 // The path of a file of an export; throws where there is none.
 std::string existing(const std::filesystem::path& folder, const std::string& name) {
   const std::string file = std::filesystem::absolute(folder / name).string();
   if (!is_file(file))
     throw Error(BAD_INPUT, "'" + file + "' is missing; export the split again");
   return file;
+}
+
+// The stages with the paths of their files, on the cores they were exported for, or, where one of
+// those is not here, on the cores that there are in turn.
+std::vector<StageSpec> place(std::vector<StageSpec> stages, const std::filesystem::path& folder) {
+  const std::vector<int> here = available_cores();
+  bool are_all_here = true;
+  for (StageSpec& stage : stages) {
+    for (const std::string& name : stage.beside) existing(folder, name);
+    for (Replica& replica : stage.replicas) {
+      replica.file = existing(folder, replica.file);
+      for (int core : replica.cores)
+        are_all_here = are_all_here && std::binary_search(here.begin(), here.end(), core);
+    }
+  }
+  std::size_t next = 0;
+  for (StageSpec& stage : stages)
+    for (Replica& replica : stage.replicas)
+      if (!are_all_here) replica.cores = {here[next++ % here.size()]};
+  return stages;
 }
 
 }  // namespace
@@ -59,33 +59,30 @@ struct Pipeline::Item {
 };
 
 Pipeline::Pipeline(const Description& description, const std::filesystem::path& folder)
-    : description_(description), cores_(place(description)) {
-  for (std::size_t s = 0; s < description.stages.size(); ++s) load(s, folder);
-  for (std::size_t s = 0; s < replicas_.size(); ++s)
-    for (std::size_t r = 0; r < replicas_[s].size(); ++r)
+    : description_(description), stages_(place(description.stages, folder)) {
+  for (std::size_t s = 0; s < stages_.size(); ++s) load(s);
+  for (std::size_t s = 0; s < stages_.size(); ++s)
+    for (std::size_t r = 0; r < stages_[s].replicas.size(); ++r)
       threads_.emplace_back(&Pipeline::work, this, s, r);
 }
 
-void Pipeline::load(std::size_t s, const std::filesystem::path& folder) {
-  const StageDescription& stage = description_.stages[s];
-  replicas_.emplace_back();
+void Pipeline::load(std::size_t s) {
+  const StageSpec& stage = stages_[s];
+  loaded_.emplace_back();
   ready_.emplace_back();
   producers_.emplace_back();
   for (const Source& source : stage.sources) producers_[s].insert(source.producer);
   has_any_state_ = has_any_state_ || has_states(s);
-  for (const std::string& name : stage.beside) existing(folder, name);
-  for (std::size_t r = 0; r < stage.replicas.size(); ++r) {
-    const Replica& replica = stage.replicas[r];
+  for (const Replica& replica : stage.replicas) {
     require_features(replica.features);
-    const std::string file = existing(folder, replica.file);
     try {
-      replicas_[s].push_back(
-          stage.load({file, stage.inputs, stage.outputs, cores_[s][r], stage.version}));
+      loaded_[s].push_back(stage.load(stage, replica));
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
-      throw Error(BAD_MACHINE, "'" + replica.file + "' does not load with this " + stage.runtime +
-                                   ": " + line_of(error.what(), true));
+      const std::string name = std::filesystem::path(replica.file).filename();
+      throw Error(BAD_MACHINE, "'" + name + "' does not load with this " + stage.runtime + ": " +
+                                   line_of(error.what(), true));
     }
   }
 }
@@ -102,7 +99,7 @@ std::future<Tensors> Pipeline::submit(Tensors inputs, Stream stream) {
   std::unique_lock<std::mutex> lock(lock_);
   has_room_.wait(lock, [&] { return is_stopped_ || inside_.size() < capacity(); });
   if (is_stopped_) throw Error(STAGE_FAILED, failure_);
-  const std::size_t stages = description_.stages.size();
+  const std::size_t stages = stages_.size();
   const auto item = std::make_shared<Item>();
   item->number = entered_++;
   item->unfinished = stages;
@@ -132,16 +129,16 @@ States Pipeline::state(Stream stream) {
     throw Error(STAGE_FAILED, "stream " + std::to_string(stream) +
                                   " is lost: it had items inside; begin it in a new pipeline");
   States values;
-  for (std::size_t s = 0; s < description_.stages.size(); ++s)
-    for (std::size_t i = 0; i < description_.stages[s].sources.size(); ++i)
-      if (description_.stages[s].sources[i].producer == s + 1)
-        values[description_.stages[s].inputs[i].name] = state(s, i, last);
+  for (std::size_t s = 0; s < stages_.size(); ++s)
+    for (std::size_t i = 0; i < stages_[s].sources.size(); ++i)
+      if (stages_[s].sources[i].producer == s + 1)
+        values[stages_[s].inputs[i].name] = state(s, i, last);
   return values;
 }
 
 // A state of a stage as the item before left it; a stream begins at zero.
 Tensor Pipeline::state(std::size_t stage, std::size_t input, const Ticket& before) const {
-  const StageDescription& described = description_.stages[stage];
+  const StageSpec& described = stages_[stage];
   if (before) return before->values[stage + 1][described.sources[input].index];
   Tensor tensor = allocate(described.inputs[input].bytes);
   std::memset(tensor.get(), 0, described.inputs[input].bytes);
@@ -150,17 +147,18 @@ Tensor Pipeline::state(std::size_t stage, std::size_t input, const Ticket& befor
 
 void Pipeline::work(std::size_t stage, std::size_t replica) {
   try {
-    pin(0, cores_[stage][replica]);
-    replicas_[stage][replica]->open();
+    Stage& loaded = *loaded_[stage][replica];
+    pin(0, stages_[stage].replicas[replica].cores);
+    loaded.open();
     while (true) {
       Tensors inputs;
       const Ticket item = take(stage, inputs);
-      finish(stage, item, replicas_[stage][replica]->run(inputs));
+      finish(stage, item, loaded.run(inputs));
     }
   } catch (const Closed&) {
   } catch (const std::exception& error) {
     std::string name = "stage " + std::to_string(stage);
-    if (replicas_[stage].size() > 1) name = "replica " + std::to_string(replica) + " of " + name;
+    if (loaded_[stage].size() > 1) name = "replica " + std::to_string(replica) + " of " + name;
     stop(name + " failed: " + line_of(error.what()));
   }
 }
@@ -172,7 +170,7 @@ Pipeline::Ticket Pipeline::take(std::size_t stage, Tensors& inputs) {
   ready.changed.wait(lock, [&] { return is_stopped_ || !ready.items.empty(); });
   if (is_stopped_) throw Closed();
   const Ticket item = ready.items.extract(ready.items.begin()).mapped();
-  const std::vector<Source>& sources = description_.stages[stage].sources;
+  const std::vector<Source>& sources = stages_[stage].sources;
   for (std::size_t i = 0; i < sources.size(); ++i)
     inputs.push_back(sources[i].producer == stage + 1
                          ? state(stage, i, item->before)

@@ -14,34 +14,12 @@
 
 namespace autosplit {
 
-// Where a tensor comes from: from the caller (producer 0), or from stage `producer` - 1. One that a
-// stage takes from itself is a state, which the item before in the stream left.
-struct Source {
-  std::size_t producer, index;
-};
-
-// A copy of a stage and the processor features that its code needs, by their names in Linux.
-struct Replica {
-  std::string file;
-  std::vector<int> cores;
-  std::vector<std::string> features;
-};
-
-struct StageDescription {
-  Loader load;
-  std::string runtime, version;
-  std::vector<std::string> beside;  // files that the stage file reads
-  std::vector<Port> inputs, outputs;
-  std::vector<Source> sources;  // of the inputs
-  std::vector<Replica> replicas;
-};
-
 // What an export says about itself; wiring.cpp, which autosplit writes from split.json, defines it.
 struct Description {
   std::string name;
   std::vector<Port> inputs, outputs;
   std::vector<Source> sources;  // of the outputs
-  std::vector<StageDescription> stages;
+  std::vector<StageSpec> stages;
   std::size_t batch;  // items that stages take at once; `inputs` and `outputs` are those of one
   double delay_ms;    // that a batch waits to be full
 };
@@ -82,7 +60,7 @@ class Pipeline {
     std::condition_variable changed;
   };
 
-  void load(std::size_t stage, const std::filesystem::path& folder);
+  void load(std::size_t stage);
   void work(std::size_t stage, std::size_t replica);
   Ticket take(std::size_t stage, Tensors& inputs);
   void finish(std::size_t stage, const Ticket& item, Tensors results);
@@ -92,8 +70,8 @@ class Pipeline {
   void stop(const std::string& reason);
 
   const Description& description_;
-  std::vector<std::vector<std::unique_ptr<Stage>>> replicas_;
-  std::vector<std::vector<std::vector<int>>> cores_;
+  const std::vector<StageSpec> stages_;  // as they are placed here
+  std::vector<std::vector<std::unique_ptr<Stage>>> loaded_;  // the replicas of each
   std::vector<std::set<std::size_t>> producers_;  // that each stage reads from, itself for states
   bool has_any_state_ = false;
   std::mutex lock_;  // guards everything below

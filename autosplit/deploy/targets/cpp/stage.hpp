@@ -42,19 +42,35 @@ class Stage {
   virtual Tensors run(const Tensors& inputs) = 0;
 };
 
-struct StageSetting {
-  std::string file;
-  const std::vector<Port>&inputs, &outputs;
-  std::vector<int> cores;
-  std::string version;  // of the runtime that the stage was exported with
+// Where a tensor comes from: from the caller (producer 0), or from stage `producer` - 1. One that a
+// stage takes from itself is a state, which the item before in the stream left.
+struct Source {
+  std::size_t producer, index;
 };
 
-// Functions that load a stage file; a program has those of the runtimes that its stages need.
-using Loader = std::unique_ptr<Stage> (*)(const StageSetting&);
-std::unique_ptr<Stage> load_tvm(const StageSetting&);
-std::unique_ptr<Stage> load_openvino(const StageSetting&);
-std::unique_ptr<Stage> load_openvino_bfloat16(const StageSetting&);
-std::unique_ptr<Stage> load_onnxruntime(const StageSetting&);
+// A copy of a stage and the processor features that its code needs, by their names in Linux.
+struct Replica {
+  std::string file;
+  std::vector<int> cores;
+  std::vector<std::string> features;
+};
+
+// A stage as split.json has it, and what loads a replica: a path, and the cores it is pinned to.
+// `version` is that of the runtime that it was exported with.
+struct StageSpec {
+  std::unique_ptr<Stage> (*load)(const StageSpec&, const Replica&);
+  std::string runtime, version;
+  std::vector<std::string> beside;  // files that the stage file reads
+  std::vector<Port> inputs, outputs;
+  std::vector<Source> sources;  // of the inputs
+  std::vector<Replica> replicas;
+};
+
+// A program has those of the runtimes that its stages need.
+std::unique_ptr<Stage> load_tvm(const StageSpec&, const Replica&);
+std::unique_ptr<Stage> load_openvino(const StageSpec&, const Replica&);
+std::unique_ptr<Stage> load_openvino_bfloat16(const StageSpec&, const Replica&);
+std::unique_ptr<Stage> load_onnxruntime(const StageSpec&, const Replica&);
 
 // Whether a path is that of a regular file, which no pipe is.
 bool is_file(const std::string& path);

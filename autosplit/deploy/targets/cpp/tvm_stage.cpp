@@ -30,9 +30,9 @@ ffi::Function function(const ffi::Module& module, const char* name) {
 
 class TvmStage : public Stage {
  public:
-  explicit TvmStage(const StageSetting& setting)
-      : inputs_(setting.inputs), outputs_(setting.outputs), cores_(setting.cores) {
-    const ffi::Module library = ffi::Module::LoadFromFile(setting.file);
+  TvmStage(const StageSpec& spec, const Replica& replica)
+      : inputs_(spec.inputs), outputs_(spec.outputs), cores_(replica.cores) {
+    const ffi::Module library = ffi::Module::LoadFromFile(replica.file);
     machine_ = function(library, "vm_load_executable")().cast<ffi::Module>();
     const int cpu = kDLCPU;
     function(machine_.value(), "vm_initialization")(cpu, 0, POOLED, cpu, 0, POOLED);
@@ -90,18 +90,18 @@ class TvmStage : public Stage {
 
 }  // namespace
 
-std::unique_ptr<Stage> load_tvm(const StageSetting& setting) {
+std::unique_ptr<Stage> load_tvm(const StageSpec& spec, const Replica& replica) {
   // With libraries of other versions TVM may crash when it loads a stage.
   TVMFFIVersion ffi_version;
   TVMFFIGetVersion(&ffi_version);
-  if (std::string(TVM_VERSION).rfind(setting.version, 0))
+  if (std::string(TVM_VERSION).rfind(spec.version, 0))
     throw Error(BAD_MACHINE, "TVM " TVM_VERSION " does not match the export, which was made with " +
-                                 setting.version + "; build the program with that");
+                                 spec.version + "; build the program with that");
   if (ffi_version.major != TVM_FFI_VERSION_MAJOR || ffi_version.minor != TVM_FFI_VERSION_MINOR ||
       ffi_version.patch != TVM_FFI_VERSION_PATCH)
     throw Error(BAD_MACHINE, "libtvm_ffi is not the version that the program was built with; "
                              "build it again");
-  return std::make_unique<TvmStage>(setting);
+  return std::make_unique<TvmStage>(spec, replica);
 }
 
 }  // namespace autosplit
