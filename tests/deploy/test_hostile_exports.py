@@ -143,22 +143,3 @@ def test_a_file_of_two_stages_has_to_have_the_digests_of_both(export, digest):
     export.edit(share)
     with pytest.raises(ConfigError, match="recorded is"):
         autosplit.load(export.folder)
-
-
-def test_too_many_replicas_are_refused_before_anything_is_loaded(export):
-    export.edit(lambda d: d["stages"][0].update(replicas=[{"device": "cores:0"}] * 100_000))
-    with pytest.raises(ConfigError, match=r"replicas.*at most 1024"):
-        manifest_file.read(export.folder)
-
-
-def test_replicas_of_all_stages_together_are_bounded(export):
-    export.edit(lambda d: [s.update(replicas=[{"device": "cores:0"}] * 400) for s in d["stages"]])
-    with pytest.raises(ConfigError, match="1200 replicas are more than 1024"):
-        manifest_file.read(export.folder)
-
-
-@pytest.mark.parametrize("dtype", [">f4", "f4", "object", "float99"])
-def test_another_byte_order_and_what_is_no_number_is_refused(export, dtype):
-    export.edit(lambda d: d["stages"][0]["inputs"][0].update(dtype=dtype))
-    with pytest.raises(ConfigError, match=r"inputs\.0\.dtype"):
-        manifest_file.read(export.folder)

@@ -9,11 +9,7 @@ from autosplit.deploy.manifest_wiring import wired
 from autosplit.errors import ConfigError
 from tests.deploy.manifests import SOUND, port, sound, tensor
 
-TO = [
-    (c, t)
-    for c, connection in enumerate(SOUND["connections"])
-    for t in range(len(connection["to"]))
-]
+TO = [(c, t) for c, tensor in enumerate(SOUND["connections"]) for t in range(len(tensor["to"]))]
 
 
 def check(document):
@@ -23,9 +19,24 @@ def check(document):
 def refused(change):
     document = sound()
     change(document)
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError, match=r"; export the split again$") as error:
         check(document)
     return str(error.value)
+
+
+def add_state(document, **fields):
+    """Give stage 1 a state that goes from its output ``n`` to its input ``h``."""
+    stage = document["stages"][1]
+    stage["inputs"].append(port("h"))
+    stage["outputs"].append(port("n"))
+    stage["states"] = [port("h") | {"input": "h", "output": "n"} | fields]
+    document["model"]["states"] = {"h": "n"}
+
+
+def test_a_state_is_wired_to_the_ports_of_its_stage():
+    document = sound()
+    add_state(document)
+    assert [stage.state_places for stage in check(document).stages] == [(), ((2, 1),), ()]
 
 
 def test_a_sound_manifest_is_wired():
@@ -35,7 +46,7 @@ def test_a_sound_manifest_is_wired():
 @given(st.sampled_from(TO))
 def test_every_end_of_every_connection_is_needed(place):
     line = refused(lambda d: d["connections"][place[0]]["to"].pop(place[1]))
-    assert "has 0 sources instead of one; export the split again" in line
+    assert "has 0 sources instead of one" in line
 
 
 @given(st.sampled_from(TO))
@@ -113,6 +124,12 @@ def one_more(document):
         (goes_to(1, stage=2, input="a"), "'a' goes to input 'a' of stage 2, which does not"),
         (goes_to(4, output="z"), "'y' goes to output 'z', which does not"),
         (one_more, "input 'c' of stage 2 has 2 sources"),
+        (lambda d: add_state(d, input="a"), "the stages have the states a, the model h"),
+        (lambda d: add_state(d, output="none"), "stage 1 has no ports of one shape and type"),
+        (lambda d: add_state(d, shape=[1]), "stage 1 has no ports of one shape and type"),
+        (lambda d: add_state(d, dtype="int64"), "no ports of one shape and type for its state 'h'"),
+        (lambda d: d["model"].update(states={"h": "n"}), "the stages have the states none"),
+        (lambda d: (add_state(d), d.update(batch=2)), "a batch of 2 items has no state"),
     ],
 )
 def test_what_does_not_fit_is_named(change, line):

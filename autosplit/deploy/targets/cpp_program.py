@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.manifest_wiring import wired
 from autosplit.deployment import cores_of
@@ -20,6 +18,7 @@ from autosplit.errors import ConfigError
 from autosplit.hardware.codegen.target import target_of
 from autosplit.hardware.devices import processor
 from autosplit.hardware.execution.wiring import Port, Wiring
+from autosplit.hardware.runtimes.arrays import dtype_of
 from autosplit.hardware.runtimes.registry import OPENVINO, TVM, package_of
 from autosplit.hardware.runtimes.stage_spec import StageSpec
 from autosplit.versions import TVM as TVM_PACKAGE
@@ -133,14 +132,11 @@ def _ports(ports: Iterable[Port]) -> list[tuple[Any, ...]]:
 
 def _port(port: Port) -> tuple[Any, ...]:
     try:
-        dtype = np.dtype(port.dtype)
-    except TypeError:
-        # The only type of models that numpy lacks and every runtime here has.
-        if port.dtype != "bfloat16":
-            raise ConfigError(
-                f"tensor '{port.name}' is {port.dtype}, which the cpp format lacks; use native"
-            ) from None
-        dtype = np.dtype("V2")
+        dtype = dtype_of(port.dtype)
+    except TypeError as error:
+        raise ConfigError(
+            f"tensor '{port.name}' is {port.dtype}, which the cpp format lacks; use native"
+        ) from error
     size = dtype.itemsize * math.prod(port.shape)
     indices = port.range or () if port.dtype in ("int32", "int64") else ()
     return (port.name, port.dtype, dtype.str, port.shape, size, indices)

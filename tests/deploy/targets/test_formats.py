@@ -49,30 +49,65 @@ def test_a_format_adds_its_program_to_the_native_folder(export, name, file):
     assert manifest_file.read(export.folder).files
 
 
-def test_the_cpp_format_refuses_a_stage_that_is_not_on_local_cores(export):
-    export.edit(lambda d: d["stages"][1]["replicas"][0].update(device="cuda:0"))
-    with pytest.raises(ConfigError, match="stage 1 is on 'cuda:0'; the cpp format runs stages on"):
-        add_program(export.folder, "cpp")
+def place(*devices):
+    """A change: the stages are OpenVINO's, on some devices."""
 
-
-def test_the_cpp_format_runs_openvino_on_one_set_of_several_cores(export):
-    def place(document, *devices):
+    def change(document):
         for stage, device in zip(document["stages"], devices, strict=True):
             stage.update(runtime="openvino", replicas=[{"device": device}])
 
-    export.edit(lambda d: place(d, "cores:0,1", "cores:2", "cores:0,1"))
+    return change
+
+
+def retype(document):
+    """A change: all tensors are of a type that nobody knows."""
+    document.update(json.loads(json.dumps(document).replace("float32", "float8_none")))
+
+
+STATES = {"file": "states.npz", "sha256": "0" * 64}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "reason"),
+    [
+        ("onnx", lambda d: d.update(batch=2), "computes 2 at once; use format 'native'"),
+        ("onnx", lambda d: d.update(initial=STATES), "do not begin at zero, which format 'onnx'"),
+        ("cpp", lambda d: d.update(initial=STATES), "do not begin at zero, which format 'cpp'"),
+        ("onnx", lambda d: d["stages"][1].update(onnx_absent="no 'a'"), "stage 1 has no ONNX file"),
+        (
+            "cpp",
+            lambda d: d["stages"][1]["replicas"][0].update(device="cuda:0"),
+            "stage 1 is on 'cuda:0'; the cpp format runs stages on local cores",
+        ),
+        ("cpp", place("cores:0,1", "cores:2", "cores:2,3"), "not on cores:0,1 and cores:2,3; use"),
+        ("cpp", retype, "tensor 'x' is float8_none, which the cpp format lacks; use native"),
+    ],
+)
+def test_a_format_refuses_what_it_cannot_run_and_writes_nothing(tmp_path, name, change, reason):
+    document = manifests.sound()
+    for number in (0, 2):
+        onnx = {"file": f"stage{number}.onnx", "sha256": "0" * 64}
+        document["stages"][number]["onnx"] = onnx
+    change(document)
+    (tmp_path / "split.json").write_text(json.dumps(document))
+    with pytest.raises(ConfigError, match=reason):
+        add_program(tmp_path, name)
+    assert [file.name for file in tmp_path.iterdir()] == ["split.json"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "code"), [("bfloat16", "<V2"), ("float8_e4m3fn", "<V1"), ("int8", "|i1")]
+)
+def test_the_types_of_arrays_are_those_that_numpy_saves(dtype, code):
+    text = json.dumps(manifests.sound()).replace("float32", dtype)
+    document = manifest_file.parse(text.encode(), "split.json")
+    wiring = cpp_program.files(document)["wiring.cpp"].decode()
+    assert f'"x", "{dtype}", "{code}", {{2, 3}}' in wiring
+
+
+def test_the_cpp_format_runs_openvino_on_one_set_of_several_cores(export):
+    export.edit(place("cores:0,1", "cores:2", "cores:0,1"))
     add_program(export.folder, "cpp")
-    export.edit(lambda d: place(d, "cores:0,1", "cores:2", "cores:2,3"))
-    with pytest.raises(ConfigError, match=r"not on cores:0,1 and cores:2,3; use format native"):
-        add_program(export.folder, "cpp")
-
-
-def test_the_cpp_format_refuses_a_type_that_it_lacks(export):
-    export.edit(lambda d: d["stages"][0]["outputs"][0].update(dtype="float8_e4m3fn"))
-    export.edit(lambda d: d["stages"][0].update(outputs=d["stages"][0]["outputs"]))
-    document = manifest_file.read(export.folder)
-    with pytest.raises(ConfigError):
-        cpp_program.files(document)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ import autosplit
 from autosplit.deploy import manifest_file
 from autosplit.deploy.targets import onnx_program
 from autosplit.deploy.verify import sample_items
-from autosplit.errors import ConfigError
 from autosplit.frontend.samples import random_items
 from tests import nets
 from tests.deploy import manifests
@@ -51,12 +50,6 @@ def test_the_wiring_names_files_tensors_threads_and_states():
     assert wiring["inputs"] == [manifests.port("x") | {"shape": (2, 3), "range": None, "bytes": 24}]
     assert wiring["outputs"] == [{"name": "b", "tensor": "b"}, {"name": "y", "tensor": "y"}]
     assert [(state["input"], state["output"]) for state in wiring["states"]] == [("s", "c")]
-
-
-def test_a_stage_without_an_onnx_file_is_refused_by_name(export):
-    export.edit(lambda d: d["stages"][1].update(onnx=None, onnx_absent="tensor 'a' is not there"))
-    with pytest.raises(ConfigError, match="stage 1 has no ONNX file: tensor 'a' is not there; cut"):
-        add_program(export.folder, "onnx")
 
 
 def raw(items: Any, document: Any) -> bytes:
