@@ -128,11 +128,3 @@ def test_files_for_a_server_that_is_not_here_are_written_and_said_to_be_not_comp
     assert comparison is not None
     assert comparison.max_rel_error is None
     assert "rpc:127.0.0.1:9" in (comparison.absent or "")
-
-
-@pytest.mark.parametrize("seed", [-5, -1])
-def test_a_negative_seed_is_refused(export: Any, said: Any, seed: int) -> None:
-    assert said("verify", export.folder, "--seed", seed) == (
-        2,
-        f"--seed {seed} is invalid; give 0 or more",
-    )

@@ -1,5 +1,6 @@
 """Where the stages of an export run on another machine, and what is checked first."""
 
+import contextlib
 import json
 import threading
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from autosplit.deploy.manifest import Manifest
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.cluster import connection
 from autosplit.hardware.devices import device
-from autosplit.hardware.devices.device import Cores, Rpc
+from autosplit.hardware.devices.device import Rpc
 from autosplit.hardware.runtimes import stage_spec as files
 from tests.deploy.manifests import digest, sound, write_export
 
@@ -38,47 +39,43 @@ def placed(*names, devices=()):
     return [str(d) for d in places_of(made_for(*names), devices)]
 
 
-def test_stages_run_where_they_were_made_for():
-    assert placed("cores:4", "cores:0,1", "cores:4") == ["cores:4", "cores:0,1", "cores:4"]
+@pytest.mark.parametrize(
+    ("names", "places"),
+    [
+        ("cores:4 cores:0,1 cores:4", "cores:4 cores:0,1 cores:4"),
+        # Where one core is not here all local stages take the cores there are,
+        ("cores:1 cores:7 cores:0", "cores:0 cores:1 cores:4"),
+        # while servers stay where they are.
+        ("cores:9 rpc:pi:9090 cores:8", "cores:0 rpc:pi:9090 cores:1"),
+        ("cores:9 tracker:t:1/k cores:8", "cores:0 tracker:t:1/k cores:1"),
+        # Only `on_ray` runs stages on other nodes.
+        ("ray:pi/cores:4 ray:pi/cores:0 cores:1", "cores:4 cores:0 cores:1"),
+    ],
+)
+def test_stages_run_where_they_were_made_for_or_on_the_cores_there_are(names, places):
+    assert placed(*names.split()) == places.split()
 
 
-def test_where_one_core_is_not_here_all_local_stages_take_the_cores_there_are():
-    assert placed("cores:1", "cores:7", "cores:0") == ["cores:0", "cores:1", "cores:4"]
-
-
-def test_servers_stay_where_they_are_while_local_stages_move():
-    assert placed("cores:9", "rpc:pi:9090", "cores:8") == ["cores:0", "rpc:pi:9090", "cores:1"]
-
-
-def test_stages_of_ray_nodes_take_those_cores_here():
-    assert placed("ray:pi/cores:4", "ray:pi/cores:0", "cores:1") == [
-        "cores:4",
-        "cores:0",
-        "cores:1",
-    ]
-    with pytest.raises(ConfigError, match=r"on a Ray cluster; use .*on_ray"):
-        placed("cores:0", "cores:0", "cores:0", devices=["ray:pi/cores:0"] * 3)
-
-
-def test_two_stages_on_a_tracker_s_key_are_on_two_servers():
-    places = places_of(made_for("tracker:t:1/k", "cores:9", "tracker:t:1/k"))
-    assert [d.copy for d in places if isinstance(d, Rpc)] == [0, 1]
-    assert Cores((0,)) in places
-
-
-def test_so_they_are_where_no_core_is_missing():
-    places = places_of(made_for("tracker:t:1/k", "cores:0", "tracker:t:1/k"))
+@pytest.mark.parametrize("core", ["cores:0", "cores:9"])
+def test_two_stages_on_a_tracker_s_key_are_on_two_servers(core):
+    places = places_of(made_for("tracker:t:1/k", core, "tracker:t:1/k"))
     assert [d.copy for d in places if isinstance(d, Rpc)] == [0, 1]
 
 
-def test_devices_that_are_given_count_and_no_others():
-    assert placed("cores:9", "nonsense", "cores:8", devices=["cores:1", "cores:1", "rpc:h:1"]) == [
-        "cores:1", "cores:1", "rpc:h:1",
-    ]  # fmt: skip
-    with pytest.raises(ConfigError, match="3 replicas, but 2 devices"):
-        placed("cores:0", "cores:0", "cores:0", devices=["cores:0", "cores:0"])
-    with pytest.raises(MachineError, match="needs core 9"):
-        placed("cores:0", "cores:0", "cores:0", devices=["cores:0", "cores:0", "cores:9"])
+@pytest.mark.parametrize(
+    ("devices", "kind", "text"),
+    [
+        (["cores:0"] * 2, ConfigError, "3 replicas, but 2 devices"),
+        (["cores:0", "cores:0", "cores:9"], MachineError, "needs core 9"),
+        (["ray:pi/cores:0"] * 3, ConfigError, r"on a Ray cluster; use .*on_ray"),
+    ],
+)
+def test_devices_that_are_given_count_and_no_others(devices, kind, text):
+    names = "cores:9", "nonsense", "cores:8"
+    good = ["cores:1", "cores:1", "rpc:h:1"]
+    assert placed(*names, devices=good) == good
+    with pytest.raises(kind, match=text):
+        placed(*names, devices=devices)
 
 
 @pytest.mark.parametrize("name", ["", "gpu:0", "cores:x", "rpc:h", "../x"])
@@ -191,68 +188,33 @@ def test_the_weights_beside_an_onnx_stage_are_checked(exported, loaded):
         load(exported)
 
 
-@pytest.fixture
-def target(monkeypatch):
-    """Pretend an x86_64 machine with a processor that lacks some features."""
-
-    def pretend(lacks=()):
-        monkeypatch.setattr(files.platform, "machine", lambda: "x86_64")
-        monkeypatch.setattr(
-            files,
-            "target_of",
-            lambda text: SimpleNamespace(
-                host=None,
-                attrs={"mcpu": text, "mtriple": text and f"{text}-linux"},
-                kind=SimpleNamespace(name="llvm"),
-            ),
-        )
-        monkeypatch.setattr(files.processor, "missing_features", lambda target: lacks)
-
-    return pretend
-
-
-def made_with(environment, stage_target=None):
-    document = sound() | {"environment": environment}
-    document["stages"][0]["replicas"][0]["target"] = stage_target
-    manifest = Manifest.model_validate(document)
-    return manifest.stages[0], environment
-
-
 @pytest.mark.parametrize(
     ("environment", "stage_target", "text"),
     [
-        (
-            {"architecture": "aarch64"},
-            None,
-            "the split was exported for aarch64, this machine is x86_64",
-        ),
-        (
-            {"architecture": "x86_64"},
-            "aarch64",
-            "the split was exported for aarch64, this machine is x86_64",
-        ),
+        ({"architecture": "aarch64"}, None, "was exported for aarch64, this machine is x86_64"),
+        ({"architecture": "x86_64"}, "aarch64", "exported for aarch64, this machine is x86_64"),
+        ({"target": "weak"}, None, "for weak, this processor lacks avx2, fma; export it on this"),
         ({"architecture": "x86_64"}, None, None),
         ({"architecture": "aarch64"}, "x86_64", None),  # the stage's target counts
         ({}, None, None),
     ],
 )
-def test_a_stage_runs_on_the_architecture_it_was_made_for(target, environment, stage_target, text):
-    target()
-    spec, environment = made_with(environment, stage_target)
-    if text is None:
-        spec.require_here(environment)
-        return
-    with pytest.raises(MachineError, match=text):
-        spec.require_here(environment)
+def test_a_stage_runs_on_the_machine_it_was_made_for(monkeypatch, environment, stage_target, text):
+    def target_of(name):
+        triple = name and (f"{name}-linux" if name != "weak" else "x86_64-linux")
+        kind = SimpleNamespace(name="llvm")
+        return SimpleNamespace(host=None, attrs={"mcpu": name, "mtriple": triple}, kind=kind)
 
+    def missing_features(target):
+        return ("avx2", "fma") if target.attrs["mcpu"] == "weak" else ()
 
-def test_a_processor_that_can_do_less_is_told_with_what_it_lacks(target):
-    target(lacks=("avx2", "fma"))
-    spec, environment = made_with({"target": "x86_64"})
-    with pytest.raises(
-        MachineError,
-        match="exported for x86_64, this processor lacks avx2, fma; export it on this machine",
-    ):
+    monkeypatch.setattr(files.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(files, "target_of", target_of)
+    monkeypatch.setattr(files.processor, "missing_features", missing_features)
+    document = sound() | {"environment": environment}
+    document["stages"][0]["replicas"][0]["target"] = stage_target
+    spec = Manifest.model_validate(document).stages[0]
+    with pytest.raises(MachineError, match=text) if text else contextlib.nullcontext():
         spec.require_here(environment)
 
 
