@@ -45,7 +45,10 @@ def sequential(graph: FusedGraph, item: dict[str, Any], outputs: Sequence[str]) 
 
 
 class FakeStage:
-    """Runs the ops of a stage with numpy; ``before`` gets the number of each item first."""
+    """Runs the ops of a stage with numpy; ``before`` gets the number of each item first.
+
+    It overwrites states, as a stage may.
+    """
 
     def __init__(
         self, graph: FusedGraph, ports: Any, before: Callable[[int], object] | None = None
@@ -69,7 +72,11 @@ class FakeStage:
         for i in self._ports.ops:
             op = self._graph.ops[i]
             known[op.outputs[0]] = compute(op.outputs[0], [known[t] for t in op.inputs])
-        return tuple(known[p.name] for p in self._ports.outputs)
+        results = [known[p.name] for p in self._ports.outputs]
+        for place, output in self._ports.state_places:
+            values[place][...] = results[output]
+            results[output] = values[place]
+        return results
 
 
 def fake_pipeline(

@@ -37,8 +37,9 @@ class StreamStates:
     def __init__(self, wiring: Wiring) -> None:
         self._stages = wiring.stages
         self._places = [ports.state_places for ports in wiring.stages]
-        # Outputs of stages that the caller gets too, and may change.
-        self._shared = {c.source for c in wiring.connections if c.outputs}
+        # Outputs of stages that others get too: the caller may change them, and the next item may
+        # overwrite the state while another stage reads it.
+        self._shared = {connection.source for connection in wiring.connections}
         self._first = wiring.first_states
         self._streams: dict[Stream, _Stream] = {}
 
@@ -72,12 +73,12 @@ class StreamStates:
         return name not in self._streams or not self._streams[name].inside
 
     def restore(self, stage: int, ticket: Ticket, values: list[Any]) -> None:
-        """Add its states to the inputs of a stage."""
+        """Add its states to the inputs of a stage, which may overwrite them."""
         if not self._places[stage]:
             return
         if ticket.initial is not None:
             begun = {**self._first, **ticket.initial}
-            left = [begun[state.input] for state in self._stages[stage].states]
+            left = [np.array(array_of(begun[s.input])) for s in self._stages[stage].states]
         else:
             left = self._streams[ticket.stream].left[stage]
         for (place, _), value in zip(self._places[stage], left, strict=True):
@@ -129,11 +130,14 @@ class StreamStates:
             )
         if stream.initial is not None:
             return {**self._first, **stream.initial}
-        return {
+        values = {
             state.input: value
             for stage, left in sorted(stream.left.items())
             for state, value in zip(self._stages[stage].states, left, strict=True)
         }
+        # The next item begins with copies, for its stage may overwrite what it gets.
+        stream.initial = values
+        return values
 
     def lose(self, names: Iterable[Stream]) -> None:
         """Note that the items of some streams were discarded halfway."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from autosplit.errors import ModelError
 from autosplit.hardware.devices.core_kinds import memory_node
@@ -12,24 +14,55 @@ from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.runtimes.interface import Stage
 from autosplit.hardware.runtimes.onnx import model_file
+from autosplit.hardware.runtimes.onnx.cache_writes import in_place, with_direct_writes
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime, SubmodelStage
 from autosplit.hardware.runtimes.onnxruntime.profile import time_nodes
 from autosplit.hardware.runtimes.onnxruntime.session import require_onnxruntime, session_on
 
 
 class SessionStage(SubmodelStage):
-    """Implements Stage with one thread a core; on a single core that is the calling thread."""
+    """Implements Stage with one thread a core; on a single core that is the calling thread.
+
+    A state that the model writes rows into is overwritten.
+    """
 
     def __init__(self, session: Any, ports: StagePorts, cores: Cores) -> None:
         super().__init__(ports, cores)
         self._session = session
+        # Inputs that are no states belong to the caller.
+        states = {state.input: state.output for state in ports.states}
+        pairs = in_place(session.get_modelmeta().custom_metadata_map) if states else {}
+        self._in_place = dict(pairs.items() & states.items())
         _require_names("inputs", self._inputs, self._session.get_inputs())
         _require_names("outputs", self._outputs, self._session.get_outputs())
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. Plain arrays were measured: OrtValues and IO bindings are no faster."""
-        results: Sequence[Any] = self._session.run(self._outputs, self._feed(values))
+        feed = self._feed(values)
+        if self._in_place:
+            return self._run_bound(feed)
+        results: Sequence[Any] = self._session.run(self._outputs, feed)
         return results
+
+    def _run_bound(self, feed: Mapping[str, np.ndarray[Any, Any]]) -> Sequence[Any]:
+        """As ``run``, where the successor of a state gets the memory of the state."""
+        binding = self._session.io_binding()
+        results: dict[str, Any] = {}
+        for name, array in feed.items():
+            if name in self._in_place:
+                array = np.require(array, requirements=["C", "W"])
+                results[self._in_place[name]] = array
+            binding.bind_cpu_input(name, array)
+        for name, array in results.items():
+            address = array.ctypes.data
+            binding.bind_output(name, "cpu", 0, array.dtype, array.shape, address)
+        others = [name for name in self._outputs if name not in results]
+        for name in others:
+            binding.bind_output(name)
+        self._session.run_with_iobinding(binding)
+        computed = binding.get_outputs()[len(results) :]
+        results |= {name: v.numpy() for name, v in zip(others, computed, strict=True)}
+        return [results[name] for name in self._outputs]
 
 
 class OnnxruntimeRuntime(SubmodelRuntime):
@@ -42,6 +75,10 @@ class OnnxruntimeRuntime(SubmodelRuntime):
     def version(self) -> str:
         """See SubmodelRuntime."""
         return str(require_onnxruntime().__version__)
+
+    def submodel(self, ports: StagePorts) -> Any:
+        """See SubmodelRuntime."""
+        return with_direct_writes(super().submodel(ports))
 
     def whole(
         self, ports: StagePorts, devices: Sequence[Device], by_hint: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ import autosplit
 from autosplit import api, planner
 from autosplit.errors import ConfigError, MachineError, SplitError
 from autosplit.hardware.devices import device as devices
+from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.onnx import model_file
@@ -204,3 +206,28 @@ def test_a_model_that_is_no_onnx_file_is_refused(transformer):
     model = replace(transformer, runtime_name="onnxruntime", onnx_file=None)
     with pytest.raises(ConfigError, match="runtime 'onnxruntime' needs an ONNX file"):
         model.profile(devices.along(1)[0], force=True)
+
+
+def test_a_row_is_written_into_the_memory_of_a_state(load):
+    net = nets.net(
+        """g (float[2,4,3] cache, int64[1] place, float[2,1,3] row)
+        => (float[2,4,3] after, float[2,3] y) {
+            at = Unsqueeze(place, last)
+            front = Transpose<perm=[1,0,2]>(cache)
+            new = Transpose<perm=[1,0,2]>(row)
+            written = ScatterND(front, at, new)
+            after = Transpose<perm=[1,0,2]>(written)
+            y = ReduceMax<axes=[1],keepdims=0>(after)
+        }""",
+        {"last": nets.np.array([1])},
+    )
+    model = load(net, states={"cache": "after"})
+    with model.split([]).pipeline() as pipeline:
+        assert model.require_equal(pipeline, ["onnxruntime"]).max_abs_error == 0
+    ports = model.wiring([range(len(model.graph.ops))]).stages[0]
+    item = model.stage_source.items(1)[0]
+    (stage,) = model.runtime.stages(ports, [Cores((0,))])
+    with closing(stage):
+        results = stage.run([item[port.name] for port in ports.inputs])
+    ((_, output),) = ports.state_places
+    assert nets.np.shares_memory(results[output], item["cache"])
