@@ -25,6 +25,8 @@ from tests.cli.test_plan import GRAPH
 
 pytest.importorskip("onnxruntime")
 WIDTHS = (40, 60, 80)
+GOLDEN = Path(__file__).with_name("golden")
+EXACT = ("plan", "zoo", "inspect", "split", "extract")  # these print no measured number
 STUDY = 'model = "net.onnx"\nstages = 2\n[search]\ntrials = 2\n'
 OF_A_STUDY = "study trials best baselines bound_ms verdict"
 COMMANDS = {
@@ -42,6 +44,7 @@ COMMANDS = {
     "bench EXPORT --seconds 0.01": "period_ms latency_ms items warm_up stages",
     "profile MODEL --seconds 0.01": "model device total_ms ops",
 }
+MACHINE = ("doctor", "profile MODEL --seconds 0.01")  # whose rows depend on it
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -78,6 +81,23 @@ def test_standard_output_is_one_document(command: str, run: Any, capfd: Any) -> 
     document = json.loads(printed)
     assert set(COMMANDS[command].split()) <= set(document if COMMANDS[command] else ())
     assert printed.endswith("\n")
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c not in MACHINE])
+def test_a_command_prints_what_its_golden_file_says(command: str, run: Any, capfd: Any) -> None:
+    """``GOLDEN=write`` in the environment writes the files. Measured numbers are left out."""
+    assert run(command) == 0
+    printed = re.sub(r"/\S*/", "", capfd.readouterr().out)
+    if command.split()[0] not in EXACT:
+        printed = re.sub(r"\d[\d.e-]*", "#", printed)
+    printed = re.sub(r"planned in \S+ s", "planned in # s", printed)
+    lines = [" ".join(line.split()) for line in printed.splitlines() if line]
+    # A busy machine is no fault of the command.
+    shown = "".join(f"{line}\n" for line in lines if not line.startswith("not to be trusted"))
+    file = GOLDEN / f"{'_'.join(re.findall(r'[a-z]+', command))}.txt"
+    if os.environ.get("GOLDEN") == "write":
+        file.write_text(shown)
+    assert shown == file.read_text()
 
 
 def flat(values: Any) -> Iterator[Any]:

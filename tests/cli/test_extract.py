@@ -41,13 +41,6 @@ def test_the_command_writes_a_block_that_loads(residual, tmp_path, capsys):
         assert [p.name for p in pipeline.wiring.outputs] == ["out1"]
 
 
-def test_the_command_shows_a_block_without_writing_it(residual, capsys):
-    assert main(["extract", str(residual), "--ops", "conv1a,relu1a"]) == 0
-    text = capsys.readouterr().out
-    for part in ("1 fused ops", "out0", "relu1a", "1x4x6x6"):
-        assert part in text
-
-
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -3,7 +3,6 @@ import json
 import pytest
 
 from autosplit.cli import main
-from autosplit.graph import op_title
 from tests.build import node, onnx_model
 from tests.nets import net
 
@@ -45,16 +44,6 @@ def test_the_document_is_a_graph(document):
     assert all(t["consumers"] == read[t["name"]] for t in document["tensors"])
     assert [i["name"] for i in document["inputs"]] == ["image", "hint"]
     assert [o["name"] for o in document["outputs"]] == ["early", "late"]
-
-
-def test_the_table_shows_every_op_and_what_was_folded(shown, squeezenet):
-    text = shown(squeezenet.path, "--folded")
-    assert "folded: 1 source node left no op; --folded lists them" in shown(squeezenet.path)
-    assert text.startswith(
-        f"{squeezenet.graph.name}: 41 fused ops, 50 downsets: 48 cuts into two stages\n"
-    )
-    assert all(op_title(op) in text for op in squeezenet.graph.ops)
-    assert f"folded: {squeezenet.graph.folded[0].name} (identity: passes 'r60' on)" in text
 
 
 def test_shapes_are_shown_and_with_a_profile_the_time_of_each_op(shown, branches):

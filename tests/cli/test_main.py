@@ -26,22 +26,6 @@ def broken(monkeypatch):
     return fail_with
 
 
-@pytest.mark.parametrize("command", cli.COMMANDS)
-def test_every_command_explains_itself(capsys, command):
-    with pytest.raises(SystemExit, match="0"):
-        main([command, "--help"])
-    shown = capsys.readouterr().out
-    assert f"autosplit {command}" in shown
-    assert "--debug" in shown
-
-
-def test_the_help_lists_every_command(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        main(["--help"])
-    shown = capsys.readouterr().out
-    assert all(re.search(rf"^ +{command}\b", shown, re.MULTILINE) for command in cli.COMMANDS)
-
-
 def test_the_version_is_the_packages(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])
@@ -196,12 +180,3 @@ def test_an_output_that_takes_nothing_is_one_line_and_exit_code_3(arguments, is_
 def test_a_closed_output_is_no_error(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     assert main(["zoo", "list"]) == 0
-
-
-def test_python_m_autosplit_is_the_command():
-    done = subprocess.run(
-        [sys.executable, "-m", "autosplit", "zoo", "list", "-f", "json"],
-        capture_output=True,
-        check=True,
-    )
-    assert json.loads(done.stdout)

@@ -99,15 +99,3 @@ def test_a_comma_parts_names_unless_the_whole_is_one():
     for name in ("a,b", "s,1", "f,1"):
         assert options.names(name, graph) == (name,)
     assert options.names(" s2 ,, z ", graph) == ("s2", "z")
-
-
-def test_a_model_that_is_not_there_is_named_by_every_command_that_takes_one(said, tmp_path):
-    for command in (
-        ["inspect"],
-        ["profile"],
-        ["split", "--after", "x"],
-        ["plan", "--stages", "2"],
-        ["tune", "-o", "t"],
-    ):
-        code, line = said(command[0], tmp_path / "nowhere.onnx", *command[1:])
-        assert (code, "nowhere.onnx" in line) == (2, True)

@@ -21,20 +21,6 @@ def test_a_table_shows_title_columns_and_rows(capsys: pytest.CaptureFixture[str]
     assert shown.splitlines() == [title, "net       ms", "a        1.5", "b [red]   10"]
 
 
-def test_a_terminal_gets_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [("a", "1.5", "x"), ("long\x1b[1m", 10, "")]
-    with contextlib.redirect_stdout(Terminal()) as shown:
-        output.emit_table("two nets", ("net", "ms", ""), rows)
-    assert shown.getvalue().splitlines() == [
-        "two nets",
-        "net           ms",
-        "a            1.5  x",
-        "long\\x1b[1m   10",
-    ]
-    output.emit_table("", ("net",), [])
-    assert capsys.readouterr().out == "net\n"
-
-
 def test_csv_has_the_tables_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["zoo", "list", "-f", "csv"]) == 0
     out = capsys.readouterr().out
@@ -115,24 +101,6 @@ def test_a_long_line_is_broken_between_words_on_a_terminal_only(
     assert shown.getvalue().splitlines() == lines
     output.emit_line(text)
     assert capsys.readouterr().out == f"{text}\n"
-
-
-def test_a_title_is_a_line_of_its_own_or_none(capsys: pytest.CaptureFixture[str]) -> None:
-    output.emit_table("a title", ("n",), [("1",)])
-    output.emit_table("", ("n",), [("1",)])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "a title"
-    assert lines.count("a title") == 1
-    assert "" not in lines
-
-
-def test_markup_and_control_characters_of_names_are_shown_and_not_obeyed(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    output.emit_table("", ("net",), [("[red]x[/red]",), ("[/]",), ("[link=http://e]y",)])
-    shown = capsys.readouterr().out
-    assert all(text in shown for text in ("[red]x[/red]", "[/]", "[link=http://e]y"))
-    assert "\x1b" not in shown
 
 
 numbers = st.floats() | st.integers() | st.booleans() | st.none() | st.text(max_size=4)

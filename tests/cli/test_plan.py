@@ -1,6 +1,5 @@
 import copy
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -155,18 +154,6 @@ def test_replicas_of_stages_on_equal_cores(graph, capsys):
     assert document["seconds"] > 0
     whole = planned(capsys, graph(), "--cores", "3")
     assert (whole["replicas"], whole["period"]) == ([3], pytest.approx(10 / 3))
-
-
-def test_the_table_of_a_deployment(graph, tmp_path, capsys):
-    saved = str(tmp_path / "saved.json")
-    assert main(["plan", graph(), "--cores", "3", "--memory", "30", "--save", saved]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "period 3.75, lower bound 3.75 (optimal)" in lines[0]
-    assert [re.split(r" {2,}", line.strip()) for line in lines[3:5]] == [
-        ["0", "2", "1", "1", "3.5", "3.5", "20 B", "0 … 1"],
-        ["1", "2", "2", "1", "7.5", "3.75", "20 B", "2 … 3"],
-    ]
-    assert planned(capsys, saved, "--cores", "3")["replicas"] == [1, 2]
 
 
 def test_a_memory_limit_holds_for_stages_too(graph, capsys):
@@ -373,20 +360,6 @@ def test_unlike_devices_are_saved_and_planned_elsewhere(graph, tmp_path, capsys)
     ]
     names = [device["name"] for device in json.loads(Path(saved).read_text())["devices"]]
     assert names == ["slow", "fast"]
-
-
-def test_the_table_tells_what_each_number_is(graph, tmp_path, capsys):
-    saved = str(tmp_path / "saved.json")
-    assert main(["plan", graph(), "--stages", "2", "--save", saved]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert re.match(
-        r"graph: period 6.5, lower bound 6.5 \(optimal\), latency 11, planned in \d+\.\d\d s$",
-        lines[0],
-    )
-    rows = [re.split(r" {2,}", line.strip()) for line in lines]
-    assert ["0", "0", "3", "6.5", "30 B", "0 … 2"] in rows
-    assert ["1", "1", "1", "4.5", "10 B", "3"] in rows
-    assert saved in lines
 
 
 def test_a_bound_that_proves_little_is_said_so(graph, monkeypatch, capsys):

@@ -112,17 +112,6 @@ def test_the_dashboard_is_opened_and_the_run_ends_with_it(
     assert "the dashboard stays until Ctrl-C" in capsys.readouterr().err
 
 
-def test_json_is_the_study_document_and_nothing_else(
-    study: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    document = run_json(capsys, "run", study)
-    assert {"study", "trials", "best", "baselines", "bound_ms", "verdict"} <= document.keys()
-    assert [t["state"] for t in document["trials"]] == ["COMPLETE"] * 3
-    assert {"number", "state", "cuts", "period_ms", "latency_ms", "stage_ms", "error"} <= document[
-        "trials"
-    ][0].keys()
-
-
 def test_options_lie_over_the_study_file(study: str, capsys: pytest.CaptureFixture[str]) -> None:
     devices = ["--devices", "cores:0", "cores:1"]
     document = run_json(

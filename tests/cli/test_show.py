@@ -53,14 +53,6 @@ def test_a_study_is_found_by_file_database_and_name(
     assert document["bound_ms"] > 0
 
 
-def test_the_table_names_cuts_and_live_tensors(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "net.db"]) == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert "best split: trial" in text
-    assert " B)" in text
-    assert "predicted bound " in text
-
-
 def test_a_database_whose_run_was_stopped_at_once_holds_no_study_yet(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

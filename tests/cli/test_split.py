@@ -117,19 +117,6 @@ def test_the_written_split_computes_what_the_model_computes(residual, document, 
     assert result["file"] == str(tmp_path / "out" / "split.json")
 
 
-def test_the_table_names_nodes_tensors_and_sizes(residual, capsys):
-    assert main(["split", str(residual), "--after", "relu1a"]) == 0
-    text = capsys.readouterr().out
-    for part in ("relu1a", "out0 (op2)", "576 B", "1x4x6x6", "stage 1"):
-        assert part in text
-
-
-def test_a_comma_inside_a_name_counts_where_the_name_is_known(save, document):
-    proto = nets.residual(2)
-    proto.graph.node[1].name = "relu,0"
-    assert document(save(proto), "--after", "relu,0")["cuts"][0]["after"] == ["relu,0"]
-
-
 @pytest.mark.parametrize(
     ("after", "text"),
     [
@@ -175,13 +162,6 @@ def test_the_number_of_an_op_stands_for_it(residual, document):
     assert graph.ops[1].name not in [op["name"] for op in cut["took"]]
     with pytest.raises(SplitError, match="'op99'"):
         ops_named(graph, "op99")
-
-
-def test_one_name_may_stand_for_a_list(residual):
-    model = autosplit.load_model(residual)
-    assert model.split(["out0"]).stages == model.split([["out0"]]).stages
-    with pytest.raises(SplitError, match="'nope'"):
-        model.split(["nope"])
 
 
 def test_a_cut_and_a_stage_in_words():

@@ -52,14 +52,6 @@ def test_the_document_has_an_entry_a_kernel_and_progress_is_on_stderr(tuned, cap
     assert second.startswith("2 of 2 relu: 0.25 to - ms, about 0 s left")
 
 
-def test_the_table_says_why_a_kernel_keeps_its_default(tuned, capsys):
-    assert main(["tune", "net.onnx", "-o", "folder"]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("folder: 2 kernels\n")
-    for text in ("conv", "0.5", "every sample failed"):
-        assert text in out
-
-
 def test_options_reach_the_tuner(tuned, capsys):
     assert main(["tune", "net.onnx", "-o", "folder", "--samples", "9", "--seed", "5"]) == 0
     (functions, target, folder, samples, seed, late, work), *_ = tuned

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from autosplit.deploy import manifest_file
 from autosplit.report.documents.inspection import op_names, shape_text, tensor
 from autosplit.report.documents.table import Table
-from autosplit.units import size
+from autosplit.units import counted, size
 
 if TYPE_CHECKING:
     from autosplit.api import Part
@@ -42,7 +42,7 @@ def shown(document: dict[str, Any]) -> Iterator[str | Table]:
         for value in document[side]:
             shape = shape_text(value["shape"])
             rows.append((direction, value["name"], shape, value["dtype"], size(value["bytes"])))
-    title = f"{document['model']}: {len(document['ops'])} fused ops: {op_names}"
+    title = f"{document['model']}: {counted(len(document['ops']), 'fused op')}: {op_names}"
     yield Table(title, ("", "tensor", "shape", "dtype", "size"), rows)
     yield from (document[key] for key in ("file", "manifest", "onnx") if document[key])
     if document["onnx_absent"]:

@@ -171,8 +171,10 @@ class _Plot:
         # Marks above lines, so that each can be pointed at.
         for series in sorted(self.chart.series, key=lambda s: s.kind == "points"):
             getattr(self, f"_{series.kind}")(series)
-        for series in (s for s in self.chart.series if s.labelled):
-            for x, y, text in series.points:
+        for series in self.chart.series:
+            if series.kind == "level":
+                self._label(self._level_text(series), _LEFT, self._y(series.points[0][1]) - 8)
+            for x, y, text in series.points if series.labelled else ():
                 self._label(label(text, _LETTERS), self._x(x), self._y(y))
 
     def _x(self, value: float) -> float:
@@ -206,13 +208,14 @@ class _Plot:
         # Level, since text on its side is hard to read.
         canvas.text(_LEFT, _TOP - 12, self.chart.y)
 
+    def _level_text(self, series: Series) -> str:
+        return f"{series.name}: {digits(series.points[0][1])} ms"
+
     def _level(self, series: Series) -> None:
-        value = series.points[0][1]
-        y, text = self._y(value), f"{series.name}: {digits(value)} ms"
-        with self.canvas.group(text):
+        y = self._y(series.points[0][1])
+        with self.canvas.group(self._level_text(series)):
             ends = (_LEFT, _WIDTH - _RIGHT)
             self.canvas.line(ends, (y, y), stroke_dasharray="8 3 2 3", **_stroke(series))
-            self._label(text, _LEFT, y - 8)
 
     def _steps(self, series: Series) -> None:
         places = [(self._x(x), self._y(y)) for x, y, _ in series.points]
