@@ -9,13 +9,12 @@ import optuna
 import pytest
 
 from autosplit import cuts
-from autosplit.report.documents.record import Study, read
+from autosplit.report.documents.record import Study
 from autosplit.report.documents.study_reader import find_study
 from autosplit.report.html import page
-from tests.report import graphs
 from tests.report.browser import ROOT, WIDER, Browser
 from tests.report.serving import Client, dashboard
-from tests.report.studies import changed, make_study, store
+from tests.report.studies import changed, store
 
 pytestmark = pytest.mark.integration
 
@@ -81,9 +80,6 @@ def test_a_dark_page_has_dark_pictures(browser: Browser, report: str) -> None:
     assert all(light != dark for light, dark in zip(*colours, strict=True))
 
 
-def test_a_report_asks_nobody_for_anything(opened: Browser) -> None:
-    assert "do not split" in opened.run("return document.body.innerText")
-    assert opened.requested() == set()
 
 
 def test_pointing_at_a_box_or_a_mark_says_what_it_is(opened: Browser) -> None:
@@ -131,14 +127,6 @@ def test_a_legal_cut_that_is_pointed_at_dims_the_ops_after_it(opened: Browser) -
     assert opened.run("return document.querySelectorAll('tr.chosen').length") == 1
 
 
-def test_a_page_of_242_ops_stays_small(browser: Browser, tmp_path: Path) -> None:
-    study = with_cuts(read(make_study("sqlite://", graphs.dense_net())))
-    assert study.graph
-    assert len(study.graph.ops) == 242
-    page.write(study, tmp_path / "report.html")
-    browser.open((tmp_path / "report.html").as_uri())
-    assert browser.run("return document.querySelectorAll('*').length") < 8000
-    assert (tmp_path / "report.html").stat().st_size < 500_000
 
 
 def test_an_op_can_be_found_by_its_name(opened: Browser) -> None:

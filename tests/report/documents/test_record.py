@@ -72,9 +72,6 @@ def test_an_interrupted_trial_is_none_that_failed() -> None:
     assert text.count('class="fail"') == 1
 
 
-def test_the_pages_do_not_say_twice_that_a_study_stopped() -> None:
-    stopped = study_of([], stopped="stopped: 3 trials (limit)")
-    assert "Stopped: 3 trials (limit)" in page(read(stopped))
 
 
 def best_of(study: Study) -> tuple[int, float] | None:
@@ -146,13 +143,6 @@ def test_the_busy_time_of_a_stage_is_shared_by_its_replicas() -> None:
     assert one.busy_ms == (3.0, 2.0)
 
 
-def test_a_trial_has_the_keys_that_stay_and_then_others() -> None:
-    keys = "number state cuts runtimes replicas threads batch period_ms latency_ms stage_ms error"
-    document = shown(study_of([4.0, None]), "s")
-    for of_trial in document["trials"]:
-        assert set(keys.split()) <= of_trial.keys()
-        assert of_trial["batch"] == 1
-    assert document["trials"][1]["error"] == "no room"
 
 
 PERIODS = st.none() | st.sampled_from([1.0, 2.0, 3.0, 4.5])
@@ -246,9 +236,6 @@ def test_the_latency_decides_by_its_values() -> None:
     assert replace(study, trials=trials[2:]).best() is None
 
 
-def test_the_machine_comes_first_and_what_is_not_known_is_left_out() -> None:
-    study = changed(Study("s"), machine="m", version="1.0", identity={"target": "llvm"})
-    assert list(study.measured_on) == ["machine", "autosplit", "target"]
 
 
 def test_an_op_has_the_time_of_the_runtime_and_the_device_of_its_stage() -> None:

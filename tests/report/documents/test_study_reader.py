@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -123,7 +122,3 @@ def test_a_study_whose_writer_was_killed_can_be_read_and_stays_as_it_was(databas
     assert (digest(database), digest(journal)) == before
 
 
-def test_a_path_with_url_characters_is_found(small: Path) -> None:
-    odd = shutil.copy(small, small.with_name("a b?%41#c.db"))
-    with find_study(str(odd)).open() as study:
-        assert study.study_name == "fire"

@@ -122,8 +122,3 @@ def test_odd_studies_are_drawn(study: Study) -> None:
         assert ElementTree.fromstring(chart.draw().render()).tag.endswith("svg")
 
 
-def test_a_mark_says_its_trial_and_its_value() -> None:
-    titles = ElementTree.fromstring(chart_of(STUDY, 0).draw().render()).iter(
-        "{http://www.w3.org/2000/svg}title"
-    )
-    assert "in the search, trial 2: 10 ms" in [title.text for title in titles]

@@ -52,13 +52,6 @@ def test_folders_and_the_storage_are_left_out():
     }
 
 
-def test_what_says_nothing_is_left_out():
-    config = {
-        "cuts": [{"after": "a", "none": None}, None, [1, None]],
-        "timeout": None,
-        "limits": {},
-    }
-    assert tomllib.loads(study_file(config)) == {"cuts": [{"after": "a"}, [1]]}
 
 
 @pytest.mark.parametrize("key", ["", "a.b", "a b", "ü", '"', "]", "\n", "#", "=", "a\x7f"])
