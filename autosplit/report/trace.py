@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,70 +34,52 @@ def write(
     ``events`` and ``submitted`` are those of the pipeline. ``names`` has the devices of the
     replicas of each stage.
     """
-    document = {
-        "displayTimeUnit": "ms",
-        "traceEvents": list(_trace(events, submitted, wiring, names)),
-    }
-    with atomic_write(file) as temporary:
-        temporary.write_text(json.dumps(document), encoding="utf-8")
-
-
-def _trace(
-    events: Sequence[StageEvent],
-    submitted: Sequence[float],
-    wiring: Wiring,
-    names: Sequence[Sequence[str]],
-) -> Iterator[dict[str, Any]]:
-    yield from _tracks(names)
-    if not events:
-        return
-    begin = min(min(submitted, default=events[0].start), min(event.start for event in events))
     ready = _ready_times(events, submitted, wiring)
-    for track in _by_replica(events).values():
-        previous_end = begin
-        for event in track:
-            # Clocks of two threads may disagree by a little, so it stays within the gap.
-            ready_at = min(max(ready[event.stage, event.item], previous_end), event.start)
-            yield from _span("waiting for input", event, previous_end, ready_at, begin)
-            yield from _span("waiting for room or core", event, ready_at, event.start, begin)
-            yield from _span(f"item {event.item}", event, event.start, event.end, begin)
-            previous_end = event.end
-    yield from _flows(events, begin)
+    begin = min([*submitted, *(event.start for event in events)], default=0.0)
+    entries = [*_tracks(names), *_spans(events, ready, begin), *_flows(events, begin)]
+    with atomic_write(file) as temporary:
+        document = {"displayTimeUnit": "ms", "traceEvents": entries}
+        temporary.write_text(json.dumps(document), encoding="utf-8")
 
 
 def _tracks(names: Sequence[Sequence[str]]) -> Iterator[dict[str, Any]]:
     for stage, devices in enumerate(names):
-        yield _named("process_name", f"stage {stage}", stage, 0)
+        process = {"ph": "M", "name": "process_name", "pid": stage, "tid": 0}
+        yield {**process, "args": {"name": f"stage {stage}"}}
         for replica, device in enumerate(devices):
-            yield _named("thread_name", printable(f"replica {replica} on {device}"), stage, replica)
+            name = printable(f"replica {replica} on {device}")
+            thread = {"name": "thread_name", "tid": replica, "args": {"name": name}}
+            yield {**process, **thread}
 
 
-def _named(kind: str, name: str, stage: int, replica: int) -> dict[str, Any]:
-    return {"ph": "M", "name": kind, "pid": stage, "tid": replica, "args": {"name": name}}
-
-
-def _span(
-    name: str, event: StageEvent, start: float, end: float, begin: float
+def _spans(
+    events: Iterable[StageEvent], ready: Mapping[tuple[int, int], float], begin: float
 ) -> Iterator[dict[str, Any]]:
-    """A box on the track of a replica; nothing where it takes no time."""
-    if end > start:
-        place = {"pid": event.stage, "tid": event.replica, "args": {"item": event.item}}
-        times = {"ts": (start - begin) * _US, "dur": (end - start) * _US}
-        yield {"ph": "X", "name": name, "cat": name.split()[0], **times, **place}
+    """A box for each item on the track of its replica, and boxes for what it waited for before."""
+    ends: dict[tuple[int, int], float] = {}
+    for event in sorted(events, key=lambda event: event.start):
+        track = event.stage, event.replica
+        previous_end = ends.get(track, begin)
+        # Clocks of two threads may disagree by a little, so it stays within the gap.
+        ready_at = min(max(ready[event.stage, event.item], previous_end), event.start)
+        ends[track] = event.end
+        times = previous_end, ready_at, event.start, event.end
+        names = "waiting for input", "waiting for room or core", f"item {event.item}"
+        for name, (start, end) in zip(names, pairwise(times), strict=True):
+            if end > start:
+                place = {"pid": event.stage, "tid": event.replica, "args": {"item": event.item}}
+                span = {"ts": (start - begin) * _US, "dur": (end - start) * _US}
+                yield {"ph": "X", "name": name, "cat": name.split()[0], **span, **place}
 
 
-def _flows(events: Sequence[StageEvent], begin: float) -> Iterator[dict[str, Any]]:
+def _flows(events: Iterable[StageEvent], begin: float) -> Iterator[dict[str, Any]]:
     """An arrow from each stage of an item to the next."""
     by_item: dict[int, list[StageEvent]] = {}
     for event in sorted(events, key=lambda event: event.start):
         by_item.setdefault(event.item, []).append(event)
     for item, steps in by_item.items():
-        for number, event in enumerate(steps):
-            phase = "t"
-            if number == 0:
-                phase = "s"
-            elif number == len(steps) - 1:
-                phase = "f"
+        phases = ["s", *"t" * (len(steps) - 2), "f"]
+        for phase, event in zip(phases, steps, strict=False):
             # A point inside the box binds the arrow to it.
             time = (event.start + event.end) / 2 - begin
             flow = {"ph": phase, "id": item, "name": "item", "cat": "flow", "ts": time * _US}
@@ -119,10 +102,3 @@ def _ready_times(
         )
         for stage, item in ends
     }
-
-
-def _by_replica(events: Iterable[StageEvent]) -> Mapping[tuple[int, int], list[StageEvent]]:
-    tracks: dict[tuple[int, int], list[StageEvent]] = {}
-    for event in sorted(events, key=lambda event: event.start):
-        tracks.setdefault((event.stage, event.replica), []).append(event)
-    return tracks

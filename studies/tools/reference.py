@@ -9,8 +9,10 @@ import argparse
 import dataclasses
 import inspect
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +34,11 @@ ran, but nothing was feasible or outputs differ; 2 usage, model or configuration
 (package, disk, storage, device); 130 interrupted.
 
 Every command takes `-f json` for one JSON document in place of tables, `--debug` for the traceback
-of an error, and `--help`.
+of an error, `--progress` for progress even where standard error is no terminal, and `--help`.
 """
-COMMON = {"--help", "-f", "--debug"}
+COMMON = {"--help", "-f", "--debug", "--progress"}
+TICK = "`"
+SHARED = 3  # commands with the same argument, which then stands above all of them
 
 
 def main() -> None:
@@ -70,18 +74,23 @@ def signature_lines(name: str, value: Any) -> Iterator[str]:
 def command_line() -> str:
     """The whole page."""
     (commands,) = (a for a in cli._parser()._actions if isinstance(a, argparse._SubParsersAction))
-    return "\n".join([HEAD, *(section(name, parser) for name, parser in commands.choices.items())])
+    rows = {name: list(arguments(parser)) for name, parser in commands.choices.items()}
+    shared = [row for row, count in Counter(chain(*rows.values())).items() if count >= SHARED]
+    parts = [HEAD, f"## Options of several commands\n\n{table(shared)}\n"]
+    for name, parser in commands.choices.items():
+        description = inspect.cleandoc(parser.description or "")
+        names = [f"`{row[0].split()[0].strip(TICK)}`" for row in rows[name] if row in shared]
+        others = [row for row in rows[name] if row not in shared]
+        others += [(", ".join(names), "see above")] if names else []
+        listed = f"\n{table(others)}\n" if others else ""
+        parts.append(f"## {name}\n\n```text\n{description}\n```\n{listed}")
+    return "\n".join(parts)
 
 
-def section(name: str, parser: argparse.ArgumentParser) -> str:
-    """One command: what it does, with its examples, and its arguments."""
-    rows = list(arguments(parser))
-    description = inspect.cleandoc(parser.description or "")
-    parts = [f"## {name}", f"```text\n{description}\n```"]
-    if rows:
-        lines = "\n".join(f"| {shown} | {meaning} |" for shown, meaning in rows)
-        parts.append(f"| argument | meaning |\n|---|---|\n{lines}")
-    return "\n\n".join(parts) + "\n"
+def table(rows: Sequence[tuple[str, str]]) -> str:
+    """Arguments with their meanings."""
+    lines = "\n".join(f"| {shown} | {meaning} |" for shown, meaning in rows)
+    return f"| argument | meaning |\n|---|---|\n{lines}"
 
 
 def arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
