@@ -80,8 +80,6 @@ def test_a_dark_page_has_dark_pictures(browser: Browser, report: str) -> None:
     assert all(light != dark for light, dark in zip(*colours, strict=True))
 
 
-
-
 def test_pointing_at_a_box_or_a_mark_says_what_it_is(opened: Browser) -> None:
     opened.point(opened.run(f"return {OPS}[15]"))
     said = opened.run(TIP)
@@ -125,8 +123,6 @@ def test_a_legal_cut_that_is_pointed_at_dims_the_ops_after_it(opened: Browser) -
     opened.run("document.querySelectorAll('tr[data-cut]')[1].focus()")
     assert opened.run(dimmed) == opened.run(f"return {OPS}.length") - 2
     assert opened.run("return document.querySelectorAll('tr.chosen').length") == 1
-
-
 
 
 def test_an_op_can_be_found_by_its_name(opened: Browser) -> None:

@@ -49,8 +49,7 @@ def _bare(trial: FrozenTrial, read: Trial) -> FrozenTrial:
     try:
         bare = optuna.trial.create_trial(
             state=trial.state,
-            # They are shown with all their digits.
-            values=[float(f"{value:.4g}") for value in trial.values or ()] or None,
+            values=trial.values,
             params=trial.params,
             distributions=trial.distributions,
             user_attrs=_short(mapping(trial.user_attrs.get(RECORD))) | _numbers(read),

@@ -208,8 +208,13 @@ class _Plot:
         # Level, since text on its side is hard to read.
         canvas.text(_LEFT, _TOP - 12, self.chart.y)
 
+    @property
+    def _unit(self) -> str:
+        """That of the axis upwards: ``ms`` of ``period, ms``."""
+        return self.chart.y.rpartition(", ")[2]
+
     def _level_text(self, series: Series) -> str:
-        return f"{series.name}: {digits(series.points[0][1])} ms"
+        return f"{series.name}: {digits(series.points[0][1])} {self._unit}"
 
     def _level(self, series: Series) -> None:
         y = self._y(series.points[0][1])
@@ -239,7 +244,7 @@ class _Plot:
     def _about(self, series: Series, number: int) -> str:
         x, y, text = series.points[number]
         if self.chart.trials:
-            return f"{series.name}, {text}: {digits(y)} ms"
+            return f"{series.name}, {text}: {digits(y)} {self._unit}"
         return f"{text}\n{self.chart.x}: {digits(x)}\n{self.chart.y}: {digits(y)}"
 
     def _label(self, text: str, x: float, y: float) -> None:

@@ -55,8 +55,6 @@ def test_the_study_file_stays_as_it_was(small: Path) -> None:
     assert os.listdir(small.parent) == [small.name]
 
 
-
-
 def test_an_unknown_page_or_picture_is_not_found(served: Client) -> None:
     assert served.ask("/artifacts/1/1/0123abcd").status in (400, 404)
     assert served.ask("/api/studies/77").status == 404
@@ -115,8 +113,6 @@ def test_a_damaged_trial_is_shown_as_failed(small: Path) -> None:
         trial = client.study()["trials"][2]
     assert trial["state"] == "Fail"
     assert any("damaged" in attribute["value"] for attribute in trial["user_attrs"])
-
-
 
 
 def test_a_remote_server_answers_to_addresses_and_to_no_strange_name(small: Path) -> None:

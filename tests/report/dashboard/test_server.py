@@ -60,8 +60,6 @@ def test_huge_headers_are_refused(client: Client, many: dict[str, str]) -> None:
     assert client.ask("/").body == b"page"
 
 
-
-
 def test_a_port_in_use_names_the_remedy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

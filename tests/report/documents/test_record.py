@@ -72,8 +72,6 @@ def test_an_interrupted_trial_is_none_that_failed() -> None:
     assert text.count('class="fail"') == 1
 
 
-
-
 def best_of(study: Study) -> tuple[int, float] | None:
     best = study.best()
     period = best.figures.period_ms if best else None
@@ -141,8 +139,6 @@ def test_what_is_no_split_is_not_called_one(
 def test_the_busy_time_of_a_stage_is_shared_by_its_replicas() -> None:
     one = trial(0, 4.0, stages=((0,), (1,)), replicas=(2, 1), threads=(1, 1), stage_ms=(6.0, 2.0))
     assert one.busy_ms == (3.0, 2.0)
-
-
 
 
 PERIODS = st.none() | st.sampled_from([1.0, 2.0, 3.0, 4.5])
@@ -234,8 +230,6 @@ def test_the_latency_decides_by_its_values() -> None:
     study = changed(Study("s"), config={"objective": "latency"})
     assert replace(study, trials=trials).best() is trials[1]
     assert replace(study, trials=trials[2:]).best() is None
-
-
 
 
 def test_an_op_has_the_time_of_the_runtime_and_the_device_of_its_stage() -> None:

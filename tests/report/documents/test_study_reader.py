@@ -120,5 +120,3 @@ def test_a_study_whose_writer_was_killed_can_be_read_and_stays_as_it_was(databas
         assert len(study.trials) == 12
         assert "k1" not in study.user_attrs
     assert (digest(database), digest(journal)) == before
-
-

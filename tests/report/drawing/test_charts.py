@@ -120,5 +120,3 @@ ODD = {
 def test_odd_studies_are_drawn(study: Study) -> None:
     for chart in charts.study_charts(study):
         assert ElementTree.fromstring(chart.draw().render()).tag.endswith("svg")
-
-

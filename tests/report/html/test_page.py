@@ -99,8 +99,6 @@ def test_the_page_tells_question_verdict_ways_trials_and_machine(study: Study) -
         assert text in parsed.text
 
 
-
-
 def test_the_best_and_the_failed_rows_are_marked(study: Study) -> None:
     text = page.page(changed(study, verdict=StudyRecord().verdict))
     marked = re.findall(r'<tr role="row" class="best">(.*?)</tr>', text, re.DOTALL)
@@ -122,14 +120,10 @@ def test_the_winner_of_the_final_comparison_is_the_best_of_the_page(study: Study
     assert "final period ms" in parsed.text
 
 
-
-
 def test_an_empty_study_is_a_page(study: Study) -> None:
     parsed = safe(page.page(Study("empty")))
     assert "None yet; the study has not ended." in parsed.text
     assert "The study file was not recorded" in parsed.text
-
-
 
 
 def hostile(study: optuna.Study, text: str) -> optuna.Study:
@@ -218,8 +212,6 @@ def test_replicas_are_a_configuration_and_their_busy_time_is_shared(study: Study
     assert "The best configuration on 2 cores: trial 0" in parsed.text
     assert "best configuration on 2 cores (trial 0), measured31.5 ms" in parsed.text
     assert "31.399%" in parsed.text  # busy, and its share of the period
-
-
 
 
 # the command

@@ -52,8 +52,6 @@ def test_folders_and_the_storage_are_left_out():
     }
 
 
-
-
 @pytest.mark.parametrize("key", ["", "a.b", "a b", "ü", '"', "]", "\n", "#", "=", "a\x7f"])
 def test_any_key_and_number_reads_back(key):
     values = {key: 1, "s": {key: {key: True}}, "inf": -math.inf, "text": "\ud800b"}
