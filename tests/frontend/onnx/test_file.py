@@ -108,6 +108,13 @@ def test_a_tensor_that_is_declared_as_another_type_is_refused(refused, name, kin
     assert line in refused(model)
 
 
+@pytest.mark.parametrize("name", ["x", "w"])
+def test_what_is_declared_of_an_input_or_a_weight_elsewhere_counts_for_nothing(save, name):
+    model = onnx_model([node("Add", "x w", "y")], weights={"w": ONES})
+    model.graph.value_info.append(value(name, (1, 4), "INT64"))
+    assert api.load_model(save(model)).graph.outputs == ("y",)
+
+
 def test_functions_are_inlined_before_their_nodes_are_looked_at(refused):
     model = onnx_model([node("Twice", "x", "y", domain="acme")])
     body = [node("Relu", "a", "t"), node("Fancy", "t", "b")]
