@@ -11,6 +11,7 @@ Read in this order:
 - ``measurement``: periods with their spread, and the comparison with a reference.
 - ``compiled_model``: a model with its kernels and its runtime; here the rooms come together.
   ``model_options`` checks what it is read with.
+- ``batches``: op times of models whose outputs are equal, at one batch or several.
 - ``isolation`` and ``bench``: the same in a process of its own.
 - ``cache``: files that are made once.
 

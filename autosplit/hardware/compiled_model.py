@@ -271,9 +271,12 @@ class CompiledModel:
     ) -> Profile:
         """The time of every op on a device; measured once on this machine unless ``force``.
 
-        Without ``runtime`` it is ``runtime_in_use``.
+        Without ``runtime`` it is ``runtime_in_use``. Raises ModelError where that computes nothing.
         """
-        return self.profiles([device], seconds, force, [runtime or self.runtime_in_use])[0]
+        (profile,) = self.profiles([device], seconds, force, [runtime or self.runtime_in_use])
+        if profile.note:
+            raise ModelError(profile.note)
+        return profile
 
     def profiles(
         self,

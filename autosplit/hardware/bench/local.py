@@ -90,10 +90,6 @@ class LocalBench:
         identity["devices"] = " ".join(map(str, self.places))
         return identity
 
-    @property
-    def _items(self) -> Sequence[Item]:
-        return self.model.reference_outputs.items
-
     def profile(self) -> Sequence[Profile]:
         """See Bench. Devices with the same spelling are profiled once.
 
@@ -116,8 +112,7 @@ class LocalBench:
     def measure(self, deployment: Deployment) -> Measurement:
         """See Bench. Outputs are compared first; a candidate with wrong outputs is not timed."""
         phases.report("waiting for devices")
-        with self.reached(in_trial=True), self._pipeline(deployment) as pipeline:
-            turns = self._verified(pipeline, deployment.runtimes)
+        with self.reached(in_trial=True), self._turns(deployment) as turns:
             start = disturbance.Counters.now()
             period = turns(self.budget)
             return turns.measurement(period, disturbance.since(start).reasons)
@@ -132,8 +127,7 @@ class LocalBench:
         baselines = []
         for run in self.unsplit_runs():
             try:
-                with self.reached(), self._pipeline(run) as pipeline:
-                    turns = self._verified(pipeline, [run.runtime])
+                with self.reached(), self._turns(run) as turns:
                     measurement = turns.measurement(turns(brief))
             except MachineError:
                 raise
@@ -151,11 +145,8 @@ class LocalBench:
         """See Bench."""
         runs = [run for run in self.unsplit_runs() if run.name in baselines]
         with self.reached(), contextlib.ExitStack() as stack:
-            # Baselines open first, since a stage may need a process because of what is open.
-            unsplit = [stack.enter_context(self._pipeline(run)) for run in runs]
-            split = [stack.enter_context(self._pipeline(deployment)) for deployment in candidates]
-            runtimes = [*(each.runtimes for each in candidates), *([run.runtime] for run in runs)]
-            turns = list(map(self._verified, [*split, *unsplit], runtimes))
+            contenders: list[Deployment | UnsplitRun] = [*candidates, *runs]
+            turns = [stack.enter_context(self._turns(contender)) for contender in contenders]
             start = disturbance.Counters.now()
             periods = compare_interleaved(turns, self.budget)
             reasons = disturbance.since(start).reasons
@@ -166,12 +157,11 @@ class LocalBench:
 
     def under_load(self, deployment: Deployment, workload: Workload, period: Spread) -> LoadTest:
         """See Bench."""
-        with self.reached(), self._pipeline(deployment) as pipeline:
-            # This warms it up, too.
-            self._verified(pipeline, deployment.runtimes)
+        # The comparison of outputs warms it up, too.
+        with self.reached(), self._turns(deployment) as turns:
             seconds, capacity = self.budget.seconds, measure.MS / period.median
-            what = self._items, workload, seconds, capacity, self._streams
-            return load_test(pipeline, *what)
+            what = turns.items, workload, seconds, capacity, self._streams
+            return load_test(turns.pipeline, *what)
 
     def unsplit_runs(self) -> Sequence[UnsplitRun]:
         """The baselines in every runtime, each on the devices where it can run the whole model.
@@ -219,27 +209,32 @@ class LocalBench:
     def close(self) -> None:
         """See Bench. Pipelines are closed after each job, so nothing is left."""
 
-    def _pipeline(self, contender: Deployment | UnsplitRun) -> Pipeline:
+    @contextlib.contextmanager
+    def _turns(self, contender: Deployment | UnsplitRun) -> Iterator[_Turns]:
+        """A pipeline whose outputs were compared."""
         # The reference goes first: an item that it refuses could crash a kernel.
-        _ = self.model.reference_outputs
+        items = self.model.reference_outputs.items
+        with self._pipeline(contender) as pipeline:
+            pipeline.start()
+            phases.report("running", pipeline.threads)
+            if isinstance(contender, UnsplitRun):
+                accuracy = self.model.require_equal(pipeline, [contender.runtime])
+            else:
+                accuracy = self.model.require_equal(pipeline, contender.runtimes)
+            yield _Turns(pipeline, items, self._streams, accuracy)
+
+    def _pipeline(self, contender: Deployment | UnsplitRun) -> Pipeline:
+        model = self.model.at_batch(contender.batch)
         if isinstance(contender, UnsplitRun):
             name, devices = contender.runtime, contender.devices
             phases.report(f"measuring {contender.name}")
-            model = self.model.at_batch(contender.batch)
             model.runtime_of(name).prepare(devices)
             return model.whole(name, *devices, by_hint=contender.by_hint, trace=True)
         phases.report("compiling kernels")
-        model = self.model.at_batch(contender.batch)
         for name in dict.fromkeys(contender.runtimes):
             model.runtime_of(name).prepare(self.places)
         phases.report("building")
-        return self.model.pipeline(contender, trace=True)
-
-    def _verified(self, pipeline: Pipeline, runtimes: Sequence[str]) -> _Turns:
-        pipeline.start()
-        phases.report("running", pipeline.threads)
-        accuracy = self.model.require_equal(pipeline, runtimes)
-        return _Turns(pipeline, self._items, self._streams, accuracy)
+        return model.pipeline(contender, trace=True)
 
 
 class _Turns:
@@ -248,15 +243,15 @@ class _Turns:
     def __init__(
         self, pipeline: Pipeline, items: Sequence[Item], streams: int, accuracy: Accuracy
     ) -> None:
-        self._pipeline, self._items, self._streams = pipeline, items, streams
+        self.pipeline, self.items, self._streams = pipeline, items, streams
         self._accuracy = accuracy
         self._stage_ms: list[tuple[float, ...]] = []
         self._latencies: list[float] = []
 
     def __call__(self, budget: Budget) -> Spread:
         """The period of one turn."""
-        phases.report("running", self._pipeline.threads)
-        turn = self._pipeline, self._items, budget
+        phases.report("running", self.pipeline.threads)
+        turn = self.pipeline, self.items, budget
         period, busy = measure.period_and_busy(*turn, self._streams)
         self._stage_ms.append(tuple(map(sum, busy)))
         self._latencies += measure.latency(*turn).samples

@@ -165,7 +165,7 @@ class Worker:
                 return None
         try:
             message: dict[str, Any] = json.loads(self._answers.recv_bytes())
-        except (EOFError, OSError):  # the guard itself was killed
+        except (EOFError, OSError, ValueError):  # the guard itself was killed, or halfway
             return {"exit": -int(signal.SIGKILL)}
         return message
 

@@ -262,13 +262,6 @@ def test_a_stage_stays_on_the_cores_of_its_device(branches, stages, monkeypatch)
     }
 
 
-def test_a_profile_has_a_time_for_each_op(bench, branches):
-    profiles = bench.profile()
-    assert [p.device for p in profiles] == list(bench.description.devices)
-    ops = len(branches.graph.ops)
-    assert all(len(p.op_ms) == len(p.spread_ms) == ops for p in profiles)
-
-
 def test_inputs_are_profiled_in_the_order_the_ops_read_them(save):
     nodes = [node("Relu", "late", "a"), node("MatMul", "a early", "y")]
     model = api.load_model(

@@ -60,16 +60,6 @@ def test_the_next_run_returns_its_own_results_after_a_source_that_raises(good, e
         assert plain(in_time(lambda: pipeline.run([item_of(99)]))) == outputs_of([99])
 
 
-@pytest.mark.parametrize("stage", [0, 2])
-@pytest.mark.parametrize("at", [0, 3, 19])
-def test_the_next_run_returns_its_own_results_after_an_interrupt(stage, at):
-    before = {stage: lambda number: interrupt() if number == at else None}
-    with new_pipeline(before=before) as pipeline:
-        with pytest.raises(KeyboardInterrupt):
-            pipeline.run(map(item_of, range(20)))
-        assert plain(in_time(lambda: pipeline.run([item_of(7)]))) == outputs_of([7])
-
-
 def test_an_interrupted_reader_loses_no_result():
     is_reading, may_go_on = threading.Event(), threading.Event()
 

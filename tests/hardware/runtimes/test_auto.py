@@ -86,8 +86,12 @@ def test_a_runtime_that_cannot_be_profiled_is_left_out(model, monkeypatch):
         ONNXRUNTIME: "onnxruntime cannot load the model"
     }
     alone = replace(model, runtime_name=ONNXRUNTIME)
-    with pytest.raises(ModelError, match="cannot load"):
-        alone.profiles(HERE, seconds=0.05)
+    for profile in (
+        lambda: alone.profiles(HERE, seconds=0.05),
+        lambda: model.profile(HERE[0], runtime=ONNXRUNTIME),
+    ):
+        with pytest.raises(ModelError, match="cannot load"):
+            profile()
 
 
 def test_a_runtime_with_wrong_outputs_is_left_out_of_a_study(model, monkeypatch):
@@ -107,22 +111,15 @@ def test_a_runtime_with_wrong_outputs_is_left_out_of_a_study(model, monkeypatch)
     assert ONNXRUNTIME not in [row.row.runtime for row in costs.rows]
 
 
-def test_stages_in_several_runtimes_equal_the_model(model):
-    split = model.split([["first"]])
-    items = model.items()
-    for runtimes in ((TVM, ONNXRUNTIME), (ONNXRUNTIME, TVM)):
-        mixed = replace(split, runtimes=runtimes)
-        with mixed.pipeline() as pipeline:
-            assert compare(pipeline.run(items), model.expected(items)).equal
-
-
-def test_stages_of_several_runtimes_are_exported_and_loaded(model, tmp_path):
-    split = replace(model.split([["first"]]), runtimes=(TVM, ONNXRUNTIME))
+@pytest.mark.parametrize("runtimes", [(TVM, ONNXRUNTIME), (ONNXRUNTIME, TVM)])
+def test_stages_in_several_runtimes_equal_the_model_and_are_exported(model, tmp_path, runtimes):
+    split = replace(model.split([["first"]]), runtimes=runtimes)
     split.export(tmp_path)
     assert {file.suffix for file in tmp_path.glob("stage*")} >= {".so", ".onnx"}
     items = model.items()
-    with autosplit.load(tmp_path) as pipeline:
-        assert compare(pipeline.run(items), model.expected(items)).equal
+    for pipeline in (split.pipeline(), autosplit.load(tmp_path)):
+        with pipeline:
+            assert compare(pipeline.run(items), model.expected(items)).equal
 
 
 def test_a_split_by_hand_has_the_fastest_runtime_for_each_stage(model, monkeypatch):
