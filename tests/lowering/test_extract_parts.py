@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import autosplit
-from autosplit import cuts
 from autosplit.errors import ConfigError, SplitError
 from autosplit.hardware.measurement.parity import compare
-from autosplit.lowering import convex
 from tests import nets
 from tests.nets import onnxruntime_outputs
 
@@ -113,62 +109,3 @@ def test_a_part_is_no_json_file(residual, tmp_path):
     for name in ("block.json", "block.onnx", "block"):
         with pytest.raises(ConfigError, match="block"):
             residual.extract(["out0"]).export(tmp_path / name)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.data())
-def test_a_set_is_convex_or_shows_a_way_out_and_back(data):
-    graph = Reads(data.draw(st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=8)))
-    chosen = data.draw(st.sets(st.integers(0, len(graph.ops) - 1), min_size=1))
-    paths = [
-        p for p in graph.paths() if p[0] in chosen and p[-1] in chosen and not chosen.issuperset(p)
-    ]
-    if not paths:
-        assert set(convex.require_convex(graph, chosen)) == chosen
-        return
-    with pytest.raises(SplitError) as error:
-        convex.require_convex(graph, chosen)
-    shown = [
-        int(name)
-        for name in str(error.value).split("the path ")[1].split(" leaves")[0].split(" -> ")
-    ]
-    assert shown in paths
-    assert not chosen.intersection(shown[1:-1])
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.data())
-def test_what_lies_between_two_ops_are_the_paths_between_them(data):
-    graph = Reads(data.draw(st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=8)))
-    ends = st.integers(0, len(graph.ops) - 1)
-    first, last = data.draw(ends), data.draw(ends)
-    on_a_path = {i for p in graph.paths() if p[0] == first and p[-1] == last for i in p}
-    if not on_a_path:
-        with pytest.raises(SplitError):
-            convex.between(graph, [first], [last])
-        return
-    assert set(convex.between(graph, [first], [last])) == on_a_path
-    assert convex.require_convex(graph, on_a_path)
-
-
-class Reads:
-    """A graph known by what each op reads; ops are called by their numbers."""
-
-    def __init__(self, reads: list[set[int]]) -> None:
-        self.reads = [{r for r in chains if r < i} for i, chains in enumerate(reads)]
-        self.predecessors = tuple(cuts.bitset(r) for r in self.reads)
-        self.successors = tuple(
-            cuts.bitset(j for j, r in enumerate(self.reads) if i in r) for i in range(len(reads))
-        )
-        self.ops = [Named(str(i)) for i in range(len(reads))]
-
-    def paths(self) -> list[list[int]]:
-        chains: list[list[int]] = []
-        for i in range(len(self.ops)):
-            chains += [[i], *([*p, i] for p in list(chains) if p[-1] in self.reads[i])]
-        return chains
-
-
-class Named:
-    def __init__(self, name: str) -> None:
-        self.name = name

@@ -67,6 +67,8 @@ class DeviceKernels:
     target: Any
     targets: Mapping[str, str] = field(default_factory=dict)
     tuning: Path | None = None
+    _device_targets: dict[str, Any] = field(default_factory=dict, init=False)
+    _compiled: dict[tuple[str, bool], Kernels] = field(default_factory=dict, init=False)
 
     @property
     def unscheduled(self) -> frozenset[str]:
@@ -84,24 +86,14 @@ class DeviceKernels:
         """The kernels for a device; ``absent`` are those that it cannot compute."""
         there = on_its_machine(device)
         threads = not isinstance(there, Cores) or len(there.numbers) > 1
-        return self._compiled(self.target_on(device), threads)
-
-    def _compiled(self, target: Any, threads: bool) -> Kernels:
+        target = self.target_on(device)
         key = (spelled(target), threads)
-        if key not in self._kernels:
+        if key not in self._compiled:
             partly = spelled(target) != spelled(self.target)
-            self._kernels[key] = compile_kernels(
+            self._compiled[key] = compile_kernels(
                 self.functions, target, self.tuning, partly, threads
             )
-        return self._kernels[key]
-
-    @cached_property
-    def _device_targets(self) -> dict[str, Any]:
-        return {}
-
-    @cached_property
-    def _kernels(self) -> dict[tuple[str, bool], Kernels]:
-        return {}
+        return self._compiled[key]
 
 
 def compile_kernels(
@@ -127,13 +119,8 @@ def compile_kernels(
     symbols = {name: _symbol(function, where) for name, function in scheduled.items()}
     by_symbol = {symbols[name]: (name, function) for name, function in scheduled.items()}
     in_files = target.kind.name == "llvm" and toolchain.is_available()
-    folder = cache.folder() / "kernels" / cache.digest(where)
-    objects: dict[str, Path] = {}
-    failed: set[str] = set()
-    if in_files:
-        objects, failed = _compile_files(by_symbol, target, folder, partly)
-    elif partly:
-        failed = {symbol for symbol, named in by_symbol.items() if not _can_build(named, target)}
+    folder = cache.folder() / "kernels" / cache.digest(where) if in_files else None
+    objects, failed = _compile_each(by_symbol, target, folder, partly)
     absent = frozenset(name for name, symbol in symbols.items() if symbol in failed)
     symbols = {name: symbol for name, symbol in symbols.items() if symbol not in failed}
     remaining = {symbol: named for symbol, named in by_symbol.items() if symbol not in failed}
@@ -148,28 +135,39 @@ def _symbol(function: Any, where: str) -> str:
     return f"k{digest[:24]}"
 
 
-def _compile_files(
-    by_symbol: Mapping[str, tuple[str, Any]], target: Any, folder: Path, partly: bool
+def _compile_each(
+    by_symbol: Mapping[str, tuple[str, Any]], target: Any, folder: Path | None, partly: bool
 ) -> tuple[dict[str, Path], set[str]]:
-    """The object file of each symbol, and with ``partly`` the symbols that cannot be built."""
+    """The object file of each symbol, and with ``partly`` the symbols that cannot be built.
 
-    def compile_file(symbol: str) -> Path:
-        def write(file: Path) -> None:
-            toolchain.write_object(_build({symbol: by_symbol[symbol]}, target), file)
-
-        return cache.keep(folder / f"{symbol}.o", write)
-
+    Without a ``folder`` there are no files.
+    """
     objects: dict[str, Path] = {}
     failed: set[str] = set()
+    if folder is None and not partly:
+        return objects, failed
+
+    def compile_one(symbol: str) -> Path | None:
+        def built() -> Any:
+            return _build({symbol: by_symbol[symbol]}, target)
+
+        if folder is None:
+            built()
+            return None
+        return cache.keep(
+            folder / f"{symbol}.o", lambda file: toolchain.write_object(built(), file)
+        )
+
     # Threads: LLVM compiles outside Python's lock.
     pool = ThreadPoolExecutor(len(available()))
     try:
-        files = {symbol: pool.submit(compile_file, symbol) for symbol in by_symbol}
+        files = {symbol: pool.submit(compile_one, symbol) for symbol in by_symbol}
         for number, (symbol, file) in enumerate(files.items(), 1):
             if not file.done():
                 phases.report(f"compiling kernels {number}/{len(files)}")
             try:
-                objects[symbol] = file.result()
+                if path := file.result():
+                    objects[symbol] = path
             except ModelError:
                 if not partly:
                     raise
@@ -177,14 +175,6 @@ def _compile_files(
     finally:
         pool.shutdown(cancel_futures=True)
     return objects, failed
-
-
-def _can_build(named: tuple[str, Any], target: Any) -> bool:
-    try:
-        _build({"kernel": named}, target)
-    except ModelError:
-        return False
-    return True
 
 
 @native_log.hidden()

@@ -127,10 +127,10 @@ def _executable(
     ops = [lowered.graph.ops[i] for ports in functions.values() for i in ports.ops]
     external = {op.kernel: op.name for op in ops if op.kernel in lowered.composites}
     if external:
-        module, generated = generate(
-            module, {s: lowered.composites[s] for s in external}, external, merge
-        )
-        libraries = [*libraries, *generated]
+        composites = {symbol: lowered.composites[symbol] for symbol in external}
+        module = generate(module, composites, external, merge)
+        libraries = [*libraries, *(module.attrs or {}).get("external_mods", ())]
+    # Not by ``relax.build``: what that makes does not share its constants with other stages.
     with target:
         module = relax.get_pipeline("default_build")(module)
     executable = relax.ExecBuilder()

@@ -105,28 +105,26 @@ def _tune_one(
         by_rule = tvm.IRModule({"main": schedule({"main": main}, target)["main"]})
         before = _time(by_rule, target, arguments)
         candidates = _candidates(module, target, samples, seed)
-        fastest = _fastest(candidates, before, target, arguments)
-        if fastest is not None:
+        times = [_time(candidate.sch.mod, target, arguments) for candidate in candidates]
+        if candidates and min(times) < before:
             # The least of many noisy times is too low, so the fastest must win once more.
+            fastest = candidates[times.index(min(times))]
             before = _time(by_rule, target, arguments)
             after = _time(fastest.sch.mod, target, arguments)
-            if after is not None and (before is None or after < before):
-                _commit(records, module, fastest, after, target)
-                return Tuned(name, before, after, len(candidates))
+            if after < before:
+                workload, trace = records.commit_workload(module), fastest.sch.trace
+                records.commit_tuning_record(
+                    ms.database.TuningRecord(
+                        trace, workload, [after / 1e3], target, fastest.args_info
+                    )
+                )
+                return Tuned(name, _known(before), after, len(candidates))
     note = "no sample was faster" if candidates else "it has no schedule to vary"
-    return Tuned(name, before, before, len(candidates), note)
+    return Tuned(name, _known(before), _known(before), len(candidates), note)
 
 
-def _fastest(
-    candidates: list[Any], limit_ms: float | None, target: Any, arguments: list[Any]
-) -> Any | None:
-    """The fastest of the candidates, None where all take ``limit_ms`` or more."""
-    fastest = None
-    for candidate in candidates:
-        time_ms = _time(candidate.sch.mod, target, arguments)
-        if time_ms is not None and (limit_ms is None or time_ms < limit_ms):
-            fastest, limit_ms = candidate, time_ms
-    return fastest
+def _known(time_ms: float) -> float | None:
+    return time_ms if time_ms < math.inf else None
 
 
 def _candidates(module: Any, target: Any, samples: int, seed: int) -> list[Any]:
@@ -172,14 +170,6 @@ def _define_intrinsics() -> None:
         inspect.stack = original
 
 
-def _commit(records: Any, module: Any, candidate: Any, time_ms: float, target: Any) -> None:
-    workload = records.commit_workload(module)
-    trace = candidate.sch.trace
-    records.commit_tuning_record(
-        ms.database.TuningRecord(trace, workload, [time_ms / 1e3], target, candidate.args_info)
-    )
-
-
 def _arguments(module: Any) -> list[Any] | None:
     """Random arguments of a kernel; None where one is no tensor of known shape."""
     try:
@@ -197,10 +187,10 @@ def _arguments(module: Any) -> list[Any] | None:
     return arguments
 
 
-def _time(module: Any, target: Any, arguments: list[Any]) -> float | None:
+def _time(module: Any, target: Any, arguments: list[Any]) -> float:
     """The least time of a kernel with one thread in ms, which a busy machine disturbs least.
 
-    None where it cannot be built or run.
+    Infinite where it cannot be built or run.
     """
     try:
         kernel = completed(module["main"], threads=False).with_attr("global_symbol", "main")
@@ -208,4 +198,4 @@ def _time(module: Any, target: Any, arguments: list[Any]) -> float | None:
         timer = built.time_evaluator("main", tvm.cpu(), number=1, repeat=5, min_repeat_ms=2)
         return min(map(float, timer(*arguments).results)) * 1e3
     except Exception:  # TVM raises errors of many kinds for a schedule that does not build
-        return None
+        return math.inf

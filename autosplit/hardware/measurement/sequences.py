@@ -24,24 +24,16 @@ ROUNDING = 0.1  # a larger error is not caused by rounding
 
 
 @dataclass(frozen=True)
-class Computed:
-    """The outputs of items ``along`` a stream, and of each ``alone``, with the state it leaves.
+class Expected:
+    """The outputs of ``items`` by a reference: ``along`` a stream, and of each step ``alone``.
 
-    Without states an item is the same alone, and ``alone`` is empty.
+    A step alone also has the state that it leaves; without states there are none. ``states`` are
+    those before each item and after the last; none where they are not known. ``successors`` has the
+    output that renews each state, by its input.
     """
 
     along: Sequence[Outputs]
     alone: Sequence[Outputs] = ()
-
-
-@dataclass(frozen=True)
-class Expected(Computed):
-    """What a reference computes for ``items``.
-
-    ``states`` are those before each of them and after the last; none where they are not known.
-    ``successors`` has the output that renews each state, by its input.
-    """
-
     items: Sequence[Item] = ()
     states: Sequence[Outputs] = ()
     successors: Mapping[str, str] = field(default_factory=dict)
@@ -58,11 +50,6 @@ class Expected(Computed):
         alone = [o | _named(after) for o, after in zip(outputs, states[1:], strict=False)]
         return cls(outputs, alone, items, states, successors)
 
-    @property
-    def before(self) -> Sequence[Outputs]:
-        """The states before each item."""
-        return self.states[:-1]
-
 
 def expect(
     reference: Reference, items: Sequence[Item], initial: Outputs, successors: Mapping[str, str]
@@ -77,33 +64,24 @@ def expect(
     return Expected.of_steps(outputs, items, states, successors)
 
 
-def compute(pipeline: Pipeline, expected: Expected) -> Computed:
-    """What a pipeline computes where the reference computed ``expected``.
+def accuracy_of(pipeline: Pipeline, expected: Expected, tolerance: float) -> Accuracy:
+    """Compare what a pipeline computes with what is expected.
 
     A model with states runs in several streams, interleaved. All of them end.
     """
     if not expected.successors:
-        return Computed(pipeline.run(expected.items))
+        return compare(pipeline.run(expected.items), expected.along, tolerance)
     streams = [("along", number) for number in range(STREAMS)]
     along = list(pipeline.map_streams((s, item) for item in expected.items for s in streams))
-    steps = [("alone", number) for number in range(len(expected.before))]
-    for stream, states in zip(steps, expected.before, strict=True):
+    steps = [("alone", number) for number in range(len(expected.alone))]
+    for stream, states in zip(steps, expected.states, strict=False):
         pipeline.reset(stream, states)
     results = list(pipeline.map_streams(zip(steps, expected.items, strict=False)))
     alone = [r | _named(pipeline.state(s)) for s, r in zip(steps, results, strict=True)]
     for stream in (*streams, *steps):
         pipeline.reset(stream)
-    return Computed(along, alone)
-
-
-def accuracy_of(computed: Computed, expected: Expected, tolerance: float) -> Accuracy:
-    """Compare what a pipeline computed with what is expected."""
-    copies = STREAMS if expected.successors else 1
-    along = [outputs for outputs in expected.along for _ in range(copies)]
-    result = compare(computed.along, along, tolerance)
-    if not expected.alone:
-        return result
-    return result.with_more(compare(computed.alone, expected.alone, tolerance))
+    result = compare(along, [o for o in expected.along for _ in streams], tolerance)
+    return result.with_more(compare(alone, expected.alone, tolerance)) if alone else result
 
 
 def check(
@@ -113,7 +91,7 @@ def check(
 
     ``name`` says where the expected outputs are from.
     """
-    accuracy = accuracy_of(compute(pipeline, expected), expected, tolerance)
+    accuracy = accuracy_of(pipeline, expected, tolerance)
     return accuracy, "" if accuracy.equal else refusal(accuracy, runtimes, name)
 
 

@@ -31,27 +31,28 @@ class GraphFile:
     names: tuple[str, ...]
     document: Any
 
-    def stages(self, number: int | str) -> int:
-        """``number``, or for "auto" the number of devices, or else ``maxFPGAs``.
+    @property
+    def limit(self) -> int | None:
+        """The number of devices, or else ``maxFPGAs``; None where that is no positive number."""
+        most = len(self.devices) or self.document.get("maxFPGAs")
+        return most if isinstance(most, int) and most is not True and most > 0 else None
 
-        Raises GraphError where the file has no such number.
-        """
+    def stages(self, number: int | str) -> int:
+        """``number``, or for "auto" the limit. Raises GraphError where there is none."""
         if number != "auto":
             return int(number)
-        stages = len(self.devices) or self.document.get("maxFPGAs")
-        if not isinstance(stages, int) or isinstance(stages, bool) or stages < 1:
+        if self.limit is None:
             raise GraphError(
-                f"{self.path}: maxFPGAs is {stages!r}, so --stages auto has no limit; "
-                "give a number of stages"
+                f"{self.path}: maxFPGAs is {self.document.get('maxFPGAs')!r}, so --stages auto "
+                "has no limit; give a number of stages"
             )
-        return stages
+        return self.limit
 
     def device_note(self, stages: int) -> str:
         """What to say of more stages than the file has devices; empty for as many or fewer."""
-        most = len(self.devices) or self.document.get("maxFPGAs")
-        if not isinstance(most, int) or isinstance(most, bool) or stages <= most:
+        if self.limit is None or stages <= self.limit:
             return ""
-        return f"{stages} stages are more than the {most} devices of the file (maxFPGAs)"
+        return f"{stages} stages are more than the {self.limit} devices of the file (maxFPGAs)"
 
 
 def read_graph(path: Path) -> CostModel:
@@ -108,26 +109,24 @@ def to_document(
     and the memory of activations have no place in it.
     """
     chosen = list(devices) if len({costs.alike[d] for d in devices}) > 1 else [costs.kinds[0].name]
-    rows = {kind: _single_rows(costs, kind) for kind in chosen}
-    times = [
-        list(map(min, zip(*(row.times for row in rows[kind]), strict=True))) for kind in chosen
-    ]
-    overheads = [min(row.overhead for row in rows[kind]) for kind in chosen]
+    rows = [_single_rows(costs, kind) for kind in chosen]
+    times = [list(map(min, zip(*(row.times for row in each), strict=True))) for each in rows]
+    kinds = [costs.kinds[costs.kind_index[kind]] for kind in chosen]
     whole = math.fsum(costs.sizes)
-    memory = [costs.kinds[costs.kind_index[kind]].memory for kind in chosen]
-    sizes = [whole if limit == math.inf else limit for limit in memory]
+    sizes = [whole if kind.memory == math.inf else kind.memory for kind in kinds]
     colours: dict[int, int] = {}
     for colour, ops in enumerate(costs.contraction.groups):
         if ops.bit_count() > 1:
             colours.update(dict.fromkeys(members(ops), colour))
-    every_node = range(len(costs.names))
     document: dict[str, Any] = {
         "maxFPGAs": len(chosen) if len(chosen) > 1 else stages,
         "maxCPUs": 0,
         "maxSizePerFPGA": min(sizes),
-        "overhead": max(overheads),
-        "nodes": [_node(costs, i, [row[i] for row in times], colours) for i in every_node],
-        "edges": _edges(costs, costs.kinds[costs.kind_index[chosen[0]]]),
+        "overhead": max(min(row.overhead for row in each) for each in rows),
+        "nodes": [
+            _node(costs, i, [row[i] for row in times], colours) for i in range(len(costs.names))
+        ],
+        "edges": _edges(costs, kinds[0]),
     }
     if len(chosen) > 1:
         pairs = zip(names or chosen, sizes, strict=True)

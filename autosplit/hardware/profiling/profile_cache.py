@@ -48,19 +48,18 @@ def _is_calm_soon() -> bool:
 
 def _measured(file: Path, measure: Callable[[], Profile]) -> Profile:
     """A new profile, which replaces the stored one."""
-    profile = _in_known_conditions(measure)
-    text = json.dumps(asdict(profile))
-    cache.keep(file, lambda new: new.write_text(text, encoding="utf-8"), again=True)
-    return profile
-
-
-def _in_known_conditions(measure: Callable[[], Profile]) -> Profile:
     start = disturbance.Counters.now()
     profile = measure()
     conditions = disturbance.since(start)
-    now = datetime.now(UTC).isoformat(" ", "seconds")
-    reasons = conditions.reasons
-    return replace(profile, load=conditions.load, disturbances=reasons, measured_at=now)
+    profile = replace(
+        profile,
+        load=conditions.load,
+        disturbances=conditions.reasons,
+        measured_at=datetime.now(UTC).isoformat(" ", "seconds"),
+    )
+    text = json.dumps(asdict(profile))
+    cache.keep(file, lambda new: new.write_text(text, encoding="utf-8"), again=True)
+    return profile
 
 
 def _read(file: Path) -> Profile:

@@ -178,7 +178,7 @@ def _opaque(module: Any, composites: Mapping[Any, Composite]) -> Any:
     return with_calls(module, by_symbol, without=composites)
 
 
-def call_by_symbol(symbol: str, arguments: list[Any], kind: Any) -> Any:
+def call_by_symbol(symbol: Any, arguments: list[Any], kind: Any) -> Any:
     """A call of an external function that writes a result of type ``kind``."""
     results = list(kind.fields) if isinstance(kind, relax.TupleType) else kind
     return relax.call_dps_packed(symbol, relax.Tuple(arguments), results)

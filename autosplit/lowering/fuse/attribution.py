@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosplit.extras import relax, tvm
-from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import SourceModel
 from autosplit.graph import Folded
 from autosplit.lowering.fuse.flat_calls import (
@@ -16,6 +15,7 @@ from autosplit.lowering.fuse.flat_calls import (
     content_of,
     parameters,
     results_of,
+    walk,
 )
 from autosplit.lowering.fuse.passes import FusedModule
 
@@ -61,33 +61,28 @@ def match(
     """The flat calls inside each binding of a grouped ``main``, and the names of its results."""
     members: dict[int, list[int]] = {}
     results: dict[int, tuple[str | None, ...]] = {}
-    environment = parameters(module["main"])
-    for position, binding in enumerate(bindings(module["main"])):
-        taken: list[int] = []
-        content = _content(flat, module, binding.value, environment, taken)
-        environment[binding.var] = content
+    taken: list[int] = []
+
+    def take(call: Any, environment: Environment) -> Any:
+        """The content of a call, whose flat calls, inside a function too, join ``taken``."""
+        if not isinstance(call.op, tvm.ir.GlobalVar):
+            taken.append(flat.take(call, environment))
+            return results_of(taken[-1], call)
+        function = module[call.op]
+        arguments = [content_of(argument, environment) for argument in call.args]
+        inner = dict(zip(function.params, arguments, strict=True))
+        for _ in walk(function, inner, take):
+            pass
+        return content_of(function.body.body, inner)
+
+    main = module["main"]
+    for position, (binding, content) in enumerate(walk(main, parameters(main), take)):
         if isinstance(binding.value, relax.Call):
-            members[position] = taken
-            fields = content if isinstance(content, list) else [content]
-            results[position] = tuple(map(flat.name, fields))
+            members[position], taken = taken, []
+            results[position] = tuple(
+                map(flat.name, content if isinstance(content, list) else [content])
+            )
     return members, results
-
-
-def _content(
-    flat: FlatCalls, module: Any, value: Any, environment: Environment, taken: list[int]
-) -> Any:
-    """The content of a bound value; the flat calls in it, inside a function too, join ``taken``."""
-    if not isinstance(value, relax.Call):
-        return content_of(value, environment)
-    if not isinstance(value.op, tvm.ir.GlobalVar):
-        taken.append(flat.take(value, environment))
-        return results_of(taken[-1], value)
-    function = module[value.op]
-    arguments = [content_of(argument, environment) for argument in value.args]
-    inner = dict(zip(function.params, arguments, strict=True))
-    for binding in bindings(function):
-        inner[binding.var] = _content(flat, module, binding.value, inner, taken)
-    return content_of(function.body.body, inner)
 
 
 def _op_of_node(

@@ -8,7 +8,7 @@ without changing what they call on what.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from autosplit.extras import relax, tvm, tvm_ffi
@@ -60,13 +60,11 @@ class FlatCalls:
     def _read(self, source: SourceModel, main: Any) -> None:
         environment = parameters(main)
         readers: dict[int, list[int]] = defaultdict(list)
-        for binding in bindings(main):
-            if isinstance(binding.value, relax.Call):
-                number = self._enter(binding.value, environment, readers)
-                content = results_of(number, binding.value)
-            else:
-                content = content_of(binding.value, environment)
-            environment[binding.var] = content
+
+        def enter(call: Any, environment: Environment) -> Any:
+            return results_of(self._enter(call, environment, readers), call)
+
+        for binding, content in walk(main, environment, enter):
             if binding.var.name.endswith(SUFFIX) and isinstance(content, tuple):
                 self._last.add(content)
             index = marked(binding.var.name)
@@ -129,6 +127,17 @@ def results_of(number: int, call: Any) -> Any:
     if not isinstance(call.ty, relax.TupleType):
         return ("call", number, 0)
     return [("call", number, i) for i in range(len(call.ty.fields))]
+
+
+def walk(
+    function: Any, environment: Environment, of_call: Callable[[Any, Environment], Any]
+) -> Iterator[tuple[Any, Any]]:
+    """The bindings of a function with their contents, which join the environment."""
+    for binding in bindings(function):
+        is_call = isinstance(binding.value, relax.Call)
+        content = (of_call if is_call else content_of)(binding.value, environment)
+        environment[binding.var] = content
+        yield binding, content
 
 
 def content_of(value: Any, environment: Environment) -> Any:

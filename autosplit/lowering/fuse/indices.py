@@ -80,7 +80,7 @@ def index_ranges(source: SourceModel) -> Mapping[str, Range]:
     """The legal values by input; inputs whose legal values are not sure are left out."""
     names = _names(source)
     ranges: dict[str, Range] = {}
-    for look_up in _look_ups(source):
+    for look_up in _look_ups(relax.analysis.remove_all_unused(source.module["main"])):
         if look_up.legal and look_up.origin in names:
             least, most = ranges.get(names[look_up.origin], look_up.legal)
             low, high = look_up.legal
@@ -95,7 +95,8 @@ def integers_below(source: SourceModel) -> Mapping[str, int]:
     safe.
     """
     limits: dict[Any, int] = {}
-    for look_up in _look_ups(source):
+    # A reference may compute what no output depends on, too.
+    for look_up in _look_ups(source.module["main"]):
         for param in look_up.depends:
             size = look_up.size if param == look_up.origin else _ALWAYS_LEGAL
             limits[param] = min(limits.get(param, _LARGEST), size)
@@ -109,9 +110,7 @@ def _names(source: SourceModel) -> Mapping[Any, str]:
     return {param: signature.name for param, signature in zip(params, source.inputs, strict=True)}
 
 
-def _look_ups(source: SourceModel) -> Iterator[_LookUp]:
-    """The look-ups that the outputs depend on."""
-    main = relax.analysis.remove_all_unused(source.module["main"])
+def _look_ups(main: Any) -> Iterator[_LookUp]:
     values = {binding.var: binding.value for binding in bindings(main)}
     depends = {param: frozenset([param]) for param in main.params}
     for var, value in values.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +69,9 @@ def convolution_shape(call: Any) -> ConvolutionShape:
     _, *out_sizes, out_channels = shape_of(call)
     height, width = _two(sizes)
     out_height, out_width = _two(out_sizes)
+    # Relax writes the padding of every side, whatever it was given.
+    *before, right = map(int, attrs.padding)
+    top, left, bottom = before if len(before) == 3 else (0, *before, 0)
     return ConvolutionShape(
         len(data.ty.shape),
         batch,
@@ -77,31 +81,19 @@ def convolution_shape(call: Any) -> ConvolutionShape:
         out_height,
         out_width,
         out_channels,
-        _two(list(shape_of(weight)[2:])),
-        _two(list(map(int, attrs.strides))),
-        _two(list(map(int, attrs.dilation))),
-        _four_sides(list(map(int, attrs.padding)), len(sizes)),
+        _two(shape_of(weight)[2:]),
+        _two(attrs.strides),
+        _two(attrs.dilation),
+        (top, left, bottom, right),
         int(attrs.groups),
         is_image,
     )
 
 
-def _two(sizes: list[int]) -> tuple[int, int]:
+def _two(sizes: Sequence[Any]) -> tuple[int, int]:
     """Those of height and width; a row has height 1."""
-    height, width = sizes if len(sizes) == 2 else (1, *sizes)
+    height, width = map(int, sizes if len(sizes) == 2 else (1, *sizes))
     return height, width
-
-
-def _four_sides(padding: list[int], axes: int) -> tuple[int, int, int, int]:
-    """Top, left, bottom and right of a padding given by a number for all, an axis or a side."""
-    if len(padding) == 1:
-        padding = padding * 2 * axes
-    if len(padding) == axes:
-        padding = padding * 2
-    if axes == 1:
-        return 0, padding[0], 0, padding[1]
-    top, left, bottom, right = padding
-    return top, left, bottom, right
 
 
 def with_zeros(shape: ConvolutionShape, x: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
 
 import pytest
 
@@ -26,36 +25,6 @@ def test_a_triple_says_whether_code_is_for_this_machine():
     assert foreign_triple(target_of()) is None
     assert foreign_triple(target_of("llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64")) is None
     assert foreign_triple(target_of(ARM)) == "aarch64-linux-gnu"
-
-
-def test_a_cross_compiler_of_that_name_links(monkeypatch):
-    monkeypatch.setattr(
-        shutil, "which", lambda name: f"/bin/{name}" if name == "aarch64-linux-gnu-gcc" else None
-    )
-    assert toolchain.compiler("aarch64-unknown-linux-gnu") == ("aarch64-linux-gnu-gcc",)
-
-
-def test_the_package_ziglang_links_for_others(monkeypatch):
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(toolchain, "_has_zig", lambda: True)
-    assert toolchain.compiler("aarch64-linux-musl")[1:] == (
-        "-P",
-        "-m",
-        "ziglang",
-        "cc",
-        "-target",
-        "aarch64-linux-musl",
-    )
-
-
-def test_without_either_the_remedy_is_named(monkeypatch):
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(toolchain, "_has_zig", lambda: False)
-    with pytest.raises(
-        MachineError,
-        match=r"nothing here links for 'aarch64-linux-gnu'; pip install 'autosplit\[link\]'",
-    ):
-        toolchain.compiler("aarch64-linux-gnu")
 
 
 @pytest.fixture

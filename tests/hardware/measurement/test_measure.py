@@ -16,10 +16,10 @@ from tests.hardware.fakes import Scripted, fake_pipeline, graph, in_time, items
 CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
 
 
-def test_completions_are_the_ends_of_the_last_stage_by_item():
+def test_an_item_is_complete_when_its_last_stage_ends_in_any_order_of_events():
     events = [
-        StageEvent(0, 0, 0.0, 1.0),
         StageEvent(1, 0, 1.0, 3.0),
+        StageEvent(0, 0, 0.0, 1.0),
         StageEvent(0, 1, 1.0, 2.0),
         StageEvent(1, 1, 3.0, 5.0),
         StageEvent(0, 2, 2.0, 9.0),
@@ -28,24 +28,21 @@ def test_completions_are_the_ends_of_the_last_stage_by_item():
     assert measure.completions(events, 1, 3) == [5.0, 9.0]
 
 
-def test_an_item_is_complete_when_its_last_stage_ends_in_any_order_of_events():
-    events = [StageEvent(1, 0, 1.0, 3.0), StageEvent(0, 0, 0.0, 1.0), StageEvent(0, 1, 1.0, 2.0)]
-    assert measure.completions(events, 0, 2) == [3.0, 2.0]
-
-
-def test_gaps_of_a_short_stream_are_its_gaps():
-    assert measure.gaps([0.0, 0.001, 0.003]) == pytest.approx([1.0, 2.0])
+@pytest.mark.parametrize(
+    ("ends", "sources", "gaps"),
+    [
+        ([0.0, 0.001, 0.003], 1, [1.0, 2.0]),
+        ([0.05 * (i // 2) + 1e-4 * (i % 2) for i in range(9)], 2, [25.0] * 4),
+    ],
+)
+def test_gaps_of_a_short_stream_are_those_of_its_sources(ends, sources, gaps):
+    assert measure.gaps(ends, sources) == pytest.approx(gaps)
 
 
 def test_gaps_of_a_long_stream_are_means_of_neighbours():
     # Results in threes, 0, 0 and 3 ms apart, have a period of 1 ms; their median gap is 0.
     ends = [3e-3 * (i // 3) for i in range(65)]
     assert 0.7 < np.median(measure.gaps(ends)) < 1.3
-
-
-def test_results_of_two_pipelines_are_averaged_in_pairs():
-    ends = [0.05 * (i // 2) + 1e-4 * (i % 2) for i in range(9)]
-    assert measure.gaps(ends, 2) == pytest.approx([25.0] * 4)
 
 
 @pytest.mark.parametrize(
@@ -75,17 +72,6 @@ def test_replicas_of_a_stage_with_states_share_the_items_of_several_streams(stre
     runs = [len(stage.seen) for stage in stages if stage.seen]
     assert len(runs) == busy
     assert max(runs) - min(runs) <= 1
-
-
-def test_at_least_the_items_of_the_budget_are_timed():
-    pipeline, _ = fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], trace=True)
-    with pipeline:
-        period, _ = in_time(
-            lambda: measure.period_and_busy(
-                pipeline, items(3), Budget(seconds=1e-9, items=12, share=0)
-            )
-        )
-    assert len(period.samples) >= 12
 
 
 def test_at_least_one_result_of_each_replica_is_timed():
@@ -212,10 +198,6 @@ def test_latency_lasts_from_submission_to_the_end_of_the_last_stage():
         (10.5, 20.5, 30.5)
     )
     assert scripted.most_inside == 1
-
-
-def test_a_budget_is_five_seconds_a_percent_sixteen_items_and_three_latencies():
-    assert Budget() == Budget(seconds=5.0, share=0.01, items=16, latency_items=3)
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=200), st.integers(1, 4))

@@ -7,7 +7,7 @@ import pytest
 
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import wire
-from autosplit.hardware.measurement.sequences import accuracy_of, compute, expect
+from autosplit.hardware.measurement.sequences import accuracy_of, expect
 from autosplit.lowering.states import match_states
 from tests.hardware.fakes import graph
 
@@ -67,7 +67,7 @@ def accuracy(stage):
     alone = expect(Chaos(), ITEMS, START, SUCCESSORS)
     expected = replace(expected, alone=alone.alone, states=alone.states)
     with pipeline(stage) as tried:
-        return accuracy_of(compute(tried, expected), expected, 1e-4)
+        return accuracy_of(tried, expected, 1e-4)
 
 
 def test_a_step_is_compared_on_the_states_of_the_reference():

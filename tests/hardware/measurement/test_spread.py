@@ -1,7 +1,6 @@
 """The median of samples and its interval."""
 
 import math
-import random
 
 import pytest
 from hypothesis import given
@@ -24,24 +23,6 @@ def test_order_does_not_matter(samples):
     assert (a.median, a.low, a.high) == (b.median, b.low, b.high)
 
 
-def test_the_interval_contains_the_true_median_19_times_in_20():
-    draw = random.Random(0)
-    hits = 0
-    for _ in range(2000):
-        interval = spread([draw.expovariate(1) for _ in range(41)])
-        hits += interval.low <= math.log(2) <= interval.high
-    share = hits / 2000
-    assert 0.93 < share < 0.99
-
-
-@pytest.mark.parametrize("count", [7, 20, 41, 100, 1001])
-def test_the_interval_is_symmetric_about_the_median_by_rank(count):
-    interval = spread(list(map(float, range(count))))
-    below, above = interval.median - interval.low, interval.high - interval.median
-    assert abs(below - above) <= 1
-    assert below == pytest.approx(1.96 * math.sqrt(count) / 2, abs=1)
-
-
 def test_few_samples_give_their_range():
     assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0, (3.0, 1.0, 2.0))
 
@@ -54,6 +35,7 @@ def test_a_spread_needs_a_sample():
 def test_the_half_width_is_relative_to_the_median():
     assert Spread(10.0, 9.0, 12.0).relative_half_width == pytest.approx(0.15)
     assert Spread(0.0, 0.0, 0.0).relative_half_width == math.inf
+    assert Spread(0.01, 0.009, 0.011).relative_half_width == pytest.approx(0.1)
 
 
 def coverage(count: int) -> float:
@@ -73,11 +55,3 @@ def test_the_interval_covers_95_percent_and_hardly_more(count):
 def test_the_relative_half_width_does_not_depend_on_the_unit(samples, factor):
     scaled = spread([factor * s for s in samples]).relative_half_width
     assert scaled == pytest.approx(spread(samples).relative_half_width, rel=1e-6, abs=1e-9)
-
-
-def test_samples_stay_in_order():
-    assert spread([3.0, 1.0, 2.0, 1.0]).samples == (3.0, 1.0, 2.0, 1.0)
-
-
-def test_a_small_median_has_a_relative_half_width():
-    assert Spread(0.01, 0.009, 0.011).relative_half_width == pytest.approx(0.1)

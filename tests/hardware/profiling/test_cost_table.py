@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from autosplit.errors import ConfigError, Infeasible
+from autosplit.errors import ConfigError, GraphError, Infeasible
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling.cost_table import cost_table, over_memory, place_regions, slowed
 from autosplit.planner import Option, Question, Row, Stage, evaluate, partition
@@ -120,6 +120,11 @@ def test_a_runtime_that_computes_nothing_is_left_out():
     assert [row.row.runtime for row in cost_table(CHAIN, [none, one]).rows] == ["one"]
     with pytest.raises(ConfigError, match="it is not installed"):
         cost_table(CHAIN, [none])
+
+
+def test_a_time_that_is_none_is_refused():
+    with pytest.raises(GraphError):
+        cost_table(CHAIN, profiles((math.nan, 1.0, 1.0)))
 
 
 def test_the_time_of_a_call_counts_where_runtimes_compete():

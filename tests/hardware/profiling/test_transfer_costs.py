@@ -6,13 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.errors import GraphError
-from autosplit.graph import Op, build
 from autosplit.hardware.devices import device
-from autosplit.hardware.measurement.results import LinkCost, Profile
+from autosplit.hardware.measurement.results import LinkCost
 from autosplit.hardware.profiling import timing, transfer_costs
-from autosplit.hardware.profiling.cost_table import cost_table
-from autosplit.planner import Question, partition
 
 SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 22)
 
@@ -35,39 +31,6 @@ def test_the_memory_of_this_machine_is_measured_too():
     link = transfer_costs.measure("here", device.along(1)[0].tvm_device(), lambda: None)
     assert link.device == "here"
     assert link.latency_ms + (1 << 22) / link.bandwidth > 0
-
-
-def chain(ops):
-    names = [f"t{i}" for i in range(ops + 1)]
-    return build(
-        "chain",
-        [Op(f"op{i}", "k", (), (names[i],), (names[i + 1],)) for i in range(ops)],
-        dict.fromkeys(names, ((1000,), "float32", 4000)),
-        names[:1],
-        names[-1:],
-    )
-
-
-def profiles(*rows):
-    return [Profile(f"d{i}", tuple(row), (0.0,) * len(row)) for i, row in enumerate(rows)]
-
-
-BOTH = Question.along(["d0", "d1"])
-
-
-def test_a_slow_device_gets_the_smaller_share():
-    best = partition(cost_table(chain(10), profiles([4.0] * 10, [1.0] * 10)), BOTH)
-    assert list(map(len, best.split)) == [2, 8]
-
-
-def test_an_op_that_a_device_cannot_run_lies_on_another():
-    costs = cost_table(chain(4), profiles([1.0, math.inf, 1.0, 1.0], [1.0] * 4))
-    assert partition(costs, BOTH).split[0] == (0,)
-
-
-def test_a_time_that_is_none_is_refused():
-    with pytest.raises(GraphError):
-        cost_table(chain(1), profiles([math.nan]))
 
 
 class Clock:
