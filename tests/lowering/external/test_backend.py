@@ -86,17 +86,11 @@ def test_a_study_measures_regions_in_its_worker(package, save):
     setting = BenchSetting(save(nets.residual(2)), stages=2, regions=(region,), budget=budget)
     bench = IsolatedBench(setting)
     try:
-        external = [
-            i
-            for i, op in enumerate(bench.description.graph.ops)
-            if op.kernel.startswith("reference_")
-        ]
+        ops = bench.description.graph.ops
+        external = [i for i, op in enumerate(ops) if op.kernel.startswith("reference_")]
         (profile, *_) = bench.profile()
         (group,) = bench.description.keep_together["tvm"]
-        stages = (
-            tuple(range(min(group))),
-            tuple(range(min(group), len(bench.description.graph.ops))),
-        )
+        stages = tuple(range(min(group))), tuple(range(min(group), len(ops)))
         result = bench.measure(deployed(bench, stages))
     finally:
         bench.close()

@@ -103,16 +103,11 @@ def test_patterns_come_from_tvms_registry_by_prefix(save, reference):
     nets.judge(model, model.split([["r0"]]))
 
 
-def test_neighbours_in_a_stage_become_one_region(load, reference):
-    model = load(row())
+@pytest.mark.parametrize(("merge", "layers"), [(True, [1, 2]), (False, [1, 1, 1])])
+def test_neighbours_in_a_stage_become_one_region_if_they_may(load, reference, merge, layers):
+    model = load(row(), merge=merge)
     nets.judge(model, model.split([["r0"]]))
-    assert sorted(map(len, reference.layers().values())) == [1, 2]
-
-
-def test_without_merge_every_layer_is_a_region(load, reference):
-    model = load(row(), merge=False)
-    nets.judge(model, model.split([["r0"]]))
-    assert sorted(map(len, reference.layers().values())) == [1, 1, 1]
+    assert sorted(map(len, reference.layers().values())) == layers
 
 
 CAST = "c{i} = Conv<pads=[1,1,1,1]>({x}, w{i})  h{i} = Cast<to=10>(c{i})  {y} = Cast<to=1>(h{i})"
@@ -304,6 +299,7 @@ def test_two_backends_never_share_a_region(save, reference):
 def quantised(tmp_path_factory):
     """A net of three convolutions, quantised by onnxruntime to QDQ with random calibration data."""
     import numpy as np
+    from onnx import numpy_helper
     from onnxruntime import quantization as q
 
     folder = tmp_path_factory.mktemp("qdq")
@@ -311,21 +307,12 @@ def quantised(tmp_path_factory):
     proto = row(3, plain)
     generator = np.random.default_rng(1)
     for i in range(3):
-        from onnx import numpy_helper
-
-        proto.graph.initializer.append(
-            numpy_helper.from_array(generator.standard_normal(4).astype(np.float32), f"v{i}")
-        )
+        bias = numpy_helper.from_array(generator.standard_normal(4, np.float32), f"v{i}")
+        proto.graph.initializer.append(bias)
     (folder / "plain.onnx").write_bytes(proto.SerializeToString())
 
     class Reader(q.CalibrationDataReader):
-        def __init__(self) -> None:
-            self.items = iter(
-                [
-                    {"x": generator.standard_normal((1, 4, 6, 6)).astype(np.float32)}
-                    for _ in range(8)
-                ]
-            )
+        items = iter([{"x": generator.standard_normal((1, 4, 6, 6), np.float32)} for _ in range(8)])
 
         def get_next(self):
             return next(self.items, None)

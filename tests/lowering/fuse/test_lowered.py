@@ -1,5 +1,7 @@
 """Every source node is somewhere once, tensors keep their names, outputs are right."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -61,8 +63,14 @@ def test_tensors_between_ops_have_source_names(zoo_model, name):
     assert read - {t for op in inner for t in op.outputs} <= names
 
 
+def odd(text, *ports, **options):
+    """A net of nodes like ``a b = Split(x)``, apart by semicolons."""
+    parts = [re.fullmatch(r"(.*) = (\w+)\((.*)\)", part).groups() for part in text.split("; ")]
+    return onnx_model([node(op, reads, makes) for makes, op, reads in parts], *ports, **options)
+
+
 ODD = {
-    "one op": onnx_model([node("Relu", "x", "y")]),
+    "one op": odd("y = Relu(x)"),
     "unnamed": onnx_model([node("Relu", "x", "a", ""), node("Exp", "a", "y", "")]),
     "names twice": onnx_model(
         [node("Relu", "x", "a", "n"), node("Exp", "a", "b", "n"), node("Neg", "b", "y", "n:a")]
@@ -73,69 +81,41 @@ ODD = {
     "names of Relax": onnx_model(
         [node("Relu", "x", "lv", "main"), node("Exp", "lv", "gv", "gv")], outputs=["gv"]
     ),
-    "weight as input": onnx_model(
-        [node("Add", "x w", "y")], [value("x"), value("w")], weights={"w": ONES}
-    ),
-    "weight as output": onnx_model(
-        [node("Relu", "x", "y")], outputs=["y", "w"], weights={"w": ONES}
-    ),
-    "weight alone": onnx_model([node("Relu", "x", "y")], outputs=["w"], weights={"w": ONES}),
-    "input as output": onnx_model([node("Relu", "x", "y")], outputs=["x", "y"]),
-    "known output": onnx_model(
-        [node("Relu", "x", "y"), node("Exp", "w", "c")], outputs=["y", "c"], weights={"w": ONES}
-    ),
-    "no input": onnx_model([node("Exp", "w", "y")], [], weights={"w": ONES}),
-    "unread input": onnx_model([node("Relu", "x", "y")], [value("x"), value("u")]),
-    "identity output": onnx_model([node("Relu", "x", "a"), node("Identity", "a", "y")]),
-    "identity of input": onnx_model(
-        [node("Relu", "x", "a"), node("Identity", "x", "y")], outputs=["a", "y"]
-    ),
-    "two names": onnx_model(
-        [node("Relu", "x", "a"), node("Identity", "a", "y"), node("Identity", "a", "z")],
-        outputs=["a", "y", "z"],
-    ),
-    "output twice": onnx_model([node("Relu", "x", "y")], outputs=["y", "y"]),
-    "dead": onnx_model([node("Exp", "x", "d"), node("Relu", "x", "y"), node("Exp", "d", "e")]),
+    "weight as input": odd("y = Add(x w)", [value("x"), value("w")], weights={"w": ONES}),
+    "weight as output": odd("y = Relu(x)", outputs=["y", "w"], weights={"w": ONES}),
+    "weight alone": odd("y = Relu(x)", outputs=["w"], weights={"w": ONES}),
+    "input as output": odd("y = Relu(x)", outputs=["x", "y"]),
+    "known output": odd("y = Relu(x); c = Exp(w)", outputs=["y", "c"], weights={"w": ONES}),
+    "no input": odd("y = Exp(w)", [], weights={"w": ONES}),
+    "unread input": odd("y = Relu(x)", [value("x"), value("u")]),
+    "identity output": odd("a = Relu(x); y = Identity(a)"),
+    "identity of input": odd("a = Relu(x); y = Identity(x)", outputs=["a", "y"]),
+    "two names": odd("a = Relu(x); y = Identity(a); z = Identity(a)", outputs=["a", "y", "z"]),
+    "output twice": odd("y = Relu(x)", outputs=["y", "y"]),
+    "dead": odd("d = Exp(x); y = Relu(x); e = Exp(d)"),
     "split": onnx_model([node("Split", "x", "a b", axis=1), node("Exp", "a", "y")]),
     "split as output": onnx_model([node("Split", "x", "a b", axis=1)], outputs=["a", "b"]),
-    "dropout": onnx_model(
-        [node("Relu", "x", "a"), node("Dropout", "a", "b m"), node("Exp", "b", "y")]
+    "dropout": odd("a = Relu(x); b m = Dropout(a); y = Exp(b)"),
+    "views": odd("a = Flatten(x); b = Relu(a); y = Flatten(b)", outputs=["a", "y"]),
+    "only a view": odd("y = Flatten(x)", [value("x", (2, 3, 4))]),
+    "equal nodes": odd("a = Exp(x); b = Exp(x); y = MatMul(a b)", SQUARE),
+    "equal parts": odd(
+        "a = Gemm(x w b); y = Gemm(x w a)", SQUARE, weights={"w": ONES.T @ ONES, "b": ONES}
     ),
-    "views": onnx_model(
-        [node("Flatten", "x", "a"), node("Relu", "a", "b"), node("Flatten", "b", "y")],
-        outputs=["a", "y"],
-    ),
-    "only a view": onnx_model([node("Flatten", "x", "y")], [value("x", (2, 3, 4))]),
-    "equal nodes": onnx_model(
-        [node("Exp", "x", "a"), node("Exp", "x", "b"), node("MatMul", "a b", "y")], SQUARE
-    ),
-    "equal parts": onnx_model(
-        [node("Gemm", "x w b", "a"), node("Gemm", "x w a", "y")],
-        SQUARE,
-        weights={"w": ONES.T @ ONES, "b": ONES},
-    ),
-    "read twice": onnx_model([node("MatMul", "x x", "a"), node("Add", "a x", "y")], SQUARE),
-    "batch norm": onnx_model(
-        [node("BatchNormalization", "x s b m v", "y")], [value("x", (1, 3, 2, 2))], weights=BN
-    ),
-    "batch norm after an output": onnx_model(
-        [
-            node("Conv", "x w", "c"),
-            node("BatchNormalization", "c s b m v", "n"),
-            node("Relu", "n", "y"),
-        ],
+    "read twice": odd("a = MatMul(x x); y = Add(a x)", SQUARE),
+    "batch norm": odd("y = BatchNormalization(x s b m v)", [value("x", (1, 3, 2, 2))], weights=BN),
+    "batch norm after an output": odd(
+        "c = Conv(x w); n = BatchNormalization(c s b m v); y = Relu(n)",
         [value("x", (1, 3, 2, 2))],
         ["y", "c"],
         {"w": np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3, 1, 1), **BN},
     ),
-    "sorted": onnx_model(
-        [node("TopK", "x k", "v i"), node("Exp", "v", "y")],
+    "sorted": odd(
+        "v i = TopK(x k); y = Exp(v)",
         outputs=["y", value("i", None, "INT64")],
         weights={"k": np.array([2], np.int64)},
     ),
-    "added to itself": onnx_model(
-        [node("Softmax", "x", "a"), node("Add", "a a", "b"), node("MatMul", "b b", "y")], SQUARE
-    ),
+    "added to itself": odd("a = Softmax(x); b = Add(a a); y = MatMul(b b)", SQUARE),
     "partly read": onnx_model(
         [
             node("Softmax", "x", "r"),
@@ -153,14 +133,12 @@ ODD = {
         [node("Softmax", "x", "y"), node("Constant", "", "c", value_ints=[3, 4])],
         outputs=["y", value("c", (2,), "INT64")],
     ),
-    "names of a weight": onnx_model(
-        [node("Add", "x w", "y"), node("Identity", "w", "c"), node("Identity", "w", "d")],
+    "names of a weight": odd(
+        "y = Add(x w); c = Identity(w); d = Identity(w)",
         outputs=["y", "w", "c", "d"],
         weights={"w": ONES},
     ),
-    "names of an input": onnx_model(
-        [node("Softmax", "x", "y"), node("Identity", "x", "z")], outputs=["x", "y", "z"]
-    ),
+    "names of an input": odd("y = Softmax(x); z = Identity(x)", outputs=["x", "y", "z"]),
     "scalars": onnx_model(
         [
             node("ReduceSum", "x", "s", keepdims=0),
@@ -201,21 +179,11 @@ ODD = {
         [value("../x")],
         [".."],
     ),
-    "names of ops": onnx_model(
-        [
-            node("Softmax", "x", "op1_exp"),
-            node("Exp", "op1_exp", "op0_softmax.0"),
-            node("MatMul", "op0_softmax.0 x", "y"),
-        ],
-        SQUARE,
+    "names of ops": odd(
+        "op1_exp = Softmax(x); op0_softmax.0 = Exp(op1_exp); y = MatMul(op0_softmax.0 x)", SQUARE
     ),
-    "marks of ours": onnx_model(
-        [
-            node("Softmax", "src1_", "src0_"),
-            node("Exp", "src0_", "in0"),
-            node("MatMul", "in0 src1_", "y"),
-        ],
-        [value("src1_", (4, 4))],
+    "marks of ours": odd(
+        "src0_ = Softmax(src1_); in0 = Exp(src0_); y = MatMul(in0 src1_)", [value("src1_", (4, 4))]
     ),
     "names of each other": onnx_model(
         [
@@ -225,8 +193,8 @@ ODD = {
         ],
         SQUARE,
     ),
-    "skipping mask": onnx_model(
-        [node("MatMul", "x m", "a"), node("MatMul", "a m", "b"), node("MatMul", "b m", "y")],
+    "skipping mask": odd(
+        "a = MatMul(x m); b = MatMul(a m); y = MatMul(b m)",
         [value("x", (4, 4)), value("m", (4, 4))],
     ),
 }
