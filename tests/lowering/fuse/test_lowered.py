@@ -250,7 +250,7 @@ def test_folded_nodes_say_why(save):
     ]
     graph = api.load_model(save(onnx_model(nodes, weights={"w": ONES}))).graph
     assert {f.name: f.reason for f in graph.folded} == {
-        "c": "constant: depends on weights alone",
+        "c": "constant: known without running the model",
         "i": "identity: passes 'x' on",
         "dead": "dead: no output of the model needs it",
         "s": "constant: known without running the model",
