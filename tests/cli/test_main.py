@@ -175,8 +175,3 @@ def test_an_output_that_takes_nothing_is_one_line_and_exit_code_3(arguments, is_
         "autosplit: cannot write standard output: No space left on device; "
         "free the disk or write it elsewhere\n"
     )
-
-
-def test_a_closed_output_is_no_error(monkeypatch):
-    monkeypatch.setattr(sys, "stdout", None)
-    assert main(["zoo", "list"]) == 0

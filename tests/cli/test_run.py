@@ -132,39 +132,11 @@ def test_options_lie_over_the_study_file(study: str, capsys: pytest.CaptureFixtu
     assert not Path("net.db").exists()
 
 
-def test_the_environment_names_the_storage(
-    study: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AUTOSPLIT_STORAGE", "sqlite:///from_environment.db")
-    run_json(capsys, "run", study)
-    assert Path("from_environment.db").is_file()
-
-
 def test_running_again_goes_on(study: str, capsys: pytest.CaptureFixture[str]) -> None:
     first = run_json(capsys, "run", study)
     again = run_json(capsys, "run", study, "--trials", "5")
     assert again["trials"][:3] == first["trials"]
     assert len(again["trials"]) == 5
-
-
-@pytest.mark.integration
-def test_another_question_is_refused_and_forced_beside(
-    study: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_json(capsys, "run", study)
-    line = failed(capsys, 2, "run", study, "--stages", "2")
-    assert "stages was '3', is '2'" in line
-    forced = run_json(capsys, "run", study, "--stages", "2", "--force")
-    assert forced["study"]["name"] == "net-2"
-    assert (
-        len(
-            run_json(capsys, "run", study, "--stages", "2", "--name", "net-2", "--trials", "4")[
-                "trials"
-            ]
-        )
-        == 4
-    )
-    assert len(run_json(capsys, "show", "net", "--storage", "net.db")["trials"]) == 3
 
 
 @pytest.mark.parametrize(

@@ -80,20 +80,6 @@ def test_replicas_that_do_not_fit_the_split_are_refused(residual, arguments, pro
     assert problem in capsys.readouterr().err
 
 
-def test_every_op_is_in_one_stage(residual, document):
-    stages = document(residual, "--after", "out0", "--after", "relu1a,relu1a")["stages"]
-    ops = [op["name"] for stage in stages for op in stage["ops"]]
-    assert sorted(ops) == sorted(op.name for op in autosplit.load_model(residual).graph.ops)
-    assert len(stages) == 3
-
-
-def test_a_fused_op_cuts_where_its_source_node_does(residual, document):
-    model = autosplit.load_model(residual)
-    op = model.graph.ops[ops_named(model.graph, "out0")[0]].name
-    by_op, by_node = (document(residual, "--after", name)["stages"] for name in (op, "out0"))
-    assert by_op == by_node
-
-
 def test_the_cut_is_the_smallest_downset_that_holds_the_named(save):
     model = autosplit.load_model(save(nets.parallel()))
     split = model.split([["b0"]])
@@ -136,13 +122,6 @@ def test_an_impossible_cut_is_one_line_that_names_the_op(residual, said, after, 
     assert code == 2
     assert text in line
     assert "op" in line
-
-
-def test_an_empty_stage_is_an_error_wherever_it_lies(residual):
-    model = autosplit.load_model(residual)
-    for after in ([["out1"], ["out1"]], [["y"]], [[]]):
-        with pytest.raises(SplitError, match="is empty"):
-            model.split(after)
 
 
 def test_a_folded_node_says_why_it_cannot_be_cut_after(save, said):

@@ -203,14 +203,3 @@ def test_other_lines_than_those_on_the_page_are_noticed(tmp_path: Path) -> None:
     reader.read(Block("text", "period 7 ms in onnxruntime\n", {"prints": ""}))
     with pytest.raises(AssertionError, match="latency # ms"):
         reader.read(Block("text", "latency 7 ms\n", {"prints": ""}))
-
-
-def test_a_command_that_fails_is_noticed(tmp_path: Path) -> None:
-    reader = Reader(tmp_path)
-    reader.read(Block("sh", "export WHO=reader\nmkdir sub && cd sub\n", {}))
-    reader.read(Block("sh", 'test "$WHO" = reader\ntest "${PWD##*/}" = sub\n', {}))
-    reader.read(Block("sh", "autosplit inspect missing.onnx\n", {"exit": "2"}))
-    with pytest.raises(AssertionError, match=r"missing\.onnx"):
-        reader.read(Block("sh", "autosplit inspect missing.onnx\ntrue\n", {}))
-    with pytest.raises(AssertionError, match="boom"):
-        reader.read(Block("python", "raise SystemExit('boom')\n", {}))

@@ -23,19 +23,13 @@ Bench = Callable[..., int]
 FAST, SAME, SLOW = Spread(2.0, 1.9, 2.1), Spread(2.1, 2.0, 2.2), Spread(4.0, 3.9, 4.1)
 COMMANDS = ["studies.tools.tables", "studies.benchmarks.__main__"]
 COMMANDS += [f"studies.benchmarks.{module}" for module, *_ in all_benchmarks.COMMANDS.values()]
+SUPPORTED = {"supportedOnFpga": 1, "isBackwardNode": 0}
 GRAPH = {
     "maxFPGAs": 3,
     "maxCPUs": 0,
     "maxSizePerFPGA": 1e9,
     "nodes": [
-        {
-            "id": i,
-            "supportedOnFpga": 1,
-            "cpuLatency": 9,
-            "fpgaLatency": 1 + i % 3,
-            "isBackwardNode": 0,
-            "size": 1,
-        }
+        {"id": i, "fpgaLatency": 1 + i % 3, "cpuLatency": 9, "size": 1, **SUPPORTED}
         for i in range(8)
     ],
     "edges": [{"sourceId": i, "destId": i + 1, "cost": 0.1} for i in range(7)],
@@ -161,10 +155,6 @@ def test_what_workers_must_not_do_is_noticed(codes: Any, known: Any, missed: lis
     assert [bar.what.removeprefix("x: ") for bar in bars if not bar.holds] == missed
 
 
-def test_a_hop_is_measured() -> None:
-    assert pipeline.hop_us(items=20) >= 0
-
-
 def test_a_benchmark_that_fails_is_reported_and_the_others_run(
     bench: Bench,
     tmp_path: Path,
@@ -220,29 +210,6 @@ def test_winners_gain_tie_or_are_the_same() -> None:
     bars = {bar.what: bar for bar in winners.bars_of(compared, "auto")}
     assert [bar.value for bar in bars.values()] == ["1", "0", "9", "1"]
     assert not any(bar.holds for what, bar in bars.items() if "difference" not in what)
-
-
-def test_a_row_of_the_run_of_all_tells_targets_and_minutes() -> None:
-    bars = (result.at_most("error", 6.0, 5.0), result.at_least("share", 1.0, 0.5))
-    measured = result.Result("x", (), (), bars=bars)
-    row = all_benchmarks.Ran("x", 1, 90.0, measured).cells
-    assert row == ("x", "1.5", "1 of 2", "error: 6, at most 5")
-    failed = all_benchmarks.Ran("x", -9, 0.0, None).cells
-    assert failed == ("x", "0.0", "none", "failed with exit code -9")
-
-
-def test_without_graph_files_a_benchmark_runs_on_what_there_is(tmp_path: Path) -> None:
-    file = tmp_path / "planner.json"
-    without = all_benchmarks.command_of("planner", None, file)
-    with_files = all_benchmarks.command_of("planner", tmp_path, file)
-    assert without[1:] == ["-m", "studies.benchmarks.planner", "--wide", "-o", str(file)]
-    assert with_files[3:5] == [str(tmp_path), "--wide"]
-
-
-def test_an_unknown_name_is_refused(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        bench(all_benchmarks, "nonsense")
-    assert "nonsense: no such benchmark" in capsys.readouterr().err
 
 
 @pytest.mark.slow

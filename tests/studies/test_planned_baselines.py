@@ -45,10 +45,6 @@ def named(model, stages):
     return {b.name: b for b in planned_baselines(model, stages)}
 
 
-def test_empty_stages_have_no_baselines():
-    assert planned_baselines(CHAIN, 7) == ()
-
-
 def test_a_search_without_time_says_so():
     baselines = planned_baselines(CHAIN, 3, deadline=lambda: True)
     notes = {b.name: b.note for b in baselines if b.plan is None}
@@ -86,11 +82,6 @@ def test_single_tensor_cuts_do_not_cut_two():
     assert result.split == ((0,), (1, 2, 3, 4, 5, 6, 7), (8,))
 
 
-def test_parallel_chains_have_no_single_tensor_cut_between_them():
-    assert named(parallel_chains(2, 3), 2)["single-tensor cuts"].plan is not None
-    assert named(costed(4, [(0, 1), (0, 2), (1, 3), (2, 3)]), 4)["single-tensor cuts"].plan is None
-
-
 def test_bisection_on_a_line_is_near_the_best_and_says_what_it_measures():
     model = random_dag(60, 1, transfer=0.0)
     result = named(model, 4)["Coral bisection"]
@@ -122,12 +113,3 @@ def test_a_baseline_that_does_not_fit_says_why():
 )
 def test_places_move_apart_so_that_no_stage_is_empty(places, size, spread):
     assert spread_places(places, size) == spread
-
-
-def test_two_tensors_between_the_same_ops_are_no_cut_at_a_single_tensor():
-    double = replace(PAIR, tensors=(*PAIR.tensors, Transfer("u", 0, (1,), 8.0)))
-    assert {b.name: b for b in planned_baselines(PAIR, 2)}["single-tensor cuts"].plan.split == (
-        (0,),
-        (1,),
-    )
-    assert {b.name: b for b in planned_baselines(double, 2)}["single-tensor cuts"].plan is None

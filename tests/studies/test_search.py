@@ -66,17 +66,6 @@ def test_bars_name_the_worst_graph() -> None:
     assert all(bar.holds for bar in search.bars({("a", 9, 4): [good]}))
 
 
-def test_percentiles_are_of_what_was_found() -> None:
-    assert result.percentile(range(1, 21)) == 18
-    assert result.percentile([math.inf]) == math.inf
-
-
-def test_the_time_between_trials_is_measured() -> None:
-    gaps = search.gaps(costs(), 3, trials=4)
-    assert len(gaps) == 3
-    assert min(gaps) > 0
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("stages", search.BARS)
 def test_few_trials_find_the_best_split(stages: int) -> None:

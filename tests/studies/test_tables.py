@@ -41,11 +41,6 @@ def test_a_table_stands_between_its_markers(results: Path) -> None:
     assert "stale" not in text
 
 
-def test_filling_again_changes_nothing(results: Path) -> None:
-    once = tables.filled(page("study", "summary", "absent"), results)
-    assert tables.filled(once, results) == once
-
-
 def test_the_summary_counts_targets_and_names_the_missed(results: Path) -> None:
     text = tables.filled(page("summary"), results)
     assert "| study | 0 of 1 | error: 6, at most 5 |" in text
@@ -58,14 +53,6 @@ def test_many_notes_are_cut_short(results: Path) -> None:
     assert "note 5" in text
     assert "note 6" not in text
     assert "- and 3 more notes in `studies/results/cases.json`" in text
-
-
-@pytest.mark.parametrize(
-    ("cell", "shown"),
-    [("a|b", "a\\|b"), ("*x*", "\\*x\\*"), ("<b>", "\\<b>"), ("`x`", "\\`x\\`"), ("a\n b", "a b")],
-)
-def test_a_cell_is_shown_as_it_is(cell: str, shown: str) -> None:
-    assert tables.escaped(cell) == shown
 
 
 def test_a_result_that_is_not_there_is_said_so(tmp_path: Path) -> None:
