@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import os
 import sys
+import textwrap
 import traceback
 from collections.abc import Sequence
 from typing import NoReturn
@@ -124,6 +125,17 @@ class _Parser(argparse.ArgumentParser):
         output.emit_text(message)
 
 
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps the lines of examples, and fills paragraphs to the width of the terminal."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        parts = []
+        for part in text.strip().split("\n\n"):
+            is_example = part.startswith(("  ", "autosplit "))
+            parts.append(part if is_example else textwrap.fill(part, width))
+        return "\n\n".join(parts)
+
+
 def _open_closed_streams() -> None:
     """Whoever started the program may have closed its output; what is printed then goes nowhere."""
     for stream in ("stdout", "stderr"):
@@ -139,14 +151,14 @@ def _parser() -> argparse.ArgumentParser:
     for name, module in COMMANDS.items():
         # Raw, since the examples in a command's docstring are lines of their own.
         command = commands.add_parser(
-            name,
-            help=module.HELP,
-            description=module.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            name, help=module.HELP, description=module.__doc__, formatter_class=_HelpFormatter
         )
         for names, settings in module.OPTIONS:
             command.add_argument(*names, **settings)
         _add_common(command, name)
+        # Without the options, of which a command may have twenty.
+        places = [a.metavar for a in command._actions if not a.option_strings]
+        command.usage = " ".join(["%(prog)s", "[options]", *map(str, places)])
     return parser
 
 

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 HELP = "measure an exported split"
 _LATENCY_ITEMS = 20
 OPTIONS = (
-    options.EXPORT,
     options.value("--seconds", "S", "longest time to measure", options.seconds, default=5.0),
-    *options.WORKLOAD,
     options.value("--chart", "FILE", "draw the latency against the rate, as SVG", Path),
     options.value(
         "--streams",
@@ -37,6 +35,8 @@ OPTIONS = (
         options.streams,
     ),
     options.value("--trace", "FILE", "write the run as a Chrome or Perfetto trace", Path),
+    options.EXPORT,
+    *options.WORKLOAD,
 )
 
 

@@ -15,11 +15,11 @@ HELP = "write what a study advises as split.json and stage files"
 
 
 OPTIONS = (
-    *options.STUDY,
     options.output("DIR", "folder to write into", required=True),
+    options.value("--trial", "N", "export trial N instead of what the verdict advises", int),
+    *options.STUDY,
     *options.TARGET,
     options.TRUST,
-    options.value("--trial", "N", "export trial N instead of what the verdict advises", int),
 )
 
 

@@ -18,12 +18,12 @@ HELP = "write a block of fused ops of a model as a library and as ONNX"
 
 
 OPTIONS = (
-    *options.MODEL,
-    options.RUNTIME,
     options.repeated("--from", "OP", "first op of the block", dest="first"),
     options.repeated("--to", "OP", "last op of the block", dest="last"),
     options.repeated("--ops", "OP[,OP]", "ops or source nodes of the block"),
     options.output("FILE", "library to write; without it the block is only shown"),
+    *options.MODEL,
+    options.RUNTIME,
 )
 
 

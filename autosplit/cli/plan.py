@@ -47,10 +47,6 @@ SHAPE = ("replicas", "threads")  # of the stages of a deployment
 
 
 OPTIONS = (
-    *options.MODEL,
-    options.RUNTIME,
-    options.TOLERANCE,
-    options.BATCH,
     options.output("DIR", "folder to write split.json and the stages of a model into"),
     options.value(
         "--stages",
@@ -90,6 +86,10 @@ OPTIONS = (
     options.value(
         "--save", "FILE", "write the costs as a graph file, which other planners read", Path
     ),
+    *options.MODEL,
+    options.RUNTIME,
+    options.TOLERANCE,
+    options.BATCH,
 )
 
 

@@ -24,7 +24,6 @@ HELP = "serve an exported split over HTTP, by default for this machine only"
 AFTER_INTERRUPT = "; requests that were being computed are finished"
 
 OPTIONS = (
-    options.EXPORT,
     options.value("--port", "PORT", "port, 0 for a free one", int, default=8000),
     options.value("--host", "ADDR", "address to serve on", default="127.0.0.1"),
     options.value("--name", "NAME", "name of the model (default: that of the export)"),
@@ -47,6 +46,7 @@ OPTIONS = (
         "print what another server should be told to run an export of one stage, and end",
     ),
     options.flag("--ray", "run the replicas on a Ray cluster, that of RAY_ADDRESS"),
+    options.EXPORT,
 )
 
 

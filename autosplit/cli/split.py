@@ -18,9 +18,6 @@ from autosplit.errors import ConfigError
 HELP = "cut a model by hand, show what crosses the cuts, write the stages"
 
 OPTIONS = (
-    *options.MODEL,
-    options.RUNTIME,
-    options.TOLERANCE,
     options.repeated(
         "--after",
         "NODE[,NODE]",
@@ -34,12 +31,15 @@ OPTIONS = (
         default=(),
     ),
     options.output("DIR", "folder to write split.json and the stages into"),
-    *options.TARGET,
     options.value(
         "--devices",
         "DEVICES",
         "one device per replica, e.g. 'cores:0 cores:1' (default: one core per replica)",
     ),
+    *options.MODEL,
+    options.RUNTIME,
+    options.TOLERANCE,
+    *options.TARGET,
 )
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 _SIGNS = str.maketrans("", "", ".,-% ")
 _INTERVAL = re.compile(r"^([\d.]+) \(\S+ to \S+\)$")
-LEGIBLE = 12  # places that a text is not shortened below
+LEGIBLE = 16  # places that a text is not shortened below
 _GAP = "  "
 
 

@@ -19,14 +19,14 @@ from autosplit.cli import options, output
 HELP = "compare an exported split with onnxruntime"
 
 OPTIONS = (
-    options.EXPORT,
     options.value("--model", "FILE", "the original model, if it has moved", Path),
     options.value(
         "--items", "N", "number of random items to compare (default: as at export, 8)", int
     ),
     options.flag("--special", "include NaN, infinities and denormals in the items"),
-    options.TOLERANCE,
     options.value("--seed", "N", "seed of the random items (default: that of the export)", int),
+    options.EXPORT,
+    options.TOLERANCE,
 )
 
 

@@ -21,9 +21,11 @@ from autosplit.zoo import catalog
 HELP = "make a well-known net as an ONNX file, offline, with random weights"
 
 OPTIONS = (
-    options.argument("action", "list the nets, or make one", choices=("list", "make")),
     options.argument(
-        "name", "the net to make; `autosplit zoo list` names them", nargs="?", metavar="NAME"
+        "action", "list the nets, or make one", choices=("list", "make"), metavar="list|make"
+    ),
+    options.argument(
+        "name", "the net to make; `autosplit zoo list` names them", nargs="?", metavar="[NAME]"
     ),
     options.output("FILE", "the ONNX file to write (default: NAME.onnx)"),
     options.value(

@@ -223,11 +223,10 @@ def way_table(study: Study) -> Table:
         figures = way.figures if isinstance(way, Trial) else way
         periods = (spread_text(of_way.get(name)) for of_way in (first, final))
         numbers = spread_text(figures.latency_ms), rate(figures.period_ms)
-        copies = way.copies if isinstance(way, Baseline) else ""
         marks |= {len(rows): "best"} if way == advised else {}
-        rows.append((name, *periods, *numbers, copies, "*" if way == advised else ""))
-    columns = ("period ms", "final period ms", "latency ms", "items/s", "copies", "advised")
-    return Table("baselines", ("baseline", *columns), rows, marks)
+        rows.append((name, *periods, *numbers, "*" if way == advised else ""))
+    columns = ("baseline", "period ms", "final period ms", "latency ms", "items/s", "note")
+    return Table("baselines (* is advised)", columns, rows, marks)
 
 
 def legal_cuts(study: Study) -> Table:
