@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 import textwrap
 import traceback
@@ -116,7 +117,12 @@ def _parse(args: argparse.Namespace, argv: Sequence[str] | None) -> None:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """One line: the usage of a command with many options fills a screen."""
+        """One line, in the words of the other messages."""
+        message = message.replace("the following arguments are required:", "missing")
+        if unknown := re.match(r"argument COMMAND: invalid choice: (['\"])(.*)\1 \(", message):
+            commands = f"; commands are {', '.join(COMMANDS)}"
+            remedy = nearest(unknown[2], COMMANDS).removesuffix("?") or commands
+            message = f"unknown command '{unknown[2]}'{remedy}"
         output.note(f"{self.prog}: {message}; see `{self.prog} --help`")
         raise SystemExit(ConfigError.exit_code)
 

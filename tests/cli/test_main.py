@@ -67,6 +67,15 @@ def test_without_arguments_the_help_is_printed(capsys):
             "autosplit plan: '--backend' is now called --runtime; see `autosplit plan --help`\n",
         ),
         (
+            ["inpsect", "net.onnx"],
+            "autosplit: unknown command 'inpsect'; did you mean 'inspect'; "
+            "see `autosplit --help`\n",
+        ),
+        (
+            ["report", "a.db"],
+            "autosplit report: missing -o/--output; see `autosplit report --help`\n",
+        ),
+        (
             ["--versoin"],
             "autosplit: unknown argument '--versoin'; did you mean '--version'; "
             "see `autosplit --help`\n",
