@@ -12,7 +12,7 @@ TARGETS = ["cores:0=llvm -mcpu=x86-64-v3", "rpc:pi:9090=llvm"]
 
 
 @pytest.mark.parametrize(
-    ("read", "given", "value"),
+    ("read", "text", "value"),
     [
         (options.shapes, [], {}),
         (options.shapes, ["x=1x3x224x224"], {"x": (1, 3, 224, 224)}),
@@ -33,8 +33,8 @@ TARGETS = ["cores:0=llvm -mcpu=x86-64-v3", "rpc:pi:9090=llvm"]
         (options.delay, "0", 0.0),
     ],
 )
-def test_options_are_read(read, given, value):
-    assert read(given) == value
+def test_options_are_read(read, text, value):
+    assert read(text) == value
 
 
 @pytest.mark.parametrize(
