@@ -19,7 +19,10 @@ from autosplit.hardware.execution.wiring import Wiring
 
 
 class LoadedPipeline(Pipeline):
-    """The pipeline of an export on this machine; ``with``, or the first item, loads its stages."""
+    """The pipeline of an export on this machine; ``with``, or the first item, loads its stages.
+
+    ``document`` is the manifest.
+    """
 
     def __init__(
         self,
@@ -29,8 +32,9 @@ class LoadedPipeline(Pipeline):
         depth: int = 2,
         trace: bool = False,
     ) -> None:
-        self._document, self._folder, self._options = document, folder, (depth, trace)
-        self._whole = wiring_of(document, folder)  # that of a batch
+        self.document = document
+        self._folder, self._options = folder, (depth, trace)
+        self._whole = _wiring(document, folder)  # that of a batch
         places = place_replicas(document, devices)
         # Pairs: where two stages name one file, it has to have the digests of both.
         digests = {pair for spec in document.replicas for pair in spec.digests.items()}
@@ -73,7 +77,7 @@ class LoadedPipeline(Pipeline):
         from autosplit.hardware.devices.ray_nodes import assign
 
         self.close()
-        document, ray = self._document, connected(address)
+        document, ray = self.document, connected(address)
         specs = document.replicas
         places = assign(placement, [spec.device for spec in specs], ray.nodes())
         files = self._digests.items()
@@ -132,7 +136,7 @@ def _delay(document: Manifest) -> float | None:
     return document.load.delay_ms if document.load and document.batch > 1 else None
 
 
-def wiring_of(document: Manifest, folder: Path) -> Wiring:
+def _wiring(document: Manifest, folder: Path) -> Wiring:
     """The wiring of an export with what its states begin with.
 
     Raises ConfigError where it does not fit, and for arrays that are not those of a state.

@@ -11,7 +11,7 @@ from autosplit.deploy.manifest import Manifest
 from autosplit.deployment import cores_of, on_its_machine
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.devices import device
-from autosplit.hardware.devices.device import Cuda, Device, RayCores, Rpc
+from autosplit.hardware.devices.device import Device, LocalDevice, RayCores, Rpc
 from autosplit.hardware.devices.rpc import reached
 from autosplit.hardware.runtimes.interface import Stage, closed_on_error
 from autosplit.units import counted
@@ -55,7 +55,7 @@ def absent_device(document: Manifest) -> str | None:
     places = [device.parse(name, anywhere=True) for name in names]
     try:
         for place in places:
-            if isinstance(place, Cuda):
+            if isinstance(place, LocalDevice):
                 place.tvm_device()
         _require_here(document, places)
         with reached(places):

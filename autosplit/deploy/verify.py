@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from autosplit import phases
-from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import read_reference
-from autosplit.deploy.load import load, wiring_of
+from autosplit.deploy.load import load
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.stages import place_replicas
 from autosplit.errors import ConfigError, MachineError, ModelError
@@ -92,7 +91,8 @@ def verify(
     denormals among the items. Raises ConfigError where there is neither, for fewer than one item
     and a negative seed; MachineError or ModelError where ``model`` cannot be run.
     """
-    document = manifest_file.read(folder)
+    pipeline = load(folder)
+    document = pipeline.document
     before = document.comparison
     count = items or (before.items if before else ITEMS)
     draw_seed = seed if seed is not None else (before.seed if before else SEED)
@@ -107,7 +107,7 @@ def verify(
         count = max(count, STEPS)
         count = min(count, document.model.steps or count)
     draw = special_items if special else random_items
-    initial = wiring_of(document, manifest_file.locate(folder).parent).first_states
+    initial = pipeline.wiring.first_states
     if file is None:
         expected, name = read_reference(folder, document, initial)
     else:
@@ -124,8 +124,7 @@ def verify(
             name = f"{name}, as the model at {file} cannot be run here: {error}"
     allowed_error = tolerance or (before.tolerance if before else DEFAULT_TOLERANCE)
     runtimes = [stage.runtime for stage in document.stages]
-    with load(folder) as pipeline:
-        pipeline.start()
+    with pipeline:
         stages = [f"{stage.index} ('{stage.file}')" for stage in document.stages]
         threads = {thread: stages[stage] for thread, stage in pipeline.threads.items()}
         phases.report("running the export", threads)
@@ -163,10 +162,11 @@ def bench(
 
     They are of ``streams`` streams, by default as many as the export is for.
     """
-    document = manifest_file.read(folder)
+    pipeline = load(folder, trace=True)
+    document = pipeline.document
     count = streams or document.streams
     items = sample_items(document, random_items, 3, 0)
-    with load(folder, trace=True) as pipeline:
+    with pipeline:
         start = disturbance.Counters.now()
         period, busy_ms = measure.period_and_busy(pipeline, items, budget, count)
         events, submitted = tuple(pipeline.events), tuple(pipeline.submitted)
