@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import pytest
-import tvm
 
 from autosplit.hardware.codegen.target import target_of
 from autosplit.hardware.devices import processor
@@ -31,36 +30,25 @@ def cpuinfo(tmp_path, monkeypatch):
     return write
 
 
-def test_code_for_a_newer_processor_lacks_something(cpuinfo):
-    cpuinfo("fpu sse2 pni ssse3 sse4_1 sse4_2 popcnt avx movbe abm f16c")
-    assert processor.missing_features(target_of(V3)) == ("avx2", "bmi", "bmi2", "fma")
-    assert processor.missing_features(target_of("llvm -mcpu=x86-64-v2")) == ()
+SMALL = "fpu sse2 pni ssse3 sse4_1 sse4_2 popcnt"
+ARM = '{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"}'
 
 
-def test_attributes_of_a_target_count(cpuinfo):
-    cpuinfo("fpu sse2 pni ssse3 sse4_1 sse4_2 popcnt")
-    assert processor.missing_features(target_of("llvm -mcpu=x86-64 -mattr=+avx")) == ("avx",)
-
-
-def test_cores_of_two_kinds_can_do_what_all_of_them_can(cpuinfo):
-    cpuinfo("pni avx avx2", "pni avx")
-    assert processor.cpu_features(processor.CPUINFO) == {"pni", "avx"}
-
-
-def test_arm_is_told_by_its_own_names(cpuinfo):
-    arm = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"}
-    cpuinfo("fp asimd evtstrm crc32 atomics asimdrdm asimdhp fphp", key="Features\t")
-    assert processor.missing_features(tvm.target.Target(arm)) == ("dotprod",)
-
-
-def test_a_system_that_does_not_tell_lacks_nothing(monkeypatch, tmp_path):
-    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "none")
-    assert processor.missing_features(target_of(V3)) == ()
-
-
-def test_a_target_without_llvm_wants_nothing(cpuinfo):
-    cpuinfo("pni")
-    assert processor.missing_features(tvm.target.Target("c")) == ()
+@pytest.mark.parametrize(
+    ("lists", "target", "missing"),
+    [
+        ([f"{SMALL} avx movbe abm f16c"], V3, ("avx2", "bmi", "bmi2", "fma")),
+        ([f"{SMALL} avx movbe abm f16c"], "llvm -mcpu=x86-64-v2", ()),
+        ([SMALL], "llvm -mcpu=x86-64 -mattr=+avx", ("avx",)),
+        ([f"{SMALL} avx", SMALL], "llvm -mcpu=x86-64 -mattr=+avx", ("avx",)),  # unlike cores
+        (["fp asimd evtstrm crc32 atomics asimdrdm asimdhp fphp"], ARM, ("dotprod",)),
+        ([], V3, ()),  # a system that lists nothing
+        (["pni"], "c", ()),
+    ],
+)
+def test_the_features_that_code_needs_and_a_processor_lacks(cpuinfo, lists, target, missing):
+    cpuinfo(*lists, key="Features\t" if target == ARM else "flags\t\t")
+    assert processor.missing_features(target_of(target)) == missing
 
 
 def test_this_processor_can_run_what_is_compiled_for_it():

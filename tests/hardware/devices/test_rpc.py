@@ -114,23 +114,6 @@ def test_a_stage_is_sent_once_while_its_server_is_held(split, two, monkeypatch):
     assert len(uploads) == 3
 
 
-def test_every_op_is_timed_there(model, two):
-    profile = model.profile(devices.parse(two[0].device), 0.1, force=True)
-    assert profile.device == two[0].device
-    assert len(profile.op_ms) == len(profile.spread_ms) == len(model.graph.ops)
-    assert all(0 < ms < 1000 for ms in profile.op_ms)
-    assert model.profile(devices.parse(two[0].device)) == profile
-
-
-def test_the_link_is_measured_and_local_cores_have_none(model, two):
-    there, here = (
-        model.links([d])[0] for d in devices.along(2, [two[0].device, str(devices.along(1)[0])])
-    )
-    assert 0 < there.bandwidth < math.inf
-    assert there.call_ms > 0
-    assert (here.bandwidth, here.latency_ms, here.call_ms) == (math.inf, 0.0, 0.0)
-
-
 def test_a_kernel_that_is_not_compiled_for_a_device_takes_for_ever(model, two, monkeypatch):
     from autosplit.hardware.codegen import kernels
 
