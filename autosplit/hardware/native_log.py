@@ -56,13 +56,12 @@ def _through_a_pipe(in_program: bool) -> Iterator[None]:
     python_stream = sys.stderr
     with contextlib.ExitStack() as streams:
         # A stream that a notebook or a test put there has nothing to do with the descriptor.
-        if in_program and _descriptor(python_stream) == _STDERR:
-            past_the_pipe = open(  # noqa: SIM115
-                terminal, "w", buffering=1, closefd=False, encoding=python_stream.encoding,
-                errors=python_stream.errors,
-            )  # fmt: skip
-            streams.enter_context(past_the_pipe)
-            sys.stderr = past_the_pipe
+        if in_program and python_stream and python_stream is sys.__stderr__:
+            encoding, errors = python_stream.encoding, python_stream.errors
+            past_the_pipe = streams.enter_context(
+                open(terminal, "w", 1, encoding=encoding, errors=errors, closefd=False)
+            )
+            streams.enter_context(contextlib.redirect_stderr(past_the_pipe))
         if python_stream:
             python_stream.flush()
         os.dup2(writing, _STDERR)
@@ -71,19 +70,11 @@ def _through_a_pipe(in_program: bool) -> Iterator[None]:
         try:
             yield
         finally:
-            sys.stderr = python_stream
             # The last writer's end closes with it, and the reader sees the end of the pipe.
             os.dup2(terminal, _STDERR)
             reader.join(_DRAIN_S)
     if not reader.is_alive():
         os.close(terminal)
-
-
-def _descriptor(stream: object) -> int | None:
-    try:
-        return stream.fileno()  # type: ignore[attr-defined,no-any-return]
-    except (OSError, ValueError, AttributeError):
-        return None
 
 
 def _pass_on(reading: int, terminal: int) -> None:

@@ -43,15 +43,15 @@ class Kernels:
 
     @cached_property
     def module(self) -> Any:
-        """The kernels loaded into this process, callable by symbol.
+        """The kernels loaded into this process, callable by symbol; None for no kernel.
 
         It is of no use where they are for another architecture.
         """
-        if self.built is not None:
+        if not self.objects:
             return self.built
         library = cache.folder() / "libraries" / f"{cache.digest(*sorted(self.objects))}.so"
         objects = [self.objects[symbol] for symbol in sorted(self.objects)]
-        cache.keep(library, lambda file: toolchain.link_shared(file, objects or [_empty(file)]))
+        cache.keep(library, lambda file: toolchain.link_shared(file, objects))
         return tvm.runtime.load_module(str(library))
 
 
@@ -188,10 +188,3 @@ def _build(by_symbol: Mapping[str, tuple[str, Any]], target: Any) -> Any:
         raise ModelError(
             f"kernel {names} cannot be built for {target.kind.name}: {reason}"
         ) from error
-
-
-def _empty(beside: Path) -> Path:
-    """A source file without code, for a model without a kernel."""
-    source = beside.with_suffix(".c")
-    source.write_text("", encoding="ascii")
-    return source

@@ -91,7 +91,7 @@ def _reported(ask: Callable[[str], str | None]) -> Any | None:
     kind = tvm.target.Target({"kind": "llvm", "mcpu": cpu, "mtriple": triple})
     # Named only where it differs, so that equal processors have equal targets.
     here = architecture(kind) == platform.machine()
-    options = _best(cpu, architecture(kind), kind)
+    options = _best(kind)
     return tvm.target.Target(options if here else options | {"mtriple": triple})
 
 
@@ -129,20 +129,20 @@ def toolchain() -> str:
 
 def _host() -> dict[str, Any]:
     cpu = tvm.target.codegen.llvm_get_system_cpu()
-    return _best(cpu, platform.machine(), tvm.target.Target({"kind": "llvm", "mcpu": cpu}))
+    return _best(tvm.target.Target({"kind": "llvm", "mcpu": cpu}))
 
 
-def _best(cpu: str, machine: str, target: Any) -> dict[str, Any]:
-    """The highest level of x86-64 that the processor has, from AVX2 on; else ``cpu`` itself.
+def _best(target: Any) -> dict[str, Any]:
+    """The highest level of x86-64 that the target's processor has, from AVX2 on; else itself.
 
     A level instead of the processor's name lets exports run on other machines of that level.
     """
-    if machine in ("x86_64", "AMD64"):
+    if architecture(target) in ("x86_64", "AMD64"):
         for level, features in _LEVELS.items():
             # The levels are in order, the widest vectors first.
             if tvm.target.codegen.target_has_features(features, target):
                 return {"kind": "llvm", "mcpu": level}
-    return {"kind": "llvm", "mcpu": cpu}
+    return {"kind": "llvm", "mcpu": str(target.attrs["mcpu"])}
 
 
 def _parsed(text: str) -> dict[str, Any] | str:

@@ -75,16 +75,6 @@ class Accuracy:
     items: int
     tolerance: float = 0.0
 
-    def with_more(self, other: Accuracy) -> Accuracy:
-        """The accuracy of these outputs and others."""
-        return Accuracy(
-            self.equal and other.equal,
-            max(self.max_abs_error, other.max_abs_error),
-            max(self.max_rel_error, other.max_rel_error),
-            self.items + other.items,
-            self.tolerance,
-        )
-
 
 @dataclass(frozen=True)
 class Measurement:

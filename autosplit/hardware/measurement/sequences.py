@@ -80,8 +80,8 @@ def accuracy_of(pipeline: Pipeline, expected: Expected, tolerance: float) -> Acc
     alone = [r | _named(pipeline.state(s)) for s, r in zip(steps, results, strict=True)]
     for stream in (*streams, *steps):
         pipeline.reset(stream)
-    result = compare(along, [o for o in expected.along for _ in streams], tolerance)
-    return result.with_more(compare(alone, expected.alone, tolerance)) if alone else result
+    expected_along = [outputs for outputs in expected.along for _ in streams]
+    return compare([*along, *alone], [*expected_along, *expected.alone], tolerance)
 
 
 def check(

@@ -100,8 +100,9 @@ def from_document(document: object, name: str = "graph") -> CostModel:
         for reader in readers:
             predecessors[reader] |= 1 << rank[i]
     nodes = [graph.nodes[i] for i in order]
-    times, limits = _times(graph, nodes), _limits(graph)
-    kinds = list(map(str, range(len(times)))) if graph.devices or len(times) > 1 else [""]
+    count = max(len(node.device_latencies or ()) for node in nodes) or 1
+    devices = graph.devices or [_Device(name="")] * count
+    kinds = list(map(str, range(len(devices)))) if graph.devices or count > 1 else [""]
     return CostModel(
         name=name,
         names=tuple(str(ids[i]) for i in order),
@@ -109,11 +110,16 @@ def from_document(document: object, name: str = "graph") -> CostModel:
         predecessors=tuple(predecessors),
         rows=tuple(
             RowCosts(Row(kind), row, graph.overhead or 0.0)
-            for kind, row in zip(kinds, times, strict=True)
+            for kind, row in zip(kinds, _times(devices, nodes), strict=True)
         ),
         kinds=tuple(
-            Kind(kind, tuple(moves), tuple(moves), limits[n % len(limits)])
-            for n, kind in enumerate(kinds)
+            Kind(
+                kind,
+                tuple(moves),
+                tuple(moves),
+                graph.memory if device.max_size is None else device.max_size,
+            )
+            for kind, device in zip(kinds, devices, strict=True)
         ),
         tensors=tuple(tensors),
         sizes=tuple(node.size for node in nodes),
@@ -177,11 +183,9 @@ def _order(ids: Sequence[str | int], outputs: Mapping[int, _Output]) -> list[int
     return [next(members(group)) for group in groups]
 
 
-def _times(graph: _Graph, nodes: Sequence[_Node]) -> list[tuple[float, ...]]:
-    """The times of all nodes, a row for each device or one for all."""
-    speeds = [device.speed for device in graph.devices or ()]
-    count = len(speeds) or max(len(node.device_latencies or ()) for node in nodes) or 1
-    columns = []
+def _times(devices: Sequence[_Device], nodes: Sequence[_Node]) -> list[tuple[float, ...]]:
+    """The times of all nodes, a row for each device."""
+    count, columns = len(devices), []
     for node in nodes:
         times = node.device_latencies
         if times is not None and len(times) not in (1, count):
@@ -193,16 +197,10 @@ def _times(graph: _Graph, nodes: Sequence[_Node]) -> list[tuple[float, ...]]:
             raise GraphError(f"node {node.id!r} has no fpgaLatency; add it")
         if times is None:
             time = node.fpga_latency if node.supported_on_fpga else None
-            times = [None if time is None else time / speed for speed in speeds or [1.0]]
+            times = [None if time is None else time / device.speed for device in devices]
         times = [math.inf if time is None else time for time in times]
         columns.append(times * count if len(times) == 1 else times)
     return list(zip(*columns, strict=True))
-
-
-def _limits(graph: _Graph) -> list[float]:
-    """The memory of each device, or of all."""
-    devices = graph.devices or ()
-    return [graph.memory if d.max_size is None else d.max_size for d in devices] or [graph.memory]
 
 
 def _colour_groups(nodes: Sequence[_Node]) -> tuple[int, ...]:

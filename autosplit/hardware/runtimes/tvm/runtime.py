@@ -12,7 +12,7 @@ from pathlib import Path
 from autosplit.errors import ModelError
 from autosplit.files import atomic_write
 from autosplit.hardware import cache
-from autosplit.hardware.codegen.link import ENTRY, large_weights, link, write
+from autosplit.hardware.codegen.link import ENTRY, Linker, large_weights
 from autosplit.hardware.codegen.target import spelled, toolchain
 from autosplit.hardware.devices import rpc
 from autosplit.hardware.devices.device import Cores, Device, LocalDevice, Rpc, on_its_machine
@@ -73,17 +73,20 @@ class TvmRuntime(Runtime):
 
     def _linked(self, ports: StagePorts, device: Device) -> Stage:
         self._require_supported(ports, device)
-        lowered, kernels = self.source.lowered, self.source.kernels.on(device)
-        target, device = self.source.kernels.target_on(device), on_its_machine(device)
+        linker, device = self._linker(device), on_its_machine(device)
         if not isinstance(device, Rpc):
-            weights = large_weights(lowered, ports) if isinstance(device, Cores) else ()
-            module = link(lowered, kernels, {ENTRY: ports}, target, weights=weights)
+            is_here = isinstance(device, Cores)
+            weights = large_weights(self.source.lowered, ports) if is_here else ()
+            module = linker.link({ENTRY: ports}, weights=weights)
             return VmStage(module, device, [w.value for w in weights])
         # A server keeps loaded libraries by this key, so it holds all that the library depends on.
-        symbols = sorted(kernels.symbols.values())
-        key = cache.digest(self.source.sha256, spelled(target), repr(ports), *symbols)
-        write_library = partial(write, lowered, kernels, {ENTRY: ports}, target)
-        return RpcStage(rpc.connect(device), key, write_library, ports)
+        symbols = sorted(linker.kernels.symbols.values())
+        key = cache.digest(self.source.sha256, spelled(linker.target), repr(ports), *symbols)
+        return RpcStage(rpc.connect(device), key, partial(linker.write, {ENTRY: ports}), ports)
+
+    def _linker(self, device: Device) -> Linker:
+        kernels = self.source.kernels
+        return Linker(self.source.lowered, kernels.on(device), kernels.target_on(device))
 
     def profile(self, device: Device, seconds: float, force: bool) -> Profile:
         """See Runtime."""
@@ -114,15 +117,8 @@ class TvmRuntime(Runtime):
     def write(self, ports: StagePorts, file: Path, device: Device) -> None:
         """Write a shared library with the stage's kernels and weights."""
         self._require_supported(ports, device)
-        kernels = self.source.kernels
         with atomic_write(file) as temporary:
-            write(
-                self.source.lowered,
-                kernels.on(device),
-                {ENTRY: ports},
-                kernels.target_on(device),
-                temporary,
-            )
+            self._linker(device).write({ENTRY: ports}, temporary)
 
     @classmethod
     def load_stages(
@@ -179,32 +175,30 @@ class TvmRuntime(Runtime):
         """Op times inside the model, or of single ops, where opaque ones have infinite times."""
         if self._opaque_ops:
             return on_cores(device, lambda: self._profile_single_ops(device, seconds))
-        lowered, kernels = self.source.lowered, self.source.kernels.on(device)
-        ports = self.source.whole
-        target = self.source.kernels.target_on(device)
+        linker, ports = self._linker(device), self.source.whole
         # Composites that are merged have no time of their own.
-        module = link(lowered, kernels, {ENTRY: ports}, target, merge=False)
+        module = linker.link({ENTRY: ports}, merge=False)
         item = self.source.items(1)[0]
         inputs = [item[port.name] for port in ports.inputs]
-        return instrumented_profile.profile_ops(lowered, kernels, module, inputs, device, seconds)
+        return instrumented_profile.profile_ops(
+            linker.lowered, linker.kernels, module, inputs, device, seconds
+        )
 
     def _profile_single_ops(self, device: LocalDevice | Rpc, seconds: float) -> Profile:
-        lowered, kernels = self.source.lowered, self.source.kernels.on(device)
-        target = self.source.kernels.target_on(device)
+        linker, lowered = self._linker(device), self.source.lowered
+        kernels = linker.kernels
         ports = self.source.wiring([[i] for i in range(len(lowered.graph.ops))]).stages
         functions = single_op_profile.functions(ports, lowered, kernels)
         item = self.source.items(1)[0]
         with ExitStack() as guarded:
             if isinstance(device, Rpc):
                 connection = rpc.connect(device)
-                key = cache.digest("profile", self.source.sha256, spelled(target))
-                module = connection.load(
-                    key, lambda file: write(lowered, kernels, functions, target, file, merge=False)
-                )
+                key = cache.digest("profile", self.source.sha256, spelled(linker.target))
+                module = connection.load(key, partial(linker.write, functions, merge=False))
                 guarded.enter_context(connection.guarded("it was profiled"))
                 vm, tvm_device = server_machine(module, connection), connection.tvm_device
             else:
-                module = link(lowered, kernels, functions, target, merge=False)
+                module = linker.link(functions, merge=False)
                 vm, tvm_device = local_machine(module, device), device.tvm_device()
             return single_op_profile.profile_ops(
                 lowered, kernels, vm, ports, item, device, tvm_device, seconds
