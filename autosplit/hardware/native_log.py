@@ -56,7 +56,7 @@ def _through_a_pipe(in_program: bool) -> Iterator[None]:
     python_stream = sys.stderr
     with contextlib.ExitStack() as streams:
         # A stream that a notebook or a test put there has nothing to do with the descriptor.
-        if in_program and python_stream and python_stream is sys.__stderr__:
+        if in_program and python_stream is sys.__stderr__ and python_stream:
             encoding, errors = python_stream.encoding, python_stream.errors
             past_the_pipe = streams.enter_context(
                 open(terminal, "w", 1, encoding=encoding, errors=errors, closefd=False)
