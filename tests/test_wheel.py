@@ -39,8 +39,7 @@ def autosplit(built, tmp_path_factory):
 
     def run(*arguments: str) -> str:
         command = [sys.executable, *arguments]
-        output = subprocess.run(command, cwd=empty, env=environment, stdout=-1, check=True)
-        return output.stdout.decode()
+        return subprocess.check_output(command, cwd=empty, env=environment, text=True)
 
     assert run("-c", "import autosplit; print(autosplit.__file__)").startswith(str(site))
     (empty / "study.toml").write_text(STUDY)

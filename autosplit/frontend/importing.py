@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import stat
 from pathlib import Path
 from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.extras import tvm
-from autosplit.files import sha256
+from autosplit.files import open_regular, sha256
 from autosplit.frontend.relax import file
 from autosplit.frontend.relax.saved_module import require_data
 from autosplit.frontend.shapes import Shapes
@@ -80,17 +79,13 @@ def model_files(path: Path) -> dict[str, Path]:
 def _require_regular_file(path: Path) -> None:
     """Raise ModelError for a path that is no file; opening a pipe would wait for its writer."""
     try:
-        mode = path.stat().st_mode
-    except FileNotFoundError as error:
-        raise ModelError(f"model '{path}' does not exist; check the path") from error
+        open_regular(path).close()
     except OSError as error:
-        raise ModelError(f"model '{path}' cannot be read: {error.strerror}") from error
+        raise ModelError(
+            f"model '{path}' cannot be read: {error.strerror}; give a model file"
+        ) from error
     except ValueError as error:  # a null character or a lone surrogate
         raise ModelError(f"model {str(path)!a} has no valid file name: {error}") from error
-    if stat.S_ISDIR(mode):
-        raise ModelError(f"model '{path}' is a folder; give a model file")
-    if not stat.S_ISREG(mode):
-        raise ModelError(f"model '{path}' is not a regular file; give a model file")
 
 
 def _enlarged(shapes: Shapes, batch: int) -> Shapes:
