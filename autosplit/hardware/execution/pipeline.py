@@ -19,7 +19,7 @@ from autosplit.hardware.execution.batches import Batches, Place, of_items
 from autosplit.hardware.execution.edges import Closed, Stream, Ticket
 from autosplit.hardware.execution.engine import Engine, Replicas
 from autosplit.hardware.execution.wiring import Port, Wiring
-from autosplit.hardware.runtimes.arrays import array_of
+from autosplit.hardware.runtimes.arrays import array_of, dtype_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Item = Mapping[str, Array]
@@ -472,7 +472,7 @@ def _checked(item: Item, ports: Sequence[Port]) -> dict[str, Array]:
             array = np.asarray(item[port.name])
         except ValueError as error:
             raise ConfigError(f"input '{port.name}' is no array: {line_of(error)}") from error
-        if array.shape != port.shape or str(array.dtype) != port.dtype:
+        if array.shape != port.shape or array.dtype != dtype_of(port.dtype):
             raise ConfigError(
                 f"input '{port.name}' is {array.dtype}{list(array.shape)}, "
                 f"but the model takes {port.dtype}{list(port.shape)}"

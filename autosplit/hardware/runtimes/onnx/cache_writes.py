@@ -7,6 +7,7 @@ any axis. A runtime may let its result have the memory of the state, which then 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from autosplit.frontend.onnx.nodes import tensors_read
 
 IN_PLACE = "autosplit.in_place"
 """The metadata of a model that names pairs INPUT=OUTPUT which may share memory, one a line."""
+_LARGE = 1 << 16  # numbers; copying fewer takes less time than to say where they lie
 
 
 def with_direct_writes(model: Any) -> Any:
@@ -24,7 +26,10 @@ def with_direct_writes(model: Any) -> Any:
     producers = {output: node for node in model.graph.node for output in node.output}
     readers = Counter(tensor for node in model.graph.node for tensor in tensors_read(node))
     outputs = {output.name for output in model.graph.output}
-    inputs = {tensor.name for tensor in model.graph.input}
+    sizes = {
+        tensor.name: math.prod(d.dim_value for d in tensor.type.tensor_type.shape.dim)
+        for tensor in model.graph.input
+    }
     direct: dict[str, list[Any]] = {}  # what takes the place of a node, by the node's output
     pairs: list[str] = []
     for node in model.graph.node:
@@ -37,7 +42,7 @@ def with_direct_writes(model: Any) -> Any:
         state, result = before.input[0], node.output[0]
         direct |= {tensor: [] for tensor in between}
         direct[result] = _direct(state, scatter, node)
-        if readers[state] == 1 and state in inputs and result in outputs:
+        if readers[state] == 1 and sizes.get(state, 0) >= _LARGE and result in outputs:
             pairs.append(f"{state}={result}")
     nodes = [part for node in model.graph.node for part in direct.get(node.output[0], [node])]
     del model.graph.node[:]

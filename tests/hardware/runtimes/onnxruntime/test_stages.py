@@ -210,8 +210,8 @@ def test_a_model_that_is_no_onnx_file_is_refused(transformer):
 
 def test_a_row_is_written_into_the_memory_of_a_state(load):
     net = nets.net(
-        """g (float[2,4,3] cache, int64[1] place, float[2,1,3] row)
-        => (float[2,4,3] after, float[2,3] y) {
+        """g (float[2,9999,4] cache, int64[1] place, float[2,1,4] row)
+        => (float[2,9999,4] after, float[2,4] y) {
             at = Unsqueeze(place, last)
             front = Transpose<perm=[1,0,2]>(cache)
             new = Transpose<perm=[1,0,2]>(row)
