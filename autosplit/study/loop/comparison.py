@@ -51,7 +51,7 @@ def compare(opened: OpenStudy) -> None:
     if not chosen:
         return
     if not covers(_record(opened).final_comparison, chosen, count):
-        baselines = len(strongest(_record(opened).compared_baselines()))
+        baselines = len(strongest(_record(opened).measured_baselines()))
         opened.notify(
             f"final comparison: {counted(len(chosen), 'candidate')} and "
             f"{counted(baselines, 'baseline')}, interleaved"
@@ -206,7 +206,8 @@ def _measure(opened: OpenStudy, chosen: Sequence[Measured], count: int) -> dict[
 
     ``count``: of the complete trials.
     """
-    known = _record(opened).compared_baselines()
+    # As the search measured them, so that a comparison that is repeated has the same.
+    known = _record(opened).measured_baselines()
     deployments = [opened.space.deployment(m.stages) for m in chosen]
     results, baselines = opened.bench.compare_interleaved(deployments, strongest(known))
     entries = []

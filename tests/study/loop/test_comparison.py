@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from autosplit.deployment import Deployment, Option, Row, Stage
+from autosplit.hardware.measurement import baselines
 from autosplit.planner import CostModel, Question, RowCosts, evaluate
 from autosplit.planner.batch import BatchEvaluator
 from autosplit.study.loop.comparison import FINALISTS, covers, finalists
@@ -157,3 +158,23 @@ def test_a_final_comparison_leaves_the_figures_of_the_search(
         period = record_of(trial).period_ms
         assert period is not None
         assert period.median == trial.value
+
+
+def test_a_repeated_comparison_measures_the_same_baselines(
+    chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(baselines, "COMPARED", 1)
+    asked: list[list[str]] = []
+
+    def slowed(bench: SimulatedBench, candidates: Any, names: Sequence[str]) -> Any:
+        asked.append(list(names))
+        measured, known = compare(bench, candidates, names)
+        slow = {n: replace(b, period_ms=b.period_ms.scaled(9)) for n, b in known.items()}
+        return measured, slow
+
+    compare = SimulatedBench.compare_interleaved
+    monkeypatch.setattr(SimulatedBench, "compare_interleaved", slowed)
+    for trials in (3, 4):
+        run_study(new_study(chain_bench(ops=40), trials=trials))
+    assert len(asked) == 2
+    assert asked[0] == asked[1]
