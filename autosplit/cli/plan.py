@@ -240,17 +240,16 @@ def _export(
     from autosplit import api
     from autosplit.hardware.devices.device import available
 
-    period, index = document["period"], model.graph.index
+    period = document["period"]
     if args.cores is None:
-        stages = tuple(tuple(index[op] for op in ops) for ops in document["stages"])
-        used = tuple(asked.devices[d] for d in document["devices"])
-        runtimes = tuple(document["runtimes"])
-        split = api.Split(model, stages, period, used, runtimes, batch=document["batch"])
-        return split.export(args.output, predicted=period)
-    # A plan may be for a machine with more cores.
-    cores = available() if args.cores <= len(available()) else range(args.cores)
-    deployment = api.on_cores(model, best.stages, cores)
-    split = api.Split.of(model, deployment, period, args.streams or 1)
+        used = tuple(asked.devices[place] for place in document["devices"])
+        runtimes, batch = tuple(document["runtimes"]), document["batch"]
+        split = api.Split(model, best.split, period, used, runtimes, batch=batch)
+    else:
+        # A plan may be for a machine with more cores.
+        cores = available() if args.cores <= len(available()) else range(args.cores)
+        deployment = api.on_cores(model, best.stages, cores)
+        split = api.Split.of(model, deployment, period, args.streams or 1)
     return split.export(args.output, predicted=period)
 
 

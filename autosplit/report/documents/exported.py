@@ -19,23 +19,18 @@ def lines(file: Path) -> list[str]:
     files = [file, *(file.parent / name for name in document.files)]
     amount = size(sum(path.stat().st_size for path in files))
     wrote = f"wrote {file} ({counted(len(files), 'file')}, {amount})"
-    one_each = []
+    texts = [f"{wrote}; {command} compares it with the model"]
+    if comparison:
+        texts += [f"{name} is left out: {why}" for name, why in comparison.left_out.items()]
+    if comparison and comparison.absent:
+        texts[0] = wrote
+        texts.append(f"not compared with the model, since {comparison.absent}; run {command} there")
+    elif comparison:
+        texts[0] += " again"
+        texts.append(
+            f"outputs equal {comparison.reference}'s: {comparison.items} items, largest relative "
+            f"error {comparison.max_rel_error:.2g} (tolerance {comparison.tolerance:.2g})"
+        )
     if (file.parent / WIRING).exists() and any(len(s.replicas) > 1 for s in document.stages):
-        one_each = ["the programs of format onnx run one replica of each stage; native runs all"]
-    if comparison is None:
-        return [f"{wrote}; {command} compares it with the model", *one_each]
-    left_out = [f"{name} is left out: {why}" for name, why in comparison.left_out.items()]
-    if comparison.absent:
-        return [
-            wrote,
-            *left_out,
-            f"not compared with the model, since {comparison.absent}; run {command} there",
-            *one_each,
-        ]
-    return [
-        f"{wrote}; {command} compares it with the model again",
-        *left_out,
-        f"outputs equal {comparison.reference}'s: {comparison.items} items, largest relative "
-        f"error {comparison.max_rel_error:.2g} (tolerance {comparison.tolerance:.2g})",
-        *one_each,
-    ]
+        texts.append("the programs of format onnx run one replica of each stage; native runs all")
+    return texts
