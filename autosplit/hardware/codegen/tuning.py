@@ -1,6 +1,8 @@
 """Kernel tuning: a few schedules a kernel from MetaSchedule's design space, built and timed.
 
 The fastest goes into the database, if it is faster than the kernel that the rules schedule.
+MetaSchedule's ``tune_tir`` records slower ones too, and its worker processes take a minute each to
+define TVM's tensor intrinsics.
 """
 
 from __future__ import annotations

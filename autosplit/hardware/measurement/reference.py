@@ -87,21 +87,12 @@ def _unfused(module: Any, target: Any) -> Any:
     return relax.VirtualMachine(built, tvm.cpu())["main"]
 
 
-def _torch_reference(source: SourceModel) -> Reference:
-    """torch on an exported program."""
-
-    def open_program() -> Step:
-        from autosplit.frontend.torch import importer
-
-        return importer.open_program(source)
-
-    return Reference("torch", open_program)
-
-
 def reference_of(source: SourceModel, path: Path | None, target: Any) -> Reference:
     """The reference of a model that was imported from ``path``, or from an object."""
     if source.format == "torch":
-        return _torch_reference(source)
+        from autosplit.frontend.torch import importer
+
+        return Reference("torch", partial(importer.open_program, source))
     if source.format == "relax" or path is None:
         return _unfused_reference(source, target)
     return onnxruntime_reference(path)
