@@ -23,7 +23,7 @@ def report(phase: str, stages: Mapping[str, object] | None = None) -> None:
 
 @contextmanager
 def step(text: str) -> Iterator[None]:
-    """The phases inside are parts of this step of the whole, such as ``trial 3 of 20``."""
+    """The phases inside are parts of this step of the whole, such as ``candidate 3 of 20``."""
     _steps.append(text)
     try:
         yield

@@ -58,3 +58,11 @@ def test_a_phase_that_counts_is_printed_once_a_second(
         "compiling kernels 3/9",
         "profiling",
     ]
+
+
+def test_a_phase_is_part_of_a_step_of_the_whole(capsys: Any) -> None:
+    with phases.listening(PhaseLines()):
+        with phases.step("candidate 3 of 20"):
+            phases.report("building")
+        phases.report("profiling")
+    assert capsys.readouterr().err.splitlines() == ["candidate 3 of 20: building", "profiling"]

@@ -61,7 +61,7 @@ class StudyLoop:
         with storage_errors(self.opened.url):
             while not (reason := self._stopped or self.stop_reason()):
                 most = self.opened.config.search.trials
-                with phases.step(f"trial {self._ordinal + 1} of {most}"):
+                with phases.step(f"candidate {self._ordinal + 1} of {most}"):
                     is_measured = self._run_trial()
                 if is_measured and not self._stopped:
                     measured += 1
