@@ -173,7 +173,7 @@ class _Plot:
             getattr(self, f"_{series.kind}")(series)
         for series in self.chart.series:
             if series.kind == "level":
-                self._label(self._level_text(series), _LEFT, self._y(series.points[0][1]) - 8)
+                self._label(self._level_text(series), _LEFT, self._y(series.points[0][1]) - _LINE)
             for x, y, text in series.points if series.labelled else ():
                 self._label(label(text, _LETTERS), self._x(x), self._y(y))
 
@@ -218,6 +218,7 @@ class _Plot:
 
     def _level(self, series: Series) -> None:
         y = self._y(series.points[0][1])
+        self.taken.append((_LEFT, y, _WIDTH))
         with self.canvas.group(self._level_text(series)):
             ends = (_LEFT, _WIDTH - _RIGHT)
             self.canvas.line(ends, (y, y), stroke_dasharray="8 3 2 3", **_stroke(series))
