@@ -82,12 +82,25 @@ class Batch:
         return np.asarray(loads.max(axis=2, initial=0.0).sum(axis=1) * self.batch)
 
 
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """What a batch has of one deployment."""
+
+    places: Index
+    replicas: Array
+    share: Array
+    busy: float
+    batch: float
+    memory: float
+
+
 class BatchEvaluator:
     """Makes batches of the deployments that a question asks for."""
 
     def __init__(self, costs: CostModel, question: Question) -> None:
         self.costs, self.question = costs, question
         self._places: dict[_Part, int] = {}
+        self._columns: dict[tuple[Stage, ...], _Columns] = {}
         self._fixed: list[float] = []
         self._memory: list[float] = []
         self._outputs: dict[int, list[int]] = {}
@@ -112,40 +125,56 @@ class BatchEvaluator:
     def batch(self, deployments: Iterable[tuple[Stage, ...]]) -> Batch:
         """The deployments as a batch, in their order."""
         chosen = tuple(deployments)
-        stages = max(map(len, chosen), default=0)
-        options = max((len(s.options) for d in chosen for s in d), default=0)
-        shape = len(chosen), stages, options
-        parts, replicas = np.full(shape, -1, dtype=np.intp), np.zeros(shape)
-        share, streams = np.zeros(shape[:2]), self.costs.streams
-        busy, memory = np.zeros(len(chosen)), np.zeros(len(chosen))
-        local: dict[int, int] = {}
-        for d, deployment in enumerate(chosen):
-            for s, stage in enumerate(deployment):
-                if self.costs.has_state(stage.ops):
-                    share[d, s] = streams / math.ceil(streams / stage.replicas)
-                for o, option in enumerate(stage.options):
-                    place = self._place(option.row, stage.ops)
-                    parts[d, s, o] = local.setdefault(place, len(local))
-                    replicas[d, s, o] = option.replicas
-                    takes = option.row.threads if self.question.cores else 1
-                    busy[d] += takes * option.replicas
-                    memory[d] = max(memory[d], self._memory[place])
+        columns = [self._columns_of(deployment) for deployment in chosen]
+        stages = max((len(c.places) for c in columns), default=0)
+        options = max((c.places.shape[1] for c in columns), default=0)
+        places = np.full((len(chosen), stages, options), -1, dtype=np.intp)
+        replicas, share = np.zeros(places.shape), np.zeros(places.shape[:2])
+        for d, c in enumerate(columns):
+            here = d, slice(c.places.shape[0]), slice(c.places.shape[1])
+            places[here], replicas[here], share[here[:2]] = c.places, c.replicas, c.share
+        used, parts = np.unique(places, return_inverse=True)
+        # The first one stands for no stage.
+        first = int(len(used) > 0 and used[0] < 0)
+        used, parts = used[first:].tolist(), parts.reshape(places.shape) - first
+        work = np.zeros((len(used), len(self.costs.names)))
+        row = np.zeros(len(used), dtype=np.intp)
         known = list(self._places)
-        work = np.zeros((len(local), len(self.costs.names)))
-        row = np.zeros(len(local), dtype=np.intp)
-        for place, number in local.items():
+        for number, place in enumerate(used):
             row_of_part, ops = known[place]
             row[number] = self.costs.row_index[row_of_part]
-            columns = list(ops)
-            work[number, columns] = self.times[row[number], columns]
-        items = np.array([d[0].options[0].row.batch for d in chosen], dtype=np.float64)
-        fixed = np.array([self._fixed[place] for place in local])
+            indices = list(ops)
+            work[number, indices] = self.times[row[number], indices]
+        fixed = np.array([self._fixed[place] for place in used])
+        of_each = np.array([(c.busy, c.batch, c.memory) for c in columns]).reshape(-1, 3)
+        busy, items, memory = of_each.T
         return Batch(chosen, parts, replicas, share, busy, items, row, work, fixed, memory)
 
     def known(self, batch: Batch) -> Array:
         """The periods under the known costs."""
         ones = np.ones_like(self.times)
         return batch.periods(batch.loads(batch.part_loads(ones, self.overheads)))
+
+    def _columns_of(self, deployment: tuple[Stage, ...]) -> _Columns:
+        """The columns of a deployment, which are stored."""
+        columns = self._columns.get(deployment)
+        if columns is None:
+            shape = len(deployment), max(len(stage.options) for stage in deployment)
+            places, replicas = np.full(shape, -1, dtype=np.intp), np.zeros(shape)
+            share, streams, busy = np.zeros(shape[0]), self.costs.streams, 0
+            for s, stage in enumerate(deployment):
+                if self.costs.has_state(stage.ops):
+                    share[s] = streams / math.ceil(streams / stage.replicas)
+                for o, option in enumerate(stage.options):
+                    places[s, o] = self._place(option.row, stage.ops)
+                    replicas[s, o] = option.replicas
+                    takes = option.row.threads if self.question.cores else 1
+                    busy += takes * option.replicas
+            memory = max(self._memory[place] for place in places[places >= 0].tolist())
+            batch = deployment[0].options[0].row.batch
+            columns = _Columns(places, replicas, share, float(busy), float(batch), memory)
+            self._columns[deployment] = columns
+        return columns
 
     def _place(self, row: Row, ops: tuple[int, ...]) -> int:
         """The number of a stage; what is known of it is stored."""

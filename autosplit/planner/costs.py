@@ -146,7 +146,7 @@ class CostModel:
 
     def has_state(self, ops: Iterable[int]) -> bool:
         """Whether a stage of these ops has a state."""
-        return bool(self.stateful and bitset(ops) & self.stateful)
+        return bool(bitset(ops) & self.stateful)
 
     @cached_property
     def index(self) -> Mapping[str | int, int]:

@@ -103,7 +103,17 @@ class Posterior:
     @cached_property
     def weights(self) -> Array:
         """How strongly each measured stage pulls: its residual over the covariance."""
-        return self.solve(self.rows.measured - self.rows.prior)
+        return np.asarray(self.inverse @ (self.rows.measured - self.rows.prior))
+
+    @cached_property
+    def inverse(self) -> Array:
+        """Of the covariance, for all that are weighed by it."""
+        return np.asarray(np.linalg.inv(self.covariance))
+
+    @cached_property
+    def roots(self) -> tuple[Array, Array]:
+        """Of the correlations of errors and of scales."""
+        return _square_root(self.correlation), _square_root(self.scale_correlation)
 
     def log_likelihood(self) -> float:
         """How likely the measurements are for this error and noise, but for a constant."""
@@ -136,7 +146,7 @@ class Posterior:
         They are drawn from the prior, then corrected by what they miss (Matheron's rule; Wilson et
         al., Efficiently sampling functions from Gaussian process posteriors, 2020, section 3).
         """
-        root, scale_root = map(_square_root, (self.correlation, self.scale_correlation))
+        root, scale_root = self.roots
         count, ops = self.times.shape
         op_errors = self.error * (root @ rng.normal(size=(count, ops)))
         scale = SCALE * (scale_root @ rng.normal(size=(count, 1)))
@@ -151,17 +161,13 @@ class Posterior:
         common = (scale + contended * rows.contention)[row, np.arange(len(row))]
         op_sums = (rows.ops * op_errors[row]).sum(axis=1)
         drawn = rows.prior + op_sums + rows.totals * common + overheads[row]
-        weights = self.solve(rows.measured - drawn - self.noise * rows.measured * noise)
+        weights = self.inverse @ (rows.measured - drawn - self.noise * rows.measured * noise)
         draws: list[tuple[Array, Array]] = []
         for contention in contentions:
             factors, corrections = self.corrections(weights, contention)
             factors = factors + op_errors + scale + contended * contention
             draws.append((factors, corrections + overheads))
         return draws
-
-    def solve(self, residual: Array) -> Array:
-        """The residual over the covariance of the measured stages."""
-        return np.asarray(np.linalg.solve(self.covariance, residual), np.float64)
 
 
 def _square_root(correlation: Array) -> Array:
