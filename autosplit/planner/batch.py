@@ -21,6 +21,8 @@ from autosplit.planner.evaluation import load
 from autosplit.planner.problem import Array, Index, Question
 
 _Part = tuple[Row, tuple[int, ...]]
+# Of one deployment: places and replicas of its options; share of its stages; busy, batch, memory.
+_Columns = tuple[Index, Array, Array, tuple[float, float, float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,18 +84,6 @@ class Batch:
         return np.asarray(loads.max(axis=2, initial=0.0).sum(axis=1) * self.batch)
 
 
-@dataclass(frozen=True, eq=False)
-class _Columns:
-    """What a batch has of one deployment."""
-
-    places: Index
-    replicas: Array
-    share: Array
-    busy: float
-    batch: float
-    memory: float
-
-
 class BatchEvaluator:
     """Makes batches of the deployments that a question asks for."""
 
@@ -126,13 +116,13 @@ class BatchEvaluator:
         """The deployments as a batch, in their order."""
         chosen = tuple(deployments)
         columns = [self._columns_of(deployment) for deployment in chosen]
-        stages = max((len(c.places) for c in columns), default=0)
-        options = max((c.places.shape[1] for c in columns), default=0)
+        shapes = [places.shape for places, *_ in columns]
+        stages, options = map(max, zip(*shapes, strict=True)) if shapes else (0, 0)
         places = np.full((len(chosen), stages, options), -1, dtype=np.intp)
         replicas, share = np.zeros(places.shape), np.zeros(places.shape[:2])
-        for d, c in enumerate(columns):
-            here = d, slice(c.places.shape[0]), slice(c.places.shape[1])
-            places[here], replicas[here], share[here[:2]] = c.places, c.replicas, c.share
+        for d, (rows, width) in enumerate(shapes):
+            here = d, slice(rows), slice(width)
+            places[here], replicas[here], share[here[:2]] = columns[d][:3]
         used, parts = np.unique(places, return_inverse=True)
         # The first one stands for no stage.
         first = int(len(used) > 0 and used[0] < 0)
@@ -146,8 +136,7 @@ class BatchEvaluator:
             indices = list(ops)
             work[number, indices] = self.times[row[number], indices]
         fixed = np.array([self._fixed[place] for place in used])
-        of_each = np.array([(c.busy, c.batch, c.memory) for c in columns]).reshape(-1, 3)
-        busy, items, memory = of_each.T
+        busy, items, memory = np.array([numbers for *_, numbers in columns]).reshape(-1, 3).T
         return Batch(chosen, parts, replicas, share, busy, items, row, work, fixed, memory)
 
     def known(self, batch: Batch) -> Array:
@@ -168,11 +157,10 @@ class BatchEvaluator:
                 for o, option in enumerate(stage.options):
                     places[s, o] = self._place(option.row, stage.ops)
                     replicas[s, o] = option.replicas
-                    takes = option.row.threads if self.question.cores else 1
-                    busy += takes * option.replicas
+                    busy += self.question.takes(option.row) * option.replicas
             memory = max(self._memory[place] for place in places[places >= 0].tolist())
-            batch = deployment[0].options[0].row.batch
-            columns = _Columns(places, replicas, share, float(busy), float(batch), memory)
+            items = deployment[0].options[0].row.batch
+            columns = places, replicas, share, (float(busy), float(items), memory)
             self._columns[deployment] = columns
         return columns
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from autosplit.cuts import TooManyDownsets, bitset, members, successors
 from autosplit.cuts.orders import PLAIN_ORDERS, random_order
+from autosplit.cuts.stages import cuts_between
 from autosplit.planner.problem import Deadline, OutOfTime, Problem
 
 Words = NDArray[np.uint64]
@@ -107,12 +108,12 @@ def along_orders(problem: Problem) -> Words:
     )
 
 
-def near(problem: Problem, cuts: Sequence[int], random: Random, size: int = _ROWS) -> Words:
-    """Some cuts of a good split, cuts along random orders, and some near the former.
-
-    ``cuts`` are nested bitsets of groups; about ``size`` rows.
-    """
-    before = problem.contraction.predecessors
+def near(
+    problem: Problem, split: Sequence[Sequence[int]], random: Random, size: int = _ROWS
+) -> Words:
+    """The cuts of a good split, some near them, and cuts along random orders; ``size`` or so."""
+    before, group_of = problem.contraction.predecessors, problem.contraction.group_of()
+    cuts = cuts_between([[group_of[op] for op in ops] for ops in split])
     downsets = {0, (1 << problem.size) - 1, *cuts}
     for n in range(max(4, size // (2 * problem.size))):
         # By turns through the best cuts and anywhere.

@@ -13,7 +13,7 @@ import numpy as np
 from autosplit.cuts import bitset, full, members
 from autosplit.cuts.orders import PLAIN_ORDERS, random_order, successors
 from autosplit.cuts.stages import cuts_between
-from autosplit.deployment import Option, Row, Stage
+from autosplit.deployment import Option, Stage
 from autosplit.planner.costs import CostModel
 from autosplit.planner.problem import Problem, Question, Step, problems, useful_replicas
 
@@ -137,13 +137,9 @@ class Moves:
         for step in problem.steps(state):
             if not step.rows:
                 steps += self._steps(problem, step.state, after)
-            elif self._left(problem, step.state) >= after:
+            elif self.question.count - sum(problem.states[step.state]) >= after:
                 steps.append(step)
         return steps
-
-    def _left(self, problem: Problem, state: int) -> int:
-        """How many devices are not taken in a state."""
-        return self.question.count - sum(problem.states[state])
 
     def _taken(self, problem: Problem, step: Step) -> int:
         pairs = zip(step.rows, step.replicas, strict=True)
@@ -155,12 +151,9 @@ class Moves:
         for stage in stages:
             for option in stage.options:
                 kind = option.row.kind
-                used[kind] = used.get(kind, 0) + self.takes(option.row) * option.replicas
+                taken = self.question.takes(option.row) * option.replicas
+                used[kind] = used.get(kind, 0) + taken
         return used
-
-    def takes(self, row: Row) -> int:
-        """How many devices a replica takes in a row."""
-        return row.threads if self.question.cores else 1
 
     def devices(self, stages: Stages) -> int:
         """How many devices a deployment takes."""
@@ -202,8 +195,8 @@ class Moves:
             taken = self._used((stage,))
             batch = stage.options[0].row.batch
             for row in self.problems[batch].rows:
-                room = (free[row.kind] + taken.get(row.kind, 0)) // self.takes(row)
-                same = taken.get(row.kind, 0) // self.takes(row)
+                room = (free[row.kind] + taken.get(row.kind, 0)) // self.question.takes(row)
+                same = taken.get(row.kind, 0) // self.question.takes(row)
                 for count in {1, same, stage.replicas, stage.replicas - 1, room}:
                     if 1 <= count <= room:
                         yield _with_option(stages, place, Option(row, count))
@@ -222,8 +215,8 @@ class Moves:
             yield _with_option(swapped, giver, option)
         elif theirs.replicas > 1:
             fewer = _with_option(stages, giver, replace(theirs, replicas=theirs.replicas - 1))
-            devices = free[option.row.kind] + self.takes(theirs.row)
-            more = option.replicas + devices // self.takes(option.row)
+            devices = free[option.row.kind] + self.question.takes(theirs.row)
+            more = option.replicas + devices // self.question.takes(option.row)
             yield _with_option(fewer, place, replace(option, replicas=more))
 
     def _merged(self, stages: Stages) -> Iterator[Stages]:
@@ -234,7 +227,7 @@ class Moves:
             for options in (first.options, second.options):
                 if len(options) == 1 and self.question.replicas:
                     row = options[0].row
-                    options = (Option(row, max(1, used[row.kind] // self.takes(row))),)
+                    options = (Option(row, max(1, used[row.kind] // self.question.takes(row))),)
                 yield (*stages[:place], Stage(ops, options), *stages[place + 2 :])
 
     def _divided(self, stages: Stages) -> Iterator[Stages]:
@@ -246,7 +239,9 @@ class Moves:
                 continue
             row = option.row
             free = self.question.devices[row.kind] - used[row.kind]
-            most = stage.replicas + free // self.takes(row) if self.question.replicas else 2
+            most = (
+                stage.replicas + free // self.question.takes(row) if self.question.replicas else 2
+            )
             for first in range(1, most) if free or self.question.replicas else ():
                 parts = self._halves(stage, first / most)
                 counts = (first, most - first) if self.question.replicas else (1, 1)

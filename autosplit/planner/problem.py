@@ -80,6 +80,10 @@ class Question:
         """How many devices there are."""
         return sum(self.devices.values())
 
+    def takes(self, row: Row) -> int:
+        """How many devices a replica takes in a row."""
+        return row.threads if self.cores else 1
+
 
 @dataclass(frozen=True)
 class Step:
@@ -145,7 +149,7 @@ class Problem:
     @cached_property
     def takes(self) -> tuple[int, ...]:
         """How many devices a replica takes in each row."""
-        return tuple(row.threads if self.question.cores else 1 for row in self.rows)
+        return tuple(map(self.question.takes, self.rows))
 
     @cached_property
     def states(self) -> list[tuple[int, ...]]:
@@ -259,7 +263,7 @@ def problems(costs: CostModel, question: Question) -> list[Problem]:
     usable = [
         costs.row_index[row]
         for row in costs.row_index
-        if (row.threads if question.cores else 1) <= question.devices.get(row.kind, 0)
+        if question.takes(row) <= question.devices.get(row.kind, 0)
     ]
     if not usable:
         raise Infeasible(f"no deployment of '{costs.name}' has so few cores; give more")

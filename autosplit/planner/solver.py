@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from autosplit.cuts import TooManyDownsets
-from autosplit.cuts.stages import cuts_between
 from autosplit.planner import cut_set
 from autosplit.planner.bound import Weights, weights_of
 from autosplit.planner.costs import CostModel
@@ -138,7 +137,7 @@ class _Solver:
         while idle < rounds and not (self.deadline is not None and self.deadline()):
             if best is not None and best.period <= self.bound * (1 + _CLOSE):
                 break
-            words = cut_set.near(self.problem, self._group_cuts(best), random)
+            words = cut_set.near(self.problem, best.split if best else (), random)
             plan = self._improved(words, best, self.deadline)
             best, idle = plan, 0 if self._is_better(plan, best) else idle + 1
         return best
@@ -199,10 +198,3 @@ class _Solver:
             return min(plan, best, key=lambda each: (each.latency, each.bytes_moved))
         # What rounding let in is no better plan.
         return best if plan.period > best.period * (1 + 10 * SAME) else plan
-
-    def _group_cuts(self, plan: Plan | None) -> list[int]:
-        """The cuts of a plan as bitsets of groups."""
-        if plan is None:
-            return []
-        group_of = self.problem.contraction.group_of()
-        return list(cuts_between([[group_of[op] for op in ops] for ops in plan.split]))

@@ -188,8 +188,9 @@ class Acquisition:
         gains = np.zeros(len(batch))
         for costs, least in zip(self._draws, self._least, strict=True):
             values = self.goal.values(self.corrected, batch, costs)
-            # Where no measured candidate keeps the limit, all is gained by one that does.
-            is_allowed = np.isfinite(values)
+            # Where no measured candidate keeps the limit, all is gained by one that does. Nothing
+            # is faster than one that takes no time.
+            is_allowed = np.isfinite(values) & (least > 0)
             gains[is_allowed] += np.maximum(0.0, 1 - values[is_allowed] / least) / len(self._draws)
         return dict(zip(batch.deployments, gains.tolist(), strict=True))
 

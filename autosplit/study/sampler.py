@@ -25,6 +25,7 @@ from autosplit.study.acquisition import Goal, acquisition, generator
 from autosplit.study.history import TrialReader
 from autosplit.study.record import RECORD, result_of, update
 from autosplit.study.space import Candidate, Space
+from autosplit.study.workers import this_worker
 
 PLANNER = "planner"
 OTHERS: Mapping[str, Callable[[int], BaseSampler]] = {
@@ -127,7 +128,8 @@ class Assignment:
                 state=optuna.trial.TrialState.WAITING,
                 params=params,
                 distributions={name: ranges[name] for name in params},
-                user_attrs={RECORD: {"key": self.space.key(candidate)}},
+                # Named at once, so that others see when this process dies before it measures.
+                user_attrs={RECORD: {"key": self.space.key(candidate), "worker": this_worker()}},
             )
             study.add_trial(enqueued)
 

@@ -95,11 +95,9 @@ class Space:
 
     def _cuts_near(self, candidate: Candidate, seed: int) -> Mapping[int, Words]:
         def near(problem: Problem) -> Words:
-            group_of = problem.contraction.group_of()
-            groups = [[group_of[op] for op in stage.ops] for stage in candidate]
-            plain = cut_set.along_orders(problem)
-            cuts = cuts_between(groups)
-            return cut_set.merge(plain, cut_set.near(problem, cuts, Random(seed), NEAR_CUTS))
+            split = [stage.ops for stage in candidate]
+            some = cut_set.near(problem, split, Random(seed), NEAR_CUTS)
+            return cut_set.merge(cut_set.along_orders(problem), some)
 
         return {batch: near(problem) for batch, problem in self.moves.problems.items()}
 

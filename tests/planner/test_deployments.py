@@ -112,21 +112,6 @@ def test_never_worse_than_its_corners(cores):
         assert hybrid.optimal
 
 
-def test_one_long_op_is_replicated():
-    best = plan_deployment(chain(1.0, 6.0, 1.0, sizes=(1.0,) * 3, memory=1.0), 5)
-    assert replicas_of(best) == (1, 3, 1)
-    assert best.period == 2.0
-
-
-def test_threads_are_used_where_they_pay():
-    model = parallel_chains(1, 4)
-    times = model.rows[0].times
-    fast = RowCosts(Row(threads=2), tuple(time / 3 for time in times))
-    best = plan_deployment(replace(model, rows=(*model.rows, fast)), 4)
-    assert [(stage.replicas, stage.threads) for stage in best.stages] == [(2, 2)]
-    assert best.period == pytest.approx(sum(times) / 6)
-
-
 def test_ops_without_time_take_a_core():
     best = plan_deployment(chain(0.0, 0.0, 0.0), 4)
     assert (best.period, replicas_of(best), best.optimal) == (0.0, (1,), True)

@@ -106,8 +106,8 @@ def test_a_quick_search_before_all_cuts_leaves_the_best_split(data):
 
 def test_cuts_near_a_split_are_legal_and_hold_its_own():
     (problem,) = problems(parallel_chains(6, 6), Question.of_split(1))
-    cuts = [0b111, 0b111111]
-    rows = {to_int(row) for row in near(problem, cuts, Random(0), 300)}
+    split, cuts = [range(3), range(3, 6), range(6, 36)], [0b111, 0b111111]
+    rows = {to_int(row) for row in near(problem, split, Random(0), 300)}
     assert all(is_downset(problem.contraction, row) for row in rows)
     assert {0, (1 << problem.size) - 1, *cuts} <= rows
 

@@ -16,8 +16,6 @@ from autosplit.planner import (
     Kind,
     Option,
     Question,
-    Row,
-    RowCosts,
     Stage,
     Transfer,
     evaluate,
@@ -25,7 +23,7 @@ from autosplit.planner import (
     k_best,
     partition,
 )
-from tests.planner.graphs import branchy, chain, in_runtimes, parallel_chains, table, with_times
+from tests.planner.graphs import branchy, chain, parallel_chains, table, with_times
 from tests.planner.models import models
 from tests.planner.reference import file_loads
 
@@ -151,21 +149,6 @@ def test_what_a_stage_receives_and_sends_takes_of_its_memory():
     model = chain(5.0, 1.0, 1.0, tensors=transfers, memory=10.0)
     assert plan(model, 2).split == ((0,), (1, 2))
     assert plan(replace(model, activations=True), 2).split == ((0, 1), (2,))
-
-
-def test_each_stage_has_the_runtime_that_is_fastest_for_all_its_ops():
-    rows = {"tvm": RowCosts(Row(), (1.0,) * 4), "openvino": RowCosts(Row(), (9.0, 0.5, 0.5, 0.5))}
-    best = plan(in_runtimes(chain(*[1.0] * 4), **rows), 2)
-    assert best.split == ((0,), (1, 2, 3))
-    assert [stage.runtime for stage in best.stages] == ["tvm", "openvino"]
-    assert best.loads == (1.0, 1.5)
-
-
-def test_a_runtime_with_coarser_cuts_restricts_itself_alone():
-    whole = RowCosts(Row(), (0.25,) * 4, groups=(0b1111,))
-    costs = in_runtimes(chain(*[1.0] * 4), tvm=RowCosts(Row(), (1.0,) * 4), openvino=whole)
-    assert {stage.runtime for stage in plan(costs, 2).stages} == {"tvm"}
-    assert plan(costs, 1).stages[0].runtime == "openvino"
 
 
 def test_what_cannot_be_asked_is_refused():

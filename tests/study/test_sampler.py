@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+import numpy as np
 import optuna
 import pytest
 
@@ -91,6 +93,15 @@ def test_a_candidate_over_the_limit_of_latency_promises_nothing(chain_bench: Mak
     limit = 0.001 * space.plan.latency
     view = acquisition(space, Goal(latency_ms=limit), TrialReader(space).history([]))
     assert not any(view.gains.values())
+
+
+def test_where_nothing_takes_time_nothing_is_gained(chain_bench: Make) -> None:
+    space = space_of(chain_bench(ops=4))
+    rows = tuple(replace(row, times=(0.0,) * 4) for row in space.costs.rows)
+    space = replace(space, costs=replace(space.costs, rows=rows))
+    with np.errstate(divide="raise", invalid="raise"):
+        view = acquisition(space, Goal(), TrialReader(space).history([]))
+        assert set(view.gains.values()) == {0.0}
 
 
 def test_a_study_forgets_nothing_that_an_interruption_leaves(

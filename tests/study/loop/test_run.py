@@ -141,46 +141,28 @@ def test_interrupted_and_resumed_is_uninterrupted(
     )
     with pytest.raises(KeyboardInterrupt):
         run_study(parted)
-    assert "RUNNING" not in states(parted)
+    assert states(parted) == ["COMPLETE"] * killed + ["FAIL"]
+    assert record_of(parted.study.trials[-1]).error == "interrupted"
     parted = new_study(branchy_bench(noise=0.1), name="parted", **search)
     run_study(parted)
     assert keys(parted) == keys(whole)
     assert best(parted) == best(whole)
 
 
-def test_an_interrupted_split_is_measured_again(chain_bench: Make, new_study: Open) -> None:
-    opened = new_study(breaking(chain_bench(), KeyboardInterrupt(), [0]), trials=2)
-    with pytest.raises(KeyboardInterrupt):
-        run_study(opened)
-    assert states(opened) == ["FAIL"]
-    assert record_of(opened.study.trials[0]).error == "interrupted"
-    opened = new_study(chain_bench(), trials=2)
-    run_study(opened)
-    assert keys(opened)[0] == keys(opened, "FAIL")[0]
-
-
+@pytest.mark.parametrize("has_chosen", [True, False])
 def test_a_worker_that_died_leaves_its_candidate_to_the_next(
-    chain_bench: Make, new_study: Open
+    chain_bench: Make, new_study: Open, has_chosen: bool
 ) -> None:
     whole = new_study(chain_bench(), name="whole", trials=4)
     run_study(whole)
     notes: list[str] = []
     opened = new_study(chain_bench(), name="died", trials=4, notify=notes.append)
-    claim(opened, worker=DEAD, key=keys(whole)[0])
+    claim(opened, worker=DEAD, **({"key": keys(whole)[0]} if has_chosen else {}))
     run_study(opened)
     assert keys(opened) == keys(whole)
+    assert state_of(opened.study.trials[0]) == "interrupted"
     assert states(opened) == ["FAIL", *["COMPLETE"] * 4]
     assert any("its candidate is free again" in note for note in notes)
-
-
-def test_a_worker_that_died_before_it_chose_costs_nothing(
-    chain_bench: Make, new_study: Open
-) -> None:
-    opened = new_study(chain_bench(), trials=2)
-    claim(opened, worker=DEAD)
-    run_study(opened)
-    assert states(opened) == ["FAIL", "COMPLETE", "COMPLETE"]
-    assert state_of(opened.study.trials[0]) == "interrupted"
 
 
 def test_a_candidate_that_kills_again_and_again_fails(chain_bench: Make, new_study: Open) -> None:
@@ -204,39 +186,22 @@ def test_a_trial_of_a_living_worker_is_left_alone(chain_bench: Make, new_study: 
     assert "other workers measure the last 1" in stopped(opened)
 
 
-def test_a_result_that_comes_too_late_is_dropped_and_the_worker_goes_on(
-    chain_bench: Make, new_study: Open
-) -> None:
-    bench = chain_bench()
-    notes: list[str] = []
-    opened = new_study(bench, trials=3, notify=notes.append)
-    measure = bench.measure
-
-    def reaped_meanwhile(deployment: Deployment) -> Measurement:
-        if len(opened.study.trials) == 1:
-            opened.study.tell(0, state=optuna.trial.TrialState.FAIL)
-        return measure(deployment)
-
-    bench.measure = reaped_meanwhile
-    run_study(opened)
-    assert states(opened) == ["FAIL", *["COMPLETE"] * 3]
-    assert any("another worker finished it first" in note for note in notes)
-
-
-def test_a_trial_that_another_gives_up_before_it_is_measured_is_left_to_it(
-    chain_bench: Make, new_study: Open
+@pytest.mark.parametrize("is_measured", [True, False])
+def test_a_trial_that_another_gives_up_meanwhile_is_left_to_it_and_the_worker_goes_on(
+    chain_bench: Make, new_study: Open, is_measured: bool
 ) -> None:
     notes: list[str] = []
     opened = new_study(chain_bench(), trials=3, notify=notes.append)
-    ask = opened.study.ask
+    holder, name = (opened.bench, "measure") if is_measured else (opened.study, "ask")
+    call = getattr(holder, name)
 
-    def reaped_at_once() -> Any:
-        trial = ask()
-        if trial.number == 0:
+    def reaped_after(*arguments: Any) -> Any:
+        result = call(*arguments)
+        if len(opened.study.trials) == 1:
             opened.study.tell(0, state=optuna.trial.TrialState.FAIL)
-        return trial
+        return result
 
-    opened.study.ask = reaped_at_once  # type: ignore[method-assign, assignment]
+    setattr(holder, name, reaped_after)
     run_study(opened)
     assert states(opened) == ["FAIL", *["COMPLETE"] * 3]
     assert any("another worker finished it first" in note for note in notes)
@@ -391,14 +356,6 @@ def test_a_split_that_does_not_fit_is_not_measured(chain_bench: Make, new_study:
     run_study(opened)
     assert states(opened) == ["FAIL", "COMPLETE"]
     assert "does not fit the devices" in record_of(opened.study.trials[0]).error
-
-
-def test_the_planner_stops_when_nothing_better_is_left(chain_bench: Make, new_study: Open) -> None:
-    bench = chain_bench(ops=40, stages=4, seed=1)
-    opened = new_study(bench, trials=100)
-    run_study(opened)
-    assert stopped(opened).startswith("converged")
-    assert len(opened.study.trials) < 20
 
 
 def test_a_planner_that_shall_not_converge_goes_on_to_the_limit(
