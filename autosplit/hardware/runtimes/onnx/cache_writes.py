@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autosplit.frontend.onnx.nodes import tensors_read
+from autosplit.frontend.onnx.static_shapes import inferred_shapes
 
 IN_PLACE = "autosplit.in_place"
 """The metadata of a model that names pairs INPUT=OUTPUT which may share memory, one a line."""
@@ -32,10 +33,14 @@ def with_direct_writes(model: Any) -> Any:
     }
     direct: dict[str, list[Any]] = {}  # what takes the place of a node, by the node's output
     pairs: list[str] = []
+    shapes: dict[str, tuple[int, ...]] = {}
     for node in model.graph.node:
         scatter, before = _written(node, producers)
         if scatter is None:
             continue
+        shapes = shapes or inferred_shapes(model, {})
+        if shapes.get(scatter.input[1], ())[1:] != (1,):
+            continue  # it writes other parts than rows, or many lists of them
         between = (before.output[0], scatter.output[0])
         if not outputs.isdisjoint(between) or any(readers[tensor] > 1 for tensor in between):
             continue

@@ -231,3 +231,19 @@ def test_a_row_is_written_into_the_memory_of_a_state(load):
         results = stage.run([item[port.name] for port in ports.inputs])
     ((_, output),) = ports.state_places
     assert nets.np.shares_memory(results[output], item["cache"])
+
+
+def test_single_numbers_are_written_into_a_state_as_before(load):
+    net = nets.net(
+        """g (float[2,4] cache, int64[1,1,2] places, float[1,1] values)
+        => (float[2,4] after, float[2] y) {
+            front = Transpose<perm=[1,0]>(cache)
+            written = ScatterND(front, places, values)
+            after = Transpose<perm=[1,0]>(written)
+            y = ReduceMax<axes=[1],keepdims=0>(after)
+        }""",
+        {},
+    )
+    model = load(net, states={"cache": "after"})
+    with model.split([]).pipeline() as pipeline:
+        assert model.require_equal(pipeline, ["onnxruntime"]).max_abs_error == 0
