@@ -126,7 +126,7 @@ class Batches:
         self._engine.start()  # here, not where a batch is due: whoever adds gets the error
         with self._entering:
             if self._is_closed:
-                raise Closed
+                raise self._engine.closed()
             batch = self._open = self._open or self._empty(arrays)
             place = Place(self, batch, forwarded)
             for whole, array in zip(batch.inputs, arrays, strict=True):
@@ -152,8 +152,8 @@ class Batches:
                 self._inside += 1
             try:
                 batch.ticket = self._engine.enter(batch.inputs, {})
-            except BaseException as error:
-                batch.fail(error if isinstance(error, Closed) else Closed())
+            except BaseException:
+                batch.fail(self._engine.closed())
                 raise
         batch.ticket.add_done_callback(lambda _: self._leave(batch))
 
@@ -167,7 +167,7 @@ class Batches:
         with self._changed:
             self._changed.notify_all()
         if batch is not None:
-            batch.fail(Closed())
+            batch.fail(self._engine.closed())
 
     def _empty(self, arrays: Sequence[Array]) -> _Batch:
         shapes = [(self.size * len(array), *array.shape[1:]) for array in arrays]
@@ -230,7 +230,7 @@ class Batches:
             errors = [ticket.exception() for ticket in tickets]
             if all(errors):
                 self._engine.stop((error.place, error.cause))
-                raise Closed
+                raise self._engine.closed()
         except Exception as problem:
             batch.fail(problem)
             return

@@ -7,13 +7,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+from autosplit.errors import StageError
 from autosplit.hardware.execution.wiring import Wiring
 
 Stream = Hashable  # any value by which the caller names a stream
 
 
-class Closed(Exception):
-    """The pipeline is closed, and its items are discarded."""
+class Closed(StageError):
+    """The pipeline is closed, and its items are discarded; the text says why."""
 
 
 class ItemFailed(Exception):

@@ -14,7 +14,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -160,7 +160,7 @@ class Engine:
         self.require_process()
         with self._lock:
             if self._is_stopped:
-                raise Closed
+                raise self.closed()
             self.states.reset(stream, state)
             if self.states.is_idle(stream):
                 self._forget(stream)
@@ -182,24 +182,26 @@ class Engine:
         with self._changed:
             self._changed.wait_for(lambda: self._is_stopped or condition())
             if self._is_stopped:
-                raise Closed
+                raise self.closed()
 
     def notify(self) -> None:
         """Let those who ``wait_for`` a condition look again."""
         with self._changed:
             self._changed.notify_all()
 
-    def raise_failure(self) -> NoReturn:
-        """Raise StageError with the reason why the engine is stopped."""
+    def closed(self) -> Closed:
+        """The reason why the engine is stopped."""
         if self._failure is None:
-            raise StageError("the pipeline is closed; make a new one") from None
+            return Closed("the pipeline is closed; make a new one")
         text, cause = self._failure
         reason = f"{type(cause).__name__}: {line_of(cause)}"
         items = ", ".join(map(str, sorted(self._lost_items)))
         losses = f"; items inside: {items}" if items else ""
         streams = self.states.lost
         losses += f"; lost streams: {', '.join(streams)}" if streams else ""
-        raise StageError(f"{text}: {reason}; the pipeline is closed{losses}") from cause
+        closed = Closed(f"{text}: {reason}; the pipeline is closed{losses}")
+        closed.__cause__ = cause
+        return closed
 
     @property
     def has_failed(self) -> bool:
@@ -236,7 +238,7 @@ class Engine:
                 queue.discard()
         for ticket in discarded:
             ticket.inputs.clear()
-            ticket.set_exception(Closed())
+            ticket.set_exception(self.closed())
 
     def close(self) -> None:
         """Stop, and wait some seconds for the threads. Idempotent."""
@@ -312,9 +314,7 @@ class Engine:
                 self._finish(stage, ticket, results)
                 # Otherwise they would stay in memory during the next wait.
                 del ticket, values, results
-        except Closed:
-            pass
-        except BaseException as error:  # raised again in the thread of whoever waits
+        except BaseException as error:  # raised again in the thread of whoever waits; or ``closed``
             self.stop((f"{name} failed", error))
         finally:
             replica.close()
@@ -347,7 +347,7 @@ class Engine:
 
     def _may_take(self, stage: int, lane: int) -> bool:
         if self._is_stopped:
-            raise Closed
+            raise self.closed()
         queue = self._queues[stage]
         oldest = queue.oldest(lane)
         if oldest is None:
@@ -361,7 +361,7 @@ class Engine:
         """Hand the results of a stage to those that read them."""
         with self._lock:
             if self._is_stopped:
-                raise Closed
+                raise self.closed()
             self._deliver(stage, ticket, results)
             for name, position in self._edges.outputs[stage]:
                 ticket.outputs[name] = results[position]

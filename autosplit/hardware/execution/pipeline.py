@@ -172,27 +172,24 @@ class Pipeline:
         """
         tickets: deque[Inside] = deque()
         window, woken = self.capacity, time.perf_counter()
-        try:
-            for stream, item in items:
-                is_full = len(tickets) >= window
-                if is_full or (tickets and tickets[0].done() and _is_late(woken)):
-                    # The caller works on the cores of the stages. Woken once for many results it
-                    # takes less of their time; those still inside keep the stages busy.
-                    if is_full:
-                        tickets[window - self.capacity + self.capacity // 3].result()
-                    # Read before the next item enters: results that wait are bounded too.
-                    inside = len(tickets)
-                    yield self._result(tickets.popleft())
-                    while tickets and tickets[0].done():
-                        yield self._result(tickets.popleft())
-                    before, woken = woken, time.perf_counter()
-                    period = (woken - before) / (inside - len(tickets))
-                    window = items_inside(period, self.capacity, self.limit)
-                tickets.append(self._enter(item, stream))
-            while tickets:
-                yield self._result(tickets.popleft())
-        except Closed:
-            self._engine.raise_failure()
+        for stream, item in items:
+            is_full = len(tickets) >= window
+            if is_full or (tickets and tickets[0].done() and _is_late(woken)):
+                # The caller works on the cores of the stages. Woken once for many results it
+                # takes less of their time; those still inside keep the stages busy.
+                if is_full:
+                    tickets[window - self.capacity + self.capacity // 3].result()
+                # Read before the next item enters: results that wait are bounded too.
+                inside = len(tickets)
+                yield self.result(tickets.popleft())
+                while tickets and tickets[0].done():
+                    yield self.result(tickets.popleft())
+                before, woken = woken, time.perf_counter()
+                period = (woken - before) / (inside - len(tickets))
+                window = items_inside(period, self.capacity, self.limit)
+            tickets.append(self.enter(item, stream))
+        while tickets:
+            yield self.result(tickets.popleft())
 
     def loop(
         self, first: Iterable[Item], following: Following, streams: int = 1
@@ -219,23 +216,21 @@ class Pipeline:
         inside: deque[tuple[Inside, int, int]] = deque()
         try:
             for number, item in islice(waiting, streams):
-                inside.append((self._enter(item, number), number, 0))
+                inside.append((self.enter(item, number), number, 0))
             while inside:
                 is_done = (place for place, (ticket, *_) in enumerate(inside) if ticket.done())
                 inside.rotate(-next(is_done, 0))
                 ticket, number, step = inside.popleft()
-                outputs = self._result(ticket)
+                outputs = self.result(ticket)
                 # The next item enters before the caller has the outputs: stages stay busy.
                 following_item = following(outputs, number, step)
                 if following_item is not None:
-                    inside.append((self._enter(following_item, number), number, step + 1))
+                    inside.append((self.enter(following_item, number), number, step + 1))
                 else:
                     self.reset(number)
                     for new, item in islice(waiting, 1):
-                        inside.append((self._enter(item, new), new, 0))
+                        inside.append((self.enter(item, new), new, 0))
                 yield number, step, outputs
-        except Closed:
-            self._engine.raise_failure()
         finally:  # streams that the caller did not wait for end too
             with contextlib.suppress(StageError):
                 for _, number, _ in inside:
@@ -253,14 +248,11 @@ class Pipeline:
             pipeline.submit(items[0])
         """
         self._engine.require_process()
-        try:
-            with self._submitting:
-                # Only this method puts, so the room is still there when the item has entered.
-                self._engine.wait_for(lambda: len(self._unread) < self.capacity)
-                self._unread.append(self._enter(item, stream))
-                self._engine.notify()
-        except Closed:
-            self._engine.raise_failure()
+        with self._submitting:
+            # Only this method puts, so the room is still there when the item has entered.
+            self._engine.wait_for(lambda: len(self._unread) < self.capacity)
+            self._unread.append(self.enter(item, stream))
+            self._engine.notify()
 
     def results(self) -> Iterator[dict[str, Array]]:
         """The outputs of submitted items, in order, waiting for each.
@@ -282,10 +274,10 @@ class Pipeline:
                         ticket.result()
                     self._unread.popleft()
                     self._engine.notify()
-                result = self._result(ticket)
+                result = self.result(ticket)
             except Closed:
                 if self._engine.has_failed:
-                    self._engine.raise_failure()
+                    raise
                 return
             yield result
 
@@ -306,10 +298,7 @@ class Pipeline:
         if state is not None and not isinstance(state, Mapping):
             kind = type(state).__name__
             raise ConfigError(f"state is a {kind}; give the array of each state by its name")
-        try:
-            self._engine.reset(stream, state)
-        except Closed:
-            self._engine.raise_failure()
+        self._engine.reset(stream, state)
         self._steps.pop(stream, None)
         if state:
             self._steps[stream] = -math.inf  # nobody knows how far these states are
@@ -379,10 +368,17 @@ class Pipeline:
             outputs = pipeline.result(pipeline.enter(items[0]))
         """
         self._engine.require_process()
-        try:
-            return self._enter(item, stream)
-        except Closed:
-            self._engine.raise_failure()
+        arrays = _checked(item, self.wiring.inputs)
+        _require_hashable(stream)
+        self._count_step(stream)
+        outputs = {}
+        for source, names in self._forwarded:
+            for name in names:
+                # An input that is an output too: the caller may change its array meanwhile.
+                outputs[name] = arrays[source].copy()
+        if self.batch > 1:
+            return self._batches.add(list(arrays.values()), outputs)
+        return self._engine.enter(list(arrays.values()), outputs, stream)
 
     def result(self, ticket: Inside) -> dict[str, Array]:
         """The outputs of an item that ``enter`` handed in; waits for them.
@@ -396,23 +392,8 @@ class Pipeline:
         Example:
             outputs = pipeline.result(pipeline.enter(items[0]))
         """
-        try:
-            return self._result(ticket)
-        except Closed:
-            self._engine.raise_failure()
-
-    def _enter(self, item: Item, stream: Stream) -> Inside:
-        arrays = _checked(item, self.wiring.inputs)
-        _require_hashable(stream)
-        self._count_step(stream)
-        outputs = {}
-        for source, names in self._forwarded:
-            for name in names:
-                # An input that is an output too: the caller may change its array meanwhile.
-                outputs[name] = arrays[source].copy()
-        if self.batch > 1:
-            return self._batches.add(list(arrays.values()), outputs)
-        return self._engine.enter(list(arrays.values()), outputs, stream)
+        outputs = ticket.result()
+        return {port.name: array_of(outputs[port.name]) for port in self.wiring.outputs}
 
     def _count_step(self, stream: Stream) -> None:
         """Raises ConfigError for an item that its stream's states have no room for."""
@@ -425,10 +406,6 @@ class Pipeline:
                 "export the model with a longer cache"
             )
         self._steps[stream] = steps + 1
-
-    def _result(self, ticket: Inside) -> dict[str, Array]:
-        outputs = ticket.result()
-        return {port.name: array_of(outputs[port.name]) for port in self.wiring.outputs}
 
 
 def _require_hashable(stream: Stream) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
-from autosplit import phases
+from autosplit import errors, phases
 from autosplit.errors import line_of
 from autosplit.hardware.devices.system_files import processes
 
@@ -129,7 +129,9 @@ def _work(answers: Connection) -> None:
 
             with contextlib.suppress(OSError):  # the disk of the log may be full
                 traceback.print_exc()
-            send({"error": type(error).__name__, "text": line_of(error, last=True)})
+            kinds = (k.__name__ for k in type(error).__mro__ if k.__module__ == errors.__name__)
+            name = next(kinds, type(error).__name__)
+            send({"error": name, "text": line_of(error, last=True)})
 
 
 def _prctl(option: int, value: int) -> None:
