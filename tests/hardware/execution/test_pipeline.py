@@ -161,13 +161,18 @@ def test_all_replicas_of_a_stage_work_at_the_same_time():
 def test_a_slow_replica_takes_fewer_items_and_results_keep_their_order():
     pipeline, replicas = fake_pipeline(CHAIN, THREE, ["c"], replicas=[1, 2, 1])
     slow, fast = replicas[1:3]
-    run = slow.run
+    run, run_fast, begun = slow.run, fast.run, threading.Event()
 
     def run_when_many_are_done(values):
+        begun.set()
         wait_for(lambda: len(fast.seen) >= 3 * (len(slow.seen) + 1))
         return run(values)
 
-    slow.run = run_when_many_are_done
+    def run_once_both_have_begun(values):
+        assert begun.wait(PATIENCE_S)
+        return run_fast(values)
+
+    slow.run, fast.run = run_when_many_are_done, run_once_both_have_begun
     with pipeline:
         results = in_time(lambda: pipeline.run(items(20)))
     assert values_of(results, "c") == expected_of(CHAIN, items(20), "c")
