@@ -12,24 +12,18 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import autosplit
 from autosplit.hardware.devices.device import Cores, available
-from autosplit.hardware.execution.pipeline import Item, Pipeline
-from autosplit.hardware.measurement.measure import (
-    Budget,
-    Contender,
-    compare_interleaved,
-    period_and_busy,
-)
+from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.runtimes.registry import EXACT, is_installed
 from autosplit.lowering.states import propose_states
 from autosplit.zoo import catalog
+from studies.benchmarks.finished_study import streamed
 from studies.benchmarks.result import Bar, arguments, at_least, finish, shown
 
 LEAST = 1.6
@@ -81,7 +75,7 @@ def _measured(net: str, seconds: float) -> tuple[tuple[str, ...], list[Bar]]:
                 pipeline = stack.enter_context(open_pipeline)
                 accuracy = compare(pipeline.run(items), expected)
                 assert accuracy.equal, accuracy
-                contenders[way, runtime] = partial(_period, pipeline, items)
+                contenders[way, runtime] = partial(streamed, pipeline, items)
         periods = compare_interleaved(list(contenders.values()), Budget(seconds=seconds))
     spreads = dict(zip(contenders, periods, strict=True))
     fastest = {way: _fastest(spreads, way) for way in ("pipeline", "one core", "two threads")}
@@ -106,10 +100,6 @@ def _model(path: Path, runtime: str) -> autosplit.Model:
     model = autosplit.load_model(path, runtime=runtime)
     states, _ = propose_states(model.graph, model.lowered.outputs)
     return autosplit.load_model(path, runtime=runtime, states=states)
-
-
-def _period(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread:
-    return period_and_busy(pipeline, items, budget)[0]
 
 
 def _fastest(spreads: dict[tuple[str, str], Spread], way: str) -> tuple[str, str]:
