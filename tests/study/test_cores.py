@@ -11,7 +11,7 @@ import pytest
 
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.report.documents.record import read
-from autosplit.report.documents.study import document, trial_table
+from autosplit.report.documents.study import trial_table, written
 from autosplit.study.config.study_file import StudyConfig, checked
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
@@ -139,7 +139,7 @@ def test_what_does_not_fit_the_memory_is_refused_by_name(tmp_path: Path) -> None
 
 def test_show_and_report_read_the_study(tmp_path: Path) -> None:
     opened = run(tmp_path, config_of(trials=3))
-    shown = document(opened.study, opened.url)
+    shown = written(read(opened.study), opened.url)
     assert shown["trials"][0]["replicas"]
     assert shown["trials"][0]["threads"]
     assert shown["study"]["cores"] == ["0-3"]

@@ -8,21 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autosplit.cuts import last_ops, members
 from autosplit.cuts.stages import live
 from autosplit.graph import op_title
 from autosplit.hardware.measurement.results import Baseline, Spread
-from autosplit.report.documents.record import Study, Trial, read, states_of
+from autosplit.report.documents.record import Study, Trial, states_of
 from autosplit.report.documents.table import Table
 from autosplit.study.documents import document_of
 from autosplit.study.record import Figures
-from autosplit.study.storage import redact_password, storage_errors
+from autosplit.study.storage import redact_password
 from autosplit.units import between, digits, size
-
-if TYPE_CHECKING:
-    import optuna
 
 _MAX_TENSORS = 4  # named for a stage
 _STORED = ("cuts", "runtimes", "replicas", "threads", "batch")
@@ -30,14 +27,8 @@ _OPTIONAL = ("note", "final period ms", "predicted ms", "memory")  # columns
 _FIGURES = ("period_ms", "latency_ms", "stage_ms", "disturbed")
 
 
-def document(study: optuna.Study, url: str) -> dict[str, Any]:
-    """The document of ``show -f json``, whose keys stay as they are."""
-    with storage_errors(url):
-        return written(read(study), url)
-
-
 def written(study: Study, url: str) -> dict[str, Any]:
-    """The record of a study as the document of ``show -f json``."""
+    """The record of a study as the document of ``show -f json``, whose keys stay as they are."""
     record, config, best = study.record, study.record.config, study.best()
     cores = {} if config.get("cores") is None else {"cores": config["cores"]}
     name = study.graph.name if study.graph else None

@@ -15,8 +15,7 @@ from optuna.trial import TrialState
 from autosplit.graph import build
 from autosplit.lowering.states import match_states
 from autosplit.report.documents.record import Study, Trial, read, stored_graph
-from autosplit.report.documents.study import document as shown
-from autosplit.report.documents.study import state_table, trial_table, way_table
+from autosplit.report.documents.study import state_table, trial_table, way_table, written
 from autosplit.report.html.page import page
 from autosplit.study import documents as records
 from autosplit.study.record import study_record, update
@@ -66,7 +65,7 @@ def test_an_interrupted_trial_is_none_that_failed() -> None:
     study.tell(trial, state=TrialState.FAIL)
     record = read(study)
     assert [t.state for t in record.trials] == ["fail", "interrupted"]
-    assert [t["state"] for t in shown(study, "s")["trials"]] == ["FAIL", "INTERRUPTED"]
+    assert [t["state"] for t in written(read(study), "s")["trials"]] == ["FAIL", "INTERRUPTED"]
     text = page(record)
     assert "2, 1 failed" in text
     assert text.count('class="fail"') == 1
@@ -279,7 +278,7 @@ def test_report_and_show_name_the_stage_of_each_state() -> None:
     states = state_table(study, best)
     assert states
     assert states.rows == (("x", "conv1:0", [4], 0),)
-    document = shown(stored, "sqlite://")
+    document = written(study, "sqlite://")
     expected = {"input": "x", "output": "conv1:0", "shape": [4], "stage": 0}
     assert document["best"]["states"] == [expected]
 

@@ -14,7 +14,7 @@ from autosplit.hardware.measurement.results import Measurement
 from autosplit.planner import CostModel, Kind, RowCosts, Transfer
 from autosplit.report.dashboard.optuna_copy import copy
 from autosplit.report.documents.record import read
-from autosplit.report.documents.study import document
+from autosplit.report.documents.study import written
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_stored_split
 from autosplit.study.loop.open import OpenStudy, open_study
@@ -100,7 +100,7 @@ def test_the_best_is_that_of_the_latency_and_the_verdict_of_the_fastest(
     best = best_of_study(opened.study)
     assert best is not None
     assert opened.study.trials[best.number].value == opened.study.best_value
-    assert document(opened.study, opened.url)["best"]["number"] == best.number
+    assert written(read(opened.study), opened.url)["best"]["number"] == best.number
     assert read(opened.study).best().number == best.number  # type: ignore[union-attr]
     names = copy(opened.study, read(opened.study)).metric_names
     assert names == opened.study.metric_names == ["latency in ms"]

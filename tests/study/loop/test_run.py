@@ -27,7 +27,8 @@ from autosplit.hardware.measurement.results import (
     Spread,
 )
 from autosplit.planner.workload import Workload
-from autosplit.report.documents.study import document
+from autosplit.report.documents import record
+from autosplit.report.documents.study import written
 from autosplit.study import workers
 from autosplit.study.config.sections import Workload as WorkloadSection
 from autosplit.study.loop import run as loops
@@ -418,7 +419,9 @@ def test_baselines_measured_beside_the_best_decide_the_verdict(
     opened = new_study(bench, trials=2)
     run_study(opened)
     assert opened.study.user_attrs["result"]["verdict"]["choice"] == "split"
-    assert document(opened.study, opened.url)["baselines"][0]["period_ms"]["median"] == 1e3
+    assert (
+        written(record.read(opened.study), opened.url)["baselines"][0]["period_ms"]["median"] == 1e3
+    )
 
 
 def test_two_workers_share_the_trials_and_no_split(chain_bench: Make, new_study: Open) -> None:
@@ -638,7 +641,7 @@ def test_the_winner_is_measured_at_the_rate_of_the_study_once(
         opened = with_workload(opened, "throughput", rate=rate)
         run_study(opened)
     assert [w.rate for _, w in asked] == [1, 2]
-    (load,) = document(opened.study, "")["loads"].values()
+    (load,) = written(record.read(opened.study), "")["loads"].values()
     assert load["points"][0]["rate"] == 2
     text = opened.study.user_attrs["result"]["verdict"]["text"]
     assert text.endswith("At 2 items/s: latency p50 1 ms, p99 3 ms (2 to 4).")
