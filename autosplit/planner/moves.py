@@ -107,7 +107,8 @@ class Moves:
             def distance(step: Step) -> tuple[bool, bool, float, float]:
                 row = problem.rows[step.rows[0]]
                 is_other = row.kind != asked.kind or len(step.rows) > 1
-                taken = self._taken(problem, step)
+                pairs = zip(step.rows, step.replicas, strict=True)
+                taken = sum(problem.takes[place] * count for place, count in pairs)
                 threads = abs(row.threads - asked.threads)
                 return is_other, row.runtime != asked.runtime, threads, abs(taken - devices[stage])
 
@@ -140,10 +141,6 @@ class Moves:
             elif self.question.count - sum(problem.states[step.state]) >= after:
                 steps.append(step)
         return steps
-
-    def _taken(self, problem: Problem, step: Step) -> int:
-        pairs = zip(step.rows, step.replicas, strict=True)
-        return sum(problem.takes[row] * count for row, count in pairs)
 
     def _used(self, stages: Stages) -> dict[str, int]:
         """How many devices of each kind are taken."""

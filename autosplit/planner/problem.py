@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from autosplit.cuts import Contraction, bitset, members
 from autosplit.deployment import Option, Row
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.planner.costs import CostModel, Kind, disjoint
+from autosplit.planner.costs import CostModel, disjoint
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -307,6 +307,7 @@ def _problem(costs: CostModel, question: Question, numbers: Sequence[int]) -> Pr
         together.append(tuple(groups for groups in sets if groups.bit_count() > 1))
     producer = np.array([producer for producer, _ in tensors], dtype=np.intp)
     tensor_bytes = [tensor.bytes for tensor in costs.tensors]
+    free = (0.0,) * len(costs.tensors)
     return Problem(
         costs=costs,
         question=question,
@@ -317,8 +318,8 @@ def _problem(costs: CostModel, question: Question, numbers: Sequence[int]) -> Pr
         together=tuple(together),
         kind=np.array([costs.kind_index[row.row.kind] for row in rows], dtype=np.intp),
         # Nobody sends a model input.
-        send=_summed(_tables(costs, lambda kind: kind.send), merged) * (producer >= 0),
-        receive=_summed(_tables(costs, lambda kind: kind.receive), merged),
+        send=_summed([kind.send or free for kind in costs.kinds], merged) * (producer >= 0),
+        receive=_summed([kind.receive or free for kind in costs.kinds], merged),
         memory=np.array([kind.memory for kind in costs.kinds]),
         sizes=_summed([costs.sizes], group_ops)[0],
         bytes=_summed([tensor_bytes], merged)[0],
@@ -326,12 +327,6 @@ def _problem(costs: CostModel, question: Question, numbers: Sequence[int]) -> Pr
         consumers=tuple(consumers for _, consumers in tensors),
         stateful=np.array([bool(ops & costs.stateful) for ops in contraction.groups]),
     )
-
-
-def _tables(
-    costs: CostModel, table_of: Callable[[Kind], tuple[float, ...]]
-) -> list[tuple[float, ...]]:
-    return [table_of(kind) or (0.0,) * len(costs.tensors) for kind in costs.kinds]
 
 
 def _tensors_between_groups(

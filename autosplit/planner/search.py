@@ -26,7 +26,7 @@ from autosplit.planner.bound import Weights
 from autosplit.planner.cut_set import Words, to_int
 from autosplit.planner.evaluation import Plan, evaluate
 from autosplit.planner.problem import SAME, Array, Deadline, Index, OutOfTime, Problem, Step
-from autosplit.planner.stage_loads import StageLoads
+from autosplit.planner.stage_loads import Mask, StageLoads
 
 _TAILS, _HEADS = 512, 4096  # cuts of a block: its matrices stay in the cache
 FEW_CUTS = 4_000  # that are searched in a moment
@@ -189,7 +189,7 @@ class Search:
             raise OutOfTime
         loads = [self.loads.loads(row, tails, heads) for row in rows]
         longest = loads[0] if len(loads) == 1 else np.maximum.reduce(loads)
-        has_state = self._has_state(tails, heads)
+        has_state = self.loads.has_state(tails, heads) if self.problem.costs.stateful else None
         for step in steps:
             here = windows[step.state]
             low, high = np.searchsorted(here, (heads[0], heads[-1] + 1))
@@ -199,13 +199,8 @@ class Search:
             periods = self._periods(step, [each[:, columns] for each in loads], has_state, columns)
             yield Block(step, tails, here[low:high], periods, longest[:, columns])
 
-    def _has_state(self, tails: Index, heads: Index) -> Array | None:
-        if not self.problem.costs.stateful:
-            return None
-        return self.loads.has_state(tails, heads).astype(np.float64)
-
     def _periods(
-        self, step: Step, loads: Sequence[Array], has_state: Array | None, columns: Index
+        self, step: Step, loads: Sequence[Array], has_state: Mask | None, columns: Index
     ) -> Array:
         """The periods of stages with these loads in the rows of a step."""
         replicas, streams = sum(step.replicas), self.problem.costs.streams
@@ -218,7 +213,7 @@ class Search:
         if has_state is None or replicas == 1:
             return periods
         share = streams / math.ceil(streams / replicas)
-        return np.where(has_state[:, columns] > 0, np.maximum.reduce(loads) / share, periods)
+        return np.where(has_state[:, columns], np.maximum.reduce(loads) / share, periods)
 
     def windows(self, limit: float) -> list[Index]:
         """For each state the cuts that a path within a period may have there."""
@@ -269,11 +264,10 @@ class Search:
         return self._best_path(labels, steps, fewest_devices)
 
     def _values(self, block: Block, before: Array, limit: float, by_latency: bool) -> Array:
-        if not by_latency:
+        if by_latency:
+            values: Array = before + self.latencies(block)
+        else:
             values = np.maximum(before, block.periods)
-            values[block.periods > limit] = math.inf
-            return values
-        values = before + self.latencies(block)
         values[block.periods > limit] = math.inf
         return values
 

@@ -229,8 +229,7 @@ class StageLoads:
 
     def has_state(self, a: Index, b: Index) -> Mask:
         """Which stages have a state."""
-        with_state: Mask = self.states[b] > self.states[a][:, None]
-        return with_state
+        return np.asarray(self.states[b] > self.states[a][:, None])
 
     def _parts(self, row: int) -> Index:
         """For each cut a number of the parts of groups that it tears in a row.

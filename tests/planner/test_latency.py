@@ -3,28 +3,10 @@
 import pytest
 
 from autosplit.errors import Infeasible
-from autosplit.planner import Question, Transfer, front, k_best, labels, partition
-from tests.planner.graphs import chain, on_unlike_devices, random_dag
+from autosplit.planner import Question, front, k_best, labels, partition
+from tests.planner.graphs import random_dag
 
 THIRDS = Question.of_split(3)
-
-
-def test_a_device_that_is_better_left_out_costs_no_latency():
-    with_transfer = chain(
-        5.0, 5.0, tensors=(Transfer("t", 0, (1,), 8.0),), send=[1.0], receive=[1.0]
-    )
-    model = on_unlike_devices(with_transfer, *[(5.0, 5.0)] * 3, overheads=(0.0, 0.0, 99.0))
-    question = Question.along(["0", "1", "2"], empty=True)
-    assert partition(model, question).latency == 12
-    assert partition(model, question, max_period=10.0).latency == 10
-
-
-def test_each_op_counts_on_its_own_device_where_the_least_latency_is_slower():
-    times = (4.0, 2.0, 50.0, 50.0), (50.0, 3.0, 2.0, 50.0), (50.0, 50.0, 50.0, 1.0)
-    model, question = on_unlike_devices(chain(*[1.0] * 4), *times), Question.along(["0", "1", "2"])
-    best = partition(model, question)
-    assert (best.period, best.latency) == (5, 10)
-    assert partition(model, question, max_period=6.0).latency == 9
 
 
 @pytest.mark.parametrize("asked", range(0, 60, 3))
