@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -305,6 +306,13 @@ def test_a_sequence_has_its_own_states():
         ):
             with pytest.raises(triton.InferenceServerException, match=line):
                 infer(client, submitted[0], **options)
+
+
+def test_no_answer_waits_for_the_client_s_acknowledgement():
+    with app.listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_queue_longer_than_the_pipeline_is_refused():

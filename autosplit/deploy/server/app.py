@@ -268,7 +268,7 @@ def listen(host: str, port: int) -> socket.socket:
         )
     try:
         family, *_, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(resolved, family=family)
+        listener = socket.create_server(resolved, family=family)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             text = f"port {port} on {host} is in use; give another with --port, or --port 0"
@@ -276,6 +276,10 @@ def listen(host: str, port: int) -> socket.socket:
         reason = error.strerror or error
         text = f"cannot listen on {host}:{port}: {reason}; give an address of this machine"
         raise MachineError(text) from error
+    # Connections inherit it; asyncio sets it only where a socket names its protocol. The body of an
+    # answer would wait 40 ms for the client to acknowledge the headers.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def http_server(server: Server) -> Any:
