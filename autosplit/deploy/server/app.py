@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 MOST_SEQUENCES = 10_000  # that are open; beyond that the one that was idle for longest is dropped
 RETRY = {"retry-after": "1"}  # in seconds
@@ -56,8 +57,24 @@ class Server:
         self._sequences: OrderedDict[int | str, None] = OrderedDict()
         self._reloading: asyncio.Task[None] | None = None
 
-    def app(self) -> Starlette:
+    def app(self) -> ASGIApp:
         """The application, which closes the pipeline when it ends."""
+        from starlette.requests import Request
+
+        routed, infer = self._routed(), f"/v2/models/{self.name}/infer"
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            # Routing and middleware take as long as everything else that is done for a request.
+            if scope.get("path") != infer or scope.get("method") != "POST":
+                await routed(scope, receive, send)
+                return
+            scope["path_params"] = {"model": self.name}
+            response = await self._infer(Request(scope, receive))
+            await response(scope, receive, send)
+
+        return app
+
+    def _routed(self) -> Starlette:
         from starlette.applications import Starlette
         from starlette.routing import Route
 
@@ -66,18 +83,19 @@ class Server:
             yield
             await asyncio.to_thread(self.pipeline.close)
 
-        routes = [
+        routes = []
+        for prefix in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
+            routes += [
+                Route(f"{prefix}/infer", self._infer, methods=["POST"]),
+                Route(f"{prefix}/ready", self._model_ready),
+                Route(prefix, self._model),
+            ]
+        routes += [
             Route("/v2", self._server),
             Route("/v2/health/live", self._live),
             Route("/v2/health/ready", self._ready),
             Route("/metrics", self._metrics),
         ]
-        for prefix in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
-            routes += [
-                Route(prefix, self._model),
-                Route(f"{prefix}/ready", self._model_ready),
-                Route(f"{prefix}/infer", self._infer, methods=["POST"]),
-            ]
         return Starlette(routes=routes, lifespan=lifespan)
 
     def _started(self) -> Pipeline:
@@ -289,5 +307,7 @@ def http_server(server: Server) -> Any:
     """
     uvicorn: Any = require("uvicorn", "serve")
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    config = uvicorn.Config(server.app(), log_config=None, access_log=False, lifespan="on")
+    # Nothing here asks where a request comes from.
+    plain = {"proxy_headers": False, "log_config": None, "access_log": False}
+    config = uvicorn.Config(server.app(), lifespan="on", ws="none", **plain)
     return uvicorn.Server(config)
