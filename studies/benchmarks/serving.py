@@ -178,10 +178,10 @@ def simulation(net: str, args: Any, folder: Path) -> Part:
         stages = deployment.stages
         predicted, delay = simulated(workload, stages, measured.stage_ms, period.median)
         test = bench.under_load(deployment, replace(workload, delay_ms=delay), period)
-        if predicted or test.goodput:
+        goodput = test.goodput or 0.0
+        if predicted or goodput:
             name = f"{runtime}, {count} replicas, batch {batch}"
-            error = predicted / test.goodput - 1 if test.goodput else 1.0
-            errors[name] = [predicted, test.goodput, error]
+            errors[name] = [predicted, goodput, predicted / goodput - 1 if goodput else 1.0]
     sizes = [abs(error) for *_, error in errors.values()] or [1.0]
     row = {"deployments": len(errors), "median error": median(sizes), "largest": max(sizes)}
     return {"row": row, "errors": errors}

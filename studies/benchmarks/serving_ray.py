@@ -26,7 +26,7 @@ def of_any_batch(path: Path) -> bytes:
     for tensor in (*model.graph.input, *model.graph.output):
         tensor.type.tensor_type.shape.dim[0].dim_param = "N"
     del model.graph.value_info[:]
-    return model.SerializeToString()
+    return bytes(model.SerializeToString())
 
 
 def application(content: bytes, replicas: int) -> Any:
@@ -46,6 +46,7 @@ def application(content: bytes, replicas: int) -> Any:
         @serve.batch
         async def run(self, bodies: list[bytes]) -> list[bytes]:
             items = [self.item(body) for body in bodies]
+            outputs: list[Any]
             try:
                 stacked = {
                     name: np.concatenate([i[name] for i in items]) for name, *_ in self.inputs
@@ -69,7 +70,8 @@ def application(content: bytes, replicas: int) -> Any:
 
             return Response(await self.run(await request.body()))
 
-    return Net.bind()
+    net: Any = Net
+    return net.bind()
 
 
 @contextlib.contextmanager
@@ -88,7 +90,7 @@ def served(path: Path, model: Any, cores: int) -> Iterator[tuple[Clients, float]
             local.client = Client(("127.0.0.1", PORT))
         status, _, body = local.client.ask(requests[id(item)])
         assert status == 200, body
-        return body
+        return bytes(body)
 
     ray.init(num_cpus=2 * cores, include_dashboard=False, log_to_driver=False)
     try:
@@ -104,5 +106,5 @@ def served(path: Path, model: Any, cores: int) -> Iterator[tuple[Clients, float]
             count += len(clients.run([items[n % 3] for n in range(2 * CLIENTS)]))
         yield clients, count / (time.perf_counter() - start)
     finally:
-        serve.shutdown()
+        serve.shutdown()  # type: ignore[no-untyped-call]
         ray.shutdown()
