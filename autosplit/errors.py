@@ -6,7 +6,6 @@ returns.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 __all__ = [
@@ -75,6 +74,8 @@ class MachineError(AutosplitError):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The remedy for an unknown ``name``: the known ones that are spelled most like it, if any."""
+    import difflib  # late, since `import autosplit` should cost nothing
+
     by_lower = {k.lower(): k for k in known}
     similar = difflib.get_close_matches(name.lower(), by_lower, 3)
     similar = similar or [lower for lower in by_lower if name.lower() in lower][:3]
