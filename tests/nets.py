@@ -111,6 +111,20 @@ def parallel() -> Any:
     )
 
 
+def amplifier(folder: Path, runtime: str = "auto", layers: int = 3) -> Any:
+    """A model with a state in each of its layers, which end at ``layerN.sum``; its file is new."""
+    import onnx
+
+    from autosplit import load_model
+    from autosplit.zoo import stream_nets, weights
+
+    model, shapes = stream_nets.amplifier(layers, 4, 8)
+    weights.fill(model.graph, shapes, seed=0)
+    onnx.save(model, folder / "amplifier.onnx")
+    states = {f"past_{i}": f"present_{i}" for i in range(layers)}
+    return load_model(folder / "amplifier.onnx", runtime=runtime, states=states)
+
+
 def tuples() -> Any:
     """A Split in three parts, read out of order and twice, through batch norms, and joined."""
     return net(

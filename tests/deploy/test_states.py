@@ -15,28 +15,19 @@ from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.registry import EXACT
-from autosplit.zoo import stream_nets, weights
+from tests.nets import amplifier
 
-LAYERS = 3
-STATES = {f"past_{i}": f"present_{i}" for i in range(LAYERS)}
-
-
-@pytest.fixture(scope="module")
-def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import onnx
-
-    file = tmp_path_factory.mktemp("states") / "amplifier.onnx"
-    model, shapes = stream_nets.amplifier(LAYERS, 4, 8)
-    weights.fill(model.graph, shapes, seed=0)
-    onnx.save(model, file)
-    return file
+STATES = {f"past_{i}": f"present_{i}" for i in range(3)}
 
 
 @pytest.fixture(scope="module", params=EXACT)
-def model(request: pytest.FixtureRequest, net: Path) -> autosplit.Model:
+def model(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> autosplit.Model:
     if request.param != "tvm":
         pytest.importorskip(request.param)
-    return autosplit.load_model(net, runtime=request.param, states=STATES)
+    model: autosplit.Model = amplifier(tmp_path_factory.mktemp("net"), request.param)
+    return model
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +37,11 @@ def folder(model: autosplit.Model, tmp_path_factory: pytest.TempPathFactory) -> 
     return folder
 
 
-def stepped(net: Path, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def stepped(file: Path, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What onnxruntime gives where the states are carried by hand."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(str(net), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     left = {i.name: np.zeros(i.shape, "float32") for i in session.get_inputs() if i.name in STATES}
     results = []
@@ -62,10 +53,10 @@ def stepped(net: Path, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_an_exported_stream_computes_what_stepping_by_hand_does(
-    model: autosplit.Model, folder: Path, net: Path
+    model: autosplit.Model, folder: Path
 ) -> None:
     items = model.items(40)
-    expected = stepped(net, items)
+    expected = stepped(Path(str(model.path)), items)
     assert not compare(expected[1:], expected[:-1]).equal  # the states make a difference
     with autosplit.load(folder) as pipeline:
         assert compare(pipeline.run(items[:20], stream="a"), expected[:20]).equal

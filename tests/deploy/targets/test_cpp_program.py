@@ -16,7 +16,7 @@ from autosplit.deploy.export import write_split
 from autosplit.deployment import Deployment, Stage
 from autosplit.hardware.devices.device import available
 from autosplit.hardware.measurement.results import SplitResults
-from autosplit.zoo import stream_nets, weights
+from tests import nets
 from tests.deploy.exports import Export
 from tests.deploy.targets.programs import (
     SANITIZED,
@@ -32,7 +32,7 @@ from tests.deploy.targets.programs import (
 pytestmark = pytest.mark.integration
 FIRST, LAST = f"cores:{available()[0]}", f"cores:{available()[-1]}"
 BOTH = f"cores:{','.join(map(str, sorted({available()[0], available()[-1]})))}"
-LAYERS, STREAMS = 3, 3
+STREAMS = 3
 BUILT = shutil.ignore_patterns("build*")
 
 
@@ -60,14 +60,8 @@ def branches_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def amplifier_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A state in each of three stages, in two runtimes, with replicas and threads."""
     pytest.importorskip("openvino")
-    import onnx
-
     folder = tmp_path_factory.mktemp("amplifier")
-    net, shapes = stream_nets.amplifier(LAYERS, 4, 8)
-    weights.fill(net.graph, shapes, seed=0)
-    onnx.save(net, folder / "net.onnx")
-    states = {f"past_{i}": f"present_{i}" for i in range(LAYERS)}
-    model = autosplit.load_model(folder / "net.onnx", runtime="auto", states=states)
+    model = nets.amplifier(folder)
     where = ("tvm", (FIRST, LAST)), ("openvino", (BOTH,)), ("tvm", (FIRST, LAST, FIRST))
     cuts = [["layer0.sum"], ["layer1.sum"]]
     export(model, cuts, *where).export(folder / "out", format="cpp")

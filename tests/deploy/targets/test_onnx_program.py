@@ -62,25 +62,17 @@ def folder(request: pytest.FixtureRequest, exported: Path, tmp_path_factory: Any
         folder = Path(shutil.copytree(exported, tmp_path_factory.mktemp("branches") / "out"))
         add_program(folder, "onnx")
         return folder
-    import onnx
-
-    from autosplit.zoo import stream_nets, weights
-
     place = tmp_path_factory.mktemp(request.param)
     if request.param == "number":
         text = """g (float x, float[4] v) => (float[4] y) {
             m = Mul(v, x)  s = Softmax(m)  y = Softmax(s)
         }"""
-        onnx.save(nets.net(text), place / "net.onnx")
+        (place / "net.onnx").write_bytes(nets.net(text).SerializeToString())
         model = autosplit.load_model(place / "net.onnx")
-        model.split(after=[[model.graph.ops[0].name]]).export(place / "out", format="onnx")
-        return place / "out"
-    net, shapes = stream_nets.amplifier(2, 4, 8)
-    weights.fill(net.graph, shapes, seed=0)
-    onnx.save(net, place / "net.onnx")
-    states = {f"past_{i}": f"present_{i}" for i in range(2)}
-    model = autosplit.load_model(place / "net.onnx", states=states)
-    model.split(after=[["layer0.sum"]]).export(place / "out", format="onnx")
+    else:
+        model = nets.amplifier(place, "tvm", layers=2)
+    after = model.graph.ops[0].name if request.param == "number" else "layer0.sum"
+    model.split(after=[[after]]).export(place / "out", format="onnx")
     return place / "out"
 
 

@@ -17,9 +17,9 @@ from autosplit.errors import ConfigError, StageError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.parity import compare
-from autosplit.zoo import stream_nets, weights
 from tests.hardware.fakes import in_time
 from tests.hardware.servers import Server
+from tests.nets import amplifier
 
 pytestmark = pytest.mark.integration
 SECONDS = 4.0  # that a stage may be silent; a busy machine needs some for a call
@@ -56,12 +56,7 @@ class Stage:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A net with three states."""
-    file = tmp_path_factory.mktemp("net") / "amplifier.onnx"
-    net, shapes = stream_nets.amplifier(3, 4, 8)
-    weights.fill(net.graph, shapes, seed=0)
-    pytest.importorskip("onnx").save(net, file)
-    states = {f"past_{i}": f"present_{i}" for i in range(3)}
-    return autosplit.load_model(file, states=states, runtime="auto")
+    return amplifier(tmp_path_factory.mktemp("net"))
 
 
 def whole(model: Any) -> Any:
