@@ -19,6 +19,8 @@ Session new_session(const Replica& replica) {
   options.SetInterOpNumThreads(1);
   // A thread that waits must not take a core from another stage.
   options.AddConfigEntry("session.intra_op.allow_spinning", "0");
+  // Without VNNI, sums of products of 8-bit numbers would saturate.
+  options.AddConfigEntry("session.x64quantprecision", "1");
   // A new thread inherits the affinity of the one that starts it.
   const auto load = [&] {
     pin(0, replica.cores);
