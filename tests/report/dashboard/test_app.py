@@ -13,7 +13,7 @@ from pathlib import Path
 import optuna
 import pytest
 
-from autosplit.errors import MachineError
+from autosplit.errors import ConfigError, MachineError
 from autosplit.report.dashboard import app
 from autosplit.report.documents.record import Study
 from autosplit.report.documents.study_reader import find_study
@@ -53,6 +53,15 @@ def test_the_study_file_stays_as_it_was(small: Path) -> None:
         client.study()
     assert hashlib.sha256(small.read_bytes()).digest() == before
     assert os.listdir(small.parent) == [small.name]
+
+
+def test_the_guard_stands_before_the_dashboard(served: Client) -> None:
+    assert served.ask("/api/studies/1", "DELETE", "{}", **JSON).status == 405
+    assert served.ask("/api/studies", Host="evil.example:PORT").status == 403
+    assert served.ask("/", "HEAD", Host="[::1]:PORT").status == 200
+    policies = {"/": "default-src 'none'", "/dashboard/studies/1": "default-src 'self'"}
+    for path, policy in policies.items():
+        assert served.ask(path).headers["content-security-policy"].startswith(policy)
 
 
 def test_an_unknown_page_or_picture_is_not_found(served: Client) -> None:
@@ -113,6 +122,11 @@ def test_a_damaged_trial_is_shown_as_failed(small: Path) -> None:
         trial = client.study()["trials"][2]
     assert trial["state"] == "Fail"
     assert any("damaged" in attribute["value"] for attribute in trial["user_attrs"])
+
+
+def test_another_address_must_be_asked_for_by_name(finished: Path) -> None:
+    with pytest.raises(ConfigError, match="--allow-remote"):
+        app.open_server(find_study(str(finished)), "0.0.0.0", 0)
 
 
 def test_a_remote_server_answers_to_addresses_and_to_no_strange_name(small: Path) -> None:

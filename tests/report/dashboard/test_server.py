@@ -60,6 +60,10 @@ def test_huge_headers_are_refused(client: Client, many: dict[str, str]) -> None:
     assert client.ask("/").body == b"page"
 
 
+def test_a_huge_body_is_refused_before_it_is_sent(client: Client) -> None:
+    assert client.ask("/", "POST", Content_Length=str(2**40)).status == 413
+
+
 def test_a_port_in_use_names_the_remedy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

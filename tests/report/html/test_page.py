@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import stat
+import tomllib
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -99,6 +100,13 @@ def test_the_page_tells_question_verdict_ways_trials_and_machine(study: Study) -
         assert text in parsed.text
 
 
+def test_every_picture_is_there_with_a_description(study: Study) -> None:
+    parsed = safe(page.page(study))
+    labels = [a["aria-label"] for _, a in parsed.tags if a.get("class") == "picture"]
+    assert len(labels) == 3
+    assert all(labels)
+
+
 def test_the_best_and_the_failed_rows_are_marked(study: Study) -> None:
     text = page.page(changed(study, verdict=StudyRecord().verdict))
     marked = re.findall(r'<tr role="row" class="best">(.*?)</tr>', text, re.DOTALL)
@@ -120,10 +128,32 @@ def test_the_winner_of_the_final_comparison_is_the_best_of_the_page(study: Study
     assert "final period ms" in parsed.text
 
 
+def test_the_study_file_reads_back_without_folders_and_without_storage(study: Study) -> None:
+    config = {
+        "name": "fire",
+        "model": "/home/me/net.onnx",
+        "storage": "postgresql://me:secret@db/x",
+        "stages": 2,
+    }
+    config |= {"search": {"trials": 3, "timeout": None}, "limits": {}}
+    text = page.page(changed(study, config=config))
+    assert "secret" not in text
+    assert "/home/me" not in text
+    file = text.split("<pre>")[1].split("</pre>")[0].replace("&#34;", '"')
+    recorded = {"name": "fire", "model": "net.onnx", "stages": 2, "search": {"trials": 3}}
+    assert tomllib.loads(file) == recorded
+
+
 def test_an_empty_study_is_a_page(study: Study) -> None:
     parsed = safe(page.page(Study("empty")))
     assert "None yet; the study has not ended." in parsed.text
     assert "The study file was not recorded" in parsed.text
+
+
+def test_a_study_whose_trials_all_failed_is_a_page(study: Study) -> None:
+    parsed = safe(page.page(replace(study, trials=tuple(t for t in study.trials if t.error))))
+    assert "signal 11" in parsed.text
+    assert "svg" not in [tag for tag, _ in parsed.tags]
 
 
 def hostile(study: optuna.Study, text: str) -> optuna.Study:
@@ -212,6 +242,12 @@ def test_replicas_are_a_configuration_and_their_busy_time_is_shared(study: Study
     assert "The best configuration on 2 cores: trial 0" in parsed.text
     assert "best configuration on 2 cores (trial 0), measured31.5 ms" in parsed.text
     assert "31.399%" in parsed.text  # busy, and its share of the period
+
+
+def test_predicted_and_measured_times_are_labelled(study: Study) -> None:
+    parsed = safe(page.page(study))
+    assert "best split (trial 8), measured10.7 (10.5 to 10.9) ms" in parsed.text
+    assert "predicted for it10.5 ms" in parsed.text
 
 
 # the command
