@@ -203,7 +203,7 @@ def server(net: str, args: Any, folder: Path) -> Part:
     items = model.items(3)
     pipeline = autosplit.load(folder / "out", trace=True)
     if args.soak:
-        rate = 0.8 * _goodput(model, pipeline, limit, args.seconds)
+        rate = max(1.0, 0.8 * _goodput(model, pipeline, limit, args.seconds))
         bars = serving_http.soak(folder / "out", items, rate, args.soak)
     else:
         with pipeline:

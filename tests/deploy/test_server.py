@@ -308,6 +308,16 @@ def test_a_sequence_has_its_own_states():
                 infer(client, submitted[0], **options)
 
 
+def test_a_client_that_goes_in_the_middle_of_a_request_is_counted():
+    with served(chain()) as address:
+        host, port = address.split(":")
+        head = b"POST /v2/models/net/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(head)
+        in_time(lambda: [time.sleep(0.01) for _ in iter(lambda: '"499"' in metrics(address), True)])
+        assert post(address, asked())[0] == 200
+
+
 def test_no_answer_waits_for_the_client_s_acknowledgement():
     with app.listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         connection, _ = listener.accept()

@@ -138,6 +138,8 @@ class Server:
         return _json({"error": text}, 404)
 
     async def _infer(self, request: Request) -> Response:
+        from starlette.requests import ClientDisconnect
+
         response = self._unknown(request)
         if response is None:
             try:
@@ -146,6 +148,8 @@ class Server:
                 response = _json({"error": str(error)}, error.status, error.headers)
             except ConfigError as error:
                 response = _json({"error": str(error)}, 400)
+            except ClientDisconnect:  # nobody reads the answer; the metrics count it
+                response = _json({"error": "the client is gone"}, 499)
         self.metrics.answers[response.status_code] += 1
         return response
 
