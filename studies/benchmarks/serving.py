@@ -34,6 +34,7 @@ import autosplit
 from autosplit import api
 from autosplit.deploy.export import write_split
 from autosplit.deployment import Deployment, Stage
+from autosplit.errors import line_of
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices.device import Cores, along, available
 from autosplit.hardware.execution.pipeline import Pipeline
@@ -106,8 +107,11 @@ def rivals(net: str, args: Any, folder: Path) -> Part:
         run.name: _goodput(model, _unsplit(model, run), limit, args.seconds)
         for run in LocalBench(model, along(args.cores)).unsplit_runs()
     }
-    with serving_ray.served(path, model, args.cores) as (clients, capacity):
-        rates["Ray Serve"] = _load(clients, model, limit, args.seconds, capacity)
+    try:
+        with serving_ray.served(path, model, args.cores) as (clients, capacity):
+            rates["Ray Serve"] = _load(clients, model, limit, args.seconds, capacity)
+    except Exception as error:  # without Ray Serve the others compete
+        print(f"{net}: no Ray Serve: {line_of(error)}", file=sys.stderr, flush=True)
     pipeline = autosplit.load(folder / "out", trace=True)
     shape = " | ".join(map(str, pipeline.replicas)) + f" replicas, batch {pipeline.batch}"
     ours = _goodput(model, pipeline, limit, args.seconds)
