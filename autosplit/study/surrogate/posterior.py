@@ -108,7 +108,7 @@ class Posterior:
     @cached_property
     def inverse(self) -> Array:
         """Of the covariance, for all that are weighed by it."""
-        return np.asarray(np.linalg.inv(self.covariance))
+        return np.asarray(np.linalg.inv(self.covariance), dtype=np.float64)
 
     @cached_property
     def roots(self) -> tuple[Array, Array]:

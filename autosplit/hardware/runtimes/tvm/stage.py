@@ -66,7 +66,7 @@ class RpcStage(Stage):
         self._connection: Any = connection  # till it is closed
         module = connection.load(key, write)
         with connection.guarded("a stage was set up"):
-            self._machine = server_machine(module, connection)
+            self._machine: Any = server_machine(module, connection)
             self._inputs = [empty(port, connection.tvm_device) for port in ports.inputs]
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
