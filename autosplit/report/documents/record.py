@@ -242,6 +242,11 @@ def _cores(device: str) -> tuple[int, ...]:
     return cores_of(device) if _CORES.fullmatch(device) else ()
 
 
+def resources(device: str) -> tuple[str, ...]:
+    """The cores of a device as a database spells it, or the device."""
+    return tuple(f"core {number}" for number in _cores(device)) or (device,)
+
+
 def _legal(
     graph: FusedGraph | None, periods: Sequence[tuple[int, float]]
 ) -> tuple[tuple[int, float], ...]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, Literal
 
 from autosplit.hardware.measurement.results import Baseline, LoadTest, Spread
-from autosplit.report.documents.record import Study, Trial
+from autosplit.report.documents.record import Study, Trial, resources
 from autosplit.report.drawing.canvas import PALETTE, Canvas, colour, label, ticks
 from autosplit.study.record import Figures
 from autosplit.units import digits
@@ -44,7 +44,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Series with the titles of their axes; ``trials`` says that x counts trials.
+    """Series with the titles of their axes; ``counts`` says that x counts.
 
     ``about`` tells how to read it.
     """
@@ -53,7 +53,7 @@ class Chart:
     x: str
     y: str
     series: Sequence[Series]
-    trials: bool = False
+    counts: bool = False
     about: str = ""
 
     def draw(self) -> Canvas:
@@ -67,7 +67,11 @@ def study_charts(study: Study) -> list[Chart]:
     charts = [convergence(study, measured), throughput_latency(study, measured)]
     tests = study.record.final_comparison.loads
     named = {f"trial {n}" if n.isdecimal() else n: test for n, test in tests.items()}
-    return [*charts, latency_rate(named)] if named else charts
+    if named:
+        charts.append(latency_rate(named))
+    if any(test.goodput for test in tests.values()):
+        charts.append(goodput_cores(study))
+    return charts
 
 
 Measured = Sequence[tuple[Trial, Spread]]  # the complete trials with their periods in the search
@@ -90,7 +94,7 @@ def convergence(study: Study, measured: Measured) -> Chart:
         level = [(0.0, study.record.bound_ms, "")]
         series.append(Series("predicted bound", level, _INK, "level"))
     about = "The bound holds for the op times as profiled."
-    return Chart("Convergence", "trial", "period, ms", series, trials=True, about=about)
+    return Chart("Convergence", "trial", "period, ms", series, counts=True, about=about)
 
 
 def _of_trials(
@@ -132,8 +136,27 @@ def latency_rate(tests: Mapping[str, LoadTest]) -> Chart:
     return Chart("Latency against rate", "items/s", "latency, ms", series, about=about)
 
 
+def goodput_cores(study: Study) -> Chart:
+    """What some deployments serve within the limit, by the devices that they take; the front."""
+    devices: dict[str, tuple[str, ...]] = {b.name: b.devices for b in study.baselines}
+    for trial in study.trials:
+        devices[str(trial.number)] = tuple(chain.from_iterable(trial.record.devices))
+    points = []
+    for name, test in study.record.final_comparison.loads.items():
+        count = len({r for device in devices.get(name, ()) for r in resources(device)})
+        title = f"trial {name}" if name.isdecimal() else name
+        points += [(float(count), test.goodput, title)] if test.goodput else []
+    series = [
+        Series("Pareto front", pareto_front(points), _BEST, "steps"),
+        Series("deployments", points, colour(0), labelled=True),
+    ]
+    about = "Up and to the left is better."
+    title, y = "Goodput against cores", "items/s within the limit"
+    return Chart(title, "cores or other devices", y, series, counts=True, about=about)
+
+
 def pareto_front(points: Sequence[Point]) -> list[Point]:
-    """The points (latency, throughput, name) that no other dominates, by latency."""
+    """The points of which no other has less x and more y, by x."""
     best: list[Point] = []
     for point in sorted(points, key=lambda point: (point[0], -point[1])):
         if not best or point[1] > best[-1][1]:
@@ -163,7 +186,7 @@ class _Plot:
         points = [point for series in self.chart.series for point in series.points]
         highs = [spread.high for series in self.chart.series for spread in series.spreads]
         # Trials begin with number 0, and their marks need room on both sides.
-        self.low = -0.5 * self.chart.trials
+        self.low = -0.5 * self.chart.counts
         self.right = (max([x for x, _, _ in points], default=0.0) or 1.0) * 1.05 - self.low
         self.top = (max([y for _, y, _ in points] + highs, default=0.0) or 1.0) * 1.08
         self._legend()
@@ -201,7 +224,7 @@ class _Plot:
         for value in ticks(0.0, self.top, 7):
             canvas.line((_LEFT, right), (self._y(value),) * 2, "grid")
             canvas.text(_LEFT - 5, self._y(value), f"{value:.6g}", "end")
-        for value in ticks(0.0, self.right, 7, whole=self.chart.trials):
+        for value in ticks(0.0, self.right, 7, whole=self.chart.counts):
             canvas.text(self._x(value), bottom + 13, f"{value:.6g}", "middle")
         canvas.line((_LEFT, right), (bottom, bottom), "line")
         canvas.text((_LEFT + right) / 2, bottom + 32, self.chart.x, "middle", px=12)
@@ -244,7 +267,7 @@ class _Plot:
 
     def _about(self, series: Series, number: int) -> str:
         x, y, text = series.points[number]
-        if self.chart.trials:
+        if self.chart.counts:
             return f"{series.name}, {text}: {digits(y)} {self._unit}"
         return f"{text}\n{self.chart.x}: {digits(x)}\n{self.chart.y}: {digits(y)}"
 

@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from autosplit.hardware.measurement.results import Spread
+from autosplit.hardware.measurement.results import LoadTest, Spread
 from autosplit.report.documents.record import Study, Trial
 from autosplit.report.drawing import charts
-from autosplit.study.record import Figures, StudyRecord
+from autosplit.study.record import Figures, FinalComparison, StudyRecord
 from tests.report.studies import changed, flat, trial
 
 
@@ -20,9 +20,9 @@ def timed(number: int, period: float | None, stages: tuple[float, ...] = (), **m
     return trial(number, spread, stage_ms=stages, **more)
 
 
-def baseline(name: str, period: float) -> Any:
+def baseline(name: str, period: float, **more: Any) -> Any:
     """A baseline as it is stored."""
-    document = {"name": name, "period_ms": flat(period), "latency_ms": flat(20.0)}
+    document = {"name": name, "period_ms": flat(period), "latency_ms": flat(20.0), **more}
     return StudyRecord(baselines=[document]).baselines[0]
 
 
@@ -89,6 +89,28 @@ def test_many_baselines_are_told_apart_by_their_names() -> None:
     many = changed(STUDY, baselines=tuple(baseline(n, 9.0 + i) for i, n in enumerate(names)))
     picture = chart_of(many, 1).draw().render().decode()
     assert [f">{name}</text>" in picture for name in names] == [True] * 10
+
+
+def test_goodput_is_charted_against_the_cores_that_it_takes() -> None:
+    def load(goodput: float | None) -> LoadTest:
+        return LoadTest((), 5.0, 100.0, 1.0, limit_ms=20.0, goodput=goodput)
+
+    loads = {"0": load(80.0), "4": load(150.0), "one core": load(70.0), "2": load(None)}
+    devices = {0: (("cores:0", "cores:0"),), 4: (("cores:0,1",), ("cores:2",))}
+    served = changed(
+        STUDY,
+        trials=[
+            replace(t, record=t.record.model_copy(update={"devices": devices[t.number]}))
+            for t in STUDY.trials
+            if t.number in devices
+        ],
+        baselines=(baseline("one core", 20.0, devices=["cores:0"]),),
+        final_comparison=FinalComparison(loads=loads),
+    )
+    assert points(chart_of(served, 3)) == {
+        "Pareto front": [(1, 80), (3, 150)],
+        "deployments": [(1, 80), (3, 150), (1, 70)],
+    }
 
 
 @pytest.mark.parametrize(
