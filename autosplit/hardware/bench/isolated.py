@@ -150,7 +150,7 @@ class IsolatedBench(Bench):
     @cached_property
     def description(self) -> BenchDescription:
         """See Bench."""
-        description: BenchDescription = self.ask(vars(Bench)["description"].func)
+        description: BenchDescription = self.ask(vars(Bench)["description"].func)  # cached
         self._wait_s = RETURN_S
         return description
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts import is_downset
 from autosplit.cuts.stages import cuts_of
-from autosplit.deployment import cores_of
+from autosplit.deployment import cores_of, resources_of
 from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build, op_title
 from autosplit.hardware.measurement.results import Baseline
@@ -244,7 +244,10 @@ def _cores(device: str) -> tuple[int, ...]:
 
 def resources(device: str) -> tuple[str, ...]:
     """The cores of a device as a database spells it, or the device."""
-    return tuple(f"core {number}" for number in _cores(device)) or (device,)
+    try:
+        return resources_of(device) or (device,)
+    except ValueError:  # no spelling of cores
+        return (device,)
 
 
 def _legal(

@@ -65,12 +65,12 @@ def study_charts(study: Study) -> list[Chart]:
     """The charts of a study in the order of its page."""
     measured = [(t, p) for t in study.trials if t.state == "complete" and (p := t.record.period_ms)]
     charts = [convergence(study, measured), throughput_latency(study, measured)]
-    tests = study.record.final_comparison.loads
-    named = {f"trial {n}" if n.isdecimal() else n: test for n, test in tests.items()}
-    if named:
-        charts.append(latency_rate(named))
+    loads = study.record.final_comparison.loads
+    tests = {f"trial {n}" if n.isdecimal() else n: test for n, test in loads.items()}
+    if tests:
+        charts.append(latency_rate(tests))
     if any(test.goodput for test in tests.values()):
-        charts.append(goodput_cores(study))
+        charts.append(goodput_cores(study, tests))
     return charts
 
 
@@ -136,23 +136,20 @@ def latency_rate(tests: Mapping[str, LoadTest]) -> Chart:
     return Chart("Latency against rate", "items/s", "latency, ms", series, about=about)
 
 
-def goodput_cores(study: Study) -> Chart:
+def goodput_cores(study: Study, tests: Mapping[str, LoadTest]) -> Chart:
     """What some deployments serve within the limit, by the devices that they take; the front."""
-    devices: dict[str, tuple[str, ...]] = {b.name: b.devices for b in study.baselines}
-    for trial in study.trials:
-        devices[str(trial.number)] = tuple(chain.from_iterable(trial.record.devices))
+    devices: dict[str, Iterable[str]] = {b.name: b.devices for b in study.baselines}
+    devices |= {f"trial {t.number}": chain(*t.record.devices) for t in study.trials}
     points = []
-    for name, test in study.record.final_comparison.loads.items():
+    for name, test in tests.items():
         count = len({r for device in devices.get(name, ()) for r in resources(device)})
-        title = f"trial {name}" if name.isdecimal() else name
-        points += [(float(count), test.goodput, title)] if test.goodput else []
+        points += [(float(count), test.goodput, name)] if test.goodput else []
     series = [
         Series("Pareto front", pareto_front(points), _BEST, "steps"),
         Series("deployments", points, colour(0), labelled=True),
     ]
-    about = "Up and to the left is better."
-    title, y = "Goodput against cores", "items/s within the limit"
-    return Chart(title, "cores or other devices", y, series, counts=True, about=about)
+    y, about = "items/s within the limit", "Up and to the left is better."
+    return Chart("Goodput against cores", "cores or devices", y, series, counts=True, about=about)
 
 
 def pareto_front(points: Sequence[Point]) -> list[Point]:
