@@ -202,7 +202,7 @@ def delay(text: str) -> float:
     return 0.0 if text == "0" else p99(text)
 
 
-SHAPE = repeated("--shape", "INPUT=1x3x224x224", "shape of a dynamic input")
+SHAPE = repeated("--shape", "INPUT=1x3x224x224", "shape of a dynamic input; one item by default")
 STATE = repeated(
     "--state",
     "INPUT=OUTPUT",

@@ -90,11 +90,9 @@ def run(args: argparse.Namespace) -> None:
     from autosplit.study.loop.run import run_study
     from autosplit.study.storage import storage_url
 
-    chosen = _options(args)
+    chosen, is_new = _options(args), False
     if args.study.suffix.lower() in MODEL_SUFFIXES:
         args.study, is_new = study_file_for(args.study, chosen)
-        if is_new:
-            output.note(f"wrote {args.study} with all that was assumed; the same command resumes")
     config = load(args.study, chosen)
     url = storage_url(config.name, args.storage, config.storage)
     dashboard: Thread | None = None
@@ -102,8 +100,15 @@ def run(args: argparse.Namespace) -> None:
         check_linker(config, output.note)
         # Nothing else is shown until the first kernels are compiled.
         output.note("reading the model and compiling its ops")
-        bench = open_bench(config, trust_kernels=args.trust_kernels)
+        try:
+            bench = open_bench(config, trust_kernels=args.trust_kernels)
+        except BaseException:
+            if is_new:  # of a study that never began nothing is left
+                args.study.unlink()
+            raise
         stack.callback(bench.close)
+        if is_new:
+            output.note(f"wrote {args.study} with all that was assumed; the same command resumes")
         opened = open_study(config, bench, url, output.note, name=args.name, force=args.force)
         if args.open:
             dashboard = _open_dashboard(url, opened.study.study_name)

@@ -10,9 +10,22 @@ from autosplit.errors import ConfigError, ModelError
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _SYMBOL_OF_TORCH = re.compile(r"s\d+")  # which torch numbers by itself
+_ITEMS = re.compile(r"[nb]|batch\w*", re.IGNORECASE)  # names of a number of items
 
 Shapes = Mapping[str, tuple[int, ...]]
 Sizes = Sequence[Any] | None  # numbers, symbols, None for what is unknown; None of unknown rank
+
+
+def of_one_item(inputs: Mapping[str, Sizes], shapes: Shapes) -> Shapes:
+    """``shapes``; without any those of one item, where the inputs leave open how many there are."""
+    if shapes:
+        return shapes
+    first_sizes = {name: sizes[0] for name, sizes in inputs.items() if sizes}
+    items = {name: size for name, size in first_sizes.items() if not isinstance(size, int)}
+    if not all(size is None or _ITEMS.fullmatch(str(size)) for size in items.values()):
+        return shapes
+    of_items = {name: (1, *(inputs[name] or ())[1:]) for name in items}
+    return {n: s for n, s in of_items.items() if all(isinstance(size, int) for size in s)}
 
 
 def bound_symbols(inputs: Mapping[str, Sizes], shapes: Shapes) -> dict[Any, int]:

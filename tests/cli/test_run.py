@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from autosplit.cli import main, run
+from autosplit.errors import ModelError
 from autosplit.report.dashboard import app
 from autosplit.report.documents.study_reader import StudyReader
+from autosplit.study.config.study_file import StudyConfig
 from studies.simulation.command import Hardware, simulated
 
 STUDY = """
@@ -68,6 +70,30 @@ def test_a_model_gets_a_study_file_and_the_same_command_resumes(
     assert json.loads(again)["trials"] == json.loads(shown)["trials"]
     Path("my-net.toml").write_text('model = "other.onnx"')
     assert "study file of another model" in failed(capsys, 2, "run", "my net.onnx")
+
+
+def test_a_refused_model_leaves_no_study_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(config: StudyConfig, **options: Any) -> None:
+        raise ModelError("input 'x' has a dynamic shape")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("autosplit.study.loop.benches.open_bench", refuse)
+    Path("net.onnx").touch()
+    assert "dynamic shape" in failed(capsys, 2, "run", "net.onnx", "--cores", "2")
+    assert [file.name for file in tmp_path.iterdir()] == ["net.onnx"]
+
+
+def test_cores_replace_the_stages_of_a_study_file_and_the_reverse(
+    study: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = run_json(capsys, "run", study, "--cores", "2")
+    assert document["study"]["stages"] == "auto"
+    assert "measures something else" in failed(capsys, 2, "run", study, "--stages", "2")
+    Path(study).write_text(STUDY.replace("stages = 3", "cores = 2"))
+    document = run_json(capsys, "run", study, "--stages", "2", "--name", "other")
+    assert document["study"]["stages"] == 2
 
 
 def test_the_verdict_comes_first_and_progress_is_on_stderr(

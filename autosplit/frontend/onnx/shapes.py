@@ -6,7 +6,7 @@ from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.extras import helper
-from autosplit.frontend.shapes import Shapes, Sizes, bound_symbols, require_static
+from autosplit.frontend.shapes import Shapes, Sizes, bound_symbols, of_one_item, require_static
 from autosplit.frontend.source import Signature
 
 _NO_NUMBERS = ("undefined", "string")
@@ -38,7 +38,9 @@ def bind_shapes(model: Any, shapes: Shapes) -> None:
         ModelError: An input is no numeric tensor, or stays dynamic.
     """
     free = _free_inputs(model)
-    symbols = bound_symbols({value.name: _sizes(value) for value in free}, shapes)
+    sizes_of = {value.name: _sizes(value) for value in free}
+    shapes = of_one_item(sizes_of, shapes)
+    symbols = bound_symbols(sizes_of, shapes)
     for value in free:
         _require_numeric_tensor(value)
         sizes: Sizes = shapes.get(value.name, _sizes(value))

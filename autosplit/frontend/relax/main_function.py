@@ -7,7 +7,7 @@ from typing import Any
 
 from autosplit.errors import ModelError, line_of
 from autosplit.extras import relax, transform, tvm
-from autosplit.frontend.shapes import Shapes, bound_symbols, require_static
+from autosplit.frontend.shapes import Shapes, bound_symbols, of_one_item, require_static
 
 ENTRY = "main"
 
@@ -154,7 +154,8 @@ def bind_shapes(module: Any, shapes: Shapes) -> Any:
         ConfigError: The shapes do not fit the inputs.
         ModelError: An input is no tensor, or a size of it stays unknown.
     """
-    symbols = bound_symbols({param.name: _sizes(param) for param in module[ENTRY].params}, shapes)
+    sizes_of = {param.name: _sizes(param) for param in module[ENTRY].params}
+    symbols = bound_symbols(sizes_of, of_one_item(sizes_of, shapes))
     if symbols:
         module = transform.BindSymbolicVars(symbols, ENTRY)(module)
     for param in module[ENTRY].params:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autosplit.errors import ConfigError
-from autosplit.frontend.shapes import Shapes, bound_symbols
+from autosplit.frontend.shapes import Shapes, bound_symbols, of_one_item
 from autosplit.frontend.torch.checks import user
 
 
@@ -18,6 +18,7 @@ def static_shapes(program: Any, shapes: Shapes) -> Shapes:
     """
     names = {spec.arg.name for spec in user(program.graph_signature.input_specs)}
     sizes_of = {node.name: _sizes(node) for node in program.graph.nodes if node.name in names}
+    shapes = of_one_item(sizes_of, shapes)
     symbols = bound_symbols(sizes_of, shapes)
     static = {}
     for name, sizes in sizes_of.items():

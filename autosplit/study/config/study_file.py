@@ -320,7 +320,12 @@ def load(path: Path, options: Mapping[str, Any] | None = None) -> StudyConfig:
 
     Raises ConfigError, one line, naming the key, its value and the remedy.
     """
-    data = _overlay(_read(path), options or {})
+    data, chosen = _read(path), {k for k, value in (options or {}).items() if value is not None}
+    # Cores are in place of stages and devices: what is asked for now replaces the other.
+    for keys, others in (({"cores"}, ("stages", "devices")), ({"stages", "devices"}, ("cores",))):
+        for other in others if keys & chosen else ():
+            data.pop(other, None)
+    data = _overlay(data, options or {})
     data.setdefault("name", study_name(path))
     # Files that are read are beside the study file; what is written goes to the working folder.
     load = data.get("workload")

@@ -136,8 +136,9 @@ def dynamic(*shapes):
 @pytest.mark.parametrize(
     ("shape", "text", "example"),
     [
-        (("n", 4), "(n, 4)", (1, 4)),
-        ((None, 4), "(?, 4)", (1, 4)),
+        (("rows", 4), "(rows, 4)", (1, 4)),
+        (("n", "n"), "(n, n)", (1, 1)),
+        ((4, None), "(4, ?)", (4, 1)),
         (None, "(of unknown rank)", (1, 3, 224, 224)),
     ],
 )
@@ -169,6 +170,13 @@ def test_a_dynamic_shape_says_which_input_and_how_to_give_it(refused, shape, tex
 def test_a_shape_that_does_not_fit_says_why(refused, options, line):
     flags = [part for text in options for part in ("--shape", text)]
     assert line in refused(dynamic(("n", 4), ("n", 8)), *flags)
+
+
+@pytest.mark.parametrize("size", ["N", "batch_size", None])
+def test_an_open_number_of_items_is_one(save, size):
+    model = api.load_model(save(dynamic((size, 4), (size, 8))))
+    assert [port.shape for port in model.lowered.inputs] == [(1, 4), (1, 8)]
+    model.split([]).pipeline().close()
 
 
 def test_a_symbol_bound_once_is_bound_in_every_input(save):
