@@ -24,6 +24,7 @@ from autosplit.hardware.codegen.target import spelled, target_of
 from autosplit.hardware.codegen.tuning_database import RECORDS
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Device, RayCores
+from autosplit.hardware.devices.session import within
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import StagePorts, Wiring
 from autosplit.hardware.measurement.parity import tolerance_of
@@ -31,7 +32,7 @@ from autosplit.hardware.measurement.reference import Outputs, Reference, referen
 from autosplit.hardware.measurement.results import Accuracy, LinkCost, Profile
 from autosplit.hardware.measurement.sequences import ITEMS, SEED, STEPS, Expected, check, expect
 from autosplit.hardware.model_options import check_options, device_targets, options_there
-from autosplit.hardware.runtimes import registry
+from autosplit.hardware.runtimes import registry, stage_spec
 from autosplit.hardware.runtimes.interface import Item, Runtime, Stage, StageSource
 from autosplit.hardware.runtimes.registry import (
     AUTO,
@@ -45,6 +46,7 @@ from autosplit.lowering.external.backend import Backend
 from autosplit.lowering.fuse.lowered import Lowered, lower
 from autosplit.versions import require_pair
 
+MakeStages = Callable[[StagePorts, Sequence[Device]], Sequence[Stage]]
 PROFILE_S = 2.0  # seconds that ops are timed for on a device
 
 
@@ -222,11 +224,7 @@ class CompiledModel:
         return pipeline_of(wiring, replicas, depth, trace, self.batch)
 
     def _replicas(
-        self,
-        runtime: str,
-        ports: StagePorts,
-        places: Sequence[Device],
-        make: Callable[[StagePorts, Sequence[Device]], Sequence[Stage]],
+        self, runtime: str, ports: StagePorts, places: Sequence[Device], make: MakeStages
     ) -> list[Stage]:
         """The stage on each of some places; ``make`` makes those of this machine together."""
         maker = self.runtime_of(runtime)
@@ -235,7 +233,7 @@ class CompiledModel:
             [remote_stage(maker, runtime, ports, p) for p in places if isinstance(p, RayCores)]
         )
         local = [place for place in places if not isinstance(place, RayCores)]
-        here = iter(make(ports, local) if local else ())
+        here = iter(_loaded_in_time(maker, ports, local, make) if local else ())
         return [next(remote if is_there else here) for is_there in is_remote]
 
     def unsplit(self, device: Device) -> Pipeline:
@@ -501,3 +499,15 @@ class CompiledModel:
                 trust_kernels=trust_kernels,
             ),
         )
+
+
+def _loaded_in_time(
+    runtime: Runtime, ports: StagePorts, places: Sequence[Device], make: MakeStages
+) -> Sequence[Stage]:
+    """The stages that ``make`` links and loads. Raises MachineError where that hangs."""
+    runtime.prepare(places)  # compiles, which may take longer than the limit
+    try:
+        return within(stage_spec.LOAD_S, partial(make, ports, places), "it hangs")
+    except TimeoutError as error:
+        names = ", ".join(map(str, places))
+        raise MachineError(f"a stage does not load on {names}: {error}") from error

@@ -4,8 +4,9 @@
 
 Each format's program runs an export in turns with ``autosplit.load``, in many short rounds. The
 ratio of a round is the program's period over load's; that of a net is the median over its rounds.
-For C++ it is the plan's two-stage split of each net. For Ray, on a cluster of this machine alone,
-it is two stages of about 5 ms, with a tensor of 1 MB between them: in onnxruntime, and in TVM,
+For C++ it is the plan's two-stage split of each net. For Ray, on a cluster of two nodes that this
+machine starts, it is two stages of about 5 ms, with a tensor of 1 MB between them: on the node of
+the program, and with the second one on the other node. In onnxruntime, and in TVM,
 where two of TVM's RPC servers, each on a core, run the same split in the same rounds. A hop is how
 much longer than with load one item takes that is alone in the pipeline, half of it for each stage.
 Needs g++, cmake and ray. Leave the machine alone while it runs.
@@ -41,12 +42,14 @@ from autosplit.zoo import catalog, weights
 from autosplit.zoo.onnx_builder import Builder
 from studies.benchmarks.finished_study import streamed
 from studies.benchmarks.result import Bar, arguments, at_most, finish, shown
+from tests.hardware.cluster.clusters import Nodes
 from tests.hardware.servers import Servers, own_core
 
 ROUNDS = 15
 NETS = ("squeezenet", "shufflenet", "resnet50")
 # The largest ratio of the period to that of ``load``, by format.
-BARS = {"cpp": 1.03, "ray": 1.35}
+BARS = {"cpp": 1.03, "ray": 1.35, "ray nodes": 1.35}
+RAY = ("ray", "ray nodes")
 SIDE = 512  # of the matrices that the stages on Ray multiply, each a MB
 STAGE_MS = 5.0
 
@@ -111,8 +114,8 @@ def splits(nets: Sequence[str], runtime: str) -> Iterator[tuple[str, tuple[str, 
         print("ray is not installed, and is left out", file=sys.stderr)
         return
     # The file is read again when its split is compared with it.
-    with tempfile.TemporaryDirectory() as folder:
-        for name, targets in ((ONNXRUNTIME, ("ray",)), (TVM, ("ray", "rpc"))):
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(Nodes()):
+        for name, targets in ((ONNXRUNTIME, RAY), (TVM, (*RAY, "rpc"))):
             count, split = products(name, Path(folder) / f"{name}.onnx")
             yield f"{2 * count} products, {name}", targets, split
 
@@ -160,9 +163,12 @@ def contest(split: api.Split, targets: Sequence[str], seconds: float) -> list[Co
         return contestants
 
 
-def ray(folder: Path, items: Sequence[Item], stack: contextlib.ExitStack) -> Contestant:
-    """The pipeline on a cluster that Ray starts here."""
-    pipeline = stack.enter_context(loading.load(folder, trace=True).on_ray(address="local"))
+def ray(
+    folder: Path, items: Sequence[Item], stack: contextlib.ExitStack, last: str = "left"
+) -> Contestant:
+    """The pipeline on Ray, its last stage on the node ``last``; this program is on the left one."""
+    placement = ["ray:left", f"ray:{last}"]
+    pipeline = stack.enter_context(loading.load(folder, trace=True).on_ray(placement))
     return Contestant(partial(streamed, pipeline, items), pipeline)
 
 
@@ -214,6 +220,7 @@ def run(*command: object) -> str:
 TARGETS: Mapping[str, Callable[[Path, Sequence[Item], contextlib.ExitStack], Contestant]] = {
     "cpp": cpp,
     "ray": ray,
+    "ray nodes": partial(ray, last="right"),
     "rpc": rpc,
 }
 

@@ -61,6 +61,13 @@ def sound() -> dict[str, Any]:
     return copy.deepcopy(SOUND)
 
 
+def write_stages(folder: Path) -> Path:
+    """The stage files; each holds its name."""
+    for entry in SOUND["stages"]:
+        (folder / entry["file"]).write_text(entry["file"])
+    return folder
+
+
 def digest(content: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 

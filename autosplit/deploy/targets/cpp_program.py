@@ -34,8 +34,8 @@ class Code(str):
     """Text that is C++ already."""
 
 
-def files(document: Manifest) -> Mapping[str, bytes]:
-    """The sources of the program.
+def files(document: Manifest, folder: Path) -> Mapping[str, bytes]:
+    """The sources of the program; the stage files lie in ``folder``.
 
     Raises ConfigError for a stage that is not on local cores, and for OpenVINO on unlike sets of
     several cores: all its models in a process share their workers.
@@ -44,10 +44,11 @@ def files(document: Manifest) -> Mapping[str, bytes]:
     names = [*_NAMES, *(f"{runtime}_stage.cpp" for runtime in runtimes)]
     sources = {name: (_SOURCES / name).read_bytes() for name in names}
     cmake = f"set(RUNTIMES {' '.join(runtimes)})\n"
-    return {**sources, "wiring.cmake": cmake.encode(), "wiring.cpp": _wiring(document).encode()}
+    wiring = _wiring(document, folder)
+    return {**sources, "wiring.cmake": cmake.encode(), "wiring.cpp": wiring.encode()}
 
 
-def _wiring(document: Manifest) -> str:
+def _wiring(document: Manifest, folder: Path) -> str:
     """A definition of ``description``, whose fields ``pipeline.hpp`` explains."""
     wiring = wired(document)
     _require_one_set_of_workers(document)
@@ -56,7 +57,7 @@ def _wiring(document: Manifest) -> str:
         _ports(document.model.inputs),
         _ports(document.model.outputs),
         _sources(wiring, None, wiring.outputs),
-        [_stage(document, stage, wiring) for stage in document.stages],
+        [_stage(document, stage, wiring, folder) for stage in document.stages],
         document.batch,
         Code(repr(document.load.delay_ms if document.load else 0.0)),
     )
@@ -78,18 +79,20 @@ def _require_one_set_of_workers(document: Manifest) -> None:
         )
 
 
-def _stage(document: Manifest, stage: StageSpec, wiring: Wiring) -> tuple[Any, ...]:
+def _stage(document: Manifest, stage: StageSpec, wiring: Wiring, folder: Path) -> tuple[Any, ...]:
     package = package_of(stage.runtime)
     version = document.environment.get(TVM_PACKAGE if package == TVM else package, "0")
+    replicas = stage.each_replica()
+    names = dict.fromkeys(name for replica in replicas for name in replica.digests)
     return (
         Code(f"load_{stage.runtime.replace('-', '_')}"),
         stage.runtime,
         ".".join(version.split(".")[:2]),
-        list(stage.weights),
         _ports(stage.inputs),
         _ports(stage.outputs),
         _sources(wiring, stage.index, stage.inputs),
-        [_replica(document, replica) for replica in stage.each_replica()],
+        [_replica(document, replica) for replica in replicas],
+        [(name, (folder / name).stat().st_size) for name in names],
     )
 
 

@@ -32,7 +32,7 @@ def write_program(document: Manifest, folder: Path, name: str) -> dict[str, str]
     """
     from autosplit.deploy.targets import cpp_program, onnx_program
 
-    programs: Mapping[str, Callable[[Manifest], Mapping[str, bytes]]]
+    programs: Mapping[str, Callable[[Manifest, Path], Mapping[str, bytes]]]
     programs = {ONNX: onnx_program.files, CPP: cpp_program.files}
     if name not in programs:
         return {}
@@ -48,7 +48,7 @@ def write_program(document: Manifest, folder: Path, name: str) -> dict[str, str]
             "needs; use format 'native'"
         )
     digests = {}
-    for file, content in programs[name](document).items():
+    for file, content in programs[name](document, folder).items():
         (folder / file).write_bytes(content)
         digests[file] = hashlib.sha256(content).hexdigest()
     return digests

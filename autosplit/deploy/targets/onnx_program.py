@@ -18,7 +18,7 @@ WIRING = "pipeline.json"
 PROGRAM = "run.py"
 
 
-def files(document: Manifest) -> Mapping[str, bytes]:
+def files(document: Manifest, _: Path) -> Mapping[str, bytes]:
     """The wiring file and a program that runs it.
 
     Raises ConfigError naming the first stage that has no ONNX model.

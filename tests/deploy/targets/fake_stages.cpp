@@ -1,12 +1,13 @@
 // Stages that compute a checksum of their inputs after a pause of random length, in place of those
-// of the runtimes. FAIL=FILE:N lets the stage of that file fail at the N-th item of a replica.
+// of the runtimes. FAIL=FILE:N lets the stage of that file fail at the N-th item of a replica. Where
+// items come in batches stage1.so fails on one that ends in a byte 255.
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <random>
 #include <thread>
 
-#include "stage.hpp"
+#include "pipeline.hpp"
 
 namespace autosplit {
 namespace {
@@ -14,7 +15,9 @@ namespace {
 class FakeStage : public Stage {
  public:
   FakeStage(const StageSpec& spec, const Replica& replica)
-      : inputs_(spec.inputs), outputs_(spec.outputs) {
+      : inputs_(spec.inputs),
+        outputs_(spec.outputs),
+        is_second_(replica.file.find("stage1.so") != std::string::npos) {
     const char* fail = std::getenv("FAIL");
     const std::string name = replica.file.substr(replica.file.rfind('/') + 1) + ":";
     if (fail && !std::strncmp(fail, name.c_str(), name.size()))
@@ -24,20 +27,32 @@ class FakeStage : public Stage {
   Tensors run(const Tensors& inputs) override {
     std::this_thread::sleep_for(std::chrono::microseconds(random_() % 300));
     if (++count_ == fails_at_) throw std::runtime_error("out of luck\nand more");
-    std::uint64_t sum = 0, weight = 0;
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      for (std::size_t b = 0; b < inputs_[i].bytes; ++b)
-        sum += ++weight * static_cast<unsigned char*>(inputs[i].get())[b];
     Tensors outputs;
-    for (const Port& port : outputs_) {
-      outputs.push_back(allocate(port.bytes));
-      std::memset(outputs.back().get(), static_cast<int>((sum + outputs.size()) % 251), port.bytes);
-    }
+    for (const Port& port : outputs_) outputs.push_back(allocate(port.bytes));
+    for (std::size_t n = 0; n < description.batch; ++n) compute(inputs, outputs, n);
     return outputs;
   }
 
  private:
+  // Item `n` of a batch.
+  void compute(const Tensors& inputs, const Tensors& outputs, std::size_t n) const {
+    std::uint64_t sum = 0, weight = 0;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const std::size_t bytes = inputs_[i].bytes / description.batch;
+      const unsigned char* item = static_cast<unsigned char*>(inputs[i].get()) + n * bytes;
+      for (std::size_t b = 0; b < bytes; ++b) sum += ++weight * item[b];
+      if (description.batch > 1 && is_second_ && item[bytes - 1] == 255)
+        throw std::runtime_error("bad item\nand more");
+    }
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const std::size_t bytes = outputs_[i].bytes / description.batch;
+      std::memset(static_cast<char*>(outputs[i].get()) + n * bytes,
+                  static_cast<int>((sum + i + 1) % 251), bytes);
+    }
+  }
+
   const std::vector<Port>&inputs_, &outputs_;
+  const bool is_second_;
   int count_ = 0, fails_at_ = 0;
   std::minstd_rand random_{std::random_device{}()};
 };

@@ -40,8 +40,7 @@ def write_export(folder: Path) -> dict[str, Any]:
     document["model"]["outputs"].append(manifests.port("x"))
     document["connections"][0]["to"].append({"output": "x"})
     folder.mkdir()
-    for stage in document["stages"]:
-        (folder / stage["file"]).write_text(stage["file"])
+    manifests.write_stages(folder)
     (folder / "split.json").write_text(json.dumps(document))
     wired(manifest_file.read(folder))
     add_program(folder, "cpp")
@@ -180,20 +179,44 @@ def test_an_index_out_of_its_tensor_is_refused(folder, tmp_path, sanitizer, dtyp
     run(program, changed, {"x": np.array([[[0, 1, -1], [1, -2, 0]]], dtype)}, ["x"])
 
 
-def test_a_pipe_in_place_of_a_stage_file_is_refused(folder, tmp_path, program):
+@pytest.mark.parametrize(
+    ("replace", "reason"),
+    [
+        (os.mkfifo, "is missing; export the split again"),
+        (Path.touch, "has 0 bytes, exported were 9; it was changed, export the split again"),
+    ],
+)
+def test_a_pipe_and_a_file_that_is_cut_off_are_refused(folder, tmp_path, program, replace, reason):
     changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
     np.save(changed / "items.npy", np.zeros((1, 2, 3), "float32"))
     (changed / "stage1.so").unlink()
-    os.mkfifo(changed / "stage1.so")
+    replace(changed / "stage1.so")
     code, line = failed(program, changed, "--input", f"x={changed / 'items.npy'}")
-    assert (code, "stage1.so' is missing; export the split again" in line) == (2, True), line
+    assert (code, f"stage1.so' {reason}" in line) == (2, True), line
+
+
+def test_an_item_that_fails_in_a_batch_does_not_fail_its_neighbours(folder, tmp_path, sanitizer):
+    document = manifests.sound() | {"batch": 3}
+    for stage in document["stages"]:
+        stage.update(runtime="tvm")
+        for port in (*stage["inputs"], *stage["outputs"]):
+            port["shape"][0] *= 3
+    changed = shutil.copytree(folder, tmp_path / "batches", ignore=COMPILED)
+    (changed / "split.json").write_text(json.dumps(document))
+    add_program(changed, "cpp")
+    program = compile_with(changed, HERE / "neighbours.cpp", sanitizer, objects=folder)
+    expected = checked([program, changed]).splitlines()
+    lines = checked([program, changed, "4"]).splitlines()
+    assert lines.pop(4) == "stage 1 failed on this item: bad item"
+    assert len(set(expected)) == 7
+    assert lines == [*expected[:4], *expected[5:]]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
         ('"0"', '"0.28"', "fake runtime 0.27 is older than 0.28"),
-        ('"tvm", "0", {}', '"tvm", "0", {"stage9.so"}', "stage9.so' is missing"),
+        ('{"stage2.so", 9}', '{"stage9.so", 9}', "stage9.so' is missing"),
         ("{0}, {", '{0}, {"nosuch", ', "this processor lacks nosuch"),
     ],
 )

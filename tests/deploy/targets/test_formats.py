@@ -28,13 +28,13 @@ def test_an_unknown_format_is_refused_with_the_nearest(branches, tmp_path):
 
 def test_the_cpp_program_is_its_sources_and_nothing_that_lies_beside(tmp_path, monkeypatch):
     document = manifest_file.parse(json.dumps(manifests.sound()).encode(), "split.json")
-    expected = set(cpp_program.files(document))
+    expected = set(cpp_program.files(document, manifests.write_stages(tmp_path)))
     shutil.copytree(Path(cpp_program.__file__).parent / "cpp", tmp_path / "cpp")
     (tmp_path / "cpp" / "build").mkdir()
     (tmp_path / "cpp" / "main.cpp~").write_text("an older one")
     (tmp_path / "cpp" / "mine.cpp").write_text("of somebody")
     monkeypatch.setattr(cpp_program, "_SOURCES", tmp_path / "cpp")
-    assert set(cpp_program.files(document)) == expected
+    assert set(cpp_program.files(document, tmp_path)) == expected
 
 
 @pytest.mark.parametrize(
@@ -89,19 +89,20 @@ def test_a_format_refuses_what_it_cannot_run_and_writes_nothing(tmp_path, name, 
         onnx = {"file": f"stage{number}.onnx", "sha256": "0" * 64}
         document["stages"][number]["onnx"] = onnx
     change(document)
-    (tmp_path / "split.json").write_text(json.dumps(document))
+    (manifests.write_stages(tmp_path) / "split.json").write_text(json.dumps(document))
     with pytest.raises(ConfigError, match=reason):
         add_program(tmp_path, name)
-    assert [file.name for file in tmp_path.iterdir()] == ["split.json"]
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 @pytest.mark.parametrize(
     ("dtype", "code"), [("bfloat16", "<V2"), ("float8_e4m3fn", "<V1"), ("int8", "|i1")]
 )
-def test_the_types_of_arrays_are_those_that_numpy_saves(dtype, code):
+def test_the_types_of_arrays_are_those_that_numpy_saves(tmp_path, dtype, code):
     text = json.dumps(manifests.sound()).replace("float32", dtype)
     document = manifest_file.parse(text.encode(), "split.json")
-    wiring = cpp_program.files(document)["wiring.cpp"].decode()
+    files = cpp_program.files(document, manifests.write_stages(tmp_path))
+    wiring = files["wiring.cpp"].decode()
     assert f'"x", "{dtype}", "{code}", {{2, 3}}' in wiring
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -34,10 +34,10 @@ class Forgetful(FakeStage):
 
 
 class Fragile(Forgetful):
-    """Fails where the first input begins with 6."""
+    """Fails where the first input holds a 6."""
 
     def run(self, values: Any) -> Any:
-        if values[0].tolist()[0] == 6:
+        if 6 in values[0]:
             raise ValueError("bad tensor\nmore")
         return super().run(values)
 
@@ -63,17 +63,17 @@ class FakeFile:
 
 
 def deployed(
-    net: Any, wiring: Wiring, copies: int = 1, kind: type[FakeStage] = Forgetful
+    net: Any, wiring: Wiring, copies: int = 1, kind: type[FakeStage] = Forgetful, batch: int = 1
 ) -> Pipeline:
     place = only_place(device.parse(f"ray:left/{CORE}"), ray.nodes())
     files: list[Any] = [FakeFile(net, ports, kind) for ports in wiring.stages]
-    return pipeline_of(
-        wiring, [[RayReplica(f, {}, {}, place) for _ in range(copies)] for f in files]
-    )
+    replicas = [[RayReplica(f, {}, {}, place) for _ in range(copies)] for f in files]
+    return pipeline_of(wiring, replicas, batch=batch)
 
 
-def wired(stages: Any) -> Wiring:
-    return wire(NET, stages, [("y", "y"), ("a", "a")])
+def wired(stages: Any, batch: int = 1) -> Wiring:
+    larger = {n: replace(t, shape=(batch * t.shape[0],)) for n, t in NET.tensors.items()}
+    return wire(replace(NET, tensors=larger), stages, [("y", "y"), ("a", "a")])
 
 
 def as_lists(results: Any) -> Any:
@@ -97,6 +97,22 @@ def test_a_stage_that_fails_is_named_with_its_error_and_the_items_inside(nodes: 
         pytest.raises(StageError, match=text),
     ):
         in_time(lambda: pipeline.run(items(30, ["x", "z"])))
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_an_item_that_fails_in_a_batch_does_not_fail_its_neighbours(
+    nodes: Nodes, copies: int
+) -> None:
+    many = items(12, ["x", "z"])
+    with deployed(NET, wired([[0, 1], [2]], 4), copies, Fragile, batch=4) as pipeline:
+        places = [pipeline.enter(item) for item in many]
+        with pytest.raises(
+            StageError, match=r"on this item: StageError: .*: ValueError: bad tensor"
+        ):
+            in_time(lambda: pipeline.result(places.pop(5)))
+        results = in_time(lambda: [pipeline.result(place) for place in places])
+    expected = [sequential(NET, item, ["y", "a"]) for item in (*many[:5], *many[6:])]
+    assert as_lists(results) == as_lists(expected)
 
 
 def test_both_lanes_of_a_replica_call_it_at_once() -> None:

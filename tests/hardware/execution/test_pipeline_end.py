@@ -10,9 +10,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from autosplit.errors import StageError
+from autosplit.errors import MachineError, StageError
 from autosplit.hardware.execution import engine as engines
 from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.runtimes import stage_spec
 from tests.hardware.fakes import PATIENCE_S, fake_pipeline, graph, in_time, items, wait_for
 
 CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
@@ -145,3 +146,14 @@ def test_an_item_that_waits_for_another_in_its_replica_does_not_hang(lanes, is_n
     with pipeline:
         engine._watch()
         assert pipeline.has_failed == is_named
+
+
+def test_a_stage_whose_loading_hangs_is_named_in_time(branches, monkeypatch):
+    goes_on = threading.Event()
+    monkeypatch.setattr(type(branches.runtime), "stages", lambda *_: goes_on.wait(60))
+    monkeypatch.setattr(stage_spec, "LOAD_S", 0.1)
+    with pytest.raises(
+        MachineError, match=r"a stage does not load on cores:\d+: no answer .* hangs"
+    ):
+        branches.split([]).pipeline()
+    goes_on.set()

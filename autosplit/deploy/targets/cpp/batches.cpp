@@ -21,18 +21,16 @@ Batches::Batches(const Description& description, const std::filesystem::path& fo
       delay_(std::chrono::duration_cast<Clock::duration>(
           std::chrono::duration<double, std::milli>(delay_ms))) {
   for (const StageSpec& stage : description.stages) replicas_ += stage.replicas.size();
-  if (description.batch == 1) return;
-  threads_.emplace_back(&Batches::collect, this);
-  threads_.emplace_back(&Batches::hand_out, this);
+  if (description.batch > 1) collector_ = std::thread(&Batches::collect, this);
 }
 
 Batches::~Batches() {
-  {
-    const std::lock_guard<std::mutex> lock(lock_);
-    is_closed_ = true;
-    changed_.notify_all();
-  }
-  for (std::thread& thread : threads_) thread.join();
+  std::unique_lock<std::mutex> lock(lock_);
+  is_closed_ = true;
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return !inside_ && failed_.empty(); });
+  lock.unlock();
+  if (collector_.joinable()) collector_.join();
 }
 
 std::future<Tensors> Batches::submit(Tensors inputs, Stream stream) {
@@ -50,34 +48,32 @@ std::future<Tensors> Batches::submit(Tensors inputs, Stream stream) {
 // Lets batches enter, until the end.
 void Batches::collect() {
   while (true) {
-    std::deque<Item> items = next();
-    if (items.empty()) break;
-    std::future<Tensors> outputs;
+    const auto batch = std::make_shared<Items>(next());
+    if (batch->empty()) break;
+    const auto done = [this, batch](const Tensors& whole, std::exception_ptr failure) {
+      hand_out(*batch, whole, failure);
+    };
     try {
-      outputs = pipeline_.submit(together(items));
+      pipeline_.submit(together(*batch), 0, done);
     } catch (const Error&) {
-      for (Item& item : items) item.result.set_exception(std::current_exception());
-      continue;
+      done({}, std::current_exception());
     }
-    const std::lock_guard<std::mutex> lock(lock_);
-    inside_.push_back({std::move(items), std::move(outputs)});
-    changed_.notify_all();
   }
   const std::lock_guard<std::mutex> lock(lock_);
   for (Item& item : waiting_)
     item.result.set_exception(std::make_exception_ptr(
         Error(STAGE_FAILED, "the pipeline is closed; make a new one")));
   waiting_.clear();
-  is_collected_ = true;
-  changed_.notify_all();
 }
 
-// The items that enter next, once they are full or due; none at the end.
-std::deque<Batches::Item> Batches::next() {
+// The items that enter next, once they are full or due, or one that failed; none at the end.
+Batches::Items Batches::next() {
   std::unique_lock<std::mutex> lock(lock_);
-  const auto is_full = [&] { return is_closed_ || waiting_.size() == description_.batch; };
-  while (!is_full()) {
-    if (waiting_.empty() || inside_.size() >= replicas_) {
+  const auto is_ready = [&] {
+    return is_closed_ || !failed_.empty() || waiting_.size() == description_.batch;
+  };
+  while (!is_ready()) {
+    if (waiting_.empty() || inside_ >= replicas_) {
       changed_.wait(lock);
     } else if (Clock::now() < waiting_.front().due) {
       const Clock::time_point due = waiting_.front().due;
@@ -86,34 +82,36 @@ std::deque<Batches::Item> Batches::next() {
       break;
     }
   }
-  if (is_closed_) return {};
+  Items items;
+  if (!failed_.empty()) {
+    items.push_back(std::move(failed_.front()));
+    failed_.pop_front();
+  } else if (!is_closed_) {
+    items.swap(waiting_);
+  }
+  if (!items.empty()) ++inside_;
   changed_.notify_all();
-  return std::exchange(waiting_, {});
+  return items;
 }
 
-// Hands out the outputs of batches in the order in which they entered.
-void Batches::hand_out() {
-  std::unique_lock<std::mutex> lock(lock_);
-  while (true) {
-    changed_.wait(lock, [&] { return is_collected_ || !inside_.empty(); });
-    if (inside_.empty()) return;
-    Batch& batch = inside_.front();
-    lock.unlock();
-    try {
-      const Tensors whole = batch.outputs.get();
-      for (std::size_t i = 0; i < batch.items.size(); ++i)
-        batch.items[i].result.set_value(outputs_of(whole, i));
-    } catch (const Error&) {
-      for (Item& item : batch.items) item.result.set_exception(std::current_exception());
-    }
-    lock.lock();
-    inside_.pop_front();
-    changed_.notify_all();
+// Hands out the outputs of a batch. One that failed runs again item by item.
+void Batches::hand_out(Items& batch, const Tensors& whole, std::exception_ptr failure) {
+  const bool runs_again = failure && batch.size() > 1;
+  for (std::size_t i = 0; i < batch.size() && !runs_again; ++i) {
+    if (failure)
+      batch[i].result.set_exception(failure);
+    else
+      batch[i].result.set_value(outputs_of(whole, i));
   }
+  const std::lock_guard<std::mutex> lock(lock_);
+  for (std::size_t i = 0; i < batch.size() && runs_again; ++i)
+    failed_.push_back(std::move(batch[i]));
+  --inside_;
+  changed_.notify_all();
 }
 
 // The inputs of a batch; the last item fills it up.
-Tensors Batches::together(const std::deque<Item>& items) const {
+Tensors Batches::together(const Items& items) const {
   Tensors whole;
   for (std::size_t i = 0; i < description_.inputs.size(); ++i) {
     const Port& port = description_.inputs[i];

@@ -9,7 +9,8 @@ namespace autosplit {
 
 // Collects items into batches. A batch enters the pipeline once it is full, or once its first item
 // has waited for the delay and some replica is free; it is then filled up with its last item, whose
-// further outputs nobody reads. With batch 1 items go straight to the pipeline.
+// further outputs nobody reads. Where a stage fails on a batch, each of its items runs again alone.
+// With batch 1 items go straight to the pipeline.
 class Batches {
  public:
   // Loads the stages of the export in `folder`. Throws Error.
@@ -32,16 +33,12 @@ class Batches {
     Clock::time_point due;
     std::promise<Tensors> result;
   };
-
-  struct Batch {
-    std::deque<Item> items;
-    std::future<Tensors> outputs;
-  };
+  using Items = std::deque<Item>;
 
   void collect();
-  void hand_out();
-  std::deque<Item> next();
-  Tensors together(const std::deque<Item>& items) const;
+  Items next();
+  void hand_out(Items& batch, const Tensors& whole, std::exception_ptr failure);
+  Tensors together(const Items& items) const;
   Tensors outputs_of(const Tensors& whole, std::size_t number) const;
 
   const Description& description_;
@@ -50,10 +47,10 @@ class Batches {
   std::size_t replicas_ = 0;
   std::mutex lock_;  // guards everything below
   std::condition_variable changed_;
-  std::deque<Item> waiting_;
-  std::deque<Batch> inside_;
-  bool is_closed_ = false, is_collected_ = false;
-  std::vector<std::thread> threads_;
+  Items waiting_, failed_;  // those that failed wait to run again
+  std::size_t inside_ = 0;
+  bool is_closed_ = false;
+  std::thread collector_;
 };
 
 }  // namespace autosplit

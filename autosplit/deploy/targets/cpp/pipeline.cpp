@@ -16,12 +16,15 @@ std::string line_of(std::string text, bool last = false) {
   return last ? text.substr(text.rfind('\n') + 1) : text.substr(0, text.find('\n'));
 }
 
-// The path of a file of an export; throws where there is none.
-std::string existing(const std::filesystem::path& folder, const std::string& name) {
-  const std::string file = std::filesystem::absolute(folder / name).string();
-  if (!is_file(file))
-    throw Error(BAD_INPUT, "'" + file + "' is missing; export the split again");
-  return file;
+// Throws where a file of an export is missing, or is cut off: its library would end the program.
+void require_whole(const std::filesystem::path& path, const File& file) {
+  if (!is_file(path))
+    throw Error(BAD_INPUT, "'" + path.string() + "' is missing; export the split again");
+  const std::uintmax_t bytes = std::filesystem::file_size(path);
+  if (bytes != file.bytes)
+    throw Error(BAD_INPUT, "'" + path.string() + "' has " + std::to_string(bytes) +
+                               " bytes, exported were " + std::to_string(file.bytes) +
+                               "; it was changed, export the split again");
 }
 
 // The stages with the paths of their files, on the cores they were exported for, or, where one of
@@ -30,9 +33,9 @@ std::vector<StageSpec> place(std::vector<StageSpec> stages, const std::filesyste
   const std::vector<int> here = available_cores();
   bool are_all_here = true;
   for (StageSpec& stage : stages) {
-    for (const std::string& name : stage.beside) existing(folder, name);
+    for (const File& file : stage.files) require_whole(absolute(folder / file.name), file);
     for (Replica& replica : stage.replicas) {
-      replica.file = existing(folder, replica.file);
+      replica.file = absolute(folder / replica.file).string();
       for (int core : replica.cores)
         are_all_here = are_all_here && std::binary_search(here.begin(), here.end(), core);
     }
@@ -55,7 +58,8 @@ struct Pipeline::Item {
   std::vector<std::size_t> missing;
   Ticket before;
   std::weak_ptr<Item> next;
-  std::promise<Tensors> result;
+  Done done;
+  std::exception_ptr failure;  // after which no stage computes it
 };
 
 Pipeline::Pipeline(const Description& description, const std::filesystem::path& folder)
@@ -93,6 +97,17 @@ Pipeline::~Pipeline() {
 }
 
 std::future<Tensors> Pipeline::submit(Tensors inputs, Stream stream) {
+  const auto result = std::make_shared<std::promise<Tensors>>();
+  submit(std::move(inputs), stream, [result](Tensors outputs, std::exception_ptr failure) {
+    if (failure)
+      result->set_exception(failure);
+    else
+      result->set_value(std::move(outputs));
+  });
+  return result->get_future();
+}
+
+void Pipeline::submit(Tensors inputs, Stream stream, Done done) {
   if (inputs.size() != description_.inputs.size())
     throw Error(BAD_INPUT, "an item has " + std::to_string(inputs.size()) + " tensors; give " +
                                std::to_string(description_.inputs.size()));
@@ -104,6 +119,7 @@ std::future<Tensors> Pipeline::submit(Tensors inputs, Stream stream) {
   item->number = entered_++;
   item->unfinished = stages;
   item->stream = stream;
+  item->done = std::move(done);
   item->values.resize(stages + 1);
   item->values[0] = std::move(inputs);
   if (has_any_state_) item->before = std::exchange(last_[stream], item);
@@ -116,7 +132,6 @@ std::future<Tensors> Pipeline::submit(Tensors inputs, Stream stream) {
   }
   inside_.insert(item);
   for (std::size_t s = 0; s < stages; ++s) arrive(s, item);
-  return item->result.get_future();
 }
 
 States Pipeline::state(Stream stream) {
@@ -151,25 +166,39 @@ void Pipeline::work(std::size_t stage, std::size_t replica) {
     pin(0, stages_[stage].replicas[replica].cores);
     loaded.open();
     while (true) {
-      Tensors inputs;
-      const Ticket item = take(stage, inputs);
-      finish(stage, item, loaded.run(inputs));
+      Tensors inputs, outputs(stages_[stage].outputs.size());
+      std::exception_ptr failure;
+      const Ticket item = take(stage, inputs, failure);
+      try {
+        if (!failure) outputs = loaded.run(inputs);
+      } catch (const std::exception& error) {
+        if (description_.batch == 1) throw;
+        failure = std::make_exception_ptr(
+            Error(STAGE_FAILED,
+                  name(stage, replica) + " failed on this item: " + line_of(error.what())));
+      }
+      finish(stage, item, std::move(outputs), failure);
     }
   } catch (const Closed&) {
   } catch (const std::exception& error) {
-    std::string name = "stage " + std::to_string(stage);
-    if (loaded_[stage].size() > 1) name = "replica " + std::to_string(replica) + " of " + name;
-    stop(name + " failed: " + line_of(error.what()));
+    stop(name(stage, replica) + " failed: " + line_of(error.what()));
   }
 }
 
-// The oldest item that a stage can begin, with its inputs.
-Pipeline::Ticket Pipeline::take(std::size_t stage, Tensors& inputs) {
+std::string Pipeline::name(std::size_t stage, std::size_t replica) const {
+  const std::string name = "stage " + std::to_string(stage);
+  if (loaded_[stage].size() == 1) return name;
+  return "replica " + std::to_string(replica) + " of " + name;
+}
+
+// The oldest item that a stage can begin, with its inputs and the failure of a stage before.
+Pipeline::Ticket Pipeline::take(std::size_t stage, Tensors& inputs, std::exception_ptr& failure) {
   Ready& ready = ready_[stage];
   std::unique_lock<std::mutex> lock(lock_);
   ready.changed.wait(lock, [&] { return is_stopped_ || !ready.items.empty(); });
   if (is_stopped_) throw Closed();
   const Ticket item = ready.items.extract(ready.items.begin()).mapped();
+  failure = item->failure;
   const std::vector<Source>& sources = stages_[stage].sources;
   for (std::size_t i = 0; i < sources.size(); ++i)
     inputs.push_back(sources[i].producer == stage + 1
@@ -178,12 +207,14 @@ Pipeline::Ticket Pipeline::take(std::size_t stage, Tensors& inputs) {
   return item;
 }
 
-void Pipeline::finish(std::size_t stage, const Ticket& item, Tensors results) {
+void Pipeline::finish(std::size_t stage, const Ticket& item, Tensors results,
+                      std::exception_ptr failure) {
   Tensors outputs;
   {
     const std::lock_guard<std::mutex> lock(lock_);
     if (is_stopped_) throw Closed();
     item->values[stage + 1] = std::move(results);
+    if (failure) item->failure = failure;
     const Ticket next = item->next.lock();
     if (next && has_states(stage)) arrive(stage, next);
     for (std::size_t reader = stage + 1; reader < ready_.size(); ++reader)
@@ -198,8 +229,9 @@ void Pipeline::finish(std::size_t stage, const Ticket& item, Tensors results) {
       if (!has_states(s)) item->values[s + 1].clear();
     inside_.erase(item);
     has_room_.notify_all();
+    failure = item->failure;
   }
-  item->result.set_value(std::move(outputs));
+  item->done(std::move(outputs), failure);
 }
 
 // Counts that a stage has got one more of what it needs for an item.
@@ -230,7 +262,7 @@ void Pipeline::stop(const std::string& reason) {
     has_room_.notify_all();
   }
   for (const Ticket& item : discarded)
-    item->result.set_exception(std::make_exception_ptr(Error(STAGE_FAILED, failure_)));
+    item->done({}, std::make_exception_ptr(Error(STAGE_FAILED, failure_)));
 }
 
 }  // namespace autosplit

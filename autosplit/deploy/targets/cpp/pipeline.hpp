@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <map>
 #include <mutex>
@@ -30,7 +31,8 @@ using Stream = std::int64_t;
 using States = std::map<std::string, Tensor>;
 
 // One thread for each replica of a stage. A free replica takes the oldest item that has all inputs of
-// its stage, states among them. All functions may be called from any thread.
+// its stage, states among them. A stage that fails on an item closes the pipeline; on a batch it fails
+// that alone. All functions may be called from any thread.
 class Pipeline {
  public:
   // Loads the stages of the export in `folder`. Throws Error.
@@ -47,6 +49,10 @@ class Pipeline {
   // A stream begins with its first item, its states at zero, and is kept as long as the pipeline.
   std::future<Tensors> submit(Tensors inputs, Stream stream = 0);
 
+  // As `submit`, but a thread of the pipeline hands the outputs to `done`, or a failure.
+  using Done = std::function<void(Tensors, std::exception_ptr)>;
+  void submit(Tensors inputs, Stream stream, Done done);
+
   // The states of a stream by name, once no item of it is inside.
   States state(Stream stream);
 
@@ -62,8 +68,9 @@ class Pipeline {
 
   void load(std::size_t stage);
   void work(std::size_t stage, std::size_t replica);
-  Ticket take(std::size_t stage, Tensors& inputs);
-  void finish(std::size_t stage, const Ticket& item, Tensors results);
+  std::string name(std::size_t stage, std::size_t replica) const;
+  Ticket take(std::size_t stage, Tensors& inputs, std::exception_ptr& failure);
+  void finish(std::size_t stage, const Ticket& item, Tensors results, std::exception_ptr failure);
   void arrive(std::size_t stage, const Ticket& item);
   Tensor state(std::size_t stage, std::size_t input, const Ticket& before) const;
   bool has_states(std::size_t stage) const { return producers_[stage].count(stage + 1); }

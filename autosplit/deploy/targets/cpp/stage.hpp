@@ -48,7 +48,14 @@ struct Source {
   std::size_t producer, index;
 };
 
-// A copy of a stage and the processor features that its code needs, by their names in Linux.
+// A file of an export and its size in bytes there.
+struct File {
+  std::string name;
+  std::uintmax_t bytes;
+};
+
+// A copy of a stage and the processor features that its code needs, by their names in Linux. `file`
+// is its path once it is placed.
 struct Replica {
   std::string file;
   std::vector<int> cores;
@@ -60,10 +67,10 @@ struct Replica {
 struct StageSpec {
   std::unique_ptr<Stage> (*load)(const StageSpec&, const Replica&);
   std::string runtime, version;
-  std::vector<std::string> beside;  // files that the stage file reads
   std::vector<Port> inputs, outputs;
   std::vector<Source> sources;  // of the inputs
   std::vector<Replica> replicas;
+  std::vector<File> files;  // of all replicas, and those that they read
 };
 
 // A program has those of the runtimes that its stages need.
