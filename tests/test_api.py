@@ -154,22 +154,6 @@ def test_a_cut_takes_op_names_and_a_single_text_too(branches):
     assert branches.split([]).stages == (tuple(range(len(branches.graph.ops))),)
 
 
-@pytest.mark.parametrize(
-    ("after", "line"),
-    [
-        ([["nope"]], "unknown op or source node 'nope'; `autosplit inspect` lists them"),
-        ([[]], "is empty"),
-        ([["first"], ["first"]], "is empty"),
-        ([["early", "late"]], "is empty"),
-        ([["late"], ["first"]], "lies before cut 1"),
-    ],
-)
-def test_a_cut_that_is_none_is_named(branches, after, line):
-    with pytest.raises(SplitError) as error:
-        branches.split(after)
-    assert line in str(error.value)
-
-
 def test_a_cut_after_a_folded_node_says_why_not(squeezenet):
     folded = squeezenet.graph.folded[0]
     with pytest.raises(SplitError, match=f"node '{folded.name}' has no fused op"):

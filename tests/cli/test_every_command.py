@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autosplit import cli
-from autosplit.cli import main, output
+from autosplit.cli import main
 from studies.simulation.command import Hardware, simulated
-from tests.cli.test_output import Terminal
 from tests.cli.test_plan import GRAPH
 
 pytest.importorskip("onnxruntime")
-WIDTHS = (40, 60, 80)
 GOLDEN = Path(__file__).with_name("golden")
 EXACT = ("plan", "zoo", "inspect", "split", "extract")  # these print no measured number
 STUDY = 'model = "net.onnx"\nstages = 2\n[search]\ntrials = 2\n'
@@ -98,49 +93,6 @@ def test_a_command_prints_what_its_golden_file_says(command: str, run: Any, capf
     if os.environ.get("GOLDEN") == "write":
         file.write_text(shown)
     assert shown == file.read_text()
-
-
-def flat(values: Any) -> Iterator[Any]:
-    """The texts and numbers in lists, without the functions that print them."""
-    for value in values:
-        if isinstance(value, list | tuple):
-            yield from flat(value)
-        elif not callable(value):
-            yield value
-
-
-def words(texts: Iterable[str]) -> set[str]:
-    """What stands between spaces."""
-    return set(chain.from_iterable(map(str.split, texts)))
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("command", COMMANDS)
-def test_what_a_command_prints_fits_a_terminal_and_is_whole_in_a_pipe(
-    command: str, run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    printed: list[tuple[Any, ...]] = []
-    with monkeypatch.context() as patch:
-        for name in ("emit_line", "emit_table"):
-            real = getattr(output, name)
-            patch.setattr(output, name, lambda *texts, real=real: printed.append((real, *texts)))
-        assert run(command) == 0
-    # The rows of a table may come from an iterator.
-    results = [(function, title, *map(list, table)) for function, title, *table in printed]
-    printed_words = words(str(text) for text in flat(results))
-    assert len(printed_words) >= 2
-    for width in WIDTHS:
-        monkeypatch.setenv("COLUMNS", str(width))
-        for stream in (Terminal(), io.StringIO()):
-            with contextlib.redirect_stdout(stream):
-                for function, *arguments in results:
-                    function(*arguments)
-            lines = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()).splitlines()
-            if stream.isatty():
-                # A word of a line that is longer than a terminal stands alone.
-                assert not [line for line in lines if len(line) > width and len(line.split()) > 1]
-            else:
-                assert printed_words - words(lines) == set()
 
 
 @pytest.mark.parametrize("command", [c for c in cli.COMMANDS if c not in ("zoo", "doctor")])

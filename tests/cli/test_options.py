@@ -68,13 +68,6 @@ def test_pairs_that_are_misspelt_or_given_twice_are_named(read, texts, says):
         read(texts)
 
 
-@pytest.mark.parametrize("command", ["inspect", "run"])
-def test_a_misspelt_shape_is_one_line(said, tmp_path, command):
-    (tmp_path / "net.toml").write_text('zoo = "squeezenet"\nstages = 2')
-    code, line = said(command, tmp_path / "net.toml", "--shape=x=1x")
-    assert (code, "'x=1x' is invalid" in line) == (2, True)
-
-
 def test_a_comma_parts_names_unless_the_whole_is_one():
     ops = [Op("a,b", "k", ("s,1", "s2"), ("x",), ("y",))]
     tensors = dict.fromkeys("xy", ((1,), "float32", 4))

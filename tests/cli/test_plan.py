@@ -69,15 +69,9 @@ def broken(change):
     "change",
     [
         lambda d: d["edges"].append({"sourceId": 3, "destId": 0, "cost": 1}),
-        lambda d: d["edges"].append({"sourceId": 9, "destId": 0, "cost": 1}),
-        lambda d: d["nodes"].append(dict(d["nodes"][0])),
-        lambda d: d["nodes"][0].update(fpgaLatency=-1),
         lambda d: d["nodes"][0].update(fpgaLatency=float("nan")),
-        lambda d: d["nodes"][0].update(fpgaLatency=True),
-        lambda d: d["nodes"][0].pop("fpgaLatency"),
-        lambda d: d["edges"].append({"sourceId": 0, "destId": 2, "cost": 0.75}),
     ],
-    ids=["cycle", "unknown", "duplicate", "negative", "nan", "bool", "missing", "two costs"],
+    ids=["cycle", "nan"],
 )
 def test_a_malformed_graph_is_one_line_and_exit_code_2(change, graph, capsys):
     assert main(["plan", graph(broken(change)), "--stages", "2", "-f", "json"]) == 2
@@ -85,12 +79,6 @@ def test_a_malformed_graph_is_one_line_and_exit_code_2(change, graph, capsys):
     assert out == ""
     assert err.startswith("autosplit: ")
     assert err.count("\n") == 1
-
-
-@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "\x00", "[" * 100_000])
-def test_a_file_that_is_no_graph_is_exit_code_2(text, graph, capsys):
-    assert main(["plan", graph(text=text), "--stages", "2"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_a_relax_module_is_planned_as_the_model_that_it_is(graph, measured, capsys, tmp_path):
@@ -120,19 +108,6 @@ def test_any_number_of_stages_up_to_the_devices_of_the_file(tmp_path, capsys):
     (tmp_path / "g.json").write_text(json.dumps(graph | {"maxFPGAs": 0}))
     assert main(["plan", str(tmp_path / "g.json"), "--stages", "auto"]) == 2
     assert "give a number of stages" in capsys.readouterr().err
-
-
-def test_replicas_of_stages_on_equal_cores(graph, capsys):
-    document = planned(capsys, graph(), "--cores", "3", "--memory", "30")
-    assert document["stages"] == [[0, 1], [2, 3]]
-    assert document["replicas"] == [1, 2]
-    assert document["threads"] == [1, 1]
-    assert document["runtimes"] == [None, None]
-    assert document["loads"] == [3.5, 7.5]
-    assert (document["period"], document["lower_bound"], document["optimal"]) == (3.75, 3.75, True)
-    assert document["seconds"] > 0
-    whole = planned(capsys, graph(), "--cores", "3")
-    assert (whole["replicas"], whole["period"]) == ([3], pytest.approx(10 / 3))
 
 
 @pytest.mark.parametrize("size", [("--stages", "2"), ("--cores", "3")])
@@ -310,18 +285,6 @@ def test_a_plan_of_layers_is_printed_as_the_option_of_another_program(graph, too
     assert main(["plan", branched, "--stages", "2", "--as", tool]) == 2
     assert "needs stages that are ranges of layers" in capsys.readouterr().err
     assert main(["plan", graph_file, "--cores", "2", "--as", tool]) == 2
-
-
-def test_unlike_devices_are_saved_and_planned_elsewhere(graph, tmp_path, capsys):
-    devices = [{"name": "slow"}, {"name": "fast", "speed": 3}]
-    file, saved = graph({**GRAPH, "devices": devices}), str(tmp_path / "saved.json")
-    first = planned(capsys, file, "--stages", "2", "--save", saved)
-    again = planned(capsys, saved, "--stages", "2")
-    assert [again[key] for key in ("stages", "loads")] == [
-        first[key] for key in ("stages", "loads")
-    ]
-    names = [device["name"] for device in json.loads(Path(saved).read_text())["devices"]]
-    assert names == ["slow", "fast"]
 
 
 def test_a_bound_that_proves_little_is_said_so(graph, monkeypatch, capsys):

@@ -2,7 +2,6 @@ import json
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import optuna
@@ -66,22 +65,6 @@ def test_a_database_whose_run_was_stopped_at_once_holds_no_study_yet(
     assert "begun.db' was created but never initialised" in capsys.readouterr().err
 
 
-def test_a_database_that_is_not_there_is_not_made(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["show", "other.db"]) == 2
-    assert "does not exist" in capsys.readouterr().err
-    assert not (folder / "other.db").exists()
-
-
-def test_another_database_is_no_study(folder: Path, said: Callable[..., tuple[int, str]]) -> None:
-    base = sqlite3.connect(folder / "foreign.db")
-    base.execute("CREATE TABLE t (x)")
-    base.close()
-    code, line = said("show", "foreign.db")
-    assert (code, "foreign.db" in line) == (2, True)
-
-
 TRIALS = (
     trial(
         0, Spread(2.0, 1.0, 3.0), cuts=(("p", "q"), ("r",)), stage_ms=(1.5, 0.0, 2.25),
@@ -120,14 +103,6 @@ def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[s
     assert "best split: trial 0, 2.5 (2 to 3) ms an item, in the final comparison" in lines
     assert "predicted bound 1.5 ms by the profile" in lines
     assert lines[-1] == "exported to out"
-
-
-def test_a_study_that_has_nothing_yet_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    study = Study("s", StudyRecord(config={"model": "net", "stages": 2}))
-    output.emit("table", {}, shown(study))
-    out = capsys.readouterr().out
-    assert out.startswith("study s: net, 2 stages\n")
-    assert "best" not in out.splitlines()[2:]
 
 
 def test_a_study_without_attributes_says_so(

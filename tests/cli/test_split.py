@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import autosplit
-from autosplit import api, cuts
+from autosplit import api
 from autosplit.cli import main
 from autosplit.errors import SplitError
 from autosplit.graph import ops_named
-from autosplit.report.documents import exported, manual_split
+from autosplit.report.documents import exported
 from tests import nets
 
 
@@ -80,18 +80,6 @@ def test_replicas_that_do_not_fit_the_split_are_refused(residual, arguments, pro
     assert problem in capsys.readouterr().err
 
 
-def test_the_cut_is_the_smallest_downset_that_holds_the_named(save):
-    model = autosplit.load_model(save(nets.parallel()))
-    split = model.split([["b0"]])
-    named = ops_named(model.graph, "b0")
-    assert cuts.cuts_of(model.graph, split.stages) == (cuts.closure(model.graph, named),)
-
-
-def test_a_later_cut_holds_the_one_ahead_of_it(save):
-    split = autosplit.load_model(save(nets.parallel())).split([["b1"], ["d0"]])
-    assert nets.sources(split, 1) == {"d0"}
-
-
 def test_the_written_split_computes_what_the_model_computes(residual, document, tmp_path):
     result = document(residual, "--after", "relu1a", "-o", tmp_path / "out")
     model = autosplit.load_model(residual)
@@ -141,17 +129,6 @@ def test_the_number_of_an_op_stands_for_it(residual, document):
     assert graph.ops[1].name not in [op["name"] for op in cut["took"]]
     with pytest.raises(SplitError, match="'op99'"):
         ops_named(graph, "op99")
-
-
-def test_a_cut_and_a_stage_in_words():
-    ops = [{"name": f"op{i}", "sources": []} for i in range(9)]
-    cuts = [{"number": 2, "after": ["a", "b"], "took": ops[:3], "tensors": []}]
-    cuts.append({"number": 3, "after": ["c"], "took": ops, "tensors": []})
-    stages = [{"index": 0, "ops": ops[:1], "inputs": [], "outputs": ["y", "z"]}]
-    first, last, stage = manual_split.shown({"cuts": cuts, "stages": stages}, None)
-    assert first.title == "cut 2 after a, b; also contains op0, op1, op2"
-    assert ("contains 3 other ops (-f json lists them), op3" in last.title) is True
-    assert stage == "stage 0: 1 op, reads nothing, makes y, z"
 
 
 def test_the_table_ends_with_the_file_that_was_written(residual, monkeypatch, capsys):

@@ -53,20 +53,8 @@ def test_the_document_has_an_entry_a_kernel_and_progress_is_on_stderr(tuned, cap
 
 
 def test_options_reach_the_tuner(tuned, capsys):
-    assert main(["tune", "net.onnx", "-o", "folder", "--samples", "9", "--seed", "5"]) == 0
-    (functions, target, folder, samples, seed, late, work), *_ = tuned
-    assert (functions, target, folder, samples, seed) == (
-        {"conv": 1, "relu": 2},
-        "llvm",
-        Path("folder"),
-        9,
-        5,
-    )
-    assert work == {"work of": "graph"}
-    assert not late()
-
-
-def test_without_a_timeout_it_takes_any_time(tuned, capsys):
+    options = ["--samples", "9", "--seed", "5", "--timeout", "1e-9"]
     assert main(["tune", "net.onnx", "-o", "folder"]) == 0
-    assert main(["tune", "net.onnx", "-o", "folder", "--timeout", "1e-9"]) == 0
+    assert main(["tune", "net.onnx", "-o", "folder", *options]) == 0
+    assert tuned[1][2:5] == (Path("folder"), 9, 5)
     assert [got[5]() for got in tuned] == [False, True]

@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autosplit.cuts import contract, members
+from autosplit.cuts import contract
 from tests.cuts.graphs import Order, listed, orders
 
 
@@ -22,14 +22,3 @@ def test_a_cycle_between_groups_joins_all_of_it():
     chain = (0, 0b1, 0b10, 0b100, 0b1000)
     assert contract(chain, [0b101]).groups == (0b111, 0b1000, 0b10000)
     assert contract(chain, [0b1001, 0b100]).groups == (0b1111, 0b10000)
-
-
-def test_without_groups_each_op_is_alone_in_its_order():
-    contraction = contract((0, 0b1, 0b1))
-    assert contraction.groups == (0b1, 0b10, 0b100)
-    assert contraction.group_of() == (0, 1, 2)
-    assert list(members(contraction.expand(0b101))) == [0, 2]
-
-
-def test_overlapping_groups_are_one():
-    assert contract((0, 0, 0, 0), [0b11, 0b110]).groups == (0b111, 0b1000)

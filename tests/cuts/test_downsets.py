@@ -2,17 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.cuts import (
-    TooManyDownsets,
-    bitset,
-    closure,
-    closures,
-    downsets,
-    full,
-    is_downset,
-    members,
-)
-from tests.cuts.graphs import Order, diamond, listed, orders
+from autosplit.cuts import TooManyDownsets, closure, closures, downsets, full, is_downset, members
+from tests.cuts.graphs import Order, listed, orders
 
 
 @given(orders())
@@ -42,11 +33,3 @@ def test_more_downsets_than_the_limit_are_refused():
     with pytest.raises(TooManyDownsets, match="1000"):
         downsets(free, limit=1000)
     assert len(downsets(free, limit=1024)) == 1024
-
-
-def test_a_fused_graph_is_an_order():
-    assert downsets(diamond()) == (0, 0b1, 0b11, 0b101, 0b111, 0b1111)
-
-
-def test_bitset_and_members_are_inverse():
-    assert list(members(bitset([5, 1, 70]))) == [1, 5, 70]

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosplit import api
 from autosplit.cli import main
 from autosplit.deploy import export as exporting
 from autosplit.deploy import manifest_file
 from autosplit.deploy.verify import verify
 from autosplit.errors import MachineError, MismatchError
-from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
-from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME, TVM
+from autosplit.hardware.runtimes.registry import AUTO, TVM
 from autosplit.hardware.runtimes.tvm.runtime import TvmRuntime
 
 pytest.importorskip("onnxruntime")
@@ -85,25 +83,6 @@ def test_runtime_auto_leaves_out_the_one_that_differs_and_takes_the_next(
     assert list(document.comparison.left_out) == [TVM]  # type: ignore[union-attr]
     assert "outputs of tvm differ" in document.comparison.left_out[TVM]  # type: ignore[union-attr]
     assert main(["verify", str(file.parent)]) == 0
-
-
-@pytest.mark.integration
-def test_a_runtime_that_differs_competes_for_no_stage(
-    branches: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))
-    real = OnnxruntimeRuntime.whole
-
-    def whole(self: Any, *arguments: Any, **options: Any) -> Any:
-        (stage,) = real(self, *arguments)
-        run = stage.run
-        stage.run = lambda values: [v + 1 for v in run(values)]  # type: ignore[method-assign]
-        return [stage]
-
-    monkeypatch.setattr(OnnxruntimeRuntime, "whole", whole)
-    profiles = api.measured_profiles(replace(branches, runtime_name=AUTO), api.device.along(1))
-    notes = {profile.runtime: profile.note for profile in profiles if not profile.is_possible}
-    assert "outputs of onnxruntime differ" in notes[ONNXRUNTIME]
 
 
 @pytest.mark.parametrize("cause", ["the disk is full", "onnxruntime cannot be imported"])

@@ -1,7 +1,6 @@
 """Where the stages of an export run on another machine, and what is checked first."""
 
 import contextlib
-import json
 import threading
 from types import SimpleNamespace
 
@@ -15,7 +14,7 @@ from autosplit.hardware.cluster import connection
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Rpc
 from autosplit.hardware.runtimes import stage_spec as files
-from tests.deploy.manifests import digest, sound, write_export
+from tests.deploy.manifests import sound, write_export
 
 
 @pytest.fixture(autouse=True)
@@ -170,22 +169,6 @@ def test_the_files_lie_beside_the_manifest(exported, loaded, name):
     with load(exported / name):
         pass
     assert [stage.content for stage in loaded] == ["stage0.onnx", "stage1.onnx", "stage2.onnx"]
-
-
-def test_the_weights_beside_an_onnx_stage_are_checked(exported, loaded):
-    (exported / "stage0.data").write_text("weights")
-    document = json.loads((exported / "split.json").read_text())
-    document["stages"][0]["onnx"] = {
-        "file": "stage0.onnx",
-        "sha256": document["stages"][0]["sha256"],
-        "data": "stage0.data",
-        "data_sha256": digest("weights"),
-    }
-    (exported / "split.json").write_text(json.dumps(document))
-    load(exported).start()
-    (exported / "stage0.data").write_text("changed")
-    with pytest.raises(ConfigError, match=r"stage0\.data' has sha256"):
-        load(exported)
 
 
 @pytest.mark.parametrize(

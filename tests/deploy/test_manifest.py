@@ -12,7 +12,6 @@ from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.manifest_wiring import wired
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.wiring import Connection, Port
-from autosplit.hardware.measurement.results import Accuracy, Measurement, SplitResults, Spread
 from tests.deploy.manifests import sound
 
 
@@ -39,14 +38,6 @@ def test_what_is_written_reads_back(put, tmp_path):
 def test_a_connection_to_stages_and_outputs_reads_back(source):
     connection = Connection("b", 24, source, (1, 2), ("b", "too"))
     assert manifest.ConnectionPart.of(connection).connection() == connection
-
-
-def test_the_largest_error_is_a_part_of_what_was_measured():
-    once = Spread(1.0, 1.0, 1.0)
-    measured = Measurement(once, once, (1.0,), Accuracy(True, 0.5, 0.25, 1))
-    document = sound() | manifest.results_parts(SplitResults(measured, 2.0))
-    parsed = Manifest.model_validate(document)
-    assert (parsed.measured.max_rel_error, parsed.predicted.period_ms) == (0.25, 2.0)
 
 
 def test_a_folder_or_the_file_itself_is_read(put, tmp_path):

@@ -10,13 +10,11 @@ import onnx
 import pytest
 
 from autosplit.cli import main
-from autosplit.deploy import verify as verifying
 from autosplit.deploy.arrays import read_reference
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, MachineError
 from autosplit.frontend.importing import digest
-from autosplit.frontend.samples import random_items
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.measurement.measure import Budget
@@ -157,15 +155,6 @@ def test_the_name_of_a_recorded_tensor_may_hold_slashes(tmp_path):
     assert ([*expected.items[0]], [*expected.along[0]]) == (["deep/x"], ["deep/er/y"])
 
 
-def test_random_items_stay_below_the_known_ends_and_differ_by_seed():
-    model = sound()["model"]
-    model["inputs"] = [{"name": "i", "shape": [50], "dtype": "int64"}]
-    document = Manifest.model_validate(sound() | {"model": model | {"integers_below": {"i": 3}}})
-    (one,), (other,) = (verifying.sample_items(document, random_items, 1, seed) for seed in (0, 1))
-    assert {*one["i"], *other["i"]} == {0, 1, 2}
-    assert one["i"].tolist() != other["i"].tolist()
-
-
 def test_special_values_are_compared(export, capsys):
     assert main(["verify", str(export.folder), "--special"]) == 0
     assert capsys.readouterr().out.startswith("equal: 8 items")
@@ -228,21 +217,6 @@ def test_bench_measures_an_export_under_load(export, capsys, tmp_path):
     assert "items/s within p99 1000 ms: " in shown
 
 
-def test_bench_prints_what_the_design_says(export, capsys):
-    assert main(["bench", str(export.folder), "--seconds", "0.1", "-f", "json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    times = {"median", "low", "high", "min", "p50", "p90", "p99", "max"}
-    assert set(document["period_ms"]) == set(document["latency_ms"]) == times
-    assert [set(s) for s in document["stages"]] == [{"runtime", "busy_ms", "replicas"}] * 3
-    assert [set(r) for s in document["stages"] for r in s["replicas"]] == [
-        {"device", "busy_ms"}
-    ] * 3
-    assert main(["bench", str(export.folder), "--seconds", "0.1"]) == 0
-    shown = capsys.readouterr().out
-    assert "items/s, latency" in shown
-    assert "tvm" in shown
-
-
 def test_bench_marks_what_was_measured_under_load(export, capsys, monkeypatch):
     busy = disturbance.Conditions(load=0.5, idle=0.0)
     monkeypatch.setattr(disturbance, "since", lambda start: busy)
@@ -252,10 +226,3 @@ def test_bench_marks_what_was_measured_under_load(export, capsys, monkeypatch):
     assert reason in json.loads(capsys.readouterr().out)["disturbances"]
     assert main(words) == 0
     assert f"not to be trusted: {reason}" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon"])
-def test_a_time_that_is_none_is_refused(export, capsys, text):
-    with pytest.raises(SystemExit, match="2"):
-        main(["bench", str(export.folder), f"--seconds={text}"])
-    assert f"invalid time in seconds '{text}'" in capsys.readouterr().err

@@ -1,4 +1,3 @@
-import os
 import subprocess
 import sys
 
@@ -6,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.errors import MachineError, ModelError
+from autosplit.errors import ModelError
 from autosplit.hardware import cache
 
 
@@ -47,24 +46,6 @@ def test_making_that_fails_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(
-        MachineError, match=r"cannot write '.*file/kept.o': File exists; choose another folder"
-    ):
-        cache.keep(tmp_path / "file" / "kept.o", writes("first"))
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_full_disk_is_named(tmp_path):
-    def fill(path):
-        with open("/dev/full", "w") as full:
-            full.write("x" * 100_000)
-
-    with pytest.raises(MachineError, match=r"cannot write '.*kept.o': No space left on device"):
-        cache.keep(tmp_path / "kept.o", fill)
-
-
 def test_the_folder_is_where_the_environment_says(tmp_path, monkeypatch):
     monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path / "mine"))
     assert cache.folder() == tmp_path / "mine"
@@ -86,11 +67,6 @@ def test_two_processes_that_make_the_same_file_both_get_a_whole_one(tmp_path):
         subprocess.Popen([sys.executable, "-c", code, str(tmp_path), letter]) for letter in "ab"
     ]
     assert [p.wait(60) for p in both] == [0, 0]
-
-
-def test_what_is_kept_can_be_read_by_others(tmp_path):
-    file = cache.keep(tmp_path / "kept.o", writes("first"))
-    assert file.stat().st_mode & 0o777 == 0o644
 
 
 def test_a_digest_is_twenty_hex_digits_and_the_same_in_every_process():

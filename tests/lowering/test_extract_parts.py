@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import autosplit
-from autosplit.errors import ConfigError, SplitError
+from autosplit.errors import ConfigError
 from autosplit.hardware.measurement.parity import compare
 from tests import nets
 from tests.nets import onnxruntime_outputs
@@ -57,26 +57,6 @@ def test_a_part_hands_out_the_models_outputs_inside_it(save):
     part = model.extract(["both", "mid"])
     assert {p.name for p in part.wiring.outputs} == {"both", "mid"}
     judge_part(model, part, intermediate(model, model.items(1)[0]))
-
-
-def test_a_set_that_is_not_convex_shows_the_path_that_leaves_and_returns(save):
-    model = autosplit.load_model(save(nets.parallel()))
-    op = {source: op.name for op in model.graph.ops for source in op.sources}
-    with pytest.raises(SplitError) as error:
-        model.extract(["d0", "y"])
-    assert f"{op['d0']} -> {op['d1']} -> {op['d2']} -> {op['y']}" in str(error.value)
-    assert f"add '{op['d1']}', '{op['d2']}'" in str(error.value)
-
-
-def test_no_path_between_two_ops_is_an_error_that_names_one(save):
-    model = autosplit.load_model(save(nets.parallel()))
-    op = {source: op.name for op in model.graph.ops for source in op.sources}
-    with pytest.raises(SplitError, match=op["a0"]):
-        model.extract(first=["a0"], last=["b0"])
-    with pytest.raises(SplitError, match="'nope'"):
-        model.extract(["nope"])
-    with pytest.raises(SplitError, match="name at least one"):
-        model.extract([])
 
 
 def test_a_written_part_runs_and_verifies_by_itself(residual, tmp_path):

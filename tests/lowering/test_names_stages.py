@@ -82,33 +82,6 @@ def test_a_shape_asked_of_an_earlier_stage_is_a_constant(save, tmp_path):
     assert compare(chained(tmp_path / "out", items), model.expected(items)).equal
 
 
-def test_large_weights_lie_beside_the_submodel(save, tmp_path, monkeypatch):
-    monkeypatch.setattr(model_file, "EXTERNAL_BYTES", 500)
-    weight = nets.net(
-        "g (float[2,400] x) => (float[2,400] y) "
-        "{ a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }",
-        {"w": (400, 400)},
-    )
-    model = autosplit.load_model(save(weight))
-    file = model.split([["b"]]).export(tmp_path / "out")
-    first = json.loads(file.read_text(encoding="utf-8"))["stages"][0]["onnx"]
-    assert first["data"] == "stage0.onnx.data"
-    assert (tmp_path / "out" / "stage0.onnx").stat().st_size < 5000
-    items = model.items(2)
-    assert compare(chained(tmp_path / "out", items), model.expected(items)).equal
-
-
-def test_a_weight_of_two_stages_is_in_both_submodels_and_others_are_in_one(save):
-    model = autosplit.load_model(save(nets.boundaries()))
-    stages = model.split([["skip"], ["both"], ["mid"]]).stages
-    original = submodels.read_original(model.stage_source)
-    initializers = [
-        {w.name for w in original.submodel(p, "s").graph.initializer}
-        for p in model.wiring(stages).stages
-    ]
-    assert initializers == [{"w"}, {"w"}, {"v"}, {"w", "v"}]
-
-
 def test_a_full_disk_is_one_line(save, tmp_path):
     model = autosplit.load_model(save(nets.residual(1)))
     original = submodels.read_original(model.stage_source)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
 
 import pytest
 
-from autosplit import api, cuts
+from autosplit import api
 from autosplit.hardware.devices import device
 from autosplit.hardware.execution.wiring import wire
 from autosplit.hardware.measurement.parity import compare
@@ -70,51 +69,6 @@ def test_a_tensor_with_an_onnx_name_holds_that_tensor(model, known):
     assert len(outputs) > 0.5 * len(
         model.graph.ops
     )  # the rest lies inside nodes that take several kernels
-
-
-@pytest.mark.integration
-def test_a_block_of_the_net_by_itself_equals_the_tensors_of_the_whole(model, known):
-    """From the first op past a third to the first it leads to past two thirds.
-
-    Only ops whose boundary ONNX names count.
-    """
-    graph = model.graph
-    third = len(graph.ops) // 3
-    for first, last in product(range(third, 2 * third), range(2 * third, len(graph.ops))):
-        if cuts.closure(graph, [last]) >> first & 1:
-            part = model.extract(first=[graph.ops[first].name], last=[graph.ops[last].name])
-            if known.keys() >= {p.name for p in (*part.wiring.inputs, *part.wiring.outputs)}:
-                break
-    with part.pipeline() as pipeline:
-        (got,) = pipeline.run([{p.name: known[p.name] for p in part.wiring.inputs}])
-    assert len(part.ops) > 1
-    assert compare([got], [{p.name: known[p.name] for p in part.wiring.outputs}]).equal
-
-
-def test_onnxruntime_chained_over_the_submodels_equals_the_original(model, known):
-    """Cut near the thirds, at the first cuts of which the ONNX graph has every live tensor."""
-    count = len(model.graph.ops)
-    cut = [
-        end
-        for end in range(1, count)
-        if known.keys() >= set(cuts.live(model.graph, (1 << end) - 1))
-    ]
-    ends = [min(cut, key=lambda end: abs(end - share * count)) for share in (1 / 3, 2 / 3)] + [
-        count
-    ]
-    stages = [tuple(range(a, b)) for a, b in zip([0, *ends], ends, strict=False)]
-    (item,) = model.items(1)
-    values = dict(item)
-    original = submodels.read_original(model.stage_source)
-    for i, ports in enumerate(model.wiring(stages).stages):
-        stage_inputs = {p.name: values[p.name] for p in ports.inputs}
-        values |= onnxruntime_outputs(
-            original.submodel(ports, f"stage{i}").SerializeToString(), [stage_inputs]
-        )[0]
-    expected = model.expected([item])
-    assert compare(
-        [{name: values[tensor] for name, tensor in model.lowered.outputs}], expected
-    ).equal
 
 
 def test_every_op_whose_boundary_is_named_is_a_submodel(model, known):

@@ -81,21 +81,6 @@ def test_inputs_outputs_and_weights_go_where_they_are_read(split):
     nets.judge(parts.model, parts)
 
 
-def test_a_weight_of_two_stages_is_held_by_both(split):
-    parts = split(nets.boundaries(), ["skip"], ["both"])
-    graph = parts.model.graph
-    assert [sum(graph.ops[i].weight_bytes > 0 for i in stage) > 0 for stage in parts.stages] == [
-        True
-    ] * 3
-    assert parts.model.lowered.weight_bytes == 2 * 4 * 4 * 4
-    nets.judge(parts.model, parts)
-
-
-def test_a_stage_without_a_model_input(split):
-    parts = split(nets.boundaries(), ["both"], ["mid"])
-    assert [p.name for p in parts.model.wiring(parts.stages).stages[1].inputs] == ["both"]
-
-
 def test_a_stage_that_reads_nothing_at_all(split):
     proto = nets.net(
         """g (float[2,3] x) => (float[2,3] y, float[3] c) {

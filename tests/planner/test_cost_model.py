@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, GraphError, SplitError
-from autosplit.planner import Kind, Link, Option, Row, RowCosts, Stage, Transfer, evaluate
-from tests.planner.graphs import chain, in_runtimes, on_unlike_devices
+from autosplit.planner import Kind, Option, Row, RowCosts, Stage, Transfer, evaluate
+from tests.planner.graphs import chain, in_runtimes
 from tests.planner.models import answers, models, split_questions
 from tests.planner.reference import plain_cost
 
@@ -40,23 +40,6 @@ def test_a_table_without_rows_or_with_a_row_of_an_unknown_kind_is_refused():
     for rows in ((), (RowCosts(Row("gpu"), (1.0, 2.0)),)):
         with pytest.raises(ConfigError, match="give one for each kind of device"):
             replace(PAIR, rows=rows)
-
-
-def test_a_link_costs_its_latency_and_the_bytes_over_its_bandwidth():
-    assert Link(4.0, 0.5).cost(10) == 3.0
-    assert Link().cost(1e18) == 0.0
-
-
-def test_kinds_are_alike_where_they_cost_the_same_in_every_row():
-    model = on_unlike_devices(PAIR, *[(1.0, 2.0)] * 4, overheads=(0.0, 1.0, 0.0, 0.0))
-    *kinds, last = model.kinds
-    model = replace(model, kinds=(*kinds, replace(last, memory=8.0)))
-    assert model.alike == {"0": "0", "1": "1", "2": "0", "3": "3"}
-
-
-def test_a_memory_limit_holds_on_every_kind():
-    model = on_unlike_devices(PAIR, (1.0, 2.0), (2.0, 1.0)).with_memory(7.0)
-    assert [kind.memory for kind in model.kinds] == [7.0, 7.0]
 
 
 def test_ops_that_no_runtime_separates_are_one_group():

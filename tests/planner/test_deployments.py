@@ -1,17 +1,13 @@
 import json
 from dataclasses import replace
-from fractions import Fraction
-from itertools import product
 from pathlib import Path
 
 import pytest
 
-from autosplit.cuts import downsets, members
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.profiling.graph_document import from_document
 from autosplit.planner import Option, Question, Row, RowCosts, Stage, cut_set, evaluate, partition
 from tests.planner.graphs import branchy, chain, parallel_chains, random_dag, replicas_of
-from tests.planner.reference import plain_cost
 
 WORKLOADS = Path(__file__).parents[2] / ".." / "shared" / "workloads"
 # (workload, share of the model that a replica holds): period on 6 cores, replicas, loads.
@@ -45,46 +41,6 @@ def test_published_optima_on_six_cores(name, share):
     if replicas:
         assert replicas_of(best) == replicas
         assert best.loads == pytest.approx(loads, abs=5e-4)
-
-
-def least_period_in_fractions(costs, cores):
-    """The recursion over all downsets and numbers of cores, in exact fractions."""
-    cuts = downsets(costs.contraction)
-    least = {(0, used): Fraction(0) for used in range(cores + 1)}
-    for end in cuts[1:]:
-        for start in (cut for cut in cuts if cut != end and not cut & ~end):
-            before, stage = (costs.contraction.expand(part) for part in (start, end & ~start))
-            after = [i for i in range(len(costs.names)) if not (before | stage) >> i & 1]
-            parts = [list(members(before)), list(members(stage)), after]
-            loads, memory, _ = plain_cost(costs, [(ops, costs.rows[0]) for ops in parts])
-            if memory[1] > costs.kinds[0].memory:
-                continue
-            for used, replicas in product(range(1, cores + 1), range(1, cores + 1)):
-                if replicas <= used and (start, used - replicas) in least:
-                    period = max(least[start, used - replicas], loads[1] / replicas)
-                    least[end, used] = min(least.get((end, used), period), period)
-    return float(least[cuts[-1], cores])
-
-
-@pytest.mark.parametrize("share", [None, 1 / 2, 1 / 3])
-def test_the_published_optima_are_exact(share):
-    costs = workload("layer_bert24", share)
-    expected = least_period_in_fractions(costs, 6)
-    assert plan_deployment(costs, 6).period == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("cores", [6, 16])
-@pytest.mark.parametrize("share", [1 / 2, 1 / 3, 1 / 4])
-@pytest.mark.parametrize(
-    "name", ["layer_bert24", "layer_resnet50", "layer_inceptionv3", "operator_bert_l-3"]
-)
-def test_public_workloads_are_solved(name, share, cores):
-    costs = workload(name, share)
-    best = plan_deployment(costs, cores)
-    assert best.optimal
-    assert sum(replicas_of(best)) <= cores
-    assert max(best.memory) <= costs.kinds[0].memory
 
 
 def test_replicas_of_a_stage_with_states_hold_whole_streams():

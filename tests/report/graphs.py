@@ -1,4 +1,4 @@
-"""Fused graphs shaped like well-known nets: a fire net, inception branches, a dense chain."""
+"""Fused graphs: a chain, and one shaped like SqueezeNet."""
 
 from __future__ import annotations
 
@@ -41,34 +41,6 @@ def fire_net() -> FusedGraph:
         if i in (4, 8):
             t = s.op(f"pool{i}", t, size=400_000)
     for name in ("dropout", "conv10_relu", "avgpool", "flatten", "softmax"):
-        t = s.op(name, t, size=4000)
-    return s.graph(t)
-
-
-def inception_net(modules: int = 9) -> FusedGraph:
-    s = Sketch("inception_v1")
-    t = s.op("conv1", "x", size=3_211_264)
-    for name in ("pool1", "lrn1", "conv2_reduce", "conv2", "lrn2", "pool2"):
-        t = s.op(name, t, size=802_816)
-    for m in range(modules):
-        p = f"inception_{m}"
-        a = s.op(f"{p}/1x1", t)
-        b = s.op(f"{p}/3x3", s.op(f"{p}/3x3_reduce", t))
-        c = s.op(f"{p}/5x5", s.op(f"{p}/5x5_reduce", t))
-        d = s.op(f"{p}/pool_proj", s.op(f"{p}/pool", t))
-        t = s.op(f"{p}/output", a, b, c, d, size=400_000)
-        if m in (1, 6):
-            t = s.op(f"pool_after_{m}", t)
-    return s.graph(s.op("prob", s.op("classifier", s.op("avgpool", t)), size=4000))
-
-
-def dense_net(layers: int = 78) -> FusedGraph:
-    s = Sketch("densenet121")
-    t = s.op("pool1", s.op("conv1", "x"), size=802_816)
-    for i in range(layers):
-        branch = s.op(f"dense{i}/conv3x3", s.op(f"dense{i}/conv1x1", t, size=401_408), size=100_352)
-        t = s.op(f"dense{i}/concat", t, branch, size=900_000 + 100_352 * (i % 10))
-    for name in ("bn", "relu", "avgpool", "fc", "flatten", "softmax"):
         t = s.op(name, t, size=4000)
     return s.graph(t)
 

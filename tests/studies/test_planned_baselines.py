@@ -1,21 +1,16 @@
 import math
 from dataclasses import replace
-from itertools import pairwise
 
-import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from autosplit.errors import Infeasible
-from autosplit.planner import Question, Transfer, partition
+from autosplit.planner import Question, partition
 from studies.benchmarks import planned_baselines as baselines_module
-from studies.benchmarks.planned_baselines import block_partition, spread_places
-from tests.planner.graphs import chain, costed, on_unlike_devices, parallel_chains, random_dag
+from tests.planner.graphs import costed, on_unlike_devices, parallel_chains
 from tests.planner.models import models
 
 CHAIN = costed(6, [(i, i + 1) for i in range(5)], transfer=0.0)
 UNSIZED = parallel_chains(1, 6)
-PAIR = chain(1.0, 2.0, tensors=(Transfer("t", 0, (1,), 8.0),))
 
 
 def plan(model, stages):
@@ -45,12 +40,6 @@ def named(model, stages):
     return {b.name: b for b in planned_baselines(model, stages)}
 
 
-def test_a_search_without_time_says_so():
-    baselines = planned_baselines(CHAIN, 3, deadline=lambda: True)
-    notes = {b.name: b.note for b in baselines if b.plan is None}
-    assert notes["best over one order"] == notes["single-tensor cuts"] == "the time was up"
-
-
 def test_equal_shares_of_ops_parameters_and_flops():
     model = replace(CHAIN, sizes=(10.0, 0, 0, 0, 0, 10.0), flops=(1.0, 1.0, 2.0, 0, 0, 0))
     result = named(model, 2)
@@ -60,33 +49,11 @@ def test_equal_shares_of_ops_parameters_and_flops():
     assert named(CHAIN, 2)["equal FLOPs"].note
 
 
-@given(st.lists(st.integers(0, 20), min_size=1, max_size=12), st.integers(1, 5))
-def test_block_partition_differ_by_no_more_than_one_element(times, count):
-    ends = [0, *block_partition(times, count), len(times)]
-    assert ends == sorted(ends)
-    sums = [sum(times[a:b]) for a, b in pairwise(ends)]
-    assert len(sums) == count
-    assert max(sums) - min(sums) <= max(times)
-
-
-def test_a_line_is_cut_as_well_by_its_one_order_and_at_single_tensors():
-    baselines, best = named(CHAIN, 3), plan(CHAIN, 3)
-    assert baselines["best over one order"].plan.split == best.split
-    assert baselines["single-tensor cuts"].plan.split == best.split
-
-
 def test_single_tensor_cuts_do_not_cut_two():
     # 0 -> (1 -> 2 -> 3, 4 -> 5 -> 6) -> 7 -> 8
     model = costed(9, [(0, 1), (1, 2), (2, 3), (0, 4), (4, 5), (5, 6), (3, 7), (6, 7), (7, 8)])
     result = named(model, 3)["single-tensor cuts"].plan
     assert result.split == ((0,), (1, 2, 3, 4, 5, 6, 7), (8,))
-
-
-def test_bisection_on_a_line_is_near_the_best_and_says_what_it_measures():
-    model = random_dag(60, 1, transfer=0.0)
-    result = named(model, 4)["Coral bisection"]
-    assert result.plan.period <= 1.05 * named(model, 4)["best over one order"].plan.period
-    assert 30 <= result.candidates <= 300
 
 
 def test_a_baseline_that_does_not_fit_says_why():
@@ -99,17 +66,3 @@ def test_a_baseline_that_does_not_fit_says_why():
     model = on_unlike_devices(UNSIZED, times, (*times[:5], math.inf))
     unlike = {b.name: b for b in baselines_module.planned_baselines(model, ["0", "1"])}
     assert unlike["equal op count"].note == "puts an op on a device that cannot run it"
-
-
-@pytest.mark.parametrize(
-    ("places", "size", "spread"),
-    [
-        ([0, 0, 0], 5, [1, 2, 3]),
-        ([5, 5], 5, [3, 4]),
-        ([2, 2], 4, [2, 3]),
-        ([1, 3], 4, [1, 3]),
-        ([], 3, []),
-    ],
-)
-def test_places_move_apart_so_that_no_stage_is_empty(places, size, spread):
-    assert spread_places(places, size) == spread

@@ -1,10 +1,8 @@
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autosplit.errors import ConfigError
 from autosplit.hardware.measurement.results import Spread
 from studies.benchmarks import result
 
@@ -51,40 +49,6 @@ def test_periods_whose_intervals_overlap_are_a_tie(ours: Any, theirs: Any, expec
     assert result.compared(Spread(2, *ours), Spread(3, *theirs)) == expected
 
 
-def test_a_command_tells_no_folder_of_the_machine() -> None:
-    argv = [
-        "/home/me/autosplit/studies/benchmarks/planner.py",
-        "/home/me/workloads",
-        "--wide",
-        "-o",
-        "out/x.json",
-    ]
-    assert result.command_line(argv) == "python -m studies.benchmarks.planner workloads --wide"
-
-
-@pytest.mark.parametrize(
-    "damage", ["{", "[]", "{}", "null", '{"rows": [], "bars": [{}], "columns": [], "notes": []}']
-)
-def test_a_file_that_is_no_result_is_refused(damage: str, tmp_path: Path) -> None:
-    file = tmp_path / "x.json"
-    file.write_text(damage)
-    with pytest.raises(ConfigError, match=r"x\.json' is no result of a benchmark .*; make it anew"):
-        result.read(file)
-
-
-@pytest.mark.parametrize(
-    ("spread", "text"),
-    [
-        (Spread(1.0, 0.996, 1.005), "1.00 (1.00 to 1.00)"),
-        (Spread(12.345, 12.0, 13.0), "12.35 (12.00 to 13.00)"),
-        (Spread(0.99, 0.98, 1.01), "0.9900 (0.9800 to 1.0100)"),
-        (Spread(0.0, 0.0, 0.0), "0.0000 (0.0000 to 0.0000)"),
-    ],
-)
-def test_a_period_below_a_millisecond_has_more_digits(spread: Spread, text: str) -> None:
-    assert result.shown(spread) == text
-
-
 @pytest.mark.parametrize(
     ("value", "least", "most"),
     [
@@ -109,10 +73,3 @@ def test_a_bar_is_reached_by_its_own_value(value: float, least: bool, most: bool
 )
 def test_a_command_is_told_as_one_types_it(argv: list[str], text: str) -> None:
     assert result.command_line(argv) == text
-
-
-def test_the_line_of_a_result_names_what_matters_and_leaves_out_the_rest() -> None:
-    where = {"optuna": "5.0", "secret": "x", "machine": "m", "target": "llvm"}
-    line = result.made("python x", "2030-01-31", where)
-    assert line == "python x, 2030-01-31, machine m, optuna 5.0"
-    assert datetime.fromisoformat(result.today())

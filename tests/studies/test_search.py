@@ -1,4 +1,3 @@
-import math
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -9,7 +8,7 @@ from autosplit.planner import CostModel
 from autosplit.study.storage import silence_optuna_logs
 from studies.benchmarks import result, search
 from studies.benchmarks import search_methods as methods
-from studies.benchmarks.search_methods import Case, Found
+from studies.benchmarks.search_methods import Case
 from studies.simulation.bench import chain_of, costs_of
 from tests.study.conftest import branchy
 
@@ -36,12 +35,6 @@ def test_the_search_is_judged_by_what_it_would_end_with() -> None:
     assert result_of_search.loss == case.loss(case.choose(trials))
 
 
-def test_what_is_never_near_has_no_number_of_trials() -> None:
-    case = Case(costs(), 3, 0)
-    worst = case.measure(0, case.candidate((tuple(range(22)), (22,), (23,))))
-    assert methods.judge(case, [worst]).trials == math.inf
-
-
 @pytest.mark.parametrize("way", [methods.tpe, methods.randomly])
 def test_other_samplers_measure_legal_splits(way: search.Way) -> None:
     result_of_search = way(Case(costs(), 3, 1), 8)
@@ -50,20 +43,6 @@ def test_other_samplers_measure_legal_splits(way: search.Way) -> None:
         sorted(i for stage in m.stages for i in stage.ops) == list(range(24))
         for m in result_of_search
     )
-
-
-def test_corals_bisection_ends_near_the_best_of_a_chain() -> None:
-    result_of_search = methods.coral(Case(costs(), 3, 0))
-    assert result_of_search.loss <= 0.02
-    assert result_of_search.measured > 5
-
-
-def test_bars_name_the_worst_graph() -> None:
-    good, bad = Found(2, 2, 5, 0.0), Found(9, 9, 9, 0.0)
-    bars = list(search.bars({("a", 9, 4): [good] * 4, ("b", 9, 4): [bad] * 4}))
-    assert [bar.holds for bar in bars] == [False, False, False, False]
-    assert "(b)" in bars[0].what
-    assert all(bar.holds for bar in search.bars({("a", 9, 4): [good]}))
 
 
 @pytest.mark.slow

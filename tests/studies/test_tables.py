@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from autosplit.errors import ConfigError
 from studies.benchmarks import result
 from studies.tools import tables
 
@@ -44,25 +43,6 @@ def test_a_table_stands_between_its_markers(results: Path) -> None:
 def test_the_summary_counts_targets_and_names_the_missed(results: Path) -> None:
     text = tables.filled(page("summary"), results)
     assert "| study | 0 of 1 | error: 6, at most 5 |" in text
-
-
-def test_many_notes_are_cut_short(results: Path) -> None:
-    notes = [f"note {number}" for number in range(9)]
-    result.finish("cases", ["x"], [], notes=notes, file=results / "cases.json")
-    text = tables.filled(page("cases"), results)
-    assert "note 5" in text
-    assert "note 6" not in text
-    assert "- and 3 more notes in `studies/results/cases.json`" in text
-
-
-def test_a_result_that_is_not_there_is_said_so(tmp_path: Path) -> None:
-    text = tables.filled(page("study", "summary", "link"), tmp_path)
-    assert text.count("*Not measured yet.*") == 3
-
-
-def test_a_marker_without_an_end_is_refused(results: Path) -> None:
-    with pytest.raises(ConfigError, match="has no '<!-- end -->'"):
-        tables.filled("<!-- results: study -->\nstale\n", results)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from autosplit.deployment import Row
 from autosplit.planner import CostModel, Kind, RowCosts
 from autosplit.study.config.study_file import StudyConfig
@@ -63,14 +61,3 @@ def test_replicas_on_unlike_devices_take_items_as_fast_as_they_can(tmp_path: Pat
     assert loss < 0.02
     shapes = [record_of(t).devices for t in opened.study.trials]
     assert (("cuda:0", "cuda:1"),) in shapes
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("seed", range(3))
-def test_the_best_of_three_devices_is_near_the_optimum(tmp_path: Path, seed: int) -> None:
-    opened = study(tmp_path, unlike(1.0, 1.0, 0.3, seed=seed, contention=0.05), trials=12)
-    best = best_of_study(opened.study)
-    assert best is not None
-    assert isinstance(opened.bench, SimulatedBench)
-    candidate = opened.space.candidate(best.record.key)
-    assert opened.bench.truth(candidate).period / opened.bench.optimum().period - 1 < 0.03

@@ -81,13 +81,6 @@ def test_a_limit_of_latency_forbids_what_takes_longer(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_the_latency_is_searched_on_cores_within_the_memory(tmp_path: Path) -> None:
-    opened = run(tmp_path, config_of(memory=THIRD, trials=6, objective="latency"))
-    keys = {result_of(t).key for t in opened.study.trials}
-    assert len(keys) == len(opened.study.trials) > 0
-
-
-@pytest.mark.integration
 def test_with_little_memory_a_hybrid_is_near_the_optimum_after_six_trials(tmp_path: Path) -> None:
     losses = []
     for seed in range(3):
@@ -109,25 +102,6 @@ def test_the_verdict_says_that_the_unsplit_model_exceeds_the_memory(
     assert text in opened.study.user_attrs["result"]["verdict"]["text"]
     # An empty table would say nothing.
     assert not read(opened.study).baselines
-
-
-@pytest.mark.parametrize("sampler", ["tpe", "random"])
-def test_other_samplers_propose_deployments(tmp_path: Path, sampler: str) -> None:
-    opened = run(tmp_path, config_of(sampler=sampler, trials=8))
-    trials = opened.study.trials
-    assert len({result_of(t).key for t in trials}) == 8
-
-
-@pytest.mark.integration
-def test_an_interrupted_study_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
-    whole = run(tmp_path, config_of(memory=THIRD, trials=4))
-    (tmp_path / "parts").mkdir()
-    parts = run(tmp_path / "parts", config_of(memory=THIRD, trials=2))
-    longer = config_of(memory=THIRD, trials=4)
-    opened = open_study(longer, parts.bench, parts.url)
-    run_study(opened)
-    keys = [[result_of(t).key for t in study.trials] for study in (whole.study, opened.study)]
-    assert keys[0] == keys[1]
 
 
 def test_what_does_not_fit_the_memory_is_refused_by_name(tmp_path: Path) -> None:

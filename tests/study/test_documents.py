@@ -11,7 +11,7 @@ import pytest
 
 from autosplit.deployment import Deployment
 from autosplit.graph import Op, build
-from autosplit.hardware.measurement.results import Accuracy, Baseline, LinkCost, Profile, Spread
+from autosplit.hardware.measurement.results import Accuracy, LinkCost, Profile, Spread
 from autosplit.hardware.measurement.results import Measurement as Measured
 from autosplit.study import documents
 
@@ -38,24 +38,6 @@ def test_profiles_and_links_come_back_with_what_json_cannot_write() -> None:
     assert documents.read(LinkCost, stored(list(map(documents.document_of, links)))) == links
 
 
-def test_a_number_that_is_not_finite_is_null() -> None:
-    document = documents.document_of(
-        Baseline("a", Spread(1.0, 0.0, math.inf), Spread(*[math.nan] * 3))
-    )
-    assert stored(document) == {
-        "name": "a",
-        "period_ms": {"median": 1.0, "low": 0.0, "high": None},
-        "latency_ms": {"median": None, "low": None, "high": None},
-        "copies": 1,
-        "runtime": "",
-        "devices": [],
-        "stage_ms": [],
-        "max_rel_error": 0.0,
-        "disturbances": [],
-        "batch": 1,
-    }
-
-
 def fork() -> Any:
     """a feeds b and c, which d joins; the tensor of each op has its name."""
     ops = [("a", ["x"]), ("b", ["a"]), ("c", ["a"]), ("d", ["b", "c"])]
@@ -67,20 +49,6 @@ def fork() -> Any:
         ("x",),
         ("d",),
     )
-
-
-def test_a_graph_keeps_what_pictures_and_tables_need() -> None:
-    document = stored(documents.graph_document(fork()))
-    assert document["ops"][3] == {
-        "name": "d",
-        "kernel": "k_d",
-        "sources": ["s_d"],
-        "inputs": ["b", "c"],
-        "outputs": ["d"],
-        "weight_bytes": 100,
-    }
-    assert document["tensors"]["c"] == {"shape": [8], "dtype": "float32", "bytes": 32}
-    assert (document["name"], document["inputs"], document["outputs"]) == ("fork", ["x"], ["d"])
 
 
 def along(stages: Any) -> Deployment:

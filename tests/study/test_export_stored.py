@@ -75,19 +75,6 @@ def test_a_study_of_stages_exports_its_best_split_with_what_was_measured(
     assert bench.closed
 
 
-def test_a_trial_is_exported_by_its_number(
-    bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
-) -> None:
-    opened = new_study(bench, trials=3)
-    run_study(opened)
-    shown = read(opened.study)
-    for trial in opened.study.trials:
-        export_stored_split(opened.study, tmp_path / "out", trial.number)
-        deployment, _, known, *_ = written[-1]
-        assert deployment.split == record_of(trial).stages
-        assert known.measured.period_ms == shown.trials[trial.number].figures.period_ms
-
-
 def test_where_nothing_was_measured_there_is_nothing_to_export(
     bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
 ) -> None:

@@ -34,24 +34,7 @@ def test_a_number_that_counts_something_stays(value):
     assert of_trial(predicted_ms=value).predicted_ms == value
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        -1,
-        -1e-9,
-        math.nan,
-        math.inf,
-        -math.inf,
-        True,
-        False,
-        None,
-        "1",
-        [1],
-        {},
-        10**400,
-        -(10**400),
-    ],
-)
+@pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf, True, None, "1", [1], {}, 10**400])
 def test_other_values_are_no_number(value):
     assert of_trial(predicted_ms=value).predicted_ms is None
 

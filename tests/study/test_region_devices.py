@@ -1,6 +1,5 @@
 """Regions of an external backend on a device of their own."""
 
-import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,8 @@ from autosplit.errors import ConfigError
 from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.measurement.results import Profile
-from autosplit.hardware.profiling.cost_table import place_regions
 from autosplit.lowering.external.backend import Backend
-from autosplit.study.config.study_file import StudyConfig, load
+from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import record_of, result_of
@@ -112,32 +109,3 @@ def test_a_plan_puts_them_there_too(model: Any) -> None:
         match=f"'{NAME}' are for device 'cores:{TWO[0][6:]},{TWO[1][6:]}', which is not one of",
     ):
         api.plan(model, 2, TWO, regions={NAME: f"cores:{TWO[0][6:]},{TWO[1][6:]}"})
-
-
-@pytest.mark.integration
-def test_a_plan_of_any_number_of_stages_runs(model: Any) -> None:
-    split = autosplit.plan(model, stages="auto")
-    assert 1 <= len(split.stages) <= len(api.device.available())
-    assert sorted(i for ops in split.stages for i in ops) == list(range(len(model.graph.ops)))
-    with split.pipeline() as pipeline:
-        assert external_backend.close(
-            pipeline.run(model.items(2)), model.expected(model.items(2)), 1e-4
-        )
-
-
-def test_a_device_that_is_not_in_the_list_is_named(tmp_path: Path) -> None:
-    text = 'zoo = "x"\ndevices = ["cores:0", "cores:1"]\n'
-    text += '[[regions]]\nbackend = "b"\ndevice = "cores:7"'
-    (tmp_path / "s.toml").write_text(text)
-    with pytest.raises(
-        ConfigError, match=r"unknown regions\.device 'cores:7', devices are cores:0, cores:1"
-    ):
-        load(tmp_path / "s.toml")
-
-
-def test_regions_run_on_no_other_device() -> None:
-    profiles = [Profile(name, (1.0, 1.0, 1.0), (0.0,) * 3) for name in ("cores:0", "cores:1")]
-    regions, devices = {"one": (0,), "two": (2,)}, ("cores:0", "cores:1")
-    placed = place_regions(profiles, regions, {"one": "cores:1", "two": "cores:0"}, devices)
-    assert [p.op_ms for p in placed] == [(math.inf, 1.0, 1.0), (1.0, 1.0, math.inf)]
-    assert place_regions(profiles, regions, {}, devices) == profiles

@@ -49,12 +49,6 @@ def test_the_planner_is_a_sampler_of_optuna(chain_bench: Make) -> None:
     assert space.decode(trial.params) == space.plan.stages
 
 
-def test_the_first_trial_is_the_plan(branchy_bench: Make, new_study: Open) -> None:
-    opened = new_study(branchy_bench(), trials=1)
-    run_study(opened)
-    assert opened.space.candidate(result_of(opened.study.trials[0]).key) == opened.space.plan.stages
-
-
 def test_an_enqueued_candidate_is_measured(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(chain_bench(ops=12), trials=2)
     candidate = opened.space.decode({"cut_1": 1, "cut_2": 2})
@@ -86,13 +80,6 @@ def test_where_all_is_taken_nothing_is_promised(chain_bench: Make, new_study: Op
     assert len(opened.study.trials) <= 3
     view = opened.acquisition(opened.study.trials)
     assert view.converged
-
-
-def test_a_candidate_over_the_limit_of_latency_promises_nothing(chain_bench: Make) -> None:
-    space = space_of(chain_bench(ops=8))
-    limit = 0.001 * space.plan.latency
-    view = acquisition(space, Goal(latency_ms=limit), TrialReader(space).history([]))
-    assert not any(view.gains.values())
 
 
 def test_where_nothing_takes_time_nothing_is_gained(chain_bench: Make) -> None:

@@ -94,17 +94,6 @@ def test_a_key_of_more_devices_than_there_are_is_refused() -> None:
         of_question.candidate(key)
 
 
-@pytest.mark.integration
-def test_candidates_around_one_are_all_of_a_small_space() -> None:
-    of_question = space(SPLITS)
-    taken: set[str] = set()
-    while free := of_question.free([of_question.plan.stages], frozenset(taken)):
-        assert of_question.fits(free)
-        taken.add(of_question.key(free))
-    drawn = (random_candidate(of_question, seed) for seed in range(200))
-    assert taken.issuperset(of_question.key(c) for c in drawn if of_question.fits(c))
-
-
 def test_what_exceeds_the_memory_of_a_replica_does_not_fit() -> None:
     of_question = space(CORES, memory=6.0)
     assert not of_question.fits((Stage(tuple(range(7)), (Option(Row("big", "a", 1)),)),))
@@ -117,32 +106,6 @@ def test_threads_that_hardly_save_time_are_left_out() -> None:
     rows = [RowCosts(Row("k", "a", w), (t,)) for w, t in ((1, 4.0), (2, 2.0), (4, 1.95), (8, 1.0))]
     costs = CostModel("net", ("op",), (0,), tuple(rows), (Kind("k"),))
     assert [row.row.threads for row in useful_threads(costs).rows] == [1, 2, 8]
-
-
-def test_devices_are_taken_in_their_order() -> None:
-    devices = (("big", "cores:0"), ("little", "cores:4"), ("big", "cores:1"))
-    of_question = space(ALONG)
-    placed = Space(of_question.costs, ALONG, devices)
-    big = Option(Row("big", "a", 1))
-    stages = (Stage((0,), (big,)), Stage(tuple(range(1, 7)), (big,)))
-    assert [s.devices for s in placed.deployment(stages).stages] == [("cores:0",), ("cores:1",)]
-
-
-def test_cores_are_taken_a_thread_each() -> None:
-    of_question = Space(diamonds(), CORES, cores={"big": (0, 1, 2), "little": (5, 6)})
-    stages = (
-        Stage((0,), (Option(Row("little", "a", 2)),)),
-        Stage(tuple(range(1, 7)), (Option(Row("big", "b", 1), 3),)),
-    )
-    devices = [stage.devices for stage in of_question.deployment(stages).stages]
-    assert devices == [("cores:5,6",), ("cores:0", "cores:1", "cores:2")]
-
-
-def test_each_cut_has_the_period_of_two_stages_there() -> None:
-    periods = space(SPLITS).cut_periods()
-    times = [1.0 + i % 4 for i in range(7)]
-    first = times[0] + 0.1
-    assert periods[1] == pytest.approx(max(first, sum(times[1:]) + 0.1))
 
 
 def test_a_baseline_of_a_batch_is_measured_as_one_of_that_batch() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,6 @@ from autosplit.cli import main
 from autosplit.errors import ConfigError
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.registry import ONNXRUNTIME, OPENVINO
-from autosplit.study.config.study_file import StudyConfig, load
 
 pytest.importorskip("onnxruntime")
 STUDY = """
@@ -27,18 +25,6 @@ seconds = 0.2
 items = 4
 share = 0.5
 """
-
-
-def test_the_quickstart_is_a_study_file():
-    config = load(Path(__file__).parents[2] / "studies" / "quickstart_onnxruntime.toml")
-    assert (config.zoo, config.stages, config.runtime) == ("squeezenet", 2, "onnxruntime")
-
-
-def test_a_tuning_database_is_refused():
-    with pytest.raises(ValueError, match="runtime is 'onnxruntime'; remove tuning"):
-        StudyConfig.model_validate(
-            {"name": "s", "zoo": "branches", "stages": 2, "runtime": "onnxruntime", "tuning": "db"}
-        )
 
 
 @pytest.mark.integration

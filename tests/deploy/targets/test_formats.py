@@ -140,20 +140,3 @@ def test_an_export_without_onnx_models_says_so_and_has_no_format_that_needs_them
     # The program of the export before has gone with its stages.
     assert not (folder / "pipeline.json").exists()
     assert (folder / "CMakeLists.txt").exists()
-
-
-def test_the_command_line_exports_a_format(branches, tmp_path, capsys):
-    from autosplit.cli import main
-
-    folder = tmp_path / "out"
-    after = ("--after", "first", "--runtime", "tvm")
-    assert main(["split", str(branches.path), *after, "-o", str(folder), "--format", "onnx"]) == 0
-    assert (folder / "pipeline.json").exists()
-    capsys.readouterr()
-
-
-def test_format_prints_where_nothing_is_exported(capsys):
-    from autosplit.cli import main
-
-    assert main(["zoo", "list", "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)

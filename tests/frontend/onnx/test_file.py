@@ -159,12 +159,7 @@ def test_a_dynamic_shape_says_which_input_and_how_to_give_it(refused, shape, tex
         (["x0=0x4"], "shape x0=0x4 has size 0 at axis 0; sizes start at 1"),
         (["x0=2x5"], "shape x0=2x5 differs at axis 1, which the model fixes to 4"),
         (["x0=2x4", "x1=3x8"], "shape x1=3x8 differs at axis 0, which the model fixes to 2"),
-        (["x0=2x4", "x0=2x4"], "--shape names 'x0' twice"),
         (["2x4"], "--shape '2x4' is invalid; write INPUT=1x3x224x224"),
-        (["x0=2x-4"], "is invalid"),
-        (["x0=2xfour"], "is invalid"),
-        (["=2x4"], "is invalid"),
-        (["x0=2xx4"], "is invalid"),
     ],
 )
 def test_a_shape_that_does_not_fit_says_why(refused, options, line):

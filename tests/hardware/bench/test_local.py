@@ -19,7 +19,6 @@ from autosplit.hardware.devices import rpc
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Profile, Spread
 from autosplit.hardware.profiling import profile_cache
-from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
 from autosplit.hardware.runtimes.tvm.stage import VmStage
 from autosplit.planner.workload import Workload
 from tests.benches import deployed
@@ -97,12 +96,6 @@ def test_a_baseline_with_other_outputs_is_rejected(bench, monkeypatch):
     spoilt(monkeypatch, CHANGES["little"], "stage 0")
     with pytest.raises(StageError, match=r"outputs of \w+ differ"):
         bench.baselines()
-
-
-def test_a_candidate_with_other_outputs_is_not_compared(bench, stages, monkeypatch):
-    spoilt(monkeypatch, CHANGES["little"], "stage 1")  # the unsplit model has only stage 0
-    with pytest.raises(StageError, match=r"outputs of \w+ differ"):
-        bench.compare_interleaved([deployed(bench, stages)], ())
 
 
 def test_an_empty_stage_leaves_its_device_unused(branches, stages):
@@ -226,16 +219,6 @@ def test_every_baseline_is_measured_with_work_for_all_replicas(bench, branches, 
     assert sum(copies.values()) <= sum(sum(p.replicas) for p in pipelines)
     verified = 3
     assert all(len(p.submitted) > verified + QUICK.items for p in pipelines)
-
-
-def test_a_runtime_that_computes_no_stages_and_fails_has_no_baseline(bench, monkeypatch):
-    def fail(*arguments, **options):
-        raise ModelError("onnxruntime cannot load the model")
-
-    monkeypatch.setattr(OnnxruntimeRuntime, "whole", fail)
-    runtimes = {b.name.partition(",")[0] for b in bench.baselines()}
-    assert "onnxruntime" not in runtimes
-    assert "tvm" in runtimes
 
 
 @pytest.mark.skipif(

@@ -90,30 +90,6 @@ def test_a_damaged_file_is_made_again(fresh, save, suffix, damage):
     assert runs(api.load_model(path))
 
 
-def test_another_target_has_kernels_of_its_own(fresh, built, save):
-    path = save(NET)
-    compiled(path)
-    built.clear()
-    assert runs(api.load_model(path, target="llvm -mcpu=x86-64"))
-    assert sorted(built) == ["matmul", "softmax"]
-
-
-@pytest.mark.integration
-def test_two_processes_on_an_empty_cache_both_succeed(fresh, save):
-    code = (
-        "import sys; from autosplit import api; model = api.load_model(sys.argv[1]); "
-        "print(model.split([]).pipeline().run(model.items(1)))"
-    )
-    path = save(NET)
-    both = [
-        subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
-        for _ in range(2)
-    ]
-    printed = [p.communicate(timeout=120)[0] for p in both]
-    assert [p.returncode for p in both] == [0, 0]
-    assert printed[0] == printed[1] != b""
-
-
 @pytest.mark.integration
 def test_processes_with_other_hash_seeds_write_the_same_bytes(branches, transformer, tmp_path):
     code = (

@@ -112,17 +112,6 @@ def test_without_a_cross_compiler_the_one_to_install_is_named(machine):
         toolchain.compiler("aarch64-linux-gnu")
 
 
-def test_the_linker_is_asked_for_a_shared_library_of_all_objects(monkeypatch, tmp_path):
-    write = (
-        "import sys, pathlib; a = sys.argv; pathlib.Path(a[3]).write_text(' '.join(a[1:3] + a[4:]))"
-    )
-    asked = []
-    monkeypatch.setattr(toolchain, "compiler", lambda triple: asked.append(triple) or script(write))
-    toolchain.link_shared(tmp_path / "stage.so", [tmp_path / "a.o", "b.o"], "some-triple")
-    assert (tmp_path / "stage.so").read_text() == f"-shared -o {tmp_path}/a.o b.o"
-    assert asked == ["some-triple"]
-
-
 def test_a_linker_that_never_ends_is_ended(monkeypatch, tmp_path):
     monkeypatch.setattr(toolchain, "_TIMEOUT_S", 0.2)
     monkeypatch.setattr(

@@ -93,11 +93,6 @@ def test_a_damaged_database_is_one_line(tmp_path: Path):
         database(tmp_path / "nowhere")
 
 
-def test_a_model_is_not_read_with_a_database_that_is_not_there(small: Path, tmp_path: Path):
-    with pytest.raises(ConfigError, match="nowhere' has no tuning database"):
-        api.load_model(small, tuning=tmp_path / "nowhere")
-
-
 def test_a_stack_asked_for_meanwhile_has_all_but_its_source_lines(monkeypatch):
     names = []
     monkeypatch.setattr(

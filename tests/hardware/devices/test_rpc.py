@@ -7,7 +7,6 @@ import os
 import threading
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import autosplit
@@ -137,7 +136,6 @@ def test_a_kernel_that_is_not_compiled_for_a_device_takes_for_ever(model, two, m
 
 
 def test_an_op_of_an_external_backend_stays_on_local_cores(model, two):
-    from dataclasses import replace
     from types import SimpleNamespace
 
     kernel = model.graph.ops[-1].kernel
@@ -195,14 +193,6 @@ def test_a_server_that_serves_somebody_else_is_not_waited_for_for_ever(split, tw
     with pytest.raises(MachineError, match="it may be serving another client"):
         split.pipeline([two[0].device] * 3)
     del other
-
-
-def test_onnxruntime_runs_on_local_cores_alone(model, two):
-    other = autosplit.load_model(model.path, runtime="onnxruntime")
-    with pytest.raises(
-        ConfigError, match="runtime 'onnxruntime' runs on local cores, not on 'rpc:"
-    ):
-        LocalBench(other, devices.along(2, [two[0].device] * 2))
 
 
 def test_a_target_for_another_kind_of_device_is_refused(model, two):
@@ -270,34 +260,6 @@ def test_a_tracker_gives_each_stage_a_server_of_its_key(split, servers):  # noqa
     with split.pipeline([key, key, str(devices.along(1)[0])]) as pipeline:
         assert all(map(rpc.is_connected, devices.along(3, [key, key, "cores:0"])[:2]))
         assert is_right(split, pipeline)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    len(os.sched_getaffinity(0)) < 2 if devices.can_pin() else True, reason="needs two cores"
-)
-def test_unequal_devices_get_unequal_stages(tmp_path_factory, two, monkeypatch):
-    size, count = 160, 8
-    lines = " ".join(f"t{i + 1} = MatMul(t{i}, w)" for i in range(count)).replace(
-        f"t{count} =", "y ="
-    )
-    text = f"g (float[{size},{size}] t0) => (float[{size},{size}] y) {{ {lines} }}"
-    chain = saved(tmp_path_factory, nets.net(text, {"w": np.eye(size, dtype=np.float32)}))
-    slow, fast = two
-    profiles = CompiledModel.profiles
-
-    def eightfold_on_the_slow_one(*arguments, **options):
-        every = []
-        for profile in profiles(*arguments, **options):
-            factor = 8 if profile.device == slow.device else 1
-            every.append(replace(profile, op_ms=(factor * 10.0,) * len(profile.op_ms)))
-        return every
-
-    # Times that are measured beside other tests differ more than the devices.
-    monkeypatch.setattr(CompiledModel, "profiles", eightfold_on_the_slow_one)
-    split = autosplit.plan(chain, 2, [slow.device, fast.device])
-    assert 1 <= len(split.stages[0]) < len(split.stages[1])
-    assert is_right(split, split.pipeline([slow.device, fast.device]), 1)
 
 
 def model_fields(model):

@@ -36,13 +36,14 @@ def require_single_results(results, submitted, outputs=("c", "a")):
     count=st.integers(0, 23),
     depth=st.integers(1, 3),
     replicas=st.sampled_from([(1, 1), (2, 1), (1, 3)]),
+    delay_ms=st.sampled_from([None, 0, 0.1, 2]),
 )
-def test_items_of_batches_have_the_results_of_single_ones(batch, count, depth, replicas):
+def test_items_of_batches_have_the_results_of_single_ones(batch, count, depth, replicas, delay_ms):
     pipeline, _ = fake_pipeline(
         CHAIN, STAGES, ["c", "a"], depth=depth, replicas=replicas, batch=batch
     )
     submitted = two_inputs(count)
-    with pipeline:
+    with pipeline.with_delay(delay_ms):
         require_single_results(in_time(lambda: pipeline.run(submitted)), submitted)
 
 
@@ -236,11 +237,3 @@ def test_a_delay_is_a_time(delay_ms):
     pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], batch=2)
     with pipeline, pytest.raises(ConfigError, match="delay_ms is"):
         pipeline.with_delay(delay_ms)
-
-
-@given(delay_ms=st.sampled_from([0, 0.1, 2]), batch=st.integers(1, 5), count=st.integers(0, 23))
-def test_results_with_a_delay_are_those_of_single_items(delay_ms, batch, count):
-    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], replicas=(2, 1), batch=batch)
-    submitted = two_inputs(count)
-    with pipeline.with_delay(delay_ms):
-        require_single_results(in_time(lambda: pipeline.run(submitted)), submitted)

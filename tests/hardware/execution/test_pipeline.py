@@ -118,17 +118,6 @@ def test_every_replica_has_a_thread_known_by_its_name_and_stage():
     assert not [t for t in threading.enumerate() if t.ident in {r.thread for r in replicas}]
 
 
-def test_a_trace_has_an_event_for_each_stage_and_item():
-    pipeline, _ = fake_pipeline(CHAIN, THREE, ["c"], trace=True, replicas=[1, 2, 1])
-    with pipeline:
-        in_time(lambda: pipeline.run(items(5)))
-    ends = {(e.stage, e.item): e for e in pipeline.events}
-    assert sorted(ends) == [(s, i) for s in range(3) for i in range(5)]
-    assert len(pipeline.submitted) == 5
-    assert all(ends[s, i].end <= ends[s + 1, i].start for s in range(2) for i in range(5))
-    assert {e.replica for e in pipeline.events if e.stage != 1} == {0}
-
-
 @pytest.mark.parametrize(
     ("last", "outputs"),
     [(["d"], ["e"]), (["d", "a"], ["e"]), (["d"], ["a", "e"])],

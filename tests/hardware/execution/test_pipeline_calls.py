@@ -50,16 +50,6 @@ def failing_source(numbers, error):
     raise error
 
 
-@pytest.mark.parametrize("good", [0, 1, 2, 30])
-@pytest.mark.parametrize("error", [BrokenSource(), KeyboardInterrupt(), StopIteration()])
-def test_the_next_run_returns_its_own_results_after_a_source_that_raises(good, error):
-    with new_pipeline() as pipeline:
-        for _ in range(3):
-            with pytest.raises((BrokenSource, KeyboardInterrupt, RuntimeError)):
-                pipeline.run(failing_source(range(good), error))
-        assert plain(in_time(lambda: pipeline.run([item_of(99)]))) == outputs_of([99])
-
-
 def test_an_interrupted_reader_loses_no_result():
     is_reading, may_go_on = threading.Event(), threading.Event()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autosplit.hardware.execution.wiring import Connection, Port, part, wire
+from autosplit.hardware.execution.wiring import part
 from tests.hardware.fakes import graph
 
 DIAMOND = graph(
@@ -12,37 +12,6 @@ DIAMOND = graph(
 
 def names(ports):
     return [p.name for p in ports]
-
-
-def test_outputs_of_the_model_have_their_own_names():
-    wiring = wire(
-        DIAMOND, [[0, 1], [2, 3]], [("first", "b"), ("second", "d"), ("again", "b"), ("same", "x")]
-    )
-    assert names(wiring.outputs) == ["first", "second", "again", "same"]
-    assert wiring.outputs[0] == Port("first", (2,), "float64")
-    assert {c.tensor: c.outputs for c in wiring.connections if c.outputs} == {
-        "x": ("same",), "b": ("first", "again"), "d": ("second",),
-    }  # fmt: skip
-
-
-def test_a_stage_outputs_what_other_stages_read_in_the_order_of_its_ops():
-    wiring = wire(DIAMOND, [[0, 1], [2, 3]], [("d", "d"), ("b", "b")])
-    assert [names(s.inputs) for s in wiring.stages] == [["x"], ["a", "b", "x"]]
-    assert [names(s.outputs) for s in wiring.stages] == [["a", "b"], ["d"]]
-    assert wiring.connections == (
-        Connection("x", 16, "x", (0, 1), ()),
-        Connection("a", 16, (0, 0), (1,), ()),
-        Connection("b", 16, (0, 1), (1,), ("b",)),
-        Connection("d", 16, (1, 0), (), ("d",)),
-    )
-
-
-def test_a_tensor_that_nobody_reads_has_no_connection():
-    unread = graph([("a", ["x"]), ("idle", ["a"]), ("c", ["a"])], ["x", "unused"], ["c"])
-    wiring = wire(unread, [[0, 1], [2]], [("c", "c")])
-    assert names(wiring.stages[0].outputs) == ["a"]
-    assert [c.tensor for c in wiring.connections] == ["x", "a", "c"]
-    assert names(wiring.inputs) == ["x", "unused"]
 
 
 @pytest.mark.parametrize(

@@ -3,46 +3,15 @@
 import time
 from itertools import accumulate, count
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
 from tests.hardware.fakes import Scripted, fake_pipeline, graph, in_time, items
 
 CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
-
-
-def test_an_item_is_complete_when_its_last_stage_ends_in_any_order_of_events():
-    events = [
-        StageEvent(1, 0, 1.0, 3.0),
-        StageEvent(0, 0, 0.0, 1.0),
-        StageEvent(0, 1, 1.0, 2.0),
-        StageEvent(1, 1, 3.0, 5.0),
-        StageEvent(0, 2, 2.0, 9.0),
-    ]
-    assert measure.completions(events, 0, 2) == [3.0, 5.0]
-    assert measure.completions(events, 1, 3) == [5.0, 9.0]
-
-
-@pytest.mark.parametrize(
-    ("ends", "sources", "gaps"),
-    [
-        ([0.0, 0.001, 0.003], 1, [1.0, 2.0]),
-        ([0.05 * (i // 2) + 1e-4 * (i % 2) for i in range(9)], 2, [25.0] * 4),
-    ],
-)
-def test_gaps_of_a_short_stream_are_those_of_its_sources(ends, sources, gaps):
-    assert measure.gaps(ends, sources) == pytest.approx(gaps)
-
-
-def test_gaps_of_a_long_stream_are_means_of_neighbours():
-    # Results in threes, 0, 0 and 3 ms apart, have a period of 1 ms; their median gap is 0.
-    ends = [3e-3 * (i // 3) for i in range(65)]
-    assert 0.7 < np.median(measure.gaps(ends)) < 1.3
 
 
 @pytest.mark.parametrize(

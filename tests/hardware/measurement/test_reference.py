@@ -28,22 +28,6 @@ def test_the_reference_is_the_program_that_the_model_comes_from(form, path, name
     assert reference.reference_of(source(form), path, "llvm").name == name
 
 
-def test_an_onnx_file_is_not_read_for_its_reference(tmp_path):
-    assert reference.reference_of_file(tmp_path / "absent.onnx", {}).name == "onnxruntime"
-
-
-def test_another_file_is_read_with_the_shapes(monkeypatch, tmp_path):
-    read = []
-    monkeypatch.setattr(
-        reference.importing,
-        "read",
-        lambda path, shapes, *, trust_kernels: read.append((path, shapes)) or source("torch"),
-    )
-    monkeypatch.setattr(reference, "target_of", lambda: None)
-    assert reference.reference_of_file(tmp_path / "a.pt2", {"x": (1,)}).name == "torch"
-    assert read == [(tmp_path / "a.pt2", {"x": (1,)})]
-
-
 def test_a_model_that_onnxruntime_cannot_read_is_a_model_error(tmp_path):
     pytest.importorskip("onnxruntime")
     with pytest.raises(ModelError, match="onnxruntime cannot load the model"):

@@ -83,17 +83,6 @@ def test_a_composite_is_one_op_with_all_its_nodes(load, reference):
     }
 
 
-def test_every_split_leaves_composites_whole(load, reference):
-    model = load(row())
-    for after in ([["c0"]], [["b1"]], [["c0"], ["c1"]]):
-        split = model.split(after)
-        assert all(
-            {"c0", "b0", "r0"}.isdisjoint(s) or {"c0", "b0", "r0"} <= s
-            for s in (nets.sources(split, i) for i in range(len(split.stages)))
-        )
-        nets.judge(model, split)
-
-
 def test_patterns_come_from_tvms_registry_by_prefix(save, reference):
     from tvm.relax.backend import pattern_registry
 
@@ -141,15 +130,6 @@ def test_a_marker_at_the_edge_stays_outside(load, reference):
     assert list(reference.layers().values()) == [["reference.conv"] * 2]
 
 
-def test_three_layers_in_a_row_are_one_region_of_three_and_never_nested(load, reference):
-    model = load(row())
-    nets.judge(model, model.split([]))
-    (region,) = reference.regions.values()
-    layers = external_backend.local(region)
-    assert [str(f.attrs["Composite"]) for f in layers] == ["reference.conv_norm_relu"] * 3
-    assert all(external_backend.local(layer) == [] for layer in layers)
-
-
 def test_two_branches_are_two_regions_of_three_and_the_rest_is_untouched(load, reference):
     model = load(branches())
     plain = autosplit.load_model(model.path)
@@ -160,12 +140,6 @@ def test_two_branches_are_two_regions_of_three_and_the_rest_is_untouched(load, r
     assert [op.sources for op in plain.graph.ops if {"c0", "c1"}.intersection(op.sources)] == [
         op.sources for op in model.graph.ops if {"c0", "c1"}.intersection(op.sources)
     ]
-
-
-def test_every_cut_of_the_branches_is_equal(load, reference):
-    model = load(branches())
-    for after in ([["a1"]], [["b0", "a2"]], [["c1"], ["a0"], ["b2"]]):
-        nets.judge(model, model.split(after), items=2)
 
 
 def test_a_region_hands_out_several_tensors(load, reference):
@@ -241,33 +215,6 @@ def test_patterns_of_another_backend_or_none_are_an_error(save, reference):
         autosplit.load_model(save(row()), backends=[Backend("nobody")])
     with pytest.raises(ConfigError, match=r"reference\.conv"):
         autosplit.load_model(save(row()), backends=[Backend("other", external_backend.patterns())])
-
-
-def test_regions_are_profiled_like_any_op(load, reference):
-    from autosplit.hardware.devices import device
-
-    model = load(branches())
-    profile = model.profile(device.along(1)[0], seconds=0.05, force=True)
-    assert all(
-        ms > 0
-        for op, ms in zip(model.graph.ops, profile.op_ms, strict=True)
-        if op in external(model)
-    )
-    regions = {composite.region for composite in model.lowered.composites.values()}
-    assert set(reference.calls) >= regions
-
-
-def test_regions_are_measured_like_any_op(load, reference):
-    from autosplit.hardware.measurement import measure
-
-    model = load(row())
-    with model.split([["r0"]]).pipeline(trace=True) as pipeline:
-        period, busy = measure.period_and_busy(
-            pipeline, model.items(2), measure.Budget(seconds=0.2, items=2)
-        )
-    assert period.median > 0
-    assert len(busy) == 2
-    assert min(map(sum, busy)) > 0
 
 
 def test_two_backends_never_share_a_region(save, reference):

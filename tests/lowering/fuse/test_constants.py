@@ -8,28 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosplit.frontend.source import Signature, SourceModel, SourceNode
-from autosplit.lowering.fuse.attribution import MERGED, folded_reasons
 from autosplit.lowering.fuse.constants import fold_others, fold_weights
-from autosplit.lowering.fuse.tensors import bytes_of, flops_of
+from autosplit.lowering.fuse.tensors import flops_of
 from tests.relax_nets import parsed
 
 A = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
 B = np.array([[2.0], [4.0]], np.float32)
-NAMES = [
-    "add",
-    "subtract",
-    "multiply",
-    "divide",
-    "sqrt",
-    "transpose",
-    "axes",
-    "three",
-    "reshape",
-    "expand",
-    "squeeze",
-    "broadcast",
-]
 
 
 def module(body: Callable[[Any, Any], Any]) -> Any:
@@ -111,10 +95,6 @@ def test_what_fills_with_no_number_is_folded(number: float) -> None:
     )
 
 
-def test_what_is_not_in_the_table_stays() -> None:
-    assert weight(lambda a, b: ops().exp(a)) is None
-
-
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -131,25 +111,6 @@ def test_what_is_not_in_the_table_is_folded_by_the_compiler(body: Any, expected:
     np.testing.assert_allclose(constant.value.numpy(), expected, rtol=1e-6)
 
 
-def test_integers_are_divided_by_the_compiler_and_keep_their_type() -> None:
-    from tvm import relax
-
-    half = weight(
-        lambda a, b: relax.op.divide(
-            relax.const(np.array([7, 8], np.int32)), relax.const(np.array([2, 2], np.int32))
-        )
-    )
-    assert half is None or half.dtype == np.int32
-
-
-def test_a_constant_that_is_read_twice_is_counted_once() -> None:
-    from tvm import relax
-
-    first, second = relax.const(A), relax.const(A)
-    assert bytes_of(iter([first, first])) == A.nbytes
-    assert bytes_of(iter([first, second, relax.const(B)])) == 2 * A.nbytes + B.nbytes
-
-
 def test_arithmetic_is_estimated_and_nothing_where_it_cannot_be() -> None:
     module = parsed(
         "@I.ir_module\nclass M:\n    @T.prim_func(private=True, s_tir=True)\n"
@@ -161,49 +122,3 @@ def test_arithmetic_is_estimated_and_nothing_where_it_cannot_be() -> None:
     (kernel,) = module.functions.values()
     assert flops_of(kernel) == 16
     assert flops_of(None) == 0
-
-
-def source(
-    nodes: dict[str, tuple[str, str]], constants: str = "", alias: dict[str, str] | None = None
-) -> SourceModel:
-    """Nodes by name from what they read and make; ``x`` is the input, ``y`` the output."""
-    module = tuple(
-        SourceNode(name, "Op", tuple(reads.split()), tuple(makes.split()))
-        for name, (reads, makes) in nodes.items()
-    )
-    known = frozenset(constants.split())
-    return SourceModel(
-        "net", None, module, (), alias or {}, known, (Signature("x", (1,), "float32"),), ("y",)
-    )
-
-
-@pytest.mark.parametrize(
-    ("source", "reason"),
-    [
-        (source({"n": ("x w", "y")}), MERGED),
-        (
-            source({"n": ("w", "k"), "m": ("x k", "y")}, "k"),
-            "constant: known without running the model",
-        ),
-        (
-            source({"n": ("w", "k j"), "m": ("x k", "y")}, "k", {"j": "k"}),
-            "constant: known without running the model",
-        ),
-        (
-            source({"n": ("w", "k j"), "m": ("x k j", "y")}, "k"),
-            "constant: depends on weights alone",
-        ),
-        (source({"n": ("w", "k"), "m": ("x k", "y")}), "constant: depends on weights alone"),
-        (source({"n": ("x", "k"), "m": ("k", "y")}, alias={"k": "x"}), "identity: passes 'x' on"),
-        (source({"n": ("x", "k j"), "m": ("k j", "y")}, alias={"k": "x"}), MERGED),
-        (source({"n": ("x", "k"), "m": ("x", "y")}), "dead: no output of the model needs it"),
-        (source({"n": ("w", "k"), "m": ("x", "y")}), "dead: no output of the model needs it"),
-        (
-            source({"n": ("x", "k"), "o": ("k", "j"), "m": ("x", "y")}),
-            "dead: no output of the model needs it",
-        ),
-        (source({"n": ("x", ""), "m": ("x", "y")}), "dead: no output of the model needs it"),
-    ],
-)
-def test_a_node_that_left_no_op_says_why(source: SourceModel, reason: str) -> None:
-    assert folded_reasons(source)[0] == reason

@@ -1,6 +1,5 @@
 """Tiles fit into the registers and waste little."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,12 +25,3 @@ def test_few_channels_are_appended(channels, registers):
     padded = padded_channels(channels, registers)
     assert channels <= padded < channels + 2 * registers.lanes
     assert padded % min(padded, registers.lanes) == 0
-
-
-@pytest.mark.parametrize(
-    ("height", "width", "channels", "rows", "vectors"),
-    [(56, 56, 64, 6, 4), (7, 7, 512, 7, 2), (1, 197, 768, 6, 4), (1, 1, 64, 1, 4)],
-)
-def test_tiles_of_common_layers_with_avx512(height, width, channels, rows, vectors):
-    tile = tile_of(height, width, channels, Registers(32, 16))
-    assert (tile.height * tile.width, tile.vectors) == (rows, vectors)

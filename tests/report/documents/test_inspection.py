@@ -2,7 +2,6 @@
 
 import pytest
 
-from autosplit.errors import SplitError
 from autosplit.graph import Folded, Op, build
 from autosplit.report.documents import inspection
 
@@ -65,16 +64,6 @@ def test_a_line_for_inputs_and_outputs_and_a_row_an_op():
     assert unscheduled == "no schedule: k1 (lstm_1)"
 
 
-def test_a_tensor_is_told_with_who_makes_and_reads_it():
-    tensor = inspection.tensor(GRAPH, "b")
-    assert (tensor["shape"], tensor["producer"], tensor["consumers"]) == ([], "lstm_1", ["lstm_2"])
-    assert inspection.tensor(GRAPH, "x")["producer"] is None
-
-
-def test_shapes_are_spelled_as_the_command_line_takes_them():
-    assert [inspection.shape_text(s) for s in ((1, 3, 224), (7,), ())] == ["1x3x224", "7", "scalar"]
-
-
 @pytest.mark.parametrize(
     ("node", "text"),
     [
@@ -85,13 +74,3 @@ def test_shapes_are_spelled_as_the_command_line_takes_them():
 )
 def test_a_node_leads_to_its_op(node, text):
     assert inspection.sentence(inspection.find(GRAPH, node)) == text
-
-
-def test_one_op_computes_a_part():
-    place = {"node": "n", "op": "o", "parts": ["p"], "folded": None}
-    assert inspection.sentence(place) == "n is in fused op o; p computes a part"
-
-
-def test_a_node_that_is_none_has_those_spelled_alike():
-    with pytest.raises(SplitError, match=r"unknown source node 'relo'.*; did you mean 'relu'"):
-        inspection.find(GRAPH, "relo")

@@ -14,10 +14,9 @@ from optuna.trial import TrialState
 
 from autosplit.graph import build
 from autosplit.lowering.states import match_states
-from autosplit.report.documents.record import Study, Trial, read, stored_graph
+from autosplit.report.documents.record import Study, Trial, read
 from autosplit.report.documents.study import state_table, trial_table, way_table, written
 from autosplit.report.html.page import page
-from autosplit.study import documents as records
 from autosplit.study.record import study_record, update
 from autosplit.study.results import best_of_study
 from tests.report import graphs
@@ -135,11 +134,6 @@ def test_what_is_no_split_is_not_called_one(
     assert study.kind_of(one) == kind
 
 
-def test_the_busy_time_of_a_stage_is_shared_by_its_replicas() -> None:
-    one = trial(0, 4.0, stages=((0,), (1,)), replicas=(2, 1), threads=(1, 1), stage_ms=(6.0, 2.0))
-    assert one.busy_ms == (3.0, 2.0)
-
-
 PERIODS = st.none() | st.sampled_from([1.0, 2.0, 3.0, 4.5])
 ENTRIES = st.lists(st.integers(0, 6), max_size=4)
 BASELINES = st.lists(st.sampled_from([1.0, 2.0]), max_size=3)
@@ -211,26 +205,6 @@ def test_each_stage_has_the_profile_of_its_device() -> None:
     assert with_stages([[0], [-1]]).places == ()
 
 
-def test_only_complete_trials_with_a_period_can_be_best() -> None:
-    trials = (
-        trial(0, 1.0, state="fail"),
-        trial(1, None),
-        trial(2, 3.0),
-        trial(3, 2.0),
-        trial(4, 2.0),
-        trial(5, 0.5, state="running"),
-    )
-    assert Study("s", trials=trials).best() is trials[3]
-    assert Study("s", trials=trials[:2]).best() is None
-
-
-def test_the_latency_decides_by_its_values() -> None:
-    trials = trial(0, 1.0, values=(9.0,)), trial(1, 5.0, values=(4.0,)), trial(2, 0.5)
-    study = changed(Study("s"), config={"objective": "latency"})
-    assert replace(study, trials=trials).best() is trials[1]
-    assert replace(study, trials=trials[2:]).best() is None
-
-
 def test_an_op_has_the_time_of_the_runtime_and_the_device_of_its_stage() -> None:
     rows = [("tvm", (1.0, 2.0)), ("tvm", (3.0, 4.0)), ("openvino", (5.0, 6.0))]
     profile = [{"runtime": name, "op_ms": times} for name, times in rows]
@@ -281,9 +255,3 @@ def test_report_and_show_name_the_stage_of_each_state() -> None:
     document = written(study, "sqlite://")
     expected = {"input": "x", "output": "conv1:0", "shape": [4], "stage": 0}
     assert document["best"]["states"] == [expected]
-
-
-@pytest.mark.parametrize("states", [3, [{}], [{"input": "x", "output": 1, "tensor": "conv1:0"}]])
-def test_states_that_make_no_sense_are_no_graph(states: Any) -> None:
-    document = records.graph_document(graphs.chain()) | {"states": states}
-    assert stored_graph(document) is None

@@ -1,6 +1,5 @@
 """The objectives of a study: throughput or latency."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,9 +7,8 @@ from typing import Any
 import optuna
 import pytest
 
-from autosplit.deployment import Deployment, Option, Row, Stage
-from autosplit.errors import ConfigError, StageError
-from autosplit.hardware.measurement.results import Measurement
+from autosplit.deployment import Option, Row, Stage
+from autosplit.errors import ConfigError
 from autosplit.planner import CostModel, Kind, RowCosts, Transfer
 from autosplit.report.dashboard.optuna_copy import copy
 from autosplit.report.documents.record import read
@@ -19,14 +17,10 @@ from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_stored_split
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.record import result_of
 from autosplit.study.results import best_of_study
-from autosplit.study.sampler import SAMPLERS
 from autosplit.study.storage import storage_url
 from studies.simulation.bench import SimulatedBench, Simulation, graph_of, on_devices
 from tests.report.studies import store
-
-Make = Callable[..., SimulatedBench]
 
 
 @pytest.fixture
@@ -82,16 +76,6 @@ def test_ten_stage_times_are_the_least_to_stop_for(new_study: Callable[..., Open
     assert len(opened.study.trials) >= 4  # of three stages
 
 
-@pytest.mark.integration
-@pytest.mark.parametrize("sampler", [name for name in SAMPLERS if name != "gp"])
-def test_every_sampler_proposes_for_the_latency(
-    new_study: Callable[..., OpenStudy], sampler: str
-) -> None:
-    opened = new_study(weighted(ops=8), "latency", trials=5, sampler=sampler, converge=False)
-    run_study(opened)
-    assert len({result_of(t).key for t in opened.study.trials}) == 5
-
-
 def test_the_best_is_that_of_the_latency_and_the_verdict_of_the_fastest(
     new_study: Callable[..., OpenStudy],
 ) -> None:
@@ -120,46 +104,6 @@ def test_a_study_of_optuna_with_other_directions_is_refused(
     optuna.create_study(storage=f"sqlite:///{tmp_path / 's.db'}", study_name="s", directions=two)
     with pytest.raises(ConfigError, match="was not created by autosplit"):
         new_study(weighted(), "latency")
-
-
-@pytest.mark.parametrize("objective", ["speed", "", 3, ["throughput", "latency"]])
-def test_an_objective_that_is_none_is_refused(tmp_path: Path, objective: Any) -> None:
-    from autosplit.study.config.study_file import load
-
-    lines = (
-        'zoo = "x"',
-        "stages = 2",
-        f"objective = {json.dumps(objective)}",
-        "workload.p99_ms = 9",
-    )
-    (tmp_path / "s.toml").write_text("\n".join(lines))
-    with pytest.raises(
-        ConfigError, match=r"objective is .*; give throughput, latency, goodput or cores$"
-    ):
-        load(tmp_path / "s.toml")
-
-
-def test_a_trial_that_failed_is_not_exported(
-    new_study: Callable[..., OpenStudy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench = weighted()
-    monkeypatch.setattr("autosplit.study.loop.benches.open_bench", lambda config, **_: bench)
-    measure = bench.measure
-
-    def broken(deployment: Deployment) -> Measurement:
-        if len(opened.study.trials) == 2:
-            raise StageError("stage 1 said no")
-        return measure(deployment)
-
-    bench.measure = broken  # type: ignore[method-assign]
-    opened = new_study(bench, "throughput", trials=3)
-    run_study(opened)
-    for number, message in (
-        (1, r"trial 1 failed \(stage 1 said no\)"),
-        (7, "trial 7 does not exist"),
-    ):
-        with pytest.raises(ConfigError, match=rf"{message}; complete trials are \[0, 2\]"):
-            export_stored_split(opened.study, tmp_path / "out", number)
 
 
 def test_a_study_whose_file_no_longer_reads_is_not_exported(

@@ -60,12 +60,6 @@ def test_options_lie_over_the_file_and_none_changes_nothing(tmp_path: Path) -> N
     )
 
 
-def test_the_quickstart_is_a_study_file() -> None:
-    config = load(Path(__file__).parents[3] / "studies" / "quickstart.toml")
-    assert (config.zoo, config.cores) == ("squeezenet", 2)
-    assert config.export
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -80,6 +74,7 @@ def test_the_quickstart_is_a_study_file() -> None:
         ),
         (GOOD + "[search]\ntimeout = nan", "search.timeout must be a finite number, not nan"),
         (GOOD + "search = 3", "search must be a table, not 3"),
+        (GOOD + 'objective = "speed"', "give throughput, latency, goodput or cores"),
         (GOOD + 'model = "a.onnx"', "model and zoo are both given; keep one"),
         (GOOD + 'devices = ["cores:0"]', "stages is 2 but devices has 1"),
         (GOOD + "devices = []", "devices is []"),

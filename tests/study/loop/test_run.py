@@ -18,7 +18,7 @@ import optuna
 import pytest
 
 from autosplit.deployment import Deployment, Stage
-from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
+from autosplit.errors import ConfigError, MachineError, StageError
 from autosplit.hardware.measurement.results import (
     Baseline,
     LoadPoint,
@@ -277,22 +277,6 @@ def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
         assert f", best {milliseconds(min(values[: number + 1]))}, predicted bound " in line
 
 
-def test_more_than_half_of_five_failed_stops_with_the_commonest_reason(
-    chain_bench: Make, new_study: Open
-) -> None:
-    opened = new_study(breaking(chain_bench(), StageError("no room"), [1, 2, 4]), trials=20)
-    with pytest.raises(Infeasible, match="3 of 5 trials failed, most often: no room"):
-        run_study(opened)
-    assert len(opened.study.trials) == 5
-    assert stopped(opened).startswith("stopped: 3 of 5 trials failed")
-
-
-def test_a_study_without_success_says_why(chain_bench: Make, new_study: Open) -> None:
-    opened = new_study(breaking(chain_bench(), StageError("no room"), [0, 1]), trials=2)
-    with pytest.raises(Infeasible, match="no trial succeeded, most often: no room"):
-        run_study(opened)
-
-
 def test_a_broken_machine_stops_the_run_and_the_split_stays_free(
     chain_bench: Make, new_study: Open
 ) -> None:
@@ -303,18 +287,6 @@ def test_a_broken_machine_stops_the_run_and_the_split_stays_free(
     opened = new_study(chain_bench(), trials=3)
     run_study(opened)
     assert states(opened).count("COMPLETE") == 3
-
-
-def test_time_and_stagnation_stop_a_study(chain_bench: Make, new_study: Open) -> None:
-    opened = new_study(chain_bench(ops=40), name="t", trials=50, sampler="random", timeout=10.0)
-    ticks = iter(range(0, 1000, 3))
-    run_study(opened, clock=lambda: float(next(ticks)))
-    assert stopped(opened) == "stopped: 10 s (limit)"
-    opened = new_study(chain_bench(ops=40), name="s", trials=50, sampler="random", stagnation=2)
-    run_study(opened)
-    values = [t.value for t in opened.study.trials]
-    assert min(values) == values[-3]
-    assert stopped(opened) == "stopped: no improvement in 2 trials (limit)"
 
 
 @pytest.mark.parametrize("sampler", ["planner", "tpe", "random", "brute_force"])
@@ -497,16 +469,6 @@ def test_a_silent_worker_loses_its_trial_to_whoever_asks(
     run_study(opened)
     assert states(opened) == ["FAIL", "COMPLETE"]
     assert keys(opened) == [key]
-
-
-def test_an_enqueued_key_that_is_no_split_is_a_failed_trial(
-    chain_bench: Make, new_study: Open
-) -> None:
-    opened = new_study(chain_bench(), trials=2)
-    opened.study.enqueue_trial({}, user_attrs={RECORD: {"key": "nonsense"}})
-    run_study(opened)
-    assert states(opened) == ["FAIL", "COMPLETE"]
-    assert "nonsense" in record_of(opened.study.trials[0]).error
 
 
 def test_another_question_under_the_same_name_is_refused(

@@ -1,12 +1,9 @@
 """Sessions of onnxruntime: their options, and the errors of models and items."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from autosplit.errors import ModelError
-from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_session
 from tests.build import node, onnx_model
 from tests.nets import onnxruntime_outputs
 
@@ -33,22 +30,3 @@ def test_an_item_that_onnxruntime_refuses_is_a_model_error():
         onnxruntime_outputs(model, [{"x": np.zeros((9, 9), np.float32)}])
     (outputs,) = onnxruntime_outputs(model, [{"x": np.full((1, 4), -1.0, np.float32)}])
     assert outputs["y"].tolist() == [[0.0] * 4]
-
-
-def test_a_session_has_its_threads_and_entries(monkeypatch):
-    onnxruntime = pytest.importorskip("onnxruntime")
-    sessions = []
-    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda *a, **k: sessions.append((a, k)))
-    onnxruntime_session(
-        b"bytes", 3, {"session.intra_op.allow_spinning": "0"}, enable_profiling=False
-    )
-    onnxruntime_session(Path("net.onnx"))
-    (first, options), (second, _) = sessions
-    assert (first[0], first[1].intra_op_num_threads, first[1].inter_op_num_threads) == (
-        b"bytes",
-        3,
-        1,
-    )
-    assert first[1].get_session_config_entry("session.intra_op.allow_spinning") == "0"
-    assert (second[0], second[1].intra_op_num_threads) == ("net.onnx", 1)
-    assert options["providers"] == ["CPUExecutionProvider"]
