@@ -1,10 +1,15 @@
-"""Least latency, k best and the front where time or room is short."""
+"""Least latency, the k best plans and the front of both, also where time or room is short."""
+
+from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autosplit.errors import Infeasible
 from autosplit.planner import Question, front, k_best, labels, partition
 from tests.planner.graphs import random_dag
+from tests.planner.models import answers, deployment_questions, models, split_questions
 
 THIRDS = Question.of_split(3)
 
@@ -50,3 +55,34 @@ def test_more_splits_than_there_are_come_to_those_there_are():
     assert len({plan.split for plan in plans}) == len(plans)
     assert [p.optimal for p in plans] == [p.period == plans[0].period for p in plans]
     assert {p.lower_bound for p in plans} == {plans[0].period}
+
+
+@given(st.data())
+def test_the_k_best_splits_equal_brute_force(data: st.DataObject) -> None:
+    costs = data.draw(models(kinds=1))
+    question = data.draw(split_questions(costs))
+    best_of_split: dict[object, tuple[float, float]] = {}
+    for plan in answers(costs, question):
+        rank = plan.period, plan.latency
+        best_of_split[plan.split] = min(rank, best_of_split.get(plan.split, rank))
+    k = data.draw(st.integers(1, 8))
+    if best_of_split:
+        expected = sorted(best_of_split.values())[:k]
+        plans = k_best(costs, question, k)
+        assert [p.period for p in plans] == pytest.approx([p for p, _ in expected])
+        assert len({plan.split for plan in plans}) == len(plans)
+
+
+@given(st.data())
+def test_the_front_equals_brute_force(data: st.DataObject) -> None:
+    costs = data.draw(models(threads=(1, 2), kinds=1))
+    question = data.draw(deployment_questions(costs, cores=True))
+    points = sorted({(p.period, p.latency) for p in answers(costs, question)})
+    if points:
+        expected, least = [], float("inf")
+        for period, latency in points:
+            if latency < least * (1 - 1e-9):
+                expected, least = [*expected, (period, latency)], latency
+        plans, complete = front(costs, question)
+        assert complete
+        assert [p.latency for p in plans] == pytest.approx([latency for _, latency in expected])

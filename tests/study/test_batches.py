@@ -3,8 +3,11 @@ import json
 import pytest
 
 from autosplit.cli import main
+from autosplit.deployment import Stage
 from autosplit.errors import ConfigError
+from autosplit.planner.workload import Workload
 from autosplit.study.config.study_file import StudyConfig, load
+from autosplit.study.served import served
 from tests.build import onnx_model
 from tests.hardware.test_batches import NODES, WEIGHTS
 
@@ -41,3 +44,19 @@ def test_a_study_of_a_batch_exports_it(save, capsys, tmp_path, monkeypatch):
     assert json.loads((tmp_path / "out" / "split.json").read_text())["batch"] in (1, 4)
     assert main(["verify", "out"]) == 0
     assert main(["bench", "out", "--seconds", "0.2"]) == 0
+
+
+TIGHT = Workload(limit_ms=30.0)  # for batches that take 20 ms
+
+
+def test_a_batch_waits_as_long_as_serves_most():
+    stages = (Stage.on([0], "tvm", ["cpu:0", "cpu:1"], batch=16),)
+    rate, delay = served(TIGHT, stages, [20 / 16], 10 / 16)
+    assert delay == pytest.approx(9)
+    fixed = Workload(limit_ms=30.0, delay_ms=0.0)
+    assert rate > 300 > served(fixed, stages, [20 / 16], 10 / 16)[0]
+
+
+def test_a_single_item_does_not_wait():
+    stages = (Stage.on([0], "tvm", ["cpu:0"]),)
+    assert served(TIGHT, stages, [20.0], 20.0)[1] == 0

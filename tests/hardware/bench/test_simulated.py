@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from autosplit.deployment import Deployment, Option, Row, Stage
+from autosplit.hardware.measurement.results import Measurement
 from autosplit.planner import Question
 from studies.simulation.bench import NAME, SimulatedBench, Simulation, chain_of, with_threads
 from tests.study.conftest import space_of

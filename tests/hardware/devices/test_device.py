@@ -1,7 +1,10 @@
+from __future__ import annotations
+
 import contextlib
 import os
 import re
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, MachineError
+from autosplit.hardware.codegen import schedules
+from autosplit.hardware.codegen.target import foreign_triple, target_of, target_on
 from autosplit.hardware.devices import device as devices
+from autosplit.hardware.devices.core_kinds import by_kind, memory_node
 from autosplit.hardware.devices.device import Cores, Cuda, RayCores, Rpc
 
 
@@ -185,3 +191,58 @@ def test_the_kernels_of_a_stage_get_one_thread_a_core_on_its_cores(monkeypatch):
     )
     Cores((3, 1)).bind_kernels()
     assert asked == [("runtime.config_threadpool", -2, 2, ["3", "1"])]
+
+
+def write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def test_cores_that_nothing_tells_apart_are_of_one_kind(tmp_path: Path) -> None:
+    assert by_kind((3, 1), tmp_path) == ((3, 1),)
+
+
+def test_small_cores_of_intel_are_of_their_own_kind(tmp_path: Path) -> None:
+    write(tmp_path / "cpu_atom" / "cpus", "4-7\n")
+    assert by_kind(range(6), tmp_path) == ((0, 1, 2, 3), (4, 5))
+
+
+def test_capacities_of_arm_are_kinds(tmp_path: Path) -> None:
+    for core, capacity in enumerate((446, 1024, 446)):
+        write(tmp_path / "system" / "cpu" / f"cpu{core}" / "cpu_capacity", f"{capacity}\n")
+    assert by_kind((0, 1, 2), tmp_path) == ((0, 2), (1,))
+
+
+def test_cores_of_a_node_share_its_memory(tmp_path: Path) -> None:
+    cores = tmp_path / "system" / "cpu"
+    for core, node in enumerate((0, 1, 1)):
+        (cores / f"cpu{core}" / f"node{node}").mkdir(parents=True)
+    assert [memory_node(core, tmp_path) for core in range(3)] == ["node0", "node1", "node1"]
+
+
+def test_without_nodes_all_cores_share_the_memory(tmp_path: Path) -> None:
+    assert memory_node(0, tmp_path) == memory_node(1, tmp_path)
+
+
+def test_every_kernel_gets_threads_on_a_gpu(branches):
+    scheduled = schedules.schedule(
+        branches.lowered.kernels,
+        target_of('{"kind": "cuda", "arch": "sm_80", "host": "llvm"}'),
+        None,
+    )
+    assert all("thread" in str(function) for function in scheduled.values())
+
+
+def test_a_gpu_of_a_server_has_the_target_that_is_given():
+    host = '{"kind": "llvm", "mtriple": "aarch64-linux-gnu"}'
+    text = f'{{"kind": "cuda", "arch": "sm_87", "host": {host}}}'
+    device = devices.Cuda(0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(devices.Cuda, "tvm_device", lambda self: None)
+        target = target_on(device, text, target_of())
+        assert target.attrs["arch"] == "sm_87"
+        assert foreign_triple(target) in ("aarch64-linux-gnu", None)
+        assert (
+            target_on(device, '{"kind": "cuda", "arch": "sm_87"}', target_of()).host.kind.name
+            == "llvm"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 
 from autosplit import api
 from autosplit.deploy.verify import verify
-from autosplit.errors import MismatchError
+from autosplit.errors import MismatchError, ModelError
+from autosplit.frontend.source import SourceModel
+from autosplit.hardware.measurement import reference
 from autosplit.hardware.measurement.parity import compare, tolerance_of
 from autosplit.hardware.measurement.sequences import refusal
 from tests import nets
@@ -96,3 +99,28 @@ def test_an_export_is_verified_with_the_tolerance_that_is_given(
 ) -> None:
     api.load_model(quantised).split([]).export(tmp_path / "out")
     assert verify(tmp_path / "out", tolerance=1e-6).accuracy.equal
+
+
+def source(form):
+    return SourceModel("net", None, (), (), {}, frozenset(), (), (), format=form)
+
+
+@pytest.mark.parametrize(
+    ("form", "path", "name"),
+    [
+        ("onnx", Path("a.onnx"), "onnxruntime"),
+        ("onnx", None, "TVM without fusion"),
+        ("relax", Path("a.py"), "TVM without fusion"),
+        ("relax", None, "TVM without fusion"),
+        ("torch", Path("a.pt2"), "torch"),
+        ("torch", None, "torch"),
+    ],
+)
+def test_the_reference_is_the_program_that_the_model_comes_from(form, path, name):
+    assert reference.reference_of(source(form), path, "llvm").name == name
+
+
+def test_a_model_that_onnxruntime_cannot_read_is_a_model_error(tmp_path):
+    pytest.importorskip("onnxruntime")
+    with pytest.raises(ModelError, match="onnxruntime cannot load the model"):
+        reference.onnxruntime_reference(tmp_path / "absent.onnx").open()

@@ -1,14 +1,18 @@
 """The line through measured round trips."""
 
 import math
+import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autosplit.errors import MachineError
 from autosplit.hardware.devices import device
+from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.measurement.results import LinkCost
 from autosplit.hardware.profiling import transfer_costs
+from autosplit.hardware.profiling.timing import on_cores
 
 SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 22)
 
@@ -40,3 +44,9 @@ def test_a_way_is_half_a_round_trip_and_a_call(monkeypatch):
     monkeypatch.setattr(transfer_costs, "median_ms", lambda call: 0.25)
     link = transfer_costs.measure("far", None, lambda: None)
     assert link == LinkCost("far", pytest.approx(1000.0), pytest.approx(3.25), 0.25)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system pins no threads")
+def test_a_core_that_is_gone_is_named():
+    with pytest.raises(MachineError, match="device 'cores:4000' is not there any more"):
+        on_cores(Cores((4000,)), lambda: None)

@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import autosplit
 from autosplit import api, planner
-from autosplit.errors import ConfigError, MachineError, SplitError
+from autosplit.errors import ConfigError, MachineError, ModelError, SplitError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.wiring import StagePorts
@@ -23,6 +24,8 @@ from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnxruntime import runtime
 from studies.simulation.bench import costs_of
 from tests import nets
+from tests.build import node, onnx_model
+from tests.nets import onnxruntime_outputs
 
 pytest.importorskip("onnxruntime")
 
@@ -247,3 +250,27 @@ def test_single_numbers_are_written_into_a_state_as_before(load):
     model = load(net, states={"cache": "after"})
     with model.split([]).pipeline() as pipeline:
         assert model.require_equal(pipeline, ["onnxruntime"]).max_abs_error == 0
+
+
+def test_an_unreadable_model_is_a_model_error(tmp_path):
+    pytest.importorskip("onnxruntime")
+    (tmp_path / "net.onnx").write_bytes(b"no model")
+    with pytest.raises(ModelError, match="onnxruntime cannot load the model"):
+        onnxruntime_outputs(tmp_path / "net.onnx", [])
+
+
+def test_an_unreadable_model_prints_nothing(capfd):
+    pytest.importorskip("onnxruntime")
+    model = onnx_model([node("Fancy", "x", "y")]).SerializeToString()
+    with pytest.raises(ModelError, match="onnxruntime cannot load the model"):
+        onnxruntime_outputs(model.replace(b"Fancy", b"F\xd5ncy"), [])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_item_that_onnxruntime_refuses_is_a_model_error():
+    pytest.importorskip("onnxruntime")
+    model = onnx_model([node("Relu", "x", "y")]).SerializeToString()
+    with pytest.raises(ModelError, match="onnxruntime cannot run the model: "):
+        onnxruntime_outputs(model, [{"x": np.zeros((9, 9), np.float32)}])
+    (outputs,) = onnxruntime_outputs(model, [{"x": np.full((1, 4), -1.0, np.float32)}])
+    assert outputs["y"].tolist() == [[0.0] * 4]

@@ -1,0 +1,232 @@
+"""Cuts of graphs: downsets of ops, how many there are, groups, and the stages between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosplit import cuts
+from autosplit.cuts import (
+    Count,
+    TooManyDownsets,
+    closure,
+    closures,
+    contract,
+    count,
+    downsets,
+    full,
+    is_downset,
+    members,
+)
+from autosplit.errors import SplitError
+from autosplit.graph import FusedGraph, Op, build
+
+
+def diamond(outputs: tuple[str, ...] = ("d",)) -> FusedGraph:
+    """x -> a -> (b, c) -> d; a's tensor is read twice."""
+    ops = (
+        Op("A", "k", (), ("x",), ("a",)),
+        Op("B", "k", (), ("a",), ("b",)),
+        Op("C", "k", (), ("a", "x"), ("c",)),
+        Op("D", "k", (), ("b", "c"), ("d",)),
+    )
+    return build("diamond", ops, dict.fromkeys("xabcd", ((1,), "float32", 4)), ("x",), outputs)
+
+
+@dataclass(frozen=True)
+class Order:
+    predecessors: tuple[int, ...]
+
+
+@st.composite
+def orders(draw: st.DrawFn, most: int = 8) -> Order:
+    n = draw(st.integers(0, most))
+    return Order(
+        tuple(
+            draw(st.integers(0, (1 << i) - 1)) & draw(st.integers(0, (1 << i) - 1))
+            for i in range(n)
+        )
+    )
+
+
+def listed(order: Order) -> set[int]:
+    """All downsets by trying every set of ops."""
+    n = len(order.predecessors)
+    return {
+        s
+        for s in range(1 << n)
+        if all(not order.predecessors[i] & ~s for i in range(n) if s >> i & 1)
+    }
+
+
+def closed(order: Order, groups) -> set[int]:
+    return {d for d in listed(order) if all(g & d in (0, g) for g in groups)}
+
+
+@given(orders(), st.lists(st.integers(0, 255), max_size=3))
+@settings(deadline=None)  # the first example loads networkx
+def test_downsets_of_the_contraction_are_those_that_keep_groups_whole(order, groups):
+    groups = [g & (1 << len(order.predecessors)) - 1 for g in groups]
+    groups_of = contract(order.predecessors, groups)
+    expanded = {groups_of.expand(d) for d in listed(Order(groups_of.predecessors))}
+    assert expanded == closed(order, groups)
+
+
+def test_a_cycle_between_groups_joins_all_of_it():
+    chain = (0, 0b1, 0b10, 0b100, 0b1000)
+    assert contract(chain, [0b101]).groups == (0b111, 0b1000, 0b10000)
+    assert contract(chain, [0b1001, 0b100]).groups == (0b1111, 0b10000)
+
+
+CROWN = Order(
+    (0,) * 12 + tuple(0xFFF ^ 1 << i for i in range(12))
+)  # each of 12 reads all but one of 12 others
+
+
+def chains(number: int, length: int) -> Order:
+    return Order(tuple(1 << i - 1 if i % length else 0 for i in range(number * length)))
+
+
+@given(orders())
+def test_the_count_of_cuts_is_that_of_a_list(order):
+    assert count(order) == Count(len(listed(order)), True)
+
+
+def test_parallel_chains_are_counted_far_past_any_list():
+    assert count(chains(64, 10)) == Count(11**64, True)
+
+
+def test_chains_between_a_source_and_a_sink_are_counted_as_well():
+    ends = sum(1 << 10 * c for c in range(1, 65))
+    inner = tuple(1 << i - 1 if (i - 1) % 10 else 1 for i in range(1, 641))
+    assert count(Order((0, *inner, ends))) == Count(11**64 + 2, True)
+
+
+def test_past_the_limit_the_total_is_a_lower_bound():
+    exact, stopped = count(CROWN), count(CROWN, limit=50)
+    assert exact.complete
+    assert not stopped.complete
+    assert 1 < stopped.total <= exact.total
+
+
+@given(orders())
+def test_lists_every_downset_once_the_smaller_first(order):
+    cuts = downsets(order)
+    assert set(cuts) == listed(order)
+    assert len(cuts) == len(set(cuts))
+    assert [d.bit_count() for d in cuts] == sorted(d.bit_count() for d in cuts)
+
+
+@given(orders(), st.integers(0, 255))
+def test_the_closure_is_the_smallest_downset_that_holds_the_ops(order, ops):
+    ops &= full(order)
+    assert closure(order, ops) == min((d for d in listed(order) if not ops & ~d), key=int.bit_count)
+    assert closure(order, list(members(ops))) == closure(order, ops)
+    single = [closure(order, [i]) for i in range(len(order.predecessors))]
+    assert closures(order.predecessors) == single
+
+
+@given(orders(), st.integers(0, 255))
+def test_a_set_is_a_downset_if_it_holds_all_producers(order, ops):
+    assert is_downset(order, ops) == (ops in listed(order))
+
+
+def test_more_downsets_than_the_limit_are_refused():
+    free = Order((0,) * 10)
+    with pytest.raises(TooManyDownsets, match="1000"):
+        downsets(free, limit=1000)
+    assert len(downsets(free, limit=1024)) == 1024
+
+
+CHAIN = SimpleNamespace(predecessors=(0, 0b1, 0b10, 0b100, 0b1000))
+FORK = SimpleNamespace(predecessors=(0, 0b1, 0b1, 0b110))
+
+
+@pytest.mark.parametrize(
+    ("downset", "groups", "larger", "smaller"),
+    [
+        (0b11, [0b110], 0b111, 0b1),
+        (0b11, [0b110, 0b1100], 0b1111, 0b1),
+        (0b11, [0b1000], 0b11, 0b11),
+        (0b1, [0b11111], 0b11111, 0),
+    ],
+)
+def test_groups_are_whole_in_the_nearest_downsets(
+    downset: int, groups: list[int], larger: int, smaller: int
+) -> None:
+    assert cuts.with_whole_groups(CHAIN, downset, groups) == larger
+    assert cuts.without_torn_groups(CHAIN, downset, groups) == smaller
+
+
+def test_an_op_goes_with_its_producer() -> None:
+    assert cuts.without_torn_groups(FORK, 0b111, [0b1001]) == 0
+
+
+def test_the_last_ops_are_those_that_nothing_inside_reads() -> None:
+    assert cuts.last_ops(FORK, 0b111) == 0b110
+    assert cuts.last_ops(FORK, 0b1111) == 0b1000
+
+
+def test_stages_lie_between_the_cuts():
+    assert cuts.stages(diamond(), [0b1, 0b11]) == ((0,), (1,), (2, 3))
+    assert cuts.stages(diamond(), []) == ((0, 1, 2, 3),)
+
+
+@given(st.sampled_from([(0b1,), (0b11,), (0b1, 0b101), (0b1, 0b11, 0b111), ()]))
+def test_cuts_of_is_the_inverse_of_stages(nested):
+    assert cuts.cuts_of(diamond(), cuts.stages(diamond(), nested)) == nested
+
+
+@pytest.mark.parametrize(
+    ("nested", "message"),
+    [
+        ([0b10], "'B' but not its producer 'A'"),
+        ([0b11, 0b101], "'B' lies before cut 1 but after cut 2"),
+        ([0b1, 0b1], "stage 1 is empty"),
+        ([0], "stage 0 is empty"),
+        ([0b1111], "stage 1 is empty"),
+        ([1 << 9], "op 9"),
+        ([-1], "cut 1"),
+    ],
+)
+def test_an_illegal_chain_of_cuts_names_the_op(nested, message):
+    with pytest.raises(SplitError, match=message):
+        cuts.stages(diamond(), nested)
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ([(0, 1), (2,)], "'D' is in no stage"),
+        ([(0, 1), (1, 2, 3)], "'B' appears again in stage 1"),
+        ([(0, 3), (1, 2)], "'D' but not its producer 'B'"),
+        ([(0, 1, 2, 3), ()], "stage 1 is empty"),
+        ([(0, 1, 2, 7)], "names op 7"),
+    ],
+)
+def test_illegal_stages_name_the_op(stages, message):
+    with pytest.raises(SplitError, match=message):
+        cuts.cuts_of(diamond(), stages)
+
+
+def test_a_graph_without_ops_has_nothing_to_split():
+    graph = build("copy", (), {"x": ((4,), "float32", 16)}, ("x",), ("x",))
+    with pytest.raises(SplitError, match="model 'copy' has no op: its outputs are its inputs"):
+        cuts.stages(graph, [])
+
+
+def test_live_tensors_are_made_before_and_read_after():
+    assert cuts.live(diamond(), 0) == ()
+    assert cuts.live(diamond(), 0b1) == ("a",)
+    assert cuts.live(diamond(), 0b11) == ("a", "b")
+    assert cuts.live(diamond(), 0b111) == ("b", "c")
+    assert cuts.live(diamond(), 0b1111) == ()
+
+
+def test_a_model_output_is_live_only_while_an_op_reads_it():
+    assert cuts.live(diamond(outputs=("d", "a")), 0b1) == ("a",)
+    assert cuts.live(diamond(outputs=("d", "a")), 0b111) == ("b", "c")
