@@ -16,8 +16,6 @@ from autosplit.errors import AutosplitError, ConfigError, Infeasible, SplitError
 from autosplit.hardware.measurement.parity import compare
 from tests.nets import judge
 
-pytest.importorskip("onnxruntime")
-
 
 @pytest.fixture
 def profiled(zoo_model):

@@ -14,7 +14,6 @@ from autosplit.zoo import catalog
 from tests import mobile_nets, nets, user_nets
 from tests.nets import judge, net
 
-pytest.importorskip("onnxruntime")
 ODD_CUTS = {
     "preactivation": (nets.preactivation, [["add0"]]),
     "two readers on two stages": (nets.preactivation, [["add0"], ["r1"]]),
@@ -40,7 +39,6 @@ BROUGHT = {
 @pytest.mark.parametrize("runtime", EXACT)
 @pytest.mark.parametrize("name", ODD_CUTS)
 def test_a_split_is_equal_as_a_pipeline_and_as_an_export(save, tmp_path, name, runtime):
-    pytest.importorskip("autosplit" if runtime == "tvm" else runtime)
     make, after = ODD_CUTS[name]
     model = api.load_model(save(make()), runtime=runtime)
     split = model.split(after)

@@ -19,7 +19,6 @@ from autosplit.cli import main
 from studies.simulation.command import Hardware, simulated
 from tests.cli.test_plan import GRAPH
 
-pytest.importorskip("onnxruntime")
 GOLDEN = Path(__file__).with_name("golden")
 EXACT = ("plan", "zoo", "inspect", "split", "extract")  # these print no measured number
 STUDY = 'model = "net.onnx"\nstages = 2\n[search]\ntrials = 2\n'

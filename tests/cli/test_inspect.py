@@ -6,8 +6,6 @@ from autosplit.cli import main
 from tests.build import node, onnx_model
 from tests.nets import net
 
-pytest.importorskip("onnx")
-
 
 @pytest.fixture
 def shown(capsys):

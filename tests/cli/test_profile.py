@@ -11,7 +11,6 @@ from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.runtimes.registry import EXACT, is_installed
 from tests.build import node, onnx_model
 
-pytest.importorskip("onnx")
 QUICK = ["--seconds", "0.05"]
 
 

@@ -12,8 +12,6 @@ from autosplit.cli import main
 from autosplit.cli.output import PhaseLines
 from tests import nets
 
-pytest.importorskip("onnx")
-
 
 @pytest.fixture
 def net(save: Any) -> str:

@@ -6,8 +6,6 @@ import pytest
 from autosplit.cli import main
 from autosplit.zoo import catalog
 
-pytest.importorskip("onnx")
-
 
 def test_list_as_json_is_one_document(capsys):
     assert main(["zoo", "list", "-f", "json"]) == 0

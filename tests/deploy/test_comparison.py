@@ -17,8 +17,6 @@ from autosplit.errors import MachineError, MismatchError
 from autosplit.hardware.runtimes.registry import AUTO, TVM
 from autosplit.hardware.runtimes.tvm.runtime import TvmRuntime
 
-pytest.importorskip("onnxruntime")
-
 
 class _Off:
     """A loaded stage whose outputs are too large by a share."""

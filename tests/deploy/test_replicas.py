@@ -15,7 +15,6 @@ from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.measurement.results import SplitResults
 from autosplit.hardware.runtimes.registry import AUTO
 
-pytest.importorskip("onnxruntime")
 CORES = [str(place) for place in device.along(2)]
 
 

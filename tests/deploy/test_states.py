@@ -24,8 +24,6 @@ STATES = {f"past_{i}": f"present_{i}" for i in range(3)}
 def model(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> autosplit.Model:
-    if request.param != "tvm":
-        pytest.importorskip(request.param)
     model: autosplit.Model = amplifier(tmp_path_factory.mktemp("net"), request.param)
     return model
 

@@ -21,8 +21,6 @@ from autosplit.hardware.measurement.measure import Budget
 from tests.deploy.exports import swap_sources
 from tests.deploy.manifests import sound
 
-pytest.importorskip("onnxruntime")
-
 
 def test_verify_compares_with_onnxruntime_on_the_model(export, capsys):
     assert main(["verify", str(export.folder), "-f", "json", "--items", "2"]) == 0

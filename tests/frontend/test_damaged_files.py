@@ -77,7 +77,6 @@ def sound_program(folder: Path) -> bytes:
 def sound(suffix: str, folder: Path) -> bytes:
     """A model file of a format that loads."""
     if suffix == ".onnx":
-        pytest.importorskip("onnx")
         return sound_onnx()
     if suffix == ".json":
         return sound_json()

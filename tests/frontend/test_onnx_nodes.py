@@ -6,6 +6,7 @@ import gc
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,8 +16,6 @@ from autosplit.errors import ModelError
 from autosplit.frontend.onnx import importer
 from tests.build import node, onnx_model, value
 from tests.nets import judge, net
-
-onnx = pytest.importorskip("onnx")
 
 
 def named(*nodes: Any) -> list[str]:

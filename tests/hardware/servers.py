@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import socket
@@ -18,20 +17,10 @@ from autosplit.hardware.devices import device as devices
 from tests.hardware.fakes import wait_for
 
 HOST = "127.0.0.1"
-_PINNED = "import os, runpy, sys; os.sched_setaffinity(0, {int(sys.argv.pop(1))}); "
-_MODULE = _PINNED + "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
-_SERVER = (  # what tvm.exec.rpc_server starts in a child process, for which it needs cloudpickle
-    "from tvm.rpc.server import PopenRPCServerState as Server; "
-    "host, port, tracker, key = sys.argv[2:6]; "
-    "address = (host, int(tracker)) if int(tracker) else None; "
-    "Server(host, int(port), int(port) + 1, key=key, tracker_addr=address)"
+_PINNED = (
+    "import os, runpy, sys; os.sched_setaffinity(0, {int(sys.argv.pop(1))}); "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
-_TRACKER = (
-    "from tvm.rpc.tracker import PopenTrackerServerState as Tracker; port = int(sys.argv[3]); "
-    "Tracker(sys.argv[2], port, port + 1)"
-)
-has_cloudpickle = importlib.util.find_spec("cloudpickle") is not None
-has_tornado = importlib.util.find_spec("tornado") is not None
 
 
 class Server:
@@ -112,15 +101,12 @@ class Server:
 
     def _command(self) -> list[str]:
         port, end = str(self.port), str(self.port + 1)
-        if not has_cloudpickle:
-            code = _PINNED + (_TRACKER if self._is_tracker else _SERVER)
-            return [code, "server", HOST, port, str(self._tracker), self._key]
         where = ["--host", HOST, "--port", port, "--port-end", end]
         if self._is_tracker:
-            return [_MODULE, "tvm.exec.rpc_tracker", *where]
+            return [_PINNED, "tvm.exec.rpc_tracker", *where]
         key = ["--tracker", f"{HOST}:{self._tracker}"] if self._tracker else []
         return [
-            _MODULE,
+            _PINNED,
             "tvm.exec.rpc_server",
             *where,
             *key,

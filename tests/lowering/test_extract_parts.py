@@ -11,8 +11,6 @@ from autosplit.hardware.measurement.parity import compare
 from tests import nets
 from tests.nets import onnxruntime_outputs
 
-pytest.importorskip("onnxruntime")
-
 
 def intermediate(model, item):
     """Every tensor of the whole net by onnxruntime, as far as ONNX names it, and the inputs."""

@@ -14,8 +14,6 @@ from autosplit.hardware.runtimes.onnx import model_file, submodels
 from tests import nets
 from tests.nets import onnxruntime_outputs
 
-pytest.importorskip("onnxruntime")
-
 
 def chained(folder, items):
     """onnxruntime over the submodels of an exported folder, wired by its manifest alone."""

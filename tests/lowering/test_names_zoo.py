@@ -16,8 +16,6 @@ from autosplit.zoo import catalog
 from tests import nets
 from tests.nets import onnxruntime_outputs
 
-pytest.importorskip("onnxruntime")
-
 FAST = ["branches", "transformer", "shufflenet", "squeezenet"]
 EVERY = [
     *FAST,

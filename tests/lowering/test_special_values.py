@@ -1,14 +1,13 @@
 """NaN, infinities and denormals come out of TVM's kernels as onnxruntime gives them."""
 
 import numpy as np
+import onnxruntime
 import pytest
 
 from autosplit import api
 from autosplit.frontend.samples import special_items
 from autosplit.hardware.devices.device import along
 from tests.nets import net
-
-onnxruntime = pytest.importorskip("onnxruntime")
 
 NAN, INF = np.nan, np.inf
 SPECIAL = np.array(

@@ -9,8 +9,6 @@ from autosplit.errors import ModelError
 from tests import nets
 from tests.build import value
 
-pytest.importorskip("onnxruntime")
-
 
 @pytest.fixture
 def split(save):

@@ -20,7 +20,6 @@ from autosplit.study.record import record_of, result_of
 from autosplit.study.storage import storage_url
 from tests import external_backend, nets
 
-pytest.importorskip("onnxruntime")
 NAME = external_backend.NAME
 NET = """g (float[1,4,6,6] x) => (float[1,4,6,6] y) {
     a = Tanh(x)  b = Softmax<axis=1>(a)  c = Conv(b, w0)  d = Conv(c, w1)

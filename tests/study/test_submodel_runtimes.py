@@ -12,7 +12,6 @@ from autosplit.errors import ConfigError
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.registry import ONNXRUNTIME, OPENVINO
 
-pytest.importorskip("onnxruntime")
 STUDY = """
 zoo = "branches"
 stages = 2
@@ -30,7 +29,6 @@ share = 0.5
 @pytest.mark.integration
 @pytest.mark.parametrize("runtime", [ONNXRUNTIME, OPENVINO])
 def test_a_study_runs_is_told_apart_and_exports(runtime, branches, tmp_path, monkeypatch, capsys):
-    pytest.importorskip(runtime)
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "s.toml"
     file.write_text(STUDY.format(folder=tmp_path / "out", runtime=runtime))

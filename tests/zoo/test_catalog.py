@@ -4,15 +4,14 @@ import sys
 from itertools import pairwise
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
 from autosplit.errors import ConfigError, MachineError
 from autosplit.frontend.samples import random_items
 from autosplit.zoo import catalog
 from autosplit.zoo import weights as zoo_weights
-
-onnx = pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
 
 FAST = ["branches", "shufflenet", "squeezenet", "transformer"]
 LARGE = [name for name in catalog.NAMES if name not in FAST]

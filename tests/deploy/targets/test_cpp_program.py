@@ -46,7 +46,6 @@ def export(model: Any, after: list[list[str]], *stages: Any) -> Split:
 @pytest.fixture(scope="module")
 def branches_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Replicas, threads, tensors that skip a stage, in two runtimes."""
-    pytest.importorskip("openvino")
     from autosplit.zoo import catalog
 
     model = autosplit.load_model(catalog.cached("branches"), runtime="auto")
@@ -59,7 +58,6 @@ def branches_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def amplifier_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A state in each of three stages, in two runtimes, with replicas and threads."""
-    pytest.importorskip("openvino")
     folder = tmp_path_factory.mktemp("amplifier")
     model = nets.amplifier(folder)
     where = ("tvm", (FIRST, LAST)), ("openvino", (BOTH,)), ("tvm", (FIRST, LAST, FIRST))
@@ -159,7 +157,6 @@ def test_streams_are_right_and_the_sanitizer_is_content(amplifier_export, saniti
 
 
 def test_onnxruntime_s_stages_run_where_its_headers_are(branches, tmp_path):
-    pytest.importorskip("onnxruntime")
     require_tools("g++")
     if subprocess.run(
         ["g++", "-xc++", "-fsyntax-only", "-I/usr/include/onnxruntime", "-"],

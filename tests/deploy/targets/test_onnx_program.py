@@ -95,7 +95,6 @@ def require_close(output: bytes, expected: Any) -> None:
 
 @pytest.mark.integration
 def test_the_python_program_computes_what_load_does(folder, items, expected):
-    pytest.importorskip("onnxruntime")
     data = raw(items, manifest_file.read(folder))
     command = [sys.executable, folder / "run.py"]
     done = subprocess.run(command, input=data, capture_output=True, timeout=300, check=True)
@@ -115,7 +114,6 @@ def test_the_python_program_says_that_it_runs_one_replica(folder, tmp_path):
 @pytest.mark.integration
 @pytest.mark.parametrize("knows_range", [True, False])
 def test_the_python_program_ends_at_an_index_out_of_its_tensor(save, tmp_path, knows_range):
-    pytest.importorskip("onnxruntime")
     text = "g (int64[2] i) => (float[2,4] y) { y = Gather(w, i) }"
     autosplit.load_model(save(nets.net(text, {"w": (9, 4)}))).split([]).export(
         tmp_path, format="onnx"

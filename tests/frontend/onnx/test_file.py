@@ -4,6 +4,7 @@ import os
 import sys
 
 import numpy as np
+import onnx
 import pytest
 
 from autosplit import api
@@ -12,7 +13,6 @@ from autosplit.files import sha256
 from autosplit.frontend.importing import digest
 from tests.build import node, onnx_model, value
 
-onnx = pytest.importorskip("onnx")
 ONES = np.ones((1, 4), np.float32)
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4
 

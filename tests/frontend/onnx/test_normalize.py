@@ -8,7 +8,6 @@ from autosplit.errors import ModelError
 from tests.build import node, onnx_model, value
 from tests.nets import judge, net
 
-pytest.importorskip("onnx")
 SCALES = np.array([1, 1, 2, 2], np.float32)
 BOX, FIRST = np.array([[1, 2, 6, 7]], np.float32), np.array([0], np.int64)
 EMPTY = np.zeros(0, np.float32)

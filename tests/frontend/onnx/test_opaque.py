@@ -14,7 +14,6 @@ from autosplit.errors import ModelError, StageError
 from autosplit.hardware.devices import device
 from tests import nets
 
-pytest.importorskip("onnxruntime")
 WEIGHTS = {"w": (1, 16, 3), "r": (1, 16, 4)}
 LSTM = """g (float[5,2,3] x) => (float[5,1,2,4] z) {
     a = Relu(x)  b = Mul(a, a)
@@ -50,7 +49,6 @@ def test_an_opaque_op_has_the_names_shapes_and_weights_of_its_node(lstm: Any) ->
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
 def test_another_runtime_computes_it_wherever_the_cut_lies(lstm: Any, runtime: str) -> None:
-    pytest.importorskip(runtime)
     model = api.load_model(lstm, runtime=runtime)
     for name in ("b", "y"):
         nets.judge(model, model.split([[name]]))

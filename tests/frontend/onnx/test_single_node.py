@@ -10,7 +10,6 @@ from autosplit.frontend.onnx.single_node import computed
 from tests.build import node, onnx_model, value
 from tests.nets import judge, net
 
-pytest.importorskip("onnxruntime")
 I64 = np.int64
 
 

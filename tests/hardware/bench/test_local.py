@@ -24,7 +24,6 @@ from autosplit.planner.workload import Workload
 from tests.benches import deployed
 from tests.build import node, onnx_model, value
 
-pytest.importorskip("onnxruntime")
 QUICK = Budget(seconds=0.05, items=4, latency_items=2)
 
 

@@ -14,7 +14,6 @@ from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Rpc
 from tests import nets
 
-pytest.importorskip("onnxruntime")
 ARM = "llvm -mtriple=aarch64-linux-gnu"
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64", reason="ARM is no foreign architecture everywhere"

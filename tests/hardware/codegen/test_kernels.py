@@ -17,7 +17,6 @@ from autosplit.hardware.measurement.parity import compare
 from tests.build import node, onnx_model, value
 from tests.nets import net
 
-pytest.importorskip("onnxruntime")
 NET = onnx_model(
     [node("MatMul", "x w", "a"), node("Softmax", "a", "b"), node("MatMul", "b w", "y")],
     [value("x", (4, 4))],

@@ -19,7 +19,6 @@ from tests import nets
 from tests.benches import deployed
 from tests.hardware.servers import HOST, free_port, servers  # noqa: F401  a fixture
 
-pytest.importorskip("onnxruntime")
 HERE = str(devices.along(1)[0])
 ABSENT = {
     "core": lambda: "cores:4095",

@@ -26,7 +26,6 @@ from tests.benches import deployed
 from tests.hardware import servers as processes
 from tests.hardware.servers import servers  # noqa: F401  a fixture
 
-pytest.importorskip("onnxruntime")
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(not devices.can_pin(), reason="servers need pinned cores"),
@@ -248,7 +247,6 @@ def test_a_worker_measures_on_servers_and_leaves_them_free(model, two):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not processes.has_tornado, reason="a tracker needs the package tornado")
 def test_a_tracker_gives_each_stage_a_server_of_its_key(split, servers):  # noqa: F811
     tracker = servers(is_tracker=True)
     for board in [

@@ -19,7 +19,6 @@ from tests import nets
 from tests.hardware import servers as processes
 from tests.hardware.servers import servers  # noqa: F401  a fixture
 
-pytest.importorskip("onnxruntime")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(

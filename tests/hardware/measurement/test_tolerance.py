@@ -73,7 +73,6 @@ QDQ = """g (float[1,8] x) => (float[1,8] y) {
 
 @pytest.fixture
 def quantised(save: Any) -> Any:
-    pytest.importorskip("onnxruntime")
     weights = {"w": (8, 8), "s": np.array(0.05, np.float32), "z": np.array(0, np.int8)}
     return save(nets.net(QDQ, weights))
 
@@ -121,6 +120,5 @@ def test_the_reference_is_the_program_that_the_model_comes_from(form, path, name
 
 
 def test_a_model_that_onnxruntime_cannot_read_is_a_model_error(tmp_path):
-    pytest.importorskip("onnxruntime")
     with pytest.raises(ModelError, match="onnxruntime cannot load the model"):
         reference.onnxruntime_reference(tmp_path / "absent.onnx").open()

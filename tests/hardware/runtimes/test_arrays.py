@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
+import tvm
 
 from autosplit.hardware.runtimes.arrays import array_of, tensor_of
-
-tvm = pytest.importorskip("tvm")
 
 
 def aligned(shape=(4, 16), dtype="float32"):
@@ -58,7 +57,6 @@ def test_any_other_array_is_copied_with_its_values(array):
 
 
 def test_results_of_onnxruntime_reach_tvm_without_a_copy(branches):
-    pytest.importorskip("onnxruntime")
     from autosplit.hardware.devices.device import along
 
     ports = branches.split([["first"]])

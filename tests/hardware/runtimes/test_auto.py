@@ -24,7 +24,6 @@ from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
 from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME, TVM
 from tests import nets
 
-pytest.importorskip("onnxruntime")
 HERE = devices.along(2)
 QUICK = Budget(seconds=0.05, items=4, latency_items=1)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 
 import autosplit
@@ -23,12 +24,10 @@ from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.arrays import array_of
 from autosplit.hardware.runtimes.openvino import runtime as openvino
-from autosplit.hardware.runtimes.registry import EXACT, ONNXRUNTIME, OPENVINO, TVM
+from autosplit.hardware.runtimes.registry import EXACT, ONNXRUNTIME, OPENVINO
 from tests import nets
 from tests.benches import deployed
 
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
 BRIEF = Budget(seconds=0.2, share=0.5, items=4, latency_items=1)
 HERE = devices.along(2)
 
@@ -39,12 +38,9 @@ IN_PROCESSES = "openvino in processes"
 @pytest.fixture(params=[*EXACT, pytest.param(IN_PROCESSES, marks=pytest.mark.integration)])
 def runtime(request, monkeypatch):
     if request.param == IN_PROCESSES:
-        pytest.importorskip(OPENVINO)
         # As if each stage had some of several cores.
         monkeypatch.setattr(openvino, "runs_here", lambda cores: False)
         return OPENVINO
-    if request.param != TVM:
-        pytest.importorskip(request.param)
     return request.param
 
 
@@ -232,7 +228,6 @@ def test_an_unknown_runtime_and_what_only_tvm_can_use_are_refused(save, options,
 
 @pytest.mark.parametrize(("runtime", "extra"), [(ONNXRUNTIME, "onnx"), (OPENVINO, OPENVINO)])
 def test_without_its_package_the_extra_is_named(branches, monkeypatch, runtime, extra):
-    pytest.importorskip(runtime)
     split = replace(branches, runtime_name=runtime).split([["first"]])
     monkeypatch.setitem(sys.modules, runtime, None)
     with pytest.raises(MachineError, match=rf"pip install 'autosplit\[{extra}\]'"):

@@ -27,7 +27,8 @@ def shares_of(model, nodes):
 
 
 def test_the_time_of_an_op_is_that_of_its_nodes(net):
-    profile = pytest.importorskip("autosplit.hardware.runtimes.onnxruntime.profile")
+    from autosplit.hardware.runtimes.onnxruntime import profile
+
     model = replace(net, runtime_name=ONNXRUNTIME)
     original, groups = model.runtime.original, model.runtime.groups
     shares = shares_of(model, profile.executed_nodes(original, original.proto))
@@ -44,7 +45,6 @@ def test_the_time_of_an_op_is_that_of_its_nodes(net):
 
 
 def test_executed_nodes_compute_every_op_of_the_original(net):
-    pytest.importorskip(OPENVINO)
     from autosplit.hardware.runtimes.openvino.profile import executed_nodes
     from autosplit.hardware.runtimes.openvino.stage import compile_model
 
@@ -62,7 +62,6 @@ def test_executed_nodes_compute_every_op_of_the_original(net):
 
 @pytest.mark.parametrize("runtime", [ONNXRUNTIME, OPENVINO])
 def test_every_convolution_and_a_call_take_time(save, runtime):
-    pytest.importorskip(runtime)
     # onnxruntime computes them in blocks of channels, under other names.
     proto = nets.net(
         "g (float[1,16,32,32] x) => (float[1,16,32,32] y)"

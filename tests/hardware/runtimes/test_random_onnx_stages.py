@@ -15,7 +15,6 @@ from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.registry import ONNXRUNTIME, OPENVINO
 from tests import nets
 
-pytest.importorskip("onnxruntime")
 KINDS = {
     "relu": "Relu({a})",
     "same": "Identity({a})",
@@ -52,7 +51,6 @@ def programs(draw):
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs(), st.data())
 def test_random_cuts_of_random_nets_are_equal(runtime, program, data):
-    pytest.importorskip(runtime)
     body, outputs = program
     leaving = ", ".join(f"float[4,4] {name}" for name in outputs)
     proto = nets.net(

@@ -14,8 +14,6 @@ from autosplit.lowering.external.backend import named
 from tests import external_backend, nets
 from tests.benches import deployed
 
-pytest.importorskip("onnxruntime")
-
 PACKAGE = """
 
 def backend():

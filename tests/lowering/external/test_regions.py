@@ -11,8 +11,6 @@ from autosplit.hardware.measurement.parity import compare
 from autosplit.lowering.external.backend import Backend
 from tests import external_backend, nets
 
-pytest.importorskip("onnxruntime")
-
 NAME = external_backend.NAME
 
 

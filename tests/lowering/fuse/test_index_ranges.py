@@ -13,7 +13,6 @@ from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
 from tests.nets import judge, net, onnxruntime_outputs
 
-pytest.importorskip("onnxruntime")
 TABLE = {"w": (9, 4)}
 LOOK_UP = "(int64[6] i) => (float[6,4] y)"
 

@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import onnx
 import pytest
 
 from autosplit import api, cuts
@@ -11,8 +12,6 @@ from autosplit.hardware.measurement.parity import compare
 from autosplit.zoo import catalog
 from tests.build import node, onnx_model, value
 
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
 FAST = ("branches", "squeezenet", "transformer", "shufflenet")
 EVERY = [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in catalog.NAMES]
 ONES = np.ones((1, 4), np.float32)

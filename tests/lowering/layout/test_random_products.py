@@ -11,8 +11,6 @@ from autosplit.hardware.measurement.parity import compare
 from autosplit.lowering.layout.tiles import Registers, padded_channels, padded_width, tile_of
 from tests.build import node, onnx_model, value
 
-pytest.importorskip("onnxruntime")
-
 SETTINGS = settings(
     deadline=None,
     derandomize=True,

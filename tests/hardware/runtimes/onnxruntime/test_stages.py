@@ -27,8 +27,6 @@ from tests import nets
 from tests.build import node, onnx_model
 from tests.nets import onnxruntime_outputs
 
-pytest.importorskip("onnxruntime")
-
 
 @pytest.fixture
 def load(save):
@@ -253,14 +251,12 @@ def test_single_numbers_are_written_into_a_state_as_before(load):
 
 
 def test_an_unreadable_model_is_a_model_error(tmp_path):
-    pytest.importorskip("onnxruntime")
     (tmp_path / "net.onnx").write_bytes(b"no model")
     with pytest.raises(ModelError, match="onnxruntime cannot load the model"):
         onnxruntime_outputs(tmp_path / "net.onnx", [])
 
 
 def test_an_unreadable_model_prints_nothing(capfd):
-    pytest.importorskip("onnxruntime")
     model = onnx_model([node("Fancy", "x", "y")]).SerializeToString()
     with pytest.raises(ModelError, match="onnxruntime cannot load the model"):
         onnxruntime_outputs(model.replace(b"Fancy", b"F\xd5ncy"), [])
@@ -268,7 +264,6 @@ def test_an_unreadable_model_prints_nothing(capfd):
 
 
 def test_an_item_that_onnxruntime_refuses_is_a_model_error():
-    pytest.importorskip("onnxruntime")
     model = onnx_model([node("Relu", "x", "y")]).SerializeToString()
     with pytest.raises(ModelError, match="onnxruntime cannot run the model: "):
         onnxruntime_outputs(model, [{"x": np.zeros((9, 9), np.float32)}])

@@ -11,12 +11,10 @@ from autosplit.deploy.verify import verify
 from autosplit.errors import ConfigError, StageError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.runtimes.registry import EXACT, OPENVINO_BFLOAT16
-from tests import nets
-
-pytest.importorskip("openvino")
 from autosplit.hardware.runtimes.openvino import runtime
 from autosplit.hardware.runtimes.openvino.stage import supports
+from autosplit.hardware.runtimes.registry import EXACT, OPENVINO_BFLOAT16
+from tests import nets
 
 pytestmark = pytest.mark.integration
 

@@ -15,7 +15,6 @@ from autosplit.hardware.runtimes.openvino.stage import OpenvinoStage, compile_mo
 from tests import nets
 from tests.build import node, onnx_model
 
-pytest.importorskip("openvino")
 HERE = devices.along(1)[0]
 
 

@@ -19,7 +19,6 @@ from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.runtimes.openvino import runtime
 from tests.hardware.fakes import in_time
 
-pytest.importorskip("openvino")
 CORES = devices.available()
 pytestmark = pytest.mark.skipif(
     not devices.can_pin() or len(CORES) < 2, reason="needs two cores and threads that can be pinned"
