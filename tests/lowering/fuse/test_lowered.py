@@ -63,9 +63,13 @@ def test_tensors_between_ops_have_source_names(zoo_model, name):
 
 
 def odd(text, *ports, **options):
-    """A net of nodes like ``a b = Split(x)``, apart by semicolons."""
-    parts = [re.fullmatch(r"(.*) = (\w+)\((.*)\)", part).groups() for part in text.split("; ")]
-    return onnx_model([node(op, reads, makes) for makes, op, reads in parts], *ports, **options)
+    """A net of nodes like ``a b = Split<axis=1>(x)``, apart by semicolons."""
+    nodes = []
+    for part in text.split("; "):
+        pattern = r"(.*) = (\w+)(?:<(\w+)=(\d)>)?\((.*)\)"
+        makes, kind, key, number, reads = re.fullmatch(pattern, part).groups()
+        nodes.append(node(kind, reads, makes, **({key: int(number)} if key else {})))
+    return onnx_model(nodes, *ports, **options)
 
 
 ODD = {
@@ -92,8 +96,8 @@ ODD = {
     "two names": odd("a = Relu(x); y = Identity(a); z = Identity(a)", outputs=["a", "y", "z"]),
     "output twice": odd("y = Relu(x)", outputs=["y", "y"]),
     "dead": odd("d = Exp(x); y = Relu(x); e = Exp(d)"),
-    "split": onnx_model([node("Split", "x", "a b", axis=1), node("Exp", "a", "y")]),
-    "split as output": onnx_model([node("Split", "x", "a b", axis=1)], outputs=["a", "b"]),
+    "split": odd("a b = Split<axis=1>(x); y = Exp(a)"),
+    "split as output": odd("a b = Split<axis=1>(x)", outputs=["a", "b"]),
     "dropout": odd("a = Relu(x); b m = Dropout(a); y = Exp(b)"),
     "views": odd("a = Flatten(x); b = Relu(a); y = Flatten(b)", outputs=["a", "y"]),
     "only a view": odd("y = Flatten(x)", [value("x", (2, 3, 4))]),
@@ -115,18 +119,13 @@ ODD = {
         weights={"k": np.array([2], np.int64)},
     ),
     "added to itself": odd("a = Softmax(x); b = Add(a a); y = MatMul(b b)", SQUARE),
-    "partly read": onnx_model(
-        [
-            node("Softmax", "x", "r"),
-            node("Split", "r s", "a b c", axis=1),
-            node("Softmax", "a", "y"),
-        ],
+    "partly read": odd(
+        "r = Softmax(x); a b c = Split<axis=1>(r s); y = Softmax(a)",
         outputs=["b", "y"],
         weights={"s": np.array([2, 1, 1])},
     ),
-    "places alone": onnx_model(
-        [node("TopK", "x k", "v i"), node("Cast", "i", "f", to=1), node("Softmax", "f", "y")],
-        weights={"k": np.array([2])},
+    "places alone": odd(
+        "v i = TopK(x k); f = Cast<to=1>(i); y = Softmax(f)", weights={"k": np.array([2])}
     ),
     "constant node as output": onnx_model(
         [node("Softmax", "x", "y"), node("Constant", "", "c", value_ints=[3, 4])],
@@ -138,34 +137,17 @@ ODD = {
         weights={"w": ONES},
     ),
     "names of an input": odd("y = Softmax(x); z = Identity(x)", outputs=["x", "y", "z"]),
-    "scalars": onnx_model(
-        [
-            node("ReduceSum", "x", "s", keepdims=0),
-            node("Exp", "s", "e"),
-            node("Softmax", "x", "f"),
-            node("Mul", "f e", "y"),
-        ],
-        outputs=["y", "s"],
+    "scalars": odd(
+        "s = ReduceSum<keepdims=0>(x); e = Exp(s); f = Softmax(x); y = Mul(f e)", outputs=["y", "s"]
     ),
-    "nothing in it": onnx_model(
-        [
-            node("Softmax", "x", "r"),
-            node("Slice", "r b b", "a"),
-            node("Exp", "a", "q"),
-            node("Concat", "q x", "y", axis=0),
-        ],
+    "nothing in it": odd(
+        "r = Softmax(x); a = Slice(r b b); q = Exp(a); y = Concat<axis=0>(q x)",
         outputs=["y", "a"],
         weights={"b": np.array([0])},
     ),
-    "whole numbers and booleans": onnx_model(
-        [
-            node("Greater", "x z", "m"),
-            node("Not", "m", "n"),
-            node("ArgMax", "x", "i", axis=1),
-            node("Softmax", "x", "q"),
-            node("Where", "n q x", "w"),
-            node("Gather", "w i", "y", axis=1),
-        ],
+    "whole numbers and booleans": odd(
+        "m = Greater(x z); n = Not(m); i = ArgMax<axis=1>(x); q = Softmax(x); w = Where(n q x); "
+        "y = Gather<axis=1>(w i)",
         outputs=["y", value("n", None, "BOOL"), value("i", None, "INT64")],
         weights={"z": np.float32(0)},
     ),
