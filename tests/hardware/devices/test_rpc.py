@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 from dataclasses import replace
 
@@ -74,10 +73,6 @@ def test_stages_here_and_there_compute_what_the_whole_does(split, two):
         assert is_right(split, split.pipeline(along))
 
 
-def test_results_keep_the_order_of_many_items(split, two):
-    assert is_right(split, split.pipeline([two[0].device, two[1].device, two[0].device]), 17)
-
-
 def test_a_pipeline_lets_go_of_its_server_when_it_is_closed(split, two):
     there = two[0].device
     with split.pipeline([there] * 3) as pipeline:
@@ -85,31 +80,6 @@ def test_a_pipeline_lets_go_of_its_server_when_it_is_closed(split, two):
         assert rpc.is_connected(devices.parse(there))
     assert not rpc.is_connected(devices.parse(there))
     assert is_right(split, split.pipeline([there] * 3))
-
-
-def test_a_stage_leaves_no_file_on_the_server(split, two):
-    device = devices.parse(two[0].device)
-    with rpc.reached([device]) as connections, split.pipeline([two[0].device] * 3):
-        folder = connections[0]._session.get_function("tvm.rpc.server.workpath")("")
-        assert os.path.isdir(folder)
-        assert os.listdir(folder) == []
-
-
-def test_a_stage_is_sent_once_while_its_server_is_held(split, two, monkeypatch):
-    from tvm.rpc import RPCSession
-
-    uploads = []
-    upload = RPCSession.upload
-
-    def count(self, *arguments, **options):
-        uploads.append(arguments)
-        return upload(self, *arguments, **options)
-
-    monkeypatch.setattr(RPCSession, "upload", count)
-    with rpc.reached([devices.parse(two[0].device)]):
-        for _ in range(2):
-            assert is_right(split, split.pipeline([two[0].device] * 3))
-    assert len(uploads) == 3
 
 
 def test_a_kernel_that_is_not_compiled_for_a_device_takes_for_ever(model, two, monkeypatch):
@@ -198,13 +168,6 @@ def test_a_target_for_another_kind_of_device_is_refused(model, two):
     wrong = CompiledModel(**{**vars(model_fields(model)), "targets": {two[0].device: "cuda"}})
     with pytest.raises(ConfigError, match="is of kind 'cuda'; give one that starts with 'llvm'"):
         wrong.kernels.target_on(devices.parse(two[0].device))
-
-
-def test_unsplit_models_are_measured_on_each_device_and_as_replicas(model, two):
-    here = str(devices.along(1)[0])
-    bench = LocalBench(model, devices.along(2, [two[0].device, here]), BRIEF)
-    copies = {b.name: b.copies for b in bench.baselines() if b.name.startswith("tvm")}
-    assert copies == {"tvm, 1 thread": 1, f"tvm, {two[0].device}": 1, "tvm, 2 replicas": 2}
 
 
 def test_a_server_killed_in_a_trial_fails_it_and_the_next_finds_it_back(split, two):

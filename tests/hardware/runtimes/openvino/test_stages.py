@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import autosplit
-from autosplit.cli import main
 from autosplit.errors import ModelError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.runtimes.openvino.stage import OpenvinoStage, compile_model
@@ -63,13 +62,3 @@ def test_a_model_with_other_shapes_than_the_ports_is_refused(branches):
     ports = branches.stage_source.whole
     with pytest.raises(ModelError, match="the stage's inputs have the shapes"):
         OpenvinoStage(compile_model(model, HERE), ports, HERE)
-
-
-@pytest.mark.integration
-def test_the_command_line_goes_the_whole_way(save, tmp_path):
-    net, folder = str(save(nets.residual())), str(tmp_path / "out")
-    options = ["--runtime", "openvino"]
-    assert main(["plan", net, "--stages", "2", *options]) == 0
-    assert main(["split", net, "--after", "relu1a", "-o", folder, *options]) == 0
-    assert main(["verify", folder]) == 0
-    assert main(["bench", folder, "--seconds", "0.2"]) == 0
