@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import sqlite3
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ def _do_not_wait_for_the_disk(connection: Any, _: object) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def shared_cache(tmp_path_factory):
     """Kernels are compiled once a run, or once for many runs with AUTOSPLIT_TEST_CACHE.
 
     The processes of pytest-xdist share one folder; the user's cache is left alone.
@@ -70,7 +69,7 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_waiting() -> Iterator[None]:
+def _no_waiting():
     """Nothing in this process waits for a calm machine: tests disturb each other."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disturbance, "wait_until_calm", lambda limit: limit)
@@ -78,11 +77,11 @@ def _no_waiting() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def zoo_model() -> Callable[[str], Any]:
+def zoo_model():
     """A net of the zoo by name, loaded once a run."""
-    loaded: dict[str, Any] = {}
+    loaded = {}
 
-    def load(name: str) -> Any:
+    def load(name):
         from autosplit import api
         from autosplit.zoo import catalog
 
@@ -94,25 +93,25 @@ def zoo_model() -> Callable[[str], Any]:
 
 
 @pytest.fixture(scope="session")
-def branches(zoo_model: Callable[[str], Any]) -> Any:
+def branches(zoo_model):
     return zoo_model("branches")
 
 
 @pytest.fixture(scope="session")
-def transformer(zoo_model: Callable[[str], Any]) -> Any:
+def transformer(zoo_model):
     return zoo_model("transformer")
 
 
 @pytest.fixture(scope="session")
-def squeezenet(zoo_model: Callable[[str], Any]) -> Any:
+def squeezenet(zoo_model):
     return zoo_model("squeezenet")
 
 
 @pytest.fixture
-def save(tmp_path: Path) -> Callable[..., Path]:
+def save(tmp_path):
     """Write a ModelProto into the test's folder; returns its path."""
 
-    def write(model: Any, name: str = "net.onnx") -> Path:
+    def write(model, name="net.onnx"):
         path = tmp_path / name
         path.write_bytes(model.SerializeToString())
         return path
@@ -121,13 +120,13 @@ def save(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def said(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+def said(capfd):
     """Run a command that must fail in one line and print nothing.
 
     Returns its exit code and the line.
     """
 
-    def run(*arguments: object) -> tuple[int, str]:
+    def run(*arguments):
         from autosplit.cli import main
 
         capfd.readouterr()  # what TVM logs when it frees what an earlier test left
@@ -142,7 +141,7 @@ def said(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
 
 
 @pytest.fixture(scope="session")
-def exported(branches: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(branches, tmp_path_factory):
     """Branches in three stages, exported once; a test that changes it takes ``export``."""
     folder = tmp_path_factory.mktemp("exports") / "branches"
     branches.split([["first"], ["hinted"]]).export(folder)
@@ -150,7 +149,7 @@ def exported(branches: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def export(exported: Path, tmp_path: Path) -> Any:
+def export(exported, tmp_path):
     """A copy of the exported folder, to change."""
     from tests.deploy.exports import Export
 

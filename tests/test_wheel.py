@@ -37,7 +37,7 @@ def autosplit(built, tmp_path_factory):
     subprocess.run([sys.executable, *pip, site, built[1]], check=True)
     environment = {**os.environ, "PYTHONPATH": str(site), "AUTOSPLIT_CACHE": str(empty / "cache")}
 
-    def run(*arguments: str) -> str:
+    def run(*arguments):
         command = [sys.executable, *arguments]
         return subprocess.check_output(command, cwd=empty, env=environment, text=True)
 

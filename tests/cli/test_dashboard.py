@@ -7,7 +7,6 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import optuna
 import pytest
@@ -17,7 +16,7 @@ from autosplit.study.record import FORMAT
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
+def database(tmp_path):
     file = tmp_path / "tiny.db"
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(study_name="tiny", storage=f"sqlite:///{file}")
@@ -38,7 +37,7 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.integration
-def test_it_prints_the_url_serves_and_ends_with_130_when_interrupted(database: Path) -> None:
+def test_it_prints_the_url_serves_and_ends_with_130_when_interrupted(database):
     words = ["--port", "0", "-f", "json", "--allow-remote", "--host", "127.0.0.1"]
     with running(str(database), *words) as process:
         assert process.stdout is not None
@@ -64,9 +63,7 @@ def test_it_prints_the_url_serves_and_ends_with_130_when_interrupted(database: P
         (["bad://", "--storage", "x"], "://"),
     ],
 )
-def test_what_cannot_be_served_is_one_line_and_exit_2(
-    database: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
-) -> None:
+def test_what_cannot_be_served_is_one_line_and_exit_2(database, capsys, arguments, says):
     assert main(["dashboard", *(a.format(database=database) for a in arguments)]) == 2
     error = capsys.readouterr().err
     assert says in error

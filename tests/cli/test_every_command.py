@@ -8,9 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -42,13 +40,13 @@ MACHINE = ("doctor", "profile MODEL --seconds 0.01")  # whose rows depend on it
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _hardware() -> Iterator[None]:
+def _hardware():
     with simulated(Hardware(ops=6)):
         yield
 
 
 @pytest.fixture(scope="module")
-def finished(_hardware: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(_hardware, tmp_path_factory):
     folder = tmp_path_factory.mktemp("documents")
     (folder / "net.toml").write_text(STUDY)
     (folder / "g.json").write_text(json.dumps(GRAPH))
@@ -57,9 +55,7 @@ def finished(_hardware: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(
-    finished: Path, branches: Any, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Any:
+def run(finished, branches, exported, tmp_path, monkeypatch):
     """Run the words of a command in a copy of the folder of a finished study."""
     monkeypatch.delenv("AUTOSPLIT_STORAGE", raising=False)
     shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
@@ -69,7 +65,7 @@ def run(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_standard_output_is_one_document(command: str, run: Any, capfd: Any) -> None:
+def test_standard_output_is_one_document(command, run, capfd):
     assert run(command, "-f", "json") == 0
     printed = capfd.readouterr().out
     document = json.loads(printed)
@@ -78,7 +74,7 @@ def test_standard_output_is_one_document(command: str, run: Any, capfd: Any) -> 
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in MACHINE])
-def test_a_command_prints_what_its_golden_file_says(command: str, run: Any, capfd: Any) -> None:
+def test_a_command_prints_what_its_golden_file_says(command, run, capfd):
     """``GOLDEN=write`` in the environment writes the files. Measured numbers are left out."""
     assert run(command) == 0
     printed = re.sub(r"/\S*/", "", capfd.readouterr().out)
@@ -95,9 +91,7 @@ def test_a_command_prints_what_its_golden_file_says(command: str, run: Any, capf
 
 
 @pytest.mark.parametrize("command", [c for c in cli.COMMANDS if c not in ("zoo", "doctor")])
-def test_a_failure_prints_no_document(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any
-) -> None:
+def test_a_failure_prints_no_document(command, tmp_path, monkeypatch, said):
     monkeypatch.chdir(tmp_path)
     more = {
         "split": "--after x", "plan": "--stages 2", "report": "-o p.html", "export": "-o out",
@@ -108,7 +102,7 @@ def test_a_failure_prints_no_document(
     assert "nowhere" in line
 
 
-def test_what_is_no_terminal_gets_whole_cells_in_its_own_encoding() -> None:
+def test_what_is_no_terminal_gets_whole_cells_in_its_own_encoding():
     environment = {"COLUMNS": "20", "TERM": "xterm-256color", "PYTHONIOENCODING": "ascii:replace"}
     shown = subprocess.run(
         [sys.executable, "-m", "autosplit", "zoo", "list"],

@@ -11,7 +11,7 @@ import pytest
 def without(monkeypatch):
     """Pretend that a package is not installed."""
 
-    def hide(package: str) -> None:
+    def hide(package):
         for name in [n for n in sys.modules if n == package or n.startswith(f"{package}.")]:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setitem(sys.modules, package, None)

@@ -14,14 +14,14 @@ from autosplit.cli import main, output
 from autosplit.zoo import catalog
 
 
-def test_a_table_shows_title_columns_and_rows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_shows_title_columns_and_rows(capsys):
     title = "two nets, in a line that is longer than the table"
     output.emit_table(title, ("net", "ms"), [("a", "1.5"), ("b [red]", "10")])
     shown = capsys.readouterr().out
     assert shown.splitlines() == [title, "net       ms", "a        1.5", "b [red]   10"]
 
 
-def test_csv_has_the_tables_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_has_the_tables_alone(capsys):
     assert main(["zoo", "list", "-f", "csv"]) == 0
     out = capsys.readouterr().out
     columns, *rows = csv.reader(out.splitlines())
@@ -32,7 +32,7 @@ def test_csv_has_the_tables_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "said of it\n")
 
 
-def test_numbers_that_json_lacks_become_null(capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_that_json_lacks_become_null(capsys):
     output.emit_json({"a": [float("nan"), float("inf"), 1.5], "b": (None, True)})
     assert json.loads(capsys.readouterr().out) == {"a": [None, None, 1.5], "b": [None, True]}
 
@@ -45,9 +45,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("width", [24, 40, 80])
-def test_a_terminal_shortens_texts_and_names_the_columns_without_room(
-    width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_shortens_texts_and_names_the_columns_without_room(width, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
     columns = ("name", "ms", "a cell of many short words", "share %")
     with contextlib.redirect_stdout(Terminal()) as shown:
@@ -62,9 +60,7 @@ def test_a_terminal_shortens_texts_and_names_the_columns_without_room(
 
 
 @pytest.mark.parametrize("name", ["n" * 300, "日" * 300])
-def test_a_pipe_gets_whole_rows_whatever_the_width(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_pipe_gets_whole_rows_whatever_the_width(capsys, monkeypatch, name):
     monkeypatch.setenv("COLUMNS", "20")
     output.emit_table("", ("net", "ms"), [(name, "1"), ("m", "2")])
     lines = capsys.readouterr().out.splitlines()
@@ -78,9 +74,7 @@ def test_a_pipe_gets_whole_rows_whatever_the_width(
         (["1", "x"], False), (["1 to 2"], False), (["1e5"], False), ([], False),
     ],
 )  # fmt: skip
-def test_columns_of_numbers_stand_right(
-    cells: list[str], right: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_columns_of_numbers_stand_right(cells, right, capsys):
     output.emit_table("", ("a wide column", "end"), [(cell, "|") for cell in cells])
     first = capsys.readouterr().out.splitlines()[0]
     assert first.startswith("a wide column")
@@ -90,9 +84,7 @@ def test_columns_of_numbers_stand_right(
     )
 
 
-def test_a_long_line_is_broken_between_words_on_a_terminal_only(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_line_is_broken_between_words_on_a_terminal_only(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     text = "the best-split takes 3 ms, and no_word_is_ever_broken_here"
     with contextlib.redirect_stdout(Terminal()) as shown:
@@ -117,9 +109,7 @@ def refuse(name: str) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(documents, max_size=3))
-def test_any_document_is_strict_json_that_says_the_same(
-    capsys: pytest.CaptureFixture[str], document: list[object]
-) -> None:
+def test_any_document_is_strict_json_that_says_the_same(capsys, document):
     output.emit_json(document)
     parsed = json.loads(capsys.readouterr().out, parse_constant=refuse)
     assert parsed == json.loads(json.dumps(document), parse_constant=lambda _: None)
@@ -134,9 +124,7 @@ def test_any_document_is_strict_json_that_says_the_same(
         ("short", "short"),
     ],
 )
-def test_a_time_loses_its_interval_and_a_name_its_middle(
-    cell: str, shown: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_time_loses_its_interval_and_a_name_its_middle(cell, shown, monkeypatch):
     monkeypatch.setenv("COLUMNS", "16")
     with contextlib.redirect_stdout(Terminal()) as printed:
         output.emit_table("", ("c",), [(cell,)])

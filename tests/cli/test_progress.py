@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import pytest
 
@@ -14,16 +13,16 @@ from tests import nets
 
 
 @pytest.fixture
-def net(save: Any) -> str:
+def net(save):
     return str(save(nets.net("g (float[2,3] x) => (float[2,3] y) { y = Exp(x) }")))
 
 
-def test_nothing_is_written_on_a_pipe(net: str, capsys: Any) -> None:
+def test_nothing_is_written_on_a_pipe(net, capsys):
     assert main(["inspect", net]) == 0
     assert capsys.readouterr().err == ""
 
 
-def test_phases_are_lines_where_they_are_asked_for(net: str, capsys: Any) -> None:
+def test_phases_are_lines_where_they_are_asked_for(net, capsys):
     assert main(["inspect", net, "--progress"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().err.splitlines()] == [
         "importing",
@@ -31,9 +30,7 @@ def test_phases_are_lines_where_they_are_asked_for(net: str, capsys: Any) -> Non
     ]
 
 
-def test_a_terminal_shows_phases_in_one_line_that_is_erased(
-    net: str, capsys: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_shows_phases_in_one_line_that_is_erased(net, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(["inspect", net]) == 0
     error = capsys.readouterr().err
@@ -42,9 +39,7 @@ def test_a_terminal_shows_phases_in_one_line_that_is_erased(
     assert error.endswith("\r\x1b[K")
 
 
-def test_a_phase_that_counts_is_printed_once_a_second(
-    capsys: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_phase_that_counts_is_printed_once_a_second(capsys, monkeypatch):
     seconds = iter([0.0, 0.0, 0.5, 1.5, 1.6])
     monkeypatch.setattr("autosplit.cli.output.time.monotonic", lambda: next(seconds))
     with phases.listening(PhaseLines()):
@@ -58,7 +53,7 @@ def test_a_phase_that_counts_is_printed_once_a_second(
     ]
 
 
-def test_a_phase_is_part_of_a_step_of_the_whole(capsys: Any) -> None:
+def test_a_phase_is_part_of_a_step_of_the_whole(capsys):
     with phases.listening(PhaseLines()):
         with phases.step("candidate 3 of 20"):
             phases.report("building")

@@ -1,7 +1,6 @@
 import json
 import webbrowser
 from argparse import Namespace
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,6 @@ import pytest
 from autosplit.cli import main, run
 from autosplit.errors import ModelError
 from autosplit.report.dashboard import app
-from autosplit.report.documents.study_reader import StudyReader
-from autosplit.study.config.study_file import StudyConfig
 from studies.simulation.command import Hardware, simulated
 
 STUDY = """
@@ -25,13 +22,13 @@ sampler = "random"
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _hardware() -> Iterator[None]:
+def _hardware():
     with simulated(Hardware(ops=20)):
         yield
 
 
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def study(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("AUTOSPLIT_STORAGE", raising=False)
     (tmp_path / "net.toml").write_text(STUDY)
@@ -50,9 +47,7 @@ def failed(capsys: pytest.CaptureFixture[str], code: int, *args: str) -> str:
     return lines[-1]
 
 
-def test_a_model_gets_a_study_file_and_the_same_command_resumes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_gets_a_study_file_and_the_same_command_resumes(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("my net.onnx").touch()
     command = ["run", "my net.onnx", "--stages", "3", "--trials", "2", "-f", "json"]
@@ -72,10 +67,8 @@ def test_a_model_gets_a_study_file_and_the_same_command_resumes(
     assert "study file of another model" in failed(capsys, 2, "run", "my net.onnx")
 
 
-def test_a_refused_model_leaves_no_study_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(config: StudyConfig, **options: Any) -> None:
+def test_a_refused_model_leaves_no_study_file(tmp_path, monkeypatch, capsys):
+    def refuse(config, **options):
         raise ModelError("input 'x' has a dynamic shape")
 
     monkeypatch.chdir(tmp_path)
@@ -85,9 +78,7 @@ def test_a_refused_model_leaves_no_study_file(
     assert [file.name for file in tmp_path.iterdir()] == ["net.onnx"]
 
 
-def test_cores_replace_the_stages_of_a_study_file_and_the_reverse(
-    study: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cores_replace_the_stages_of_a_study_file_and_the_reverse(study, capsys):
     document = run_json(capsys, "run", study, "--cores", "2")
     assert document["study"]["stages"] == "auto"
     assert "measures something else" in failed(capsys, 2, "run", study, "--stages", "2")
@@ -96,9 +87,7 @@ def test_cores_replace_the_stages_of_a_study_file_and_the_reverse(
     assert document["study"]["stages"] == 2
 
 
-def test_the_verdict_comes_first_and_progress_is_on_stderr(
-    study: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_verdict_comes_first_and_progress_is_on_stderr(study, capsys):
     assert main(["run", study]) == 0
     out, err = capsys.readouterr()
     assert "study net: chain, 3 stages; stopped: 3 trials (limit)" in " ".join(out.split())
@@ -118,16 +107,14 @@ def test_the_verdict_comes_first_and_progress_is_on_stderr(
     ]
 
 
-def test_the_dashboard_is_opened_and_the_run_ends_with_it(
-    study: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    events: list[str] = []
+def test_the_dashboard_is_opened_and_the_run_ends_with_it(study, capsys, monkeypatch):
+    events = []
 
     class Served:
-        def serve_forever(self) -> None:
+        def serve_forever(self):
             events.append("served")
 
-    def open_it(reader: StudyReader, **options: Any) -> tuple[Served, str]:
+    def open_it(reader, **options):
         with reader.open() as opened:
             return Served(), f"http://127.0.0.1/{opened.study_name}"
 
@@ -138,7 +125,7 @@ def test_the_dashboard_is_opened_and_the_run_ends_with_it(
     assert "the dashboard stays until Ctrl-C" in capsys.readouterr().err
 
 
-def test_options_lie_over_the_study_file(study: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_lie_over_the_study_file(study, capsys):
     devices = ["--devices", "cores:0", "cores:1"]
     document = run_json(
         capsys,
@@ -158,7 +145,7 @@ def test_options_lie_over_the_study_file(study: str, capsys: pytest.CaptureFixtu
     assert not Path("net.db").exists()
 
 
-def test_running_again_goes_on(study: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_running_again_goes_on(study, capsys):
     first = run_json(capsys, "run", study)
     again = run_json(capsys, "run", study, "--trials", "5")
     assert again["trials"][:3] == first["trials"]
@@ -177,17 +164,13 @@ def test_running_again_goes_on(study: str, capsys: pytest.CaptureFixture[str]) -
         (3, ["net.toml", "--storage", "postgresql+psycopg://u:secret@127.0.0.1:1/x"], ""),
     ],
 )
-def test_an_error_is_one_line_and_a_code(
-    study: str, capsys: pytest.CaptureFixture[str], code: int, args: list[str], text: str
-) -> None:
+def test_an_error_is_one_line_and_a_code(study, capsys, code, args, text):
     line = failed(capsys, code, "run", *args)
     assert text in line
     assert "secret" not in line
 
 
-def test_a_hidden_password_in_the_next_commands_is_mentioned(
-    study: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hidden_password_in_the_next_commands_is_mentioned(study, capsys, monkeypatch):
     shown = "postgresql://me:***@host/db"
     monkeypatch.setattr("autosplit.study.storage.redact_password", lambda url: shown)
     assert main(["run", study, "--storage", "net.db"]) == 0
@@ -196,25 +179,21 @@ def test_a_hidden_password_in_the_next_commands_is_mentioned(
     assert lines[-1] == "write the password in place of ***"
 
 
-def test_a_full_disk_is_a_broken_machine(
-    study: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_a_broken_machine(study, capsys, monkeypatch):
     import optuna
 
-    def full(*args: Any, **named: Any) -> None:
+    def full(*args, **named):
         raise AssertionError("Should not reach.")
 
     monkeypatch.setattr(optuna.storages.RDBStorage, "set_trial_state_values", full)
     assert "is its disk full?" in failed(capsys, 3, "run", study)
 
 
-def test_every_measured_split_failing_is_no_success(
-    study: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_measured_split_failing_is_no_success(study, capsys, monkeypatch):
     from autosplit.errors import StageError
     from studies.simulation.bench import SimulatedBench
 
-    def broken(bench: SimulatedBench, stages: Any) -> None:
+    def broken(bench, stages):
         raise StageError("stage 1 said no")
 
     monkeypatch.setattr(SimulatedBench, "measure", broken)
@@ -223,7 +202,7 @@ def test_every_measured_split_failing_is_no_success(
     assert "5 of 5 trials failed" in failed(capsys, 1, "run", study, "--trials", "9")
 
 
-def test_the_export_that_follows_a_run_trusts_the_same_kernels() -> None:
+def test_the_export_that_follows_a_run_trusts_the_same_kernels():
     args = Namespace(study="n.toml", storage=None, name=None, force=False, trust_kernels=True)
-    opened: Any = Namespace(study=Namespace(study_name="n"), config=Namespace())
+    opened = Namespace(study=Namespace(study_name="n"), config=Namespace())
     assert "export n.toml --trust-kernels -o n-split" in run._next_commands(args, opened, None)

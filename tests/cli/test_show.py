@@ -19,7 +19,7 @@ STUDY = 'model = "net.onnx"\nstages = 2\n[search]\ntrials = 2\n'
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     (folder / "net.toml").write_text(STUDY)
     run = ["run", str(folder / "net.toml"), "--storage", str(folder / "net.db")]
@@ -28,7 +28,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def folder(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(finished, tmp_path, monkeypatch):
     """A copy of the folder of a finished study, as the working folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("AUTOSPLIT_STORAGE", raising=False)
@@ -39,9 +39,7 @@ def folder(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 @pytest.mark.parametrize(
     "args", [["net.toml"], ["net.db"], ["net", "--storage", "net.db"], ["net"]]
 )
-def test_a_study_is_found_by_file_database_and_name(
-    capsys: pytest.CaptureFixture[str], args: list[str]
-) -> None:
+def test_a_study_is_found_by_file_database_and_name(capsys, args):
     assert main(["show", *args, "-f", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["study"]["name"] == "net"
@@ -52,9 +50,7 @@ def test_a_study_is_found_by_file_database_and_name(
     assert document["bound_ms"] > 0
 
 
-def test_a_database_whose_run_was_stopped_at_once_holds_no_study_yet(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_database_whose_run_was_stopped_at_once_holds_no_study_yet(folder, capsys):
     with sqlite3.connect("begun.db") as begun:
         for (table,) in sqlite3.connect("net.db").execute(
             "SELECT sql FROM sqlite_master WHERE sql LIKE 'CREATE TABLE%'"
@@ -83,7 +79,7 @@ RECORD = {
 }
 
 
-def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tables_tell_what_the_document_holds(capsys):
     study = Study("s", StudyRecord.model_validate(RECORD), None, TRIALS)
     output.emit("table", {}, shown(study, "out"))
     lines = capsys.readouterr().out.splitlines()
@@ -105,18 +101,14 @@ def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[s
     assert lines[-1] == "exported to out"
 
 
-def test_a_study_without_attributes_says_so(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_without_attributes_says_so(folder, capsys):
     study = optuna.create_study(study_name="empty", storage="sqlite:///empty.db")
     study.set_user_attr("autosplit", {"format": FORMAT})
     assert main(["show", "empty.db"]) == 0
     assert capsys.readouterr().out.startswith("study empty: nothing is stored yet\n")
 
 
-def test_an_export_is_told_in_lines_and_its_study_in_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_export_is_told_in_lines_and_its_study_in_one(monkeypatch, capsys):
     lines = ["wrote out/split.json", "outputs equal"]
     module = "autosplit.study.export.export_stored_split"
     monkeypatch.setattr(module, lambda *args: Path("out/split.json"))

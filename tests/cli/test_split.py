@@ -26,7 +26,7 @@ def residual(save):
 
 @pytest.fixture
 def document(capsys):
-    def run(*arguments: object):
+    def run(*arguments):
         assert main(["split", *map(str, arguments), "-f", "json"]) == 0
         return json.loads(capsys.readouterr().out)
 

@@ -154,18 +154,18 @@ def read_all(page: Page, folder: Path, leave_out: str = "") -> None:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("page", cases(slow=False))
-def test_the_commands_of_the_page_that_are_not_slow_run(page: Page, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_that_are_not_slow_run(page, tmp_path):
     read_all(page, tmp_path, leave_out="slow")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", cases(slow=True))
-def test_every_command_of_the_page_runs(page: Page, tmp_path: Path) -> None:
+def test_every_command_of_the_page_runs(page, tmp_path):
     read_all(page, tmp_path)
 
 
 @pytest.mark.parametrize("page", linked_pages(), ids=lambda page: str(page.path.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Page) -> None:
+def test_links_lead_somewhere(page):
     for link in page.links():
         target, _, anchor = link.partition("#")
         file = (page.path.parent / target).resolve() if target else page.path
@@ -174,7 +174,7 @@ def test_links_lead_somewhere(page: Page) -> None:
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.path.stem)
-def test_blocks_say_what_they_are(page: Page) -> None:
+def test_blocks_say_what_they_are(page):
     assert {block.language for block in page.blocks()} <= LANGUAGES
     assert all(block.marks.get("not run", "-") for block in page.blocks()), (
         "a block that is not run says why"
@@ -187,7 +187,7 @@ def anchors(file: Path) -> set[str]:
     return set(map(anchor_of, headings))
 
 
-def test_the_index_and_the_summary_of_results_lead_to_every_page() -> None:
+def test_the_index_and_the_summary_of_results_lead_to_every_page():
     indexes = [page for page in pages() if page.path in (DOCS / "README.md", SUMMARY)]
     linked = {
         (page.path.parent / link.partition("#")[0]).resolve()
@@ -197,7 +197,7 @@ def test_the_index_and_the_summary_of_results_lead_to_every_page() -> None:
     assert {page.path for page in pages()} - {DOCS / "README.md"} <= linked
 
 
-def test_other_lines_than_those_on_the_page_are_noticed(tmp_path: Path) -> None:
+def test_other_lines_than_those_on_the_page_are_noticed(tmp_path):
     reader = Reader(tmp_path)
     reader.read(Block("sh", "echo 'period 1.2 ms in tvm'\n", {}))
     reader.read(Block("text", "period 7 ms in onnxruntime\n", {"prints": ""}))

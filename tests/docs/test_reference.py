@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import jsonschema
 import pytest
@@ -46,7 +45,7 @@ def described(page: Page) -> dict[str, list[tuple[str, ...]]]:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_key_is_there_with_its_type_and_default(name: str) -> None:
+def test_every_key_is_there_with_its_type_and_default(name):
     rows = described(read(name))
     expected = parts(PAGES[name])
     assert set(rows) == set(expected)
@@ -71,7 +70,7 @@ def test_every_key_is_there_with_its_type_and_default(name: str) -> None:
         )
 
 
-def test_the_example_of_split_json_is_one() -> None:
+def test_the_example_of_split_json_is_one():
     (example,) = [
         json.loads(b.text) for b in read("split-json.md").blocks() if b.language == "json"
     ]
@@ -79,7 +78,7 @@ def test_the_example_of_split_json_is_one() -> None:
     assert len(wired(manifest.Manifest.model_validate(example)).stages) == 2
 
 
-def test_the_study_files_on_the_page_are_valid(tmp_path: Path) -> None:
+def test_the_study_files_on_the_page_are_valid(tmp_path):
     blocks = [b for b in read("study-file.md").blocks() if b.language == "toml"]
     assert len(blocks) == 2
     for block in blocks:
@@ -88,13 +87,13 @@ def test_the_study_files_on_the_page_are_valid(tmp_path: Path) -> None:
         assert load(file).stages == 2
 
 
-def test_the_commands_are_those_of_the_command_line() -> None:
+def test_the_commands_are_those_of_the_command_line():
     assert read("command-line.md").text == reference.command_line(), (
         "run python -m studies.tools.reference"
     )
 
 
-def test_public_signatures_change_on_purpose() -> None:
+def test_public_signatures_change_on_purpose():
     """What changes here is a change of the public API: say it in CHANGELOG.md."""
     assert reference.SIGNATURES.read_text() == reference.signatures(), (
         "run python -m studies.tools.reference, and see CONTRIBUTING.md"

@@ -58,10 +58,10 @@ def test_more_splits_than_there_are_come_to_those_there_are():
 
 
 @given(st.data())
-def test_the_k_best_splits_equal_brute_force(data: st.DataObject) -> None:
+def test_the_k_best_splits_equal_brute_force(data):
     costs = data.draw(models(kinds=1))
     question = data.draw(split_questions(costs))
-    best_of_split: dict[object, tuple[float, float]] = {}
+    best_of_split = {}
     for plan in answers(costs, question):
         rank = plan.period, plan.latency
         best_of_split[plan.split] = min(rank, best_of_split.get(plan.split, rank))
@@ -74,7 +74,7 @@ def test_the_k_best_splits_equal_brute_force(data: st.DataObject) -> None:
 
 
 @given(st.data())
-def test_the_front_equals_brute_force(data: st.DataObject) -> None:
+def test_the_front_equals_brute_force(data):
     costs = data.draw(models(threads=(1, 2), kinds=1))
     question = data.draw(deployment_questions(costs, cores=True))
     points = sorted({(p.period, p.latency) for p in answers(costs, question)})

@@ -37,9 +37,7 @@ def asked(draw: st.DrawFn) -> tuple[CostModel, Question]:
 
 
 @given(asked(), st.integers(0, 2**31))
-def test_random_and_near_deployments_are_allowed(
-    case: tuple[CostModel, Question], seed: int
-) -> None:
+def test_random_and_near_deployments_are_allowed(case, seed):
     costs, question = case
     moves, rng = Moves(costs, question), np.random.default_rng(seed)
     if question.stages is None or question.stages <= moves.most_stages:
@@ -53,9 +51,7 @@ def test_random_and_near_deployments_are_allowed(
 
 
 @given(asked(), st.data())
-def test_any_numbers_have_a_nearest_deployment(
-    case: tuple[CostModel, Question], data: st.DataObject
-) -> None:
+def test_any_numbers_have_a_nearest_deployment(case, data):
     costs, question = case
     moves = Moves(costs, question)
     count = question.stages or data.draw(st.integers(1, moves.most_stages))
@@ -69,7 +65,7 @@ def test_any_numbers_have_a_nearest_deployment(
 
 
 @given(asked())
-def test_the_best_deployment_is_allowed(case: tuple[CostModel, Question]) -> None:
+def test_the_best_deployment_is_allowed(case):
     costs, question = case
     try:
         plan = partition(costs, question)
@@ -79,9 +75,7 @@ def test_the_best_deployment_is_allowed(case: tuple[CostModel, Question]) -> Non
 
 
 @given(asked(), st.integers(0, 2**31))
-def test_a_batch_costs_what_each_deployment_does(
-    case: tuple[CostModel, Question], seed: int
-) -> None:
+def test_a_batch_costs_what_each_deployment_does(case, seed):
     costs, question = case
     moves, rng = Moves(costs, question), np.random.default_rng(seed)
     if question.stages is not None and question.stages > moves.most_stages:

@@ -33,31 +33,31 @@ def check(costs: CostModel, question: Question) -> None:
 
 
 @given(st.data())
-def test_splits_equal_brute_force(data: st.DataObject) -> None:
+def test_splits_equal_brute_force(data):
     costs = data.draw(models())
     check(costs, data.draw(split_questions(costs)))
 
 
 @given(st.data())
-def test_deployments_on_cores_equal_brute_force(data: st.DataObject) -> None:
+def test_deployments_on_cores_equal_brute_force(data):
     costs = data.draw(models(threads=(1, 2), kinds=data.draw(st.integers(1, 2))))
     check(costs, data.draw(deployment_questions(costs, cores=True)))
 
 
 @given(st.data())
-def test_replicas_on_unlike_devices_equal_brute_force(data: st.DataObject) -> None:
+def test_replicas_on_unlike_devices_equal_brute_force(data):
     costs = data.draw(models())
     check(costs, data.draw(deployment_questions(costs, cores=False)))
 
 
 @given(st.data())
-def test_batches_equal_brute_force(data: st.DataObject) -> None:
+def test_batches_equal_brute_force(data):
     costs = data.draw(models(batches=(1, 2), kinds=1))
     check(costs, data.draw(deployment_questions(costs, cores=True)))
 
 
 @given(st.data())
-def test_least_latency_within_a_period_equals_brute_force(data: st.DataObject) -> None:
+def test_least_latency_within_a_period_equals_brute_force(data):
     costs = data.draw(models(kinds=1))
     question = Question.of_split(data.draw(st.integers(1, 3)), "k0")
     every_answer = list(answers(costs, question))

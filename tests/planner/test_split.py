@@ -68,7 +68,7 @@ DEVICES = st.lists(st.sampled_from(["cores:0", "cores:1", "cores:0,1"]), min_siz
 def test_the_bound_of_shared_cores_is_below_every_split(devices, ends):
     costs, _ = shared(*devices)
     places = [0, *sorted(ends[: len(devices) - 1]), 9]
-    busy: Counter[str] = Counter()
+    busy = Counter()
     for device, (start, end) in zip(devices, pairwise(places), strict=True):
         for core in device.removeprefix("cores:").split(","):
             busy[core] += min(end, 8) - min(start, 8)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from autosplit.report.documents.record import Study, read
+from autosplit.report.documents.record import read
 from autosplit.report.documents.study_reader import StudyReader, find_study
 from tests.report import graphs
-from tests.report.browser import Browser, browsing
-from tests.report.serving import Client, dashboard
+from tests.report.browser import browsing
+from tests.report.serving import dashboard
 from tests.report.studies import make_study
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(tmp_path_factory):
     """The file of the study ``fire``: 12 trials, the sixth failed. A test must not change it."""
     file = tmp_path_factory.mktemp("finished") / "fire.db"
     make_study(file, graphs.fire_net())
@@ -25,46 +24,46 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def small_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_study(tmp_path_factory):
     file = tmp_path_factory.mktemp("small") / "fire.db"
     make_study(file, graphs.fire_net(), trials=3)
     return file
 
 
 @pytest.fixture
-def database(tmp_path: Path, finished: Path) -> Path:
+def database(tmp_path, finished):
     """A copy of the finished study, to change."""
     return Path(shutil.copy(finished, tmp_path))
 
 
 @pytest.fixture
-def small(tmp_path: Path, small_study: Path) -> Path:
+def small(tmp_path, small_study):
     """A copy of a study with three trials, to change."""
     return Path(shutil.copy(small_study, tmp_path))
 
 
 @pytest.fixture(scope="session")
-def study(finished: Path) -> Study:
+def study(finished):
     """The record of the finished study."""
     with StudyReader(f"sqlite:///{finished}", "fire").open() as stored:
         return read(stored)
 
 
 @pytest.fixture(scope="session")
-def served(finished: Path) -> Iterator[Client]:
+def served(finished):
     """The read-only dashboard of the finished study."""
     with dashboard(find_study(str(finished))) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def chromium(tmp_path_factory):
     with browsing(tmp_path_factory.mktemp("browser")) as session:
         yield session
 
 
 @pytest.fixture
-def browser(chromium: Browser) -> Browser:
+def browser(chromium):
     """The browser on a desk, with empty logs."""
     chromium.open("about:blank")
     chromium.view(1400)

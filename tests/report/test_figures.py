@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import optuna
 import pytest
@@ -33,14 +30,14 @@ sampler = "random"
 
 
 @pytest.fixture(scope="module", params=[0, 1])
-def hardware(request: pytest.FixtureRequest) -> Iterator[Hardware]:
+def hardware(request):
     hardware = Hardware(ops=20, noise=0.3, seed=request.param)
     with simulated(hardware):
         yield hardware
 
 
 @pytest.fixture(scope="module")
-def study(hardware: Hardware, tmp_path_factory: pytest.TempPathFactory) -> optuna.Study:
+def study(hardware, tmp_path_factory):
     """A study in which luck decides: the noise of the comparison is a quarter of the search's."""
     folder = tmp_path_factory.mktemp("figures")
     (folder / "f.toml").write_text(STUDY, encoding="utf-8")
@@ -50,15 +47,13 @@ def study(hardware: Hardware, tmp_path_factory: pytest.TempPathFactory) -> optun
 
 
 @pytest.fixture
-def shown(study: optuna.Study, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def shown(study, capsys):
     """What ``show -f json`` prints."""
     assert main(["show", study._storage._backend.url.removeprefix("sqlite:///"), "-f", "json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
-def test_search_and_final_comparison_are_never_mixed(
-    study: optuna.Study, shown: dict[str, Any]
-) -> None:
+def test_search_and_final_comparison_are_never_mixed(study, shown):
     entries = {entry["number"]: entry for entry in study.user_attrs["final_comparison"]["entries"]}
     for trial, document in zip(study.trials, shown["trials"], strict=True):
         assert spread_of(document["period_ms"]) == record_of(trial).period_ms
@@ -74,16 +69,12 @@ def test_search_and_final_comparison_are_never_mixed(
     assert final["period_ms"]["median"] == min(e["period_ms"]["median"] for e in entries.values())
 
 
-def test_optuna_dashboard_has_the_periods_of_the_search(
-    study: optuna.Study, shown: dict[str, Any]
-) -> None:
+def test_optuna_dashboard_has_the_periods_of_the_search(study, shown):
     periods = [trial["period_ms"]["median"] for trial in shown["trials"]]
     assert [trial.value for trial in copy(study, read(study)).trials] == periods
 
 
-def test_terminal_and_page_have_twelve_figures_of_the_document(
-    study: optuna.Study, shown: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_terminal_and_page_have_twelve_figures_of_the_document(study, shown, capsys):
     main(["show", study._storage._backend.url.removeprefix("sqlite:///")])
     printed, best = capsys.readouterr().out, shown["best"]
     spreads = [best["final"]["period_ms"], best["final"]["latency_ms"], best["period_ms"]]
@@ -102,12 +93,10 @@ def test_terminal_and_page_have_twelve_figures_of_the_document(
     assert shown["verdict"]["text"] in printed
 
 
-def test_split_json_has_the_figures_of_show(
-    study: optuna.Study, shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    exported: list[Any] = []
+def test_split_json_has_the_figures_of_show(study, shown, monkeypatch, tmp_path):
+    exported = []
 
-    def keep(bench: SimulatedBench, deployment: Any, folder: Path, results: Any, *_: Any) -> None:
+    def keep(bench, deployment, folder, results, *_):
         exported.append(results)
 
     monkeypatch.setattr(SimulatedBench, "export", keep)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import optuna
 import pytest
@@ -12,8 +11,8 @@ from autosplit import cuts
 from autosplit.report.documents.record import Study
 from autosplit.report.documents.study_reader import find_study
 from autosplit.report.html import page
-from tests.report.browser import ROOT, WIDER, Browser
-from tests.report.serving import Client, dashboard
+from tests.report.browser import ROOT, WIDER
+from tests.report.serving import dashboard
 from tests.report.studies import changed, store
 
 pytestmark = pytest.mark.integration
@@ -39,7 +38,7 @@ def with_cuts(study: Study) -> Study:
 
 
 @pytest.fixture(scope="module")
-def report(study: Study, tmp_path_factory: pytest.TempPathFactory) -> str:
+def report(study, tmp_path_factory):
     """The address of a report."""
     file = tmp_path_factory.mktemp("report") / "report.html"
     identity = {"model sha256": "ab" * 32, "target": "llvm -mcpu=x86-64-v4 -num-cores=2"}
@@ -48,7 +47,7 @@ def report(study: Study, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def opened(browser: Browser, report: str) -> Browser:
+def opened(browser, report):
     browser.open(report)
     return browser
 
@@ -56,9 +55,7 @@ def opened(browser: Browser, report: str) -> Browser:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 1024, 390])
 @pytest.mark.parametrize("which", ["report", "/"])
-def test_nothing_is_cut_off_and_all_can_be_heard(
-    browser: Browser, report: str, served: Client, which: str, width: int, dark: bool
-) -> None:
+def test_nothing_is_cut_off_and_all_can_be_heard(browser, report, served, which, width, dark):
     browser.view(width, dark)
     browser.open(report if which == "report" else served.url + which[1:])
     browser.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
@@ -69,7 +66,7 @@ def test_nothing_is_cut_off_and_all_can_be_heard(
     assert browser.requested() <= {f"http://127.0.0.1:{served.port}"}
 
 
-def test_a_dark_page_has_dark_pictures(browser: Browser, report: str) -> None:
+def test_a_dark_page_has_dark_pictures(browser, report):
     colours = []
     for dark in (False, True):
         browser.view(1400, dark)
@@ -80,7 +77,7 @@ def test_a_dark_page_has_dark_pictures(browser: Browser, report: str) -> None:
     assert all(light != dark for light, dark in zip(*colours, strict=True))
 
 
-def test_pointing_at_a_box_or_a_mark_says_what_it_is(opened: Browser) -> None:
+def test_pointing_at_a_box_or_a_mark_says_what_it_is(opened):
     opened.point(opened.run(f"return {OPS}[15]"))
     said = opened.run(TIP)
     assert "0.5 ms\nstage 0, cores:0, tvm\nreads" in said
@@ -94,9 +91,7 @@ def test_pointing_at_a_box_or_a_mark_says_what_it_is(opened: Browser) -> None:
 
 
 @pytest.mark.parametrize("which", ["report", "/"])
-def test_keys_lead_from_mark_to_mark_of_a_chart(
-    browser: Browser, report: str, served: Client, which: str
-) -> None:
+def test_keys_lead_from_mark_to_mark_of_a_chart(browser, report, served, which):
     browser.open(report if which == "report" else served.url + which[1:])
     focused = "return document.activeElement.getAttribute('aria-label')"
     charts = "[...document.querySelectorAll('figure.chart svg')]"
@@ -115,7 +110,7 @@ def test_keys_lead_from_mark_to_mark_of_a_chart(
     assert browser.accessibility() == []
 
 
-def test_a_legal_cut_that_is_pointed_at_dims_the_ops_after_it(opened: Browser) -> None:
+def test_a_legal_cut_that_is_pointed_at_dims_the_ops_after_it(opened):
     opened.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
     assert opened.run("return document.querySelectorAll('tr[data-cut]').length") == 48
     dimmed = f"return {OPS}.filter(e => e.classList.contains('after')).length"
@@ -125,7 +120,7 @@ def test_a_legal_cut_that_is_pointed_at_dims_the_ops_after_it(opened: Browser) -
     assert opened.run("return document.querySelectorAll('tr.chosen').length") == 1
 
 
-def test_an_op_can_be_found_by_its_name(opened: Browser) -> None:
+def test_an_op_can_be_found_by_its_name(opened):
     opened.press("input[type=search]", *"fire6/squeeze1x1_relu")
     matches = opened.run(f"return {OPS}.filter(e => e.matches('.match')).length")
     said = opened.run("return document.querySelector('output').textContent")
@@ -133,7 +128,7 @@ def test_an_op_can_be_found_by_its_name(opened: Browser) -> None:
     assert 0 < matches < 10
 
 
-def test_trials_are_sorted_and_filtered(browser: Browser, served: Client) -> None:
+def test_trials_are_sorted_and_filtered(browser, served):
     browser.open(served.url)
     rows = """return [...document.querySelectorAll('.sortable tbody tr')]
       .filter(e => e.getClientRects().length).map(e => e.cells[0].textContent)"""
@@ -151,7 +146,7 @@ def test_trials_are_sorted_and_filtered(browser: Browser, served: Client) -> Non
     assert browser.accessibility() == []
 
 
-def test_what_changes_in_a_running_study_changes_in_place(browser: Browser, small: Path) -> None:
+def test_what_changes_in_a_running_study_changes_in_place(browser, small):
     with dashboard(find_study(str(small))) as client:
         browser.open(client.url)
         browser.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
@@ -170,7 +165,7 @@ def test_what_changes_in_a_running_study_changes_in_place(browser: Browser, smal
         assert browser.errors() == []
 
 
-def test_read_only_can_be_seen_in_optuna_dashboard(browser: Browser, served: Client) -> None:
+def test_read_only_can_be_seen_in_optuna_dashboard(browser, served):
     shown = """return [...document.querySelectorAll('[data-testid="%s"]')]
       .filter(e => e.getClientRects().length).length"""
     browser.open(f"{served.study_page}/note")

@@ -1,8 +1,6 @@
 import importlib
 import json
 import re
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +10,6 @@ from studies.benchmarks import planner, result, winners
 from studies.tools import tables
 from tests.studies.conftest import STUDIES
 
-Bench = Callable[..., int]
 FAST, SAME, SLOW = Spread(2.0, 1.9, 2.1), Spread(2.1, 2.0, 2.2), Spread(4.0, 3.9, 4.1)
 COMMANDS = ["studies.tools.tables", "studies.benchmarks.__main__"]
 COMMANDS += [f"studies.benchmarks.{module}" for module, *_ in all_benchmarks.COMMANDS.values()]
@@ -30,30 +27,28 @@ GRAPH = {
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS)))
-def test_each_command_answers_help(
-    name: str, bench: Bench, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_command_answers_help(name, bench, capsys):
     with pytest.raises(SystemExit) as exit:
         bench(importlib.import_module(name), "--help")
     assert exit.value.code == 0
     assert f"python -m {name.removesuffix('.__main__')}" in capsys.readouterr().out
 
 
-def test_every_module_with_a_main_function_is_run_by_the_command_for_all() -> None:
+def test_every_module_with_a_main_function_is_run_by_the_command_for_all():
     files = (STUDIES / "benchmarks").glob("*.py")
     modules = {file.stem for file in files if "def main" in file.read_text()}
     run = {module for module, *_ in all_benchmarks.COMMANDS.values()}
     assert run == modules - {"__main__"}
 
 
-def test_every_benchmark_has_its_table_on_a_page_and_no_other_has() -> None:
+def test_every_benchmark_has_its_table_on_a_page_and_no_other_has():
     pages = "".join(page.read_text() for page in tables.PAGES)
     marked = set(re.findall(r"<!-- results: (\w+) -->", pages)) - {"summary"}
     assert marked == set(all_benchmarks.COMMANDS)
     assert {file.stem for file in tables.RESULTS.glob("*.json")} <= marked
 
 
-def test_the_planner_proves_what_it_finds(bench: Bench, tmp_path: Path) -> None:
+def test_the_planner_proves_what_it_finds(bench, tmp_path):
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "tiny.json").write_text(json.dumps(GRAPH))
     assert bench(planner, tmp_path / "w", "-o", tmp_path / "planner.json") == 0
@@ -63,11 +58,8 @@ def test_the_planner_proves_what_it_finds(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_a_benchmark_that_fails_is_reported_and_the_others_run(
-    bench: Bench,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    bench, tmp_path, monkeypatch, capsys
+):
     commands = {
         "fails": ("planner", "--no-such-option"),
         "tables": ("planner", str(tmp_path / "w")),
@@ -80,8 +72,8 @@ def test_a_benchmark_that_fails_is_reported_and_the_others_run(
     assert result.read(tmp_path / "tables.json").name == "planner"
 
 
-def test_winners_gain_tie_or_are_the_same() -> None:
-    def won(period: Spread, rival: Spread, unsplit: str | None = None) -> winners.Winner:
+def test_winners_gain_tie_or_are_the_same():
+    def won(period, rival, unsplit=None):
         return winners.Winner("", unsplit, period, period, "tvm, 1 thread", rival, (9.0,), ())
 
     compared = [won(FAST, SLOW), won(FAST, SAME), won(SLOW, FAST), won(FAST, SLOW, "tvm, 1 thread")]
@@ -92,9 +84,7 @@ def test_winners_gain_tie_or_are_the_same() -> None:
 
 
 @pytest.mark.slow
-def test_the_winner_of_a_small_net_is_compared_with_the_unsplit_model(
-    bench: Bench, tmp_path: Path
-) -> None:
+def test_the_winner_of_a_small_net_is_compared_with_the_unsplit_model(bench, tmp_path):
     file = tmp_path / "winners.json"
     arguments = ("branches", "--stages", 2, "--runtime", "tvm", "--trials", 2, "--seconds", 0.2)
     assert bench(winners, *arguments, "-o", file) in (0, 1)

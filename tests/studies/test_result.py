@@ -1,5 +1,4 @@
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,19 +12,19 @@ def finish(file: Path | None = None, *bars: result.Bar) -> int:
     return result.finish("link", ["net", "ms"], ROWS, notes=["a note"], bars=bars, file=file)
 
 
-def test_a_missed_bar_is_the_exit_code() -> None:
+def test_a_missed_bar_is_the_exit_code():
     reached, missed = result.at_most("error %", 5.0, 5.0), result.at_most("error %", 5.1, 5.0)
     assert (finish(), finish(None, reached), finish(None, reached, missed)) == (0, 0, 1)
 
 
-def test_a_failure_loses_no_other_measurement(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_loses_no_other_measurement(capsys):
     measured, bar = result.each(["first", "", "last"], lambda name: name[0])
     assert measured == {"first": "f", "last": "l"}
     assert not bar.holds
     assert "IndexError" in capsys.readouterr().err
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_what_is_written_is_read_again(tmp_path):
     finish(tmp_path / "new" / "link.json", result.at_least("share", 0.5, 0.95))
     written = result.read(tmp_path / "new" / "link.json")
     assert (written.name, written.columns, written.notes) == ("link", ("net", "ms"), ("a note",))
@@ -45,7 +44,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         ((1, 9), (3, 4), "tie"),
     ],
 )
-def test_periods_whose_intervals_overlap_are_a_tie(ours: Any, theirs: Any, expected: str) -> None:
+def test_periods_whose_intervals_overlap_are_a_tie(ours, theirs, expected):
     assert result.compared(Spread(2, *ours), Spread(3, *theirs)) == expected
 
 
@@ -56,7 +55,7 @@ def test_periods_whose_intervals_overlap_are_a_tie(ours: Any, theirs: Any, expec
         (float("nan"), False, False),
     ],
 )  # fmt: skip
-def test_a_bar_is_reached_by_its_own_value(value: float, least: bool, most: bool) -> None:
+def test_a_bar_is_reached_by_its_own_value(value, least, most):
     assert result.at_least("x", value, 1.0).holds is least
     assert result.at_most("x", value, 1.0).holds is most
 
@@ -71,5 +70,5 @@ def test_a_bar_is_reached_by_its_own_value(value: float, least: bool, most: bool
         (["link.py", "rel/folder"], "python -m studies.benchmarks.link rel/folder"),
     ],
 )
-def test_a_command_is_told_as_one_types_it(argv: list[str], text: str) -> None:
+def test_a_command_is_told_as_one_types_it(argv, text):
     assert result.command_line(argv) == text

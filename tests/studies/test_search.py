@@ -1,5 +1,3 @@
-from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 
 import pytest
@@ -14,7 +12,7 @@ from tests.study.conftest import branchy
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> None:
+def _quiet():
     silence_optuna_logs()
 
 
@@ -22,7 +20,7 @@ def costs(ops: int = 24) -> CostModel:
     return chain_of(ops, 0)[1]
 
 
-def test_the_search_is_judged_by_what_it_would_end_with() -> None:
+def test_the_search_is_judged_by_what_it_would_end_with():
     case = Case(costs(), 3, 0)
     trials = methods.planner(case, 12)
     result_of_search = methods.judge(case, trials)
@@ -36,7 +34,7 @@ def test_the_search_is_judged_by_what_it_would_end_with() -> None:
 
 
 @pytest.mark.parametrize("way", [methods.tpe, methods.randomly])
-def test_other_samplers_measure_legal_splits(way: search.Way) -> None:
+def test_other_samplers_measure_legal_splits(way):
     result_of_search = way(Case(costs(), 3, 1), 8)
     assert 0 < len(result_of_search) <= 8
     assert all(
@@ -47,7 +45,7 @@ def test_other_samplers_measure_legal_splits(way: search.Way) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stages", search.BARS)
-def test_few_trials_find_the_best_split(stages: int) -> None:
+def test_few_trials_find_the_best_split(stages):
     graph, times = branchy(8, 3)
     models = [costs(60), costs_of(graph, times), search.zoo_costs("squeezenet")]
     for model in models:
@@ -61,7 +59,7 @@ def test_few_trials_find_the_best_split(stages: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_benchmark_writes_its_result(tmp_path: Path, bench: Callable[..., int]) -> None:
+def test_the_benchmark_writes_its_result(tmp_path, bench):
     file = tmp_path / "search.json"
     assert bench(search, "--graphs", "squeezenet", "--seeds", "4", "-o", file) == 0
     assert [row[:3] for row in result.read(file).rows] == [

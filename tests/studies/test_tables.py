@@ -1,5 +1,4 @@
 import re
-from pathlib import Path
 
 import pytest
 
@@ -8,7 +7,7 @@ from studies.tools import tables
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> Path:
+def results(tmp_path):
     bars = [result.at_most("error", 6.0, 5.0)]
     result.finish(
         "study",
@@ -29,7 +28,7 @@ def page(*markers: str) -> str:
     )
 
 
-def test_a_table_stands_between_its_markers(results: Path) -> None:
+def test_a_table_stands_between_its_markers(results):
     text = tables.filled(page("study"), results)
     assert text.startswith(
         "before\n<!-- results: study -->\n| net | a\\|b |\n|---|---|\n| \\<x> | 1 |\n\n"
@@ -40,7 +39,7 @@ def test_a_table_stands_between_its_markers(results: Path) -> None:
     assert "stale" not in text
 
 
-def test_the_summary_counts_targets_and_names_the_missed(results: Path) -> None:
+def test_the_summary_counts_targets_and_names_the_missed(results):
     text = tables.filled(page("summary"), results)
     assert "| study | 0 of 1 | error: 6, at most 5 |" in text
 
@@ -48,12 +47,12 @@ def test_the_summary_counts_targets_and_names_the_missed(results: Path) -> None:
 @pytest.mark.parametrize(
     "file", tables.PAGES, ids=lambda file: file.relative_to(tables.ROOT).as_posix()
 )
-def test_the_tables_of_the_pages_are_those_of_the_results(file: Path) -> None:
+def test_the_tables_of_the_pages_are_those_of_the_results(file):
     text = file.read_text(encoding="utf-8")
     assert tables.filled(text, tables.RESULTS) == text, "run python -m studies.tools.tables"
 
 
-def test_figures_in_prose_stand_on_the_page_that_the_row_links_to() -> None:
+def test_figures_in_prose_stand_on_the_page_that_the_row_links_to():
     for file, head in (
         (tables.ROOT / "README.md", "| measurement |"),
         (tables.SUMMARY, "| question |"),

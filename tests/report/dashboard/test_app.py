@@ -8,31 +8,29 @@ import json
 import os
 import sqlite3
 import sys
-from pathlib import Path
 
 import optuna
 import pytest
 
 from autosplit.errors import ConfigError, MachineError
 from autosplit.report.dashboard import app
-from autosplit.report.documents.record import Study
 from autosplit.report.documents.study_reader import find_study
 from autosplit.report.html.page import page
 from autosplit.study.record import update
 from tests.report import graphs
-from tests.report.serving import Client, dashboard
+from tests.report.serving import dashboard
 from tests.report.studies import add_trial
 
 JSON = {"Content_Type": "application/json"}
 
 
-def test_optuna_dashboard_has_the_trials_and_their_figures(served: Client) -> None:
+def test_optuna_dashboard_has_the_trials_and_their_figures(served):
     study = served.study()
     assert len(study["trials"]) == 12
     assert {"key": "period", "sortable": True} in study["union_user_attrs"]
 
 
-def test_the_first_page_is_the_report(served: Client, study: Study) -> None:
+def test_the_first_page_is_the_report(served, study):
     body = served.ask("/").body.decode()
     assert served.url == f"http://127.0.0.1:{served.port}/"
     assert body == page(study, "/dashboard/studies/1")
@@ -40,14 +38,14 @@ def test_the_first_page_is_the_report(served: Client, study: Study) -> None:
         assert text in body
 
 
-def test_every_page_of_optuna_dashboard_leads_back(served: Client) -> None:
+def test_every_page_of_optuna_dashboard_leads_back(served):
     for path in ("/dashboard", "/dashboard/studies/1/note"):
         answer = served.ask(path, If_Modified_Since="Fri, 01 Jan 2100 00:00:00 GMT")
         assert b'Read-only. <a href="/">' in answer.body
         assert int(answer.headers["content-length"]) == len(answer.body)
 
 
-def test_the_study_file_stays_as_it_was(small: Path) -> None:
+def test_the_study_file_stays_as_it_was(small):
     before = hashlib.sha256(small.read_bytes()).digest()
     with dashboard(find_study(str(small))) as client:
         client.study()
@@ -55,7 +53,7 @@ def test_the_study_file_stays_as_it_was(small: Path) -> None:
     assert os.listdir(small.parent) == [small.name]
 
 
-def test_the_guard_stands_before_the_dashboard(served: Client) -> None:
+def test_the_guard_stands_before_the_dashboard(served):
     assert served.ask("/api/studies/1", "DELETE", "{}", **JSON).status == 405
     assert served.ask("/api/studies", Host="evil.example:PORT").status == 403
     assert served.ask("/", "HEAD", Host="[::1]:PORT").status == 200
@@ -64,13 +62,13 @@ def test_the_guard_stands_before_the_dashboard(served: Client) -> None:
         assert served.ask(path).headers["content-security-policy"].startswith(policy)
 
 
-def test_an_unknown_page_or_picture_is_not_found(served: Client) -> None:
+def test_an_unknown_page_or_picture_is_not_found(served):
     assert served.ask("/artifacts/1/1/0123abcd").status in (400, 404)
     assert served.ask("/api/studies/77").status == 404
     assert served.ask("/static/../../../../etc/passwd").status in (403, 404)
 
 
-def test_a_running_study_can_be_watched(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_study_can_be_watched(database, monkeypatch):
     monkeypatch.setattr(app, "REFRESH", 0.0)
     with dashboard(find_study(str(database))) as client:
         study = optuna.load_study(study_name="fire", storage=f"sqlite:///{database}")
@@ -84,9 +82,7 @@ def test_a_running_study_can_be_watched(database: Path, monkeypatch: pytest.Monk
     assert "Trial 14 is being measured, cut after &lt;conv&gt;, predicted 12.5 ms." in body
 
 
-def test_a_study_that_goes_away_is_still_shown(
-    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_that_goes_away_is_still_shown(small, monkeypatch, capsys):
     monkeypatch.setattr(app, "REFRESH", 0.0)
     with dashboard(find_study(str(small))) as client:
         small.unlink()
@@ -95,7 +91,7 @@ def test_a_study_that_goes_away_is_still_shown(
     assert capsys.readouterr().err.count("showing what was read before") == 1
 
 
-def test_other_notes_and_artifacts_in_the_database_are_not_served(small: Path) -> None:
+def test_other_notes_and_artifacts_in_the_database_are_not_served(small):
     study = optuna.load_study(study_name="fire", storage=f"sqlite:///{small}")
     attributes = {
         "dashboard:note_ver": 1,
@@ -115,7 +111,7 @@ def test_other_notes_and_artifacts_in_the_database_are_not_served(small: Path) -
         assert "evil" not in json.dumps(client.study())
 
 
-def test_a_damaged_trial_is_shown_as_failed(small: Path) -> None:
+def test_a_damaged_trial_is_shown_as_failed(small):
     with contextlib.closing(sqlite3.connect(small)) as base, base:
         base.execute("UPDATE trials SET datetime_complete = NULL WHERE number = 2")
     with dashboard(find_study(str(small))) as client:
@@ -124,21 +120,19 @@ def test_a_damaged_trial_is_shown_as_failed(small: Path) -> None:
     assert any("damaged" in attribute["value"] for attribute in trial["user_attrs"])
 
 
-def test_another_address_must_be_asked_for_by_name(finished: Path) -> None:
+def test_another_address_must_be_asked_for_by_name(finished):
     with pytest.raises(ConfigError, match="--allow-remote"):
         app.open_server(find_study(str(finished)), "0.0.0.0", 0)
 
 
-def test_a_remote_server_answers_to_addresses_and_to_no_strange_name(small: Path) -> None:
+def test_a_remote_server_answers_to_addresses_and_to_no_strange_name(small):
     with dashboard(find_study(str(small)), host="0.0.0.0", allow_remote=True) as client:
         assert client.ask("/api/studies", Host="192.168.1.7:8080").status == 200
         assert client.ask("/api/studies", Host="rebound.evil.example:8080").status == 403
 
 
 @pytest.mark.parametrize("package", ["optuna_dashboard", "waitress"])
-def test_a_missing_package_is_named_with_its_extra(
-    finished: Path, monkeypatch: pytest.MonkeyPatch, package: str
-) -> None:
+def test_a_missing_package_is_named_with_its_extra(finished, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MachineError, match=rf"{package} .*pip install 'autosplit\[dashboard\]'"):
         app.open_server(find_study(str(finished)), port=0)

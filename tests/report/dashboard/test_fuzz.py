@@ -8,7 +8,6 @@ import random
 import re
 import socket
 from collections import Counter
-from pathlib import Path
 
 from autosplit.report.documents.study_reader import find_study
 from tests.report.serving import Client, dashboard
@@ -78,7 +77,7 @@ def answer(client: Client, sent: bytes) -> bytes:
     return b"".join(parts)
 
 
-def test_no_request_changes_the_study_or_stops_the_dashboard(small: Path) -> None:
+def test_no_request_changes_the_study_or_stops_the_dashboard(small):
     before = hashlib.sha256(small.read_bytes()).digest()
     draw = random.Random(13)
     with dashboard(find_study(str(small))) as client:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 import sqlalchemy
@@ -11,23 +10,23 @@ import sqlalchemy
 from autosplit.cli import main
 from autosplit.errors import MachineError
 from autosplit.report.dashboard import app
-from autosplit.report.documents.study_reader import StudyReader, find_study
+from autosplit.report.documents.study_reader import find_study
 from tests.report import graphs
 from tests.report.serving import dashboard
 from tests.report.studies import make_study
-from tests.study.server import Server, postgresql
+from tests.study.server import postgresql
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server():
     with postgresql() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def reader(server: Server) -> StudyReader:
+def reader(server):
     make_study(server.url, graphs.fire_net())
     return find_study("fire", server.url)
 
@@ -45,7 +44,7 @@ def rows(url: str) -> dict[str, list[str]]:
     return contents
 
 
-def test_report_and_trials_are_shown_and_nothing_is_written(reader: StudyReader) -> None:
+def test_report_and_trials_are_shown_and_nothing_is_written(reader):
     before = rows(reader.url)
     with dashboard(reader) as client:
         assert len(client.study()["trials"]) == 12
@@ -53,7 +52,7 @@ def test_report_and_trials_are_shown_and_nothing_is_written(reader: StudyReader)
     assert rows(reader.url) == before
 
 
-def test_the_database_itself_refuses_to_be_written_through_a_reader(reader: StudyReader) -> None:
+def test_the_database_itself_refuses_to_be_written_through_a_reader(reader):
     with (
         pytest.raises(Exception, match=r"read-only|exception is raised during the commit"),
         reader.open() as study,
@@ -63,21 +62,14 @@ def test_the_database_itself_refuses_to_be_written_through_a_reader(reader: Stud
         assert "mine" not in study.user_attrs
 
 
-def test_the_command_reads_a_study_there_by_its_name(
-    reader: StudyReader, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_reads_a_study_there_by_its_name(reader, capsys):
     assert main(["show", "fire", "--storage", reader.url, "-f", "json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["trials"]) == 12
     assert main(["dashboard", "water", "--storage", reader.url, "--port", "0"]) == 2
     assert "holds no study 'water'; it holds fire" in capsys.readouterr().err
 
 
-def test_a_server_that_stops_leaves_what_was_read(
-    reader: StudyReader,
-    server: Server,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_server_that_stops_leaves_what_was_read(reader, server, monkeypatch, capsys):
     monkeypatch.setattr(app, "REFRESH", 0.0)
     with dashboard(reader) as client:
         server.stop()

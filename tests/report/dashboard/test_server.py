@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from autosplit.errors import AutosplitError, ConfigError, MachineError
+from autosplit.errors import ConfigError, MachineError
 from autosplit.report.dashboard import server as module
 from autosplit.report.dashboard.server import Server
-from tests.report.serving import Client, running
+from tests.report.serving import running
 
 BIG = b"x" * 2**23  # more than the buffers of a socket take
 
@@ -24,7 +23,7 @@ def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
 
 
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+def client(monkeypatch):
     monkeypatch.setattr(module, "THREADS", 2)
     monkeypatch.setattr(module, "IDLE_SECONDS", 1)
     monkeypatch.setattr(module, "_POLL_SECONDS", 0.05)
@@ -36,14 +35,14 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
 @pytest.mark.parametrize(
     "sent", [b"", b"GET / HT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\na"]
 )
-def test_an_idle_connection_is_closed(client: Client, sent: bytes) -> None:
+def test_an_idle_connection_is_closed(client, sent):
     with socket.create_connection(("127.0.0.1", client.port), 10) as asking:
         asking.send(sent)
         while asking.recv(2**16):
             pass
 
 
-def test_clients_that_do_not_read_their_answers_block_nobody(client: Client) -> None:
+def test_clients_that_do_not_read_their_answers_block_nobody(client):
     with contextlib.ExitStack() as stack:
         for _ in range(5):
             asking = stack.enter_context(socket.create_connection(("127.0.0.1", client.port)))
@@ -53,18 +52,18 @@ def test_clients_that_do_not_read_their_answers_block_nobody(client: Client) -> 
 
 
 @pytest.mark.parametrize("many", [{"X": "x" * 2**16}, {f"X{i}": "x" * 99 for i in range(999)}])
-def test_huge_headers_are_refused(client: Client, many: dict[str, str]) -> None:
+def test_huge_headers_are_refused(client, many):
     # the connection may be closed before all is sent
     with contextlib.suppress(ConnectionResetError, BrokenPipeError):
         assert client.ask("/", **many).status == 431
     assert client.ask("/").body == b"page"
 
 
-def test_a_huge_body_is_refused_before_it_is_sent(client: Client) -> None:
+def test_a_huge_body_is_refused_before_it_is_sent(client):
     assert client.ask("/", "POST", Content_Length=str(2**40)).status == 413
 
 
-def test_a_port_in_use_names_the_remedy() -> None:
+def test_a_port_in_use_names_the_remedy():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(MachineError, match=rf"port {port} .* in use; give another with --port"):
@@ -74,14 +73,12 @@ def test_a_port_in_use_names_the_remedy() -> None:
 @pytest.mark.parametrize(
     ("host", "port", "error"), [("127.0.0.1", 70000, ConfigError), ("192.0.2.1", 0, MachineError)]
 )
-def test_an_impossible_address_is_refused(
-    host: str, port: int, error: type[AutosplitError]
-) -> None:
+def test_an_impossible_address_is_refused(host, port, error):
     with pytest.raises(error, match="give"):
         Server(application, host, port)
 
 
-def test_an_address_of_version_6_is_served() -> None:
+def test_an_address_of_version_6_is_served():
     try:
         server = Server(application, "::1", 0)
     except MachineError:

@@ -57,7 +57,7 @@ def compared(
     }
 
 
-def test_an_interrupted_trial_is_none_that_failed() -> None:
+def test_an_interrupted_trial_is_none_that_failed():
     study = study_of([None])
     trial = study.ask()
     update(trial, error="interrupted", lost=True)
@@ -76,8 +76,8 @@ def best_of(study: Study) -> tuple[int, float] | None:
     return (best.number, period.median) if best and period else None
 
 
-def test_trials_of_the_final_comparison_are_named_until_others_are_measured() -> None:
-    periods: list[float | None] = [5.0, 4.6, 4.4]
+def test_trials_of_the_final_comparison_are_named_until_others_are_measured():
+    periods = [5.0, 4.6, 4.4]
     study = read(study_of(periods, final_comparison=compared(3, 1, 2, 7)))
     assert study.best() is study.trials[1]
     again = read(study_of(periods, final_comparison=compared(2, 1, 2, period=9.0)))
@@ -85,13 +85,13 @@ def test_trials_of_the_final_comparison_are_named_until_others_are_measured() ->
 
 
 @pytest.mark.parametrize(("again", "period"), [([8.0], 8.0), ([], 9.0)])
-def test_baselines_count_as_in_the_final_comparison(again: list[float], period: float) -> None:
+def test_baselines_count_as_in_the_final_comparison(again, period):
     baseline = {"name": "b0", "period_ms": spread(9.0), "copies": 1}
     study = study_of([5.0], baselines=[baseline], final_comparison=compared(1, baselines=again))
     assert [b.period_ms.median for b in read(study).baselines] == [period]
 
 
-def test_search_and_final_periods_have_columns_of_their_own() -> None:
+def test_search_and_final_periods_have_columns_of_their_own():
     study = read(study_of([4.1, 4.2], final_comparison=compared(2, 0, period=4.4)))
     table = trial_table(study)
     columns = [table.columns.index(name) for name in ("period ms", "final period ms")]
@@ -107,7 +107,7 @@ def test_search_and_final_periods_have_columns_of_their_own() -> None:
         ({"text": "Leave it.", "trial": 7}, []),
     ],
 )
-def test_what_the_verdict_advises_is_marked(verdict: dict[str, Any], marked: list[object]) -> None:
+def test_what_the_verdict_advises_is_marked(verdict, marked):
     baselines = [{"name": "one core", "period_ms": spread(9.0)}]
     study = read(study_of([5.0, 4.0], verdict=verdict, baselines=baselines))
     rows = [row for table in (trial_table(study), way_table(study)) for row in table.rows]
@@ -126,9 +126,7 @@ def test_what_the_verdict_advises_is_marked(verdict: dict[str, Any], marked: lis
         (1, (1,), None, "configuration"),
     ],
 )
-def test_what_is_no_split_is_not_called_one(
-    stages: int, replicas: tuple[int, ...], cores: object, kind: str
-) -> None:
+def test_what_is_no_split_is_not_called_one(stages, replicas, cores, kind):
     one = trial(0, 4.0, stages=tuple((i,) for i in range(stages)), replicas=replicas)
     study = changed(Study("s", trials=(one,)), config={"cores": cores})
     assert study.kind_of(one) == kind
@@ -141,13 +139,7 @@ BASELINES = st.lists(st.sampled_from([1.0, 2.0]), max_size=3)
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(PERIODS, max_size=6), st.integers(0, 6), ENTRIES, BASELINES, BASELINES)
-def test_report_and_show_name_the_same_best(
-    periods: list[float | None],
-    count: int,
-    entries: list[int],
-    before: list[float],
-    again: list[float],
-) -> None:
+def test_report_and_show_name_the_same_best(periods, count, entries, before, again):
     baselines = [{"name": f"b{i}", "period_ms": spread(p)} for i, p in enumerate(before)]
     comparison = compared(count, *entries, baselines=again)
     study = study_of(periods, final_comparison=comparison, baselines=baselines)
@@ -163,7 +155,7 @@ def test_report_and_show_name_the_same_best(
 @pytest.mark.parametrize(
     "entry", [None, {"number": "1"}, {"number": 1, "period_ms": {"median": "fast"}}]
 )
-def test_a_comparison_that_makes_no_sense_is_left_out(comparison: Any, entry: Any) -> None:
+def test_a_comparison_that_makes_no_sense_is_left_out(comparison, entry):
     if isinstance(comparison, dict):
         comparison = {**comparison, "entries": [entry]}
     assert best_of(read(study_of([5.0, 4.0], final_comparison=comparison))) == (1, 4.0)
@@ -179,7 +171,7 @@ def test_a_comparison_that_makes_no_sense_is_left_out(comparison: Any, entry: An
         ((5, 6, 7), "2030-01-05 to 2030-01-07"),
     ],
 )
-def test_the_days_are_the_first_and_the_last(days: tuple[int | None, ...], text: str) -> None:
+def test_the_days_are_the_first_and_the_last(days, text):
     study = optuna.create_study()
     for day in days:
         trial = optuna.trial.create_trial(state=TrialState.WAITING)
@@ -196,7 +188,7 @@ def with_stages(stages: Any, **attributes: Any) -> Trial:
     return read(study).trials[0]
 
 
-def test_each_stage_has_the_profile_of_its_device() -> None:
+def test_each_stage_has_the_profile_of_its_device():
     devices = [["cores:0"], ["cores:0,1", "cores:2,3"]]
     trial = with_stages([[0, 1], [2]], stage_ms=[2.0, 3.0], devices=devices)
     assert (trial.places, trial.record.stage_ms) == ((1, 0), (2.0, 3.0))
@@ -205,7 +197,7 @@ def test_each_stage_has_the_profile_of_its_device() -> None:
     assert with_stages([[0], [-1]]).places == ()
 
 
-def test_an_op_has_the_time_of_the_runtime_and_the_device_of_its_stage() -> None:
+def test_an_op_has_the_time_of_the_runtime_and_the_device_of_its_stage():
     rows = [("tvm", (1.0, 2.0)), ("tvm", (3.0, 4.0)), ("openvino", (5.0, 6.0))]
     profile = [{"runtime": name, "op_ms": times} for name, times in rows]
     stored = study_of([], devices=["cores:0", "cores:1"], profile=profile)
@@ -229,13 +221,13 @@ def test_an_op_has_the_time_of_the_runtime_and_the_device_of_its_stage() -> None
         (None, ()),
     ],
 )
-def test_legal_cuts_are_read_and_others_left_out(stored: Any, cuts: Any) -> None:
+def test_legal_cuts_are_read_and_others_left_out(stored, cuts):
     study = make_study("sqlite://", graphs.chain(3), trials=1)
     store(study, cut_periods=stored)
     assert read(study).cut_periods == cuts
 
 
-def test_report_and_show_name_the_stage_of_each_state() -> None:
+def test_report_and_show_name_the_stage_of_each_state():
     outputs = [(f"conv{i}:0", f"conv{i}:0") for i in range(6)]
     # Of one op each: it reads the tensor of the op before it and makes one of the same shape.
     whole = graphs.chain()

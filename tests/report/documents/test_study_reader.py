@@ -9,9 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import optuna
 import pytest
@@ -72,9 +70,7 @@ def cut_off(file: Path) -> None:
         (cut_off, "malformed"),
     ],
 )
-def test_a_database_that_cannot_be_shown_is_one_clear_line(
-    tmp_path: Path, make: Callable[[Path], Any], says: str
-) -> None:
+def test_a_database_that_cannot_be_shown_is_one_clear_line(tmp_path, make, says):
     file = tmp_path / "some.db"
     make(file)
     with pytest.raises(AutosplitError, match=says) as caught, find_study(str(file)).open():
@@ -83,12 +79,12 @@ def test_a_database_that_cannot_be_shown_is_one_clear_line(
     assert str(file) in str(caught.value)
 
 
-def test_a_reader_of_the_output_that_leaves_is_no_damage_of_the_database(finished: Path) -> None:
+def test_a_reader_of_the_output_that_leaves_is_no_damage_of_the_database(finished):
     with pytest.raises(BrokenPipeError), find_study(str(finished)).open():
         raise BrokenPipeError
 
 
-def test_several_studies_need_a_name_and_a_name_picks_one(small: Path) -> None:
+def test_several_studies_need_a_name_and_a_name_picks_one(small):
     make_study(small, graphs.chain(20), "second", 1)
     with find_study("second", str(small)).open() as study:
         assert study.study_name == "second"
@@ -99,19 +95,19 @@ def test_several_studies_need_a_name_and_a_name_picks_one(small: Path) -> None:
         pass
 
 
-def test_a_study_file_leads_to_its_database(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_file_leads_to_its_database(small, monkeypatch):
     file = small.with_name("fire.toml")
     file.write_text('zoo = "squeezenet"\nstages = 2\n')
     monkeypatch.chdir(small.parent)
     assert find_study(str(file)).file == small
 
 
-def test_a_password_is_never_shown() -> None:
+def test_a_password_is_never_shown():
     assert "secret" not in StudyReader("postgresql+psycopg://me:secret@host/base", "x").location
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork to kill a writer")
-def test_a_study_whose_writer_was_killed_can_be_read_and_stays_as_it_was(database: Path) -> None:
+def test_a_study_whose_writer_was_killed_can_be_read_and_stays_as_it_was(database):
     killed = subprocess.run([sys.executable, "-c", HALF_DONE, str(database)])
     assert killed.returncode == -signal.SIGKILL
     journal = database.with_name("fire.db-journal")

@@ -51,7 +51,7 @@ def points(chart: charts.Chart) -> dict[str, list[tuple[float, float]]]:
     return {s.name: [(x, y) for x, y, _ in s.points] for s in chart.series}
 
 
-def test_convergence_has_the_best_so_far_the_bound_and_the_best_baseline() -> None:
+def test_convergence_has_the_best_so_far_the_bound_and_the_best_baseline():
     chart = chart_of(STUDY, 0)
     assert points(chart) == {
         "in the search": [(0, 8.0), (2, 10.0), (4, 5.0)],
@@ -62,7 +62,7 @@ def test_convergence_has_the_best_so_far_the_bound_and_the_best_baseline() -> No
     assert [(s.low, s.high) for s in chart.series[0].spreads] == [(7, 10), (9, 12), (4, 7)]
 
 
-def test_throughput_and_latency_of_trials_and_baselines() -> None:
+def test_throughput_and_latency_of_trials_and_baselines():
     assert points(chart_of(STUDY, 1)) == {
         "in the search": [(11.0, 125.0), (14.0, 100.0), (20.0, 200.0)],
         "Pareto front": [(11.0, 125.0), (20.0, 200.0)],
@@ -70,7 +70,7 @@ def test_throughput_and_latency_of_trials_and_baselines() -> None:
     }
 
 
-def test_the_final_comparison_is_charted_from_its_own_measurements() -> None:
+def test_the_final_comparison_is_charted_from_its_own_measurements():
     final = {
         4: Figures(period_ms=flat(6.0), latency_ms=flat(21.0)),
         2: Figures(period_ms=flat(9.0)),
@@ -84,15 +84,15 @@ def test_the_final_comparison_is_charted_from_its_own_measurements() -> None:
     )
 
 
-def test_many_baselines_are_told_apart_by_their_names() -> None:
+def test_many_baselines_are_told_apart_by_their_names():
     names = [f"baseline {i}" for i in range(10)]
     many = changed(STUDY, baselines=tuple(baseline(n, 9.0 + i) for i, n in enumerate(names)))
     picture = chart_of(many, 1).draw().render().decode()
     assert [f">{name}</text>" in picture for name in names] == [True] * 10
 
 
-def test_goodput_is_charted_against_the_cores_that_it_takes() -> None:
-    def load(goodput: float | None) -> LoadTest:
+def test_goodput_is_charted_against_the_cores_that_it_takes():
+    def load(goodput):
         return LoadTest((), 5.0, 100.0, 1.0, limit_ms=20.0, goodput=goodput)
 
     loads = {"0": load(80.0), "4": load(150.0), "one core": load(70.0), "2": load(None)}
@@ -123,7 +123,7 @@ def test_goodput_is_charted_against_the_cores_that_it_takes() -> None:
         ([(1, 1, "a"), (1, 2, "b")], "b"),
     ],
 )
-def test_the_front_gives_more_throughput_for_more_latency(measured: list[Any], names: str) -> None:
+def test_the_front_gives_more_throughput_for_more_latency(measured, names):
     assert "".join(name for _, _, name in charts.pareto_front(measured)) == names
 
 
@@ -139,6 +139,6 @@ ODD = {
 
 
 @pytest.mark.parametrize("study", ODD.values(), ids=ODD)
-def test_odd_studies_are_drawn(study: Study) -> None:
+def test_odd_studies_are_drawn(study):
     for chart in charts.study_charts(study):
         assert ElementTree.fromstring(chart.draw().render()).tag.endswith("svg")

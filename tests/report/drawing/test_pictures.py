@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -46,9 +45,7 @@ def splits(draw: st.DrawFn) -> tuple[FusedGraph, list[list[int]]]:
 
 
 @given(splits())
-def test_no_two_tensors_share_a_lane_and_no_op_stands_on_the_lane_of_another(
-    case: tuple[FusedGraph, list[list[int]]],
-) -> None:
+def test_no_two_tensors_share_a_lane_and_no_op_stands_on_the_lane_of_another(case):
     graph, stages = case
     rows = [((), graph.inputs), *((op.inputs, op.outputs) for op in graph.ops), (graph.outputs, ())]
     nodes, ways = lanes(rows)
@@ -65,7 +62,7 @@ def test_no_two_tensors_share_a_lane_and_no_op_stands_on_the_lane_of_another(
 
 
 @pytest.mark.parametrize("stages", [1, 3, 48])
-def test_every_op_is_a_row_with_its_time(stages: int) -> None:
+def test_every_op_is_a_row_with_its_time(stages):
     graph = graphs.fire_net()
     count = min(stages, len(graph.ops))
     times = [0.5] * len(graph.ops)
@@ -74,7 +71,7 @@ def test_every_op_is_a_row_with_its_time(stages: int) -> None:
     assert len([text for text in drawn if text.startswith("cut ")]) == count - 1
 
 
-def test_states_are_marked_where_they_enter_and_leave() -> None:
+def test_states_are_marked_where_they_enter_and_leave():
     shapes = dict.fromkeys(["x", "h", "y"], ((2,), "float32", 8))
     graph = build("net", [Op("add", "add", (), ("x", "h"), ("y",))], shapes, ["x", "h"], ["y"])
     assert "state" not in "".join(texts(SplitGraph(graph, [[0]]).draw()))
@@ -83,7 +80,7 @@ def test_states_are_marked_where_they_enter_and_leave() -> None:
     assert marked == ["input h (state of a stream)", "output y (state of a stream)"]
 
 
-def test_stages_that_are_no_split_are_refused() -> None:
+def test_stages_that_are_no_split_are_refused():
     with pytest.raises(SplitError, match="conv5"):
         SplitGraph(graphs.chain(6), [[0, 1, 2], [3, 4]]).draw()
 
@@ -91,7 +88,7 @@ def test_stages_that_are_no_split_are_refused() -> None:
 @pytest.mark.parametrize(
     "name", ["$x_{2", "$x_{2$", r"\frac{", "<script>", "日本語", "a\nb", "", "x" * 5000]
 )
-def test_hostile_names_are_drawn_as_text(name: str) -> None:
+def test_hostile_names_are_drawn_as_text(name):
     ops = [Op(name, "k", (), ("x",), (name + "0",)), Op(name + "1", "k", (), (name + "0",), ("y",))]
     shapes = dict.fromkeys(("x", "y", name + "0"), ((1,), "float32", 4))
     graph = build(name, ops, shapes, ["x"], ["y"])
@@ -99,7 +96,7 @@ def test_hostile_names_are_drawn_as_text(name: str) -> None:
     assert "script" not in {e.tag for e in ElementTree.fromstring(picture.inline(name)).iter()}
 
 
-def test_an_op_says_its_time_shapes_sources_and_stage() -> None:
+def test_an_op_says_its_time_shapes_sources_and_stage():
     graph = graphs.chain(2)
     ops = [graph.ops[0], replace(graph.ops[1], name="op1_fused_conv2d")]
     graph = replace(graph, ops=tuple(ops))
@@ -116,7 +113,7 @@ def event(stage: int, item: int, start: float, **more: Any) -> dict[str, Any]:
     return {"ph": "X", "name": f"item {item}", "cat": "item", **place, **more}
 
 
-def test_a_timeline_has_a_dozen_items_of_each_stage(tmp_path: Path) -> None:
+def test_a_timeline_has_a_dozen_items_of_each_stage(tmp_path):
     events = [event(stage, i, 1000.0 * (i + stage)) for i in range(40) for stage in (0, 1)]
     name = {"ph": "M", "name": "thread_name", "pid": 1, "args": {"name": "replica 0 on cores:1"}}
     (tmp_path / "run.json").write_text(json.dumps({"traceEvents": [name, *events]}))
@@ -132,20 +129,20 @@ def test_a_timeline_has_a_dozen_items_of_each_stage(tmp_path: Path) -> None:
     ["", "{}", "[1]", "\xff", '{"traceEvents": []}', '{"traceEvents": [{"ph": "X"}]}', "[" * 9999,
      json.dumps({"traceEvents": [event(0, 0, -1.0)]})],
 )  # fmt: skip
-def test_what_is_no_trace_is_refused_in_a_line(text: str, tmp_path: Path) -> None:
+def test_what_is_no_trace_is_refused_in_a_line(text, tmp_path):
     (tmp_path / "run.json").write_text(text, encoding="latin-1")
     with pytest.raises(ConfigError, match=r"run\.json' .*; give a"):
         timeline(tmp_path / "run.json")
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6), st.integers(2, 12))
-def test_ticks_are_few_and_within(low: float, span: float, most: int) -> None:
+def test_ticks_are_few_and_within(low, span, most):
     values = ticks(low, low + span, most)
     assert len(values) <= most + 1
     assert all(low - span * 1e-3 <= v <= low + span * 1.001 for v in values)
 
 
 @given(st.text(), st.integers(2, 30))
-def test_labels_keep_their_limit_and_more_of_their_end(text: str, limit: int) -> None:
+def test_labels_keep_their_limit_and_more_of_their_end(text, limit):
     assert len(label(text, limit)) <= limit
     assert label("a" * 10, 5) == "aa…aa"

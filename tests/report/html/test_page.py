@@ -21,7 +21,7 @@ from autosplit.report.documents.study_reader import StudyReader
 from autosplit.report.html import page
 from autosplit.study.record import RECORD, FinalComparison, StudyRecord, TrialRecord
 from tests.report import graphs
-from tests.report.browser import WIDER, Browser
+from tests.report.browser import WIDER
 from tests.report.studies import changed, make_study, store, trial
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;"
@@ -84,7 +84,7 @@ def safe(text: str) -> Parsed:
     return parsed
 
 
-def test_the_page_tells_question_verdict_ways_trials_and_machine(study: Study) -> None:
+def test_the_page_tells_question_verdict_ways_trials_and_machine(study):
     parsed = safe(page.page(changed(study, machine="AMD EPYC x2 vm")))
     assert "How is squeezenet best split into 2 stages on cores:0, cores:1?" in parsed.text
     assert "Two replicas are 3 % faster than the best split; do not split." in parsed.text
@@ -100,14 +100,14 @@ def test_the_page_tells_question_verdict_ways_trials_and_machine(study: Study) -
         assert text in parsed.text
 
 
-def test_every_picture_is_there_with_a_description(study: Study) -> None:
+def test_every_picture_is_there_with_a_description(study):
     parsed = safe(page.page(study))
     labels = [a["aria-label"] for _, a in parsed.tags if a.get("class") == "picture"]
     assert len(labels) == 3
     assert all(labels)
 
 
-def test_the_best_and_the_failed_rows_are_marked(study: Study) -> None:
+def test_the_best_and_the_failed_rows_are_marked(study):
     text = page.page(changed(study, verdict=StudyRecord().verdict))
     marked = re.findall(r'<tr role="row" class="best">(.*?)</tr>', text, re.DOTALL)
     way, of_trial = marked  # among the ways to run it, and among the trials
@@ -117,7 +117,7 @@ def test_the_best_and_the_failed_rows_are_marked(study: Study) -> None:
     assert "12, 1 failed" in text
 
 
-def test_the_winner_of_the_final_comparison_is_the_best_of_the_page(study: Study) -> None:
+def test_the_winner_of_the_final_comparison_is_the_best_of_the_page(study):
     duel = {7: Spread(10.5, 10.4, 10.6), 8: Spread(10.9, 10.8, 11.0)}
     entries = [{"number": number, "period_ms": period} for number, period in duel.items()]
     comparison = FinalComparison.model_validate({"measured": 11, "entries": entries})
@@ -128,7 +128,7 @@ def test_the_winner_of_the_final_comparison_is_the_best_of_the_page(study: Study
     assert "final period ms" in parsed.text
 
 
-def test_the_study_file_reads_back_without_folders_and_without_storage(study: Study) -> None:
+def test_the_study_file_reads_back_without_folders_and_without_storage(study):
     config = {
         "name": "fire",
         "model": "/home/me/net.onnx",
@@ -144,13 +144,13 @@ def test_the_study_file_reads_back_without_folders_and_without_storage(study: St
     assert tomllib.loads(file) == recorded
 
 
-def test_an_empty_study_is_a_page(study: Study) -> None:
+def test_an_empty_study_is_a_page(study):
     parsed = safe(page.page(Study("empty")))
     assert "None yet; the study has not ended." in parsed.text
     assert "The study file was not recorded" in parsed.text
 
 
-def test_a_study_whose_trials_all_failed_is_a_page(study: Study) -> None:
+def test_a_study_whose_trials_all_failed_is_a_page(study):
     parsed = safe(page.page(replace(study, trials=tuple(t for t in study.trials if t.error))))
     assert "signal 11" in parsed.text
     assert "svg" not in [tag for tag, _ in parsed.tags]
@@ -181,9 +181,7 @@ def _poisoned(value: Any, text: str) -> Any:
 @pytest.mark.parametrize(
     "text", [HOSTILE, "{{ 7 * 7 }}", "{% endif %}", "\ud800", "\u202e", "]]>", "a\0b", "{", "%s"]
 )
-def test_text_of_a_database_is_shown_and_never_run(
-    database: Path, tmp_path: Path, text: str
-) -> None:
+def test_text_of_a_database_is_shown_and_never_run(database, tmp_path, text):
     with StudyReader(f"sqlite:///{database}", "fire").open() as stored:
         record = read(hostile(stored, text))
     page.write(record, tmp_path / "report.html")
@@ -217,16 +215,14 @@ OWN = ("stages", "cuts", "live", "period_ms", "latency_ms", "stage_ms", "error")
 
 
 @pytest.fixture(scope="module")
-def brief() -> optuna.Study:
+def brief():
     """A study whose page is drawn in a moment."""
     return make_study("sqlite://", graphs.chain(14), trials=2)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), JSON), st.dictionaries(st.sampled_from(OWN), JSON))
-def test_any_attributes_make_a_page(
-    brief: optuna.Study, of_study: dict[str, Any], of_trial: dict[str, Any]
-) -> None:
+def test_any_attributes_make_a_page(brief, of_study, of_trial):
     study = hostile(brief, "")
     store(study, **of_study)
     trial = study.get_trials()[0]
@@ -235,7 +231,7 @@ def test_any_attributes_make_a_page(
     safe(page.page(read(study)))
 
 
-def test_replicas_are_a_configuration_and_their_busy_time_is_shared(study: Study) -> None:
+def test_replicas_are_a_configuration_and_their_busy_time_is_shared(study):
     record = {"stages": ((0, 1),), "replicas": (2,), "threads": (1,), "stage_ms": (62.6,)}
     shown = changed(study, trials=(trial(0, 31.5, **record),), config={"cores": 2}, graph=None)
     parsed = safe(page.page(shown))
@@ -244,7 +240,7 @@ def test_replicas_are_a_configuration_and_their_busy_time_is_shared(study: Study
     assert "31.399%" in parsed.text  # busy, and its share of the period
 
 
-def test_predicted_and_measured_times_are_labelled(study: Study) -> None:
+def test_predicted_and_measured_times_are_labelled(study):
     parsed = safe(page.page(study))
     assert "best split (trial 8), measured10.7 (10.5 to 10.9) ms" in parsed.text
     assert "predicted for it10.5 ms" in parsed.text
@@ -253,9 +249,7 @@ def test_predicted_and_measured_times_are_labelled(study: Study) -> None:
 # the command
 
 
-def test_the_command_writes_the_page(
-    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_the_page(database, tmp_path, capsys):
     file = tmp_path / "new" / "report.html"
     before = database.read_bytes()
     assert main(["report", str(database), "-o", str(file), "-f", "json"]) == 0
@@ -265,13 +259,11 @@ def test_the_command_writes_the_page(
     assert database.read_bytes() == before
 
 
-def test_what_was_there_stays_where_writing_fails(
-    database: Path, tmp_path: Path, said: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_there_stays_where_writing_fails(database, tmp_path, said, monkeypatch):
     file = tmp_path / "report.html"
     file.write_text("yesterday's")
 
-    def full(self: Path, *_: object, **__: object) -> int:
+    def full(self, *_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
@@ -283,9 +275,7 @@ def test_what_was_there_stays_where_writing_fails(
 
 
 @pytest.mark.integration
-def test_a_hostile_page_runs_nothing_and_fits_the_phone(
-    browser: Browser, finished: Path, tmp_path: Path
-) -> None:
+def test_a_hostile_page_runs_nothing_and_fits_the_phone(browser, finished, tmp_path):
     with StudyReader(f"sqlite:///{finished}", "fire").open() as stored:
         page.write(read(hostile(stored, HOSTILE + "x" * 300)), tmp_path / "report.html")
     browser.view(390)
