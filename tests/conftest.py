@@ -28,13 +28,10 @@ os.environ["COLUMNS"] = "200"  # most tests are about what a table says, not abo
 
 REUSED = "AUTOSPLIT_TEST_CACHE"  # a folder to keep kernels in from run to run
 
-# HYPOTHESIS_PROFILE=ci tries more examples. No limit of time: compiling takes as long as it takes,
-# and a busy or paused machine is no failure.
-PATIENT: dict[str, Any] = {
-    "deadline": None,
-    "suppress_health_check": [hypothesis.HealthCheck.too_slow],
-}
-hypothesis.settings.register_profile("dev", max_examples=25, **PATIENT)
+# HYPOTHESIS_PROFILE=ci, as in .ci/run, tries more examples. No limit of time: compiling takes as long
+# as it takes, and a busy or paused machine is no failure.
+PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": list(hypothesis.HealthCheck)}
+hypothesis.settings.register_profile("dev", max_examples=10, **PATIENT)
 hypothesis.settings.register_profile("ci", max_examples=100, **PATIENT)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 

@@ -7,7 +7,7 @@ import json
 import re
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.cli import main, output
@@ -107,7 +107,6 @@ def refuse(name: str) -> None:
     raise ValueError(name)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(documents, max_size=3))
 def test_any_document_is_strict_json_that_says_the_same(capsys, document):
     output.emit_json(document)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit import cuts
@@ -68,7 +68,6 @@ def closed(order: Order, groups) -> set[int]:
 
 
 @given(orders(), st.lists(st.integers(0, 255), max_size=3))
-@settings(deadline=None)  # the first example loads networkx
 def test_downsets_of_the_contraction_are_those_that_keep_groups_whole(order, groups):
     groups = [g & (1 << len(order.predecessors)) - 1 for g in groups]
     groups_of = contract(order.predecessors, groups)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import autosplit
@@ -14,7 +14,7 @@ from tests import external_backend, relax_nets
 
 
 @pytest.mark.integration
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25)
 @given(relax_nets.steps(), st.data())
 def test_random_splits_of_random_graphs_are_equal(steps, data):
     program = relax_nets.build(steps)
@@ -22,7 +22,7 @@ def test_random_splits_of_random_graphs_are_equal(steps, data):
 
 
 @pytest.mark.integration
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25)
 @given(relax_nets.steps(), st.data())
 def test_random_splits_with_regions_of_a_backend_are_equal(steps, data):
     from tvm.relax.dpl import is_op, wildcard

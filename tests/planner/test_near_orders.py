@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.cuts import bitset, count, members
@@ -84,7 +84,6 @@ def test_a_plan_ends_soon_after_its_deadline(most):
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=40)
 def test_a_quick_search_before_all_cuts_leaves_the_best_split(data):
     model = data.draw(models())
     question = data.draw(split_questions(model))

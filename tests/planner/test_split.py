@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, Infeasible
@@ -109,7 +109,6 @@ def test_a_slow_device_helps_the_stage_of_a_fast_one():
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=40)
 def test_a_placed_plan_costs_what_its_stages_cost(data):
     costs = data.draw(models())
     devices = [kind.name for kind in costs.kinds]

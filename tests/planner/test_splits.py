@@ -5,7 +5,7 @@ from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.cuts import downsets
@@ -71,7 +71,6 @@ def test_the_published_optima_are_met(name, stages):
 
 
 @given(models(kinds=1), st.floats(1e-9, 1e9))
-@settings(deadline=None, max_examples=40)
 def test_the_unit_of_time_changes_nothing(model, factor):
     def scaled(values):
         return tuple(value * factor for value in values)

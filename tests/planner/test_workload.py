@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.planner.workload import (
@@ -85,7 +85,6 @@ def test_replicas_of_one_keep_the_order(server, gaps):
     assert np.all(np.diff(arrivals + latencies(single, arrivals)) >= -1e-9)
 
 
-@settings(deadline=None, max_examples=30)
 @given(server=servers, limits=st.tuples(st.floats(1, 60), st.floats(1, 60)).map(sorted))
 def test_a_higher_limit_allows_no_lower_rate(server, limits):
     low, high = (goodput(server, Workload(limit_ms=limit), items=400) for limit in limits)

@@ -1,7 +1,7 @@
 import math
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from autosplit.errors import Infeasible
 from autosplit.planner import Question, partition
@@ -23,7 +23,6 @@ def planned_baselines(model, stages, **options):
 
 
 @given(models(kinds=1))
-@settings(deadline=None, max_examples=60)
 def test_no_baseline_is_better_than_the_plan(model):
     model = replace(model, rows=model.rows[:1])
     stages = min(2, len(model.contraction.groups))

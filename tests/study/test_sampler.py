@@ -91,18 +91,6 @@ def test_where_nothing_takes_time_nothing_is_gained(chain_bench: Make) -> None:
         assert set(view.gains.values()) == {0.0}
 
 
-def test_a_study_forgets_nothing_that_an_interruption_leaves(
-    chain_bench: Make, new_study: Open
-) -> None:
-    whole = new_study(chain_bench(ops=30), trials=4, name="whole", converge=False)
-    run_study(whole)
-    for trials in (2, 4):
-        parts = new_study(chain_bench(ops=30), trials=trials, name="parts", converge=False)
-        run_study(parts)
-    keys = [[result_of(t).key for t in opened.study.trials] for opened in (whole, parts)]
-    assert keys[0] == keys[1]
-
-
 def test_a_key_of_another_study_is_refused(chain_bench: Make) -> None:
     small, large = space_of(chain_bench(ops=6)), space_of(chain_bench(ops=9))
     with pytest.raises(SplitError):

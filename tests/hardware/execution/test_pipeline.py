@@ -58,7 +58,7 @@ def deployments(draw):
     return graph(ops, inputs, outputs), stages, outputs, inputs, replicas
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(deployments(), st.integers(1, 3), st.integers(0, 30), st.randoms(use_true_random=False))
 def test_any_replicas_compute_what_the_unsplit_graph_does_and_never_hang(
     deployment, depth, count, random
@@ -245,7 +245,7 @@ def breaks_at(number, error):
     return before
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(deployments(), st.data())
 def test_whichever_replica_fails_the_pipeline_fails_and_closes_all(deployment, data):
     net, stages, outputs, inputs, replicas = deployment

@@ -199,5 +199,5 @@ class ReplicatedCalls(Calls):
 
 TestAnySequenceOfCalls = Calls.TestCase
 TestAnySequenceOfCallsOnReplicas = ReplicatedCalls.TestCase
-SETTINGS = settings(max_examples=40, stateful_step_count=20, deadline=None)
+SETTINGS = settings(max_examples=40, stateful_step_count=20)
 TestAnySequenceOfCalls.settings = TestAnySequenceOfCallsOnReplicas.settings = SETTINGS

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from autosplit.errors import ConfigError, GraphError
 from autosplit.hardware.profiling import graph_file
@@ -237,7 +237,6 @@ def test_devices_that_differ_are_saved_with_their_times_and_memory(tmp_path):
 
 
 @given(models(kinds=1, threads=(1, 2)))
-@settings(deadline=None)
 def test_a_saved_graph_reads_back_with_the_same_groups_and_times(model):
     again = from_document(json.loads(json.dumps(to_document(model), allow_nan=False)))
     place = [again.index[name] for name in model.names]

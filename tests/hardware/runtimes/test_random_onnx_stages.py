@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import autosplit
@@ -48,7 +48,7 @@ def programs(draw):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("runtime", [ONNXRUNTIME, OPENVINO])
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30)
 @given(programs(), st.data())
 def test_random_cuts_of_random_nets_are_equal(runtime, program, data):
     body, outputs = program

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit import api
@@ -11,11 +11,7 @@ from autosplit.hardware.measurement.parity import compare
 from autosplit.lowering.layout.tiles import Registers, padded_channels, padded_width, tile_of
 from tests.build import node, onnx_model, value
 
-SETTINGS = settings(
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+SETTINGS = settings(derandomize=True, max_examples=25)
 
 # The widest registers of this machine, and those of AVX2 and SSE2.
 TARGETS = st.sampled_from([None, "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64"])

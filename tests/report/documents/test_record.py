@@ -8,7 +8,7 @@ from typing import Any
 
 import optuna
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
@@ -137,7 +137,6 @@ ENTRIES = st.lists(st.integers(0, 6), max_size=4)
 BASELINES = st.lists(st.sampled_from([1.0, 2.0]), max_size=3)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(PERIODS, max_size=6), st.integers(0, 6), ENTRIES, BASELINES, BASELINES)
 def test_report_and_show_name_the_same_best(periods, count, entries, before, again):
     baselines = [{"name": f"b{i}", "period_ms": spread(p)} for i, p in enumerate(before)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import optuna
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.cli import main
@@ -220,7 +220,6 @@ def brief():
     return make_study("sqlite://", graphs.chain(14), trials=2)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), JSON), st.dictionaries(st.sampled_from(OWN), JSON))
 def test_any_attributes_make_a_page(brief, of_study, of_trial):
     study = hostile(brief, "")

@@ -8,19 +8,13 @@ from typing import Any
 
 import pytest
 import tomli_w
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError
 from autosplit.study.config.study_file import SECTIONS, StudyConfig, load
 
-EXAMPLES = 300  # of each kind, 1,200 files in all
-QUICK = settings(
-    max_examples=EXAMPLES,
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+QUICK = settings(max_examples=300, derandomize=True)  # 1,200 files in all
 GOOD = """
 name = "fuzz"
 zoo = "squeezenet"
