@@ -28,8 +28,8 @@ os.environ["COLUMNS"] = "200"  # most tests are about what a table says, not abo
 
 REUSED = "AUTOSPLIT_TEST_CACHE"  # a folder to keep kernels in from run to run
 
-# HYPOTHESIS_PROFILE=ci, as in .ci/run, tries more examples. No limit of time: compiling takes as long
-# as it takes, and a busy or paused machine is no failure.
+# HYPOTHESIS_PROFILE=ci, as in .ci/run, tries more examples. No limit of time: compiling takes as
+# long as it takes, and a busy or paused machine is no failure.
 PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": list(hypothesis.HealthCheck)}
 hypothesis.settings.register_profile("dev", max_examples=10, **PATIENT)
 hypothesis.settings.register_profile("ci", max_examples=100, **PATIENT)
