@@ -86,7 +86,9 @@ def split_after(model: autosplit.Model, stages: int) -> list[list[str]]:
 @pytest.mark.parametrize(
     "kind", ["Llama", "Qwen3", "GPT2", *(slow(k) for k in ("Gemma2", "Phi3", "Mistral", "Olmo2"))]
 )
-def test_stages_compute_each_of_256_steps_as_the_unsplit_model(kind, form, tmp_path):
+def test_stages_compute_each_of_256_steps_as_the_unsplit_model(
+    kind: str, form: str, tmp_path: Path
+) -> None:
     original = decoder(kind)
     file = exported(original, form, tmp_path)
     model = autosplit.load_model(file, states="auto", runtime="onnxruntime")

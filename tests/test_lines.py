@@ -29,6 +29,6 @@ def lines(folders: str) -> int:
 
 
 @pytest.mark.parametrize("folders", MOST)
-def test_a_room_does_not_grow(folders):
+def test_a_room_does_not_grow(folders: str) -> None:
     most = MOST[folders]
     assert lines(folders) <= most, f"{folders} has more than {most} lines; remove some"
