@@ -26,13 +26,14 @@ from autosplit.frontend.importing import digest
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices import device
 from autosplit.hardware.execution.batches import of_items
-from autosplit.hardware.execution.wiring import StagePorts, Wiring, part
+from autosplit.hardware.execution.stage_spec import OnnxFile, StageSpec
+from autosplit.hardware.execution.wiring import Wiring, part
 from autosplit.hardware.measurement.results import SplitResults
 from autosplit.hardware.measurement.sequences import SEED
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.submodels import NoSubmodel, OnnxModel, read_original
 from autosplit.hardware.runtimes.registry import AUTO, TVM
-from autosplit.hardware.runtimes.stage_spec import OnnxFile, StageSpec, write_stage
+from autosplit.hardware.runtimes.stage_files import write_stage
 from autosplit.versions import environment
 
 _NOT_ASKED = "the export was asked for without (--no-onnx)"
@@ -115,8 +116,7 @@ def _write(
         for index, stage in enumerate(deployment.stages):
             phases.report(f"writing stage {index + 1}/{len(wiring.stages)}")
             file = new / f"stage{index}{suffix}{model.runtime_of(stage.runtime).suffix}"
-            ports = wiring.stages[index]
-            parts.append(_write_stage(model, ports, index, stage, file, submodels))
+            parts.append(_write_stage(model, wiring.stages[index], stage, file, submodels))
         document = m.Manifest(
             batch=deployment.batch,
             model=m.ModelPart(
@@ -184,8 +184,8 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
     # Only its target counts: the part runs wherever it is loaded.
     runtime, place = model.runtime_in_use, str(device.along(1)[0])
     deployed = Stage.on(ops, runtime, (place,))
-    (ports,) = wiring.stages
-    stage = _write_stage(model, ports, 0, deployed, file, _submodels(model, (runtime,)))
+    (spec,) = wiring.stages
+    stage = _write_stage(model, spec, deployed, file, _submodels(model, (runtime,)))
     submodel = file.with_suffix(".onnx") if stage.onnx else None
     document = m.Manifest(
         model=m.ModelPart(
@@ -216,25 +216,20 @@ def _submodels(model: CompiledModel, runtimes: Sequence[str]) -> OnnxModel | str
 
 
 def _write_stage(
-    model: CompiledModel,
-    ports: StagePorts,
-    index: int,
-    stage: Stage,
-    file: Path,
-    submodels: OnnxModel | str,
+    model: CompiledModel, spec: StageSpec, stage: Stage, file: Path, submodels: OnnxModel | str
 ) -> StageSpec:
     """Write one stage, and its ONNX submodel beside it; returns their entry in the manifest."""
     places = [device.parse(name, anywhere=True) for name in stage.devices]
     runtime = model.runtime_of(stage.runtime)
     usual = spelled(model.target)
-    spec = write_stage(runtime, stage.runtime, ports, index, places, file, usual)
+    spec = write_stage(runtime, spec, places, file, usual)
     if spec.onnx:
         return spec
     if isinstance(submodels, str):
         return replace(spec, onnx_absent=submodels)
     submodel = file.with_suffix(".onnx")
     try:
-        weights = model_file.write(submodels.submodel(ports, submodel.stem), submodel)
+        weights = model_file.write(submodels.submodel(spec, submodel.stem), submodel)
     except NoSubmodel as reason:
         return replace(spec, onnx_absent=str(reason))
     return replace(spec, onnx=OnnxFile.of(submodel, weights))

@@ -21,15 +21,16 @@ from pydantic import (
 
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.batches import MOST as MOST_BATCH
-from autosplit.hardware.execution.wiring import Connection, Port
-from autosplit.hardware.measurement.results import LoadTest, SplitResults
-from autosplit.hardware.runtimes.stage_spec import (
+from autosplit.hardware.execution.stage_spec import (
     MANIFEST,
     MOST_REPLICAS,
     Digest,
     FileName,
+    Port,
     StageSpec,
 )
+from autosplit.hardware.execution.wiring import Connection
+from autosplit.hardware.measurement.results import LoadTest, SplitResults
 
 FORMAT = 3
 NAME = MANIFEST

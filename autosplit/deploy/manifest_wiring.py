@@ -7,8 +7,8 @@ from collections import Counter
 from autosplit.deploy.manifest import Manifest
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.batches import of_batch
-from autosplit.hardware.execution.wiring import Port, Wiring
-from autosplit.hardware.runtimes.stage_spec import StageSpec
+from autosplit.hardware.execution.stage_spec import Port, StageSpec
+from autosplit.hardware.execution.wiring import Wiring
 
 # An input of the model by its name; a stage and the name of its input or the position of its
 # output; an output of the model by its name, without a stage.
@@ -36,7 +36,7 @@ def wired(document: Manifest) -> Wiring:
     wiring = Wiring(
         of_batch(document.model.inputs, document.batch),
         of_batch(document.model.outputs, document.batch),
-        tuple(stage.ports for stage in document.stages),
+        document.stages,
         tuple(connection.connection() for connection in document.connections),
         steps=document.model.steps,
     )

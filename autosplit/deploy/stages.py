@@ -14,6 +14,7 @@ from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Device, LocalDevice, RayCores, Rpc
 from autosplit.hardware.devices.rpc import reached
 from autosplit.hardware.runtimes.interface import Stage, closed_on_error
+from autosplit.hardware.runtimes.stage_files import load_stage, require_here
 from autosplit.units import counted
 
 
@@ -75,7 +76,7 @@ def load_replicas(
     keys = [(spec.index, spec.file) for spec in document.replicas]
     groups = groupby(zip(keys, document.replicas, flat, strict=True), key=itemgetter(0))
     same = (list(group) for _, group in groups)
-    loads = (group[0][1].load(folder, [place for *_, place in group]) for group in same)
+    loads = (load_stage(group[0][1], folder, [place for *_, place in group]) for group in same)
     loaded = iter(closed_on_error(chain.from_iterable(loads)))
     return [[next(loaded) for _ in stage.replicas] for stage in document.stages]
 
@@ -84,4 +85,4 @@ def _require_here(document: Manifest, places: Sequence[Device]) -> None:
     for spec, place in zip(document.replicas, places, strict=True):
         # A server's processor is not known here; loading there says what is wrong.
         if not isinstance(place, Rpc):
-            spec.require_here(document.environment)
+            require_here(spec, document.environment)

@@ -26,27 +26,22 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Device, RayCores
 from autosplit.hardware.devices.session import within
 from autosplit.hardware.execution.pipeline import Pipeline
-from autosplit.hardware.execution.wiring import StagePorts, Wiring
+from autosplit.hardware.execution.stage_spec import StageSpec
+from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.measurement.parity import tolerance_of
 from autosplit.hardware.measurement.reference import Outputs, Reference, reference_of
 from autosplit.hardware.measurement.results import Accuracy, LinkCost, Profile
 from autosplit.hardware.measurement.sequences import ITEMS, SEED, STEPS, Expected, check, expect
 from autosplit.hardware.model_options import check_options, device_targets, options_there
-from autosplit.hardware.runtimes import registry, stage_spec
+from autosplit.hardware.runtimes import registry, stage_files
 from autosplit.hardware.runtimes.interface import Item, Runtime, Stage, StageSource
-from autosplit.hardware.runtimes.registry import (
-    AUTO,
-    EXACT,
-    RUNTIMES,
-    TVM,
-    is_installed,
-    runtime_class,
-)
+from autosplit.hardware.runtimes.registry import AUTO, EXACT, RUNTIMES, TVM, is_installed
+from autosplit.hardware.runtimes.stage_files import runtime_class
 from autosplit.lowering.external.backend import Backend
 from autosplit.lowering.fuse.lowered import Lowered, lower
 from autosplit.versions import require_pair
 
-MakeStages = Callable[[StagePorts, Sequence[Device]], Sequence[Stage]]
+MakeStages = Callable[[StageSpec, Sequence[Device]], Sequence[Stage]]
 PROFILE_S = 2.0  # seconds that ops are timed for on a device
 
 
@@ -214,26 +209,23 @@ class CompiledModel:
         replicas: list[list[Stage]] = []
         places = iter(devices.places_of(deployment))
         with contextlib.ExitStack() as opened:
-            for ports, deployed in zip(wiring.stages, deployment.stages, strict=True):
+            for spec, deployed in zip(wiring.stages, deployment.stages, strict=True):
                 here = list(islice(places, len(deployed.devices)))
                 runtime = self.runtimes[deployed.runtime]
-                replicas.append(self._replicas(deployed.runtime, ports, here, runtime.stages))
+                replicas.append(self._replicas(runtime, spec, here, runtime.stages))
                 for stage in replicas[-1]:
                     opened.callback(stage.close)
             opened.pop_all()
         return pipeline_of(wiring, replicas, depth, trace, self.batch)
 
     def _replicas(
-        self, runtime: str, ports: StagePorts, places: Sequence[Device], make: MakeStages
+        self, runtime: Runtime, spec: StageSpec, places: Sequence[Device], make: MakeStages
     ) -> list[Stage]:
         """The stage on each of some places; ``make`` makes those of this machine together."""
-        maker = self.runtime_of(runtime)
         is_remote = [isinstance(place, RayCores) for place in places]
-        remote = iter(
-            [remote_stage(maker, runtime, ports, p) for p in places if isinstance(p, RayCores)]
-        )
+        remote = iter([remote_stage(runtime, spec, p) for p in places if isinstance(p, RayCores)])
         local = [place for place in places if not isinstance(place, RayCores)]
-        here = iter(_loaded_in_time(maker, ports, local, make) if local else ())
+        here = iter(_loaded_in_time(runtime, spec, local, make) if local else ())
         return [next(remote if is_there else here) for is_there in is_remote]
 
     def unsplit(self, device: Device) -> Pipeline:
@@ -248,8 +240,8 @@ class CompiledModel:
         ``by_hint``: with as many replicas as the runtime wants for throughput.
         """
         wiring, maker = self.wiring([range(len(self.graph.ops))]), self.runtime_of(runtime)
-        (ports,) = wiring.stages
-        replicas = self._replicas(runtime, ports, places, partial(maker.whole, by_hint=by_hint))
+        (spec,) = wiring.stages
+        replicas = self._replicas(maker, spec, places, partial(maker.whole, by_hint=by_hint))
         return pipeline_of(wiring, [replicas], trace=trace, batch=self.batch)
 
     def check(self, places: Sequence[Device]) -> None:
@@ -502,12 +494,12 @@ class CompiledModel:
 
 
 def _loaded_in_time(
-    runtime: Runtime, ports: StagePorts, places: Sequence[Device], make: MakeStages
+    runtime: Runtime, spec: StageSpec, places: Sequence[Device], make: MakeStages
 ) -> Sequence[Stage]:
     """The stages that ``make`` links and loads. Raises MachineError where that hangs."""
     runtime.prepare(places)  # compiles, which may take longer than the limit
     try:
-        return within(stage_spec.LOAD_S, partial(make, ports, places), "it hangs")
+        return within(stage_files.LOAD_S, partial(make, spec, places), "it hangs")
     except TimeoutError as error:
         names = ", ".join(map(str, places))
         raise MachineError(f"a stage does not load on {names}: {error}") from error

@@ -25,7 +25,8 @@ import numpy as np
 from autosplit import api
 from autosplit.hardware.devices.device import along
 from autosplit.hardware.execution.pipeline import Pipeline
-from autosplit.hardware.execution.wiring import Connection, Port, StagePorts, Wiring
+from autosplit.hardware.execution.stage_spec import Port, StageSpec
+from autosplit.hardware.execution.wiring import Connection, Wiring
 from autosplit.hardware.measurement.measure import Budget, measure_rounds
 from autosplit.hardware.measurement.results import Spread, spread
 from autosplit.zoo import catalog
@@ -106,7 +107,7 @@ def contest(net: str, budget: Budget) -> list[list[Spread]]:
         return list(measure_rounds(contenders, budget, ROUNDS))
 
 
-def by_itself(ports: StagePorts) -> Wiring:
+def by_itself(ports: StageSpec) -> Wiring:
     """One stage as a pipeline: the tensors it reads are the inputs, those it makes the outputs."""
     read = [Connection(p.name, 0, p.name, (0,), ()) for p in ports.inputs]
     results = [Connection(p.name, 0, (0, j), (), (p.name,)) for j, p in enumerate(ports.outputs)]
@@ -119,7 +120,7 @@ def hop_us(items: int = 3000) -> float:
 
 
 def idle_period(stages: int, items: int) -> float:
-    ports = tuple(StagePorts((i,), (tensor(i),), (tensor(i + 1),)) for i in range(stages))
+    ports = tuple(StageSpec.planned((), [tensor(i)], [tensor(i + 1)], i) for i in range(stages))
     inner = [Connection(f"t{i + 1}", 1 << 20, (i, 0), (i + 1,), ()) for i in range(stages - 1)]
     first = Connection("t0", 1 << 20, "t0", (0,), ())
     last = Connection(f"t{stages}", 1 << 20, (stages - 1, 0), (), (f"t{stages}",))

@@ -13,7 +13,7 @@ from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.cluster import connection
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Rpc
-from autosplit.hardware.runtimes import stage_spec as files
+from autosplit.hardware.runtimes import stage_files as files
 from tests.deploy.manifests import sound, write_export
 
 
@@ -111,7 +111,7 @@ def loaded(monkeypatch):
     """The stages that were loaded; in place of a runtime, the content of their files is kept."""
     stages = []
 
-    def load_stages(file, sha256, ports, places):
+    def load_stages(file, spec, places):
         stages.extend(Stage(file.read_text()) for _ in places)
         return stages[-len(places) :]
 
@@ -198,7 +198,7 @@ def test_a_stage_runs_on_the_machine_it_was_made_for(monkeypatch, environment, s
     document["stages"][0]["replicas"][0]["target"] = stage_target
     spec = Manifest.model_validate(document).stages[0]
     with pytest.raises(MachineError, match=text) if text else contextlib.nullcontext():
-        spec.require_here(environment)
+        files.require_here(spec, environment)
 
 
 def test_onnx_stages_need_no_processor(exported, loaded, monkeypatch):

@@ -11,7 +11,8 @@ from autosplit.deploy import manifest, manifest_file
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.manifest_wiring import wired
 from autosplit.errors import ConfigError
-from autosplit.hardware.execution.wiring import Connection, Port
+from autosplit.hardware.execution.stage_spec import Port
+from autosplit.hardware.execution.wiring import Connection
 from tests.deploy.manifests import sound
 
 

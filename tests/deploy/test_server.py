@@ -22,7 +22,7 @@ from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.server import app, protocol
 from autosplit.deploy.server.hints import hint
 from autosplit.errors import ConfigError
-from autosplit.hardware.execution.wiring import Port
+from autosplit.hardware.execution.stage_spec import Port
 from tests.deploy.manifests import sound
 from tests.hardware.fakes import fake_pipeline, graph, in_time, items, sequential
 

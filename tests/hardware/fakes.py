@@ -69,8 +69,8 @@ class FakeStage:
             self._before(len(self.seen))
         self.seen.append(tuple(values))
         known = dict(zip((p.name for p in self._ports.inputs), values, strict=True))
-        for i in self._ports.ops:
-            op = self._graph.ops[i]
+        for name in (op.name for op in self._ports.ops):
+            op = self._graph.ops[self._graph.index[name]]
             known[op.outputs[0]] = compute(op.outputs[0], [known[t] for t in op.inputs])
         results = [known[p.name] for p in self._ports.outputs]
         for place, output in self._ports.state_places:

@@ -9,7 +9,7 @@ from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.server.protocol import DATATYPES
 from autosplit.deployment import threads_of
 from autosplit.errors import ConfigError
-from autosplit.hardware.execution.wiring import Port
+from autosplit.hardware.execution.stage_spec import Port
 
 _ONGOING = 5  # requests of a replica at once, Ray's default
 _BACKENDS = {"onnxruntime": "onnxruntime", "openvino": "openvino", "openvino-bfloat16": "openvino"}

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import ConfigError, line_of
-from autosplit.hardware.execution.wiring import Port
+from autosplit.hardware.execution.stage_spec import Port
 
 HEADER_LENGTH = "inference-header-content-length"
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -17,10 +17,10 @@ from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.codegen.target import target_of
 from autosplit.hardware.devices import processor
-from autosplit.hardware.execution.wiring import Port, Wiring
+from autosplit.hardware.execution.stage_spec import Port, StageSpec
+from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.runtimes.arrays import dtype_of
 from autosplit.hardware.runtimes.registry import OPENVINO, TVM, package_of
-from autosplit.hardware.runtimes.stage_spec import StageSpec
 from autosplit.versions import TVM as TVM_PACKAGE
 
 _SOURCES = Path(__file__).parent / "cpp"

@@ -12,7 +12,7 @@ from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.manifest_wiring import wired
 from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError
-from autosplit.hardware.runtimes.stage_spec import StageSpec
+from autosplit.hardware.execution.stage_spec import StageSpec
 
 WIRING = "pipeline.json"
 PROGRAM = "run.py"

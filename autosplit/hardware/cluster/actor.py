@@ -12,8 +12,10 @@ import numpy as np
 
 from autosplit.hardware.cluster.connection import require_version, write_files
 from autosplit.hardware.devices import device
+from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.runtimes.arrays import aligned_copy, array_of
-from autosplit.hardware.runtimes.stage_spec import StageSpec
+from autosplit.hardware.runtimes.interface import Stage
+from autosplit.hardware.runtimes.stage_files import load_stage, require_here
 
 
 class StageActor:
@@ -34,14 +36,20 @@ class StageActor:
         ``autosplit.load``, of which the check of the files is part.
         """
         require_version(version)
-        spec.require_here(environment)
         with tempfile.TemporaryDirectory(prefix="autosplit-ray-") as folder:
             write_files(Path(folder), spec.digests, contents)
-            (self._stage,) = spec.load(Path(folder), [device.parse(place)])
+            self._stage = self._loaded(spec, environment, Path(folder), place)
         self._stored = stored
         self._states: dict[int, Any] = {}
         self._keys = count()
         self._is_open = False
+
+    def _loaded(
+        self, spec: StageSpec, environment: Mapping[str, str], folder: Path, place: str
+    ) -> Stage:
+        require_here(spec, environment)
+        (stage,) = load_stage(spec, folder, [device.parse(place)])
+        return stage
 
     def run(self, request: tuple[Sequence[Any], Sequence[int]]) -> list[Any]:
         """The outputs for some inputs; states are keys in both. The second keys are given up."""

@@ -12,21 +12,22 @@ from autosplit.hardware.cluster.replica import RayReplica
 from autosplit.hardware.devices.device import RayCores
 from autosplit.hardware.execution.engine import replica_name
 from autosplit.hardware.execution.pipeline import Pipeline
-from autosplit.hardware.execution.wiring import StagePorts, Wiring
+from autosplit.hardware.execution.stage_spec import StageSpec
+from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.runtimes.interface import Runtime, Stage
-from autosplit.hardware.runtimes.stage_spec import write_stage
+from autosplit.hardware.runtimes.stage_files import write_stage
 
 LANES = 2  # while one item of a replica is computed the tensors of the next one arrive
 
 
-def remote_stage(runtime: Runtime, name: str, ports: StagePorts, device: RayCores) -> RayReplica:
-    """The stage that ``runtime`` of that name makes of some ops, on a node.
+def remote_stage(runtime: Runtime, spec: StageSpec, device: RayCores) -> RayReplica:
+    """A planned stage that ``runtime`` computes, on a node.
 
     Candidates that are compared are on the same cores, so Ray reserves none of them.
     """
     with tempfile.TemporaryDirectory(prefix="autosplit-ray-") as folder:
         file = Path(folder) / f"stage{runtime.suffix}"
-        spec = write_stage(runtime, name, ports, 0, [device], file)
+        spec = write_stage(runtime, spec, [device], file)
         files = spec.digests.items()
         contents = {name: put(file.with_name(name), digest) for name, digest in files}
     return RayReplica(spec, {}, contents, place_of(device))

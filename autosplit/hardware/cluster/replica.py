@@ -14,8 +14,8 @@ from autosplit.hardware.cluster.actor import StageActor
 from autosplit.hardware.cluster.connection import answer, connected, start_actor, submitter
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.ray_nodes import RayPlace
+from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.runtimes.arrays import aligned_copy, array_of, dtype_of
-from autosplit.hardware.runtimes.stage_spec import StageSpec
 from autosplit.versions import VERSION
 
 

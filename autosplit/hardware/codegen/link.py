@@ -8,7 +8,7 @@ candidates.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ from typing import Any
 from autosplit.extras import relax, tvm
 from autosplit.files import REMEDY, refused
 from autosplit.frontend.relax.expressions import substituted
+from autosplit.graph import Op
 from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.codegen.kernels import Kernels
 from autosplit.hardware.codegen.target import foreign_triple
-from autosplit.hardware.execution.wiring import Port, StagePorts
+from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.lowering.external.regions import generate
 from autosplit.lowering.fuse.calls import constants
 from autosplit.lowering.fuse.lowered import Lowered
@@ -42,7 +43,7 @@ class Linker:
     target: Any
 
     def link(
-        self, functions: Mapping[str, StagePorts], merge: bool = True, weights: Sequence[Any] = ()
+        self, functions: Mapping[str, StageSpec], merge: bool = True, weights: Sequence[Any] = ()
     ) -> Any:
         """The runtime module of stages, each a function by its name, to be run in this process.
 
@@ -54,7 +55,7 @@ class Linker:
         with _BUILDING:
             return self._executable(functions, [module] if module else [], merge, weights)
 
-    def write(self, functions: Mapping[str, StagePorts], file: Path, merge: bool = True) -> None:
+    def write(self, functions: Mapping[str, StageSpec], file: Path, merge: bool = True) -> None:
         """Write stages, each a function by its name, with weights and kernels as a shared library.
 
         It may be for another architecture. Raises MachineError where nothing can link it.
@@ -62,7 +63,7 @@ class Linker:
         triple = foreign_triple(self.target)
         toolchain.compiler(triple)
         graph, kernels = self.lowered.graph, self.kernels
-        names = {graph.ops[i].kernel for ports in functions.values() for i in ports.ops}
+        names = {op.kernel for op in self._ops(functions.values())}
         names.update(swap_name(tensor.dtype) for tensor in graph.tensors.values())
         symbols = {kernels.symbols[name] for name in names if name in kernels.symbols}
         built = [kernels.built] if kernels.built is not None else []
@@ -77,16 +78,16 @@ class Linker:
 
     def _executable(
         self,
-        functions: Mapping[str, StagePorts],
+        functions: Mapping[str, StageSpec],
         libraries: list[Any],
         merge: bool,
         weights: Sequence[Any] = (),
     ) -> Any:
         builder = relax.BlockBuilder()
-        for name, ports in functions.items():
-            self._add_function(builder, name, ports, weights)
+        for name, spec in functions.items():
+            self._add_function(builder, name, spec, weights)
         module = builder.get()
-        ops = [self.lowered.graph.ops[i] for ports in functions.values() for i in ports.ops]
+        ops = self._ops(functions.values())
         external = {op.kernel: op.name for op in ops if op.kernel in self.lowered.composites}
         if external:
             composites = {symbol: self.lowered.composites[symbol] for symbol in external}
@@ -100,29 +101,34 @@ class Linker:
         constants = dict((module.attrs or {}).get("const_name_to_constant", {}))
         return relax.vm_build._ffi_api.VMLink(executable, self.target, None, libraries, constants)
 
+    def _ops(self, stages: Iterable[StageSpec]) -> list[Op]:
+        graph = self.lowered.graph
+        return [graph.ops[graph.index[op.name]] for stage in stages for op in stage.ops]
+
     def _add_function(
-        self, builder: Any, name: str, ports: StagePorts, weights: Sequence[Any]
+        self, builder: Any, name: str, spec: StageSpec, weights: Sequence[Any]
     ) -> None:
         """Add a function of the stage's inputs, then ``weights``, that returns its outputs."""
+        graph = self.lowered.graph
         params: dict[Any, Any] = {
             p.name: relax.Var(f"in{i}", relax.TensorType(p.shape, p.dtype))
-            for i, p in enumerate(ports.inputs)
+            for i, p in enumerate(spec.inputs)
         }
         params |= {w: relax.Var(f"weight{i}", w.ty) for i, w in enumerate(weights)}
         values = dict(params)
-        leaving = {p.name for p in ports.outputs}
+        leaving = {p.name for p in spec.outputs}
         with builder.function(name, list(params.values())):
             with builder.dataflow():
-                for port in ports.inputs:
+                for port in spec.inputs:
                     values[port.name] = self._at_cut(builder, params[port.name], port, True)
-                for i in ports.ops:
-                    outputs = self.lowered.graph.ops[i].outputs
+                for i in (graph.index[op.name] for op in spec.ops):
+                    outputs = graph.ops[i].outputs
                     value = builder.emit(self._expression(i, values, leaving))
                     is_tuple = isinstance(value.ty, relax.TupleType)
                     for k, tensor in enumerate(outputs):
                         item = builder.emit(relax.TupleGetItem(value, k)) if is_tuple else value
                         values[tensor] = item
-                results = [self._at_cut(builder, values[p.name], p, False) for p in ports.outputs]
+                results = [self._at_cut(builder, values[p.name], p, False) for p in spec.outputs]
                 result = builder.emit_output(relax.Tuple(results))
             builder.emit_func_output(result)
 
@@ -160,13 +166,13 @@ class Linker:
         return relax.call_dps_packed(kernels.symbols[op.kernel], arguments[1], fields)
 
 
-def large_weights(lowered: Lowered, ports: StagePorts) -> tuple[Any, ...]:
+def large_weights(lowered: Lowered, spec: StageSpec) -> tuple[Any, ...]:
     """The large constants that kernels of a stage read, each once.
 
     Those of an external backend stay in its code.
     """
     unique: dict[Any, None] = {}
-    for i in ports.ops:
+    for i in (lowered.graph.index[op.name] for op in spec.ops):
         if lowered.graph.ops[i].kernel not in lowered.composites:
             unique.update(dict.fromkeys(constants(lowered.calls[i])))
     return tuple(constant for constant in unique if bytes_of([constant]) >= LARGE)

@@ -1,9 +1,9 @@
 """Pipelines: stages that work on different items at the same time.
 
-Read ``wiring`` (which tensor goes where; pure), ``edges`` (the channels that
-tensors travel through), ``engine`` (the threads) and ``pipeline`` (what callers use).
+Read ``stage_spec`` (what a stage is), ``wiring`` (which tensor goes where; pure), ``edges`` (the
+channels that tensors travel through), ``engine`` (the threads) and ``pipeline`` (what callers use).
 An engine calls stages on any host by ``open``, ``run`` and ``close``, and names one that hangs.
 ``shared_memory`` has tensors that another process of the machine maps.
 
-Imports graph and errors, and the protocol of a stage in ``hardware.runtimes.interface``.
+Imports graph and errors, and of ``hardware.runtimes`` the names and the protocol of a stage.
 """

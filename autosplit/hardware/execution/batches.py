@@ -15,7 +15,8 @@ import numpy as np
 from autosplit.errors import ConfigError, StageError, line_of
 from autosplit.hardware.execution.edges import Closed, ItemFailed, Ticket
 from autosplit.hardware.execution.engine import Engine
-from autosplit.hardware.execution.wiring import Port, Wiring
+from autosplit.hardware.execution.stage_spec import Port
+from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.runtimes.arrays import aligned_empty, array_of
 
 MOST = 4096  # items at once; the memory of a pipeline grows with them

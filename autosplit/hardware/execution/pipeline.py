@@ -18,7 +18,8 @@ from autosplit.errors import ConfigError, StageError, line_of
 from autosplit.hardware.execution.batches import Batches, Place, of_items
 from autosplit.hardware.execution.edges import Closed, Stream, Ticket
 from autosplit.hardware.execution.engine import Engine, Replicas
-from autosplit.hardware.execution.wiring import Port, Wiring
+from autosplit.hardware.execution.stage_spec import Port
+from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.runtimes.arrays import array_of, dtype_of
 
 Array = np.ndarray[Any, np.dtype[Any]]

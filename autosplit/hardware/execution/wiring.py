@@ -5,58 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field, NonNegativeInt
 
 from autosplit.errors import SplitError
 from autosplit.graph import FusedGraph, State
-
-# The types of this machine: another byte order would be read as other numbers.
-DtypeName = Annotated[
-    str, Field(pattern="^(bool|u?int(8|16|32|64)|float(16|32|64)|bfloat16|float8_[a-z0-9]+)$")
-]
-
-
-@dataclass(frozen=True)
-class Port:
-    """A tensor where it enters or leaves a stage or the model.
-
-    ``range`` has the least and the largest legal value of an input of the model, where it is known.
-    """
-
-    name: str
-    shape: tuple[NonNegativeInt, ...]
-    dtype: DtypeName
-    range: tuple[int, int] | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True)
-class StageState:
-    """A tensor that one item leaves for the next item of its stream, by the stage's ports."""
-
-    input: str
-    output: str
-    shape: tuple[NonNegativeInt, ...]
-    dtype: DtypeName
-
-
-@dataclass(frozen=True)
-class StagePorts:
-    """The ops of a stage, its inputs and its outputs, each named by its tensor, and its states."""
-
-    ops: tuple[int, ...]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    states: tuple[StageState, ...] = field(default=(), repr=False)  # no part of the code's key
-
-    @property
-    def state_places(self) -> tuple[tuple[int, int], ...]:
-        """The positions of each state among the inputs and, of its successor, the outputs."""
-        inputs = [port.name for port in self.inputs]
-        outputs = [port.name for port in self.outputs]
-        return tuple((inputs.index(s.input), outputs.index(s.output)) for s in self.states)
+from autosplit.hardware.execution.stage_spec import Port, StageSpec, StageState
 
 
 @dataclass(frozen=True)
@@ -85,7 +40,7 @@ class Wiring:
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    stages: tuple[StagePorts, ...]
+    stages: tuple[StageSpec, ...]
     connections: tuple[Connection, ...]
     initial: Mapping[str, Any] = field(default_factory=dict, compare=False)
     steps: int | None = None
@@ -119,7 +74,7 @@ def wire(
         for state in graph.states
         if not graph.tensors[state.input].consumers
     }
-    ports = tuple(_ports(graph, ops, results, unread) for ops in stages)
+    specs = [_spec(graph, i, ops, results, unread) for i, ops in enumerate(stages)]
     state_inputs = {state.input for state in graph.states}
     state_outputs = {state.output for state in graph.states}
     # The caller neither gives nor gets states.
@@ -128,23 +83,23 @@ def wire(
     for state in graph.states:
         port = _port(graph, state.input)
         successor = StageState(port.name, state.tensor, port.shape, port.dtype)
-        states.setdefault(_stage_of(graph, ports, state), []).append(successor)
+        states.setdefault(_stage_of(graph, specs, state), []).append(successor)
     connections = [
         connection
-        for connection in _connections(graph, ports, visible)
+        for connection in _connections(graph, specs, visible)
         if connection.source not in state_inputs
     ]
     inputs = [_port(graph, name) for name in graph.inputs if name not in state_inputs]
     return Wiring(
         inputs=tuple(replace(port, range=ranges.get(port.name)) for port in inputs),
         outputs=tuple(_port(graph, tensor, name) for name, tensor in visible),
-        stages=tuple(replace(p, states=tuple(states.get(i, ()))) for i, p in enumerate(ports)),
+        stages=tuple(replace(s, states=tuple(states.get(s.index, ()))) for s in specs),
         connections=tuple(connections),
         initial=initial,
     )
 
 
-def _stage_of(graph: FusedGraph, stages: Sequence[StagePorts], state: State) -> int:
+def _stage_of(graph: FusedGraph, stages: Sequence[StageSpec], state: State) -> int:
     """The stage that has a state. Raises SplitError where there is no such one."""
     port = _port(graph, state.input)
     # Several ops of one stage may read it; the stage then has one input for all.
@@ -165,27 +120,28 @@ def part(graph: FusedGraph, ops: Sequence[int], outputs: Iterable[tuple[str, str
     Its inputs are the tensors produced outside, its outputs those read outside. A set whose results
     nobody reads has them all as outputs.
     """
-    ports = _ports(graph, ops, {tensor for _, tensor in outputs})
-    if not ports.outputs:
+    spec = _spec(graph, 0, ops, {tensor for _, tensor in outputs})
+    if not spec.outputs:
         results = [t for i in ops for t in graph.ops[i].outputs]
-        ports = StagePorts(ports.ops, ports.inputs, tuple(_port(graph, t) for t in results))
+        spec = replace(spec, outputs=tuple(_port(graph, t) for t in results))
     connections = []
-    for port in ports.inputs:
+    for port in spec.inputs:
         size = graph.tensors[port.name].bytes
         connections.append(Connection(port.name, size, port.name, (0,), ()))
-    for index, port in enumerate(ports.outputs):
+    for index, port in enumerate(spec.outputs):
         size = graph.tensors[port.name].bytes
         connections.append(Connection(port.name, size, (0, index), (), (port.name,)))
-    return Wiring(ports.inputs, ports.outputs, (ports,), tuple(connections))
+    return Wiring(spec.inputs, spec.outputs, (spec,), tuple(connections))
 
 
-def _ports(
+def _spec(
     graph: FusedGraph,
+    index: int,
     ops: Sequence[int],
     results: set[str],
     unread: Mapping[str, int | None] = MappingProxyType({}),
-) -> StagePorts:
-    """The ports of a stage; ``results`` are the tensors that are model outputs.
+) -> StageSpec:
+    """A planned stage; ``results`` are the tensors that are model outputs.
 
     ``unread`` are inputs that no op reads, each with an op whose stage has it all the same.
     """
@@ -201,7 +157,7 @@ def _ports(
             if tensor in results or not inside.issuperset(graph.tensors[tensor].consumers):
                 outputs.append(_port(graph, tensor))
     inputs |= {name: _port(graph, name) for name, op in unread.items() if op in inside}
-    return StagePorts(tuple(ops), tuple(inputs.values()), tuple(outputs))
+    return StageSpec.planned([graph.ops[i] for i in ops], inputs.values(), outputs, index)
 
 
 def _port(graph: FusedGraph, tensor: str, name: str | None = None) -> Port:
@@ -209,18 +165,18 @@ def _port(graph: FusedGraph, tensor: str, name: str | None = None) -> Port:
 
 
 def _connections(
-    graph: FusedGraph, ports: Sequence[StagePorts], outputs: Sequence[tuple[str, str]]
+    graph: FusedGraph, stages: Sequence[StageSpec], outputs: Sequence[tuple[str, str]]
 ) -> Iterator[Connection]:
     # The caller sends an input under its own name.
     sources: dict[str, tuple[int, int] | str] = {name: name for name in graph.inputs}
     readers: dict[str, list[int]] = {}
-    for index, stage in enumerate(ports):
+    for index, stage in enumerate(stages):
         for position, port in enumerate(stage.outputs):
             sources[port.name] = (index, position)
         for port in stage.inputs:
             readers.setdefault(port.name, []).append(index)
     for tensor, source in sources.items():
-        stages = tuple(readers.get(tensor, ()))
+        reading = tuple(readers.get(tensor, ()))
         names = tuple(name for name, result in outputs if result == tensor)
-        if stages or names:
-            yield Connection(tensor, graph.tensors[tensor].bytes, source, stages, names)
+        if reading or names:
+            yield Connection(tensor, graph.tensors[tensor].bytes, source, reading, names)

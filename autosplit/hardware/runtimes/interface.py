@@ -15,7 +15,8 @@ import numpy as np
 from autosplit.frontend.samples import random_items
 from autosplit.graph import FusedGraph
 from autosplit.hardware.devices.device import Device
-from autosplit.hardware.execution.wiring import StagePorts, Wiring, wire
+from autosplit.hardware.execution.stage_spec import StageSpec
+from autosplit.hardware.execution.wiring import Wiring, wire
 from autosplit.hardware.measurement.results import LinkCost, Profile
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ class StageSource:
         return self.lowered.graph
 
     @cached_property
-    def whole(self) -> StagePorts:
-        """The ports of the model as one stage."""
+    def whole(self) -> StageSpec:
+        """The model as one stage."""
         return self.wiring([range(len(self.graph.ops))]).stages[0]
 
     @property
@@ -95,6 +96,7 @@ class Runtime(ABC):
     """Makes the stages of one model. The defaults suit one with kernels of its own."""
 
     source: StageSource
+    name: ClassVar[str]
     suffix: ClassVar[str]
     """The suffix of a stage file."""
     has_hint: ClassVar[bool] = False
@@ -128,25 +130,25 @@ class Runtime(ABC):
         """
 
     @abstractmethod
-    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
+    def stages(self, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
         """The stage of some ops on each of some devices. Raises SplitError for an unsupported cut.
 
         They run at the same time, and may share what is loaded.
         """
 
-    def stage(self, ports: StagePorts, device: Device) -> Stage:
+    def stage(self, spec: StageSpec, device: Device) -> Stage:
         """The stage of some ops on one device; raises as ``stages``."""
-        return self.stages(ports, [device])[0]
+        return self.stages(spec, [device])[0]
 
     def whole(
-        self, ports: StagePorts, devices: Sequence[Device], by_hint: bool = False
+        self, spec: StageSpec, devices: Sequence[Device], by_hint: bool = False
     ) -> list[Stage]:
         """The unsplit model on each of some devices, as fast as the runtime computes it there.
 
         With ``by_hint`` there is one device, and the runtime is asked for throughput: it says how
         many stages there are.
         """
-        return self.stages(ports, devices)
+        return self.stages(spec, devices)
 
     @abstractmethod
     def profile(self, device: Device, seconds: float, force: bool) -> Profile:
@@ -161,17 +163,15 @@ class Runtime(ABC):
         return LinkCost(str(device))
 
     @abstractmethod
-    def write(self, ports: StagePorts, file: Path, device: Device) -> Path | None:
+    def write(self, spec: StageSpec, file: Path, device: Device) -> Path | None:
         """Write a stage file for a device; returns the data file beside it, if there is one."""
 
     @classmethod
     @abstractmethod
-    def load_stages(
-        cls, file: Path, sha256: str, ports: StagePorts, devices: Sequence[Device]
-    ) -> list[Stage]:
+    def load_stages(cls, file: Path, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
         """The stage of a file that ``write`` made, on each of some devices, as ``stages``.
 
-        ``sha256`` is the file's digest; the ops of ``ports`` are not used.
+        The ops of ``spec`` are not used.
         """
 
 

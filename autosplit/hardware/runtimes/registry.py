@@ -1,16 +1,13 @@
 """Runtimes by name.
 
 A new runtime is a package beside this file, a name in RUNTIMES and a late import of its class in
-``runtime_class``. The command line, study files and ``split.json`` take their names from there.
+``runtime_class`` of ``stage_files``. The command line, study files and ``split.json`` take their
+names from here.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from autosplit.hardware.runtimes.interface import Runtime
 
 TVM = "tvm"
 ONNXRUNTIME = "onnxruntime"
@@ -36,22 +33,3 @@ def package_of(name: str) -> str:
 def ready_made() -> tuple[str, ...]:
     """The installed runtimes that compute a model as it is, without compiling kernels for it."""
     return tuple(name for name in EXACT if name != TVM and is_installed(name))
-
-
-def runtime_class(name: str) -> type[Runtime]:
-    """The class of a runtime; it is called with a StageSource."""
-    if name == TVM:
-        from autosplit.hardware.runtimes.tvm.runtime import TvmRuntime
-
-        return TvmRuntime
-    if name == ONNXRUNTIME:
-        from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
-
-        return OnnxruntimeRuntime
-    from autosplit.hardware.runtimes.openvino import runtime as openvino
-
-    classes = {
-        OPENVINO: openvino.OpenvinoRuntime,
-        OPENVINO_BFLOAT16: openvino.OpenvinoBfloat16Runtime,
-    }
-    return classes[name]

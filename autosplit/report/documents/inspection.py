@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from autosplit import cuts
 from autosplit.errors import SplitError, nearest
 from autosplit.graph import FusedGraph, Op, op_title
+from autosplit.hardware.execution.stage_spec import SourceOp
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.cost_table import cost_table
 from autosplit.lowering.states import propose_states
@@ -124,7 +125,7 @@ def tensor(graph: FusedGraph, name: str) -> dict[str, Any]:
     }
 
 
-def op_names(ops: Sequence[Op]) -> list[dict[str, Any]]:
+def op_names(ops: Sequence[Op | SourceOp]) -> list[dict[str, Any]]:
     """Ops by name, with the names of their source nodes."""
     return [{"name": op.name, "sources": list(op.sources)} for op in ops]
 

@@ -46,16 +46,15 @@ def document(split: Split, after: Sequence[Sequence[str]]) -> dict[str, Any]:
             }
         )
         before = cut
-    stages = []
-    for index, ports in enumerate(split.model.wiring(split.stages).stages):
-        stages.append(
-            {
-                "index": index,
-                "ops": op_names([graph.ops[i] for i in ports.ops]),
-                "inputs": [p.name for p in ports.inputs],
-                "outputs": [p.name for p in ports.outputs],
-            }
-        )
+    stages = [
+        {
+            "index": spec.index,
+            "ops": op_names(spec.ops),
+            "inputs": [p.name for p in spec.inputs],
+            "outputs": [p.name for p in spec.outputs],
+        }
+        for spec in split.model.wiring(split.stages).stages
+    ]
     return {"model": graph.name, "cuts": cut_documents, "stages": stages}
 
 

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from autosplit.errors import StageError
+from autosplit.hardware.cluster import replica
+from autosplit.hardware.cluster.actor import StageActor
 from autosplit.hardware.cluster.pipeline import pipeline_of
 from autosplit.hardware.cluster.replica import RayReplica
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.ray_nodes import only_place
 from autosplit.hardware.execution.pipeline import Pipeline
-from autosplit.hardware.execution.wiring import StagePorts, Wiring, wire
+from autosplit.hardware.execution.stage_spec import StageSpec
+from autosplit.hardware.execution.wiring import Wiring, wire
 from tests.hardware.cluster.clusters import Nodes, ray_nodes  # noqa: F401  a fixture
 from tests.hardware.fakes import FakeStage, fake_pipeline, graph, in_time, items, sequential
 
@@ -47,7 +50,7 @@ class FakeFile:
     """A stage file whose stage is a fake."""
 
     net: Any
-    ports: StagePorts
+    ports: StageSpec
     kind: type[FakeStage] = Forgetful
     digests: dict[str, str] = field(default_factory=dict)
 
@@ -55,11 +58,17 @@ class FakeFile:
     outputs = property(lambda self: self.ports.outputs)
     file = "fake"
 
-    def require_here(self, _: Any) -> None:
-        """Every machine can run it."""
 
-    def load(self, *_: Any) -> list[FakeStage]:
-        return [self.kind(self.net, self.ports)]
+class FakeActor(StageActor):
+    """Loads the stage of a FakeFile on every machine."""
+
+    def _loaded(self, spec: Any, *_: Any) -> Any:
+        return spec.kind(spec.net, spec.ports)
+
+
+@pytest.fixture(autouse=True)
+def _fake_actors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica, "StageActor", FakeActor)
 
 
 def deployed(

@@ -13,7 +13,7 @@ import pytest
 from autosplit.errors import MachineError, StageError
 from autosplit.hardware.execution import engine as engines
 from autosplit.hardware.execution.pipeline import Pipeline
-from autosplit.hardware.runtimes import stage_spec
+from autosplit.hardware.runtimes import stage_files
 from tests.hardware.fakes import PATIENCE_S, fake_pipeline, graph, in_time, items, wait_for
 
 CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
@@ -151,7 +151,7 @@ def test_an_item_that_waits_for_another_in_its_replica_does_not_hang(lanes, is_n
 def test_a_stage_whose_loading_hangs_is_named_in_time(branches, monkeypatch):
     goes_on = threading.Event()
     monkeypatch.setattr(type(branches.runtime), "stages", lambda *_: goes_on.wait(60))
-    monkeypatch.setattr(stage_spec, "LOAD_S", 0.1)
+    monkeypatch.setattr(stage_files, "LOAD_S", 0.1)
     with pytest.raises(
         MachineError, match=r"a stage does not load on cores:\d+: no answer .* hangs"
     ):

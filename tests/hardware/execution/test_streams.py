@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, SplitError, StageError
 from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.execution.stage_spec import Port, StageSpec, StageState
 from autosplit.hardware.execution.stream_states import StreamStates
-from autosplit.hardware.execution.wiring import Port, StagePorts, StageState, Wiring, wire
+from autosplit.hardware.execution.wiring import Wiring, wire
 from autosplit.lowering.states import match_states
 from tests.hardware.fakes import FakeStage, fake_pipeline, graph, in_time, items, sequential
 
@@ -176,7 +177,9 @@ def test_a_value_that_is_no_state_is_refused_with_what_is_one(state, reason):
 def test_a_stream_that_has_not_begun_has_the_states_of_the_model():
     first = np.array([1, 2], np.int8)
     port, renewed = Port("h", (2,), "int8"), Port("n", (2,), "int8")
-    stage = StagePorts((), (port,), (renewed,), (StageState("h", "n", (2,), "int8"),))
+    stage = replace(
+        StageSpec.planned((), [port], [renewed]), states=(StageState("h", "n", (2,), "int8"),)
+    )
     for initial, values in (({}, [0, 0]), ({"h": first}, [1, 2])):
         wiring = Wiring((), (), (stage,), (), initial)
         begun = StreamStates(wiring).of("new")["h"]

@@ -19,7 +19,7 @@ from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
-from autosplit.hardware.execution.wiring import StagePorts
+from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.arrays import array_of
@@ -238,12 +238,12 @@ def test_without_its_package_the_extra_is_named(branches, monkeypatch, runtime, 
 def test_other_devices_are_refused_by_name_with_the_runtime_that_takes_them(
     branches, tmp_path, device
 ):
-    runtime, ports = branches.runtime_of(ONNXRUNTIME), StagePorts((), (), ())
+    runtime, ports = branches.runtime_of(ONNXRUNTIME), StageSpec.planned((), (), ())
     runtime.check(HERE)
     assert (runtime.can_run(HERE[0]), runtime.can_run(device)) == (True, False)
     for use in (
         lambda: runtime.check([device]),
-        lambda: runtime.load_stages(tmp_path / "absent.onnx", "", ports, [device]),
+        lambda: runtime.load_stages(tmp_path / "absent.onnx", ports, [device]),
     ):
         with pytest.raises(ConfigError, match=f"not on '{device}'; use runtime tvm"):
             use()

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from autosplit.errors import ConfigError, SplitError
 from autosplit.extras import onnx
 from autosplit.hardware.codegen.target import toolchain
 from autosplit.hardware.devices.device import Cores, Device, on_its_machine
-from autosplit.hardware.execution.wiring import Port, StagePorts
+from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling import profile_cache
 from autosplit.hardware.profiling.timing import on_cores, repeated_ms
@@ -35,17 +35,17 @@ from autosplit.hardware.runtimes.onnx.time_shares import (
 from autosplit.versions import machine
 
 # A model of one node on one number has these ports.
-_SMALLEST = StagePorts((), (Port("x", (1,), "float32"),), (Port("y", (1,), "float32"),))
+_SMALLEST = StageSpec.planned((), [Port("x", (1,), "float32")], [Port("y", (1,), "float32")])
 _LEAST_OPS = 0.1  # share of a run that is left to the ops at least
 
 
 class SubmodelStage(Stage):
     """Implements Stage beside ``run``; the model has inputs and outputs by the ports' names."""
 
-    def __init__(self, ports: StagePorts, cores: Cores) -> None:
+    def __init__(self, spec: StageSpec, cores: Cores) -> None:
         self._cores = cores
-        self._inputs = [p.name for p in ports.inputs]
-        self._outputs = [p.name for p in ports.outputs]
+        self._inputs = [p.name for p in spec.inputs]
+        self._outputs = [p.name for p in spec.outputs]
 
     def open(self) -> None:
         """Pin the calling thread to the stage's cores."""
@@ -63,7 +63,6 @@ class SubmodelRuntime(Runtime):
     """
 
     suffix = ".onnx"
-    name: ClassVar[str]
 
     @property
     def keep_together(self) -> tuple[tuple[int, ...], ...]:
@@ -93,10 +92,10 @@ class SubmodelRuntime(Runtime):
         """See Runtime; the graph that is split was fused by TVM."""
         return f"{toolchain()},{self.name} {self.version}"
 
-    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
+    def stages(self, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
         """See Runtime; the stages of an export are loaded in the same way."""
-        with model_file.temporary(self.submodel(ports)) as file:
-            return self.load_stages(file, "", ports, devices)
+        with model_file.temporary(self.submodel(spec)) as file:
+            return self.load_stages(file, spec, devices)
 
     def profile(self, device: Device, seconds: float, force: bool) -> Profile:
         """See Runtime."""
@@ -125,14 +124,14 @@ class SubmodelRuntime(Runtime):
         values = [item[port.name] for port in self.source.whole.inputs]
         whole_ms = _run_ms(whole, values, cores, seconds)
         with model_file.temporary(_smallest_model()) as file:
-            (smallest,) = self.load_stages(file, "", _SMALLEST, [cores])
+            (smallest,) = self.load_stages(file, _SMALLEST, [cores])
         number = np.ones(_SMALLEST.inputs[0].shape, np.float32)
         call_ms = _run_ms(smallest, [number], cores, seconds / 4)
         return calibrated(profile, whole_ms, call_ms)
 
-    def write(self, ports: StagePorts, file: Path, device: Device) -> Path | None:
+    def write(self, spec: StageSpec, file: Path, device: Device) -> Path | None:
         """Write the submodel; large weights go into a file beside it, which is returned."""
-        return model_file.write(self.submodel(ports), file)
+        return model_file.write(self.submodel(spec), file)
 
     @staticmethod
     @abstractmethod
@@ -170,10 +169,10 @@ class SubmodelRuntime(Runtime):
         groups = lowered.keep_together
         return group_ops(self.original, lowered.graph, lowered.outputs, self.name, groups)
 
-    def submodel(self, ports: StagePorts) -> Any:
+    def submodel(self, spec: StageSpec) -> Any:
         """The ONNX model of a stage. Raises SplitError where there is none."""
         try:
-            return self.original.submodel(ports, "stage")
+            return self.original.submodel(spec, "stage")
         except NoSubmodel as reason:
             raise SplitError(
                 f"{self.name} cannot run a stage that is cut so: {reason}; cut elsewhere"

@@ -16,7 +16,7 @@ import numpy as np
 from autosplit.extras import helper, onnx
 from autosplit.frontend.onnx.nodes import tensors_read
 from autosplit.frontend.onnx.static_shapes import asks_for_shape, inferred_shapes, shape_constant
-from autosplit.hardware.execution.wiring import Port, StagePorts
+from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.runtimes.interface import StageSource
 
 
@@ -47,13 +47,13 @@ class OnnxModel:
     proto: Any
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def submodel(self, ports: StagePorts, name: str) -> Any:
+    def submodel(self, spec: StageSpec, name: str) -> Any:
         """The ONNX model of a stage. Raises NoSubmodel where ONNX has no tensor at its border."""
-        for port in (*ports.inputs, *ports.outputs):
+        for port in (*spec.inputs, *spec.outputs):
             if not self.has_tensor(port.name):
                 raise NoSubmodel(f"tensor '{port.name}' is not in the ONNX graph")
-        inputs = {port.name for port in ports.inputs}
-        subgraph = self.subgraph([port.name for port in ports.outputs], inputs)
+        inputs = {port.name for port in spec.inputs}
+        subgraph = self.subgraph([port.name for port in spec.outputs], inputs)
         if subgraph.undefined:
             raise NoSubmodel(
                 f"it also depends on '{subgraph.undefined[0]}', which is not one of its inputs"
@@ -66,8 +66,8 @@ class OnnxModel:
         graph = helper.make_graph(
             nodes,
             name,
-            [_value_info(p) for p in ports.inputs],
-            [_value_info(p) for p in ports.outputs],
+            [_value_info(p) for p in spec.inputs],
+            [_value_info(p) for p in spec.outputs],
         )
         for weight in subgraph.weights:
             if weight in self._weights:

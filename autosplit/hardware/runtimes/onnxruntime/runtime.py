@@ -11,7 +11,7 @@ import numpy as np
 from autosplit.errors import ModelError
 from autosplit.hardware.devices.core_kinds import memory_node
 from autosplit.hardware.devices.device import Cores, Device
-from autosplit.hardware.execution.wiring import StagePorts
+from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.runtimes.interface import Stage
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.cache_writes import in_place, with_direct_writes
@@ -26,11 +26,11 @@ class SessionStage(SubmodelStage):
     A state that the model writes rows into is overwritten.
     """
 
-    def __init__(self, session: Any, ports: StagePorts, cores: Cores) -> None:
-        super().__init__(ports, cores)
+    def __init__(self, session: Any, spec: StageSpec, cores: Cores) -> None:
+        super().__init__(spec, cores)
         self._session = session
         # Inputs that are no states belong to the caller.
-        states = {state.input: state.output for state in ports.states}
+        states = {state.input: state.output for state in spec.states}
         pairs = in_place(session.get_modelmeta().custom_metadata_map) if states else {}
         self._in_place = dict(pairs.items() & states.items())
         _require_names("inputs", self._inputs, self._session.get_inputs())
@@ -76,27 +76,25 @@ class OnnxruntimeRuntime(SubmodelRuntime):
         """See SubmodelRuntime."""
         return str(require_onnxruntime().__version__)
 
-    def submodel(self, ports: StagePorts) -> Any:
+    def submodel(self, spec: StageSpec) -> Any:
         """See SubmodelRuntime."""
-        return with_direct_writes(super().submodel(ports))
+        return with_direct_writes(super().submodel(spec))
 
     def whole(
-        self, ports: StagePorts, devices: Sequence[Device], by_hint: bool = False
+        self, spec: StageSpec, devices: Sequence[Device], by_hint: bool = False
     ) -> list[Stage]:
         """See Runtime; waiting threads spin, as they do by default in onnxruntime."""
-        with model_file.temporary(self.submodel(ports)) as file:
-            return session_stages(file, ports, map(self.cores, devices), spinning=True)
+        with model_file.temporary(self.submodel(spec)) as file:
+            return session_stages(file, spec, map(self.cores, devices), spinning=True)
 
     @classmethod
-    def load_stages(
-        cls, file: Path, sha256: str, ports: StagePorts, devices: Sequence[Device]
-    ) -> list[Stage]:
+    def load_stages(cls, file: Path, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
         """See Runtime."""
-        return session_stages(file, ports, map(cls.cores, devices))
+        return session_stages(file, spec, map(cls.cores, devices))
 
 
 def session_stages(
-    file: Path, ports: StagePorts, places: Iterable[Cores], spinning: bool = False
+    file: Path, spec: StageSpec, places: Iterable[Cores], spinning: bool = False
 ) -> list[Stage]:
     """A stage on each of ``places``.
 
@@ -113,7 +111,7 @@ def session_stages(
         memory = memory_node(cores.numbers[0]) if is_single else cores
         if memory not in shared or not is_single:
             shared[memory] = session_on(file, cores, options)
-        stages.append(SessionStage(shared[memory], ports, cores))
+        stages.append(SessionStage(shared[memory], spec, cores))
     return stages
 
 

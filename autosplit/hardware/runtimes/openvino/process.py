@@ -17,7 +17,7 @@ import numpy as np
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.shared_memory import Shape, SharedArrays, mapped
-from autosplit.hardware.execution.wiring import StagePorts
+from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import Handler
 from autosplit.hardware.profiling.timing import on_cores
@@ -38,7 +38,8 @@ class StageSetting:
 
     file: str
     cores: Cores
-    ports: StagePorts
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
     memory: int
     precision: Precision
 
@@ -46,14 +47,15 @@ class StageSetting:
 class ProcessStage(SubmodelStage):
     """Implements Stage; what is computed here is copies of tensors, on the stage's cores too."""
 
-    def __init__(self, file: Path, ports: StagePorts, cores: Cores, precision: Precision) -> None:
-        super().__init__(ports, cores)
-        memory = SharedArrays(_shapes(ports))
+    def __init__(self, file: Path, spec: StageSpec, cores: Cores, precision: Precision) -> None:
+        super().__init__(spec, cores)
+        memory = SharedArrays(_shapes((*spec.inputs, *spec.outputs)))
         arrays, descriptor = memory.arrays, memory.descriptor
-        setting = dump(StageSetting(str(file), cores, ports, descriptor, precision))
+        tensors = spec.inputs, spec.outputs, descriptor
+        setting = dump(StageSetting(str(file), cores, *tensors, precision))
         # Every thread of the process inherits the cores of the thread that starts it.
         self._worker = on_cores(cores, lambda: Worker(open_stage, setting, [descriptor]))
-        count = len(ports.inputs)
+        count = len(spec.inputs)
         self._input_arrays, self._output_arrays = arrays[:count], arrays[count:]
         self._phase = f"running OpenVINO on {cores}"
         self._end = weakref.finalize(self, self._worker.close)
@@ -81,10 +83,10 @@ class ProcessStage(SubmodelStage):
 def open_stage(document: Mapping[str, Any]) -> Handler:
     """The handler of a process; each job is an item."""
     setting = load(StageSetting, document)
-    count = len(setting.ports.inputs)
+    count = len(setting.inputs)
     compiled = compile_model(Path(setting.file), setting.cores, setting.precision)
-    request = infer_request(compiled, setting.ports)
-    arrays = mapped(setting.memory, _shapes(setting.ports))
+    request = infer_request(compiled, setting.inputs, setting.outputs)
+    arrays = mapped(setting.memory, _shapes((*setting.inputs, *setting.outputs)))
     for position, array in enumerate(arrays[:count]):
         request.set_input_tensor(position, shared_tensor(array))
     for position, array in enumerate(arrays[count:]):
@@ -97,5 +99,5 @@ def open_stage(document: Mapping[str, Any]) -> Handler:
     return infer
 
 
-def _shapes(ports: StagePorts) -> list[Shape]:
-    return [(port.shape, dtype_of(port.dtype)) for port in (*ports.inputs, *ports.outputs)]
+def _shapes(ports: Sequence[Port]) -> list[Shape]:
+    return [(port.shape, dtype_of(port.dtype)) for port in ports]

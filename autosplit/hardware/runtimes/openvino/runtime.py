@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices.device import Cores, Device, available, can_pin
-from autosplit.hardware.execution.wiring import StagePorts
+from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.runtimes.interface import Stage, closed_on_error
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime
@@ -43,27 +43,25 @@ class OpenvinoRuntime(SubmodelRuntime):
         """See SubmodelRuntime."""
         return str(require_openvino().__version__)
 
-    def submodel(self, ports: StagePorts) -> Any:
+    def submodel(self, spec: StageSpec) -> Any:
         """See SubmodelRuntime."""
-        return with_flat_softmax(super().submodel(ports))
+        return with_flat_softmax(super().submodel(spec))
 
     def whole(
-        self, ports: StagePorts, devices: Sequence[Device], by_hint: bool = False
+        self, spec: StageSpec, devices: Sequence[Device], by_hint: bool = False
     ) -> list[Stage]:
         """See Runtime; by its hint OpenVINO says how many inferences it would compute at once."""
         if not by_hint:
-            return self.stages(ports, devices)
+            return self.stages(spec, devices)
         cores = self.cores(devices[0])
         options = {"NUM_STREAMS": "AUTO", "PERFORMANCE_HINT": "THROUGHPUT"}
-        with model_file.temporary(self.submodel(ports)) as file:
+        with model_file.temporary(self.submodel(spec)) as file:
             compiled = compile_model(file, cores, self.precision, **options)
         count = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
-        return [OpenvinoStage(compiled, ports, cores) for _ in range(count)]
+        return [OpenvinoStage(compiled, spec, cores) for _ in range(count)]
 
     @classmethod
-    def load_stages(
-        cls, file: Path, sha256: str, ports: StagePorts, devices: Sequence[Device]
-    ) -> list[Stage]:
+    def load_stages(cls, file: Path, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
         """See Runtime.
 
         Each loads the model for itself: several inferences at a time with one compiled model are
@@ -73,8 +71,8 @@ class OpenvinoRuntime(SubmodelRuntime):
 
         def loaded(cores: Cores) -> Stage:
             if runs_here(cores):
-                return OpenvinoStage(compile_model(file, cores, cls.precision), ports, cores)
-            return ProcessStage(file, ports, cores, cls.precision)
+                return OpenvinoStage(compile_model(file, cores, cls.precision), spec, cores)
+            return ProcessStage(file, spec, cores, cls.precision)
 
         return closed_on_error(map(loaded, list(map(cls.cores, devices))))
 
@@ -87,9 +85,9 @@ class OpenvinoBfloat16Runtime(OpenvinoRuntime):
     precision = "bf16"
     rounds_to = "bfloat16"
 
-    def submodel(self, ports: StagePorts) -> Any:
+    def submodel(self, spec: StageSpec) -> Any:
         """See SubmodelRuntime."""
-        return with_relayed_inputs(super().submodel(ports))
+        return with_relayed_inputs(super().submodel(spec))
 
     def check(self, devices: Sequence[Device]) -> None:
         """See Runtime. Raises ConfigError for a processor without bfloat16, too."""

@@ -12,7 +12,7 @@ import numpy as np
 from autosplit.errors import ModelError
 from autosplit.extras import require
 from autosplit.hardware.devices.device import Cores
-from autosplit.hardware.execution.wiring import Port, StagePorts
+from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.runtimes.arrays import dtype_of
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelStage
 from autosplit.hardware.runtimes.openvino import workers
@@ -26,10 +26,10 @@ _PREAMBLE = ("Exception from", "Check '", "FrontEnd API failed", "Model wasn't",
 class OpenvinoStage(SubmodelStage):
     """Implements Stage for a compiled model on one core, or on all cores of the process."""
 
-    def __init__(self, compiled: Any, ports: StagePorts, cores: Cores) -> None:
-        super().__init__(ports, cores)
-        self._types = [dtype_of(port.dtype) for port in ports.outputs]
-        self._request = infer_request(compiled, ports)
+    def __init__(self, compiled: Any, spec: StageSpec, cores: Cores) -> None:
+        super().__init__(spec, cores)
+        self._types = [dtype_of(port.dtype) for port in spec.outputs]
+        self._request = infer_request(compiled, spec.inputs, spec.outputs)
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. Inputs are shared; outputs are copies, because the next run writes there.
@@ -91,11 +91,11 @@ def compile_model(
         raise ModelError(f"OpenVINO cannot load the model: {_reason(error)}") from error
 
 
-def infer_request(compiled: Any, ports: StagePorts) -> Any:
+def infer_request(compiled: Any, inputs: Sequence[Port], outputs: Sequence[Port]) -> Any:
     """A request for inferences. Raises ModelError where the model does not have these ports."""
     # By position: OpenVINO forgets the name of an input that a Dropout node reads.
-    _require_shapes("inputs", ports.inputs, compiled.inputs)
-    _require_shapes("outputs", ports.outputs, compiled.outputs)
+    _require_shapes("inputs", inputs, compiled.inputs)
+    _require_shapes("outputs", outputs, compiled.outputs)
     return compiled.create_infer_request()
 
 

@@ -11,16 +11,18 @@ from pathlib import Path
 
 from autosplit.errors import ModelError
 from autosplit.files import atomic_write
+from autosplit.graph import Op
 from autosplit.hardware import cache
 from autosplit.hardware.codegen.link import ENTRY, Linker, large_weights
 from autosplit.hardware.codegen.target import spelled, toolchain
 from autosplit.hardware.devices import rpc
 from autosplit.hardware.devices.device import Cores, Device, LocalDevice, Rpc, on_its_machine
-from autosplit.hardware.execution.wiring import StagePorts
+from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling import profile_cache, transfer_costs
 from autosplit.hardware.profiling.timing import on_cores
 from autosplit.hardware.runtimes.interface import Runtime, Stage, closed_on_error
+from autosplit.hardware.runtimes.registry import TVM
 from autosplit.hardware.runtimes.tvm import instrumented_profile, single_op_profile
 from autosplit.hardware.runtimes.tvm.stage import (
     RpcStage,
@@ -36,6 +38,7 @@ from autosplit.versions import machine
 class TvmRuntime(Runtime):
     """Implements Runtime."""
 
+    name = TVM
     suffix = ".so"
 
     @property
@@ -67,22 +70,22 @@ class TvmRuntime(Runtime):
             if isinstance(device, LocalDevice):
                 kernels.module  # noqa: B018  the property links and loads the kernels
 
-    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
+    def stages(self, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
         """See Runtime. Raises ModelError for an op that a device cannot compute."""
-        return closed_on_error(self._linked(ports, device) for device in devices)
+        return closed_on_error(self._linked(spec, device) for device in devices)
 
-    def _linked(self, ports: StagePorts, device: Device) -> Stage:
-        self._require_supported(ports, device)
+    def _linked(self, spec: StageSpec, device: Device) -> Stage:
+        self._require_supported(spec, device)
         linker, device = self._linker(device), on_its_machine(device)
         if not isinstance(device, Rpc):
             is_here = isinstance(device, Cores)
-            weights = large_weights(self.source.lowered, ports) if is_here else ()
-            module = linker.link({ENTRY: ports}, weights=weights)
+            weights = large_weights(self.source.lowered, spec) if is_here else ()
+            module = linker.link({ENTRY: spec}, weights=weights)
             return VmStage(module, device, [w.value for w in weights])
         # A server keeps loaded libraries by this key, so it holds all that the library depends on.
         symbols = sorted(linker.kernels.symbols.values())
-        key = cache.digest(self.source.sha256, spelled(linker.target), repr(ports), *symbols)
-        return RpcStage(rpc.connect(device), key, partial(linker.write, {ENTRY: ports}), ports)
+        key = cache.digest(self.source.sha256, spelled(linker.target), spec.code, *symbols)
+        return RpcStage(rpc.connect(device), key, partial(linker.write, {ENTRY: spec}), spec)
 
     def _linker(self, device: Device) -> Linker:
         kernels = self.source.kernels
@@ -114,16 +117,14 @@ class TvmRuntime(Runtime):
         tvm_device = device.tvm_device()
         return transfer_costs.measure(str(device), tvm_device, tvm_device.sync)
 
-    def write(self, ports: StagePorts, file: Path, device: Device) -> None:
+    def write(self, spec: StageSpec, file: Path, device: Device) -> None:
         """Write a shared library with the stage's kernels and weights."""
-        self._require_supported(ports, device)
+        self._require_supported(spec, device)
         with atomic_write(file) as temporary:
-            self._linker(device).write({ENTRY: ports}, temporary)
+            self._linker(device).write({ENTRY: spec}, temporary)
 
     @classmethod
-    def load_stages(
-        cls, file: Path, sha256: str, ports: StagePorts, devices: Sequence[Device]
-    ) -> list[Stage]:
+    def load_stages(cls, file: Path, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
         """See Runtime."""
         require_whole(file)
 
@@ -135,18 +136,19 @@ class TvmRuntime(Runtime):
                     copy = shutil.copyfile(file, Path(private, file.name))
                     return VmStage(load_library(copy), device)
             copy_library = partial(shutil.copyfile, file)
-            return RpcStage(rpc.connect(device), sha256, copy_library, ports)
+            return RpcStage(rpc.connect(device), spec.sha256, copy_library, spec)
 
         return closed_on_error(map(loaded, devices))
 
-    def _require_supported(self, ports: StagePorts, device: Device) -> None:
+    def _require_supported(self, spec: StageSpec, device: Device) -> None:
         """Raises ModelError, naming the op, where a device cannot compute one of a stage."""
-        self._require_code(ports.ops)
+        ops = [self.source.graph.ops[self.source.graph.index[op.name]] for op in spec.ops]
+        self._require_code(ops)
         if isinstance(device, Cores):
             return
         composites = self.source.lowered.composites
         absent = self.source.kernels.on(device).absent
-        for op in (self.source.graph.ops[i] for i in ports.ops):
+        for op in ops:
             if op.kernel in composites:
                 raise ModelError(
                     f"op '{op.name}' of backend '{composites[op.kernel].backend.name}' runs on "
@@ -159,12 +161,12 @@ class TvmRuntime(Runtime):
                 )
 
     @property
-    def _opaque_ops(self) -> list[int]:
-        return [i for i, op in enumerate(self.source.graph.ops) if op.opaque]
+    def _opaque_ops(self) -> list[Op]:
+        return [op for op in self.source.graph.ops if op.opaque]
 
-    def _require_code(self, ops: Iterable[int]) -> None:
+    def _require_code(self, ops: Iterable[Op]) -> None:
         """Raises ModelError for an op that TVM has no code for."""
-        for op in (self.source.graph.ops[i] for i in ops):
+        for op in ops:
             if op.opaque:
                 node = " ".join(op.sources or op.parts)
                 raise ModelError(
@@ -175,11 +177,11 @@ class TvmRuntime(Runtime):
         """Op times inside the model, or of single ops, where opaque ones have infinite times."""
         if self._opaque_ops:
             return on_cores(device, lambda: self._profile_single_ops(device, seconds))
-        linker, ports = self._linker(device), self.source.whole
+        linker, spec = self._linker(device), self.source.whole
         # Composites that are merged have no time of their own.
-        module = linker.link({ENTRY: ports}, merge=False)
+        module = linker.link({ENTRY: spec}, merge=False)
         item = self.source.items(1)[0]
-        inputs = [item[port.name] for port in ports.inputs]
+        inputs = [item[port.name] for port in spec.inputs]
         return instrumented_profile.profile_ops(
             linker.lowered, linker.kernels, module, inputs, device, seconds
         )
@@ -187,8 +189,8 @@ class TvmRuntime(Runtime):
     def _profile_single_ops(self, device: LocalDevice | Rpc, seconds: float) -> Profile:
         linker, lowered = self._linker(device), self.source.lowered
         kernels = linker.kernels
-        ports = self.source.wiring([[i] for i in range(len(lowered.graph.ops))]).stages
-        functions = single_op_profile.functions(ports, lowered, kernels)
+        stages = self.source.wiring([[i] for i in range(len(lowered.graph.ops))]).stages
+        functions = single_op_profile.functions(stages, lowered, kernels)
         item = self.source.items(1)[0]
         with ExitStack() as guarded:
             if isinstance(device, Rpc):
@@ -201,5 +203,5 @@ class TvmRuntime(Runtime):
                 module = linker.link(functions, merge=False)
                 vm, tvm_device = local_machine(module, device), device.tvm_device()
             return single_op_profile.profile_ops(
-                lowered, kernels, vm, ports, item, device, tvm_device, seconds
+                lowered, kernels, vm, stages, item, device, tvm_device, seconds
             )

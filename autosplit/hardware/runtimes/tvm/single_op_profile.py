@@ -15,7 +15,7 @@ import numpy as np
 
 from autosplit.hardware.codegen.kernels import Kernels
 from autosplit.hardware.devices.device import Device
-from autosplit.hardware.execution.wiring import Port, StagePorts
+from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.timing import MS
 from autosplit.hardware.runtimes.tvm.stage import empty, send
@@ -27,19 +27,18 @@ Item = Mapping[str, np.ndarray[Any, Any]]
 
 
 def functions(
-    ports: Iterable[StagePorts], lowered: Lowered, kernels: Kernels
-) -> dict[str, StagePorts]:
-    """The function of each op that the device supports, by name; a stage of ``ports`` is one op.
+    stages: Iterable[StageSpec], lowered: Lowered, kernels: Kernels
+) -> dict[str, StageSpec]:
+    """The function of each op that the device supports, by name; a stage is one op.
 
     Opaque ops, external backends and kernels that were not compiled for the device are not
     supported.
     """
     unsupported = kernels.absent.union(lowered.composites)
     supported = {}
-    for stage in ports:
-        op = lowered.graph.ops[stage.ops[0]]
+    for stage, op in zip(stages, lowered.graph.ops, strict=True):
         if not op.opaque and op.kernel not in unsupported:
-            supported[_function_name(stage)] = stage
+            supported[op.name] = stage
     return supported
 
 
@@ -47,7 +46,7 @@ def profile_ops(
     lowered: Lowered,
     kernels: Kernels,
     machine: Any,
-    ports: Sequence[StagePorts],
+    stages: Sequence[StageSpec],
     item: Item,
     device: Device,
     tvm_device: Any,
@@ -58,13 +57,12 @@ def profile_ops(
     The time of an unsupported op is infinite, and ops after it compute with zeros. A view or a
     constant takes no time.
     """
-    supported = functions(ports, lowered, kernels)
-    last_reader = {port.name: stage.ops[0] for stage in ports for port in stage.inputs}
+    supported = functions(stages, lowered, kernels)
+    last_reader = {port.name: stage.index for stage in stages for port in stage.inputs}
     tensors: dict[str, Any] = {}
     samples: list[list[float]] = []
-    for stage in ports:
-        (op,) = stage.ops
-        name = _function_name(stage)
+    for stage, op in zip(stages, lowered.graph.ops, strict=True):
+        name = op.name
         for port in stage.inputs:
             if port.name not in tensors:
                 tensors[port.name] = _sent(item[port.name], port, tvm_device)
@@ -74,22 +72,17 @@ def profile_ops(
             samples.append([math.inf])
             continue
         machine.set_input(name, *(tensors[port.name] for port in stage.inputs))
-        kernel = lowered.graph.ops[op].kernel
-        if kernel in kernels.symbols and kernel not in kernels.views:
-            samples.append(_sample(machine, tvm_device, name, seconds / len(ports)))
+        if op.kernel in kernels.symbols and op.kernel not in kernels.views:
+            samples.append(_sample(machine, tvm_device, name, seconds / len(stages)))
         else:
             machine.invoke_stateful(name)
             samples.append([0.0])
         for i, port in enumerate(stage.outputs):
             tensors[port.name] = machine._get_output(name, i)
         for port in stage.inputs:
-            if last_reader[port.name] == op:
+            if last_reader[port.name] == stage.index:
                 tensors.pop(port.name, None)  # frees the device's memory
     return Profile.of_samples(str(device), samples)
-
-
-def _function_name(stage: StagePorts) -> str:
-    return f"op{stage.ops[0]}"
 
 
 def _sample(machine: Any, tvm_device: Any, name: str, seconds: float) -> list[float]:

@@ -13,7 +13,7 @@ from autosplit.extras import relax, tvm
 from autosplit.hardware.codegen.link import ENTRY
 from autosplit.hardware.devices.device import Cores, LocalDevice
 from autosplit.hardware.devices.server_connection import ServerConnection
-from autosplit.hardware.execution.wiring import Port, StagePorts
+from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.runtimes.arrays import array_of, tensor_of
 from autosplit.hardware.runtimes.interface import Stage
 
@@ -60,14 +60,14 @@ class RpcStage(Stage):
         connection: ServerConnection,
         key: str,
         write: Callable[[Path], object],
-        ports: StagePorts,
+        spec: StageSpec,
     ) -> None:
-        self._output_count = len(ports.outputs)
+        self._output_count = len(spec.outputs)
         self._connection: Any = connection  # till it is closed
         module = connection.load(key, write)
         with connection.guarded("a stage was set up"):
             self._machine: Any = server_machine(module, connection)
-            self._inputs = [empty(port, connection.tvm_device) for port in ports.inputs]
+            self._inputs = [empty(port, connection.tvm_device) for port in spec.inputs]
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. Raises DeviceLost where the server is gone or does not answer."""

@@ -18,7 +18,7 @@ from autosplit import api, planner
 from autosplit.errors import ConfigError, MachineError, ModelError, SplitError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Cores
-from autosplit.hardware.execution.wiring import StagePorts
+from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnxruntime import runtime
@@ -138,7 +138,7 @@ def test_replicas_with_one_thread_share_weights(monkeypatch, nodes, places, sess
     monkeypatch.setattr(runtime, "session_on", session_on)
     monkeypatch.setattr(runtime, "memory_node", lambda core: nodes[core])
     cores = [devices.Cores(numbers) for numbers in places]
-    stages = runtime.session_stages(Path(), StagePorts((), (), ()), cores)
+    stages = runtime.session_stages(Path(), StageSpec.planned((), (), ()), cores)
     assert (len(stages), len(opened)) == (len(places), sessions)
 
 

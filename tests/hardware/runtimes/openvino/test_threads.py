@@ -15,7 +15,7 @@ import pytest
 from autosplit.errors import ModelError, StageError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
-from autosplit.hardware.execution.wiring import StagePorts
+from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.runtimes.openvino import runtime
 from tests.hardware.fakes import in_time
 
@@ -157,7 +157,7 @@ def test_a_process_that_hangs_is_an_error_in_time(stage, values, monkeypatch):
 def test_a_model_that_a_process_refuses_is_a_model_error(stage, tmp_path):
     file = tmp_path / "model.onnx"
     file.write_bytes(b"no model")
-    before, ports = processes(), StagePorts((), (), ())
+    before, ports = processes(), StageSpec.planned((), (), ())
     with pytest.raises(ModelError, match="OpenVINO cannot load the model"):
-        runtime.OpenvinoRuntime.load_stages(file, "", ports, [devices.Cores(FIRST)])
+        runtime.OpenvinoRuntime.load_stages(file, ports, [devices.Cores(FIRST)])
     assert processes() == before

@@ -1,0 +1,180 @@
+"""What a stage is: its ops and ports, and once it is written its files and its replicas.
+
+The plan makes the description, and writing the stage fills in the files. It goes to a runtime, to a
+Ray node and into ``split.json``, and the C++ program is written from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, NonNegativeInt
+
+from autosplit.files import sha256
+from autosplit.graph import Op
+from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
+
+MANIFEST = "split.json"
+MOST_REPLICAS = 1024  # of all stages: each has a thread
+
+# The types of this machine: another byte order would be read as other numbers.
+DtypeName = Annotated[
+    str, Field(pattern="^(bool|u?int(8|16|32|64)|float(16|32|64)|bfloat16|float8_[a-z0-9]+)$")
+]
+
+
+@dataclass(frozen=True)
+class Port:
+    """A tensor where it enters or leaves a stage or the model.
+
+    ``range`` has the least and the largest legal value of an input of the model, where it is known.
+    """
+
+    name: str
+    shape: tuple[NonNegativeInt, ...]
+    dtype: DtypeName
+    range: tuple[int, int] | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class StageState:
+    """A tensor that one item leaves for the next item of its stream, by the stage's ports."""
+
+    input: str
+    output: str
+    shape: tuple[NonNegativeInt, ...]
+    dtype: DtypeName
+
+
+def _file_name(name: str) -> str:
+    if name in ("", ".", "..", MANIFEST) or not {"/", "\\", "\0"}.isdisjoint(name):
+        raise ValueError(f"'{name}' must be the name of a file in the folder")
+    name.encode()  # a lone surrogate, which no file name can hold, is a ValueError
+    return name
+
+
+FileName = Annotated[str, AfterValidator(_file_name)]
+RuntimeName = Annotated[str, Field(pattern=f"^({'|'.join(RUNTIMES)})$")]
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+@dataclass(frozen=True)
+class SourceOp:
+    """A fused op of a stage and the source nodes it came from."""
+
+    name: str
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OnnxFile:
+    """A stage as an ONNX model with ports of the same names.
+
+    ``data`` is the file of its weights where they are large.
+    """
+
+    file: FileName
+    sha256: Digest
+    data: FileName | None = None
+    data_sha256: Digest | None = None
+
+    @classmethod
+    def of(cls, file: Path, weights: Path | None) -> OnnxFile:
+        """A file that was written, and that of its weights if there is one."""
+        data = (weights.name, sha256(weights)) if weights else ()
+        return cls(file.name, sha256(file), *data)
+
+    @property
+    def weights(self) -> dict[str, str]:
+        """The digest of the file of its weights by its name, where there is one."""
+        return {self.data: self.data_sha256 or ""} if self.data else {}
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One replica of a stage and the device it was measured on.
+
+    ``file`` and ``sha256`` are None where it runs the file of the stage. ``target`` is what its
+    file was compiled for; without one it is that of the export's environment.
+    """
+
+    device: str
+    file: FileName | None = None
+    sha256: Digest | None = None
+    target: str | None = None
+
+
+@dataclass(frozen=True)
+class StageSpec:
+    """One stage: its ops, its ports in argument order, its file and its replicas.
+
+    ``runtime`` runs the file: for ``tvm`` it is a shared library, for ``onnxruntime`` and
+    ``openvino`` the model of ``onnx`` itself. ``device`` is that of the first replica.
+    ``onnx`` is None where the stage has no ONNX model; ``onnx_absent`` then says why.
+    """
+
+    index: NonNegativeInt
+    device: str
+    file: FileName
+    sha256: Digest
+    replicas: Annotated[tuple[Replica, ...], Field(min_length=1, max_length=MOST_REPLICAS)]
+    ops: tuple[SourceOp, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    states: tuple[StageState, ...] = ()
+    runtime: RuntimeName = TVM
+    onnx: OnnxFile | None = None
+    onnx_absent: str | None = None
+
+    @classmethod
+    def planned(
+        cls, ops: Iterable[Op], inputs: Iterable[Port], outputs: Iterable[Port], index: int = 0
+    ) -> StageSpec:
+        """A stage without files yet, and without replicas."""
+        sources = tuple(SourceOp(op.name, op.sources) for op in ops)
+        return cls(index, "", "", "", (), sources, tuple(inputs), tuple(outputs))
+
+    @property
+    def code(self) -> str:
+        """What is computed from what, as a key."""
+        return repr((self.ops, self.inputs, self.outputs))
+
+    @property
+    def state_places(self) -> tuple[tuple[int, int], ...]:
+        """The positions of each state among the inputs and, of its successor, the outputs."""
+        inputs = [port.name for port in self.inputs]
+        outputs = [port.name for port in self.outputs]
+        return tuple((inputs.index(s.input), outputs.index(s.output)) for s in self.states)
+
+    @property
+    def weights(self) -> dict[str, str]:
+        """The file that the stage file reads beside it, where there is one, with its digest."""
+        return self.onnx.weights if self.onnx and self.runtime != TVM else {}
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The digest of the stage file and of what it reads beside it, by name."""
+        return {self.file: self.sha256} | self.weights
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The digest of every file by its name, those of replicas and ONNX models among them."""
+        others = {replica.file: replica.sha256 or "" for replica in self.replicas if replica.file}
+        onnx = {self.onnx.file: self.onnx.sha256} | self.onnx.weights if self.onnx else {}
+        return onnx | others | self.digests
+
+    def each_replica(self) -> list[StageSpec]:
+        """The stage as every replica has it: with its file, and with itself alone."""
+        return [
+            replace(
+                self,
+                device=replica.device,
+                file=replica.file or self.file,
+                sha256=(replica.sha256 if replica.file else self.sha256) or "",
+                replicas=(replica,),
+            )
+            for replica in self.replicas
+        ]
