@@ -238,7 +238,7 @@ class Split:
 
         Args:
             devices: One a replica; by default those it was planned for, else one core each.
-            depth: Items that wait between neighbouring stages.
+            depth: Items inside for each replica, see ``Pipeline``.
             trace: Whether the times of every stage are recorded, in ``events``.
             delay_ms: The longest wait to fill a batch, see ``Pipeline.with_delay``.
 

@@ -107,7 +107,7 @@ def load(
         folder: The exported folder, or a manifest.
         devices: One a replica; by default those it was exported for, and where this machine lacks
             one of those cores, the cores there are. A stage for a server is sent there.
-        depth: Items that wait between neighbouring stages.
+        depth: Items inside for each replica, see ``Pipeline``.
         trace: Whether the times of every stage are recorded, in ``events``.
         delay_ms: The longest wait to fill a batch, see ``Pipeline.with_delay``; by default that of
             the study, where it measured under load.

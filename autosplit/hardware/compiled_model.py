@@ -184,7 +184,7 @@ class CompiledModel:
 
         Args:
             deployment: Its stages, their ops, runtimes and devices.
-            depth: Items that wait between neighbouring stages.
+            depth: Items inside for each replica, see ``Pipeline``.
             trace: Whether the times of every stage are recorded, in ``events``.
 
         Returns:

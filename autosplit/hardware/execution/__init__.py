@@ -1,7 +1,8 @@
 """Pipelines: stages that work on different items at the same time.
 
-Read ``stage_spec`` (what a stage is), ``wiring`` (which tensor goes where; pure), ``edges`` (the
-channels that tensors travel through), ``engine`` (the threads) and ``pipeline`` (what callers use).
+Read ``stage_spec`` (what a stage is), ``wiring`` (which tensor goes where; pure), ``edges`` (items,
+and who reads what of them), ``streams`` (states), ``engine`` (the threads) and ``pipeline`` (what
+callers use).
 An engine calls stages on any host by ``open``, ``run`` and ``close``, and names one that hangs.
 ``shared_memory`` has tensors that another process of the machine maps.
 

@@ -1,10 +1,10 @@
-"""What travels through a pipeline: tickets, and the edges that its wiring asks for."""
+"""What travels through a pipeline: items and their streams, along the edges of its wiring."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from autosplit.errors import StageError
@@ -31,8 +31,9 @@ CALLER = -1
 class Ticket(Future[Mapping[str, Any]]):
     """One item inside a pipeline. Its result are the outputs by name, once every stage ran it.
 
-    ``inputs`` are those of each stage, of which ``missing`` edges have not delivered yet.
-    ``stream`` is the stream of the item; with ``initial`` its states begin anew at these values.
+    ``inputs`` are those of each stage, which waits for so many ``missing`` senders. ``uncomputed``:
+    the stages that have not run it. ``stream`` is there where the model has states: with
+    ``initial`` they begin anew at these values; the next item inside is ``following``.
     ``failure``: of the stage that failed on it, after which no stage computes it. ``started`` is
     when its first stage began, in seconds, and ``items`` the items in it.
     """
@@ -40,24 +41,36 @@ class Ticket(Future[Mapping[str, Any]]):
     items = 1
     started: float | None = None
     failure: ItemFailed | None = None
+    stream: StreamRecord | None = None
+    initial: Mapping[str, Any] | None = None
+    following: Ticket | None = None
 
     def __init__(
-        self,
-        number: int,
-        inputs: list[list[Any]],
-        missing: list[int],
-        outputs: dict[str, Any],
-        stream: Stream,
-        initial: Mapping[str, Any] | None,
+        self, number: int, inputs: list[list[Any]], missing: list[int], outputs: dict[str, Any]
     ) -> None:
         super().__init__()
         self.number = number
-        self.stream = stream
-        self.initial = initial
         self.inputs = inputs
         self.missing = missing
         self.outputs = outputs
-        self.unfinished = len(inputs)
+        self.uncomputed = set(range(len(inputs)))
+
+
+@dataclass(eq=False)
+class StreamRecord:
+    """A stream that has begun, with what its last item left in each stage.
+
+    Each stage with states has it in one of its ``lanes``. ``last``: its last item, while that is
+    inside. ``initial`` has states where the next item begins anew: at these, and else as the model
+    begins.
+    """
+
+    name: Stream
+    lanes: Mapping[int, int]
+    left: dict[int, list[Any]] = field(default_factory=dict)
+    last: Ticket | None = None
+    initial: Mapping[str, Any] | None = field(default_factory=dict)
+    is_lost: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,12 +78,12 @@ class Edges:
     """Where the tensors of each sender go, a stage or CALLER.
 
     ``readers`` are the stages that read from a sender, each with pairs of the position of a value
-    at the sender and among the inputs of the reader. ``senders`` are those that each stage reads
-    from, ``outputs`` the model outputs that each stage computes, with their position.
+    at the sender and among the inputs of the reader. ``senders`` counts those that each stage reads
+    from, ``outputs`` are the model outputs that each stage computes, with their position.
     """
 
     readers: Mapping[int, Mapping[int, Sequence[tuple[int, int]]]]
-    senders: tuple[tuple[int, ...], ...]
+    senders: tuple[int, ...]
     outputs: tuple[tuple[tuple[str, int], ...], ...]
 
 
@@ -93,5 +106,5 @@ def connect(wiring: Wiring) -> Edges:
     for stage in stages:
         if not any(stage in of_sender for of_sender in readers.values()):
             readers[CALLER][stage] = []
-    senders = (tuple(sender for sender in readers if stage in readers[sender]) for stage in stages)
+    senders = (sum(stage in of_sender for of_sender in readers.values()) for stage in stages)
     return Edges(readers, tuple(senders), tuple(map(tuple, outputs)))

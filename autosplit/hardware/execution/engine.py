@@ -7,6 +7,7 @@ collected, and its engine stops.
 from __future__ import annotations
 
 import atexit
+import heapq
 import os
 import threading
 import time
@@ -21,8 +22,7 @@ import numpy as np
 from autosplit.errors import StageError, line_of
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.edges import CALLER, Closed, ItemFailed, Stream, Ticket, connect
-from autosplit.hardware.execution.stage_queue import StageQueue
-from autosplit.hardware.execution.stream_states import StreamStates
+from autosplit.hardware.execution.streams import Streams
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.runtimes.arrays import array_of
 from autosplit.hardware.runtimes.interface import Stage
@@ -52,12 +52,12 @@ _running: weakref.WeakSet[Engine] = weakref.WeakSet()
 class Engine:
     """``lanes[i]`` threads for each replica of stage i, by default one.
 
-    Items enter one by one. A free replica takes the oldest item that waits for its stage, so a slow
-    replica takes fewer items. It begins no item whose results would have no room, so no thread ever
-    waits with a result: the oldest item inside always has room, and nothing can block it.
+    Items enter one by one. A free lane takes the oldest item that has all inputs of its stage, so a
+    slow replica takes fewer items. In a stage with states a lane takes the items of whole streams.
 
-    At most ``limit`` items are inside, and ``capacity`` keep all replicas busy. The first replica
-    that fails stops the engine. Where it ``isolates`` items, only the item has the failure.
+    At most ``limit`` items are inside, and ``capacity`` keep all replicas busy: ``depth`` for each,
+    and for the caller. The first replica that fails stops the engine. Where it ``isolates`` items,
+    only the item has the failure.
 
     ``replicas`` may be a function that loads so many of each stage as ``counts`` says; it is called
     when the engine starts.
@@ -83,21 +83,23 @@ class Engine:
         self._load = replicas if callable(replicas) else None
         self._replicas = () if callable(replicas) else replicas
         self._isolates = isolates
-        self._widths = [len(ports.inputs) for ports in wiring.stages]
-        self._results = [len(ports.outputs) for ports in wiring.stages]
+        self._stages = wiring.stages
         self._edges = connect(wiring)
         self._pid = os.getpid()
         self._inside: set[Ticket] = set()
         self._entered = 0
-        # Guards the items inside, the queues and the two lines below. It is re-entrant, because
+        # Guards the items inside, the streams and the lines below. It is re-entrant, because
         # garbage collection may stop another engine, or this one, while a thread holds it.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self.states = StreamStates(wiring)
-        self._queues = [
-            StageQueue(self._lock, count, depth, bool(wiring.stages[stage].states))
+        self.streams = Streams(wiring, threads)
+        # The items that have all inputs of a stage, as heaps: a line for all of its lanes, or with
+        # states one for each.
+        self._ready: list[list[list[tuple[int, Ticket]]]] = [
+            [[] for _ in range(count if wiring.stages[stage].states else 1)]
             for stage, count in enumerate(threads)
         ]
+        self._arrived = [threading.Condition(self._lock) for _ in threads]
         self._is_stopped = False
         self._ended = threading.Event()
         self._current: list[int] = []  # the item that each thread computes, or _IDLE
@@ -161,16 +163,14 @@ class Engine:
         with self._lock:
             if self._is_stopped:
                 raise self.closed()
-            self.states.reset(stream, state)
-            if self.states.is_idle(stream):
-                self._forget(stream)
+            self.streams.reset(stream, state)
 
     def state(self, stream: Stream) -> dict[str, Any]:
         """The states of a stream, once no item of it is inside."""
         self.require_process()
         with self._lock:
-            self._changed.wait_for(lambda: self._is_stopped or self.states.is_idle(stream))
-            values = self.states.of(stream)
+            self._changed.wait_for(lambda: self._is_stopped or self.streams.is_idle(stream))
+            values = self.streams.of(stream)
         # Copied without the lock: a state may come from another machine.
         return {name: np.array(array_of(value)) for name, value in values.items()}
 
@@ -197,7 +197,7 @@ class Engine:
         reason = f"{type(cause).__name__}: {line_of(cause)}"
         items = ", ".join(map(str, sorted(self._lost_items)))
         losses = f"; items inside: {items}" if items else ""
-        streams = self.states.lost
+        streams = self.streams.lost
         losses += f"; lost streams: {', '.join(streams)}" if streams else ""
         closed = Closed(f"{text}: {reason}; the pipeline is closed{losses}")
         closed.__cause__ = cause
@@ -231,11 +231,12 @@ class Engine:
                 self._ended.set()
                 self._lost_items = [ticket.number for ticket in self._inside]
             discarded = list(self._inside)
-            self.states.lose(ticket.stream for ticket in discarded)
+            self.streams.lose(discarded)
             self._inside.clear()
-            self._changed.notify_all()
-            for queue in self._queues:
-                queue.discard()
+            for line in chain.from_iterable(self._ready):
+                line.clear()
+            for condition in (self._changed, *self._arrived):
+                condition.notify_all()
         for ticket in discarded:
             ticket.inputs.clear()
             ticket.set_exception(self.closed())
@@ -264,13 +265,10 @@ class Engine:
                 warnings.warn(text, RuntimeWarning, stacklevel=4)
 
     def _admit(self, values: Sequence[Any], outputs: dict[str, Any], stream: Stream) -> Ticket:
-        inputs: list[list[Any]] = [[None] * width for width in self._widths]
-        initial = self.states.begin_item(stream)
-        missing = list(map(len, self._edges.senders))
-        ticket = Ticket(self._entered, inputs, missing, outputs, stream, initial)
+        inputs: list[list[Any]] = [[None] * len(ports.inputs) for ports in self._stages]
+        ticket = Ticket(self._entered, inputs, list(self._edges.senders), outputs)
         self._inside.add(ticket)
-        for queue in self._queues:
-            queue.expect(ticket)
+        self.streams.begin_item(ticket, stream)
         self._entered += 1
         if self._trace:
             self.submitted.append(time.perf_counter())
@@ -301,7 +299,7 @@ class Engine:
             replica.open()
             while True:
                 ticket, values = self._take(stage, lane)
-                self.states.restore(stage, ticket, values)
+                self.streams.restore(stage, ticket, values)
                 self._current[place] = ticket.number
                 start = time.perf_counter()
                 ticket.started = ticket.started or start
@@ -310,7 +308,7 @@ class Engine:
                 if self._trace:
                     end = time.perf_counter()
                     self.events.append(StageEvent(stage, ticket.number, start, end, number))
-                self.states.keep(stage, ticket, results)
+                self.streams.keep(stage, ticket, results)
                 self._finish(stage, ticket, results)
                 # Otherwise they would stay in memory during the next wait.
                 del ticket, values, results
@@ -330,32 +328,19 @@ class Engine:
                 if not self._isolates:
                     raise
                 ticket.failure = ItemFailed(f"{name} failed", error)
-        return [None] * self._results[stage]
+        return [None] * len(self._stages[stage].outputs)
 
     def _take(self, stage: int, lane: int) -> tuple[Ticket, list[Any]]:
-        """The next item of a stage with its inputs; waits for one that the stage may begin."""
-        queue = self._queues[stage]
+        """The oldest item that a lane of a stage may begin, with its inputs; waits for one."""
+        lines = self._ready[stage]
+        ready = lines[lane % len(lines)]
         with self._lock:
-            while not self._may_take(stage, lane):
-                queue.changed.wait()
-            ticket = queue.take(lane)
-            for sender in self._edges.senders[stage]:
-                if sender != CALLER:
-                    self._queues[sender].wake_held_back()
+            self._arrived[stage].wait_for(lambda: self._is_stopped or ready)
+            if self._is_stopped:
+                raise self.closed()
+            _, ticket = heapq.heappop(ready)
             values, ticket.inputs[stage] = ticket.inputs[stage], []
         return ticket, values
-
-    def _may_take(self, stage: int, lane: int) -> bool:
-        if self._is_stopped:
-            raise self.closed()
-        queue = self._queues[stage]
-        oldest = queue.oldest(lane)
-        if oldest is None:
-            return False
-        if all(self._queues[r].has_room(oldest) for r in self._edges.readers[stage]):
-            return True
-        queue.is_held_back = True
-        return False
 
     def _finish(self, stage: int, ticket: Ticket, results: Sequence[Any]) -> None:
         """Hand the results of a stage to those that read them."""
@@ -365,30 +350,39 @@ class Engine:
             self._deliver(stage, ticket, results)
             for name, position in self._edges.outputs[stage]:
                 ticket.outputs[name] = results[position]
-            ticket.unfinished -= 1
-            if not ticket.unfinished:
+            ticket.uncomputed.discard(stage)
+            if ticket.following is not None and self._stages[stage].states:
+                self._arrive(stage, ticket.following)
+            if not ticket.uncomputed:
                 self._inside.discard(ticket)
-                if self.states.end_item(ticket.stream):
-                    self._forget(ticket.stream)
+                self.streams.end_item(ticket)
                 self._changed.notify_all()
             # One that ``stop`` discarded has its exception already.
-            is_complete = not ticket.unfinished and not self._is_stopped
+            is_complete = not ticket.uncomputed and not self._is_stopped
         if is_complete and ticket.failure is not None:
             ticket.set_exception(ticket.failure)
         elif is_complete:
             ticket.set_result(ticket.outputs)
 
-    def _forget(self, stream: Stream) -> None:
-        for queue in self._queues:
-            queue.forget(stream)
-
     def _deliver(self, sender: int, ticket: Ticket, values: Sequence[Any]) -> None:
         for reader, pairs in self._edges.readers[sender].items():
             for position, place in pairs:
                 ticket.inputs[reader][place] = values[position]
-            ticket.missing[reader] -= 1
-            if not ticket.missing[reader]:
-                self._queues[reader].put(ticket)
+            self._arrive(reader, ticket)
+
+    def _arrive(self, stage: int, ticket: Ticket) -> None:
+        """Note that a stage has one more of the senders that it waits for."""
+        ticket.missing[stage] -= 1
+        if ticket.missing[stage]:
+            return
+        lines = self._ready[stage]
+        line = ticket.stream.lanes[stage] if ticket.stream and len(lines) > 1 else 0
+        # Items overtake each other in replicas of the stage before, so the oldest may come last.
+        heapq.heappush(lines[line], (ticket.number, ticket))
+        if len(lines) > 1:
+            self._arrived[stage].notify_all()  # only one lane may take it
+        else:
+            self._arrived[stage].notify()
 
 
 def replica_name(stage: int, number: int, count: int) -> str:

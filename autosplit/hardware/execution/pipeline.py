@@ -43,7 +43,7 @@ class Pipeline:
     items. When ``run`` ends by an exception, its items inside are computed and discarded. A replica
     that fails closes the pipeline, and whoever uses it gets a StageError.
 
-    ``depth`` items wait in front of each replica, and at most ``capacity`` items are inside. Where
+    For each replica ``depth`` items are inside, at most ``capacity`` together. Where
     an item takes less than some ms, ``map`` and ``run`` have up to four times as many inside: a
     caller that is woken for many results at once leaves more time to the stages.
     Where the model has states, an item gets those that the last item of its stream left. A stream
@@ -76,7 +76,7 @@ class Pipeline:
         self.batch = batch
         self.replicas = tuple(counts if callable(replicas) else map(len, replicas))
         if depth < 1:
-            raise ConfigError(f"depth is {depth}; let at least 1 item wait for each replica")
+            raise ConfigError(f"depth is {depth}; let at least 1 item be inside for each replica")
         self._engine = Engine(
             wiring, replicas, self.replicas, depth, trace, lanes, isolates=batch > 1
         )

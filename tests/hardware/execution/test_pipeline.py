@@ -193,7 +193,7 @@ def test_a_replica_that_stands_still_holds_the_others_back_only_after_some_items
 def test_a_slow_stage_holds_the_caller_back(depth):
     gate = threading.Event()
     before = {2: lambda item: gate.wait(PATIENCE_S)}
-    pipeline, stages = fake_pipeline(CHAIN, THREE, ["c"], depth, trace=True, before=before)
+    pipeline, _ = fake_pipeline(CHAIN, THREE, ["c"], depth, trace=True, before=before)
     submitted = []
 
     def submit_all():
@@ -207,7 +207,6 @@ def test_a_slow_stage_holds_the_caller_back(depth):
     in_time(lambda: wait_for(lambda: len(submitted) == pipeline.capacity))
     caller.join(0.2)
     assert len(submitted) == len(pipeline.submitted) == pipeline.capacity == depth * 4
-    assert len(stages[0].seen) <= 2 * depth + 3  # in front of stage 1 and 2, and one in each stage
     gate.set()
     pipeline.close()
     caller.join(PATIENCE_S)
@@ -446,5 +445,5 @@ def test_what_is_no_list_of_items_is_refused(unusual, kind):
 
 
 def test_a_pipeline_without_room_for_items_is_refused():
-    with pytest.raises(ConfigError, match="depth is 0; let at least 1 item wait"):
+    with pytest.raises(ConfigError, match="depth is 0; let at least 1 item be inside"):
         fake_pipeline(CHAIN, THREE, ["c"], depth=0)

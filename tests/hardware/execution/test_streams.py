@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from autosplit.errors import ConfigError, SplitError, StageError
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.stage_spec import Port, StageSpec, StageState
-from autosplit.hardware.execution.stream_states import StreamStates
+from autosplit.hardware.execution.streams import Streams
 from autosplit.hardware.execution.wiring import Wiring, wire
 from autosplit.lowering.states import match_states
 from tests.hardware.fakes import FakeStage, fake_pipeline, graph, in_time, items, sequential
@@ -182,7 +182,7 @@ def test_a_stream_that_has_not_begun_has_the_states_of_the_model():
     )
     for initial, values in (({}, [0, 0]), ({"h": first}, [1, 2])):
         wiring = Wiring((), (), (stage,), (), initial)
-        begun = StreamStates(wiring).of("new")["h"]
+        begun = Streams(wiring, [1]).of("new")["h"]
         assert (begun.tolist(), begun.dtype) == (values, np.int8)
 
 

@@ -1,100 +1,87 @@
-"""The states of streams, from one item to the next."""
+"""Streams of items, and the states that each item leaves for the next one of its stream."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from autosplit.errors import ConfigError, StageError
-from autosplit.hardware.execution.edges import Stream, Ticket
+from autosplit.hardware.execution.edges import Stream, StreamRecord, Ticket
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.runtimes.arrays import array_of
 
 
-@dataclass
-class _Stream:
-    """A stream that has begun, with what its last item left in each stage.
+class Streams:
+    """The streams of a pipeline that has ``lanes[i]`` lanes for stage i.
 
-    ``initial`` has states where the next item begins anew: at these, and else as the model begins.
+    The lock of the engine guards all but ``restore`` and ``keep``: those are called by the lane
+    that has the stream.
     """
 
-    left: dict[int, list[Any]] = field(default_factory=dict)
-    inside: int = 0
-    initial: Mapping[str, Any] | None = field(default_factory=dict)
-    is_lost: bool = False
-
-
-class StreamStates:
-    """The states of all streams.
-
-    The lock of the engine guards all but ``restore`` and ``keep``: those are called by the replica
-    that holds the stream.
-    """
-
-    def __init__(self, wiring: Wiring) -> None:
+    def __init__(self, wiring: Wiring, lanes: Sequence[int]) -> None:
         self._stages = wiring.stages
         self._places = [ports.state_places for ports in wiring.stages]
+        self._lanes = {stage: lanes[stage] for stage, places in enumerate(self._places) if places}
         # Outputs of stages that others get too: the caller may change them, and the next item may
         # overwrite the state while another stage reads it.
         self._shared = {connection.source for connection in wiring.connections}
         self._first = wiring.first_states
-        self._streams: dict[Stream, _Stream] = {}
+        self._records: dict[Stream, StreamRecord] = {}
 
     @property
     def lost(self) -> list[str]:
         """The streams that had items inside when the pipeline stopped."""
-        return sorted(str(name) for name, stream in self._streams.items() if stream.is_lost)
+        return sorted(str(name) for name, record in self._records.items() if record.is_lost)
 
-    def begin_item(self, name: Stream) -> Mapping[str, Any] | None:
-        """Note that an item enters; returns the states where its stream begins anew, else None."""
+    def begin_item(self, ticket: Ticket, name: Stream) -> None:
+        """Note that an item enters; stages with states begin it after the last of its stream."""
         if not self._first:
-            return None
-        stream = self._streams.setdefault(name, _Stream())
-        stream.inside += 1
-        initial, stream.initial = stream.initial, None
-        return initial
+            return
+        record = ticket.stream = self._record(name)
+        ticket.initial, record.initial = record.initial, None
+        if record.last is not None:
+            record.last.following = ticket
+            for stage in record.last.uncomputed & self._lanes.keys():
+                ticket.missing[stage] += 1
+        record.last = ticket
 
-    def end_item(self, name: Stream) -> bool:
-        """Note that an item left; returns whether its stream, which was reset, ended with it."""
-        if not self._first:
-            return False
-        stream = self._streams[name]
-        stream.inside -= 1
-        has_ended = not stream.inside and stream.initial == {}
-        if has_ended:
-            del self._streams[name]
-        return has_ended
+    def end_item(self, ticket: Ticket) -> None:
+        """Note that an item left; a stream that was reset ends with its last one."""
+        ticket.following, record = None, ticket.stream
+        if record is None or record.last is not ticket:
+            return
+        record.last = None
+        if record.initial == {}:
+            del self._records[record.name]
 
     def is_idle(self, name: Stream) -> bool:
         """Whether no item of a stream is inside."""
-        return name not in self._streams or not self._streams[name].inside
+        return name not in self._records or self._records[name].last is None
 
     def restore(self, stage: int, ticket: Ticket, values: list[Any]) -> None:
         """Add its states to the inputs of a stage, which may overwrite them."""
-        if not self._places[stage]:
+        if ticket.stream is None or stage not in self._lanes:
             return
         if ticket.initial is not None:
             begun = {**self._first, **ticket.initial}
             left = [np.array(array_of(begun[s.input])) for s in self._stages[stage].states]
         else:
-            left = self._streams[ticket.stream].left[stage]
+            left = ticket.stream.left[stage]
         for (place, _), value in zip(self._places[stage], left, strict=True):
             values[place] = value
 
     def keep(self, stage: int, ticket: Ticket, results: Sequence[Any]) -> None:
         """Keep what an item leaves in a stage."""
-        if not self._places[stage]:
+        if ticket.stream is None or stage not in self._lanes:
             return
         left = [results[output] for _, output in self._places[stage]]
         for place, (_, output) in enumerate(self._places[stage]):
             if (stage, output) in self._shared:
                 left[place] = np.array(array_of(left[place]))
-        stream = self._streams.get(ticket.stream)
-        if stream is not None:  # else the pipeline stopped meanwhile
-            stream.left[stage] = left
+        ticket.stream.left[stage] = left
 
     def reset(self, name: Stream, state: Mapping[str, Any] | None) -> None:
         """Let the next item of a stream begin anew: at ``state``, or at what the model begins with.
@@ -114,16 +101,17 @@ class StreamStates:
         # The caller may go on to use its arrays.
         values = {key: np.array(value) for key, value in (state or {}).items()}
         if values or not self.is_idle(name):
-            self._streams.setdefault(name, _Stream()).initial = values
+            self._record(name).initial = values
         else:
-            self._streams.pop(name, None)
+            self._records.pop(name, None)
 
     def of(self, name: Stream) -> dict[str, Any]:
         """The states by name that the next item of an idle stream gets.
 
         Raises StageError for a stream that is lost.
         """
-        stream = self._streams.get(name, _Stream())  # one that has not begun is as one reset
+        # One that has not begun is as one reset.
+        stream = self._records.get(name, StreamRecord(name, {}))
         if stream.is_lost:
             raise StageError(
                 f"stream {name!r} is lost: it had items inside; begin it in a new pipeline"
@@ -139,8 +127,18 @@ class StreamStates:
         stream.initial = values
         return values
 
-    def lose(self, names: Iterable[Stream]) -> None:
-        """Note that the items of some streams were discarded halfway."""
-        for name in names:
-            if name in self._streams:
-                self._streams[name].is_lost = True
+    def lose(self, tickets: Iterable[Ticket]) -> None:
+        """Note that items were discarded halfway."""
+        for ticket in tickets:
+            if ticket.stream is not None:
+                ticket.stream.is_lost = True
+
+    def _record(self, name: Stream) -> StreamRecord:
+        """The record of a stream. A new one goes to the lane with the fewest in each stage."""
+        if name not in self._records:
+            lanes = {}
+            for stage, count in self._lanes.items():
+                streams = Counter(record.lanes[stage] for record in self._records.values())
+                lanes[stage] = min(range(count), key=streams.__getitem__)
+            self._records[name] = StreamRecord(name, lanes)
+        return self._records[name]
