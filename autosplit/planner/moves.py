@@ -1,4 +1,10 @@
-"""Deployments near another one, at random, and nearest to some numbers, as a study needs them."""
+"""Deployments near another one, at random, and as whole numbers, as a study needs them.
+
+The numbers, which samplers choose, are ``order``, one of the plain orders of the ops; ``stages``,
+where their number is free; ``cut_1`` and so on, the places of the cuts along that order; and for
+each stage its ``row`` of the cost table and the ``devices`` it takes. Any of them decode to a legal
+deployment. Not every deployment is that of some numbers.
+"""
 
 from __future__ import annotations
 
@@ -89,20 +95,41 @@ class Moves:
             problem, order, places, lambda _, steps: steps[int(rng.integers(len(steps)))]
         )
 
-    def nearest(
-        self, order: int, places: Sequence[int], rows: Sequence[int], devices: Sequence[int]
-    ) -> Stages:
-        """A stage for each place along one of the plain orders, and one behind the last.
+    @cached_property
+    def ranges(self) -> Mapping[str, range]:
+        """The parameters of a deployment, with the numbers that each may have."""
+        question, most = self.question, self.most_stages
+        ranges: dict[str, range] = {"order": range(len(PLAIN_ORDERS))}
+        if question.stages is None:
+            ranges["stages"] = range(1, most + 1)
+        for stage in range(1, most + 1):
+            if stage < most:
+                ranges[f"cut_{stage}"] = range(1, len(self.costs.contraction.groups))
+            ranges[f"row_{stage}"] = range(len(self.costs.rows))
+            if question.replicas:
+                ranges[f"devices_{stage}"] = range(1, question.count + 1)
+        return {name: values for name, values in ranges.items() if len(values) > 1}
 
-        ``rows``: which of the rows of the costs each stage should have, ``devices`` how many it
-        should take. Where that is not possible, it has the nearest that is.
-        """
-        problem = self.problems[self.costs.rows[rows[0]].row.batch]
+    def names(self, stages: int) -> list[str]:
+        """The parameters that matter to a deployment of so many stages; no cut follows the last."""
+
+        def is_used(name: str) -> bool:
+            part, _, number = name.partition("_")
+            return not number or int(number) <= stages - (part == "cut")
+
+        return list(filter(is_used, self.ranges))
+
+    def decode(self, values: Mapping[str, int]) -> Stages:
+        """The legal deployment nearest to some parameters; the cuts may be in any order."""
+        numbers = range(1, (self.question.stages or values.get("stages", 1)) + 1)
+        rows = [self.costs.rows[values.get(f"row_{n}", 0)].row for n in numbers]
+        devices = [values.get(f"devices_{n}", 1) for n in numbers]
+        problem = self.problems[rows[0].batch]
         before = problem.contraction.predecessors
-        spread = spread_places(sorted(places), len(before))
+        places = sorted(values.get(f"cut_{n}", 1) for n in numbers[:-1])
 
         def choose(stage: int, steps: Sequence[Step]) -> Step:
-            asked = self.costs.rows[rows[stage]].row
+            asked = rows[stage]
 
             def distance(step: Step) -> tuple[bool, bool, float, float]:
                 row = problem.rows[step.rows[0]]
@@ -114,7 +141,29 @@ class Moves:
 
             return min(steps, key=distance)
 
-        return self._along(problem, PLAIN_ORDERS[order](before), spread, choose)
+        order = PLAIN_ORDERS[values.get("order", 0)](before)
+        return self._along(problem, order, spread_places(places, len(before)), choose)
+
+    def encode(self, stages: Stages) -> dict[str, int]:
+        """The parameters of a deployment, or of one that is near it."""
+        values = {"stages": len(stages), "order": self._order_of(stages)}
+        group_of, place = self.costs.contraction.group_of(), 0
+        for n, stage in enumerate(stages, 1):
+            place += len({group_of[op] for op in stage.ops})
+            values[f"cut_{n}"] = place
+            values[f"row_{n}"] = self.costs.row_index[stage.options[0].row]
+            values[f"devices_{n}"] = self.devices((stage,))
+        return {name: values[name] for name in self.names(len(stages))}
+
+    def _order_of(self, stages: Stages) -> int:
+        """The first of the plain orders along which all cuts of a deployment are, or the first."""
+        contraction = self.costs.contraction
+        cuts = cuts_between([stage.ops for stage in stages])
+        for number, order_of in enumerate(PLAIN_ORDERS):
+            ops = (contraction.groups[group] for group in order_of(contraction.predecessors))
+            if set(accumulate(ops, int.__or__)).issuperset(cuts):
+                return number
+        return 0
 
     def _along(
         self, problem: Problem, order: Sequence[int], places: Sequence[int], choose: Choose

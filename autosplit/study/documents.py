@@ -5,27 +5,39 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, TypeVar
 
 import numpy as np
+from pydantic_core import to_jsonable_python
 
 from autosplit.cuts import live, members
 from autosplit.cuts.stages import cuts_between
 from autosplit.deployment import Deployment
 from autosplit.graph import FusedGraph
-from autosplit.hardware.measurement.results import Baseline, LinkCost, Measurement, Profile, Spread
+from autosplit.hardware.measurement.results import LinkCost, Measurement, Profile
 from autosplit.serialization import load
 
 T = TypeVar("T", Profile, LinkCost)
-_GRAPH_KEYS = ("name", "ops", "tensors", "inputs", "outputs", "states")
+_SAMPLES: Any = {"samples": True, "period_ms": {"samples"}, "latency_ms": {"samples"}}
+_DRAWN: Any = {
+    "name": True,
+    "ops": {"__all__": {"name", "kernel", "sources", "inputs", "outputs", "weight_bytes"}},
+    "tensors": {"__all__": {"shape", "dtype", "bytes"}},
+    "inputs": True,
+    "outputs": True,
+    "states": True,
+}
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
-_INFINITY = float("inf")
 
 
-def document_of(value: Spread | Baseline | Profile | LinkCost) -> Any:
-    """A measured value as a document: a number that is not finite as null, no samples."""
-    return _plain(asdict(value))
+def document_of(value: Any, **fields: Any) -> Any:
+    """A value as a document: a number that is not finite as null, no samples.
+
+    ``fields``: pydantic's ``include``.
+    """
+    return to_jsonable_python(
+        value, inf_nan_mode="null", fallback=np.generic.item, exclude=_SAMPLES, **fields
+    )
 
 
 def read(kind: type[T], documents: Any) -> list[T]:
@@ -35,45 +47,36 @@ def read(kind: type[T], documents: Any) -> list[T]:
 
 def graph_document(graph: FusedGraph) -> dict[str, Any]:
     """The graph, compact: enough to draw it and to name the ops of each stage."""
-    document: dict[str, Any] = _plain(asdict(graph))
-    for op in document["ops"]:
-        for unused in ("flops", "parts", "opaque"):
-            del op[unused]
-    for tensor in document["tensors"].values():
-        for unused in ("name", "producer", "consumers"):
-            del tensor[unused]
-    return {key: document[key] for key in _GRAPH_KEYS}
+    return dict(document_of(graph, include=_DRAWN))
 
 
 def deployment_document(graph: FusedGraph, deployment: Deployment) -> dict[str, Any]:
     """How each stage runs, and for each cut its last ops and the tensors live there."""
-    last_ops: list[list[str]] = []
-    live_tensors: list[list[list[Any]]] = []
-    for cut in cuts_between(deployment.split):
-        last = [i for i in members(cut) if not graph.successors[i] & cut]
-        last_ops.append([graph.ops[i].name for i in last])
-        live_tensors.append([[name, int(graph.tensors[name].bytes)] for name in live(graph, cut)])
-    return {
-        "stages": [list(map(int, ops)) for ops in deployment.split],
-        "runtimes": list(deployment.runtimes),
-        "replicas": list(deployment.replicas),
-        "threads": list(deployment.threads),
-        "devices": [list(stage.devices) for stage in deployment.stages],
+    cuts = cuts_between(deployment.split)
+    last_ops = [[i for i in members(cut) if not graph.successors[i] & cut] for cut in cuts]
+    document = {
+        "stages": deployment.split,
+        "runtimes": deployment.runtimes,
+        "replicas": deployment.replicas,
+        "threads": deployment.threads,
+        "devices": [stage.devices for stage in deployment.stages],
         "batch": deployment.batch,
-        "cuts": last_ops,
-        "live": live_tensors,
+        "cuts": [[graph.ops[i].name for i in last] for last in last_ops],
+        "live": [[(name, graph.tensors[name].bytes) for name in live(graph, cut)] for cut in cuts],
     }
+    return dict(document_of(document))
 
 
 def measured_document(measurement: Measurement) -> dict[str, Any]:
     """The figures of a measurement."""
-    return {
-        "period_ms": document_of(measurement.period_ms),
-        "latency_ms": document_of(measurement.latency_ms),
-        "stage_ms": [float(t) for t in measurement.stage_ms],
-        "max_rel_error": float(measurement.accuracy.max_rel_error),
-        "disturbed": list(measurement.disturbances),
+    document = {
+        "period_ms": measurement.period_ms,
+        "latency_ms": measurement.latency_ms,
+        "stage_ms": measurement.stage_ms,
+        "max_rel_error": measurement.accuracy.max_rel_error,
+        "disturbed": measurement.disturbances,
     }
+    return dict(document_of(document))
 
 
 def differences(recorded: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
@@ -92,20 +95,9 @@ def _quoted(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _plain(document: Any) -> Any:
-    """A document with null for numbers that JSON cannot write, and without samples."""
-    if isinstance(document, dict):
-        return {key: _plain(value) for key, value in document.items() if key != "samples"}
-    if isinstance(document, list | tuple):
-        return [_plain(item) for item in document]
-    if isinstance(document, np.generic):
-        document = document.item()
-    return None if isinstance(document, float) and not math.isfinite(document) else document
-
-
 def _with_infinity(document: Any) -> Any:
     if isinstance(document, dict):
         return {key: _with_infinity(value) for key, value in document.items()}
     if isinstance(document, list):
         return [_with_infinity(item) for item in document]
-    return _INFINITY if document is None else document
+    return math.inf if document is None else document

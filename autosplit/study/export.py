@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.deploy.targets.formats import NATIVE
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.measurement.results import Measurement, SplitResults
 from autosplit.study.documents import differences
 from autosplit.study.loop.open import OpenStudy, identity_of
@@ -24,15 +22,7 @@ if TYPE_CHECKING:
 
     from autosplit.study.config.study_file import StudyConfig
 
-
-@dataclass(frozen=True)
-class Exported:
-    """A measured deployment; ``predicted``: its period in ms; ``trial``: None for a baseline."""
-
-    deployment: Deployment
-    measured: Measurement
-    predicted: float | None = None
-    trial: int | None = None
+Exported = tuple[Deployment, SplitResults]
 
 
 def export_best_split(opened: OpenStudy) -> Path | None:
@@ -45,25 +35,8 @@ def export_best_split(opened: OpenStudy) -> Path | None:
     if chosen is None:
         return None
     folder = Path(opened.config.export)
-    _export(opened.config, opened.bench, record, chosen, folder)
+    opened.bench.export(chosen[0], folder, chosen[1], NATIVE, True)
     return folder
-
-
-def _advised(
-    config: StudyConfig, record: StudyRecord, trials: Sequence[FrozenTrial], ops: int
-) -> Exported | None:
-    """What the verdict advises; before there is one the best trial, None without any.
-
-    A study of so many stages asks for a split, whatever the verdict says of it.
-    """
-    for baseline in record.compared_baselines() if config.stages == "auto" else ():
-        deployment = baseline.deployment(ops)
-        if deployment and baseline.name == record.verdict.baseline:
-            return Exported(deployment, baseline.measurement)
-    number, best = record.verdict.trial, best_trial(trials, record)
-    if number is None and best is not None:
-        number = best.number
-    return None if number is None else _measured_trial(trials, record, number)
 
 
 def export_stored_split(
@@ -90,10 +63,8 @@ def export_stored_split(
     config = _on_stored_devices(document.get("config"), identity, study.study_name)
     bench = open_bench(config, measures=False, trust_kernels=trust_kernels)
     try:
-        if number is None:
-            chosen = _advised(config, record, trials, len(bench.description.graph.ops))
-        else:
-            chosen = _measured_trial(trials, record, number)
+        ops = len(bench.description.graph.ops)
+        chosen = _advised(config, record, trials, ops, number)
         if chosen is None:
             raise Infeasible(
                 f"study '{study.study_name}' has no completed trial; nothing to export"
@@ -105,7 +76,7 @@ def export_stored_split(
                 f"study '{study.study_name}' measured something else: {'; '.join(different)}; "
                 "export where and as it was measured, or measure again with `autosplit run --force`"
             )
-        _export(config, bench, record, chosen, folder, format, onnx)
+        bench.export(chosen[0], folder, chosen[1], format, onnx)
     finally:
         bench.close()
     return folder / "split.json"
@@ -122,39 +93,45 @@ def _on_stored_devices(document: Any, identity: Mapping[str, Any], name: str) ->
     return stored(config.model_dump() | {key: known or getattr(config, key)}, name)
 
 
-def _measured_trial(trials: Sequence[FrozenTrial], study: StudyRecord, number: int) -> Exported:
-    """The trial of a number. Raises ConfigError where it cannot be exported."""
+def _advised(
+    config: StudyConfig,
+    study: StudyRecord,
+    trials: Sequence[FrozenTrial],
+    ops: int,
+    number: int | None = None,
+) -> Exported | None:
+    """What trial ``number`` measured, by default what the verdict advises, or else the best trial.
+
+    A study of so many stages asks for a split, whatever the verdict says of it. None where nothing
+    was measured. Raises ConfigError where the trial cannot be exported.
+    """
+    verdict, baselines = study.verdict, study.compared_baselines()
+
+    def results(name: str, measured: Measurement, predicted: float | None = None) -> SplitResults:
+        load = study.final_comparison.loads.get(name)
+        text = verdict.text or None
+        return SplitResults(measured, predicted, baselines, text, load, config.streams)
+
+    if number is None and config.stages == "auto":
+        for baseline in baselines:
+            deployment = baseline.deployment(ops)
+            if deployment and baseline.name == verdict.baseline:
+                return deployment, results(baseline.name, baseline.measurement)
+    if number is None:
+        best = best_trial(trials, study)
+        number = verdict.trial if verdict.trial is not None or best is None else best.number
+    if number is None:
+        return None
     trial = next((t for t in trials if t.number == number), None)
     state = "does not exist" if trial is None else f"is {trial.state.name.lower()}"
     if trial and trial.state.name == "FAIL":
         state = f"failed ({error_of(trial)})"
-    complete = {t.number: t for t in tally(trials).complete}
-    if number in complete:
-        stored = study.final_comparison.of(number, record_of(complete[number]))
+    if trial and trial.state.name == "COMPLETE":
+        stored = study.final_comparison.of(number, record_of(trial))
         try:
-            return Exported(stored.deployment(), stored.measurement(), stored.predicted_ms, number)
+            measured = results(str(number), stored.measurement(), stored.predicted_ms)
+            return stored.deployment(), measured
         except ValueError as error:  # a database may hold anything
             state = f"is complete, but {error}"
-    known = sorted(complete) or "none"
+    known = sorted(t.number for t in tally(trials).complete) or "none"
     raise ConfigError(f"trial {number} {state}; complete trials are {known}")
-
-
-def _export(
-    config: StudyConfig,
-    bench: Bench,
-    study: StudyRecord,
-    chosen: Exported,
-    folder: Path,
-    format: str = NATIVE,
-    onnx: bool = True,
-) -> None:
-    name = study.verdict.baseline if chosen.trial is None else str(chosen.trial)
-    results = SplitResults(
-        measured=chosen.measured,
-        predicted=chosen.predicted,
-        baselines=study.compared_baselines(),
-        verdict=study.verdict.text or None,
-        load=study.final_comparison.loads.get(name),
-        streams=config.streams,
-    )
-    bench.export(chosen.deployment, folder, results, format, onnx)

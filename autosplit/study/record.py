@@ -136,33 +136,29 @@ class Figures(_Stored):
     disturbed: Texts = ()
 
 
-class TrialResult(Figures):
-    """The part of a trial's record that a search reads.
+class TrialRecord(Figures):
+    """The record of a trial.
 
     ``key`` is the text of its candidate, ``worker`` the process that measures it. A ``lost`` trial
-    failed without having measured its candidate, which is free again.
+    failed without having measured its candidate, which is free again. ``live`` are the names and
+    bytes of the tensors on each cut.
     """
-
-    key: Annotated[str, PlainValidator(lambda key: key if isinstance(key, str) else "")] = ""
-    worker: Table = {}
-    error: Text = ""
-    lost: Annotated[bool, Field(strict=True)] = False
-
-
-class TrialRecord(TrialResult):
-    """The whole record of a trial; ``live`` are the names and bytes of the tensors on each cut."""
 
     batch: Count = 1
     cuts: tuple[Texts, ...] = ()
     devices: tuple[Texts, ...] = ()
+    error: Text = ""
+    key: Annotated[str, PlainValidator(lambda key: key if isinstance(key, str) else "")] = ""
     live: tuple[tuple[tuple[Text, Index], ...], ...] = ()
     log: Text = ""
+    lost: Annotated[bool, Field(strict=True)] = False
     memory_bytes: Number | None = None
     predicted_ms: Number | None = None
     replicas: tuple[Count, ...] = ()
     runtimes: Texts = ()
     stages: Annotated[tuple[tuple[Index, ...], ...], Field(max_length=MAX_STAGES)] = ()
     threads: tuple[Count, ...] = ()
+    worker: Table = {}
 
     def deployment(self) -> Deployment:
         """What was measured. Raises ValueError where the record does not say it all."""
@@ -256,14 +252,12 @@ def mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def result_of(trial: FrozenTrial | Trial) -> TrialResult:
-    """What a search reads of a trial, as the search measured it."""
-    return TrialResult.model_validate(mapping(trial.user_attrs.get(RECORD)))
-
-
-def record_of(trial: FrozenTrial) -> TrialRecord:
+def record_of(trial: FrozenTrial | Trial) -> TrialRecord:
     """All that is stored of a trial, as the search measured it."""
     return TrialRecord.model_validate(mapping(trial.user_attrs.get(RECORD)))
+
+
+result_of = record_of
 
 
 def update(trial: Trial, **values: Any) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from autosplit.hardware.measurement.results import Spread
 from autosplit.study.config.sections import objective_of
-from autosplit.study.record import StudyRecord, TrialRecord, record_of, result_of, study_record
+from autosplit.study.record import Figures, StudyRecord, TrialRecord, record_of, study_record
 
 if TYPE_CHECKING:
     import optuna
@@ -32,12 +31,10 @@ class Tally:
         return len(self.complete) + len(self.failed)
 
 
-@dataclass(frozen=True)
-class BestTrial:
+class BestTrial(NamedTuple):
     """The best trial; its figures are those of the final comparison where it took part in one."""
 
     number: int
-    period_ms: Spread
     record: TrialRecord
 
 
@@ -63,13 +60,13 @@ def is_lost(trial: FrozenTrial) -> bool:
     """
     if trial.state.name != "FAIL":
         return False
-    result = result_of(trial)
+    result = record_of(trial)
     return result.lost or not (result.error or _deaths(trial) >= DEATHS_LIMIT)
 
 
 def error_of(trial: FrozenTrial) -> str:
     """Why a trial has no result; empty for one that is complete or not finished."""
-    error = result_of(trial).error
+    error = record_of(trial).error
     if error or trial.state.name != "FAIL":
         return error
     if is_lost(trial):
@@ -83,36 +80,29 @@ def state_of(trial: FrozenTrial) -> str:
 
 
 def best_number(
-    periods: Mapping[int, Spread], values: Mapping[int, Sequence[float]], objective: str
+    study: StudyRecord, figures: Mapping[int, Figures], values: Mapping[int, Sequence[float] | None]
 ) -> int | None:
     """The number of the best trial by the objective; of equal ones the first.
 
-    Both mappings go by the number of the trial: ``periods`` and ``values``, as Optuna has them, of
-    the complete ones. Only a trial with a period can be the best.
+    ``figures`` and ``values``, as Optuna has them, are those of the complete trials; only one with
+    a period can be the best. For throughput it is the winner of the final comparison, where nothing
+    was measured since.
     """
-    if objective != "throughput":
-        valued = [number for number in periods if values.get(number)]
-        return min(valued, key=lambda number: (values[number][0], number), default=None)
-    return min(periods, key=lambda number: (periods[number].median, number), default=None)
+    periods = {number: each.period_ms for number, each in figures.items() if each.period_ms}
+    if objective_of(study.config) != "throughput":
+        orders = {n: of_trial[0] for n, of_trial in values.items() if of_trial and n in periods}
+    else:
+        compared = study.final_comparison.numbers(len(figures)) & figures.keys()
+        orders = {n: p.median for n, p in periods.items() if n in compared or not compared}
+    return min(orders, key=lambda number: (orders[number], number), default=None)
 
 
-def best_trial(
-    trials: Sequence[FrozenTrial], study: StudyRecord, objective: str | None = None
-) -> BestTrial | None:
-    """The best trial by the objective of the study, or another ``objective``.
-
-    Where nothing was measured since the final comparison, it is the winner of that.
-    """
-    objective = objective or objective_of(study.config)
-    complete = {t.number: t for t in tally(trials).complete}
-    compared = study.final_comparison.numbers(len(complete)) & complete.keys()
-    if compared and objective == "throughput":
-        complete = {number: complete[number] for number in compared}
+def best_trial(trials: Sequence[FrozenTrial], study: StudyRecord) -> BestTrial | None:
+    """The best trial by the objective of the study."""
+    complete = {trial.number: trial for trial in tally(trials).complete}
     records = {n: study.final_comparison.of(n, record_of(t)) for n, t in complete.items()}
-    periods = {n: record.period_ms for n, record in records.items() if record.period_ms}
-    values = {number: trial.values or () for number, trial in complete.items()}
-    best = best_number(periods, values, objective)
-    return None if best is None else BestTrial(best, periods[best], records[best])
+    best = best_number(study, records, {n: trial.values for n, trial in complete.items()})
+    return None if best is None else BestTrial(best, records[best])
 
 
 def best_of_study(study: optuna.Study) -> BestTrial | None:

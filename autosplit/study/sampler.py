@@ -60,7 +60,7 @@ class PlannerSampler(BaseSampler):
     ) -> dict[str, Any]:
         """The parameters of the candidate to measure; none where none is left."""
         candidate = self.propose(study, trial.number)
-        return {} if candidate is None else self.space.encode(candidate)
+        return {} if candidate is None else self.space.moves.encode(candidate)
 
     def propose(self, study: optuna.Study, number: int) -> Candidate | None:
         """The candidate for a trial."""
@@ -81,7 +81,7 @@ class PlannerSampler(BaseSampler):
 
 def distributions(space: Space) -> dict[str, IntDistribution]:
     """The parameters of a space for Optuna."""
-    ranges = space.parameters
+    ranges = space.moves.ranges
     return {name: IntDistribution(values[0], values[-1]) for name, values in ranges.items()}
 
 
@@ -123,7 +123,7 @@ class Assignment:
             return
         candidate = acquisition(self.space, self.goal, self.reader.history(trials)).best
         if candidate is not None:
-            ranges, params = distributions(self.space), self.space.encode(candidate)
+            ranges, params = distributions(self.space), self.space.moves.encode(candidate)
             enqueued = optuna.trial.create_trial(
                 state=optuna.trial.TrialState.WAITING,
                 params=params,
@@ -160,9 +160,9 @@ class Assignment:
 
         values = {"stages": suggest("stages")} if "stages" in ranges else {}
         stages = values.get("stages", self.space.question.stages or 1)
-        for name in self.space.names(stages):
+        for name in self.space.moves.names(stages):
             values[name] = suggest(name)
-        return self.space.decode(values)
+        return self.space.moves.decode(values)
 
     def _free(self, study: optuna.Study, trial: Trial) -> Candidate | None:
         """Choose a candidate and record it, such that no two trials ever keep the same one.

@@ -1,11 +1,7 @@
 """What a study may measure: the deployments that a question to the planner asks for.
 
-A candidate is a tuple of stages with options. Its ``key`` is its canonical text. The parameters of
-a trial, which Optuna's own samplers choose, are whole numbers: ``order``, one of the plain orders
-of the ops; ``stages``, where their number is free; ``cut_1`` and so on, the places of the cuts
-along that order; and for each stage its ``row`` of the cost table and the ``devices`` it takes.
-Any values decode to a legal candidate. Not every candidate is that of some values, so a trial's
-record has its key.
+A candidate is a tuple of stages with options. Its ``key``, its canonical text, is in the record of
+its trial: not every candidate is that of some whole numbers, which Optuna's own samplers choose.
 """
 
 from __future__ import annotations
@@ -20,7 +16,6 @@ from random import Random
 import numpy as np
 
 from autosplit.cuts import TooManyDownsets, downsets, full
-from autosplit.cuts.orders import PLAIN_ORDERS
 from autosplit.cuts.stages import cuts_between, stages_between
 from autosplit.deployment import Deployment, Option, Row, Stage, resources_of
 from autosplit.errors import SplitError
@@ -141,67 +136,6 @@ class Space:
     def candidate(self, key: str) -> Candidate:
         """The candidate of a key. Raises SplitError where it is none of the space."""
         return _parsed(self, key)
-
-    @cached_property
-    def parameters(self) -> Mapping[str, range]:
-        """The parameters of a trial, with the numbers that each may have."""
-        most, groups = self.moves.most_stages, len(self.costs.contraction.groups)
-        ranges: dict[str, range] = {"order": range(len(PLAIN_ORDERS))}
-        if self.question.stages is None:
-            ranges["stages"] = range(1, most + 1)
-        for stage in range(1, most + 1):
-            if stage < most:
-                ranges[f"cut_{stage}"] = range(1, groups)
-            ranges[f"row_{stage}"] = range(len(self.costs.rows))
-            if self.question.replicas:
-                ranges[f"devices_{stage}"] = range(1, self.question.count + 1)
-        return {name: values for name, values in ranges.items() if len(values) > 1}
-
-    def decode(self, values: Mapping[str, int]) -> Candidate:
-        """The legal candidate nearest to some parameters; the cuts may be in any order."""
-        count = self.question.stages or values.get("stages", 1)
-        numbers = range(1, count + 1)
-        return self.moves.nearest(
-            values.get("order", 0),
-            [values.get(f"cut_{n}", 1) for n in numbers[:-1]],
-            [values.get(f"row_{n}", 0) for n in numbers],
-            [values.get(f"devices_{n}", 1) for n in numbers],
-        )
-
-    def names(self, stages: int) -> list[str]:
-        """The parameters that matter to a candidate of so many stages; no cut follows the last."""
-
-        def is_used(name: str) -> bool:
-            part, _, number = name.partition("_")
-            return not number or int(number) <= stages - (part == "cut")
-
-        return list(filter(is_used, self.parameters))
-
-    def encode(self, candidate: Candidate) -> dict[str, int]:
-        """The parameters of a candidate, or of one that is near it."""
-        group_of = self.costs.contraction.group_of()
-        values = {"stages": len(candidate), "order": self._order_of(candidate)}
-        place = 0
-        for n, stage in enumerate(candidate, 1):
-            place += len({group_of[op] for op in stage.ops})
-            if n < len(candidate):
-                values[f"cut_{n}"] = place
-            values[f"row_{n}"] = self.costs.row_index[stage.options[0].row]
-            values[f"devices_{n}"] = self.moves.devices((stage,))
-        return {name: values[name] for name in self.names(len(candidate))}
-
-    def _order_of(self, candidate: Candidate) -> int:
-        """The first of the plain orders along which all cuts of a candidate are, or the first."""
-        contraction = self.costs.contraction
-        cuts = cuts_between([stage.ops for stage in candidate])
-        for number, order_of in enumerate(PLAIN_ORDERS):
-            before, prefixes = 0, {0}
-            for group in order_of(contraction.predecessors):
-                before |= contraction.groups[group]
-                prefixes.add(before)
-            if prefixes.issuperset(cuts):
-                return number
-        return 0
 
     def free(self, starts: Sequence[Candidate], taken: frozenset[str]) -> Candidate | None:
         """The candidate nearest to some that fits and whose key is not ``taken``; None for none."""

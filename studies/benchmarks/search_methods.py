@@ -136,15 +136,15 @@ def planner(case: Case, trials: int) -> list[Measured]:
 
 def tpe(case: Case, trials: int) -> list[Measured]:
     """Optuna's TPE on the parameters of the space, the plan enqueued as its first trial."""
-    ranges = case.space.parameters
+    ranges = case.space.moves.ranges
 
     def split(trial: optuna.Trial) -> Candidate | None:
         values = {name: trial.suggest_int(name, r[0], r[-1]) for name, r in ranges.items()}
-        candidate = case.space.decode(values)
+        candidate = case.space.moves.decode(values)
         return candidate if case.space.fits(candidate) else None
 
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=case.seed))
-    study.enqueue_trial(case.space.encode(case.space.plan.stages))
+    study.enqueue_trial(case.space.moves.encode(case.space.plan.stages))
     measured_splits: dict[Candidate, Measured] = {}
     # Up to twice as many tries: one measured before is told again at no cost.
     for _ in range(2 * trials):

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from autosplit.cuts.orders import PLAIN_ORDERS
 from autosplit.errors import Infeasible
 from autosplit.planner.batch import BatchEvaluator
 from autosplit.planner.costs import CostModel
@@ -51,17 +50,18 @@ def test_random_and_near_deployments_are_allowed(case, seed):
 
 
 @given(asked(), st.data())
-def test_any_numbers_have_a_nearest_deployment(case, data):
+def test_any_parameters_are_those_of_a_deployment(case, data):
     costs, question = case
     moves = Moves(costs, question)
-    count = question.stages or data.draw(st.integers(1, moves.most_stages))
-    numbers = st.lists(st.integers(0, len(costs.rows) - 1), min_size=count, max_size=count)
-    places = data.draw(st.lists(st.integers(0, 9), min_size=count - 1, max_size=count - 1))
-    order = data.draw(st.integers(0, len(PLAIN_ORDERS) - 1))
-    stages = moves.nearest(order, places, data.draw(numbers), [1 + n for n in data.draw(numbers)])
-    assert len(stages) == count
+    values = {name: data.draw(st.sampled_from(r)) for name, r in moves.ranges.items()}
+    stages = moves.decode(values)
     assert moves.allows(stages)
     evaluate(costs, stages)
+    encoded = moves.encode(stages)
+    assert list(encoded) == moves.names(len(stages))
+    assert all(number in moves.ranges[name] for name, number in encoded.items())
+    if all(len(stage.options) == 1 for stage in stages) and not costs.stateful:
+        assert moves.decode(encoded) == stages
 
 
 @given(asked())

@@ -157,12 +157,13 @@ def remains(name: str, url: str) -> Remains:
     study = optuna.load_study(study_name=name, storage=connect(url))
     trials = study.trials
     best = best_of_study(study)
+    period = best and best.record.measurement().period_ms
     return Remains(
         states=tuple(t.state.name for t in trials),
         keys=tuple(result_of(t).key for t in trials if t.state.name == "COMPLETE"),
         numbers=tuple(t.number for t in trials),
         errors=tuple(error_of(t) for t in trials if t.state.name == "FAIL"),
-        best=None if best is None else (best.period_ms.median, best.record.key),
+        best=(period.median, best.record.key) if best and period else None,
     )
 
 

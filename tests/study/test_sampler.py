@@ -33,7 +33,7 @@ def test_every_sampler_measures_each_candidate_once(
     keys = [result_of(trial).key for trial in opened.study.trials]
     assert len(set(keys)) == len(keys) == 6
     for trial in opened.study.trials:
-        names = opened.space.names(len(opened.space.candidate(result_of(trial).key)))
+        names = opened.space.moves.names(len(opened.space.candidate(result_of(trial).key)))
         assert set(trial.params) == set(names)
 
 
@@ -43,15 +43,15 @@ def test_the_planner_is_a_sampler_of_optuna(chain_bench: Make) -> None:
     trial = study.ask(
         {
             name: optuna.distributions.IntDistribution(r[0], r[-1])
-            for name, r in space.parameters.items()
+            for name, r in space.moves.ranges.items()
         }
     )
-    assert space.decode(trial.params) == space.plan.stages
+    assert space.moves.decode(trial.params) == space.plan.stages
 
 
 def test_an_enqueued_candidate_is_measured(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(chain_bench(ops=12), trials=2)
-    candidate = opened.space.decode({"cut_1": 1, "cut_2": 2})
+    candidate = opened.space.moves.decode({"cut_1": 1, "cut_2": 2})
     opened.study.enqueue_trial({"cut_1": 1, "cut_2": 2})
     opened.study.enqueue_trial({}, user_attrs={RECORD: {"key": "3:1.2"}})
     run_study(opened)

@@ -57,21 +57,6 @@ def test_a_candidate_is_known_again_by_its_key(question: Question, seed: int) ->
     assert of_question.candidate(of_question.key(candidate)) == candidate
 
 
-@QUESTIONS
-@given(data=st.data())
-def test_any_parameters_are_those_of_a_candidate(question: Question, data: st.DataObject) -> None:
-    of_question = space(question)
-    ranges = of_question.parameters
-    values = {name: data.draw(st.sampled_from(numbers)) for name, numbers in ranges.items()}
-    candidate = of_question.decode(values)
-    assert of_question.moves.allows(candidate)
-    encoded = of_question.encode(candidate)
-    assert set(encoded) == set(of_question.names(len(candidate)))
-    assert all(number in ranges[name] for name, number in encoded.items())
-    if all(len(stage.options) == 1 for stage in candidate):
-        assert of_question.decode(encoded) == candidate
-
-
 def random_candidate(of_question: Space, seed: int) -> Candidate:
     return of_question.moves.useful(of_question.moves.random(np.random.default_rng(seed)))
 

@@ -14,7 +14,6 @@ from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build, op_title
 from autosplit.hardware.measurement.results import Baseline
 from autosplit.lowering.states import match_states
-from autosplit.study.config.sections import objective_of
 from autosplit.study.record import Figures, StudyRecord, TrialRecord, record_of, study_record
 from autosplit.study.results import best_number, error_of, state_of
 from autosplit.units import bound_text, counted
@@ -101,13 +100,8 @@ class Study:
     def best(self) -> Trial | None:
         """The best trial by the objective; for throughput the winner of the final comparison."""
         complete = {t.number: t for t in self.trials if t.state == "complete"}
-        compared = self.record.final_comparison.numbers(len(complete)) & complete.keys()
-        objective = objective_of(self.record.config)
-        if compared and objective == "throughput":
-            complete = {number: complete[number] for number in compared}
-        periods = {n: t.figures.period_ms for n, t in complete.items() if t.figures.period_ms}
-        values = {number: t.values for number, t in complete.items()}
-        best = best_number(periods, values, objective)
+        figures = {number: t.figures for number, t in complete.items()}
+        best = best_number(self.record, figures, {n: t.values for n, t in complete.items()})
         return None if best is None else complete[best]
 
     def advised(self) -> Trial | Baseline | None:

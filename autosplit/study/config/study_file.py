@@ -210,26 +210,23 @@ class StudyConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _default_stages(cls, data: Any) -> Any:
-        """Where only devices are given there is a stage for each; with cores any number."""
-        if not isinstance(data, dict) or data.get("stages") is not None:
+    def _defaults(cls, data: Any) -> Any:
+        """A stage for each device, any number with cores; a limit of the workload is to be kept."""
+        if not isinstance(data, dict):
             return data
-        devices = data.get("devices")
-        if data.get("cores") is not None:
-            return {**data, "stages": "auto"}
-        return {**data, "stages": len(devices)} if isinstance(devices, list) else data
-
-    @model_validator(mode="before")
-    @classmethod
-    def _default_objective(cls, data: Any) -> Any:
-        """A limit of the workload is there to be kept."""
-        load = data.get("workload") if isinstance(data, dict) else None
-        if not isinstance(load, dict) or "objective" in data:
-            return data
-        set_keys = {key for key, value in load.items() if value is not None}
-        if not set_keys & {f"{name}_ms" for name in QUANTILES}:
-            return data
-        return {**data, "objective": "cores" if set_keys & {"rate", "arrivals"} else "goodput"}
+        defaults: dict[str, Any] = {}
+        devices, load = data.get("devices"), data.get("workload")
+        if data.get("stages") is None and data.get("cores") is not None:
+            defaults["stages"] = "auto"
+        elif data.get("stages") is None and isinstance(devices, list):
+            defaults["stages"] = len(devices)
+        set_keys = (
+            {k for k, v in load.items() if v is not None} if isinstance(load, dict) else set()
+        )
+        if set_keys & {f"{name}_ms" for name in QUANTILES} and "objective" not in data:
+            has_rate = bool(set_keys & {"rate", "arrivals"})
+            defaults["objective"] = "cores" if has_rate else "goodput"
+        return {**data, **defaults}
 
     @model_validator(mode="after")
     def _consistent(self) -> StudyConfig:

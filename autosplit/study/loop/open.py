@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import ConfigError
@@ -23,7 +23,7 @@ from autosplit.study.config.sections import METRICS
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.documents import differences, document_of, graph_document, read
 from autosplit.study.history import History, TrialReader, measured_baselines
-from autosplit.study.record import FORMAT, RECORD, mapping, study_record
+from autosplit.study.record import FORMAT, RECORD, StudyRecord, mapping, study_record
 from autosplit.study.sampler import Assignment
 from autosplit.study.space import Space, useful_threads
 from autosplit.study.storage import connect, redact_password, storage_errors
@@ -68,13 +68,18 @@ class OpenStudy:
     @cached_property
     def reader(self) -> TrialReader:
         """Reads the trials; the search learns from those baselines too that are candidates."""
-        baselines = study_record(self.study.user_attrs).measured_baselines()
-        return TrialReader(self.space, measured_baselines(self.space, baselines))
+        baselines = measured_baselines(self.space, self.record.measured_baselines())
+        return TrialReader(self.space, baselines)
 
-    @cached_property
+    @property
+    def record(self) -> StudyRecord:
+        """What is stored now: other workers write too."""
+        return study_record(self.study.user_attrs)
+
+    @property
     def bound_ms(self) -> float | None:
         """The predicted bound of every period."""
-        return study_record(self.study.user_attrs).bound_ms
+        return self.record.bound_ms
 
     def history(self) -> History:
         """What is known now."""
@@ -122,19 +127,25 @@ def open_study(
     With ``force`` a new study is started beside one of the same name. Raises ConfigError where a
     study of that name measures something else, MachineError where the storage fails.
     """
+    import optuna
+
     identity = identity_of(config, bench)
-    shown = redact_password(url)
-    holder = f"study '{name or config.name}', which is being opened"
     # Optuna's tables are made at the first connection, which two processes must not do at once.
-    lock = HostLock(url, f"storage '{shown}'", holder, notify)
+    holder = f"study '{name or config.name}', which is being opened"
+    lock = HostLock(url, f"storage '{redact_password(url)}'", holder, notify)
     with lock.hold(), storage_errors(url):
         storage = connect(url, config.search.lease, Retry(notify))
         chosen = name or config.name
-        study = _load_or_create(storage, url, chosen, identity, force)
         if force:
-            notify(
-                f"started study '{study.study_name}'; continue it with --name {study.study_name}"
-            )
+            known = optuna.get_all_study_names(storage)
+            names = chain([chosen], (f"{chosen}-{number}" for number in count(2)))
+            chosen = next(each for each in names if each not in known)
+            notify(f"started study '{chosen}'; continue it with --name {chosen}")
+        unused = optuna.samplers.RandomSampler()
+        study = optuna.create_study(
+            storage=storage, study_name=chosen, sampler=unused, load_if_exists=True
+        )
+        _refuse_other_study(study, url, identity)
         space = _prepare(study, config, bench, notify)
     return OpenStudy(study, url, config, bench, space, notify)
 
@@ -162,30 +173,6 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     }
 
 
-def _load_or_create(
-    storage: optuna.storages.BaseStorage,
-    url: str,
-    name: str,
-    identity: Mapping[str, str],
-    force: bool,
-) -> optuna.Study:
-    import optuna
-
-    known = set(optuna.get_all_study_names(storage))
-    if force and name in known:
-        numbered = (f"{name}-{number}" for number in count(2))
-        name = next(candidate for candidate in numbered if candidate not in known)
-    unused = optuna.samplers.RandomSampler()
-    if name not in known:
-        # A worker on another host may create it at the same time.
-        with contextlib.suppress(optuna.exceptions.DuplicatedStudyError):
-            created = optuna.create_study(storage=storage, study_name=name, sampler=unused)
-            created.set_metric_names([METRICS[identity["objective"]]])
-    study = optuna.load_study(storage=storage, study_name=name, sampler=unused)
-    _refuse_other_study(study, url, identity)
-    return study
-
-
 def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, str]) -> None:
     where = f"study '{study.study_name}' in '{redact_password(url)}'"
     remedy = "--force starts a new study beside it, --name gives it another name"
@@ -194,6 +181,7 @@ def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, st
     if not record:
         if study.get_trials(deepcopy=False) or len(study.directions) != 1:
             raise ConfigError(f"{where} was not created by autosplit; {remedy}")
+        study.set_metric_names([METRICS[identity["objective"]]])
         record = {"format": FORMAT, "version": VERSION, "identity": dict(identity)}
         study.set_user_attr(RECORD, record)
     if record.get("format") != FORMAT:
@@ -209,18 +197,16 @@ def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, st
 
 def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, notify: Notify) -> Space:
     """Measure and store profile, links, bound and baselines that the study lacks."""
-    hold_devices = device_lock(config, bench, notify)
-    record, devices = mapping(study.user_attrs.get(RECORD)), bench.description.devices
+    devices, is_split = bench.description.devices, config.cores is None
 
-    def stored_or_measured(key: str, measure: Callable[[], Sequence[Any]]) -> Any:
-        if not isinstance(record.get(key), list):
-            with hold_devices():
+    def measured(key: str, measure: Callable[[], Sequence[Any]]) -> Any:
+        if not isinstance(_stored(study).get(key), list):
+            with device_lock(config, bench, notify)():
                 documents = list(map(document_of, measure()))
             # Workers of other hosts may have measured it too; all continue with what is stored.
-            record.update(mapping(study.user_attrs.get(RECORD)))
-            if not isinstance(record.get(key), list):
-                _store(study, record, {key: documents})
-        return record[key]
+            if not isinstance(_stored(study).get(key), list):
+                _store(study, {key: documents})
+        return _stored(study)[key]
 
     def profile() -> Sequence[Profile]:
         notify("profiling every op on each device")
@@ -229,26 +215,26 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, notify: Not
             notify(line)
         return profiles
 
-    profiles = read(Profile, stored_or_measured("profile", profile))
-    for profile_of_device in profiles:
-        if profile_of_device.doubt:
-            notify(profile_of_device.doubt)
-    links = read(LinkCost, stored_or_measured("links", bench.links))
-    if config.cores is None:
+    profiles = read(Profile, measured("profile", profile))
+    for line in filter(None, (profile.doubt for profile in profiles)):
+        notify(line)
+    links = read(LinkCost, measured("links", bench.links))
+    if is_split:
         placed = _region_devices(config)
         profiles = place_regions(profiles, bench.description.regions, placed, devices)
-    space = _space(config, bench, profiles, links)
-    bound = space.plan.lower_bound if "bound_ms" not in record else 0.0
-    if config.cores is None and (slow := slowed(profiles, devices)) != list(profiles):
+    slow = slowed(profiles, devices) if is_split else profiles
+    space = _space(config, bench, slow, links)
+    if slow != profiles:
         notify("some devices share cores, so the loads on a core add up")
-        if bound:
-            bound = shared_bound(space.costs, devices, [kind for kind, _ in space.devices])
-        space = _space(config, bench, slow, links)
-    if "bound_ms" not in record:
+    if "bound_ms" not in _stored(study):
+        bound = space.plan.lower_bound
+        if slow != profiles:
+            alone = _space(config, bench, profiles, links)
+            bound = shared_bound(alone.costs, devices, [kind for kind, _ in alone.devices])
         graph = graph_document(bench.description.graph)
         # The report shows the cuts, bitsets in hexadecimal, and has no cost model to plan with.
         periods = [[f"{cut:x}", float(period)] for cut, period in space.cut_periods().items()]
-        _store(study, record, {"graph": graph, "cut_periods": periods, "bound_ms": float(bound)})
+        _store(study, {"graph": graph, "cut_periods": periods, "bound_ms": float(bound)})
 
     def baselines() -> Sequence[Baseline]:
         if exceeds := over_memory(space.costs):
@@ -257,22 +243,27 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, notify: Not
         notify("measuring the baselines: the unsplit model in each runtime")
         return bench.baselines()
 
-    stored_or_measured("baselines", baselines)
+    measured("baselines", baselines)
     described = {
         "config": config.model_dump(mode="json"),
         "devices": list(devices),
         "machine": machine(),
         "sampler": {"name": config.search.sampler, "seed": config.search.seed},
     }
-    _store(study, record, described)
+    _store(study, described)
     return space
 
 
-def _store(study: optuna.Study, record: dict[str, Any], values: Mapping[str, Any]) -> None:
+def _stored(study: optuna.Study) -> dict[str, Any]:
+    """The record of a study as it is stored now."""
+    return mapping(study.user_attrs.get(RECORD))
+
+
+def _store(study: optuna.Study, values: Mapping[str, Any]) -> None:
     """Store values in the record of a study, if they are new: a write takes a transaction."""
+    record = _stored(study)
     if any(record.get(key) != value for key, value in values.items()):
-        record.update(values)
-        study.set_user_attr(RECORD, record)
+        study.set_user_attr(RECORD, record | dict(values))
 
 
 def _space(

@@ -18,6 +18,7 @@ _CALLED: dict[str, str] = {
     "split": "the best split",
 }
 _ORDER = list(_CALLED)
+_UNITS = {"goodput": "slow", "cores": "many"}
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,16 @@ class Contender:
     disturbances: tuple[str, ...] = ()
     trial: int | None = None
     baseline: str = ""
+
+    @property
+    def name(self) -> str:
+        """What its tests under load are stored by."""
+        return self.baseline if self.trial is None else str(self.trial)
+
+    @property
+    def title(self) -> str:
+        """Its name in a message."""
+        return self.baseline if self.trial is None else f"trial {self.trial}"
 
     @property
     def choice(self) -> Choice:
@@ -64,20 +75,20 @@ def judge(contenders: Sequence[Contender], objective: str = "throughput") -> Ver
     is named where it is faster. At least one contender must have a deployment.
     """
     able = [c for c in contenders if c.deployment]
-    fastest = min(able, key=_median)
-    ties = [c for c in able if c.time.low <= fastest.time.high]
-    winner = min(ties, key=lambda c: (c.complexity, _median(c)))
-    others = {c: [o for o in able if o.choice == c] for c in _ORDER if c != winner.choice}
-    rivals: dict[str, Contender] = {
-        _CALLED[c]: min(each, key=_median) for c, each in others.items() if each
-    }
-    not_able = [c for c in contenders if not c.deployment and _median(c) < _median(winner)]
-    rivals |= {f"{c.baseline}, which this study does not export,": c for c in not_able}
+    able.sort(key=lambda c: c.time.median)
+    ties = [c for c in able if c.time.low <= able[0].time.high]
+    winner = min(ties, key=lambda c: (c.complexity, c.time.median))
+    fastest = {c.choice: c for c in reversed(able)}
+    others = [c for c in _ORDER if c in fastest and c != winner.choice]
+    rivals = {_CALLED[c]: fastest[c] for c in others}
+    for c in contenders:
+        if not c.deployment and c.time.median < winner.time.median:
+            rivals[f"{c.baseline}, which this study does not export,"] = c
     figures = [_figure(winner.time, objective)]
     figures += [f"{name} {_against(c.time, winner.time, objective)}" for name, c in rivals.items()]
     if not rivals:
         figures.append("no other shape was measured")
-    reasons = [r for c in (winner, fastest, *rivals.values()) for r in c.disturbances]
+    reasons = [r for c in (winner, able[0], *rivals.values()) for r in c.disturbances]
     lines = _advice(winner), "; ".join(figures), _certainty(reasons, objective)
     return Verdict(winner, "\n".join(f"{line}." for line in lines))
 
@@ -105,9 +116,12 @@ def _run(runtime: str, devices: Sequence[str]) -> str:
 
 
 def _figure(time: Spread, objective: str) -> str:
-    if objective in ("goodput", "cores"):
+    if objective in _UNITS:
         return f"{_shown(time, objective)} within the limit"
-    return f"{_spread(time)} {'latency' if objective == 'latency' else 'an item'}"
+    interval = between(time.low, time.high)
+    return (
+        f"{_shown(time, objective)}{interval} {'latency' if objective == 'latency' else 'an item'}"
+    )
 
 
 def _shown(time: Spread, objective: str) -> str:
@@ -122,8 +136,8 @@ def _against(time: Spread, winner: Spread, objective: str) -> str:
     """A time and how it compares; no ratio for a tie, where it would say nothing."""
     is_tie = time.low <= winner.high and winner.low <= time.high
     ratio = time.median / winner.median if winner.median > 0 else float("inf")
-    unit = {"goodput": "slow", "cores": "many"}.get(objective, "long")
-    return f"{_shown(time, objective)} ({'a tie' if is_tie else f'{ratio:.2f} times as {unit}'})"
+    compared = "a tie" if is_tie else f"{ratio:.2f} times as {_UNITS.get(objective, 'long')}"
+    return f"{_shown(time, objective)} ({compared})"
 
 
 def _certainty(reasons: Sequence[str], objective: str) -> str:
@@ -133,11 +147,3 @@ def _certainty(reasons: Sequence[str], objective: str) -> str:
     if objective == "throughput":
         return "Sure: measured interleaved, on a calm machine"
     return "Less sure: measured one after another, on a calm machine"
-
-
-def _median(contender: Contender) -> float:
-    return contender.time.median
-
-
-def _spread(time: Spread) -> str:
-    return milliseconds(time.median) + between(time.low, time.high)

@@ -85,7 +85,7 @@ def claim(opened: OpenStudy, **record: Any) -> optuna.Trial:
 def best(opened: OpenStudy) -> Any:
     result = best_of_study(opened.study)
     assert result is not None
-    return result.record.key, result.period_ms
+    return result.record.key, result.record.period_ms
 
 
 def test_a_study_ends_at_its_limit_with_a_verdict(chain_bench: Make, new_study: Open) -> None:
