@@ -1,8 +1,21 @@
-"""A stage in OpenVINO: a compiled model on a set of local cores."""
+"""A stage in OpenVINO: a compiled model on a set of local cores.
+
+OpenVINO takes a number of threads, not cores. A model with one thread runs in the calling thread.
+One with more also uses workers of a pool that all models of the process share. A worker can serve
+any model and may run on all cores of the process, so a stage with several threads runs in this
+process only where it has all of them. One on some of them has a process of its own.
+
+OpenVINO's own pinning (ENABLE_CPU_PINNING) was tried: it picks the cores by itself, two models get
+the same ones, and the calling thread is released to all cores after every inference. With
+ENABLE_CPU_RESERVATION models get different cores, again not those one asks for, and a reserved core
+serves no second model: compiling one fails.
+"""
 
 from __future__ import annotations
 
 import io
+import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +28,11 @@ from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.runtimes.arrays import dtype_of
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelStage
-from autosplit.hardware.runtimes.openvino import workers
+
+# Whether hwloc, by which OpenVINO binds threads, may take the topology for that of this machine.
+_HWLOC_BINDS = "HWLOC_THISSYSTEM"
+_loading = threading.Lock()
+_is_loaded = False
 
 Array = np.ndarray[Any, Any]
 Precision = Literal["f32", "bf16"]  # OpenVINO's names
@@ -52,15 +69,32 @@ def shared_tensor(array: Array) -> Any:
 
 
 def require_openvino() -> Any:
-    """The module. Raises MachineError if it is not installed."""
-    return require("openvino", "openvino")
+    """The module, whose scheduler binds no threads. Raises MachineError if it is not installed.
+
+    In every inference it would bind them, the calling one included, to all cores of the process,
+    even with pinning disabled. It does so by hwloc, which is initialised once, with the processor's
+    plugin, and does not bind if it takes the topology for that of another machine.
+    """
+    global _is_loaded
+    openvino = require("openvino", "openvino")
+    with _loading:
+        if not _is_loaded:
+            before = os.environ.get(_HWLOC_BINDS)
+            os.environ[_HWLOC_BINDS] = "0"
+            try:
+                openvino.Core().get_property("CPU", "FULL_DEVICE_NAME")
+                _is_loaded = True
+            finally:
+                del os.environ[_HWLOC_BINDS]
+                if before is not None:
+                    os.environ[_HWLOC_BINDS] = before
+    return openvino
 
 
 def supports(capability: str) -> bool:
     """Whether the processor has what OpenVINO calls a capability."""
     openvino = require_openvino()
-    with workers.without_binding():
-        return capability in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    return capability in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
 def compile_model(
@@ -82,11 +116,10 @@ def compile_model(
 
     source = io.BytesIO(model) if isinstance(model, bytes) else str(model)
     try:
-        with workers.without_binding():
-            # ``read_model`` asks every frontend, and TensorFlow's prints what it cannot read.
-            frontend = openvino.frontend.FrontEndManager().load_by_framework("onnx")
-            network = frontend.convert(frontend.load(source))
-            return openvino.Core().compile_model(network, "CPU", properties)
+        # ``read_model`` asks every frontend, and TensorFlow's prints what it cannot read.
+        frontend = openvino.frontend.FrontEndManager().load_by_framework("onnx")
+        network = frontend.convert(frontend.load(source))
+        return openvino.Core().compile_model(network, "CPU", properties)
     except Exception as error:
         raise ModelError(f"OpenVINO cannot load the model: {_reason(error)}") from error
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import psutil
 import pytest
@@ -17,6 +18,7 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.runtimes.openvino import runtime
+from autosplit.hardware.runtimes.openvino import stage as openvino_stage
 from tests.hardware.fakes import in_time
 
 CORES = devices.available()
@@ -161,3 +163,17 @@ def test_a_model_that_a_process_refuses_is_a_model_error(stage, tmp_path):
     with pytest.raises(ModelError, match="OpenVINO cannot load the model"):
         runtime.OpenvinoRuntime.load_stages(file, ports, [devices.Cores(FIRST)])
     assert processes() == before
+
+
+def test_hwlocs_variable_is_set_while_openvino_is_loaded_and_not_while_it_compiles(monkeypatch):
+    variables = []
+    openvino = MagicMock()
+    core = openvino.Core.return_value
+    for method in (core.get_property, core.compile_model):
+        method.side_effect = lambda *_: variables.append(os.environ.get("HWLOC_THISSYSTEM"))
+    monkeypatch.delenv("HWLOC_THISSYSTEM", raising=False)
+    monkeypatch.setattr(openvino_stage, "require", lambda *_: openvino)
+    monkeypatch.setattr(openvino_stage, "_is_loaded", False)
+    openvino_stage.compile_model(b"", devices.Cores(FIRST))
+    openvino_stage.compile_model(b"", devices.Cores(FIRST))
+    assert variables == ["0", None, None]
