@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 from autosplit.deployment import Deployment
 from autosplit.hardware.bench import isolated
 from autosplit.hardware.isolation.worker import Handler
-from autosplit.hardware.measurement.results import SplitResults
-from autosplit.serialization import load
 
 if TYPE_CHECKING:
     from autosplit.hardware.bench.local import LocalBench
@@ -18,15 +16,12 @@ if TYPE_CHECKING:
 
 def open_bench(setting: Mapping[str, Any]) -> Handler:
     """The handler of a worker; see ``hardware.bench.isolated.open_bench``."""
-    return isolated.open_bench(setting, {"export": write_split_of_job})
+    return isolated.open_bench(setting, {"export": export})
 
 
-def write_split_of_job(bench: LocalBench, job: Mapping[str, Any]) -> str:
-    """Write the deployment of a job and its results; returns the manifest."""
+def export(bench: LocalBench, deployment: Deployment, **target: Any) -> Path:
+    """See Bench."""
     from autosplit.deploy.export import write_split
 
-    deployment = load(Deployment, job["deployment"])
-    results = load(SplitResults, job["results"])
     with bench.reached():
-        target = Path(job["folder"]), results, job["format"], job["onnx"]
-        return str(write_split(bench.model, deployment, *target))
+        return write_split(bench.model, deployment, **target)

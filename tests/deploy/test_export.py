@@ -25,7 +25,6 @@ from autosplit.hardware.measurement.results import (
     SplitResults,
     Spread,
 )
-from autosplit.serialization import dump
 from tests.benches import deployed
 from tests.build import node, onnx_model, value
 from tests.deploy.exports import swap_sources
@@ -117,12 +116,9 @@ def test_a_worker_exports_a_deployment_with_its_results(branches, tmp_path):
     baseline = Baseline("replicas", spread, spread, 2)
     results = SplitResults(measured, predicted=1.9, baselines=[baseline], verdict="Split.")
     bench = LocalBench(branches, api.device.along(3))
-    deployment = dump(deployed(bench, (first, (), second)))
-    job = {"deployment": deployment, "folder": str(tmp_path), "results": dump(results)}
-    job |= {"format": "native", "onnx": True}
-    assert worker.write_split_of_job(bench, json.loads(json.dumps(job))) == str(
-        tmp_path / manifest.NAME
-    )
+    deployment = deployed(bench, (first, (), second))
+    file = worker.export(bench, deployment, folder=tmp_path, results=results)
+    assert file == tmp_path / manifest.NAME
     written = manifest_file.read(tmp_path)
     assert [s.device for s in written.stages] == [
         bench.description.devices[0],

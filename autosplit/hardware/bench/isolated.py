@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_type_hints
+from typing import Any, Literal, TypeVar, cast, get_type_hints
 
 from autosplit import phases
 from autosplit.deployment import Deployment
@@ -25,10 +25,7 @@ from autosplit.hardware.measurement.results import SplitResults
 from autosplit.hardware.runtimes.registry import TVM
 from autosplit.serialization import dump, load
 
-if TYPE_CHECKING:
-    from autosplit.hardware.bench.local import LocalBench
-
-Job = Callable[["LocalBench", Mapping[str, Any]], Any]
+T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
 CANDIDATE_TIMEOUT_S = 600.0  # beyond the time that a candidate is measured for
 _MODEL_OPTIONS = (
@@ -67,12 +64,12 @@ class BenchSetting:
 
 
 def open_bench(
-    document: Mapping[str, Any], more: Mapping[str, Job] = MappingProxyType({})
+    document: Mapping[str, Any], more: Mapping[str, Callable[..., Any]] = MappingProxyType({})
 ) -> Handler:
     """Open a bench as the handler of a worker.
 
     ``document`` has the keys ``setting``, a BenchSetting, and ``wait_s``, the time to wait for
-    servers. A job calls a method of Bench, or one of ``more`` by its kind.
+    servers. A job calls a method of Bench; ``more`` has functions in place of methods, by name.
     """
     from autosplit.hardware.bench.local import LocalBench
     from autosplit.hardware.compiled_model import CompiledModel
@@ -95,16 +92,16 @@ def open_bench(
         streams=setting.streams,
         batches=setting.batches,
     )
-    jobs: dict[str, Job] = {"description": lambda bench, arguments: bench.description, **more}
 
     def answer(job: Mapping[str, Any]) -> Any:
         kind, arguments = job["kind"], job["arguments"]
         try:
-            if kind in jobs:
-                return dump(jobs[kind](bench, arguments))
+            if kind == "description":
+                return dump(bench.description)
             kinds = get_type_hints(getattr(Bench, kind))
             values = {name: load(kinds[name], value) for name, value in arguments.items()}
-            return dump(getattr(bench, kind)(**values))
+            method = more.get(kind) or getattr(LocalBench, kind)
+            return dump(method(bench, **values))
         finally:
             release_memory()
 
@@ -113,12 +110,13 @@ def open_bench(
 
 def _in_worker(method: Method) -> Method:
     """A method of Bench that the worker runs."""
-    signature = inspect.signature(method)
+    signature, returned = inspect.signature(method), get_type_hints(method)["return"]
 
     @wraps(method)
     def ask(bench: IsolatedBench, *arguments: Any, **named: Any) -> Any:
-        job = signature.bind(bench, *arguments, **named).arguments
-        return bench.ask(method, **{name: job[name] for name in job if name != "self"})
+        values = signature.bind(bench, *arguments, **named).arguments
+        values.pop("self")
+        return bench.ask(method.__name__, returned, **values)
 
     return cast(Method, ask)
 
@@ -150,9 +148,7 @@ class IsolatedBench(Bench):
     @cached_property
     def description(self) -> BenchDescription:
         """See Bench."""
-        description: BenchDescription = self.ask(vars(Bench)["description"].func)  # cached
-        self._wait_s = RETURN_S
-        return description
+        return self.ask("description", BenchDescription)
 
     def export(
         self, deployment: Deployment, folder: Path, results: SplitResults, format: str, onnx: bool
@@ -160,7 +156,7 @@ class IsolatedBench(Bench):
         """See Bench."""
         # The folder of this process may have changed since the worker was started.
         what = {"deployment": deployment, "folder": folder.absolute(), "results": results}
-        self.ask(Bench.export, format=format, onnx=onnx, **what)
+        self.ask("export", Path, format=format, onnx=onnx, **what)
         return folder / "split.json"
 
     def close(self) -> None:
@@ -169,15 +165,16 @@ class IsolatedBench(Bench):
             self._worker.close()
             self._worker = None
 
-    def ask(self, method: Callable[..., Any], **arguments: Any) -> Any:
-        """What a method of Bench returns in the worker. Raises StageError if the worker dies."""
+    def ask(self, kind: str, returned: type[T], **arguments: Any) -> T:
+        """What the bench of the worker has or does. Raises StageError if the worker dies."""
         if self._worker is None:
             document = {"setting": dump(self._setting), "wait_s": self._wait_s}
             self._worker = Worker(self._open_handler, document, relays=True)
         try:
-            job = {"kind": method.__name__, "arguments": dump(arguments)}
+            job = {"kind": kind, "arguments": dump(arguments)}
             answer = self._worker.call(job, self._timeout_s)
-            return load(get_type_hints(method)["return"], answer)
+            self._wait_s = RETURN_S
+            return load(returned, answer)
         except StageError as error:
             self.log_tail = error.log = self._worker.log_tail()
             if not self._worker.is_alive:
