@@ -82,6 +82,21 @@ def split_after(model: autosplit.Model, stages: int) -> list[list[str]]:
     return [[model.graph.names[i] for i in ops] for ops in best[:-1]]
 
 
+def test_a_prompt_in_chunks_gives_the_tokens_that_transformers_gives(tmp_path: Path) -> None:
+    llama = generate.small_llama(3, LENGTH)
+    file = generate.export_onnx(llama, LENGTH, tmp_path, several=True)
+    variants = generate.variants_of(llama, LENGTH, [32, 8])
+    model = autosplit.load_model(file, states="auto", runtime="onnxruntime", variants=variants)
+    random = np.random.default_rng(0)
+    prompts = [list(map(int, random.integers(1, 100, size))) for size in (77, 8, 3)]
+    expected = [generate.by_transformers(llama, prompt, 12) for prompt in prompts]
+    split = model.split(split_after(model, 2))
+    split.export(tmp_path / "out")
+    for pipeline in (split.pipeline(), autosplit.load(tmp_path / "out")):
+        with pipeline:
+            assert generate.generate(pipeline, prompts, 12) == expected
+
+
 @pytest.mark.parametrize("form", ["onnx", "inputs", "buffers"])
 @pytest.mark.parametrize(
     "kind", ["Llama", "Qwen3", "GPT2", *(slow(k) for k in ("Gemma2", "Phi3", "Mistral", "Olmo2"))]

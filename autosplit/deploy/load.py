@@ -63,7 +63,7 @@ class LoadedPipeline(Pipeline):
             The pipeline, with an actor for each replica.
 
         Raises:
-            ConfigError: A misspelt place.
+            ConfigError: A misspelt place; an export with variants.
             MachineError: Ray is missing, no cluster answers, a place is not there, or a node cannot
                 run its stage.
 
@@ -76,6 +76,8 @@ class LoadedPipeline(Pipeline):
         from autosplit.hardware.cluster.replica import RayReplica
         from autosplit.hardware.devices.ray_nodes import assign
 
+        if self.document.model.variants:
+            raise ConfigError("an export with variants does not run on Ray; use `load` alone")
         self.close()
         document, ray = self.document, connected(address)
         specs = document.replicas

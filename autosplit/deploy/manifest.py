@@ -29,7 +29,7 @@ from autosplit.hardware.execution.stage_spec import (
     Port,
     StageSpec,
 )
-from autosplit.hardware.execution.wiring import Connection
+from autosplit.hardware.execution.wiring import Connection, Variant
 from autosplit.hardware.measurement.results import LoadTest, SplitResults
 
 FORMAT = 3
@@ -47,7 +47,8 @@ class ModelPart(_Part):
     ``file`` is its original path, a hint for ``verify``. ``integers_below`` bounds random values of
     integer inputs whose use is known. ``states`` has the model output that is the successor of each
     state, by its input; neither is among ``inputs`` and ``outputs``. A stream has ``steps`` items
-    at most, where that is known. ``sha256`` covers the files of external data.
+    at most, where that is known. ``variants`` are items of other shapes. ``sha256`` covers the
+    files of external data.
     """
 
     name: str
@@ -58,6 +59,7 @@ class ModelPart(_Part):
     integers_below: dict[str, PositiveInt] = Field(default_factory=dict)
     states: dict[str, str] = Field(default_factory=dict)
     steps: PositiveInt | None = None
+    variants: dict[str, Variant] = Field(default_factory=dict)
 
 
 class FromInput(_Part):

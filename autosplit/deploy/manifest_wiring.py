@@ -31,14 +31,23 @@ def wired(document: Manifest) -> Wiring:
             f"the stages have the states {', '.join(names) or 'none'}, the model "
             f"{', '.join(document.model.states) or 'none'}"
         )
-    if names and document.batch > 1:
-        raise _misfit(f"a batch of {document.batch} items has no state")
+    if (names or document.model.variants) and document.batch > 1:
+        what = "state" if names else "variants"
+        raise _misfit(f"a batch of {document.batch} items has no {what}")
+    for name, variant in document.model.variants.items():
+        ours, theirs = (
+            [(port.name, port.dtype) for port in inputs]
+            for inputs in (document.model.inputs, variant.inputs)
+        )
+        if ours != theirs:
+            raise _misfit(f"variant '{name}' has other inputs than the model")
     wiring = Wiring(
         of_batch(document.model.inputs, document.batch),
         of_batch(document.model.outputs, document.batch),
         document.stages,
         tuple(connection.connection() for connection in document.connections),
         steps=document.model.steps,
+        variants=document.model.variants,
     )
     _check_connections(wiring)
     return wiring

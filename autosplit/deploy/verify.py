@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -32,13 +32,12 @@ from autosplit.hardware.measurement.open_loop import load_test
 from autosplit.hardware.measurement.parity import DEFAULT_TOLERANCE
 from autosplit.hardware.measurement.reference import reference_of_file
 from autosplit.hardware.measurement.results import Accuracy, LoadTest, Spread
-from autosplit.hardware.measurement.sequences import ITEMS, SEED, STEPS, check, expect
+from autosplit.hardware.measurement.sequences import ITEMS, SEED, Draw, check, drawn, expect
 from autosplit.planner.workload import Workload
 from autosplit.serialization import dump
 from autosplit.serialization import load as from_document
 
 Items = list[dict[str, np.ndarray[Any, Any]]]
-Draw = Callable[..., Items]
 
 
 @dataclass(frozen=True)
@@ -103,9 +102,6 @@ def verify(
     file = _original_model(document, model)
     if special and file is None:
         raise ConfigError("--special needs the original model; give it with --model FILE")
-    if document.model.states:
-        count = max(count, STEPS)
-        count = min(count, document.model.steps or count)
     draw = special_items if special else random_items
     initial = pipeline.wiring.first_states
     if file is None:
@@ -113,7 +109,8 @@ def verify(
     else:
         try:
             reference = reference_of_file(file, _input_shapes(document))
-            inputs = sample_items(document, draw, count, draw_seed)
+            below = document.model.integers_below
+            inputs = drawn(pipeline.wiring, draw, count, draw_seed, below)
             phases.report(f"computing the outputs of {reference.name}")
             expected = expect(reference, inputs, initial, document.model.states)
             name = f"{reference.name} on {file}"

@@ -13,7 +13,8 @@ from typing import Any, Literal, Self
 
 from autosplit import files, phases
 from autosplit.deployment import Deployment
-from autosplit.errors import AutosplitError, MachineError, MismatchError, ModelError
+from autosplit.errors import AutosplitError, ConfigError, MachineError, MismatchError, ModelError
+from autosplit.frontend.samples import random_items
 from autosplit.graph import FusedGraph
 from autosplit.hardware import native_log
 from autosplit.hardware.batches import require_batchable
@@ -31,12 +32,13 @@ from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.measurement.parity import tolerance_of
 from autosplit.hardware.measurement.reference import Outputs, Reference, reference_of
 from autosplit.hardware.measurement.results import Accuracy, LinkCost, Profile
-from autosplit.hardware.measurement.sequences import ITEMS, SEED, STEPS, Expected, check, expect
+from autosplit.hardware.measurement.sequences import ITEMS, SEED, Expected, check, drawn, expect
 from autosplit.hardware.model_options import check_options, device_targets, options_there
 from autosplit.hardware.runtimes import registry, stage_files
 from autosplit.hardware.runtimes.interface import Item, Runtime, Stage, StageSource
 from autosplit.hardware.runtimes.registry import AUTO, EXACT, RUNTIMES, TVM, is_installed
 from autosplit.hardware.runtimes.stage_files import runtime_class
+from autosplit.hardware.variants import with_variants
 from autosplit.lowering.external.backend import Backend
 from autosplit.lowering.fuse.lowered import Lowered, lower
 from autosplit.versions import require_pair
@@ -56,7 +58,8 @@ class CompiledModel:
     ``tolerance``, which by default follows from the model. Where
     no runtime is named, ``runtime_in_use`` computes. ``batch`` items are computed at once, although
     pipelines take and give single ones; ``single`` is then the model at batch 1, whose outputs are
-    expected. ``reload`` loads it at another batch.
+    expected. ``variants`` are the same model for items of other shapes. ``reload`` loads it at
+    another batch or at other shapes.
     """
 
     path: Path | None
@@ -74,6 +77,7 @@ class CompiledModel:
     trust_kernels: bool = False
     batch: int = 1
     single: CompiledModel | None = field(default=None, repr=False, compare=False)
+    variants: Mapping[str, CompiledModel] = field(default_factory=dict, repr=False, compare=False)
     reload: Callable[..., CompiledModel] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -97,6 +101,7 @@ class CompiledModel:
             self.shapes,
             self.onnx_model,
             self.batch,
+            {name: variant.stage_source for name, variant in self.variants.items()},
         )
 
     @property
@@ -155,8 +160,9 @@ class CompiledModel:
         if batch == self.batch:
             return self
         if batch not in self._at_batch:
-            if self.reload is None or self.lowered.composites:
-                raise ModelError(f"'{self.graph.name}' with external backends has batch 1 only")
+            if self.reload is None or self.lowered.composites or self.variants:
+                reason = "variants" if self.variants else "external backends"
+                raise ModelError(f"'{self.graph.name}' with {reason} has batch 1 only")
             phases.report(f"importing the model at batch {batch}")
             loaded = self.reload(batch=batch)
             variant = replace(loaded, single=self, sha256=self.sha256, reference=self.reference)
@@ -223,6 +229,8 @@ class CompiledModel:
     ) -> list[Stage]:
         """The stage on each of some places; ``make`` makes those of this machine together."""
         is_remote = [isinstance(place, RayCores) for place in places]
+        if self.variants and any(is_remote):
+            raise ConfigError("stages with variants do not run on a Ray cluster; write cores:0")
         remote = iter([remote_stage(runtime, spec, p) for p in places if isinstance(p, RayCores)])
         local = [place for place in places if not isinstance(place, RayCores)]
         here = iter(_loaded_in_time(runtime, spec, local, make) if local else ())
@@ -365,8 +373,8 @@ class CompiledModel:
         """What the original model computes for the items that every deployment is compared on."""
         if self.single:
             return self.single.reference_outputs
-        steps = min(STEPS, self.lowered.steps or STEPS)
-        return self.expect(self.items(steps if self.graph.states else ITEMS, SEED))
+        wiring, below = self.wiring([range(len(self.graph.ops))]), self.lowered.integers_below
+        return self.expect(drawn(wiring, random_items, ITEMS, SEED, below))
 
     @property
     def allowed_error(self) -> float:
@@ -416,6 +424,7 @@ class CompiledModel:
         trust_kernels: bool = False,
         *,
         batch: int = 1,
+        variants: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
     ) -> Self:
         """Read and fuse a model.
 
@@ -435,6 +444,9 @@ class CompiledModel:
                 model.
             trust_kernels: Whether a Relax module may have kernels of its own, which are code.
             batch: How many items its kernels compute at once; see ``at_batch``.
+            variants: By a name, further ``shapes`` of dynamic inputs: those of items that the same
+                stages take, such as 64 tokens and one. The smallest items are planned for. For an
+                ONNX file in onnxruntime.
 
         Returns:
             The model, which can be split; its ops are ``graph.ops``.
@@ -451,6 +463,11 @@ class CompiledModel:
 
         require_pair()
         runtime = runtime or registry.DEFAULT
+        if variants:
+            options: dict[str, Any] = {"target": target, "tuning": tuning, "backends": backends}
+            options |= {"targets": targets, "states": states, "tolerance": tolerance}
+            load = partial(cls.load, model, **options, batch=batch)
+            return with_variants(load, shapes or {}, variants, runtime)
         check_options(runtime, tuning, backends)
         path = Path(model) if isinstance(model, str | Path) else None
         static_shapes = {name: tuple(shape) for name, shape in (shapes or {}).items()}

@@ -31,6 +31,7 @@ def main() -> int:
     )
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--length", type=int, default=128, help="tokens that the cache holds")
+    parser.add_argument("--chunks", type=int, nargs="*", default=[64, 8], metavar="TOKENS")
     parser.add_argument("--stages", type=int, default=2)
     parser.add_argument("--devices", nargs="+", default=[], metavar="DEVICE")
     parser.add_argument("--streams", type=int, default=4)
@@ -38,10 +39,13 @@ def main() -> int:
     args = parser.parse_args()
     llama = small_llama(args.layers, args.length)
     random = np.random.default_rng(0)
-    prompts = [list(map(int, random.integers(1, 100, 4 + s))) for s in range(args.streams)]
+    sizes = [args.length // 3 + s for s in range(args.streams)]
+    prompts = [list(map(int, random.integers(1, 100, size))) for size in sizes]
     with tempfile.TemporaryDirectory() as folder:
-        file = export_onnx(llama, args.length, Path(folder))
-        model = autosplit.load_model(file, states="auto", runtime="onnxruntime")
+        chunks = [chunk for chunk in args.chunks if 1 < chunk <= args.length // 4]
+        file = export_onnx(llama, args.length, Path(folder), several=bool(chunks))
+        variants = variants_of(llama, args.length, chunks) if chunks else None
+        model = autosplit.load_model(file, states="auto", runtime="onnxruntime", variants=variants)
         split = autosplit.plan(model, stages=args.stages, devices=args.devices)
         with split.pipeline() as pipeline:
             start = time.perf_counter()
@@ -94,14 +98,23 @@ def decoding_step(model: Any, length: int, tokens: int = 1) -> tuple[Any, Any]:
     return program, inputs
 
 
-def export_onnx(model: Any, length: int, folder: Path) -> Path:
-    """Export a decoder that takes one token a step."""
+def export_onnx(model: Any, length: int, folder: Path, several: bool = False) -> Path:
+    """Export a decoder that takes one token a step, or with ``several`` any number."""
     from transformers.exporters import OnnxConfig, OnnxExporter
 
     file = folder / "decoder.onnx"
-    program, _ = OnnxExporter().export_program(*decoding_step(model, length), OnnxConfig())
+    step = decoding_step(model, length, 2 if several else 1)
+    program, _ = OnnxExporter().export_program(*step, OnnxConfig(dynamic=several))
     OnnxExporter.save_program(program, file)
     return file
+
+
+def variants_of(model: Any, length: int, chunks: Sequence[int]) -> Mapping[str, Any]:
+    """The shapes of items of one token and of chunks of a prompt, for ``load_model``."""
+    config = model.config
+    heads, size = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
+    cache = {"input.cache.layers.0.keys": (1, heads, length, size)}
+    return {f"{n} tokens": {"attention_mask": (1, 1, n, length), **cache} for n in (1, *chunks)}
 
 
 def item_of(ports: Sequence[Any], tokens: Sequence[int], position: int) -> Item:
@@ -122,18 +135,29 @@ def generate(
 ) -> list[list[int]]:
     """The ``count`` most likely tokens after each prompt; every prompt is a stream."""
     texts = [list(prompt) for prompt in prompts]
-    ports = pipeline.wiring.inputs
+    computed = [0] * len(texts)  # tokens of each text
+    wiring = pipeline.wiring
+    # The longest first: what is left of a prompt takes the next shorter ones.
+    shapes = [wiring.inputs, *(variant.inputs for variant in wiring.variants.values())]
+    shapes.sort(key=lambda ports: -ports[0].shape[-1])
+
+    def next_item(stream: int) -> Item:
+        rest = texts[stream][computed[stream] :]
+        ports = next(p for p in shapes if p[0].shape[-1] <= len(rest))
+        tokens = rest[: ports[0].shape[-1]]
+        computed[stream] += len(tokens)
+        return item_of(ports, tokens, computed[stream] - len(tokens))
 
     def following(outputs: Mapping[str, np.ndarray], stream: int, step: int) -> Item | None:
         text = texts[stream]
-        if step + 1 == len(text):  # the outputs are those of the last token
+        if computed[stream] == len(text):  # the outputs are those of the last token
             (scores,) = outputs.values()
             text.append(int(scores[0, -1].argmax()))
         if len(text) == len(prompts[stream]) + count:
             return None
-        return item_of(ports, [text[step + 1]], step + 1)
+        return next_item(stream)
 
-    first = [item_of(ports, text[:1], 0) for text in texts]
+    first = map(next_item, range(len(texts)))
     for _ in pipeline.loop(first, following, streams=len(prompts)):
         pass
     return [text[len(prompt) :] for text, prompt in zip(texts, prompts, strict=True)]

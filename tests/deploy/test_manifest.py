@@ -140,6 +140,10 @@ MANY = [{"device": "cores:0"}] * 100_000
         ("environment", lambda d: d.pop("environment")),
         ("baselines.0.copies", lambda d: d.update(baselines=[BASELINE | {"copies": 0}])),
         ("batch", lambda d: d.update(batch=0)),
+        (
+            "model.variants.a.advance",
+            lambda d: d["model"].update(variants={"a": {"inputs": [], "advance": 0}}),
+        ),
         ("batch", lambda d: d.update(batch=10**9)),
     ],
 )

@@ -130,6 +130,10 @@ def one_more(document):
         (lambda d: add_state(d, dtype="int64"), "no ports of one shape and type for its state 'h'"),
         (lambda d: d["model"].update(states={"h": "n"}), "the stages have the states none"),
         (lambda d: (add_state(d), d.update(batch=2)), "a batch of 2 items has no state"),
+        (
+            lambda d: d["model"].update(variants={"a": {"inputs": [port("y")]}}),
+            "variant 'a' has other inputs than the model",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(change, line):

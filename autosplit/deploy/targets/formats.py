@@ -41,6 +41,11 @@ def write_program(document: Manifest, folder: Path, name: str) -> dict[str, str]
             f"format '{name}' runs single items, but '{document.model.name}' computes "
             f"{document.batch} at once; use format 'native' or 'cpp'"
         )
+    if document.model.variants:
+        raise ConfigError(
+            f"format '{name}' runs items of one shape, but '{document.model.name}' has variants; "
+            "use format 'native'"
+        )
     if document.initial:
         # The programs begin every stream at zero.
         raise ConfigError(

@@ -18,8 +18,7 @@ from autosplit.errors import ConfigError, StageError, line_of
 from autosplit.hardware.execution.batches import Batches, Place, of_items
 from autosplit.hardware.execution.edges import Closed, Stream, Ticket
 from autosplit.hardware.execution.engine import Engine, Replicas
-from autosplit.hardware.execution.stage_spec import Port
-from autosplit.hardware.execution.wiring import Wiring
+from autosplit.hardware.execution.wiring import Variant, Wiring
 from autosplit.hardware.runtimes.arrays import array_of, dtype_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -87,6 +86,7 @@ class Pipeline:
         self._unread: deque[Inside] = deque()  # submitted items
         self._submitting = threading.Lock()  # they enter in the order of ``_unread``
         self._reading = threading.Lock()
+        self._variants = (Variant(self.wiring.inputs), *wiring.variants.values())
         self._steps: dict[Stream, float] = {}  # that each stream has had, where there is a limit
         self._forwarded = [
             (c.source, c.outputs) for c in wiring.connections if isinstance(c.source, str)
@@ -369,9 +369,10 @@ class Pipeline:
             outputs = pipeline.result(pipeline.enter(items[0]))
         """
         self._engine.require_process()
-        arrays = _checked(item, self.wiring.inputs)
+        variant = _variant_of(item, self._variants)
+        arrays = _checked(item, variant, self._variants)
         _require_hashable(stream)
-        self._count_step(stream)
+        self._count_step(stream, variant.advance)
         outputs = {}
         for source, names in self._forwarded:
             for name in names:
@@ -396,17 +397,19 @@ class Pipeline:
         outputs = ticket.result()
         return {port.name: array_of(outputs[port.name]) for port in self.wiring.outputs}
 
-    def _count_step(self, stream: Stream) -> None:
+    def _count_step(self, stream: Stream, advance: int) -> None:
         """Raises ConfigError for an item that its stream's states have no room for."""
         if self.wiring.steps is None:
             return
         steps = self._steps.get(stream, 0)
-        if steps >= self.wiring.steps:
+        if steps + advance > self.wiring.steps:
+            room = self.wiring.steps - steps
+            text = f"have room for {room}, not {advance}" if room else "are full"
             raise ConfigError(
-                f"stream {stream!r} has had {steps} items and its states are full; reset it, or "
+                f"stream {stream!r} has had {steps} items and its states {text}; reset it, or "
                 "export the model with a longer cache"
             )
-        self._steps[stream] = steps + 1
+        self._steps[stream] = steps + advance
 
 
 def _require_hashable(stream: Stream) -> None:
@@ -431,11 +434,20 @@ def items_inside(period_s: float, capacity: int, limit: int) -> int:
     return max(capacity, int(_WINDOW_S / period_s))
 
 
-def _checked(item: Item, ports: Sequence[Port]) -> dict[str, Array]:
-    """The arrays of an item in the order of the model's inputs."""
+def _variant_of(item: Item, variants: Sequence[Variant]) -> Variant:
+    """The variant whose shapes an item has most of."""
     if not isinstance(item, Mapping):
         kind = type(item).__name__
         raise ConfigError(f"item is a {kind}; give the array of each input by its name")
+    if len(variants) == 1:
+        return variants[0]
+    shapes = {name: getattr(array, "shape", None) for name, array in item.items()}
+    return max(variants, key=lambda v: sum(shapes.get(p.name) == p.shape for p in v.inputs))
+
+
+def _checked(item: Item, variant: Variant, variants: Sequence[Variant]) -> dict[str, Array]:
+    """The arrays of an item of a variant in the order of the model's inputs."""
+    ports = variant.inputs
     names = [p.name for p in ports]
     for name in item:
         if name not in names:
@@ -451,9 +463,13 @@ def _checked(item: Item, ports: Sequence[Port]) -> dict[str, Array]:
         except ValueError as error:
             raise ConfigError(f"input '{port.name}' is no array: {line_of(error)}") from error
         if array.shape != port.shape or array.dtype != dtype_of(port.dtype):
+            others = [p for v in variants for p in v.inputs if p.name == port.name]
+            # One that another variant takes does not go with the other inputs.
+            accepted = [port] if array.shape in [p.shape for p in others] else others
+            taken = dict.fromkeys(f"{p.dtype}{list(p.shape)}" for p in accepted)
             raise ConfigError(
                 f"input '{port.name}' is {array.dtype}{list(array.shape)}, "
-                f"but the model takes {port.dtype}{list(port.shape)}"
+                f"but the model takes {' or '.join(taken)}"
             )
         if port.range is not None and array.size:
             _require_in_range(array, port.name, *port.range)

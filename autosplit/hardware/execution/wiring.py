@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from pydantic import PositiveInt
 
 from autosplit.errors import SplitError
 from autosplit.graph import FusedGraph, State
@@ -30,12 +31,24 @@ class Connection:
 
 
 @dataclass(frozen=True)
+class Variant:
+    """Items of other shapes that the same stages compute, by what the caller gives.
+
+    One takes the room of ``advance`` items in the states.
+    """
+
+    inputs: tuple[Port, ...]
+    advance: PositiveInt = 1
+
+
+@dataclass(frozen=True)
 class Wiring:
     """A pipeline without its programs: all ports, and the connections between them.
 
     States are neither inputs nor outputs of the pipeline; ``initial`` has, by its input, what a
     state begins with that does not begin at zero. ``steps``: how many items a stream may have
-    before its states are full, where that is known.
+    before its states are full, where that is known. ``variants``: the other shapes of items by
+    their name; all ports have those of an item of none.
     """
 
     inputs: tuple[Port, ...]
@@ -44,6 +57,7 @@ class Wiring:
     connections: tuple[Connection, ...]
     initial: Mapping[str, Any] = field(default_factory=dict, compare=False)
     steps: int | None = None
+    variants: Mapping[str, Variant] = field(default_factory=dict)
 
     @property
     def first_states(self) -> dict[str, Any]:

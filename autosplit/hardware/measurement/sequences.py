@@ -6,16 +6,21 @@ states that the reference had before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from autosplit.errors import ConfigError
 from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.execution.stage_spec import Port
+from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.measurement.reference import Item, Outputs, Reference, Step
 from autosplit.hardware.measurement.results import Accuracy
 
+Draw = Callable[..., list[dict[str, Any]]]
 ITEMS = 8  # that every comparison has, of unlike scale, see ``random_items``
 SEED = 0  # of these items
 STEPS = 32  # of a stream that are compared at least, since errors may grow along it
@@ -49,6 +54,31 @@ class Expected:
         """What is expected along a stream, and from each of its steps alone."""
         alone = [o | _named(after) for o, after in zip(outputs, states[1:], strict=False)]
         return cls(outputs, alone, items, states, successors)
+
+
+def drawn(
+    wiring: Wiring, draw: Draw, count: int, seed: int, below: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """The items of a comparison: one of each variant, then ``count``, or more along a stream.
+
+    A stream has no more than its states have room for. Raises ConfigError where that is not one.
+    """
+
+    def of(inputs: Sequence[Port], number: int) -> list[dict[str, Any]]:
+        return draw([(p.name, p.shape, p.dtype) for p in inputs], number, seed, below)
+
+    variants = wiring.variants.values()
+    items = [item for variant in variants for item in of(variant.inputs, 1)]
+    if wiring.first_states:
+        count = max(count, STEPS)
+        if wiring.steps is not None:
+            count = min(count, wiring.steps - sum(variant.advance for variant in variants))
+    if count < 1:
+        raise ConfigError(
+            f"one item of each variant leaves no room in the states, which have {wiring.steps}; "
+            "export the model with a longer cache"
+        )
+    return items + of(wiring.inputs, count)
 
 
 def expect(

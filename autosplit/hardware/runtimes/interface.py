@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -16,7 +17,7 @@ from autosplit.frontend.samples import random_items
 from autosplit.graph import FusedGraph
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.stage_spec import StageSpec
-from autosplit.hardware.execution.wiring import Wiring, wire
+from autosplit.hardware.execution.wiring import Variant, Wiring, wire
 from autosplit.hardware.measurement.results import LinkCost, Profile
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ class StageSource:
 
     ``onnx_file`` is None where the model was not read from ONNX; ``onnx_model`` is the ONNX model
     of such a one, where it has one. ``shapes`` are those given for its dynamic inputs, for one of
-    the ``batch`` items that are computed at once.
+    the ``batch`` items that are computed at once. ``variants`` are the same model at other shapes,
+    with what an item of them takes of the states, see ``Variant``.
     """
 
     lowered: Lowered
@@ -42,6 +44,7 @@ class StageSource:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     onnx_model: Any = None
     batch: int = 1
+    variants: Mapping[str, StageSource] = field(default_factory=dict)
 
     @property
     def graph(self) -> FusedGraph:
@@ -56,14 +59,22 @@ class StageSource:
     @property
     def input_shapes(self) -> str:
         """The name and the shape of each input, as text."""
-        return ",".join(f"{i.name}={'x'.join(map(str, i.shape))}" for i in self.lowered.inputs)
+        text = ",".join(f"{i.name}={'x'.join(map(str, i.shape))}" for i in self.lowered.inputs)
+        return "|".join([text, *(source.input_shapes for source in self.variants.values())])
 
     def wiring(self, stages: Sequence[Sequence[int]]) -> Wiring:
         """The connections of a legal split."""
         lowered = self.lowered
         ranges = lowered.index_ranges
         wiring = wire(self.graph, stages, lowered.outputs, lowered.initial, ranges)
-        return replace(wiring, steps=lowered.steps)
+        variants = {name: self._variant(source) for name, source in self.variants.items()}
+        return replace(wiring, steps=lowered.steps, variants=variants)
+
+    def _variant(self, other: StageSource) -> Variant:
+        """The items of the same model at other shapes."""
+        advance = math.ceil((other.lowered.advance or 1) / (self.lowered.advance or 1))
+        whole = range(len(other.graph.ops))
+        return Variant(other.wiring([whole]).inputs, advance)
 
     def items(self, count: int, seed: int = 0) -> list[Item]:
         """Random items, reproducible by ``seed``: the array of each input by name."""

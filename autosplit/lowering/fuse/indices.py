@@ -189,8 +189,8 @@ def _fields(value: Any, values: Mapping[Any, Any]) -> list[Any]:
 
 def most_steps(
     source: SourceModel, pairs: Mapping[str, str], ranges: Mapping[str, Range]
-) -> int | None:
-    """How many items a stream may have; None where that is not known.
+) -> tuple[int, int] | None:
+    """How many items a stream may have, and by how much one counts; None where it is not known.
 
     A counter says so: a state in ``pairs`` that an item increases and that, by ``ranges``, is where
     it writes into a cache.
@@ -207,7 +207,8 @@ def most_steps(
         added = _added(values.get(value))
         increase = int(added[1].min()) if added and names.get(added[0]) == name else 0
         if increase > 0:
-            limits.append((ranges[name][1] - first.get(name, 0)) // increase + 1)
+            steps = (ranges[name][1] - first.get(name, 0)) // increase + 1
+            limits.append((steps, increase))
     return min(limits, default=None)
 
 

@@ -34,7 +34,8 @@ class Lowered:
     - ``integers_below``: by input of integers what random values of it stay below, where known.
     - ``index_ranges``: by input of integers the values that are legal, where that is sure.
     - ``initial``: by input what a state begins with, where that is not zero.
-    - ``steps``: how many items a stream may have, where that is known.
+    - ``steps``: how many items a stream may have, and ``advance``: by how much one counts towards
+      the places of its states, where that is known.
     """
 
     graph: FusedGraph
@@ -50,6 +51,7 @@ class Lowered:
     index_ranges: Mapping[str, Range] = field(default_factory=dict)
     initial: Mapping[str, Any] = field(default_factory=dict)
     steps: int | None = None
+    advance: int | None = None
 
     @cached_property
     def regions(self) -> Mapping[str, tuple[int, ...]]:
@@ -95,6 +97,7 @@ def lower(
         pairs |= states or {}
     graph = replace(graph, states=match_states(graph, outputs, pairs))
     ranges = index_ranges(source)
+    steps, advance = most_steps(source, pairs, ranges) or (None, None)
     lowered = Lowered(
         graph,
         calls,
@@ -107,7 +110,8 @@ def lower(
         integers_below=integers_below(source),
         index_ranges=ranges,
         initial={state.input: state.initial for state in source.states if state.initial.any()},
-        steps=most_steps(source, pairs, ranges),
+        steps=steps,
+        advance=advance,
     )
     regions = groups(graph, lowered.regions, backends)
     return replace(lowered, keep_together=(*regions, *graph.ops_of_states))

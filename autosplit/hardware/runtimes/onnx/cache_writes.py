@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autosplit.frontend.onnx.nodes import tensors_read
-from autosplit.frontend.onnx.static_shapes import inferred_shapes
+from autosplit.frontend.onnx.static_shapes import Shape
 
 IN_PLACE = "autosplit.in_place"
 """The metadata of a model that names pairs INPUT=OUTPUT which may share memory, one a line."""
 _LARGE = 1 << 16  # numbers; copying fewer takes less time than to say where they lie
 
 
-def with_direct_writes(model: Any) -> Any:
-    """The model with such writes by ScatterElements, and the names of those in place."""
+def with_direct_writes(model: Any, shapes_of: Callable[[str], Sequence[Shape]]) -> Any:
+    """The model with such writes by ScatterElements, and the names of those in place.
+
+    ``shapes_of`` has the shapes of a tensor for items of each variant; none where unknown.
+    """
     from onnx import helper
 
     producers = {output: node for node in model.graph.node for output in node.output}
@@ -33,13 +36,11 @@ def with_direct_writes(model: Any) -> Any:
     }
     direct: dict[str, list[Any]] = {}  # what takes the place of a node, by the node's output
     pairs: list[str] = []
-    shapes: dict[str, tuple[int, ...]] = {}
     for node in model.graph.node:
         scatter, before = _written(node, producers)
         if scatter is None:
             continue
-        shapes = shapes or inferred_shapes(model, {})
-        if shapes.get(scatter.input[1], ())[1:] != (1,):
+        if {shape[1:] for shape in shapes_of(scatter.input[1])} != {(1,)}:
             continue  # it writes other parts than rows, or many lists of them
         between = (before.output[0], scatter.output[0])
         if not outputs.isdisjoint(between) or any(readers[tensor] > 1 for tensor in between):

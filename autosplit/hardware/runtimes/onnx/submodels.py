@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.errors import ModelError
 from autosplit.extras import helper, onnx
 from autosplit.frontend.onnx.nodes import tensors_read
-from autosplit.frontend.onnx.static_shapes import asks_for_shape, inferred_shapes, shape_constant
+from autosplit.frontend.onnx.static_shapes import Shape, asks_for_shape, inferred_shapes
 from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.runtimes.interface import StageSource
+from autosplit.hardware.runtimes.onnx.variants import answer_nodes, variant_nodes
 
 
 class NoSubmodel(Exception):
@@ -41,11 +43,13 @@ class Subgraph:
 class OnnxModel:
     """An ONNX model with static input shapes, looked up by the names of tensors.
 
-    ``shapes`` are those of the tensors of the fused graph.
+    ``shapes`` are those of the tensors of the fused graph, ``other_shapes`` those of tensors for
+    items of each other variant, which the same nodes compute.
     """
 
     proto: Any
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    other_shapes: tuple[Mapping[str, Shape], ...] = ()
 
     def submodel(self, spec: StageSpec, name: str) -> Any:
         """The ONNX model of a stage. Raises NoSubmodel where ONNX has no tensor at its border."""
@@ -58,16 +62,20 @@ class OnnxModel:
             raise NoSubmodel(
                 f"it also depends on '{subgraph.undefined[0]}', which is not one of its inputs"
             )
-        # All shapes are static, so a node that asks for one becomes a constant: the submodel
+        # All shapes are known, so a node that asks for one becomes a constant: the submodel
         # then needs no tensor only for its shape.
-        nodes = [
-            self._shape_constant(i) or self.proto.graph.node[i] for i in sorted(subgraph.nodes)
-        ]
+        answers = {i: self._shape_answer(i) for i in subgraph.nodes}
+        nodes: list[Any] = []
+        if any(len(set(shapes)) > 1 for shapes in answers.values()):
+            nodes += self._variant_number(spec)
+        for i in sorted(subgraph.nodes):
+            node = self.proto.graph.node[i]
+            nodes += answer_nodes(node, answers[i]) if answers[i] else [node]
         graph = helper.make_graph(
             nodes,
             name,
-            [_value_info(p) for p in spec.inputs],
-            [_value_info(p) for p in spec.outputs],
+            [self._value_info(p) for p in spec.inputs],
+            [self._value_info(p) for p in spec.outputs],
         )
         for weight in subgraph.weights:
             if weight in self._weights:
@@ -106,7 +114,7 @@ class OnnxModel:
             elif tensor in self.producers:
                 node = self.producers[tensor]
                 nodes.add(node)
-                if self._shape_constant(node) is None:
+                if not self._shape_answer(node):
                     stack.extend(tensors_read(self.proto.graph.node[node]))
             else:
                 undefined[tensor] = None
@@ -117,15 +125,43 @@ class OnnxModel:
         """The node that makes each tensor, by index."""
         return {t: i for i, node in enumerate(self.proto.graph.node) for t in node.output if t}
 
-    def _shape_constant(self, node: int) -> Any:
-        """The Constant node that a node comes to which only asks for a shape; else None."""
-        proto = self.proto.graph.node[node]
-        return shape_constant(proto, self._shape(proto.input[0])) if asks_for_shape(proto) else None
-
-    def _shape(self, tensor: str) -> tuple[int, ...] | None:
+    def shapes_of(self, tensor: str) -> tuple[Shape, ...]:
+        """The shape of a tensor for items of each variant; empty where one is not known."""
         if tensor in self._weights:
-            return tuple(self._weights[tensor].dims)
-        return self.shapes.get(tensor) or self._inferred_shapes.get(tensor)
+            return (tuple(self._weights[tensor].dims),) * (1 + len(self.other_shapes))
+        shape = self.shapes.get(tensor) or self._inferred_shapes.get(tensor)
+        shapes = [shape, *(shapes.get(tensor) for shapes in self.other_shapes)]
+        known = [shape for shape in shapes if shape is not None]
+        return tuple(known) if len(known) == len(shapes) else ()
+
+    def _shape_answer(self, node: int) -> tuple[Shape, ...]:
+        """The shape in each variant that a node asks for; empty for other nodes."""
+        proto = self.proto.graph.node[node]
+        return self.shapes_of(proto.input[0]) if asks_for_shape(proto) else ()
+
+    def _variant_number(self, spec: StageSpec) -> list[Any]:
+        """The nodes that tell by an input of a stage which variant an item is of."""
+        for port in spec.inputs:
+            for axis, sizes in enumerate(zip(*self.shapes_of(port.name), strict=True)):
+                if len(set(sizes)) == len(sizes):
+                    return variant_nodes(port.name, axis, sizes)
+        raise NoSubmodel("its inputs have the same shapes in several variants")
+
+    def _value_info(self, port: Port) -> Any:
+        """A port, with a symbol for a size that differs between variants."""
+        try:
+            element_type = helper.np_dtype_to_tensor_dtype(np.dtype(port.dtype))
+        except TypeError:  # numpy has no bfloat16 and no float8
+            element_type = getattr(onnx.TensorProto, port.dtype.upper())
+        sizes: list[int | str] = list(port.shape)
+        if self.other_shapes:
+            shapes = self.shapes_of(port.name)
+            if not shapes:
+                raise NoSubmodel(f"the shape of tensor '{port.name}' in a variant is not known")
+            for axis, in_variants in enumerate(zip(*shapes, strict=True)):
+                if len(set(in_variants)) > 1:
+                    sizes[axis] = f"{port.name}/{axis}"
+        return helper.make_tensor_value_info(port.name, element_type, sizes)
 
     @cached_property
     def _weights(self) -> dict[str, Any]:
@@ -145,7 +181,10 @@ class OnnxModel:
 
 
 def read_original(source: StageSource) -> OnnxModel | None:
-    """The ONNX model that a model was read from or exported as; None where there is none."""
+    """The ONNX model that a model was read from or exported as; None where there is none.
+
+    Raises ModelError where other nodes compute the items of another variant.
+    """
     from autosplit.frontend.onnx import file as onnx_file
 
     if source.onnx_file is None and source.onnx_model is None:
@@ -153,12 +192,14 @@ def read_original(source: StageSource) -> OnnxModel | None:
     shapes = {name: tensor.shape for name, tensor in source.graph.tensors.items()}
     if source.onnx_file is None:
         return OnnxModel(source.onnx_model, shapes)
-    return OnnxModel(onnx_file.read(source.onnx_file, source.shapes, source.batch), shapes)
-
-
-def _value_info(port: Port) -> Any:
-    try:
-        element_type = helper.np_dtype_to_tensor_dtype(np.dtype(port.dtype))
-    except TypeError:  # numpy has no bfloat16 and no float8
-        element_type = getattr(onnx.TensorProto, port.dtype.upper())
-    return helper.make_tensor_value_info(port.name, element_type, port.shape)
+    proto = onnx_file.read(source.onnx_file, source.shapes, source.batch)
+    others = []
+    for name, variant in source.variants.items():
+        other = read_original(variant)
+        if other is None or list(other.proto.graph.node) != list(proto.graph.node):
+            raise ModelError(
+                f"variant '{name}' of '{source.graph.name}' is computed by other nodes; export the "
+                "model without branches that depend on a shape"
+            )
+        others.append(inferred_shapes(other.proto, other.shapes) | dict(other.shapes))
+    return OnnxModel(proto, shapes, tuple(others))

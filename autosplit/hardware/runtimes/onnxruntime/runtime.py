@@ -78,7 +78,7 @@ class OnnxruntimeRuntime(SubmodelRuntime):
 
     def submodel(self, spec: StageSpec) -> Any:
         """See SubmodelRuntime."""
-        return with_direct_writes(super().submodel(spec))
+        return with_direct_writes(super().submodel(spec), self.original.shapes_of)
 
     def whole(
         self, spec: StageSpec, devices: Sequence[Device], by_hint: bool = False
