@@ -158,19 +158,6 @@ def test_a_cut_after_a_folded_node_says_why_not(squeezenet):
         squeezenet.split([[folded.name]])
 
 
-def test_a_split_is_shown_in_a_line(branches):
-    shown = repr(branches.split([["first"]]))
-    assert shown.startswith("Split(model=<Model 'branches' of")
-    assert len(shown) < 300
-
-
-def test_a_stage_can_have_several_cores(branches):
-    cores = ",".join(map(str, api.device.available()))
-    items = branches.items(2)
-    with branches.split([["first"]]).pipeline([f"cores:{cores}", "cores:0"]) as pipeline:
-        assert compare(pipeline.run(items), branches.expected(items)).equal
-
-
 def test_every_public_name_is_there_and_listed():
     assert set(autosplit.__all__) <= set(dir(autosplit))
     assert all(getattr(autosplit, name) for name in autosplit.__all__)

@@ -1,4 +1,3 @@
-import json
 import os
 import re
 import subprocess
@@ -10,7 +9,6 @@ import autosplit
 from autosplit import cli
 from autosplit.cli import inspect, main
 from autosplit.errors import ConfigError, Infeasible, MachineError
-from tests.cli.test_plan import GRAPH
 
 
 @pytest.fixture
@@ -164,16 +162,10 @@ def test_help_imports_nothing_heavy():
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-@pytest.mark.parametrize(
-    "arguments",
-    ["--help", "show --help", "zoo list", "zoo list -f json", "plan graph.json --stages 2"],
-)
+@pytest.mark.parametrize("words", ["--help", "zoo list"])
 @pytest.mark.parametrize("is_buffered", [True, False])
-def test_an_output_that_takes_nothing_is_one_line_and_exit_code_3(arguments, is_buffered, tmp_path):
-    graph = tmp_path / "graph.json"
-    graph.write_text(json.dumps(GRAPH))
-    words = [str(graph) if word == graph.name else word for word in arguments.split()]
-    command = [sys.executable, "-m", "autosplit", *words]
+def test_an_output_that_takes_nothing_is_one_line_and_exit_code_3(words, is_buffered):
+    command = [sys.executable, "-m", "autosplit", *words.split()]
     environment = os.environ | {"PYTHONUNBUFFERED": "" if is_buffered else "1"}
     with open("/dev/full", "w") as full:
         ended = subprocess.run(

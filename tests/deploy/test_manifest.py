@@ -158,27 +158,12 @@ def test_the_files_of_replicas_belong_to_the_export(put):
     assert manifest_file.read(put(document)).files["stage1_1.so"] == "1" * 64
 
 
-def test_a_baseline_is_one_copy_unless_it_says_more():
-    assert Manifest.model_validate(sound() | {"baselines": [BASELINE]}).baselines[0].copies == 1
-
-
 def test_a_damaged_place_is_told_in_one_line(put):
     document = sound()
     del document["stages"][2]["outputs"]
     damaged = r"split\.json' is damaged at stages\.2\.outputs: .*; export it again$"
     with pytest.raises(ConfigError, match=damaged):
         manifest_file.read(put(document))
-
-
-def test_one_stage_is_a_split_too():
-    document = sound()
-    document["stages"] = document["stages"][:1]
-    document["model"]["outputs"] = [document["model"]["outputs"][0]]
-    document["connections"] = [
-        {**document["connections"][0], "to": [{"stage": 0, "input": "x"}]},
-        {**document["connections"][2], "to": [{"output": "b"}]},
-    ]
-    assert len(wired(Manifest.model_validate(document)).stages) == 1
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 1.5, "1", None, True, [1]])

@@ -39,10 +39,6 @@ def test_a_state_is_wired_to_the_ports_of_its_stage():
     assert [stage.state_places for stage in check(document).stages] == [(), ((2, 1),), ()]
 
 
-def test_a_sound_manifest_is_wired():
-    assert len(check(sound()).connections) == 5
-
-
 @given(st.sampled_from(TO))
 def test_every_end_of_every_connection_is_needed(place):
     line = refused(lambda d: d["connections"][place[0]]["to"].pop(place[1]))

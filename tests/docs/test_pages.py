@@ -195,11 +195,3 @@ def test_the_index_and_the_summary_of_results_lead_to_every_page():
         for link in page.links()
     }
     assert {page.path for page in pages()} - {DOCS / "README.md"} <= linked
-
-
-def test_other_lines_than_those_on_the_page_are_noticed(tmp_path):
-    reader = Reader(tmp_path)
-    reader.read(Block("sh", "echo 'period 1.2 ms in tvm'\n", {}))
-    reader.read(Block("text", "period 7 ms in onnxruntime\n", {"prints": ""}))
-    with pytest.raises(AssertionError, match="latency # ms"):
-        reader.read(Block("text", "latency 7 ms\n", {"prints": ""}))

@@ -7,8 +7,6 @@ from collections import Counter
 import pytest
 
 from autosplit import api
-from autosplit.hardware.devices import device
-from autosplit.hardware.execution.wiring import wire
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.onnx import submodels
 from autosplit.report.documents import inspection
@@ -49,24 +47,6 @@ def test_every_node_can_be_asked_for(model):
     for op in model.graph.ops:
         for name in op.sources:
             assert inspection.find(model.graph, name)["op"] == op.name
-
-
-@pytest.mark.integration
-def test_a_tensor_with_an_onnx_name_holds_that_tensor(model, known):
-    """One stage an op: what each hands out is what onnxruntime has under that name."""
-    (item,) = model.items(1)
-    outputs = tuple(
-        (name, name) for name in known if name in model.graph.tensors and name not in item
-    )
-    stages = [(i,) for i in range(len(model.graph.ops))]
-    devices = list(map(str, device.along(len(stages))))
-    deployment = model.deployment(stages, devices)
-    with model.run_on(wire(model.graph, stages, outputs), deployment) as pipeline:
-        got = pipeline.run([item])
-    assert compare(got, [{name: known[name] for name, _ in outputs}]).equal
-    assert len(outputs) > 0.5 * len(
-        model.graph.ops
-    )  # the rest lies inside nodes that take several kernels
 
 
 def test_every_op_whose_boundary_is_named_is_a_submodel(model, known):

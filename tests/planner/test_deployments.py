@@ -7,7 +7,7 @@ import pytest
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.profiling.graph_document import from_document
 from autosplit.planner import Option, Question, Row, RowCosts, Stage, cut_set, evaluate, partition
-from tests.planner.graphs import branchy, chain, parallel_chains, random_dag, replicas_of
+from tests.planner.graphs import chain, random_dag, replicas_of
 
 WORKLOADS = Path(__file__).parents[2] / ".." / "shared" / "workloads"
 # (workload, share of the model that a replica holds): period on 6 cores, replicas, loads.
@@ -52,20 +52,6 @@ def test_replicas_of_a_stage_with_states_hold_whole_streams():
     # Of three streams one of two replicas has two.
     whole = [Stage(tuple(range(6)), (Option(Row(), 2),))]
     assert evaluate(replace(model, streams=3), whole).period == 4.0
-
-
-@pytest.mark.parametrize("cores", [6, 16])
-def test_never_worse_than_its_corners(cores):
-    for model in (random_dag(30, 1), branchy(3, 3), parallel_chains(4, 6)):
-        times = model.rows[0].times
-        free = plan_deployment(model, cores)
-        assert free.period == pytest.approx(sum(times) / cores)
-        assert replicas_of(free) == (cores,)
-        tight = replace(model, sizes=times).with_memory(sum(times) / 3)
-        hybrid = plan_deployment(tight, cores)
-        split = partition(tight, Question.of_split(min(cores, 6)))
-        assert free.period <= hybrid.period <= split.period
-        assert hybrid.optimal
 
 
 def test_ops_without_time_take_a_core():

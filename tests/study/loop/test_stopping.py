@@ -16,6 +16,7 @@ from autosplit.study.config.study_file import Search
 from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason
 from autosplit.study.record import RECORD
 from autosplit.study.results import tally
+from autosplit.units import duration
 
 COMPLETE, FAIL, RUNNING, WAITING = "COMPLETE", "FAIL", "RUNNING", "WAITING"
 
@@ -121,3 +122,18 @@ def test_a_study_stops_where_nothing_is_promised() -> None:
     # The gain that it names is the one that it stops at.
     converged = stop_reason(search, promises(converged=True), finished, 0.0)
     assert f"by {WORTH / 2:.2%} or more" in str(converged)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (89.4, "89 s"),
+        (90, "2 min"),
+        (5399, "90 min"),
+        (5400, "1.5 h"),
+        (86_400, "24.0 h"),
+    ],
+)
+def test_times_are_told_in_the_unit_one_would_say(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
