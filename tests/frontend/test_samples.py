@@ -36,14 +36,6 @@ def test_an_item_depends_on_seed_and_number_only(signature, seed):
     assert all(same(left, right) for left, right in zip(few, many, strict=False))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_items_inputs_and_seeds_differ(dtype):
-    first, second = random_items([("a", (64,), dtype), ("b", (64,), dtype)], 2, seed=1)
-    assert not np.array_equal(first["a"], second["a"])
-    assert not np.array_equal(first["a"], first["b"])
-    assert not np.array_equal(first["a"], random_items([("a", (64,), dtype)], 1, seed=2)[0]["a"])
-
-
 def test_floats_are_standard_normal_and_integers_fit_into_a_table_of_two_rows():
     kinds = ["float32", "int8", "uint16", "int32", "int64"]
     (item,) = random_items([(kind, (10_000,), kind) for kind in kinds], 1, seed=0)

@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial, TrialState
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.study.documents import document_of
 from autosplit.study.record import COMPARISON, RECORD, study_record
-from autosplit.study.results import DEATHS_LIMIT, best_trial, error_of, is_lost, state_of, tally
+from autosplit.study.results import best_trial, tally
 
 
 def spread(period: float) -> dict[str, float]:
@@ -100,14 +100,3 @@ def test_lost_trials_count_for_nothing_and_pruned_ones_as_failed() -> None:
     assert [t.number for t in counts.running] == [3]
     assert [t.number for t in counts.waiting] == [4]
     assert counts.finished == 3
-
-
-@pytest.mark.parametrize(("retries", "lost"), [(DEATHS_LIMIT - 2, True), (DEATHS_LIMIT - 1, False)])
-def test_a_trial_whose_worker_is_gone_is_lost_unless_it_killed_too_many(
-    retries: int, lost: bool
-) -> None:
-    gone = trial(9, None, state="FAIL", key="1:a")
-    gone.system_attrs = {"retry_history": list(range(retries))}
-    assert is_lost(gone) is lost
-    assert state_of(gone) == ("interrupted" if lost else "fail")
-    assert ("died 5 times" in error_of(gone)) is not lost

@@ -76,28 +76,6 @@ def best_of(study: Study) -> tuple[int, float] | None:
     return (best.number, period.median) if best and period else None
 
 
-def test_trials_of_the_final_comparison_are_named_until_others_are_measured():
-    periods = [5.0, 4.6, 4.4]
-    study = read(study_of(periods, final_comparison=compared(3, 1, 2, 7)))
-    assert study.best() is study.trials[1]
-    again = read(study_of(periods, final_comparison=compared(2, 1, 2, period=9.0)))
-    assert again.best() is again.trials[0]
-
-
-@pytest.mark.parametrize(("again", "period"), [([8.0], 8.0), ([], 9.0)])
-def test_baselines_count_as_in_the_final_comparison(again, period):
-    baseline = {"name": "b0", "period_ms": spread(9.0), "copies": 1}
-    study = study_of([5.0], baselines=[baseline], final_comparison=compared(1, baselines=again))
-    assert [b.period_ms.median for b in read(study).baselines] == [period]
-
-
-def test_search_and_final_periods_have_columns_of_their_own():
-    study = read(study_of([4.1, 4.2], final_comparison=compared(2, 0, period=4.4)))
-    table = trial_table(study)
-    columns = [table.columns.index(name) for name in ("period ms", "final period ms")]
-    assert [[row[c] for c in columns] for row in table.rows] == [["4.1", "4.4"], ["4.2", ""]]
-
-
 @pytest.mark.parametrize(
     ("verdict", "marked"),
     [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,10 +13,10 @@ from autosplit.deployment import Deployment, Option, Row, Stage
 from autosplit.hardware.measurement import baselines
 from autosplit.planner import CostModel, Question, RowCosts, evaluate
 from autosplit.planner.batch import BatchEvaluator
-from autosplit.study.loop.comparison import FINALISTS, covers, finalists
+from autosplit.study.loop.comparison import FINALISTS, finalists
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
-from autosplit.study.record import COMPARISON, FinalComparison, record_of, study_record
+from autosplit.study.record import COMPARISON, record_of, study_record
 from autosplit.study.results import best_of_study
 from autosplit.study.surrogate.correction import Measured, correct
 from studies.simulation.bench import SimulatedBench
@@ -59,35 +58,6 @@ def test_a_split_that_is_clearly_worse_does_not_compete() -> None:
     finalist_numbers, numbers = chosen_of((1.0,) * 8)
     assert numbers[0] in finalist_numbers
     assert numbers[-1] not in finalist_numbers
-
-
-def test_within_three_times_the_noise_of_the_best_a_split_competes() -> None:
-    measured = [Measured(n, two(n + 1), (1.0,), 1.0 + n) for n in range(3)]
-    expected = dict(zip((m.stages for m in measured), (1.0, 1.29, 1.31), strict=True))
-    corrected: Any = SimpleNamespace(noise=0.1, period=expected.__getitem__)
-    assert [m.number for m in finalists(corrected, measured)] == [0, 1]
-
-
-def entry(number: int) -> dict[str, Any]:
-    return {"number": number, "period_ms": {"median": 1.0}}
-
-
-@pytest.mark.parametrize(
-    ("stored", "expected"),
-    [
-        ({"measured": 3, "entries": [entry(0), entry(2)]}, True),
-        ({"measured": 2, "entries": [entry(0), entry(2)]}, False),
-        ({"measured": 3, "entries": [entry(0), entry(1)]}, False),
-        ({"measured": 3, "entries": [entry(0), entry(2)], "disturbed": ["a fan"]}, False),
-        ({"measured": 3}, False),
-        ({}, False),
-    ],
-)
-def test_a_comparison_counts_for_the_same_rivals_with_nothing_measured_since(
-    stored: Any, expected: bool
-) -> None:
-    rivals = [Measured(n, two(1), (1.0, 1.0), 1.0) for n in (0, 2)]
-    assert covers(FinalComparison.model_validate(stored), rivals, 3) is expected
 
 
 def test_the_one_measured_fastest_always_competes() -> None:
