@@ -23,14 +23,14 @@ from tests.relax_nets import parsed
 def as_onnx(file: Path, rows: int | None) -> None:
     import onnx
 
-    text = f"""g (float[{rows or "n"},4] x, float[4,4] w) => (float[{rows or "n"},4] y) {{
+    text = f"""g (float[{rows or "length"},4] x, float[4,4] w) => (float[{rows or "length"},4] y) {{
         product = MatMul(x, w)  square = MatMul(product, w)  y = Relu(square)
     }}"""
     onnx.save(nets.net(text), file)
 
 
 def script(rows: int | None) -> str:
-    size = rows or '"n"'
+    size = rows or '"length"'
     return f"""
 from tvm.script import ir as I
 from tvm.script import relax as R
