@@ -23,7 +23,7 @@ from autosplit.hardware.profiling import profile_cache, transfer_costs
 from autosplit.hardware.profiling.timing import on_cores
 from autosplit.hardware.runtimes.interface import Runtime, Stage, closed_on_error
 from autosplit.hardware.runtimes.registry import TVM
-from autosplit.hardware.runtimes.tvm import instrumented_profile, single_op_profile
+from autosplit.hardware.runtimes.tvm import profile
 from autosplit.hardware.runtimes.tvm.stage import (
     RpcStage,
     VmStage,
@@ -177,21 +177,13 @@ class TvmRuntime(Runtime):
         """Op times inside the model, or of single ops, where opaque ones have infinite times."""
         if self._opaque_ops:
             return on_cores(device, lambda: self._profile_single_ops(device, seconds))
-        linker, spec = self._linker(device), self.source.whole
-        # Composites that are merged have no time of their own.
-        module = linker.link({ENTRY: spec}, merge=False)
-        item = self.source.items(1)[0]
-        inputs = [item[port.name] for port in spec.inputs]
-        return instrumented_profile.profile_ops(
-            linker.lowered, linker.kernels, module, inputs, device, seconds
-        )
+        whole, item = self.source.whole, self.source.items(1)[0]
+        return profile.inside_model(self._linker(device), whole, item, device, seconds)
 
     def _profile_single_ops(self, device: LocalDevice | Rpc, seconds: float) -> Profile:
-        linker, lowered = self._linker(device), self.source.lowered
-        kernels = linker.kernels
-        stages = self.source.wiring([[i] for i in range(len(lowered.graph.ops))]).stages
-        functions = single_op_profile.functions(stages, lowered, kernels)
-        item = self.source.items(1)[0]
+        linker, item = self._linker(device), self.source.items(1)[0]
+        stages = self.source.wiring([[i] for i in range(len(self.source.graph.ops))]).stages
+        functions = profile.supported_ops(linker, stages)
         with ExitStack() as guarded:
             if isinstance(device, Rpc):
                 connection = rpc.connect(device)
@@ -202,6 +194,4 @@ class TvmRuntime(Runtime):
             else:
                 module = linker.link(functions, merge=False)
                 vm, tvm_device = local_machine(module, device), device.tvm_device()
-            return single_op_profile.profile_ops(
-                lowered, kernels, vm, stages, item, device, tvm_device, seconds
-            )
+            return profile.single_ops(linker, stages, item, device, vm, tvm_device, seconds)

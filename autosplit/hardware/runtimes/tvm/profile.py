@@ -1,0 +1,162 @@
+"""Op times in TVM's virtual machine.
+
+On local cores they are taken inside the whole model: TVM's instrument is called around every
+kernel, so each op finds the caches as the op before it left them.
+
+On a GPU or a server each op runs by itself, on its real inputs, as a function of one library. A
+result stays there as an input of the next. TVM's evaluator times each on the device's own clock, so
+no measured time contains a transfer.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autosplit.errors import ModelError
+from autosplit.extras import tvm
+from autosplit.hardware.codegen.link import ENTRY, Linker
+from autosplit.hardware.devices.device import Cores, Device
+from autosplit.hardware.execution.stage_spec import Port, StageSpec
+from autosplit.hardware.measurement.results import Profile
+from autosplit.hardware.profiling.timing import MS, on_cores, repeated_ms
+from autosplit.hardware.runtimes.tvm.stage import empty, local_machine, send
+
+_MIN_SAMPLES, _MAX_SAMPLES = 4, 60
+
+Item = Mapping[str, np.ndarray[Any, Any]]
+Call = tuple[str, float]
+"""The symbol of a kernel and the milliseconds that one call of it took."""
+
+
+def inside_model(
+    linker: Linker, whole: StageSpec, item: Item, cores: Cores, seconds: float
+) -> Profile:
+    """Time every op of the unsplit model on ``cores`` for about ``seconds``.
+
+    Its kernels run in the order of the graph's ops.
+    """
+    lowered, kernels = linker.lowered, linker.kernels
+    symbols = {name: c.region for name, c in lowered.composites.items()} | dict(kernels.symbols)
+    # Kernels beside the ops change the layout of what the whole model takes and returns.
+    timed = {symbols.get(op.kernel, op.kernel) for op in lowered.graph.ops}
+    # Composites that are merged have no time of their own.
+    module = linker.link({ENTRY: whole}, merge=False)
+    inputs = [item[port.name] for port in whole.inputs]
+    rounds = on_cores(cores, lambda: _timed_rounds(module, inputs, cores, timed, seconds))
+    samples: list[list[float]] = []
+    position = 0
+    for op in lowered.graph.ops:
+        symbol = symbols.get(op.kernel)
+        if position < len(rounds[0]) and rounds[0][position][0] == symbol:
+            samples.append([calls[position][1] for calls in rounds])
+            position += 1
+        elif op.kernel in kernels.views or symbol is None:
+            samples.append([0.0])  # nothing is computed for a view or a constant
+        else:
+            raise ModelError(f"op '{op.name}' did not run in the order of the graph; report a bug")
+    return Profile.of_samples(str(cores), samples)
+
+
+def _timed_rounds(
+    module: Any, inputs: Sequence[Any], cores: Cores, timed: set[str], seconds: float
+) -> list[list[Call]]:
+    """The calls of kernels by round, without the first round, which is a warm-up."""
+    rounds: list[list[Call]] = []
+    start = 0.0
+
+    def instrument(_: Any, symbol: str, before: bool, *__: Any) -> int:
+        nonlocal start
+        now = time.perf_counter()
+        if before:
+            start = time.perf_counter()
+        elif symbol in timed:
+            rounds[-1].append((symbol, (now - start) * MS))
+        return 0
+
+    def run_round() -> None:
+        rounds.append([])
+        machine[ENTRY](*values)
+
+    cores.bind_kernels()
+    machine = local_machine(module, cores)
+    machine.set_instrument(instrument)
+    values = [tvm.runtime.tensor(v) for v in inputs]
+    repeated_ms(run_round, seconds)
+    return rounds[1:]
+
+
+def supported_ops(linker: Linker, stages: Sequence[StageSpec]) -> dict[str, StageSpec]:
+    """The stages, of one op each, that the device supports, by the name of the op.
+
+    Opaque ops, external backends and kernels that were not compiled for the device are not
+    supported.
+    """
+    unsupported = linker.kernels.absent.union(linker.lowered.composites)
+    pairs = zip(linker.lowered.graph.ops, stages, strict=True)
+    return {op.name: s for op, s in pairs if not op.opaque and op.kernel not in unsupported}
+
+
+def single_ops(
+    linker: Linker,
+    stages: Sequence[StageSpec],
+    item: Item,
+    device: Device,
+    machine: Any,
+    tvm_device: Any,
+    seconds: float,
+) -> Profile:
+    """Time every op in ``machine``, the virtual machine of a library of ``supported_ops``.
+
+    The time of an unsupported op is infinite, and ops after it compute with zeros. A view or a
+    constant takes no time.
+    """
+    kernels, supported = linker.kernels, supported_ops(linker, stages)
+    last_reader = {port.name: stage.index for stage in stages for port in stage.inputs}
+    tensors: dict[str, Any] = {}
+    samples: list[list[float]] = []
+    for op, stage in zip(linker.lowered.graph.ops, stages, strict=True):
+        for port in stage.inputs:
+            if port.name not in tensors:
+                tensors[port.name] = _sent(item[port.name], port, tvm_device)
+        if op.name not in supported:
+            for port in stage.outputs:
+                tensors[port.name] = _sent(np.zeros(port.shape, port.dtype), port, tvm_device)
+            samples.append([math.inf])
+            continue
+        machine.set_input(op.name, *(tensors[port.name] for port in stage.inputs))
+        if op.kernel in kernels.symbols and op.kernel not in kernels.views:
+            samples.append(_sample(machine, tvm_device, op.name, seconds / len(stages)))
+        else:
+            machine.invoke_stateful(op.name)
+            samples.append([0.0])
+        for i, port in enumerate(stage.outputs):
+            tensors[port.name] = machine._get_output(op.name, i)
+        for port in stage.inputs:
+            if last_reader[port.name] == stage.index:
+                tensors.pop(port.name, None)  # frees the device's memory
+    return Profile.of_samples(str(device), samples)
+
+
+def _sample(machine: Any, tvm_device: Any, name: str, seconds: float) -> list[float]:
+    """Times in ms; the evaluator runs the op once more for warm-up."""
+    samples = _evaluate(machine, tvm_device, name, _MIN_SAMPLES)
+    affordable = int(seconds * MS / max(min(samples), 1e-4)) - _MIN_SAMPLES
+    if affordable > 0:
+        samples += _evaluate(machine, tvm_device, name, min(affordable, _MAX_SAMPLES))
+    return samples
+
+
+def _evaluate(machine: Any, tvm_device: Any, name: str, repeat: int) -> list[float]:
+    evaluate = machine.time_evaluator("invoke_stateful", tvm_device, number=1, repeat=repeat)
+    return [float(seconds) * MS for seconds in evaluate(name).results]
+
+
+def _sent(array: np.ndarray[Any, Any], port: Port, tvm_device: Any) -> Any:
+    tensor = empty(port, tvm_device)
+    send(array, tensor)
+    return tensor
