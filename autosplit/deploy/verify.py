@@ -134,7 +134,7 @@ def verify_apart(folder: Path, model: Path | None, **options: Any) -> Verificati
 
     Raises StageError where it did.
     """
-    worker = Worker(open_verification, {}, relays=True)
+    worker = Worker(open_verification, {})
     try:
         job = {"folder": str(folder), "model": model and str(model), "options": options}
         return from_document(Verification, worker.call(job, math.inf))

@@ -169,7 +169,7 @@ class IsolatedBench(Bench):
         """What the bench of the worker has or does. Raises StageError if the worker dies."""
         if self._worker is None:
             document = {"setting": dump(self._setting), "wait_s": self._wait_s}
-            self._worker = Worker(self._open_handler, document, relays=True)
+            self._worker = Worker(self._open_handler, document)
         try:
             job = {"kind": kind, "arguments": dump(arguments)}
             answer = self._worker.call(job, self._timeout_s)

@@ -44,7 +44,7 @@ class Worker:
     ``open_handler`` is a top-level function of a module. The process calls it with ``setting`` and
     hands every job to the handler it returns. What the process prints goes to a temporary file,
     whose end is ``log_tail``. It has the open ``descriptors`` of this process by the same numbers.
-    With ``relays`` this process reports the phases of the jobs as its own.
+    This process reports the phases of the jobs as its own.
     """
 
     def __init__(
@@ -52,9 +52,7 @@ class Worker:
         open_handler: OpenHandler,
         setting: Mapping[str, Any],
         descriptors: Sequence[int] = (),
-        relays: bool = False,
     ) -> None:
-        self._relays = relays
         self.phase = "starting"
         self.stages: dict[str, object] = {}
         self._log_start = 0
@@ -110,8 +108,7 @@ class Worker:
                 deadline = time.monotonic() + timeout_s
                 self.phase = str(message["phase"])
                 self.stages = message["stages"] or self.stages
-                if self._relays:
-                    phases.report(self.phase)
+                phases.report(self.phase)
             elif "exit" in message:
                 self.kill()
                 status = int(message["exit"])

@@ -74,7 +74,7 @@ ANSWERS = {
 class FakeWorker:
     started: ClassVar[list] = []
 
-    def __init__(self, open_handler, setting, relays=False):
+    def __init__(self, open_handler, setting):
         self.open_handler, self.setting = open_handler, setting
         self.jobs = []
         self.is_alive, self.is_closed = True, False
