@@ -48,10 +48,7 @@ class Worker:
     """
 
     def __init__(
-        self,
-        open_handler: OpenHandler,
-        setting: Mapping[str, Any],
-        descriptors: Sequence[int] = (),
+        self, open_handler: OpenHandler, setting: Mapping[str, Any], descriptors: Sequence[int] = ()
     ) -> None:
         self.phase = "starting"
         self.stages: dict[str, object] = {}

@@ -7,7 +7,7 @@ are exact in numpy and take microseconds; FoldConstant gets what is not in the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,18 +18,10 @@ from autosplit.frontend.relax.main_function import bindings, rebind, with_main
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_BINARY: Mapping[str, Callable[[Array, Array], Array]] = {
-    "relax.add": np.add,
-    "relax.subtract": np.subtract,
-    "relax.multiply": np.multiply,
-    "relax.divide": np.divide,
-}
-_RESHAPED = ("relax.reshape", "relax.expand_dims", "relax.squeeze")
-_FULL = ("relax.full", "relax.full_like")
-_FOLDED = {
-    *(*_BINARY, *_RESHAPED, *_FULL, "relax.broadcast_to", "relax.sqrt", "relax.permute_dims"),
-    *("relax.shape_to_tensor", "relax.strided_slice"),
-}
+_BINARY = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide}
+_RESHAPED = ("reshape", "expand_dims", "squeeze", "shape_to_tensor")
+_FULL = ("full", "full_like")
+_FOLDED = {*_BINARY, *_RESHAPED, *_FULL, "broadcast_to", "permute_dims", "sqrt", "strided_slice"}
 
 
 def fold_weights(module: Any) -> Any:
@@ -91,82 +83,61 @@ def _with_constants(module: Any, constant_of: Callable[[Any, Any], Any]) -> Any:
 
 def _folded(value: Any, kind: Any) -> Any:
     """The constant, or the shape, that a call comes to; None where it is no such call."""
-    name = str(getattr(value.op, "name", "")) if isinstance(value, relax.Call) else ""
-    if name == "relax.shape_of":
+    is_call = isinstance(value, relax.Call)
+    name = str(getattr(value.op, "name", "")).removeprefix("relax.") if is_call else ""
+    if name == "shape_of":
         sizes = fixed_sizes(value.args[0].ty)
         return None if sizes is None else relax.ShapeExpr(sizes)
-    if name not in _FOLDED or not isinstance(kind, relax.TensorType):
+    if name not in _FOLDED or not hasattr(getattr(kind, "shape", None), "values"):
         return None
-    dtype = str(kind.dtype)
-    arrays = _arrays(name, value, dtype)
-    if not arrays or any(str(array.dtype) != dtype for array in arrays):
+    dtype, shape = str(kind.dtype), tuple(map(int, kind.shape))
+    arrays = [_array(argument, dtype) for argument in _operands(name, value)]
+    if name in _FULL:
+        arrays = [a.astype(dtype) for a in arrays if a is not None and _breaks_legalizing(a)]
+    if not arrays or any(array is None or str(array.dtype) != dtype for array in arrays):
         return None
-    if not hasattr(kind.shape, "values"):
-        return None
-    shape = tuple(map(int, kind.shape))
-    result = _evaluate(name, arrays, shape, value)
+    with np.errstate(all="ignore"):
+        result = np.asarray(_evaluate(name, arrays, shape, value), order="C")
     if result.shape != shape or str(result.dtype) != dtype:
         return None
-    return relax.const(tvm.runtime.tensor(np.asarray(result, order="C")))
+    return relax.const(tvm.runtime.tensor(result))
 
 
-def _arrays(name: str, call: Any, dtype: str) -> list[Array] | None:
-    """The values that a call reads, None where one of them is no constant."""
-    arguments = list(call.args)
-    if name == "relax.full_like":
-        # The first argument gives the shape alone.
-        arguments = arguments[1:]
-    if name == "relax.strided_slice":
-        arguments = arguments[:1]  # the others are numbers
-    if name == "relax.shape_to_tensor":
-        sizes = fixed_sizes(arguments[0])
-        return None if sizes is None else [np.array(sizes, dtype)]
-    arrays: list[Array] = []
-    for argument in arguments:
-        if isinstance(argument, relax.ShapeExpr):
-            continue
-        array = _array(argument, dtype)
-        if array is None:
-            return None
-        arrays.append(array)
-    if name not in _FULL:
-        return arrays
-    # LegalizeOps fails at infinities and NaN alone; other fills stay small as they are.
-    fills = [a for a in arrays if a.dtype.kind == "f" and not np.isfinite(a).all()]
-    return [fill.astype(dtype) for fill in fills]
+def _operands(name: str, call: Any) -> list[Any]:
+    """The arguments of a call that are values; others say a shape or where to cut."""
+    if name in _BINARY:
+        return list(call.args)
+    return [call.args[1 if name in _FULL else 0]]
 
 
 def _array(value: Any, dtype: str) -> Array | None:
-    """The value of a constant, or, as ``dtype``, of a scalar that is written as a number."""
+    """The value of a constant, or, as ``dtype``, of a number or a shape."""
     if is_constant(value):
         return np.asarray(value.value.numpy())
     if isinstance(value, tvm.tirx.FloatImm | tvm.tirx.IntImm):
         return np.asarray(value.value, dtype=dtype)
-    return None
+    sizes = fixed_sizes(value) if isinstance(value, relax.ShapeExpr) else None
+    return None if sizes is None else np.array(sizes, dtype)
 
 
-def _evaluate(name: str, arrays: list[Array], shape: tuple[int, ...], call: Any) -> Array:
-    with np.errstate(all="ignore"):
-        if name in _BINARY:
-            return np.asarray(_BINARY[name](*arrays))
-        if name == "relax.sqrt":
-            return np.asarray(np.sqrt(arrays[0]))
-    if name == "relax.permute_dims":
+def _breaks_legalizing(fill: Array) -> bool:
+    """LegalizeOps fails at infinities and NaN alone; other fills stay small as they are."""
+    return fill.dtype.kind == "f" and not bool(np.isfinite(fill).all())
+
+
+def _evaluate(name: str, arrays: Sequence[Any], shape: tuple[int, ...], call: Any) -> Any:
+    if name in _BINARY:
+        return _BINARY[name](*arrays)
+    (array,) = arrays
+    if name == "sqrt":
+        return np.sqrt(array)
+    if name == "permute_dims":
         axes = call.attrs.axes if call.attrs is not None else None
-        return np.transpose(arrays[0], None if axes is None else [int(a) for a in axes])
-    if name == "relax.shape_to_tensor":
-        return arrays[0]
-    if name == "relax.strided_slice":
-        return _sliced(arrays[0], *([int(i) for i in numbers] for numbers in call.args[1:]))
-    if name in _RESHAPED:
-        return arrays[0].reshape(shape)
-    return np.broadcast_to(arrays[0], shape)
-
-
-def _sliced(
-    array: Array, axes: list[int], begin: list[int], end: list[int], strides: Sequence[int] = ()
-) -> Array:
-    slices = [slice(None)] * array.ndim
-    for axis, *bounds in zip(axes, begin, end, strides or [1] * len(axes), strict=True):
-        slices[axis] = slice(*bounds)
-    return array[tuple(slices)]
+        return np.transpose(array, None if axes is None else [int(a) for a in axes])
+    if name == "strided_slice":
+        axes, begin, end, *strides = ([int(i) for i in numbers] for numbers in call.args[1:])
+        slices = [slice(None)] * array.ndim
+        for axis, *bounds in zip(axes, begin, end, *strides, strict=True):
+            slices[axis] = slice(*bounds)
+        return array[tuple(slices)]
+    return array.reshape(shape) if name in _RESHAPED else np.broadcast_to(array, shape)

@@ -53,7 +53,7 @@ def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedM
     registers = registers_of(target)
     packed = {**legalize_convolutions(registers), "relax.matmul": legalize_matmul(registers)}
     # On a GPU TVM's default schedules expect its own operators in the layout of the source.
-    layout = [transform.CanonicalizeBindings(), fold_weights, channels_last]
+    layout = [transform.CanonicalizeBindings(), channels_last]
     if target.kind.name != "llvm":
         layout, packed = [], {}
     legalise = [
