@@ -11,7 +11,7 @@ Read in this order:
   period and latency. ``explain``: why there is none.
 - ``split``: splits on devices that are given one by one and may share cores.
 - ``moves`` and ``batch``: deployments near one, and the costs of many at once, for a study.
-- ``workload``: what a deployment does under load, simulated.
+- ``workload``: what a deployment does under load, simulated, and how much it serves within a limit.
 
 Imports numpy, networkx, the standard library, ``autosplit.cuts``, ``deployment``, ``graph``,
 ``units`` and ``errors``; no file and no clock.

@@ -21,8 +21,7 @@ from autosplit.deployment import Option, Stage
 from autosplit.errors import Infeasible
 from autosplit.hardware.measurement.results import Measurement
 from autosplit.planner.batch import Batch
-from autosplit.planner.workload import Workload
-from autosplit.study import served
+from autosplit.planner.workload import Workload, served, simulated
 from autosplit.study.history import History
 from autosplit.study.space import Candidate, Space
 from autosplit.study.surrogate.correction import Corrected, Factors, correct
@@ -62,7 +61,7 @@ class Goal:
             values = corrected.ratio * batch.periods(loads)
         if self.is_served:
             with np.errstate(divide="ignore", invalid="ignore"):
-                values = values / served.shares(self.workload, corrected, batch)
+                values = values / _shares(self.workload, corrected, batch)
             values = self._of_rates(np.nan_to_num(values, nan=math.inf), batch.busy)
         return np.asarray(np.where(latencies <= self.latency_ms, values, math.inf))
 
@@ -76,7 +75,8 @@ class Goal:
         if not self.is_served:
             is_latency = self.objective == "latency"
             return (measured.latency_ms if is_latency else measured.period_ms).median
-        rate = served.measured_goodput(self.workload, candidate, measured)
+        period = measured.period_ms.median
+        rate, _ = served(self.workload, candidate, measured.stage_ms, period)
         cores = sum(stage.threads * stage.replicas for stage in candidate)
         value = np.array(1e3 / rate if rate else math.inf)
         return float(self._of_rates(value, np.array(float(cores))))
@@ -221,6 +221,22 @@ class Acquisition:
 
     def _values(self, candidates: Sequence[Candidate], costs: Factors) -> Array:
         return self.goal.values(self.corrected, self.space.evaluator.batch(candidates), costs)
+
+
+# The same batch is valued under many draws of the costs.
+@lru_cache(maxsize=8)
+def _shares(workload: Workload, corrected: Corrected, batch: Batch) -> Array:
+    """What share of its capacity each deployment serves within the limit, by the mean costs.
+
+    Simulated once for the mean: draws of the costs scale all of it.
+    """
+    periods = corrected.ratio * batch.stage_periods(corrected.loads(batch, corrected.mean))
+    parts = []
+    for stages, stage_periods in zip(batch.deployments, periods, strict=True):
+        slowest = stage_periods.max(initial=0.0)
+        rate, _ = simulated(workload, stages, stage_periods[: len(stages)].tolist())
+        parts.append(rate * slowest / 1e3 if 0 < slowest < math.inf else 0.0)
+    return np.array(parts)
 
 
 # The caches are for all that ask at the same state of a study.

@@ -60,6 +60,7 @@ def storage_errors(url: str) -> Iterator[None]:
     import optuna
     import sqlalchemy.exc
 
+    shown = redact_password(url)
     failures = (
         optuna.exceptions.StorageInternalError,
         sqlalchemy.exc.SQLAlchemyError,
@@ -67,25 +68,22 @@ def storage_errors(url: str) -> Iterator[None]:
     )
     try:
         yield
-    except failures as error:
-        raise _failed(url, error) from error
-    except (AssertionError, UnboundLocalError) as error:
-        # Optuna 5 raises them over the error of a storage that cannot say what became of a trial.
-        if isinstance(error.__context__, failures):
-            raise _failed(url, error.__context__) from error
-        # It raises this for a write that never arrived, above all on a full disk.
-        if str(error) != "Should not reach.":
+    except sqlalchemy.exc.ArgumentError:
+        raise ConfigError(
+            f"storage '{shown}' is not a database URL; "
+            "give a file path or postgresql+psycopg://USER@HOST/NAME"
+        ) from None
+    except (*failures, AssertionError, UnboundLocalError) as error:
+        # Optuna 5 raises the last two over the error of a storage that cannot say what became of a
+        # trial, and a failed assertion for a write that never arrived, above all on a full disk.
+        cause = error if isinstance(error, failures) else error.__context__
+        if isinstance(cause, failures):
+            message = f"failed: {_cause(cause)}; repair it and run again"
+        elif str(error) == "Should not reach.":
+            message = "lost a write; is its disk full? free some space and run again"
+        else:
             raise
-        raise MachineError(
-            f"storage '{redact_password(url)}' lost a write; is its disk full? "
-            "free some space and run again"
-        ) from error
-
-
-def _failed(url: str, error: BaseException) -> MachineError:
-    return MachineError(
-        f"storage '{redact_password(url)}' failed: {_cause(error)}; repair it and run again"
-    )
+        raise MachineError(f"storage '{shown}' {message}") from error
 
 
 def missing_driver(url: str, error: ImportError) -> MachineError:
@@ -110,10 +108,9 @@ def connect(
     Raises ConfigError for what is no database URL and for a database of another program,
     MachineError where the storage cannot be used.
     """
-    from sqlalchemy.exc import ArgumentError, IntegrityError, ProgrammingError
+    from sqlalchemy.exc import IntegrityError, ProgrammingError
 
     silence_optuna_logs()
-    shown = redact_password(url)
     try:
         with storage_errors(url):
             _refuse_other_programs(url)
@@ -121,16 +118,10 @@ def connect(
                 return _open(url, lease, on_stale)
             except (IntegrityError, ProgrammingError):  # another worker made the tables meanwhile
                 return _open(url, lease, on_stale)
-    except MachineError as error:
-        if not isinstance(error.__cause__, ArgumentError):
-            raise
-        raise ConfigError(
-            f"storage '{shown}' is not a database URL; "
-            "give a file path or postgresql+psycopg://USER@HOST/NAME"
-        ) from None
     except ImportError as error:
         raise missing_driver(url, error) from None
     except (RuntimeError, ValueError) as error:  # another schema version
+        shown = redact_password(url)
         raise MachineError(f"storage '{shown}' cannot be used: {error}; use another one") from None
 
 

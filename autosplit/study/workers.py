@@ -24,7 +24,6 @@ from autosplit.study.record import RECORD, result_of
 from autosplit.study.results import DEATHS_LIMIT, tally
 
 if TYPE_CHECKING:
-    import filelock
     import optuna
     from optuna.trial import FrozenTrial
 
@@ -116,49 +115,37 @@ def free_lost_trials(study: optuna.Study, retry: Retry) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False) if lost else trials
 
 
-@dataclass(frozen=True)
-class HostLock:
-    """A lock among the processes of one user on one host; the system frees it if its holder dies.
+@contextlib.contextmanager
+def host_lock(
+    key: str, resource: str, holder: str, notify: Callable[[str], None]
+) -> Iterator[None]:
+    """Hold a lock among the processes of one user on one host, which the system frees if they die.
 
     ``key`` tells locks apart. ``resource`` and ``holder`` are what it guards and who takes it, in
     the words of a message. ``notify`` receives a line when taking it lasts. Where no lock file can
     be made, nothing is locked.
     """
+    import filelock
 
-    key: str
-    resource: str
-    holder: str
-    notify: Callable[[str], None]
-
-    @contextlib.contextmanager
-    def hold(self) -> Iterator[None]:
-        """Hold the lock while the body runs."""
-        import filelock
-
-        with contextlib.ExitStack() as stack:
-            with contextlib.suppress(OSError, NotImplementedError):
-                path = _folder() / hashlib.sha256(self.key.encode()).hexdigest()[:16]
-                lock = filelock.FileLock(path.with_suffix(".lock"), mode=0o600)
-                self._acquire(lock, path.with_suffix(".txt"))
-                stack.callback(lock.release)
-            yield
-
-    def _acquire(self, lock: filelock.BaseFileLock, holder: Path) -> None:
-        """Take the lock, and write who has it into a file beside it."""
-        import filelock
-
-        # Whoever holds it measures, so it is disturbed as little as possible.
-        try:
-            lock.acquire(timeout=NOTICE_AFTER, poll_interval=POLL_INTERVAL)
-        except filelock.Timeout:
-            text = "another process"
-            with contextlib.suppress(OSError, ValueError):  # it may write at this moment
-                text = holder.read_text(encoding="utf-8") or text
-            self.notify(f"waiting for {self.resource}, held by {printable(text)}")
-            lock.acquire(poll_interval=POLL_INTERVAL)
-        text = f"process {os.getpid()} ({self.holder}) since {time.strftime('%Y-%m-%d %H:%M:%S')}"
-        with contextlib.suppress(OSError):  # the lock works without it
-            holder.write_text(text, encoding="utf-8")
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError, NotImplementedError):
+            path = _folder() / hashlib.sha256(key.encode()).hexdigest()[:16]
+            lock = filelock.FileLock(path.with_suffix(".lock"), mode=0o600)
+            description = path.with_suffix(".txt")
+            # Whoever holds it measures, so it is disturbed as little as possible.
+            try:
+                lock.acquire(timeout=NOTICE_AFTER, poll_interval=POLL_INTERVAL)
+            except filelock.Timeout:
+                text = "another process"
+                with contextlib.suppress(OSError, ValueError):  # it may write at this moment
+                    text = description.read_text(encoding="utf-8") or text
+                notify(f"waiting for {resource}, held by {printable(text)}")
+                lock.acquire(poll_interval=POLL_INTERVAL)
+            stack.callback(lock.release)
+            now = time.strftime("%Y-%m-%d %H:%M:%S")
+            # The lock works without it, so a failure matters as little as that of the lock.
+            description.write_text(f"process {os.getpid()} ({holder}) since {now}", "utf-8")
+        yield
 
 
 def _folder() -> Path:

@@ -44,10 +44,10 @@ from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.open_loop import load_test
 from autosplit.hardware.measurement.results import SplitResults
 from autosplit.planner.workload import Workload
+from autosplit.planner.workload import served as simulated
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split
 from autosplit.study.record import study_record
-from autosplit.study.served import served as simulated
 from autosplit.zoo import catalog
 from studies.benchmarks import serving_http, serving_ray
 from studies.benchmarks.finished_study import finished, streamed

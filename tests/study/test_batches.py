@@ -5,9 +5,8 @@ import pytest
 from autosplit.cli import main
 from autosplit.deployment import Stage
 from autosplit.errors import ConfigError
-from autosplit.planner.workload import Workload
+from autosplit.planner.workload import Workload, served
 from autosplit.study.config.study_file import StudyConfig, load
-from autosplit.study.served import served
 from tests.build import onnx_model
 from tests.hardware.test_batches import NODES, WEIGHTS
 

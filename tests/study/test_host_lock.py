@@ -5,13 +5,14 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import filelock
 import pytest
 
 from autosplit.study import workers
-from autosplit.study.workers import HostLock
+from autosplit.study.workers import host_lock
 
 
 @pytest.fixture(autouse=True)
@@ -27,20 +28,20 @@ class Lock:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
-        self.lock = HostLock("key", "the devices", "study 'mine'", self.notes.append)
+        self.hold = partial(host_lock, "key", "the devices", "study 'mine'", self.notes.append)
 
     def wait(self, seconds: float, holder: "subprocess.Popen[str]") -> None:
         """Wait for a lock whose holder releases it after some seconds."""
         assert holder.stdin is not None
         threading.Timer(seconds, holder.stdin.close).start()
-        with self.lock.hold():
+        with self.hold():
             pass
 
 
 HOLD = """
 import sys
-from autosplit.study.workers import HostLock
-with HostLock("key", "the devices", "study 'theirs'", print).hold():
+from autosplit.study.workers import host_lock
+with host_lock("key", "the devices", "study 'theirs'", print):
     print("held", flush=True)
     sys.stdin.readline()
 """
@@ -59,7 +60,7 @@ def holder() -> Iterator["subprocess.Popen[str]"]:
 
 
 def test_a_lock_keeps_others_out_until_it_is_released(folder: Path) -> None:
-    with Lock().lock.hold():
+    with Lock().hold():
         (file,) = folder.rglob("*.lock")
         with pytest.raises(filelock.Timeout):
             filelock.FileLock(file).acquire(timeout=0)
@@ -104,6 +105,6 @@ def test_without_a_folder_for_locks_one_continues_without(
         (folder / "file").touch()
     else:
         monkeypatch.setattr(os, "getuid", lambda: 4711)
-    with Lock().lock.hold(), Lock().lock.hold():
+    with Lock().hold(), Lock().hold():
         pass
     assert not list(folder.rglob("*.lock"))

@@ -18,10 +18,10 @@ from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import Baseline, Measurement, Spread
 from autosplit.hardware.profiling.cost_table import over_memory
 from autosplit.planner.explain import forbidden_by_states
+from autosplit.planner.workload import served
 from autosplit.study.documents import document_of, measured_document
 from autosplit.study.loop.verdict import Contender, judge
 from autosplit.study.record import COMPARISON, FinalComparison, mapping, record_of
-from autosplit.study.served import served
 from autosplit.study.space import Candidate
 from autosplit.study.surrogate.correction import Corrected, Measured
 from autosplit.units import counted, digits, milliseconds

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from autosplit.study.sampler import Assignment
 from autosplit.study.space import Space, useful_threads
 from autosplit.study.storage import connect, redact_password, storage_errors
 from autosplit.study.surrogate.correction import Corrected
-from autosplit.study.workers import HostLock, Retry
+from autosplit.study.workers import Retry, host_lock
 from autosplit.units import size
 from autosplit.versions import VERSION, machine
 
@@ -110,7 +110,8 @@ def device_lock(config: StudyConfig, bench: Bench, notify: Notify) -> HoldLock:
     if not bench.description.measures_alone:
         return contextlib.nullcontext
     name = f"study '{config.name}'"
-    return HostLock("devices of this host", "the devices of this host", name, notify).hold
+    key = "devices of this host"
+    return partial(host_lock, key, f"the {key}", name, notify)
 
 
 def open_study(
@@ -132,8 +133,8 @@ def open_study(
     identity = identity_of(config, bench)
     # Optuna's tables are made at the first connection, which two processes must not do at once.
     holder = f"study '{name or config.name}', which is being opened"
-    lock = HostLock(url, f"storage '{redact_password(url)}'", holder, notify)
-    with lock.hold(), storage_errors(url):
+    lock = host_lock(url, f"storage '{redact_password(url)}'", holder, notify)
+    with lock, storage_errors(url):
         storage = connect(url, config.search.lease, Retry(notify))
         chosen = name or config.name
         if force:
