@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.deploy.targets.formats import NATIVE
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, Infeasible
+from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.measurement.results import Measurement, SplitResults
 from autosplit.study.documents import differences
 from autosplit.study.loop.open import OpenStudy, identity_of
-from autosplit.study.record import RECORD, StudyRecord, mapping, record_of, study_record
-from autosplit.study.results import best_trial, error_of, tally
+from autosplit.study.record import RECORD, mapping, record_of, study_record
+from autosplit.study.results import best_of_study, error_of, tally
 from autosplit.study.storage import storage_errors
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.trial import FrozenTrial
 
     from autosplit.study.config.study_file import StudyConfig
 
@@ -30,8 +30,7 @@ def export_best_split(opened: OpenStudy) -> Path | None:
     if not opened.config.export:
         return None
     with storage_errors(opened.url):
-        record, trials = study_record(opened.study.user_attrs), opened.study.get_trials()
-    chosen = _advised(opened.config, record, trials, len(opened.bench.description.graph.ops))
+        chosen = _advised(opened.study, opened.config, opened.bench)
     if chosen is None:
         return None
     folder = Path(opened.config.export)
@@ -56,15 +55,13 @@ def export_stored_split(
     """
     from autosplit.study.loop.benches import open_bench
 
-    record, trials = study_record(study.user_attrs), study.get_trials(deepcopy=False)
     # Not as StudyRecord has it, which cuts long texts.
     document = mapping(study.user_attrs.get(RECORD))
     identity = mapping(document.get("identity"))
     config = _on_stored_devices(document.get("config"), identity, study.study_name)
     bench = open_bench(config, measures=False, trust_kernels=trust_kernels)
     try:
-        ops = len(bench.description.graph.ops)
-        chosen = _advised(config, record, trials, ops, number)
+        chosen = _advised(study, config, bench, number)
         if chosen is None:
             raise Infeasible(
                 f"study '{study.study_name}' has no completed trial; nothing to export"
@@ -94,40 +91,38 @@ def _on_stored_devices(document: Any, identity: Mapping[str, Any], name: str) ->
 
 
 def _advised(
-    config: StudyConfig,
-    study: StudyRecord,
-    trials: Sequence[FrozenTrial],
-    ops: int,
-    number: int | None = None,
+    study: optuna.Study, config: StudyConfig, bench: Bench, number: int | None = None
 ) -> Exported | None:
     """What trial ``number`` measured, by default what the verdict advises, or else the best trial.
 
     A study of so many stages asks for a split, whatever the verdict says of it. None where nothing
     was measured. Raises ConfigError where the trial cannot be exported.
     """
-    verdict, baselines = study.verdict, study.compared_baselines()
+    record = study_record(study.user_attrs)
+    verdict, baselines = record.verdict, record.compared_baselines()
 
     def results(name: str, measured: Measurement, predicted: float | None = None) -> SplitResults:
-        load = study.final_comparison.loads.get(name)
+        load = record.final_comparison.loads.get(name)
         text = verdict.text or None
         return SplitResults(measured, predicted, baselines, text, load, config.streams)
 
     if number is None and config.stages == "auto":
         for baseline in baselines:
-            deployment = baseline.deployment(ops)
+            deployment = baseline.deployment(len(bench.description.graph.ops))
             if deployment and baseline.name == verdict.baseline:
                 return deployment, results(baseline.name, baseline.measurement)
     if number is None:
-        best = best_trial(trials, study)
+        best = best_of_study(study)
         number = verdict.trial if verdict.trial is not None or best is None else best.number
     if number is None:
         return None
+    trials = study.get_trials(deepcopy=False)
     trial = next((t for t in trials if t.number == number), None)
     state = "does not exist" if trial is None else f"is {trial.state.name.lower()}"
     if trial and trial.state.name == "FAIL":
         state = f"failed ({error_of(trial)})"
     if trial and trial.state.name == "COMPLETE":
-        stored = study.final_comparison.of(number, record_of(trial))
+        stored = record.final_comparison.of(number, record_of(trial))
         try:
             measured = results(str(number), stored.measurement(), stored.predicted_ms)
             return stored.deployment(), measured

@@ -97,17 +97,13 @@ def best_number(
     return min(orders, key=lambda number: (orders[number], number), default=None)
 
 
-def best_trial(trials: Sequence[FrozenTrial], study: StudyRecord) -> BestTrial | None:
-    """The best trial by the objective of the study."""
-    complete = {trial.number: trial for trial in tally(trials).complete}
-    records = {n: study.final_comparison.of(n, record_of(t)) for n, t in complete.items()}
-    best = best_number(study, records, {n: trial.values for n, trial in complete.items()})
-    return None if best is None else BestTrial(best, records[best])
-
-
 def best_of_study(study: optuna.Study) -> BestTrial | None:
-    """The best trial of a study as it is stored now."""
-    return best_trial(study.get_trials(deepcopy=False), study_record(study.user_attrs))
+    """The best trial of a study by its objective, as it is stored now."""
+    stored = study_record(study.user_attrs)
+    complete = {trial.number: trial for trial in tally(study.get_trials(deepcopy=False)).complete}
+    records = {n: stored.final_comparison.of(n, record_of(t)) for n, t in complete.items()}
+    best = best_number(stored, records, {n: trial.values for n, trial in complete.items()})
+    return None if best is None else BestTrial(best, records[best])
 
 
 def _deaths(trial: FrozenTrial) -> int:

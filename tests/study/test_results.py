@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import optuna
@@ -11,7 +12,7 @@ from optuna.trial import FrozenTrial, TrialState
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.study.documents import document_of
 from autosplit.study.record import COMPARISON, RECORD, study_record
-from autosplit.study.results import best_trial, tally
+from autosplit.study.results import best_of_study, tally
 
 
 def spread(period: float) -> dict[str, float]:
@@ -39,7 +40,8 @@ TRIALS = [trial(0, 5.0), trial(1, 3.0), trial(2, 1.0, state="FAIL"), trial(3, 4.
 
 
 def best(trials: list[FrozenTrial], **attributes: Any) -> tuple[int, float] | None:
-    chosen = best_trial(trials, study_record(attributes))
+    study: Any = SimpleNamespace(user_attrs=attributes, get_trials=lambda deepcopy: trials)
+    chosen = best_of_study(study)
     period = chosen and chosen.record.measurement().period_ms
     return (chosen.number, period.median) if chosen and period else None
 
@@ -69,10 +71,8 @@ def test_the_winner_of_the_final_comparison_is_the_best_until_another_trial_is_m
 )
 def test_the_best_is_that_of_the_objective(objective: Any, number: int) -> None:
     trials = [trial(0, 1.0, 9.0), trial(1, 2.0, 4.0), trial(2, 3.0, 4.0)]
-    study = study_record({RECORD: {"config": {"objective": objective}}})
-    chosen = best_trial(trials, study)
-    assert chosen is not None
-    assert chosen.number == number
+    attributes: Any = {RECORD: {"config": {"objective": objective}}}
+    assert best(trials, **attributes) == (number, [1.0, 2.0, 3.0][number])
 
 
 def test_baselines_have_the_periods_of_the_final_comparison_where_it_has_them() -> None:
