@@ -43,7 +43,6 @@ SHORT = {
     "equal FLOPs": "FLOPs",
     "block partition by time": "blocks",
     "best over one order": "1 order",
-    "single-tensor cuts": "1 tensor",
     "Coral bisection": "Coral",
 }
 SHARES = {"1": 1.0, "1/2": 1 / 2, "1/3": 1 / 3, "1/4": 1 / 4}  # of the model a replica holds
@@ -119,11 +118,10 @@ def measure(costs: CostModel, stages: int, seconds: float | None) -> dict[str, A
         "gap %": 100 * best.gap,
         "seconds": spent,
     }
-    for baseline in planned_baselines(costs, [""] * stages):
-        loss = None if baseline.plan is None else 100 * (baseline.plan.period / best.period - 1)
-        row[SHORT[baseline.name]] = loss
-        if baseline.candidates is not None:
-            row["stages Coral measures"] = baseline.candidates
+    baselines = planned_baselines(costs, stages)
+    for name, short in SHORT.items():
+        plan = baselines.get(name)
+        row[short] = None if plan is None else 100 * (plan.period / best.period - 1)
     return row
 
 

@@ -69,6 +69,12 @@ class Result:
         return all(bar.holds for bar in self.bars)
 
     @property
+    def met_and_missed(self) -> tuple[str, str]:
+        """How many bars are reached, and those that are not."""
+        missed = "; ".join(f"{b.what}: {b.value}, {b.bar}" for b in self.bars if not b.holds)
+        return f"{sum(b.holds for b in self.bars)} of {len(self.bars)}", missed
+
+    @property
     def made(self) -> str:
         """The line that says how it came about."""
         return made(self.command, self.date, self.environment)

@@ -1,43 +1,37 @@
-"""How few measurements the search needs, on simulated hardware.
+"""How few measurements a study needs, on simulated hardware, where the true optimum is known.
 
     python -m studies.benchmarks.search [FOLDER] [--seeds 20] [--graphs NAME,NAME] [-o FILE]
     python -m studies.benchmarks.search --deployments [--seeds 20] [-o FILE]
     python -m studies.benchmarks.search --overhead [-o FILE]
 
-Graphs: the zoo's and the graph files in FOLDER (msr-fiddle/dnn-partitioning), split into 4 and 8
-stages. Op costs are known to 35 %; each measured stage time has 2 % noise. Counted is the number
-of trials after which the best measured split is within 1 % of the true optimum.
+Graphs: the zoo's, with times by the operations and bytes of each op, and the graph files in FOLDER
+(msr-fiddle/dnn-partitioning), split into 4 and 8 stages. The known op times are wrong by 35 %
+(lognormal), each measured stage time by 2 %.
 
-- A seed draws the hidden true costs (each op's known time times a lognormal factor) and the
-  noise of every measurement. The true optimum is the exact plan for the true costs.
-- A trial measures one split: a time for each of its stages. After its n-th trial a search is
-  taken to end: the few best measured splits are compared once more, with a quarter of the
-  noise, as at the end of a study, and the winner's true period is compared with the optimum.
-  The result is the first n whose winner is within 1 %, infinite if there is none. The
-  measurements of that final comparison are not counted.
+- "trials": until one is within 1 % of the optimum by its true period; infinite if none is. The
+  measurements of the final comparison are not counted.
 - "ends after": the trials after which the study stops by itself, at most 20. "at loss %": how
-  far the winner then is from the optimum, median / 90th percentile.
+  far what it ends with is from the optimum.
 
-The default sampler: median / 90th percentile over the seeds. Medians over some of the seeds for
-Optuna's TPE on the places of the cuts (with the plan as first trial) and for random splits, all
-up to a cap (> 40: not within it); for Coral's partitioner the number of stages it measures, and
-its loss; and the loss of the plan alone. A zoo graph has times by its ops' operations and bytes.
---deployments searches stages, replicas and threads instead, for a chain of 60 ops on 8 and 16
-cores, where each busy core slows the others down by 2 % and a further thread adds 0.7 of a core.
-Counted is the number of trials after which one is within 1 % of the optimum. --overhead measures
-the time of a trial beside building and measuring."""
+Median / 90th percentile over the seeds. Beside them the medians of Optuna's TPE and of random
+search on the same space over some of the seeds, up to a cap (> 40: not within it), and the loss of
+the plan alone. --deployments searches stages, replicas and threads instead, for a chain of 60 ops
+on 8 and 16 cores, where each busy core slows the others down by 2 % and a further thread adds 0.7
+of a core; a replica may hold the whole model, or a share of it. --overhead measures the time of a
+trial beside building and measuring.
+"""
 
 from __future__ import annotations
 
 import math
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from itertools import chain, pairwise, product, repeat
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
+from typing import Any, NamedTuple
 
 from autosplit import api
 from autosplit.graph import FusedGraph
@@ -46,42 +40,45 @@ from autosplit.hardware.devices.device import available
 from autosplit.hardware.profiling.graph_file import read_graph, save_graph
 from autosplit.planner import CostModel
 from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.record import result_of
+from autosplit.study.results import best_of_study
 from autosplit.study.storage import silence_optuna_logs
-from autosplit.study.surrogate.correction import Measured
 from autosplit.zoo import catalog
-from studies.benchmarks import search_deployments
-from studies.benchmarks import search_methods as methods
 from studies.benchmarks.finished_study import finished
 from studies.benchmarks.result import Bar, arguments, at_most, finish, number, percentile
-from studies.benchmarks.search_methods import Case, Found
 from studies.simulation.bench import SimulatedBench, Simulation, costs_of, graph_of, on_devices
+from studies.simulation.command import Hardware, open_bench
 
+QUANTILES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "median": median,
+    "90th percentile": percentile,
+}
+NEAR = 0.01  # of the true optimum
 BARS = {4: (4, 8), 8: (6, 10)}  # stages: median and 90th percentile of the trials
+DEPLOYMENT_BARS = 6, 12
+OPS, CORES = 60, (8, 16)
+SHARES = {"1": None, "1/2": 1 / 2, "1/3": 1 / 3, "1/4": 1 / 4}  # of the model, a replica's memory
 TRIALS = 20  # of a study at most, its own default
 CAP = 40  # trials of the other samplers
-SHARE = 4  # the other ways are tried on every so many of the seeds
-OVERHEAD_STAGES, OVERHEAD_TRIALS, OVERHEAD_MS = (4, 8), 210, 100.0
+SHARE = 4  # the other samplers are tried on every so many of the seeds
+SAMPLERS = ("tpe", "random")
+OVERHEAD_NETS, OVERHEAD_STAGES, OVERHEAD_TRIALS = ("densenet121", "inception_v1"), (4, 8), 210
+OVERHEAD_MS = 100.0
 EARLY, LATE = 40, 190  # trials up to, and from which on, a median is taken
-FLOPS_MS, BYTES_MS, CALL_MS = (
-    2e7,
-    1e7,
-    0.005,
-)  # a core of a small machine: operations and bytes a ms; ms for a call
+# A core of a small machine: operations and bytes a ms, and ms for a call.
+FLOPS_MS, BYTES_MS, CALL_MS = 2e7, 1e7, 0.005
 
-Way = Callable[[Case, int], Sequence[Measured]]
-SAMPLERS: Mapping[str, Way] = {"TPE": methods.tpe, "random": methods.randomly}
-COLUMNS = (
-    "graph",
-    "ops",
-    "K",
-    "trials",
-    "ends after",
-    "at loss %",
-    *SAMPLERS,
-    "Coral: stages",
-    "Coral: loss %",
-    "plan: loss %",
-)
+
+class Found(NamedTuple):
+    """The trials until one was near the optimum, infinite for never; all trials.
+
+    How far above the optimum the first trial and the one that the study ended with are, relative.
+    """
+
+    trials: float
+    measured: int
+    first_loss: float
+    loss: float
 
 
 def main() -> int:
@@ -93,34 +90,125 @@ def main() -> int:
     parser.add_argument("--deployments", action="store_true", help="stages, replicas and threads")
     parser.add_argument("--overhead", action="store_true", help="the time of a trial")
     args = parser.parse_args()
-    silence_optuna_logs()
-    names, seeds = set(filter(None, args.graphs.split(","))), range(args.seeds)
+    names = set(filter(None, args.graphs.split(",")))
     if args.overhead:
-        return overhead(names or {"inception_v1", "densenet121"}, args.file)
-    if args.deployments:
-        with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
-            return search_deployments.compare(pool, seeds, args.file)
-    models = list(graphs(args.folder, names))
-    asked = [(costs, stages) for _, costs in models for stages in BARS]
-    keys = [(name, len(costs.names), stages) for name, costs in models for stages in BARS]
-    with ProcessPoolExecutor(
-        args.jobs, get_context("spawn")
-    ) as pool:  # graph files take longest and stand last
-        results = pool.map(compared, *zip(*reversed(asked), strict=True), repeat(seeds))
-        by_graph = dict(zip(keys, reversed(list(results)), strict=True))
+        return overhead(names or OVERHEAD_NETS, args.file)
+    with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
+        if args.deployments:
+            return deployments(pool, range(args.seeds), args.file)
+        return splits(pool, list(graphs(args.folder, names)), range(args.seeds), args.file)
+
+
+def splits(
+    pool: Executor, models: Sequence[tuple[str, CostModel]], seeds: Sequence[int], file: Path | None
+) -> int:
+    """The table of all graphs and numbers of stages."""
+    rows, searches = [], dict[tuple[str, int], Sequence[Found]]()
+    for (name, costs), stages in product(models, BARS):
+        default = searches[name, stages] = list(
+            pool.map(split_search, repeat(costs), repeat(stages), repeat("planner"), seeds)
+        )
+        others = [
+            pool.map(split_search, repeat(costs), repeat(stages), repeat(sampler), seeds[::SHARE])
+            for sampler in SAMPLERS
+        ]
+        medians = (number(median(f.trials for f in results), CAP) for results in others)
+        plan_loss = 100 * median(f.first_loss for f in default)
+        cells = (name, len(costs.names), stages, *cells_of(default), *medians, f"{plan_loss:.1f}")
+        rows.append(cells)
+        print(*cells, file=sys.stderr, flush=True)
+    columns = ("graph", "ops", "K", "trials", "ends after", "at loss %", *SAMPLERS, "plan: loss %")
     notes = [
-        f"trials: median / 90th percentile over the seeds {seeds[0]} to {seeds[-1]}; "
-        "the other ways over "
-        f"{len(seeds[::SHARE])} of them, up to {CAP} trials",
-        *(
-            []
-            if args.folder
-            else ["no folder with graph files was given: the shared workloads are left out"]
-        ),
+        f"trials: median / 90th percentile over {len(seeds)} seeds; the other samplers over "
+        f"{len(seeds[::SHARE])} of them, up to {CAP} trials"
     ]
-    rows = [(*map(str, key), *row(ways)) for key, ways in by_graph.items()]
-    judged = {key: ways["planner"] for key, ways in by_graph.items()}
-    return finish("search", COLUMNS, rows, notes=notes, bars=[*bars(judged)], file=args.file)
+    return finish("search", columns, rows, notes=notes, bars=split_bars(searches), file=file)
+
+
+def split_search(costs: CostModel, stages: int, sampler: str, seed: int) -> Found:
+    """The search for a split; a sampler that is not the default one goes on to its cap."""
+    is_default = sampler == "planner"
+    settings = {"sampler": sampler, "trials": TRIALS if is_default else CAP, "seed": seed}
+    return searched({"stages": stages, "search": settings}, split_bench(costs, stages, seed))
+
+
+def split_bench(costs: CostModel, stages: int, seed: int = 0) -> SimulatedBench:
+    """Simulated hardware with a device a stage."""
+    devices = [f"cores:{i}" for i in range(stages)]
+    question = on_devices(costs, devices)
+    return SimulatedBench(graph_of(costs), costs, question, devices, Simulation(seed=seed))
+
+
+def split_bars(searches: Mapping[tuple[str, int], Sequence[Found]]) -> Iterator[Bar]:
+    """The trials of the default sampler: of each graph, the worst one named, and of all."""
+    for stages, limits in BARS.items():
+        trials = {name: [f.trials for f in s] for (name, k), s in searches.items() if k == stages}
+        every = list(chain(*trials.values()))
+        for (what, of), limit in zip(QUANTILES.items(), limits, strict=True):
+            worst = max(trials, key=lambda name, of=of: of(trials[name]))  # type: ignore[misc]
+            name = f"trials, {what}, K={stages}"
+            yield at_most(f"{name}, worst graph ({worst})", of(trials[worst]), limit)
+            yield at_most(f"{name}, all graphs", of(every), limit)
+
+
+def deployments(pool: Executor, seeds: Sequence[int], file: Path | None) -> int:
+    """The table of all numbers of cores and limits of memory."""
+    rows, bars = [], list[Bar]()
+    for cores, share in product(CORES, SHARES):
+        results = list(pool.map(deployment_search, repeat(cores), repeat(share), seeds))
+        rows.append((cores, share, *cells_of(results)))
+        bars += deployment_bars(f"{cores} cores, {share} of the model", results)
+    columns = ("cores", "memory", "trials", "ends after", "at loss %")
+    notes = [f"trials: median / 90th percentile over {len(seeds)} seeds"]
+    return finish("deployment_search", columns, rows, notes=notes, bars=bars, file=file)
+
+
+def deployment_search(cores: int, share: str, seed: int) -> Found:
+    """The search for stages, replicas and threads on some cores."""
+    limit = SHARES[share]
+    document = {
+        "cores": [f"0-{cores - 1}"],
+        "memory": None if limit is None else 1e6 * OPS * limit,
+        "search": {"trials": TRIALS, "seed": seed},
+    }
+    hardware = Hardware(ops=OPS, seed=seed, contention=0.02)
+    return searched(document, open_bench(config_of(document), hardware))
+
+
+def deployment_bars(where: str, results: Sequence[Found]) -> Iterator[Bar]:
+    """The bars of one row."""
+    trials = [f.trials for f in results]
+    for (what, of), limit in zip(QUANTILES.items(), DEPLOYMENT_BARS, strict=True):
+        yield at_most(f"trials, {what}, {where}", of(trials), limit)
+
+
+def config_of(document: Mapping[str, Any]) -> StudyConfig:
+    """A study file with these keys."""
+    return StudyConfig.model_validate({"name": "search", "model": "net.onnx", **document})
+
+
+def searched(document: Mapping[str, Any], bench: SimulatedBench) -> Found:
+    """One study, up to its own end."""
+    silence_optuna_logs()
+    with finished(config_of(document), bench) as opened:
+        best, trials = best_of_study(opened.study), opened.study.get_trials()
+        optimum, losses = bench.optimum().period, dict[int, float]()
+        for trial in (trial for trial in trials if trial.values):
+            candidate = opened.space.candidate(result_of(trial).key)
+            losses[trial.number] = bench.truth(candidate).period / optimum - 1
+    near = [count for count, loss in enumerate(losses.values(), 1) if loss <= NEAR]
+    last = losses[best.number] if best else math.inf
+    return Found(min(near, default=math.inf), len(losses), losses[min(losses)], last)
+
+
+def cells_of(results: Sequence[Found]) -> tuple[str, str, str]:
+    """The trials until one is near the optimum, the trials of the study, and its loss in %."""
+    trials, losses = [f.trials for f in results], [100 * f.loss for f in results]
+    return (
+        f"{number(median(trials), TRIALS)} / {number(percentile(trials), TRIALS)}",
+        f"{median(f.measured for f in results):g}",
+        f"{median(losses):.1f} / {percentile(losses):.1f}",
+    )
 
 
 def graphs(folder: Path | None, names: set[str]) -> Iterator[tuple[str, CostModel]]:
@@ -153,82 +241,17 @@ def op_times(graph: FusedGraph) -> list[float]:
     """
     times = []
     for op in graph.ops:
-        moved_bytes = op.weight_bytes + sum(
-            graph.tensors[t].bytes for t in (*op.inputs, *op.outputs)
-        )
+        tensors = sum(graph.tensors[t].bytes for t in (*op.inputs, *op.outputs))
+        moved_bytes = op.weight_bytes + tensors
         times.append(max(op.flops / FLOPS_MS, moved_bytes / BYTES_MS) + CALL_MS)
     return times
-
-
-def compared(costs: CostModel, stages: int, seeds: Sequence[int]) -> dict[str, list[Found]]:
-    """What each way finds on one graph, a result a seed."""
-    silence_optuna_logs()
-    start = time.process_time()
-    cases = [Case(costs, stages, seed) for seed in seeds]
-    ways = {"planner": [methods.judge(case, methods.planner(case, TRIALS)) for case in cases]}
-    ways["plan"] = [methods.judge(case, methods.plan_alone(case)) for case in cases]
-    for name, way in SAMPLERS.items():
-        ways[name] = [methods.judge(case, way(case, CAP)) for case in cases[::SHARE]]
-    ways["Coral"] = [methods.coral(case) for case in cases[::SHARE]]
-    seconds = time.process_time() - start
-    print(
-        f"{costs.name}, {stages} stages, {seconds:.0f} s:", *row(ways), file=sys.stderr, flush=True
-    )
-    return ways
-
-
-def row(ways: Mapping[str, Sequence[Found]]) -> list[str]:
-    """The cells of one graph after its name, ops and stages."""
-    default, coral = ways["planner"], ways["Coral"]
-    return [
-        f"{number(median(f.trials for f in default), TRIALS)} / "
-        f"{number(percentile([f.trials for f in default]), TRIALS)}",
-        number(median(f.measured for f in default), TRIALS),
-        f"{percent(default)} / {100 * percentile([f.loss for f in default]):.1f}",
-        *(number(median(f.trials for f in ways[name]), CAP) for name in SAMPLERS),
-        number(median(f.measured for f in coral), math.inf),
-        percent(coral),
-        percent(ways["plan"]),
-    ]
-
-
-def bars(judged: Mapping[tuple[str, int, int], Sequence[Found]]) -> Iterator[Bar]:
-    """The trials of the default sampler: of each graph, the worst one named."""
-    kinds: dict[str, Callable[[Sequence[float]], float]] = {
-        "median": median,
-        "90th percentile": percentile,
-    }
-    for stages, limits in BARS.items():
-        judged_by_name = {
-            name: [f.trials for f in results]
-            for (name, _, k), results in judged.items()
-            if k == stages
-        }
-        for (what, of), limit in zip(kinds.items(), limits, strict=True):
-            worst = max(judged_by_name, key=lambda name: of(judged_by_name[name]), default="")
-            if worst:
-                yield at_most(
-                    f"trials, {what}, K={stages}, worst graph ({worst})",
-                    of(judged_by_name[worst]),
-                    limit,
-                )
-                yield at_most(
-                    f"trials, {what}, K={stages}, all graphs",
-                    of(list(chain(*judged_by_name.values()))),
-                    limit,
-                )
-
-
-def percent(ways: Sequence[Found]) -> str:
-    """The median loss in percent."""
-    return f"{100 * median(f.loss for f in ways):.1f}"
 
 
 def overhead(nets: Iterable[str], file: Path | None) -> int:
     """The table of the time between trials, in ms, early in a study and late."""
     rows, bars = [], []
     for name, stages in product(sorted(nets), OVERHEAD_STAGES):
-        between = gaps(zoo_costs(name), stages, OVERHEAD_TRIALS)
+        between = gaps(zoo_costs(name), stages)
         early, late = (1000 * median(part) for part in (between[:EARLY], between[LATE:]))
         rows.append((name, stages, f"{early:.0f}", f"{late:.0f}"))
         bars.append(at_most(f"ms about trial 200, {name}, K={stages}", late, OVERHEAD_MS))
@@ -236,21 +259,14 @@ def overhead(nets: Iterable[str], file: Path | None) -> int:
     return finish("overhead", columns, rows, bars=bars, file=file)
 
 
-def gaps(costs: CostModel, stages: int, trials: int) -> list[float]:
-    """Seconds from the begin of a trial to that of the next, in a study in SQLite that does not
-    converge; on simulated hardware a measurement takes no time.
+def gaps(costs: CostModel, stages: int) -> list[float]:
+    """Seconds from the begin of a trial to that of the next, in a study that does not converge; on
+    simulated hardware a measurement takes no time.
     """
-    devices = [f"cores:{i}" for i in range(stages)]
-    question = on_devices(costs, devices)
-    bench = SimulatedBench(graph_of(costs), costs, question, devices, Simulation())
-    document = {
-        "name": "overhead",
-        "model": "net.onnx",
-        "stages": stages,
-        "search": {"trials": trials, "converge": False},
-    }
-    config = StudyConfig.model_validate(document)
-    with finished(config, bench) as opened:
+    silence_optuna_logs()
+    search = {"trials": OVERHEAD_TRIALS, "converge": False}
+    config = config_of({"stages": stages, "search": search})
+    with finished(config, split_bench(costs, stages)) as opened:
         starts = [trial.datetime_start for trial in opened.study.get_trials(deepcopy=False)]
     return [(b - a).total_seconds() for a, b in pairwise(starts) if a and b]
 

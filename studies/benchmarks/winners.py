@@ -5,17 +5,15 @@
 
 NET is a net of the zoo, one of tests.user_nets or one of tests.mobile_nets. A study searches
 stages, replicas, threads and runtimes on N cores, or with ``--stages`` splits into N stages of one
-core, and its winner is exported. With ``--runtime`` all stages are in that runtime. Then, in turns,
-run the winner as the study built it, the export, and the unsplit model in the ways that were
-fastest in the study: each runtime with one thread, with N, in replicas and by OpenVINO's hint.
-Replicas of the unsplit model are loaded one by one, as a user does without autosplit; those of a
-deployment in onnxruntime share their weights. ``same``: the winner is that way of running the
-unsplit model. Last, OpenVINO's own benchmark_app runs the model by its throughput hint, in single
-precision and in bfloat16, whose outputs are not compared. ``prediction error``: the median of
-|predicted / measured - 1| over the trials after the first five. Bars: no winner is slower than the
-fastest unsplit model beyond noise, the export is within 5 % of the winner, predictions are within
-5 %, and with all runtimes at least 3 winners are faster beyond noise. Leave the machine alone while
-it runs.
+core; with ``--runtime`` all stages are in that runtime. Its final comparison measures, in turns,
+its best deployments and the unsplit model in each runtime with one thread, with N, in replicas and
+by OpenVINO's hint. ``same``: the winner is the fastest way of running the unsplit model. Then the
+export runs in turns with the winner. Last, OpenVINO's own benchmark_app runs the model by its
+throughput hint, in single precision and in bfloat16, whose outputs are not compared. ``prediction
+error``: the median of |predicted / measured - 1| over the trials after the first five. Bars: no
+winner is slower than the fastest unsplit model beyond noise, the export is within 5 % of the
+winner, predictions are within 5 %, and with all runtimes at least 3 winners are faster beyond
+noise. Leave the machine alone while it runs.
 """
 
 from __future__ import annotations
@@ -27,25 +25,22 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 import autosplit
 from autosplit import api
-from autosplit.hardware.bench.local import LocalBench
-from autosplit.hardware.devices.device import Cores, along, available
+from autosplit.hardware.devices.device import Cores, available
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.baselines import baseline_name
 from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.profiling.timing import on_cores
-from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME, RUNTIMES
+from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES
+from autosplit.report.documents.record import Trial, read
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split
-from autosplit.study.record import record_of, study_record
-from autosplit.study.results import best_of_study
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import finished, streamed
 from studies.benchmarks.result import (
@@ -67,7 +62,7 @@ COLUMNS = (
     "net",
     "deployment",
     "winner, ms",
-    "export, ms",
+    "export / winner",
     "fastest unsplit, ms",
     "which",
     "throughput ratio",
@@ -81,17 +76,18 @@ APP_SECONDS = 5
 
 
 class Winner(NamedTuple):
-    """The periods in ms of a study's winner, of its export and of the fastest unsplit model.
+    """The periods in ms of a study's winner and of the fastest unsplit model, its rival.
 
     ``unsplit`` is the winner's name as a way to run the unsplit model, None where it is none.
-    ``errors`` are those of the predicted periods in percent. ``app_ms`` has the time an item of
-    benchmark_app in each of PRECISIONS, None where it fails.
+    ``export_ratio``: the period of the export over that of the winner. ``errors`` are those of the
+    predicted periods in percent. ``app_ms`` has the time an item of benchmark_app in each of
+    PRECISIONS, None where it fails.
     """
 
     deployment: str
     unsplit: str | None
     period: Spread
-    exported: Spread
+    export_ratio: float
     rival: str
     rival_period: Spread
     errors: tuple[float, ...]
@@ -102,11 +98,6 @@ class Winner(NamedTuple):
         """``gain``, ``loss``, ``tie`` or ``same`` against the fastest unsplit model."""
         # The same thing measured twice differs by chance alone.
         return "same" if self.unsplit == self.rival else compared(self.period, self.rival_period)
-
-    @property
-    def disagreement(self) -> float:
-        """By which share the period of the export differs from the winner's."""
-        return abs(self.exported.median / self.period.median - 1)
 
 
 def main() -> int:
@@ -141,7 +132,9 @@ def bars_of(winners: Collection[Winner], runtime: str) -> list[Bar]:
     errors = [error for w in winners for error in w.errors]
     bars = [
         at_most("winners slower beyond noise", outcomes.count("loss"), 0),
-        at_most("largest difference of bench", max(w.disagreement for w in winners), AGREEMENT),
+        at_most(
+            "largest difference of bench", max(abs(w.export_ratio - 1) for w in winners), AGREEMENT
+        ),
     ]
     if errors:
         bars.append(at_most("median error of predicted periods, %", median(errors), ERROR))
@@ -151,40 +144,41 @@ def bars_of(winners: Collection[Winner], runtime: str) -> list[Bar]:
 
 
 def winner(net: str, settings: Mapping[str, Any]) -> Winner:
-    """The study of a net, and its winner beside the export and the unsplit model.
+    """The study of a net, its winner beside the unsplit model, and the export beside the winner.
 
     ``settings`` are keys of its study file.
     """
-    cores = settings.get("cores") or settings["stages"]
     with tempfile.TemporaryDirectory() as temporary:
         path, folder = model_file(net, Path(temporary)), Path(temporary, "out")
         document = {**settings, "name": net, "model": str(path), "export": str(folder)}
         with finished(StudyConfig.model_validate(document)) as opened:
-            best = best_of_study(opened.study)
-            assert best is not None  # else the study would have raised
-            deployment = best.record.deployment()
-            errors = prediction_errors(opened.study.get_trials(deepcopy=False))
+            study = read(opened.study)
             export_best_split(opened)
-            rivals = [
-                baseline.name
-                for baseline in study_record(opened.study.user_attrs).compared_baselines()
-            ]
+        best, rival = study.best(), study.rival
+        # Else the study would have raised.
+        assert best
+        assert best.figures.period_ms
+        assert rival
+        deployment = best.record.deployment()
         model = api.load_model(path, runtime=settings["runtime"])
         with contextlib.ExitStack() as stack:
-            names, contenders = _unsplit(stack, model, cores, rivals)
             ways = model.pipeline(deployment, trace=True), autosplit.load(folder, trace=True)
-            contenders[:0] = [_contender(stack, model, pipeline) for pipeline in ways]
+            contenders = [_contender(stack, model, pipeline) for pipeline in ways]
             budget = Budget(seconds=max(3.0, settings["measure"]["seconds"]))
-            period, exported, *others = compare_interleaved(contenders, budget)
+            built, exported = compare_interleaved(contenders, budget)
+        cores = settings.get("cores") or settings["stages"]
         app_ms = tuple(benchmark_app_ms(path, cores, precision) for precision in PRECISIONS)
-    rival = min(range(len(others)), key=lambda i: others[i].median)
     columns = zip(deployment.replicas, deployment.threads, deployment.runtimes, strict=True)
-    shape = " | ".join(f"{replicas} x {threads} {name}" for replicas, threads, name in columns)
-    # Its replicas share weights, and those of the unsplit model here do not.
-    is_other = ONNXRUNTIME in deployment.runtimes
-    unsplit = None if is_other else baseline_name(deployment)
-    rival_period = others[rival]
-    return Winner(shape, unsplit, period, exported, names[rival], rival_period, errors, app_ms)
+    return Winner(
+        " | ".join(f"{replicas} x {threads} {name}" for replicas, threads, name in columns),
+        baseline_name(deployment),
+        best.figures.period_ms,
+        exported.median / built.median,
+        rival.name,
+        rival.period_ms,
+        prediction_errors(study.trials),
+        app_ms,
+    )
 
 
 def model_file(net: str, folder: Path) -> Path:
@@ -196,33 +190,13 @@ def model_file(net: str, folder: Path) -> Path:
     return path
 
 
-def prediction_errors(trials: Sequence[Any]) -> tuple[float, ...]:
+def prediction_errors(trials: Sequence[Trial]) -> tuple[float, ...]:
     """How far, in percent, predictions were from what was then measured, after the first trials."""
     errors = []
-    for trial in sorted(trials, key=lambda t: t.number):
-        predicted = record_of(trial).predicted_ms
-        if trial.values and predicted is not None:
-            errors.append(100 * abs(predicted / trial.values[0] - 1))
+    for record in (trial.record for trial in trials):
+        if record.period_ms and record.predicted_ms is not None:
+            errors.append(100 * abs(record.predicted_ms / record.period_ms.median - 1))
     return tuple(errors[FIRST:])
-
-
-def _unsplit(
-    stack: contextlib.ExitStack, model: Any, cores: int, rivals: Sequence[str]
-) -> tuple[list[str], list[Contender]]:
-    """The names and the contenders of those ways to run the unsplit model that are ``rivals``."""
-    bench = LocalBench(model, along(cores))
-    wiring = model.wiring([range(len(model.graph.ops))])
-    (ports,) = wiring.stages
-    names, contenders = [], []
-    for run in bench.unsplit_runs():
-        if run.name in rivals:
-            runtime = model.runtime_of(run.runtime)
-            runtime.prepare(run.devices)
-            replicas = [runtime.whole(ports, [device], run.by_hint) for device in run.devices]
-            pipeline = Pipeline(wiring, [list(chain(*replicas))], trace=True)
-            names.append(run.name)
-            contenders.append(_contender(stack, model, pipeline))
-    return names, contenders
 
 
 def _contender(stack: contextlib.ExitStack, model: Any, pipeline: Pipeline) -> Contender:
@@ -263,7 +237,7 @@ def _row(net: str, won: Winner) -> tuple[str, ...]:
         net,
         won.deployment,
         shown(won.period),
-        shown(won.exported),
+        f"{won.export_ratio:.3f}",
         shown(won.rival_period),
         won.rival,
         f"{ratio:.2f} ({low:.2f} to {high:.2f})",

@@ -88,11 +88,10 @@ def benchmark(measured: Result, name: str) -> str:
 
 def summary(measured: Mapping[str, Result]) -> str:
     """A line for each benchmark: the targets that it meets, and those that it misses."""
-    rows = []
-    for name, found in measured.items():
-        missed = "; ".join(f"{b.what}: {b.value}, {b.bar}" for b in found.bars if not b.holds)
-        met = f"{sum(b.holds for b in found.bars)} of {len(found.bars)}"
-        rows.append((name, met, missed, found.environment.get("autosplit", "")))
+    rows = [
+        (name, *each.met_and_missed, each.environment.get("autosplit", ""))
+        for name, each in measured.items()
+    ]
     columns = ("benchmark", "targets met", "missed", "measured with")
     return table(columns, rows) if rows else "*Not measured yet.*"
 

@@ -2,60 +2,28 @@ from statistics import median
 
 import pytest
 
-from autosplit.planner import CostModel
-from autosplit.study.storage import silence_optuna_logs
 from studies.benchmarks import result, search
-from studies.benchmarks import search_methods as methods
-from studies.benchmarks.search_methods import Case
 from studies.simulation.bench import chain_of, costs_of
 from tests.study.conftest import branchy
 
 
-@pytest.fixture(autouse=True)
-def _quiet():
-    silence_optuna_logs()
-
-
-def costs(ops: int = 24) -> CostModel:
-    return chain_of(ops, 0)[1]
-
-
-def test_the_search_is_judged_by_what_it_would_end_with():
-    case = Case(costs(), 3, 0)
-    trials = methods.planner(case, 12)
-    result_of_search = methods.judge(case, trials)
-    assert (
-        result_of_search.trials
-        <= result_of_search.settled
-        <= result_of_search.measured
-        == len(trials)
-    )
-    assert result_of_search.loss == case.loss(case.choose(trials))
-
-
-@pytest.mark.parametrize("way", [methods.tpe, methods.randomly])
-def test_other_samplers_measure_legal_splits(way):
-    result_of_search = way(Case(costs(), 3, 1), 8)
-    assert 0 < len(result_of_search) <= 8
-    assert all(
-        sorted(i for stage in m.stages for i in stage.ops) == list(range(24))
-        for m in result_of_search
-    )
+@pytest.mark.parametrize(("sampler", "most"), [("planner", 20), ("tpe", 40), ("random", 40)])
+def test_every_sampler_is_judged_by_its_true_periods(sampler, most):
+    found = search.split_search(chain_of(12, 0)[1], 3, sampler, 1)
+    assert 0 < found.measured <= most
+    assert min(found.loss, found.first_loss) >= -1e-9
+    assert (found.first_loss <= search.NEAR) == (found.trials == 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stages", search.BARS)
 def test_few_trials_find_the_best_split(stages):
     graph, times = branchy(8, 3)
-    models = [costs(60), costs_of(graph, times), search.zoo_costs("squeezenet")]
-    for model in models:
-        result_of_search = [
-            methods.judge(c, methods.planner(c, 20))
-            for c in (Case(model, stages, seed) for seed in range(10))
-        ]
-        middle, high = search.BARS[stages]
-        assert median(f.trials for f in result_of_search) <= middle
-        assert result.percentile([f.trials for f in result_of_search]) <= high
+    middle, high = search.BARS[stages]
+    for costs in (chain_of(60, 0)[1], costs_of(graph, times), search.zoo_costs("squeezenet")):
+        results = [search.split_search(costs, stages, "planner", seed) for seed in range(10)]
+        assert median(f.trials for f in results) <= middle
+        assert result.percentile([f.trials for f in results]) <= high
 
 
 @pytest.mark.slow
