@@ -71,8 +71,11 @@ class Result:
     @property
     def met_and_missed(self) -> tuple[str, str]:
         """How many bars are reached, and those that are not."""
-        missed = "; ".join(f"{b.what}: {b.value}, {b.bar}" for b in self.bars if not b.holds)
-        return f"{sum(b.holds for b in self.bars)} of {len(self.bars)}", missed
+        return f"{sum(b.holds for b in self.bars)} of {len(self.bars)}", self.bars_text(False)
+
+    def bars_text(self, holds: bool) -> str:
+        """The bars that are reached, or those that are not."""
+        return "; ".join(f"{b.what}: {b.value}, {b.bar}" for b in self.bars if b.holds == holds)
 
     @property
     def made(self) -> str:

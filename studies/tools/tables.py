@@ -3,9 +3,10 @@
     python -m studies.tools.tables [--check]
 
 A marker is ``<!-- results: NAME -->`` and ends with ``<!-- end -->``; the text between is replaced.
-NAME is that of a file in studies/results: its table, notes, bars, and the line that says how it was
-made. ``summary`` is a line for each result, with the targets that it misses. A missing result is
-named as such. With --check nothing is written; exits 1 where a table differs from the results.
+NAME is that of a file in studies/results: its table, notes, the targets that it meets and misses,
+and the line that says how it was made. ``summary`` is a line for each result, with the targets that
+it misses. A missing result is named as such. With --check nothing is written; exits 1 where a table
+differs from the results.
 """
 
 from __future__ import annotations
@@ -80,9 +81,10 @@ def benchmark(measured: Result, name: str) -> str:
     for what, items, most in (("rows", rows, MOST_ROWS), ("notes", notes, MOST_NOTES)):
         if len(items) > most:
             lines.append(f"- and {len(items) - most} more {what} in `studies/results/{name}.json`")
+    for what, holds in (("met", True), ("missed", False)):
+        if text := measured.bars_text(holds):
+            lines.append(f"- {what}: {escaped(text)}")
     parts = [table(measured.columns, rows[:MOST_ROWS]), "\n".join(lines)]
-    if measured.bars:
-        parts.append(table(result.BAR_COLUMNS, [bar.cells for bar in measured.bars]))
     return "\n\n".join(p for p in (*parts, f"`{measured.made}`") if p)
 
 

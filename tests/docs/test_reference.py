@@ -39,6 +39,11 @@ def read(name: str) -> Page:
 
 def described(page: Page) -> dict[str, list[tuple[str, ...]]]:
     """By part of the schema the rows of its table."""
+    if "| object | key |" in page.text:
+        objects: dict[str, list[tuple[str, ...]]] = {}
+        for name, *row in table(page.text, "## The document"):
+            objects.setdefault(name, []).append(tuple(row))
+        return objects
     names = re.findall(r"<!-- part: (\w+) -->", page.text)
     assert len(names) == len(set(names))
     return {name: table(page.text, f"<!-- part: {name} -->") for name in names}
@@ -50,8 +55,11 @@ def test_every_key_is_there_with_its_type_and_default(name):
     expected = parts(PAGES[name])
     assert set(rows) == set(expected)
     for part, keys in expected.items():
-        documented = {row[0]: (re.sub(r"\]\(#[^)]*\)", "]", row[1]), row[2]) for row in rows[part]}
+        documented = {
+            row[0]: (re.sub(r"\[(\w+)\]\(#[^)]*\)", r"\1", row[1]), row[2]) for row in rows[part]
+        }
         for key, kind, default in keys:
+            kind = re.sub(r"\[(\w+)\]", r"\1", kind)
             bare = key.strip("`")
             assert key in documented, f"{name}: {part} lacks | {key} | {kind} | {default} | … |"
             assert not kind or documented[key][0] == kind, (

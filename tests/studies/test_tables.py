@@ -34,7 +34,7 @@ def test_a_table_stands_between_its_markers(results):
         "before\n<!-- results: study -->\n| net | a\\|b |\n|---|---|\n| \\<x> | 1 |\n\n"
         "- so \\*it\\* is"
     )
-    assert "| error | 6 | at most 5 | MISSED |" in text
+    assert "- missed: error: 6, at most 5" in text
     assert text.endswith("\n<!-- end -->\nbetween\nafter")
     assert "stale" not in text
 
