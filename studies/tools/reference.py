@@ -76,21 +76,20 @@ def command_line() -> str:
     (commands,) = (a for a in cli._parser()._actions if isinstance(a, argparse._SubParsersAction))
     rows = {name: list(arguments(parser)) for name, parser in commands.choices.items()}
     shared = [row for row, count in Counter(chain(*rows.values())).items() if count >= SHARED]
-    parts = [HEAD, f"## Options of several commands\n\n{table(shared)}\n"]
+    parts = [HEAD, f"## Options of several commands\n\n{items(shared)}\n"]
     for name, parser in commands.choices.items():
         description = inspect.cleandoc(parser.description or "")
         names = [f"`{row[0].split()[0].strip(TICK)}`" for row in rows[name] if row in shared]
         others = [row for row in rows[name] if row not in shared]
         others += [(", ".join(names), "see above")] if names else []
-        listed = f"\n{table(others)}\n" if others else ""
+        listed = f"\n{items(others)}\n" if others else ""
         parts.append(f"## {name}\n\n```text\n{description}\n```\n{listed}")
     return "\n".join(parts)
 
 
-def table(rows: Sequence[tuple[str, str]]) -> str:
+def items(rows: Sequence[tuple[str, str]]) -> str:
     """Arguments with their meanings."""
-    lines = "\n".join(f"| {shown} | {meaning} |" for shown, meaning in rows)
-    return f"| argument | meaning |\n|---|---|\n{lines}"
+    return "\n".join(f"- {shown}: {meaning}" for shown, meaning in rows)
 
 
 def arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
@@ -104,7 +103,7 @@ def arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
             f"`{n} {value}`" if action.option_strings and value else f"`{n}`" for n in names
         )
         needed = " (required)" if action.required and action.option_strings else ""
-        yield spelled, (action.help or "").replace("|", "\\|") + needed
+        yield spelled, (action.help or "") + needed
 
 
 def shown_value(action: argparse.Action) -> str:

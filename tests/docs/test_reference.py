@@ -29,6 +29,8 @@ TOLD = {
     "measure",
 }  # keys whose default a page may tell in words
 
+PARTS = {name.lower(): name for name in ("Search", "Measure", "Limits", "Regions", "Workload")}
+PARTS["states"] = "StatePair"
 PAGES = {"study-file.md": StudyConfig.model_json_schema(), "split-json.md": manifest.schema()}
 
 
@@ -39,14 +41,13 @@ def read(name: str) -> Page:
 
 def described(page: Page) -> dict[str, list[tuple[str, ...]]]:
     """By part of the schema the rows of its table."""
-    if "| object | key |" in page.text:
-        objects: dict[str, list[tuple[str, ...]]] = {}
-        for name, *row in table(page.text, "## The document"):
-            objects.setdefault(name, []).append(tuple(row))
-        return objects
-    names = re.findall(r"<!-- part: (\w+) -->", page.text)
-    assert len(names) == len(set(names))
-    return {name: table(page.text, f"<!-- part: {name} -->") for name in names}
+    heading = "## The document" if "## The document" in page.text else "## The sections"
+    objects: dict[str, list[tuple[str, ...]]] = {}
+    for name, *row in table(page.text, heading):
+        objects.setdefault(PARTS.get(name, name), []).append(tuple(row))
+    if "whole" not in objects:
+        objects["whole"] = table(page.text, "## The study")
+    return objects
 
 
 @pytest.mark.parametrize("name", PAGES)

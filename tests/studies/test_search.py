@@ -9,10 +9,10 @@ from tests.study.conftest import branchy
 
 @pytest.mark.parametrize(("sampler", "most"), [("planner", 20), ("tpe", 40), ("random", 40)])
 def test_every_sampler_is_judged_by_its_true_periods(sampler, most):
-    found = search.split_search(chain_of(12, 0)[1], 3, sampler, 1)
-    assert 0 < found.measured <= most
-    assert min(found.loss, found.first_loss) >= -1e-9
-    assert (found.first_loss <= search.NEAR) == (found.trials == 1)
+    outcome = search.split_search(chain_of(12, 0)[1], 3, sampler, 1)
+    assert 0 < outcome.measured <= most
+    assert min(outcome.loss, outcome.first_loss) >= -1e-9
+    assert (outcome.first_loss <= search.NEAR) == (outcome.trials == 1)
 
 
 @pytest.mark.slow
