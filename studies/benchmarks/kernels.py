@@ -16,8 +16,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from statistics import geometric_mean, median, quantiles
 from tempfile import TemporaryDirectory
@@ -32,6 +31,7 @@ from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_session
 from autosplit.lowering.layout.tiles import registers_of
 from autosplit.zoo import catalog
+from studies.benchmarks.nets import model_file
 from studies.benchmarks.result import Bar, arguments, at_most, finish
 from tests import user_nets
 
@@ -51,7 +51,9 @@ def main() -> int:
     parser.add_argument("--measure", action="store_true", help="measure one net and print JSON")
     args = parser.parse_args()
     if args.measure:
-        with _file_of(args.nets[0]) as path:
+        with TemporaryDirectory() as folder:
+            net = args.nets[0]
+            path = Path(net) if Path(net).exists() else model_file(net, Path(folder))
             print(json.dumps(measure(path, args.rounds, args.threads, args.target)))
         return 0
     rows, ratios = [], {}
@@ -92,18 +94,6 @@ def apart(
     printed = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
     tvm, onnxruntime = json.loads(printed)
     return tvm, onnxruntime
-
-
-@contextmanager
-def _file_of(net: str) -> Iterator[Path]:
-    """The ONNX file of a net; one that is built here lasts as long as the context."""
-    if net not in user_nets.NETS:
-        yield Path(net) if Path(net).exists() else catalog.cached(net)
-        return
-    with TemporaryDirectory() as folder:
-        path = Path(folder, f"{net}.onnx")
-        path.write_bytes(user_nets.NETS[net]().SerializeToString())
-        yield path
 
 
 def measure(

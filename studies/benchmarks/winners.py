@@ -8,22 +8,18 @@ stages, replicas, threads and runtimes on N cores, or with ``--stages`` splits i
 core; with ``--runtime`` all stages are in that runtime. Its final comparison measures, in turns,
 its best deployments and the unsplit model in each runtime with one thread, with N, in replicas and
 by OpenVINO's hint. ``same``: the winner is the fastest way of running the unsplit model. Then the
-export runs in turns with the winner. Last, OpenVINO's own benchmark_app runs the model by its
-throughput hint, in single precision and in bfloat16, whose outputs are not compared. ``prediction
-error``: the median of |predicted / measured - 1| over the trials after the first five. Bars: no
-winner is slower than the fastest unsplit model beyond noise, the export is within 5 % of the
-winner, predictions are within 5 %, and with all runtimes at least 3 winners are faster beyond
-noise. Leave the machine alone while it runs.
+export runs in turns with the winner. ``prediction error``: the median of |predicted / measured - 1|
+over the trials after the first five. Bars: no winner is slower than the fastest unsplit model
+beyond noise, the export is within 5 % of the winner, predictions are within 5 %, and with all
+runtimes at least 3 winners are faster beyond noise. Leave the machine alone while it runs.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -31,18 +27,17 @@ from typing import Any, NamedTuple
 
 import autosplit
 from autosplit import api
-from autosplit.hardware.devices.device import Cores, available
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.baselines import baseline_name
 from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
 from autosplit.hardware.measurement.results import Spread
-from autosplit.hardware.profiling.timing import on_cores
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES
 from autosplit.report.documents.record import Trial, read
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import finished, streamed
+from studies.benchmarks.nets import BUILT, model_file
 from studies.benchmarks.result import (
     Bar,
     arguments,
@@ -53,9 +48,7 @@ from studies.benchmarks.result import (
     finish,
     shown,
 )
-from tests import mobile_nets, user_nets
 
-BUILT: Mapping[str, Callable[[], Any]] = {**user_nets.NETS, **mobile_nets.NETS}
 GAINS, AGREEMENT, ERROR = 3, 0.05, 5.0  # winners; a share; percent
 FIRST = 5  # trials that correct the costs before predictions count
 COLUMNS = (
@@ -68,11 +61,7 @@ COLUMNS = (
     "throughput ratio",
     "outcome",
     "prediction error, %",
-    "benchmark_app f32, ms",
-    "benchmark_app bf16, ms",
 )
-PRECISIONS = ("f32", "bf16")
-APP_SECONDS = 5
 
 
 class Winner(NamedTuple):
@@ -80,8 +69,7 @@ class Winner(NamedTuple):
 
     ``unsplit`` is the winner's name as a way to run the unsplit model, None where it is none.
     ``export_ratio``: the period of the export over that of the winner. ``errors`` are those of the
-    predicted periods in percent. ``app_ms`` has the time an item of benchmark_app in each of
-    PRECISIONS, None where it fails.
+    predicted periods in percent.
     """
 
     deployment: str
@@ -91,7 +79,6 @@ class Winner(NamedTuple):
     rival: str
     rival_period: Spread
     errors: tuple[float, ...]
-    app_ms: tuple[float | None, ...]
 
     @property
     def outcome(self) -> str:
@@ -166,8 +153,6 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
             contenders = [_contender(stack, model, pipeline) for pipeline in ways]
             budget = Budget(seconds=max(3.0, settings["measure"]["seconds"]))
             built, exported = compare_interleaved(contenders, budget)
-        cores = settings.get("cores") or settings["stages"]
-        app_ms = tuple(benchmark_app_ms(path, cores, precision) for precision in PRECISIONS)
     columns = zip(deployment.replicas, deployment.threads, deployment.runtimes, strict=True)
     return Winner(
         " | ".join(f"{replicas} x {threads} {name}" for replicas, threads, name in columns),
@@ -177,17 +162,7 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
         rival.name,
         rival.period_ms,
         prediction_errors(study.trials),
-        app_ms,
     )
-
-
-def model_file(net: str, folder: Path) -> Path:
-    """The ONNX file of a net; one that is built for it goes into ``folder``."""
-    if net not in BUILT:
-        return catalog.cached(net)
-    path = folder / f"{net}.onnx"
-    path.write_bytes(BUILT[net]().SerializeToString())
-    return path
 
 
 def prediction_errors(trials: Sequence[Trial]) -> tuple[float, ...]:
@@ -206,29 +181,6 @@ def _contender(stack: contextlib.ExitStack, model: Any, pipeline: Pipeline) -> C
     return partial(streamed, pipeline, model.items(3))
 
 
-def benchmark_app_ms(model: Path, cores: int, precision: str) -> float | None:
-    """The time an item, by the throughput hint on some cores; None where the program fails."""
-    with tempfile.TemporaryDirectory() as folder:
-        options = {
-            "-m": model,
-            "-hint": "throughput",
-            "-infer_precision": precision,
-            "-t": APP_SECONDS,
-            "-report_type": "no_counters",
-            "-report_folder": folder,
-        }
-        words = [str(word) for pair in options.items() for word in pair]
-        program = "from openvino.tools.benchmark.main import main; main()"
-        command = [sys.executable, "-c", program, *words, "-json_stats"]
-        # The process inherits the cores of the thread that starts it.
-        run = partial(subprocess.run, command, capture_output=True, check=False)
-        places = Cores(available()[:cores])
-        if on_cores(places, run).returncode:
-            return None
-        report = json.loads(Path(folder, "benchmark_report.json").read_text(encoding="utf-8"))
-    return 1e3 / float(report["execution_results"]["throughput"])
-
-
 def _row(net: str, won: Winner) -> tuple[str, ...]:
     ratio = won.rival_period.median / won.period.median
     low = won.rival_period.low / won.period.high
@@ -243,7 +195,6 @@ def _row(net: str, won: Winner) -> tuple[str, ...]:
         f"{ratio:.2f} ({low:.2f} to {high:.2f})",
         won.outcome,
         f"{median(won.errors):.1f}" if won.errors else "",
-        *("" if ms is None else f"{ms:.3g}" for ms in won.app_ms),
     )
 
 

@@ -74,7 +74,7 @@ def test_a_benchmark_that_fails_is_reported_and_the_others_run(
 
 def test_winners_gain_tie_or_are_the_same():
     def won(period, rival, unsplit=None):
-        return winners.Winner("", unsplit, period, 1.0, "tvm, 1 thread", rival, (9.0,), ())
+        return winners.Winner("", unsplit, period, 1.0, "tvm, 1 thread", rival, (9.0,))
 
     compared = [won(FAST, SLOW), won(FAST, SAME), won(SLOW, FAST), won(FAST, SLOW, "tvm, 1 thread")]
     assert [w.outcome for w in compared] == ["gain", "tie", "loss", "same"]

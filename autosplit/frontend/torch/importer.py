@@ -16,12 +16,12 @@ from autosplit.errors import ModelError, line_of
 from autosplit.extras import require, tvm
 from autosplit.frontend.onnx import file, importer
 from autosplit.frontend.shapes import Shapes
-from autosplit.frontend.source import SourceModel, SourceState, unused
+from autosplit.frontend.source import SourceModel, unused
 from autosplit.frontend.torch import checks
 from autosplit.frontend.torch.archive import without_code
 from autosplit.frontend.torch.buffers import all_outputs, as_inputs, deciding_states, states_of
 from autosplit.frontend.torch.checks import user
-from autosplit.frontend.torch.onnx_export import export, functional_form, joined, named_nodes, quiet
+from autosplit.frontend.torch.onnx_export import export, joined, named_nodes, quiet
 from autosplit.frontend.torch.shapes import static_shapes
 
 SUFFIX = ".pt2"
@@ -69,15 +69,12 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
     outputs = tuple(unused(str(spec.arg.name), used) for spec in specs)
     checks.require_computation(program)
     checks.require_inference(program)
-    plain = program
-    exported = export(plain)
-    states: tuple[SourceState, ...] = ()
-    placeholders = deciding_states(exported.decomposed)
-    if placeholders:
-        plain = functional_form(program)
-        states = states_of(plain, placeholders, outputs)
-        returned, outputs = outputs, all_outputs(plain, states, outputs)
-        plain = as_inputs(plain, states, returned)
+    exported, plain = export(program), program
+    functional = exported.decomposed
+    states = states_of(functional, deciding_states(functional), outputs)
+    if states:
+        returned, outputs = outputs, all_outputs(functional, states, outputs)
+        plain = as_inputs(functional, states, returned)
         exported = export(plain)
     shapes = static_shapes(plain, shapes or {})
     proto = file.prepared(exported.proto, shapes, batch)

@@ -61,15 +61,6 @@ def _name_entries(graph: Any, program: Any) -> None:
         value.name = value.metadata_props.get("pkg.torch.onnx.original_node_name", value.name)
 
 
-def functional_form(program: Any) -> Any:
-    """The program without wrapping calls, in which nothing is changed in place."""
-    try:
-        with quiet(), torch.no_grad():
-            return program.run_decompositions({})
-    except Exception as error:
-        raise ModelError(f"torch cannot decompose the program: {line_of(error)}") from error
-
-
 def named_nodes(graph: Any, decomposed: Any, program: Any) -> list[SourceNode]:
     """The nodes of an ONNX graph, each called as the node of the program that it was made for."""
     names = _names(decomposed, program)
