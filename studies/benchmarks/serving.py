@@ -51,9 +51,9 @@ from autosplit.study.record import study_record
 from autosplit.zoo import catalog
 from studies.benchmarks import serving_http, serving_ray
 from studies.benchmarks.finished_study import finished, streamed
+from studies.benchmarks.nets import BUILT, model_file
 from studies.benchmarks.result import Bar, arguments, at_least, at_most, each, finish
 from studies.benchmarks.result import write as write_json
-from studies.benchmarks.winners import BUILT, model_file
 from tests.nets import net as built
 
 LIMIT = 5  # times the latency of a single item
