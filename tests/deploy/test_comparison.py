@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ class _Off:
 
 def _spoil(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
     """Stages of TVM that were written to files are off by a share."""
-    real = TvmRuntime.load_stages.__func__  # type: ignore[attr-defined]
+    real = TvmRuntime.load_stages.__func__
 
     def load_stages(cls: Any, *arguments: Any) -> Any:
         return [_Off(stage, np.float32(share)) for stage in real(cls, *arguments)]
@@ -39,9 +38,7 @@ def _spoil(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
     monkeypatch.setattr(TvmRuntime, "load_stages", classmethod(load_stages))
 
 
-def test_files_that_compute_something_else_replace_nothing(
-    branches: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_compute_something_else_replace_nothing(branches, tmp_path, monkeypatch):
     branches.split([["first"]]).export(tmp_path)
     before = (tmp_path / "split.json").read_bytes()
     _spoil(monkeypatch, 0.01)
@@ -50,7 +47,7 @@ def test_files_that_compute_something_else_replace_nothing(
     assert (tmp_path / "split.json").read_bytes() == before
 
 
-def test_the_manifest_has_items_seed_tolerance_and_error(branches: Any, tmp_path: Path) -> None:
+def test_the_manifest_has_items_seed_tolerance_and_error(branches, tmp_path):
     branches.split([["first"]]).export(tmp_path)
     comparison = manifest_file.read(tmp_path).comparison
     assert comparison is not None
@@ -59,9 +56,7 @@ def test_the_manifest_has_items_seed_tolerance_and_error(branches: Any, tmp_path
     assert accuracy.max_rel_error == comparison.max_rel_error
 
 
-def test_verify_keeps_the_tolerance_of_the_export(
-    branches: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_keeps_the_tolerance_of_the_export(branches, tmp_path, monkeypatch):
     _spoil(monkeypatch, 0.01)
     replace(branches, tolerance=0.3).split([["first"]]).export(tmp_path)
     result = verify(tmp_path)
@@ -70,24 +65,22 @@ def test_verify_keeps_the_tolerance_of_the_export(
 
 
 def test_runtime_auto_leaves_out_the_one_that_differs_and_takes_the_next(
-    branches: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+    branches, tmp_path, monkeypatch, capsys
+):
     model = replace(branches, runtime_name=AUTO)
     _spoil(monkeypatch, 0.01)
     split = replace(model.split([["first"]]), runtimes=(TVM, TVM))
     file = split.export(tmp_path)
     document = manifest_file.read(tmp_path)
     assert TVM not in [stage.runtime for stage in document.stages]
-    assert list(document.comparison.left_out) == [TVM]  # type: ignore[union-attr]
-    assert "outputs of tvm differ" in document.comparison.left_out[TVM]  # type: ignore[union-attr]
+    assert list(document.comparison.left_out) == [TVM]
+    assert "outputs of tvm differ" in document.comparison.left_out[TVM]
     assert main(["verify", str(file.parent)]) == 0
 
 
 @pytest.mark.parametrize("cause", ["the disk is full", "onnxruntime cannot be imported"])
-def test_no_other_cause_skips_the_comparison(
-    branches: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str
-) -> None:
-    def fail(*arguments: Any) -> None:
+def test_no_other_cause_skips_the_comparison(branches, tmp_path, monkeypatch, cause):
+    def fail(*arguments):
         raise MachineError(cause)
 
     monkeypatch.setattr(exporting, "LoadedPipeline", fail)
@@ -97,8 +90,8 @@ def test_no_other_cause_skips_the_comparison(
 
 
 def test_files_for_a_server_that_is_not_here_are_written_and_said_to_be_not_compared(
-    branches: Any, tmp_path: Path, capsys: Any
-) -> None:
+    branches, tmp_path, capsys
+):
     model = replace(branches, targets={"rpc:127.0.0.1:9": "llvm"})
     model.split([["first"]]).export(tmp_path / "out", devices=["cores:0", "rpc:127.0.0.1:9"])
     comparison = manifest_file.read(tmp_path / "out").comparison

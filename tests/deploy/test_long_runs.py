@@ -23,7 +23,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-def test_ten_thousand_items_come_out_right_and_in_order_and_memory_is_flat(exported: Path) -> None:
+def test_ten_thousand_items_come_out_right_and_in_order_and_memory_is_flat(exported):
     random, memory = np.random.default_rng(0), []
     with autosplit.load(exported) as pipeline:
         ports = pipeline.wiring.inputs

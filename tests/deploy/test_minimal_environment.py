@@ -11,7 +11,6 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -53,7 +52,7 @@ def named() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def python(tmp_path_factory):
     """A virtual environment of links to what is installed here; nothing is fetched."""
     folder = tmp_path_factory.mktemp("deploy") / "serve"
     venv.create(folder, symlinks=True)
@@ -77,18 +76,16 @@ def alone(python: Path, *arguments: object) -> str:
     return done.stdout
 
 
-def test_the_readme_names_only_what_is_needed() -> None:
+def test_the_readme_names_only_what_is_needed():
     assert named() >= {"apache-tvm", "apache-tvm-ffi", "numpy", "pydantic"}
     assert not named() & set(LACKS)
 
 
-def test_the_environment_lacks_everything_else(python: Path) -> None:
+def test_the_environment_lacks_everything_else(python):
     assert alone(python, "-c", HAS, "tvm", "autosplit", *LACKS) == "tvm autosplit\n"
 
 
-def test_an_export_computes_there_what_it_computed_here(
-    python: Path, export: Any, tmp_path: Path
-) -> None:
+def test_an_export_computes_there_what_it_computed_here(python, export, tmp_path):
     export.edit(lambda d: d["model"].update(file="/nonexistent/net.onnx"))
     document = json.loads(alone(python, "-m", "autosplit", "verify", export.folder, "-f", "json"))
     assert (document["equal"], document["against"]) == (
@@ -101,9 +98,7 @@ def test_an_export_computes_there_what_it_computed_here(
     assert len(measured["stages"]) == 3
 
 
-def test_there_the_model_file_may_still_lie_where_it_was_and_results_are_plain_text(
-    python: Path, export: Any
-) -> None:
+def test_there_the_model_file_may_still_lie_where_it_was_and_results_are_plain_text(python, export):
     assert Path(export.document["model"]["file"]).is_file()
     line = alone(python, "-m", "autosplit", "verify", export.folder)
     assert line.startswith("equal: 8 items")
@@ -118,7 +113,7 @@ def test_there_the_model_file_may_still_lie_where_it_was_and_results_are_plain_t
     assert stages == [["stage", "0"], ["stage", "1"], ["stage", "2"]]
 
 
-def test_the_stages_alone_compute_what_the_pipeline_does(python: Path, export: Any) -> None:
+def test_the_stages_alone_compute_what_the_pipeline_does(python, export):
     shutil.copy(EXAMPLES / "stages_alone.py", export.folder)
     code = (
         "import sys; sys.modules['autosplit'] = None; import stages_alone; "
@@ -136,7 +131,7 @@ def test_the_stages_alone_compute_what_the_pipeline_does(python: Path, export: A
 
 
 @pytest.mark.slow
-def test_the_readme_s_commands_install_it(export: Any, tmp_path: Path) -> None:
+def test_the_readme_s_commands_install_it(export, tmp_path):
     folder = tmp_path / "serve"
     for command in commands():
         words = [

@@ -41,7 +41,7 @@ def written(model: Any, after: list[list[str]], copies: int, folder: Path) -> Pa
 
 
 @pytest.fixture(scope="module")
-def folder(branches: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(branches, tmp_path_factory):
     return written(branches, [["first"], ["hinted"]], 2, tmp_path_factory.mktemp("branches"))
 
 
@@ -69,19 +69,17 @@ def collect(pipeline: Any, model: Any, results: list[Any], disturb: Any) -> Stag
 
 
 @pytest.mark.parametrize("loss", ["actor", "node"])
-def test_a_loss_under_load_names_who_and_the_items(
-    loss: str, folder: Path, nodes: Nodes, branches: Any
-) -> None:
+def test_a_loss_under_load_names_who_and_the_items(loss, folder, nodes, branches):
     where = [f"ray:left/{CORE}", f"ray:right/{CORE}", f"ray:left/{CORE}", f"ray:left/{CORE}"]
 
-    def disturb() -> None:
+    def disturb():
         if loss == "actor":
             (actor,) = nodes.actors(nodes.right)
             actor.kill()
         else:
             nodes.cluster.remove_node(nodes.right, allow_graceful=False)
 
-    results: list[Any] = []
+    results = []
     with autosplit.load(folder).on_ray(where) as pipeline:
         error = collect(pipeline, branches, results, disturb)
     assert "stage 1 on node" in str(error)
@@ -98,7 +96,7 @@ def test_a_loss_under_load_names_who_and_the_items(
         wait_for(lambda: sum(node["Alive"] for node in ray.nodes()) == 2)
 
 
-def test_wrong_places_are_refused_and_leave_no_actor(folder: Path, nodes: Nodes) -> None:
+def test_wrong_places_are_refused_and_leave_no_actor(folder, nodes):
     loaded = autosplit.load(folder)
     with pytest.raises(MachineError, match="no node or resource 'nowhere'"):
         loaded.on_ray(["ray:nowhere"] * 4)
@@ -108,7 +106,7 @@ def test_wrong_places_are_refused_and_leave_no_actor(folder: Path, nodes: Nodes)
         wait_for(lambda node=node: not nodes.actors(node))
 
 
-def test_a_program_that_closes_nothing_ends_quietly(folder: Path, nodes: Nodes) -> None:
+def test_a_program_that_closes_nothing_ends_quietly(folder, nodes):
     program = f"""
 import numpy as np
 import autosplit
@@ -123,9 +121,7 @@ for _ in range(3):
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_an_index_out_of_its_table_is_refused_and_the_pipeline_stays(
-    save: Any, tmp_path: Path, nodes: Nodes
-) -> None:
+def test_an_index_out_of_its_table_is_refused_and_the_pipeline_stays(save, tmp_path, nodes):
     text = "g (int64[2] i) => (float[2,4] y) { y = Gather(w, i) }"
     autosplit.load_model(save(net(text, {"w": (9, 4)}))).split([]).export(tmp_path / "out")
     with autosplit.load(tmp_path / "out").on_ray(places(1)) as pipeline:
@@ -135,9 +131,7 @@ def test_an_index_out_of_its_table_is_refused_and_the_pipeline_stays(
         assert pipeline.run([{"i": np.array([-9, 8])}])[0]["y"].shape == (2, 4)
 
 
-def test_the_server_has_its_replicas_on_the_cluster(
-    branches: Any, nodes: Nodes, tmp_path: Path
-) -> None:
+def test_the_server_has_its_replicas_on_the_cluster(branches, nodes, tmp_path):
     triton = pytest.importorskip("tritonclient.http")
     deployed = Stage.on(range(len(branches.graph.ops)), "tvm", (CORE, CORE), batch=2)
     write_split(branches, Deployment((deployed,)), tmp_path, SplitResults())

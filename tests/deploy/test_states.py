@@ -21,15 +21,12 @@ STATES = {f"past_{i}": f"present_{i}" for i in range(3)}
 
 
 @pytest.fixture(scope="module", params=EXACT)
-def model(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> autosplit.Model:
-    model: autosplit.Model = amplifier(tmp_path_factory.mktemp("net"), request.param)
-    return model
+def model(request, tmp_path_factory):
+    return amplifier(tmp_path_factory.mktemp("net"), request.param)
 
 
 @pytest.fixture(scope="module")
-def folder(model: autosplit.Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("export") / "out"
     model.split(after=[["layer0.sum"], ["layer1.sum"]]).export(folder)
     return folder
@@ -50,9 +47,7 @@ def stepped(file: Path, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return results
 
 
-def test_an_exported_stream_computes_what_stepping_by_hand_does(
-    model: autosplit.Model, folder: Path
-) -> None:
+def test_an_exported_stream_computes_what_stepping_by_hand_does(model, folder):
     items = model.items(40)
     expected = stepped(Path(str(model.path)), items)
     assert not compare(expected[1:], expected[:-1]).equal  # the states make a difference
@@ -65,9 +60,7 @@ def test_an_exported_stream_computes_what_stepping_by_hand_does(
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_verify_compares_a_sequence_in_several_streams(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
-) -> None:
+def test_verify_compares_a_sequence_in_several_streams(folder, monkeypatch, is_there):
     if not is_there:  # what was recorded at export judges
         monkeypatch.setattr("autosplit.deploy.verify._original_model", lambda *_: None)
     result = verify(folder)
@@ -77,7 +70,7 @@ def test_verify_compares_a_sequence_in_several_streams(
     assert result.accuracy.items == 3 * 32 + 32
 
 
-def test_the_manifest_lists_the_states_of_each_stage(folder: Path) -> None:
+def test_the_manifest_lists_the_states_of_each_stage(folder):
     document = json.loads((folder / "split.json").read_text(encoding="utf-8"))
     assert document["model"]["states"] == STATES
     assert [[s["input"] for s in stage["states"]] for stage in document["stages"]] == [
@@ -88,13 +81,13 @@ def test_the_manifest_lists_the_states_of_each_stage(folder: Path) -> None:
     assert [port["name"] for port in document["model"]["inputs"]] == ["sound"]
 
 
-def test_copies_of_the_model_are_no_baseline_of_one_stream(model: autosplit.Model) -> None:
+def test_copies_of_the_model_are_no_baseline_of_one_stream(model):
     names = [run.name for run in LocalBench(model, device.along(2)).unsplit_runs()]
     assert any("1 thread" in name for name in names)
     assert not [name for name in names if "replicas" in name or "hint" in name]
 
 
-def test_a_named_op_takes_the_whole_state_to_its_side_of_a_cut(model: autosplit.Model) -> None:
+def test_a_named_op_takes_the_whole_state_to_its_side_of_a_cut(model):
     split = model.split(after=[["0.joined"]])
     with split.pipeline() as pipeline:
         assert [len(stage.states) for stage in pipeline.wiring.stages] == [1, 2]

@@ -1,11 +1,8 @@
 """What TVM logs from C++ does not reach the user; what else is on standard error does."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -24,13 +21,13 @@ print("later", file=sys.stderr)
 """
 
 
-def test_lines_of_tvm_are_dropped_and_all_others_pass() -> None:
+def test_lines_of_tvm_are_dropped_and_all_others_pass():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, check=True)
     lines = ["a line of Python", "a line of a library", "no end of linelater"]
     assert sorted(done.stderr.decode().splitlines()) == lines
 
 
-def test_a_terminal_stays_one() -> None:
+def test_a_terminal_stays_one():
     main, terminal = os.openpty()
     script = "import sys\nfrom autosplit.hardware import native_log\n"
     script += (
@@ -42,7 +39,7 @@ def test_a_terminal_stays_one() -> None:
     assert done.returncode == 0
 
 
-def test_contexts_nest_and_the_outermost_decides(capfd: pytest.CaptureFixture[str]) -> None:
+def test_contexts_nest_and_the_outermost_decides(capfd):
     line = b"[01:02:03] /src/codegen_cpu.cc:1: Warning: Unknown pragma\n"
     with native_log.hidden():
         with native_log.hidden():
@@ -54,7 +51,7 @@ def test_contexts_nest_and_the_outermost_decides(capfd: pytest.CaptureFixture[st
 
 
 @pytest.fixture
-def noisy(tmp_path: Path) -> Path:
+def noisy(tmp_path):
     """An ONNX file that TVM compiles kernels with a warning for, when it is read and later."""
     import onnx
     from onnx import helper
@@ -77,7 +74,7 @@ def noisy(tmp_path: Path) -> Path:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("arguments", [[], ["--debug"]])
-def test_inspect_writes_nothing_of_tvm_s_unless_asked(arguments: list[str], noisy: Path) -> None:
+def test_inspect_writes_nothing_of_tvm_s_unless_asked(arguments, noisy):
     command = [sys.executable, "-m", "autosplit", "inspect", *arguments, str(noisy)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert (".cc:" in done.stderr) == bool(arguments)
@@ -96,9 +93,7 @@ with autosplit.load(sys.argv[2]) as pipeline:
 
 
 @pytest.mark.integration
-def test_the_python_api_writes_nothing_of_tvm_s(
-    noisy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_python_api_writes_nothing_of_tvm_s(noisy, tmp_path, monkeypatch):
     monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path / "cache"))  # so that kernels are compiled
     command = [sys.executable, "-c", IN_PYTHON, str(noisy), str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

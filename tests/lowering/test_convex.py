@@ -40,9 +40,7 @@ def paths(reads: list[set[int]], start: int) -> list[tuple[int, ...]]:
 
 
 @given(questions())
-def test_between_are_the_ops_on_a_path_and_an_end_on_none_is_named(
-    question: tuple[list[set[int]], set[int], set[int]],
-) -> None:
+def test_between_are_the_ops_on_a_path_and_an_end_on_none_is_named(question):
     reads, first, last = question
     on = {i for s in first for path in paths(reads, s) if path[-1] in last for i in path}
     if first | last <= on:
@@ -55,9 +53,7 @@ def test_between_are_the_ops_on_a_path_and_an_end_on_none_is_named(
 
 
 @given(questions())
-def test_a_set_is_convex_if_no_path_leaves_it_and_returns(
-    question: tuple[list[set[int]], set[int], set[int]],
-) -> None:
+def test_a_set_is_convex_if_no_path_leaves_it_and_returns(question):
     reads, ops, _ = question
     outside = {i for s in ops for path in paths(reads, s) if path[-1] in ops for i in path} - ops
     if not outside:
@@ -74,7 +70,7 @@ def test_a_set_is_convex_if_no_path_leaves_it_and_returns(
     assert str(error.value).endswith("add " + ", ".join(f"'o{i}'" for i in sorted(outside)))
 
 
-def test_no_op_at_all_is_no_set() -> None:
+def test_no_op_at_all_is_no_set():
     with pytest.raises(SplitError, match="no op is named"):
         require_convex(graph([set(), {0}]), [])
 
@@ -82,6 +78,6 @@ def test_no_op_at_all_is_no_set() -> None:
 @pytest.mark.parametrize(
     ("last", "message"), [([0], "to op 'o0'"), ([0, 1], "to any of 'o0', 'o1'")]
 )
-def test_ends_that_no_path_joins_are_told(last: list[int], message: str) -> None:
+def test_ends_that_no_path_joins_are_told(last, message):
     with pytest.raises(SplitError, match=f"no path leads from op 'o2' {message}; swap them"):
         between(graph([set(), {0}, {1}]), [2], last)

@@ -1,7 +1,5 @@
 """Any convex set of fused ops by itself, equal to the intermediate tensors of the whole net."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

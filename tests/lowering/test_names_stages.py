@@ -1,7 +1,5 @@
 """Names that `export` and `split` write beside each stage."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Source names both ways, and stages as ONNX submodels, on the nets of the zoo."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Structures that splitters got wrong, compared with onnxruntime on the original net."""
 
-from __future__ import annotations
-
 import pytest
 
 from autosplit import api, cuts

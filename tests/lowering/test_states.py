@@ -22,7 +22,7 @@ def recurrent() -> FusedGraph:
 OUTPUTS = (("y", "b"), ("h_next", "a"), ("same", "x"))
 
 
-def test_a_state_binds_its_readers_to_the_op_that_renews_it() -> None:
+def test_a_state_binds_its_readers_to_the_op_that_renews_it():
     graph = recurrent()
     for name, output, ops in (("h", "y", (0, 1)), ("h", "h_next", (0,)), ("unread", "y", (1,))):
         states = match_states(graph, OUTPUTS, {name: output})
@@ -39,7 +39,7 @@ def test_a_state_binds_its_readers_to_the_op_that_renews_it() -> None:
         ({"h": "same"}, "'same' is an input as it is; let an op make it"),
     ],
 )
-def test_a_wrong_pair_is_refused_by_name(pairs: dict[str, str], problem: str) -> None:
+def test_a_wrong_pair_is_refused_by_name(pairs, problem):
     with pytest.raises(ConfigError, match=problem):
         match_states(recurrent(), OUTPUTS, pairs)
 
@@ -66,7 +66,7 @@ def test_a_wrong_pair_is_refused_by_name(pairs: dict[str, str], problem: str) ->
         ("in_state_1", "state_out_1"),
     ],
 )
-def test_names_that_belong_together_are_proposed(before: str, after: str) -> None:
+def test_names_that_belong_together_are_proposed(before, after):
     op = Op("op", "k", (), ("x", before), (after,))
     tensors = {"x": SMALL, before: SMALL, after: SMALL}
     graph = build("net", [op], tensors, ["x", before], [after])
@@ -87,9 +87,7 @@ def test_unlike_tensors_and_plain_names_are_no_state(before, after, size):
     [(["h"], ["h_out", "h_next"]), (["past", "prev"], ["next"])],
     ids=["two outputs", "two inputs"],
 )
-def test_all_that_fit_are_listed_where_a_state_is_not_clear(
-    inputs: list[str], outputs: list[str]
-) -> None:
+def test_all_that_fit_are_listed_where_a_state_is_not_clear(inputs, outputs):
     op = Op("op", "k", (), tuple(inputs), tuple(outputs))
     graph = build("net", [op], dict.fromkeys([*inputs, *outputs], SMALL), inputs, outputs)
     assert propose_states(graph, [(o, o) for o in outputs]) == ({}, dict.fromkeys(inputs, outputs))
@@ -102,7 +100,7 @@ def test_all_that_fit_are_listed_where_a_state_is_not_clear(
         (["y"], "no output looks like the successor of an input"),
     ],
 )
-def test_pairs_that_are_not_clear_are_not_taken(outputs: list[str], problem: str) -> None:
+def test_pairs_that_are_not_clear_are_not_taken(outputs, problem):
     op = Op("op", "k", (), ("h",), tuple(outputs))
     graph = build("net", [op], dict.fromkeys(["h", *outputs], SMALL), ["h"], outputs)
     with pytest.raises(ConfigError, match=problem):

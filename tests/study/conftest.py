@@ -1,13 +1,11 @@
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.loop.open import OpenStudy, open_study, silent
+from autosplit.study.loop.open import open_study, silent
 from autosplit.study.space import Space
 from autosplit.study.storage import storage_url
 from studies.simulation.bench import SimulatedBench, Simulation, chain_of, costs_of, on_devices
@@ -49,18 +47,16 @@ def space_of(bench: SimulatedBench) -> Space:
 
 
 @pytest.fixture
-def chain_bench() -> Callable[..., SimulatedBench]:
-    def make(ops: int = 20, stages: int = 3, **simulation: Any) -> SimulatedBench:
+def chain_bench():
+    def make(ops=20, stages=3, **simulation):
         return chain(ops, devices(stages), Simulation(**simulation))
 
     return make
 
 
 @pytest.fixture
-def branchy_bench() -> Callable[..., SimulatedBench]:
-    def make(
-        blocks: int = 3, branches: int = 3, stages: int = 3, **simulation: Any
-    ) -> SimulatedBench:
+def branchy_bench():
+    def make(blocks=3, branches=3, stages=3, **simulation):
         graph, times = branchy(blocks, branches, simulation.get("seed", 0))
         costs, names = costs_of(graph, times), devices(stages)
         question = on_devices(costs, names)
@@ -70,16 +66,10 @@ def branchy_bench() -> Callable[..., SimulatedBench]:
 
 
 @pytest.fixture
-def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
+def new_study(tmp_path):
     """Open a study over a bench in a database of the test's own."""
 
-    def open_it(
-        bench: Any,
-        force: bool = False,
-        name: str = "s",
-        notify: Callable[[str], None] = silent,
-        **search: Any,
-    ) -> OpenStudy:
+    def open_it(bench, force=False, name="s", notify=silent, **search):
         config = StudyConfig.model_validate(
             {
                 "name": name,

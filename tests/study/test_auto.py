@@ -44,14 +44,14 @@ def study(folder: Path, bench: SimulatedBench, **search: Any) -> OpenStudy:
     return opened
 
 
-def test_a_device_that_slows_the_others_down_is_left_out(tmp_path: Path) -> None:
+def test_a_device_that_slows_the_others_down_is_left_out(tmp_path):
     opened = study(tmp_path, unlike(1.0, 0.01, contention=0.3))
     verdict = opened.study.user_attrs["result"]["verdict"]
     assert verdict["choice"] == "leave"
     assert verdict["text"].startswith("Leave the model whole: simulated on cuda:0.")
 
 
-def test_replicas_on_unlike_devices_take_items_as_fast_as_they_can(tmp_path: Path) -> None:
+def test_replicas_on_unlike_devices_take_items_as_fast_as_they_can(tmp_path):
     opened = study(tmp_path, unlike(1.0, 0.5))
     best = best_of_study(opened.study)
     assert best is not None

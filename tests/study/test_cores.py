@@ -53,7 +53,7 @@ def loss(opened: OpenStudy) -> float:
     return opened.bench.truth(candidate).period / opened.bench.optimum().period - 1
 
 
-def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path: Path) -> None:
+def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path):
     opened = run(tmp_path, config_of())
     verdict = opened.study.user_attrs["result"]["verdict"]
     assert verdict["choice"] == "replicate"
@@ -64,14 +64,14 @@ def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path: Path) -> N
     )
 
 
-def test_threads_shorten_the_latency_and_replicas_do_not(tmp_path: Path) -> None:
+def test_threads_shorten_the_latency_and_replicas_do_not(tmp_path):
     opened = run(tmp_path, config_of(trials=4, objective="latency"))
     verdict = opened.study.user_attrs["result"]["verdict"]
     assert verdict["choice"] == "leave"
     assert verdict["text"].startswith("Leave the model whole: simulated, 4 threads.")
 
 
-def test_a_limit_of_latency_forbids_what_takes_longer(tmp_path: Path) -> None:
+def test_a_limit_of_latency_forbids_what_takes_longer(tmp_path):
     limits = {"limits": {"latency_ms": 30.0}}
     opened = run(tmp_path, config_of(trials=6, **limits))
     choice = opened.study.user_attrs["result"]["verdict"]
@@ -81,7 +81,7 @@ def test_a_limit_of_latency_forbids_what_takes_longer(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_with_little_memory_a_hybrid_is_near_the_optimum_after_six_trials(tmp_path: Path) -> None:
+def test_with_little_memory_a_hybrid_is_near_the_optimum_after_six_trials(tmp_path):
     losses = []
     for seed in range(3):
         hardware = Hardware(contention=0.02, seed=seed)
@@ -94,9 +94,7 @@ def test_with_little_memory_a_hybrid_is_near_the_optimum_after_six_trials(tmp_pa
 
 
 @pytest.mark.parametrize("question", [{"cores": ["0-3"]}, {"cores": None, "stages": 3}])
-def test_the_verdict_says_that_the_unsplit_model_exceeds_the_memory(
-    tmp_path: Path, question: dict[str, Any]
-) -> None:
+def test_the_verdict_says_that_the_unsplit_model_exceeds_the_memory(tmp_path, question):
     opened = run(tmp_path, config_of(**question, memory=30e6, trials=2))
     text = "The unsplit model needs 60 MB, over the memory limit of 30 MB."
     assert text in opened.study.user_attrs["result"]["verdict"]["text"]
@@ -104,14 +102,14 @@ def test_the_verdict_says_that_the_unsplit_model_exceeds_the_memory(
     assert not read(opened.study).baselines
 
 
-def test_what_does_not_fit_the_memory_is_refused_by_name(tmp_path: Path) -> None:
+def test_what_does_not_fit_the_memory_is_refused_by_name(tmp_path):
     with pytest.raises(Infeasible, match="op 'op0' has weights of 1 MB"):
         run(tmp_path, config_of(memory="500 kB"))
     with pytest.raises(Infeasible, match="the weights take 60 MB, all devices have 58 MB"):
         run(tmp_path, config_of(None, "29 MB", stages=2))
 
 
-def test_show_and_report_read_the_study(tmp_path: Path) -> None:
+def test_show_and_report_read_the_study(tmp_path):
     opened = run(tmp_path, config_of(trials=3))
     shown = written(read(opened.study), opened.url)
     assert shown["trials"][0]["replicas"]
@@ -120,7 +118,7 @@ def test_show_and_report_read_the_study(tmp_path: Path) -> None:
     table = trial_table(read(opened.study))
     assert "deployments on cores 0-3" in table.title
     assert " x " in str(table.rows[0][table.columns.index("replicas x threads")])
-    assert shown["best"]["number"] == read(opened.study).best().number  # type: ignore[union-attr]
+    assert shown["best"]["number"] == read(opened.study).best().number
 
 
 @pytest.mark.parametrize(
@@ -132,9 +130,7 @@ def test_show_and_report_read_the_study(tmp_path: Path) -> None:
         ("5,3", (5, 3), (1, 2)),
     ],
 )
-def test_cores_are_a_number_or_numbers(
-    monkeypatch: pytest.MonkeyPatch, cores: Any, numbers: Any, counts: Any
-) -> None:
+def test_cores_are_a_number_or_numbers(monkeypatch, cores, numbers, counts):
     alike(monkeypatch)
     monkeypatch.setattr("autosplit.study.config.study_file.available", lambda: tuple(range(9)))
     config = config_of(cores)
@@ -160,13 +156,13 @@ def test_cores_are_a_number_or_numbers(
         ({"memory": 0}, "invalid number of bytes"),
     ],
 )
-def test_what_does_not_go_with_cores_is_refused(changes: dict[str, Any], problem: str) -> None:
+def test_what_does_not_go_with_cores_is_refused(changes, problem):
     with pytest.raises(ConfigError, match=problem):
         config_of(**changes)
 
 
 @pytest.mark.integration
-def test_cores_of_two_kinds_are_searched(tmp_path: Path) -> None:
+def test_cores_of_two_kinds_are_searched(tmp_path):
     hardware = Hardware(ops=40, speeds=[1.0, 0.4], seed=1)
     opened = run(tmp_path, config_of(["0-3", "4-7"], memory=30e6, trials=8), hardware)
     assert loss(opened) < 0.03
@@ -178,14 +174,14 @@ def test_cores_of_two_kinds_are_searched(tmp_path: Path) -> None:
     assert "deployments on cores 0-3 and 4-7" in title
 
 
-def test_too_many_kinds_of_this_machine_count_as_one(monkeypatch: Any) -> None:
+def test_too_many_kinds_of_this_machine_count_as_one(monkeypatch):
     alone = [(n,) for n in range(16)]
     monkeypatch.setattr("autosplit.study.config.study_file.by_kind", lambda numbers: alone)
     config = config_of("0-15")
     assert config.core_kinds == (tuple(range(16)),)
 
 
-def test_each_kind_has_its_numbers_of_threads() -> None:
+def test_each_kind_has_its_numbers_of_threads():
     config = config_of(["0-3", "4,6,8"])
     assert config.rows == (("0", 1), ("0", 2), ("0", 4), ("1", 1), ("1", 2), ("1", 3))
     assert config.bench_devices[3:] == ("cores:4", "cores:4,6", "cores:4,6,8")

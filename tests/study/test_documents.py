@@ -23,12 +23,12 @@ def stored(document: Any) -> Any:
     return json.loads(json.dumps(document, allow_nan=False))
 
 
-def test_numbers_of_numpy_become_numbers_of_json() -> None:
+def test_numbers_of_numpy_become_numbers_of_json():
     document = documents.document_of(Spread(np.float32(2), np.float64(1.5), np.int64(3)))
     assert stored(document) == {"median": 2.0, "low": 1.5, "high": 3.0}
 
 
-def test_profiles_and_links_come_back_with_what_json_cannot_write() -> None:
+def test_profiles_and_links_come_back_with_what_json_cannot_write():
     profiles = [
         Profile("a", (1.0, math.inf), (0.1, math.inf)),
         Profile("b", (2.0, 3.0), (0.0, 0.0)),
@@ -66,16 +66,14 @@ def along(stages: Any) -> Deployment:
         ([(0, 1, 2, 3)], [], []),
     ],
 )
-def test_a_split_is_told_by_the_last_ops_of_each_cut_and_what_crosses_it(
-    stages: Any, cuts: list[list[str]], live: list[Any]
-) -> None:
+def test_a_split_is_told_by_the_last_ops_of_each_cut_and_what_crosses_it(stages, cuts, live):
     document = stored(documents.deployment_document(fork(), along(stages)))
     assert [sorted(c) for c in document["cuts"]] == cuts
     assert [sorted(c) for c in document["live"]] == live
     assert document["stages"] == [list(ops) for ops in stages]
 
 
-def test_a_measurement_is_told_without_its_samples() -> None:
+def test_a_measurement_is_told_without_its_samples():
     period = Spread(2.0, 1.5, 2.5, (1.5, 2.0, 2.5))
     measurement = Measured(period, SPREAD, (8.0, 3.0), Accuracy(True, 0.5, 1e-6, 3), ("a fan",))
     document = stored(documents.measured_document(measurement))
@@ -96,7 +94,5 @@ def test_a_measurement_is_told_without_its_samples() -> None:
         ({"a": "y" * 78}, {"a": "z" * 79}, [f"a was '{'y' * 78}', is '{'z' * 76}..."]),
     ],
 )
-def test_what_differs_is_named_with_both_values(
-    recorded: dict[str, str], now: dict[str, str], said: list[str]
-) -> None:
+def test_what_differs_is_named_with_both_values(recorded, now, said):
     assert documents.differences(recorded, now) == said

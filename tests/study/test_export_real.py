@@ -1,10 +1,7 @@
 """Stored studies of a real net are exported where their cores are not."""
 
-from __future__ import annotations
-
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,7 +26,7 @@ latency_items = 1
 
 
 @pytest.fixture
-def one_core() -> Iterator[list[int]]:
+def one_core():
     """Leaves this process, and those that it starts, the last of its cores when it is called."""
     cores = os.sched_getaffinity(0)
     yield sorted(cores)
@@ -38,12 +35,8 @@ def one_core() -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("asked", ["stages = 2", "cores = 2"])
 def test_a_study_is_exported_on_a_machine_with_fewer_cores(
-    asked: str,
-    one_core: list[int],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    asked, one_core, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     Path("net.toml").write_text(STUDY.format(asked=asked))
     assert main(["run", "net.toml"]) == 0

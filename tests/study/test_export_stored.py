@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import optuna
@@ -17,16 +15,13 @@ from autosplit.report.documents.record import read
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split, export_stored_split
 from autosplit.study.loop import benches
-from autosplit.study.loop.open import OpenStudy, open_study
+from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import record_of, study_record, update
 from autosplit.study.results import best_of_study
 from autosplit.study.storage import storage_url
 from studies.simulation.bench import SimulatedBench
 from studies.simulation.command import Hardware, open_bench
-
-Make = Callable[..., SimulatedBench]
-Open = Callable[..., OpenStudy]
 
 
 class Exporting(SimulatedBench):
@@ -43,14 +38,14 @@ class Exporting(SimulatedBench):
 
 
 @pytest.fixture
-def bench(chain_bench: Make) -> Exporting:
+def bench(chain_bench):
     simulated = chain_bench(ops=8, stages=2)
     asked = simulated.question, simulated.description.devices, simulated.simulation
     return Exporting(simulated.description.graph, simulated.costs, *asked)
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch, bench: Exporting) -> list[Any]:
+def written(monkeypatch, bench):
     """What is handed on to be exported."""
     monkeypatch.setattr(Exporting, "written", [])
     monkeypatch.setattr(benches, "open_bench", lambda config, **_: bench)
@@ -58,8 +53,8 @@ def written(monkeypatch: pytest.MonkeyPatch, bench: Exporting) -> list[Any]:
 
 
 def test_a_study_of_stages_exports_its_best_split_with_what_was_measured(
-    bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
-) -> None:
+    bench, new_study, written, tmp_path
+):
     opened = new_study(bench, trials=3)
     run_study(opened)
     assert export_stored_split(opened.study, tmp_path / "out") == tmp_path / "out" / "split.json"
@@ -75,9 +70,7 @@ def test_a_study_of_stages_exports_its_best_split_with_what_was_measured(
     assert bench.closed
 
 
-def test_where_nothing_was_measured_there_is_nothing_to_export(
-    bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
-) -> None:
+def test_where_nothing_was_measured_there_is_nothing_to_export(bench, new_study, written, tmp_path):
     opened = new_study(bench)
     with pytest.raises(Infeasible, match="study 's' has no completed trial"):
         export_stored_split(opened.study, tmp_path / "out")
@@ -89,9 +82,7 @@ def test_where_nothing_was_measured_there_is_nothing_to_export(
     assert not written
 
 
-def test_other_hardware_or_another_model_is_not_exported_from(
-    bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
-) -> None:
+def test_other_hardware_or_another_model_is_not_exported_from(bench, new_study, written, tmp_path):
     opened = new_study(bench, trials=1)
     run_study(opened)
     another = {**bench.description.identity, "model": "another"}
@@ -104,9 +95,7 @@ def test_other_hardware_or_another_model_is_not_exported_from(
     assert bench.closed
 
 
-def test_simulated_hardware_has_nothing_to_export(
-    chain_bench: Make, new_study: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_simulated_hardware_has_nothing_to_export(chain_bench, new_study, tmp_path, monkeypatch):
     plain = chain_bench(ops=8, stages=2)
     monkeypatch.setattr(benches, "open_bench", lambda config, **_: plain)
     opened = new_study(plain, trials=1)
@@ -115,9 +104,7 @@ def test_simulated_hardware_has_nothing_to_export(
         export_stored_split(opened.study, tmp_path / "out")
 
 
-def test_a_study_that_names_no_folder_exports_nothing(
-    bench: Exporting, new_study: Open, written: list[Any]
-) -> None:
+def test_a_study_that_names_no_folder_exports_nothing(bench, new_study, written):
     opened = new_study(bench, trials=1)
     run_study(opened)
     assert export_best_split(opened) is None
@@ -125,8 +112,8 @@ def test_a_study_that_names_no_folder_exports_nothing(
 
 
 def test_of_several_trials_that_failed_the_one_asked_for_says_why(
-    bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
-) -> None:
+    bench, new_study, written, tmp_path
+):
     opened = new_study(bench)
     for reason in ("no room", "too slow"):
         update(opened.study.ask(), error=reason)
@@ -137,10 +124,8 @@ def test_of_several_trials_that_failed_the_one_asked_for_says_why(
             export_stored_split(opened.study, tmp_path / "out", number)
 
 
-def test_a_baseline_that_the_verdict_advises_is_exported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[Any] = []
+def test_a_baseline_that_the_verdict_advises_is_exported(tmp_path, monkeypatch):
+    written = []
     monkeypatch.setattr(SimulatedBench, "export", lambda _, *known: written.append(known))
     bench = partial(open_bench, hardware=Hardware(ops=12, contention=5.0))
     monkeypatch.setattr(benches, "open_bench", bench)
@@ -159,12 +144,10 @@ def test_a_baseline_that_the_verdict_advises_is_exported(
     assert known.measured.period_ms == advised.period_ms
 
 
-def test_the_best_deployment_is_exported_whatever_its_shape(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[Any] = []
+def test_the_best_deployment_is_exported_whatever_its_shape(tmp_path, monkeypatch):
+    written = []
 
-    def export(bench: SimulatedBench, *arguments: Any) -> None:
+    def export(bench, *arguments):
         written.append(arguments)
 
     monkeypatch.setattr(SimulatedBench, "export", export)

@@ -25,7 +25,7 @@ converge = false
 
 
 @pytest.mark.slow
-def test_twenty_kills_lose_nothing_and_change_nothing(tmp_path: Path) -> None:
+def test_twenty_kills_lose_nothing_and_change_nothing(tmp_path):
     result = faults.killed(tmp_path, kills=20, trials=40)
     assert result.lost == 0
     assert set(result.remains.states) <= {"COMPLETE", "FAIL"}  # none is left running
@@ -36,9 +36,7 @@ def test_twenty_kills_lose_nothing_and_change_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_a_kill_in_the_final_comparison_costs_that_comparison_alone(
-    branches: Any, tmp_path: Path
-) -> None:
+def test_a_kill_in_the_final_comparison_costs_that_comparison_alone(branches, tmp_path):
     (tmp_path / "k.toml").write_text(STUDY.format(model=branches.path))
     command = [sys.executable, "-m", "autosplit", "run", "k.toml", "--storage", "k.db"]
     killed = subprocess.Popen(command, cwd=tmp_path, text=True, stderr=subprocess.PIPE)

@@ -1,38 +1,30 @@
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import optuna
 import pytest
 
 from autosplit.errors import ConfigError, MachineError
-from autosplit.study.loop.open import OpenStudy, open_study
+from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.storage import connect, storage_url
-from studies.simulation.bench import SimulatedBench
 from tests.study import faults
-from tests.study.server import Server, postgresql
+from tests.study.server import postgresql
 
 pytestmark = pytest.mark.integration
-Make = Callable[..., SimulatedBench]
-Open = Callable[..., OpenStudy]
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server():
     with postgresql() as running:
         yield running
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request, tmp_path):
     if request.param == "sqlite":
         return storage_url("w", str(tmp_path / "w.db"))
     return str(request.getfixturevalue("server").url)
 
 
-def test_a_server_s_database_of_another_program_is_refused_and_left_as_it_is(
-    server: Server,
-) -> None:
+def test_a_server_s_database_of_another_program_is_refused_and_left_as_it_is(server):
     import sqlalchemy
 
     with server.database("other") as url:
@@ -45,7 +37,7 @@ def test_a_server_s_database_of_another_program_is_refused_and_left_as_it_is(
         engine.dispose()
 
 
-def test_four_workers_one_killed_one_stopped_for_longer_than_its_lease(url: str) -> None:
+def test_four_workers_one_killed_one_stopped_for_longer_than_its_lease(url):
     shared = faults.shared(url, trials=60)
     assert shared.codes == (0, 0, 0), (shared.stopped_output, shared.other_outputs)
     assert "another worker finished it first; this result is dropped" in shared.stopped_output
@@ -58,10 +50,10 @@ def test_four_workers_one_killed_one_stopped_for_longer_than_its_lease(url: str)
     assert all("silent" in error or error == limit for error in remains.errors)
 
 
-def test_a_server_that_is_restarted_under_four_workers_loses_no_trial(server: Server) -> None:
+def test_a_server_that_is_restarted_under_four_workers_loses_no_trial(server):
     with server.database("restarted") as url:
 
-        def restart() -> None:
+        def restart():
             server.stop()
             server.start()
 
@@ -75,20 +67,20 @@ def test_a_server_that_is_restarted_under_four_workers_loses_no_trial(server: Se
 
 
 def test_a_server_that_is_lost_is_one_line_and_the_study_goes_on_afterwards(
-    server: Server, chain_bench: Make, new_study: Open
-) -> None:
+    server, chain_bench, new_study
+):
     bench = chain_bench()
     config = new_study(bench, trials=4, sampler="random").config
     opened = open_study(config, bench, server.url, name="lost")
     measure, measured = bench.measure, []
 
-    def losing(stages: object) -> object:
+    def losing(stages):
         measured.append(stages)
         if len(measured) == 3:
             server.stop()
-        return measure(stages)  # type: ignore[arg-type]
+        return measure(stages)
 
-    bench.measure = losing  # type: ignore[method-assign, assignment]
+    bench.measure = losing
     with pytest.raises(
         MachineError, match=r"storage 'postgresql\+psycopg://.*; repair it and run again"
     ):

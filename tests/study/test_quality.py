@@ -1,6 +1,5 @@
 """The quality of the search on simulated hardware: costs known to 35 %, noise 2 %, seeded."""
 
-from collections.abc import Callable
 from statistics import median
 
 import optuna
@@ -14,7 +13,6 @@ from autosplit.study.storage import silence_optuna_logs
 from studies.simulation.bench import SimulatedBench
 from tests.study.conftest import space_of
 
-Make = Callable[..., SimulatedBench]
 SEEDS = range(6)
 
 
@@ -36,21 +34,19 @@ def shortfall(bench: SimulatedBench, name: str, trials: int, seed: int) -> float
 
 
 @pytest.fixture(params=["chain", "branches"])
-def benches(
-    request: pytest.FixtureRequest, chain_bench: Make, branchy_bench: Make
-) -> list[SimulatedBench]:
+def benches(request, chain_bench, branchy_bench):
     if request.param == "chain":
         return [chain_bench(ops=60, stages=4, seed=seed) for seed in SEEDS]
     return [branchy_bench(blocks=5, branches=3, stages=4, seed=seed) for seed in SEEDS]
 
 
 @pytest.mark.integration
-def test_the_planner_is_near_the_optimum_after_four_trials(benches: list[SimulatedBench]) -> None:
+def test_the_planner_is_near_the_optimum_after_four_trials(benches):
     shortfalls = [shortfall(bench, "planner", 4, seed) for seed, bench in enumerate(benches)]
     assert median(shortfalls) < 0.01
     assert max(shortfalls) < 0.04
 
 
 @pytest.mark.integration
-def test_a_random_search_is_not(benches: list[SimulatedBench]) -> None:
+def test_a_random_search_is_not(benches):
     assert median(shortfall(bench, "random", 8, seed) for seed, bench in enumerate(benches)) > 0.02

@@ -1,6 +1,5 @@
 """Regions of an external backend on a device of their own."""
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ apart = pytest.mark.skipif(len(set(TWO)) < 2, reason="this machine has one core"
 
 
 @pytest.fixture
-def model(save: Callable[..., Path]) -> Iterator[Any]:
+def model(save):
     external_backend.register()
     file = save(nets.net(NET, dict.fromkeys(("w0", "w1"), (4, 4, 1, 1))))
     yield autosplit.load_model(file, backends=[Backend(NAME, external_backend.patterns())])
@@ -65,9 +64,7 @@ def study(model: Any, folder: Path, device: str | None, **asked: Any) -> OpenStu
 @apart
 @pytest.mark.parametrize("stages", [2, "auto"])
 @pytest.mark.parametrize("place", [0, 1])
-def test_every_candidate_has_the_regions_on_their_device(
-    model: Any, tmp_path: Path, place: int, stages: Any
-) -> None:
+def test_every_candidate_has_the_regions_on_their_device(model, tmp_path, place, stages):
     opened = study(model, tmp_path, TWO[place], stages=stages)
     run_study(opened)
     convolutions = set(model.lowered.regions[NAME])
@@ -84,7 +81,7 @@ def test_every_candidate_has_the_regions_on_their_device(
 
 @pytest.mark.integration
 @apart
-def test_regions_elsewhere_are_another_study(model: Any, tmp_path: Path) -> None:
+def test_regions_elsewhere_are_another_study(model, tmp_path):
     study(model, tmp_path, TWO[0])
     with pytest.raises(
         ConfigError, match=f"regions on was '{NAME} {TWO[0]}', is '{NAME} {TWO[1]}'"
@@ -94,7 +91,7 @@ def test_regions_elsewhere_are_another_study(model: Any, tmp_path: Path) -> None
 
 @pytest.mark.integration
 @apart
-def test_a_plan_puts_them_there_too(model: Any) -> None:
+def test_a_plan_puts_them_there_too(model):
     for place, name in enumerate(TWO):
         split = api.plan(model, 2, TWO, regions={NAME: name})
         assert set(model.lowered.regions[NAME]) <= set(split.stages[place])

@@ -1,8 +1,5 @@
 """The candidates of trials, by the planner and by Optuna's samplers."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,22 +9,14 @@ import pytest
 from autosplit.errors import SplitError
 from autosplit.study.acquisition import Goal, acquisition
 from autosplit.study.history import TrialReader
-from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import RECORD, result_of, update
 from autosplit.study.sampler import SAMPLERS, PlannerSampler
-from autosplit.study.space import Candidate
-from studies.simulation.bench import SimulatedBench
 from tests.study.conftest import space_of
-
-Make = Callable[..., SimulatedBench]
-Open = Callable[..., OpenStudy]
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLERS if name != "gp"])
-def test_every_sampler_measures_each_candidate_once(
-    name: str, chain_bench: Make, new_study: Open
-) -> None:
+def test_every_sampler_measures_each_candidate_once(name, chain_bench, new_study):
     opened = new_study(chain_bench(ops=12), trials=6, sampler=name, converge=False)
     run_study(opened)
     keys = [result_of(trial).key for trial in opened.study.trials]
@@ -37,7 +26,7 @@ def test_every_sampler_measures_each_candidate_once(
         assert set(trial.params) == set(names)
 
 
-def test_the_planner_is_a_sampler_of_optuna(chain_bench: Make) -> None:
+def test_the_planner_is_a_sampler_of_optuna(chain_bench):
     space = space_of(chain_bench())
     study = optuna.create_study(sampler=PlannerSampler(space, Goal()))
     trial = study.ask(
@@ -49,7 +38,7 @@ def test_the_planner_is_a_sampler_of_optuna(chain_bench: Make) -> None:
     assert space.moves.decode(trial.params) == space.plan.stages
 
 
-def test_an_enqueued_candidate_is_measured(chain_bench: Make, new_study: Open) -> None:
+def test_an_enqueued_candidate_is_measured(chain_bench, new_study):
     opened = new_study(chain_bench(ops=12), trials=2)
     candidate = opened.space.moves.decode({"cut_1": 1, "cut_2": 2})
     opened.study.enqueue_trial({"cut_1": 1, "cut_2": 2})
@@ -62,8 +51,8 @@ def test_an_enqueued_candidate_is_measured(chain_bench: Make, new_study: Open) -
 
 
 def test_a_candidate_that_was_chosen_before_it_is_enqueued_again_is_measured_once(
-    chain_bench: Make, new_study: Open
-) -> None:
+    chain_bench, new_study
+):
     """A worker may choose what a dead one left between its loss and its return to the queue."""
     opened = new_study(chain_bench(ops=12), trials=1)
     run_study(opened)
@@ -74,7 +63,7 @@ def test_a_candidate_that_was_chosen_before_it_is_enqueued_again_is_measured_onc
     assert len({result_of(trial).key for trial in opened.study.trials}) == 3
 
 
-def test_where_all_is_taken_nothing_is_promised(chain_bench: Make, new_study: Open) -> None:
+def test_where_all_is_taken_nothing_is_promised(chain_bench, new_study):
     opened = new_study(chain_bench(ops=4, stages=2), trials=20)
     run_study(opened)
     assert len(opened.study.trials) <= 3
@@ -82,7 +71,7 @@ def test_where_all_is_taken_nothing_is_promised(chain_bench: Make, new_study: Op
     assert view.converged
 
 
-def test_where_nothing_takes_time_nothing_is_gained(chain_bench: Make) -> None:
+def test_where_nothing_takes_time_nothing_is_gained(chain_bench):
     space = space_of(chain_bench(ops=4))
     rows = tuple(replace(row, times=(0.0,) * 4) for row in space.costs.rows)
     space = replace(space, costs=replace(space.costs, rows=rows))
@@ -91,15 +80,13 @@ def test_where_nothing_takes_time_nothing_is_gained(chain_bench: Make) -> None:
         assert set(view.gains.values()) == {0.0}
 
 
-def test_a_key_of_another_study_is_refused(chain_bench: Make) -> None:
+def test_a_key_of_another_study_is_refused(chain_bench):
     small, large = space_of(chain_bench(ops=6)), space_of(chain_bench(ops=9))
     with pytest.raises(SplitError):
         small.candidate(large.key(large.plan.stages))
 
 
-def test_a_worker_whose_choice_is_always_taken_gives_it_up(
-    chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_whose_choice_is_always_taken_gives_it_up(chain_bench, new_study, monkeypatch):
     opened, waits = new_study(chain_bench(), trials=9), list[float]()
     first, second, plan = opened.study.ask(), opened.study.ask(), opened.space.plan.stages
     monkeypatch.setattr(PlannerSampler, "propose", lambda *_: plan)
@@ -110,16 +97,14 @@ def test_a_worker_whose_choice_is_always_taken_gives_it_up(
     assert sum(waits) < 20
 
 
-def test_a_claim_is_written_before_those_of_others_are_read(
-    chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_claim_is_written_before_those_of_others_are_read(chain_bench, new_study, monkeypatch):
     opened = new_study(chain_bench(), trials=9)
     study, space = opened.study, opened.space
     first, second = study.ask(), study.ask()
     propose = PlannerSampler.propose
-    chosen: dict[int, Candidate | None] = {}
+    chosen = {}
 
-    def proposed(sampler: PlannerSampler, study: optuna.Study, number: int) -> Candidate | None:
+    def proposed(sampler, study, number):
         candidate = propose(sampler, study, number)
         if number == first.number and not chosen:  # the rival chooses alike before this one claims
             chosen[second.number] = None

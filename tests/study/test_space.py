@@ -51,7 +51,7 @@ QUESTIONS = pytest.mark.parametrize("question", [CORES, SPLITS, DEVICES, ALONG])
 
 @QUESTIONS
 @given(seed=st.integers(0, 2**31))
-def test_a_candidate_is_known_again_by_its_key(question: Question, seed: int) -> None:
+def test_a_candidate_is_known_again_by_its_key(question, seed):
     of_question = space(question)
     candidate = random_candidate(of_question, seed)
     assert of_question.candidate(of_question.key(candidate)) == candidate
@@ -64,13 +64,13 @@ def random_candidate(of_question: Space, seed: int) -> Candidate:
 @pytest.mark.parametrize(
     "key", ["", "3:1.2", "[]", "[[]]", '[["7f",["big","a",1,1,9]]]', "[" * 9000, '[["7f",[1]]]']
 )
-def test_what_is_no_key_is_refused_with_one_line(key: str) -> None:
+def test_what_is_no_key_is_refused_with_one_line(key):
     with pytest.raises(SplitError, match="is not the key of a candidate") as refused:
         space(CORES).candidate(key)
     assert "\n" not in str(refused.value)
 
 
-def test_a_key_of_more_devices_than_there_are_is_refused() -> None:
+def test_a_key_of_more_devices_than_there_are_is_refused():
     of_question = space(CORES)
     ops = tuple(range(7))
     key = of_question.key((Stage(ops, (Option(Row("big", "a", 1), 4),)),))
@@ -79,7 +79,7 @@ def test_a_key_of_more_devices_than_there_are_is_refused() -> None:
         of_question.candidate(key)
 
 
-def test_what_exceeds_the_memory_of_a_replica_does_not_fit() -> None:
+def test_what_exceeds_the_memory_of_a_replica_does_not_fit():
     of_question = space(CORES, memory=6.0)
     assert not of_question.fits((Stage(tuple(range(7)), (Option(Row("big", "a", 1)),)),))
     near = of_question.batch(of_question.moves.neighbours(of_question.plan.stages)).deployments
@@ -87,13 +87,13 @@ def test_what_exceeds_the_memory_of_a_replica_does_not_fit() -> None:
     assert all(len(stage.ops) <= 6 for candidate in near for stage in candidate)
 
 
-def test_threads_that_hardly_save_time_are_left_out() -> None:
+def test_threads_that_hardly_save_time_are_left_out():
     rows = [RowCosts(Row("k", "a", w), (t,)) for w, t in ((1, 4.0), (2, 2.0), (4, 1.95), (8, 1.0))]
     costs = CostModel("net", ("op",), (0,), tuple(rows), (Kind("k"),))
     assert [row.row.threads for row in useful_threads(costs).rows] == [1, 2, 8]
 
 
-def test_a_baseline_of_a_batch_is_measured_as_one_of_that_batch() -> None:
+def test_a_baseline_of_a_batch_is_measured_as_one_of_that_batch():
     rows = [RowCosts(Row("big", "a", 1, batch), (2.0 / batch,)) for batch in (1, 4)]
     costs = CostModel("net", ("op",), (0,), tuple(rows), (Kind("big"),))
     of_question = Space(costs, Question.of_cores({"big": 1}), cores={"big": (0,)})
@@ -103,7 +103,7 @@ def test_a_baseline_of_a_batch_is_measured_as_one_of_that_batch() -> None:
     assert measured.stages[0].options[0].row.batch == 4
 
 
-def test_a_candidate_with_an_op_that_its_row_cannot_run_does_not_fit() -> None:
+def test_a_candidate_with_an_op_that_its_row_cannot_run_does_not_fit():
     rows = [
         RowCosts(Row("big", runtime, 1), (time,)) for runtime, time in (("a", 1.0), ("b", math.inf))
     ]

@@ -3,8 +3,6 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import optuna
 import pytest
@@ -16,9 +14,7 @@ from autosplit.errors import ConfigError, MachineError
 from autosplit.study.storage import connect, redact_password, storage_errors, storage_url
 
 
-def test_what_is_given_goes_before_the_environment_and_the_file(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_is_given_goes_before_the_environment_and_the_file(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("AUTOSPLIT_STORAGE", raising=False)
     assert storage_url("net") == f"sqlite:///{tmp_path}/net.db"
@@ -29,21 +25,21 @@ def test_what_is_given_goes_before_the_environment_and_the_file(
 
 
 @pytest.mark.parametrize("name", ["plain.db", "what?.db", "100%.db", "a b#c.db"])
-def test_any_file_name_is_that_file(tmp_path: Path, name: str) -> None:
+def test_any_file_name_is_that_file(tmp_path, name):
     url = storage_url("x", str(tmp_path / name))
     connect(url)
     assert [file.name for file in tmp_path.iterdir()] == [name]
     assert redact_password(url) == str(tmp_path / name)
 
 
-def test_a_broken_database_is_one_line(tmp_path: Path) -> None:
+def test_a_broken_database_is_one_line(tmp_path):
     (tmp_path / "x.db").write_text("no database " * 100)
     with pytest.raises(MachineError, match="file is not a database"):
         connect(storage_url("x", str(tmp_path / "x.db")))
 
 
 @pytest.mark.slow
-def test_a_disk_that_fills_up_is_one_line_and_the_study_is_whole(tmp_path: Path) -> None:
+def test_a_disk_that_fills_up_is_one_line_and_the_study_is_whole(tmp_path):
     study = (
         'name = "k"\nmodel = "net.onnx"\nstages = 3\n[search]\nsampler = "random"\ntrials = {}\n'
     )
@@ -53,7 +49,7 @@ def test_a_disk_that_fills_up_is_one_line_and_the_study_is_whole(tmp_path: Path)
     (tmp_path / "k.toml").write_text(study.format(60))
     size = (tmp_path / "k.db").stat().st_size + 8192
 
-    def little_room() -> None:
+    def little_room():
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
     full = subprocess.run(
@@ -79,7 +75,7 @@ def failing(error: BaseException) -> MachineError:
     return caught.value
 
 
-def test_whatever_a_storage_raises_is_one_line_with_the_drivers_own_words() -> None:
+def test_whatever_a_storage_raises_is_one_line_with_the_drivers_own_words():
     driver = sqlite3.OperationalError("disk I/O error\nat line 3")
     outer = optuna.exceptions.StorageInternalError("An exception is raised during the commit.")
     outer.__cause__ = sqlalchemy.exc.OperationalError("INSERT INTO t", {}, driver)
@@ -87,7 +83,7 @@ def test_whatever_a_storage_raises_is_one_line_with_the_drivers_own_words() -> N
     assert "failed: disk I/O error;" in str(failing(driver))
 
 
-def test_a_failed_assertion_of_optuna_is_a_lost_write_and_any_other_goes_on() -> None:
+def test_a_failed_assertion_of_optuna_is_a_lost_write_and_any_other_goes_on():
     assert "lost a write; is its disk full?" in str(failing(AssertionError("Should not reach.")))
     for other in (AssertionError("another"), ZeroDivisionError("another")):
         with pytest.raises(type(other), match="another"), storage_errors("sqlite:///x.db"):
@@ -106,10 +102,8 @@ NO_URL = sqlalchemy.exc.ArgumentError("nonsense")
         (NO_URL, ConfigError, "is not a database URL"),
     ],
 )
-def test_a_storage_that_cannot_be_opened_says_why(
-    monkeypatch: pytest.MonkeyPatch, raised: Exception, error: type[Exception], message: str
-) -> None:
-    def refuse(*args: object, **named: object) -> None:
+def test_a_storage_that_cannot_be_opened_says_why(monkeypatch, raised, error, message):
+    def refuse(*args, **named):
         raise raised
 
     monkeypatch.setattr(sqlalchemy, "create_engine", refuse)
@@ -119,12 +113,10 @@ def test_a_storage_that_cannot_be_opened_says_why(
     assert "secret" not in str(caught.value)
 
 
-def test_tables_that_another_worker_makes_in_the_same_moment_are_no_failure(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_tables_that_another_worker_makes_in_the_same_moment_are_no_failure(monkeypatch, tmp_path):
     real, tried = optuna.storages.RDBStorage.__init__, []
 
-    def second_time(*args: Any, **named: Any) -> None:
+    def second_time(*args, **named):
         tried.append(named)
         if len(tried) == 1:
             raise sqlalchemy.exc.IntegrityError("CREATE TABLE", {}, Exception("exists"))
@@ -149,9 +141,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("script", FOREIGN)
-def test_a_database_of_another_program_is_refused_and_left_as_it_is(
-    tmp_path: Path, script: str
-) -> None:
+def test_a_database_of_another_program_is_refused_and_left_as_it_is(tmp_path, script):
     file = tmp_path / "other.db"
     with closing(sqlite3.connect(file)) as database:
         database.executescript(script)
@@ -161,7 +151,7 @@ def test_a_database_of_another_program_is_refused_and_left_as_it_is(
     assert file.read_bytes() == before
 
 
-def test_an_empty_database_and_one_of_optuna_are_used(tmp_path: Path) -> None:
+def test_an_empty_database_and_one_of_optuna_are_used(tmp_path):
     url = storage_url("x", str(tmp_path / "x.db"))
     (tmp_path / "x.db").touch()
     connect(url)
@@ -170,7 +160,7 @@ def test_an_empty_database_and_one_of_optuna_are_used(tmp_path: Path) -> None:
     connect(url)
 
 
-def test_a_database_whose_maker_was_killed_among_its_tables_is_completed(tmp_path: Path) -> None:
+def test_a_database_whose_maker_was_killed_among_its_tables_is_completed(tmp_path):
     url = storage_url("x", str(tmp_path / "x.db"))
     engine = sqlalchemy.create_engine(url)
     for table in BaseModel.metadata.sorted_tables[:3]:
@@ -189,16 +179,14 @@ def test_a_database_whose_maker_was_killed_among_its_tables_is_completed(tmp_pat
         ("no url://me:secret@host", "no url://..."),
     ],
 )
-def test_a_storage_is_shown_by_its_file_or_without_its_password(url: str, message: str) -> None:
+def test_a_storage_is_shown_by_its_file_or_without_its_password(url, message):
     assert redact_password(url) == message
 
 
-def test_a_heartbeat_that_a_database_refuses_ends_no_worker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
+def test_a_heartbeat_that_a_database_refuses_ends_no_worker(tmp_path, monkeypatch):
+    def refuse(*_):
         raise optuna.exceptions.StorageInternalError("down")
 
     monkeypatch.setattr(optuna.storages.RDBStorage, "record_heartbeat", refuse)
-    storage: Any = connect(storage_url("x", str(tmp_path / "x.db")), lease=2)
+    storage = connect(storage_url("x", str(tmp_path / "x.db")), lease=2)
     storage.record_heartbeat(1)

@@ -1,7 +1,5 @@
 """A study of a runtime of ONNX submodels: the file, a run, the export of its best."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,8 +1,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import Any
 
 import psutil
 import pytest
@@ -11,14 +9,14 @@ from autosplit.study.workers import is_dead, this_worker
 
 
 @pytest.fixture
-def process() -> Iterator["subprocess.Popen[bytes]"]:
+def process():
     running = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     yield running
     running.kill()
     running.communicate()
 
 
-def test_this_process_is_alive() -> None:
+def test_this_process_is_alive():
     assert not is_dead(this_worker())
 
 
@@ -27,13 +25,11 @@ def test_this_process_is_alive() -> None:
     [{"start": start} for start in ("0.00", "4f2c-99", None)]
     + [{"pid": pid} for pid in (2**30, 2**80, None, "1", True, -1, 0)],
 )
-def test_another_process_of_the_number_or_none_is_dead(changed: dict[str, Any]) -> None:
+def test_another_process_of_the_number_or_none_is_dead(changed):
     assert is_dead({**this_worker(), **changed})
 
 
-def test_a_process_that_ended_but_was_not_waited_for_is_dead(
-    process: "subprocess.Popen[bytes]",
-) -> None:
+def test_a_process_that_ended_but_was_not_waited_for_is_dead(process):
     started = psutil.Process(process.pid).create_time() - psutil.boot_time()
     worker = {**this_worker(), "pid": process.pid, "start": f"{started:.2f}"}
     assert not is_dead(worker)
@@ -43,19 +39,19 @@ def test_a_process_that_ended_but_was_not_waited_for_is_dead(
 
 
 @pytest.mark.parametrize("worker", [{}, {"host": "elsewhere", "pid": 1, "start": "x"}])
-def test_a_worker_that_cannot_be_seen_is_not_called_dead(worker: Any) -> None:
+def test_a_worker_that_cannot_be_seen_is_not_called_dead(worker):
     assert not is_dead(worker)
 
 
-def test_a_process_that_may_not_be_read_is_not_called_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: psutil.Process) -> str:
+def test_a_process_that_may_not_be_read_is_not_called_dead(monkeypatch):
+    def refuse(_):
         raise psutil.AccessDenied
 
     monkeypatch.setattr(psutil.Process, "status", refuse)
     assert not is_dead(this_worker())
 
 
-def test_a_wall_clock_that_jumps_kills_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wall_clock_that_jumps_kills_no_worker(monkeypatch):
     worker = this_worker()
     boot, created = psutil.boot_time, psutil.Process.create_time
     monkeypatch.setattr(psutil, "boot_time", lambda: boot() + 3600)

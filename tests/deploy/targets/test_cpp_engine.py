@@ -62,20 +62,20 @@ def compile_with(folder: Path, main: Path, sanitizer: str, objects: Path | None 
 
 
 @pytest.fixture(scope="module", params=["address,undefined", "thread"])
-def sanitizer(request: pytest.FixtureRequest) -> str:
+def sanitizer(request):
     require_tools("g++")
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("engine") / "export"
     write_export(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def program(folder: Path, sanitizer: str) -> Path:
+def program(folder, sanitizer):
     return compile_with(folder, folder / "main.cpp", sanitizer)
 
 

@@ -44,7 +44,7 @@ def export(model: Any, after: list[list[str]], *stages: Any) -> Split:
 
 
 @pytest.fixture(scope="module")
-def branches_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def branches_export(tmp_path_factory):
     """Replicas, threads, tensors that skip a stage, in two runtimes."""
     from autosplit.zoo import catalog
 
@@ -56,7 +56,7 @@ def branches_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def amplifier_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def amplifier_export(tmp_path_factory):
     """A state in each of three stages, in two runtimes, with replicas and threads."""
     folder = tmp_path_factory.mktemp("amplifier")
     model = nets.amplifier(folder)
@@ -67,7 +67,7 @@ def amplifier_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def program(branches_export: Path) -> Path:
+def program(branches_export):
     return build(branches_export)
 
 

@@ -1,7 +1,5 @@
 """The formats on the command line, in the API and from a study."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

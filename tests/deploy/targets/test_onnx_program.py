@@ -57,7 +57,7 @@ def raw(items: Any, document: Any) -> bytes:
 
 
 @pytest.fixture(scope="module", params=["branches", "number", "amplifier"])
-def folder(request: pytest.FixtureRequest, exported: Path, tmp_path_factory: Any) -> Path:
+def folder(request, exported, tmp_path_factory):
     if request.param == "branches":
         folder = Path(shutil.copytree(exported, tmp_path_factory.mktemp("branches") / "out"))
         add_program(folder, "onnx")
@@ -77,12 +77,12 @@ def folder(request: pytest.FixtureRequest, exported: Path, tmp_path_factory: Any
 
 
 @pytest.fixture(scope="module")
-def items(folder: Path) -> Any:
+def items(folder):
     return sample_items(manifest_file.read(folder), random_items, ITEMS, seed=3)
 
 
 @pytest.fixture(scope="module")
-def expected(folder: Path, items: Any) -> Any:
+def expected(folder, items):
     with autosplit.load(folder) as pipeline:
         results = pipeline.run(items)
     return np.concatenate([array.ravel() for result in results for array in result.values()])

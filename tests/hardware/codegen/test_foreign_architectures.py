@@ -1,7 +1,5 @@
 """Stages for another architecture: compiled and linked here, never loaded here."""
 
-from __future__ import annotations
-
 import platform
 
 import pytest

@@ -1,5 +1,4 @@
 import inspect
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -47,9 +46,7 @@ def test_work_counts_every_call_of_a_kernel(branches):
 
 
 @pytest.mark.integration
-def test_a_database_is_filled_known_again_and_serves_a_right_pipeline(
-    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_database_is_filled_known_again_and_serves_a_right_pipeline(small, tmp_path, monkeypatch):
     # Any schedule is faster than none.
     monkeypatch.setattr(tuning, "schedule", lambda functions, target: functions)
     model = api.load_model(small)
@@ -67,7 +64,7 @@ def test_a_database_is_filled_known_again_and_serves_a_right_pipeline(
 
 
 @pytest.mark.integration
-def test_a_schedule_by_rule_is_replaced_only_by_a_faster_one(small: Path, tmp_path: Path):
+def test_a_schedule_by_rule_is_replaced_only_by_a_faster_one(small, tmp_path):
     model = api.load_model(small)
     results = list(tune(model.lowered.kernels, model.target, tmp_path / "db", samples=2))
     replaced = {t.kernel for t in results if t.after_ms is not None and t.after_ms < t.before_ms}
@@ -77,14 +74,14 @@ def test_a_schedule_by_rule_is_replaced_only_by_a_faster_one(small: Path, tmp_pa
     assert replaced == {name for name in by_rule if tuned[name] != by_rule[name]}
 
 
-def test_a_time_limit_ends_before_the_next_kernel(small: Path, tmp_path: Path):
+def test_a_time_limit_ends_before_the_next_kernel(small, tmp_path):
     model = api.load_model(small)
     assert (
         list(tune(model.lowered.kernels, model.target, tmp_path / "db", is_over=lambda: True)) == []
     )
 
 
-def test_a_damaged_database_is_one_line(tmp_path: Path):
+def test_a_damaged_database_is_one_line(tmp_path):
     database(tmp_path, create=True)
     (tmp_path / RECORDS).write_text("{ no record")
     with pytest.raises(ConfigError, match="is damaged"):

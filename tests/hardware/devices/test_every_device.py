@@ -3,8 +3,6 @@
 A new kind adds a case to ``there`` and one to ``ABSENT``.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

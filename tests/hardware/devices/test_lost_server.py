@@ -1,7 +1,5 @@
 """A TVM RPC server that is killed, stopped or unplugged in the middle of an item."""
 
-from __future__ import annotations
-
 import gc
 import signal
 import time

@@ -1,7 +1,5 @@
 """Stages on TVM RPC servers: real server and tracker processes on this machine."""
 
-from __future__ import annotations
-
 import math
 import threading
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A study over servers of which one dies in mid-trial and comes back."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

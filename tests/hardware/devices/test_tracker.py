@@ -1,7 +1,5 @@
 """Trackers that are not what they say: each ends in one line, within the time limit."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -54,7 +54,7 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def model(tmp_path_factory):
     """A net with three states."""
     return amplifier(tmp_path_factory.mktemp("net"))
 
@@ -124,8 +124,8 @@ def running(name: str, model: Any, folder: Path) -> Iterator[Host]:
 @pytest.mark.parametrize("name", HOSTS)
 @pytest.mark.parametrize(("event", "text"), [("hang", f"{SECONDS:g} s"), ("die", "")])
 def test_a_stage_that_hangs_or_dies_is_named_in_time_with_its_item(
-    name: str, model: Any, tmp_path: Path, event: str, text: str
-) -> None:
+    name, model, tmp_path, event, text
+):
     (item,) = model.items(1)
     with running(name, model, tmp_path) as host:
         in_time(lambda: host.pipeline.run([item] * 4))
@@ -140,14 +140,12 @@ def test_a_stage_that_hangs_or_dies_is_named_in_time_with_its_item(
 
 
 @pytest.fixture(scope="module", params=HOSTS)
-def pipeline(request: Any, model: Any, tmp_path_factory: Any) -> Iterator[Pipeline]:
+def pipeline(request, model, tmp_path_factory):
     with running(request.param, model, tmp_path_factory.mktemp("host")) as host:
         yield host.pipeline
 
 
-def test_outputs_are_those_of_the_model_in_the_order_of_the_items(
-    pipeline: Pipeline, model: Any
-) -> None:
+def test_outputs_are_those_of_the_model_in_the_order_of_the_items(pipeline, model):
     items = model.items(20)
     outputs = in_time(lambda: pipeline.run(items, stream="run"))
     assert compare(outputs, model.expected(items)).equal
@@ -157,7 +155,7 @@ def test_outputs_are_those_of_the_model_in_the_order_of_the_items(
     assert compare(in_time(lambda: [next(results) for _ in range(3)]), outputs[:3]).equal
 
 
-def test_streams_have_states_that_are_reset_and_taken_over(pipeline: Pipeline, model: Any) -> None:
+def test_streams_have_states_that_are_reset_and_taken_over(pipeline, model):
     items = model.items(8)
     whole = in_time(lambda: pipeline.run(items, stream="whole"))
     for stream in ("a", "b"):
@@ -171,12 +169,10 @@ def test_streams_have_states_that_are_reset_and_taken_over(pipeline: Pipeline, m
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ConfigError])
-def test_an_interrupt_between_items_and_a_wrong_item_close_nothing(
-    pipeline: Pipeline, model: Any, error: Any
-) -> None:
+def test_an_interrupt_between_items_and_a_wrong_item_close_nothing(pipeline, model, error):
     item = model.items(1)[0]
 
-    def items() -> Iterator[Any]:
+    def items():
         yield item
         if error is KeyboardInterrupt:
             raise KeyboardInterrupt

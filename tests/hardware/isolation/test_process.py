@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,11 +27,11 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Worker]]:
+def start(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    started: list[Worker] = []
+    started = []
 
-    def new_worker(**setting: Any) -> Worker:
+    def new_worker(**setting):
         started.append(Worker(open_faulty, setting))
         return started[-1]
 
@@ -80,26 +79,20 @@ def reason(worker: Worker, kind: str, phase: str, timeout_s: float = 30.0, **mor
         pytest.param("memory", "out of memory while running", marks=pytest.mark.integration),
     ],
 )
-def test_a_death_is_reported_with_its_cause(
-    start: Callable[..., Worker], kind: str, cause: str
-) -> None:
+def test_a_death_is_reported_with_its_cause(start, kind, cause):
     setting = {"memory": 2 << 30} if kind == "memory" else {}
     assert reason(start(**setting), kind, "running", stage=2) == cause
 
 
 @pytest.mark.parametrize("kind", ["sleep", "gil", "stop", "sigterm"])
-def test_a_worker_that_hangs_is_killed_at_the_deadline(
-    start: Callable[..., Worker], kind: str
-) -> None:
+def test_a_worker_that_hangs_is_killed_at_the_deadline(start, kind):
     worker = start()
     worker.call({"kind": "echo", "phase": "building", "value": 1}, 30)
     assert reason(worker, kind, "running", timeout_s=0.5) == "timeout 0.5 s while running"
     assert not worker.is_alive
 
 
-def test_a_flood_of_output_stops_no_answer_and_explains_no_later_job(
-    start: Callable[..., Worker],
-) -> None:
+def test_a_flood_of_output_stops_no_answer_and_explains_no_later_job(start):
     worker = start()
     assert worker.call({"kind": "flood", "phase": "running"}, 60) == "done"
     assert 1000 < len(worker.log_tail()) <= 4096
@@ -107,29 +100,27 @@ def test_a_flood_of_output_stops_no_answer_and_explains_no_later_job(
     assert worker.log_tail() == ""
 
 
-def test_a_job_has_its_time_for_each_phase(start: Callable[..., Worker]) -> None:
+def test_a_job_has_its_time_for_each_phase(start):
     worker = start()
     worker.call({"kind": "echo", "phase": "building", "value": 1}, 30)
     job = {"kind": "phases", "phase": "building", "count": 6, "seconds": 0.25}
     assert worker.call(job, 1.0) == "done"
 
 
-def test_a_worker_survives_an_exception(start: Callable[..., Worker]) -> None:
+def test_a_worker_survives_an_exception(start):
     worker = start()
     assert reason(worker, "fail", "building") == "ValueError: the handler said no"
     assert worker.call({"kind": "echo", "phase": "running", "value": [1, 2]}, 30) == [1, 2]
 
 
-def test_a_grandchild_dies_with_the_worker(start: Callable[..., Worker]) -> None:
+def test_a_grandchild_dies_with_the_worker(start):
     worker = start()
     pid = worker.call({"kind": "grandchild", "phase": "running"}, 30)
     worker.kill()
     assert ends(pid)
 
 
-def test_nothing_is_left_when_the_asking_process_is_killed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_nothing_is_left_when_the_asking_process_is_killed(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     script = (
@@ -151,9 +142,7 @@ def test_nothing_is_left_when_the_asking_process_is_killed(
     assert list(tmp_path.iterdir()) == []  # of the log
 
 
-def test_a_full_disk_under_the_log_hides_no_answer(
-    start: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_under_the_log_hides_no_answer(start, monkeypatch):
     full = partial(Path("/dev/full").open, "r+b")
     monkeypatch.setattr("tempfile.TemporaryFile", full)
     worker = start()
@@ -163,15 +152,13 @@ def test_a_full_disk_under_the_log_hides_no_answer(
 
 
 @pytest.mark.parametrize("handler", [lambda *_: None, Worker.call])
-def test_only_a_top_level_function_can_be_a_handler(handler: Any) -> None:
+def test_only_a_top_level_function_can_be_a_handler(handler):
     with pytest.raises(ValueError, match="top-level"):
         Worker(handler, {})
 
 
 @pytest.mark.parametrize("search_path", ["", ".", ":", "relative"])
-def test_nothing_in_the_current_folder_is_imported(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, search_path: str
-) -> None:
+def test_nothing_in_the_current_folder_is_imported(monkeypatch, tmp_path, search_path):
     for folder in (tmp_path, tmp_path / "relative"):
         folder.mkdir(exist_ok=True)
         for module in ("queue", "json", "psutil", "autosplit", "tests"):
@@ -189,7 +176,7 @@ def test_nothing_in_the_current_folder_is_imported(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
-def test_freed_memory_is_returned_to_the_system() -> None:
+def test_freed_memory_is_returned_to_the_system():
     script = """
 import psutil
 from autosplit.hardware.isolation.worker import release_memory

@@ -1,11 +1,8 @@
 """What disturbs a measurement, and how its figures show it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -28,7 +25,7 @@ CALM = Counters(100.0, 50.0, 0.0, 10.0, 0)
         (Conditions(throttled=True), "the processor was throttled"),
     ],
 )
-def test_load_steal_and_throttling_disturb(conditions: Conditions, reason: str | None) -> None:
+def test_load_steal_and_throttling_disturb(conditions, reason):
     assert conditions.reasons == ((reason,) if reason else ())
 
 
@@ -40,13 +37,11 @@ def test_load_steal_and_throttling_disturb(conditions: Conditions, reason: str |
         (Spread(40.0, 39.9, 40.1), True),  # longer than one item takes alone
     ],
 )
-def test_a_wide_interval_and_a_period_above_the_latency_are_signs(
-    period: Spread, is_disturbed: bool
-) -> None:
+def test_a_wide_interval_and_a_period_above_the_latency_are_signs(period, is_disturbed):
     assert bool(disturbance.signs(period, Spread(20.0, 19.0, 21.0))) == is_disturbed
 
 
-def test_conditions_are_shares_of_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conditions_are_shares_of_all_cores(monkeypatch):
     later = Counters(200.0, 60.0, 20.0, 40.0, 3)
     monkeypatch.setattr(Counters, "now", lambda: later)
     conditions = since(CALM)
@@ -56,12 +51,12 @@ def test_conditions_are_shares_of_all_cores(monkeypatch: pytest.MonkeyPatch) -> 
     assert since(CALM) == Conditions()
 
 
-def test_the_time_of_children_is_not_that_of_others() -> None:
+def test_the_time_of_children_is_not_that_of_others():
     child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         start, here = Counters.now(), time.process_time()
 
-        def seconds_of_child() -> float:
+        def seconds_of_child():
             time.sleep(0.05)
             return Counters.now().process - start.process - (time.process_time() - here)
 
@@ -74,17 +69,15 @@ def test_the_time_of_children_is_not_that_of_others() -> None:
     assert Counters.now().process > later.process - 1e-6
 
 
-def test_waiting_ends_when_it_is_calm_and_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_ends_when_it_is_calm_and_at_its_limit(monkeypatch):
     stolen = iter([0.5, 0.0, *[0.5] * 9])
     monkeypatch.setattr(disturbance, "since", lambda start: Conditions(stolen=next(stolen)))
-    pauses: list[float] = []
+    pauses = []
     assert wait_until_calm(20.0, pauses.append) == sum(pauses) == 2.0
     assert wait_until_calm(5.0, pauses.append) == 5.0
 
 
-def test_a_container_that_tells_nothing_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_container_that_tells_nothing_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(disturbance, "CPUS", tmp_path)
     monkeypatch.setattr(disturbance, "CONTROL_GROUP", tmp_path / "cpu.stat")
     assert {"governor", "throttling"} <= set(disturbance.unreadable())

@@ -23,13 +23,13 @@ OFF = [{"y": np.array([1.0, 101.0], np.float32), "q": np.array([3, 101], np.uint
 
 
 @pytest.mark.parametrize(("tolerance", "equal"), [(0.02, True), (0.005, False)])
-def test_the_tolerance_holds_for_floats_and_quantised_values(tolerance: float, equal: bool) -> None:
+def test_the_tolerance_holds_for_floats_and_quantised_values(tolerance, equal):
     for name in "yq":
         outputs, expected = [{name: OFF[0][name]}], [{name: EXPECTED[0][name]}]
         assert compare(outputs, expected, tolerance).equal == equal
 
 
-def test_wide_integers_are_exact_whatever_the_tolerance() -> None:
+def test_wide_integers_are_exact_whatever_the_tolerance():
     assert not compare([{"i": np.array([2])}], [{"i": np.array([1])}], 5.0).equal
 
 
@@ -42,11 +42,11 @@ def test_wide_integers_are_exact_whatever_the_tolerance() -> None:
         (("bfloat16",), 5e-2),
     ],
 )
-def test_the_coarsest_element_type_decides(dtypes: tuple[str, ...], tolerance: float) -> None:
+def test_the_coarsest_element_type_decides(dtypes, tolerance):
     assert tolerance_of(dtypes) == tolerance
 
 
-def test_a_refusal_names_runtimes_error_tolerance_and_remedies() -> None:
+def test_a_refusal_names_runtimes_error_tolerance_and_remedies():
     text = refusal(compare(OFF[:1], EXPECTED, 1e-4), ["tvm", "openvino", "tvm"], "onnxruntime")
     assert text == (
         "outputs of tvm and openvino differ from onnxruntime's in shape, type, NaN, infinities or "
@@ -60,7 +60,7 @@ def test_a_refusal_names_runtimes_error_tolerance_and_remedies() -> None:
     )
 
 
-def test_a_large_error_is_no_rounding_and_no_tolerance_is_advised() -> None:
+def test_a_large_error_is_no_rounding_and_no_tolerance_is_advised():
     wrong = [{"y": EXPECTED[0]["y"] * 2}], [{"y": EXPECTED[0]["y"]}]
     assert "--tolerance" not in refusal(compare(*wrong), ["tvm"], "onnxruntime")
 
@@ -72,7 +72,7 @@ QDQ = """g (float[1,8] x) => (float[1,8] y) {
 
 
 @pytest.fixture
-def quantised(save: Any) -> Any:
+def quantised(save):
     weights = {"w": (8, 8), "s": np.array(0.05, np.float32), "z": np.array(0, np.int8)}
     return save(nets.net(QDQ, weights))
 
@@ -85,7 +85,7 @@ class _Off(SimpleNamespace):
         return [{n: a * np.float32(1 + self.share) for n, a in item.items()} for item in outputs]
 
 
-def test_a_model_accepts_the_tolerance_that_was_asked_for(quantised: Any) -> None:
+def test_a_model_accepts_the_tolerance_that_was_asked_for(quantised):
     model = api.load_model(quantised)
     with pytest.raises(MismatchError, match=r"error 0.05, tolerance 0.0001.*--tolerance 0.055"):
         model.require_equal(_Off(model=model, share=0.05), ["tvm"])
@@ -93,9 +93,7 @@ def test_a_model_accepts_the_tolerance_that_was_asked_for(quantised: Any) -> Non
     assert tolerant.require_equal(_Off(model=tolerant, share=0.05), ["tvm"]).equal
 
 
-def test_an_export_is_verified_with_the_tolerance_that_is_given(
-    quantised: Any, tmp_path: Any
-) -> None:
+def test_an_export_is_verified_with_the_tolerance_that_is_given(quantised, tmp_path):
     api.load_model(quantised).split([]).export(tmp_path / "out")
     assert verify(tmp_path / "out", tolerance=1e-6).accuracy.equal
 

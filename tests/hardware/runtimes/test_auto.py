@@ -1,7 +1,5 @@
 """Runtime "auto": which runtimes compete, and what each stage gets."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

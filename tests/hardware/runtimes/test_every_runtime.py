@@ -1,7 +1,5 @@
 """One suite for every runtime."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Random ONNX nets, cut at random between groups, in stages of the runtimes of submodels."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

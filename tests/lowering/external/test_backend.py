@@ -1,7 +1,5 @@
 """A study names its external backends; an installed package brings them to every process."""
 
-from __future__ import annotations
-
 import inspect
 import os
 

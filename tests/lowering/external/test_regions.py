@@ -1,7 +1,5 @@
 """Composites are ops; cuts lie between them, a stage merges them, a numpy backend runs them."""
 
-from __future__ import annotations
-
 import pytest
 
 import autosplit

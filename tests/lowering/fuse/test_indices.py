@@ -64,12 +64,12 @@ def _result(build: Callable[..., Any], arrays: list[Any]) -> Any:
     return machine["main"](*tensors).numpy()
 
 
-def test_every_lookup_is_tried() -> None:
+def test_every_lookup_is_tried():
     assert {f"relax.{name}" for name in _lookups()} == LOOKUPS
 
 
 @pytest.mark.parametrize("name", [name.removeprefix("relax.") for name in sorted(LOOKUPS)])
-def test_an_index_out_of_bounds_stays_in_the_tensor(name: str) -> None:
+def test_an_index_out_of_bounds_stays_in_the_tensor(name):
     build, arrays = _lookups()[name]
     result = _result(build, arrays)
     values = {*DATA.ravel().tolist(), *(-DATA).ravel().tolist(), *THREE.tolist(), *range(4)}
@@ -77,7 +77,7 @@ def test_an_index_out_of_bounds_stays_in_the_tensor(name: str) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_an_index_in_bounds_takes_its_element(axis: int) -> None:
+def test_an_index_in_bounds_takes_its_element(axis):
     from tvm.relax import op
 
     indices = np.array([2, 0, 1])

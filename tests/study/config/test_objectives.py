@@ -1,7 +1,5 @@
 """The objectives of a study: throughput or latency."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import optuna
@@ -15,7 +13,7 @@ from autosplit.report.documents.record import read
 from autosplit.report.documents.study import written
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_stored_split
-from autosplit.study.loop.open import OpenStudy, open_study
+from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.results import best_of_study
 from autosplit.study.storage import storage_url
@@ -24,8 +22,8 @@ from tests.report.studies import store
 
 
 @pytest.fixture
-def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
-    def open_it(bench: Any, objective: Any, stages: Any = None, **search: Any) -> OpenStudy:
+def new_study(tmp_path):
+    def open_it(bench, objective, stages=None, **search):
         asked = {
             "stages": stages or len(bench.description.devices),
             # On local cores alone, replicas would be searched too.
@@ -56,7 +54,7 @@ def weighted(stages: int = 3, ops: int = 10, auto: bool = False, **more: Any) ->
     return SimulatedBench(graph_of(costs), costs, question, devices, simulation)
 
 
-def test_the_least_latency_leaves_most_devices_unused(new_study: Callable[..., OpenStudy]) -> None:
+def test_the_least_latency_leaves_most_devices_unused(new_study):
     bench = weighted(auto=True, noise=0.001)
     opened = new_study(bench, "latency", "auto", trials=8)
     run_study(opened)
@@ -69,46 +67,40 @@ def test_the_least_latency_leaves_most_devices_unused(new_study: Callable[..., O
     assert opened.study.best_value <= 1.03 * bench.truth((whole,)).latency
 
 
-def test_ten_stage_times_are_the_least_to_stop_for(new_study: Callable[..., OpenStudy]) -> None:
+def test_ten_stage_times_are_the_least_to_stop_for(new_study):
     opened = new_study(weighted(noise=1e-6), "latency", trials=20)
     run_study(opened)
     assert opened.study.user_attrs["result"]["stopped"].startswith("converged")
     assert len(opened.study.trials) >= 4  # of three stages
 
 
-def test_the_best_is_that_of_the_latency_and_the_verdict_of_the_fastest(
-    new_study: Callable[..., OpenStudy],
-) -> None:
+def test_the_best_is_that_of_the_latency_and_the_verdict_of_the_fastest(new_study):
     opened = new_study(weighted(), "latency", trials=10)
     run_study(opened)
     best = best_of_study(opened.study)
     assert best is not None
     assert opened.study.trials[best.number].value == opened.study.best_value
     assert written(read(opened.study), opened.url)["best"]["number"] == best.number
-    assert read(opened.study).best().number == best.number  # type: ignore[union-attr]
+    assert read(opened.study).best().number == best.number
     names = copy(opened.study, read(opened.study)).metric_names
     assert names == opened.study.metric_names == ["latency in ms"]
     assert " latency;" in opened.study.user_attrs["result"]["verdict"]["text"]
 
 
-def test_another_objective_is_another_study(new_study: Callable[..., OpenStudy]) -> None:
+def test_another_objective_is_another_study(new_study):
     run_study(new_study(weighted(), "throughput", trials=1))
     with pytest.raises(ConfigError, match="objective was 'throughput', is 'latency'"):
         new_study(weighted(), "latency")
 
 
-def test_a_study_of_optuna_with_other_directions_is_refused(
-    new_study: Callable[..., OpenStudy], tmp_path: Path
-) -> None:
+def test_a_study_of_optuna_with_other_directions_is_refused(new_study, tmp_path):
     two = ["minimize", "minimize"]
     optuna.create_study(storage=f"sqlite:///{tmp_path / 's.db'}", study_name="s", directions=two)
     with pytest.raises(ConfigError, match="was not created by autosplit"):
         new_study(weighted(), "latency")
 
 
-def test_a_study_whose_file_no_longer_reads_is_not_exported(
-    new_study: Callable[..., OpenStudy], tmp_path: Path
-) -> None:
+def test_a_study_whose_file_no_longer_reads_is_not_exported(new_study, tmp_path):
     opened = new_study(weighted(), "throughput", trials=1)
     run_study(opened)
     store(opened.study, config={"zoo": "branches", "stages": 2, "gone": 1})

@@ -20,7 +20,7 @@ def read(folder: Path, text: str, options: dict[str, Any] | None = None) -> Stud
     return load(write(folder, text), options)
 
 
-def test_a_short_file_is_enough(tmp_path: Path) -> None:
+def test_a_short_file_is_enough(tmp_path):
     config = read(tmp_path, GOOD)
     assert (config.name, config.zoo, config.stages, config.search.sampler) == (
         "mine",
@@ -34,22 +34,20 @@ def test_a_short_file_is_enough(tmp_path: Path) -> None:
     ("file", "name"),
     [("my study.toml", "my-study"), ("größe 2.toml", "gr-e-2"), ("模型.toml", "study")],
 )
-def test_a_file_with_a_name_that_no_study_can_have_gives_one_near_it(
-    tmp_path: Path, file: str, name: str
-) -> None:
+def test_a_file_with_a_name_that_no_study_can_have_gives_one_near_it(tmp_path, file, name):
     (tmp_path / file).write_text(GOOD)
     assert load(tmp_path / file).name == name
 
 
-def test_the_model_lies_beside_the_study_file(tmp_path: Path) -> None:
+def test_the_model_lies_beside_the_study_file(tmp_path):
     assert read(tmp_path, 'model = "net.onnx"\nstages = 2').model == str(tmp_path / "net.onnx")
 
 
-def test_devices_give_the_number_of_stages(tmp_path: Path) -> None:
+def test_devices_give_the_number_of_stages(tmp_path):
     assert read(tmp_path, 'zoo = "x"\ndevices = ["cores:0", "cores:1", "cores:2"]').stages == 3
 
 
-def test_options_lie_over_the_file_and_none_changes_nothing(tmp_path: Path) -> None:
+def test_options_lie_over_the_file_and_none_changes_nothing(tmp_path):
     options = {"stages": 3, "shapes": {"x": [1, 2]}, "search": {"trials": 7, "seed": None}}
     config = read(tmp_path, GOOD + "[search]\nseed = 5\ntrials = 2", options)
     assert (config.stages, config.shapes, config.search.trials, config.search.seed) == (
@@ -123,9 +121,7 @@ def test_options_lie_over_the_file_and_none_changes_nothing(tmp_path: Path) -> N
         ("stages = " + "[" * 5000, "is not TOML"),
     ],
 )
-def test_an_error_names_key_value_and_remedy_in_one_line(
-    tmp_path: Path, text: str, message: str
-) -> None:
+def test_an_error_names_key_value_and_remedy_in_one_line(tmp_path, text, message):
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
     assert message in str(caught.value)
@@ -148,18 +144,16 @@ def test_an_error_names_key_value_and_remedy_in_one_line(
         'devices = ["a", "b"]\nregions = [{backend = "r"}]',
     ],
 )
-def test_what_lies_just_within_the_limits_is_taken(tmp_path: Path, text: str) -> None:
+def test_what_lies_just_within_the_limits_is_taken(tmp_path, text):
     read(tmp_path, f'zoo = "x"\n{text}')
 
 
-def test_a_stored_study_of_an_earlier_version_is_refused() -> None:
+def test_a_stored_study_of_an_earlier_version_is_refused():
     with pytest.raises(ConfigError, match=r"not stored by this version .*backend is now called"):
         stored({"name": "s", "zoo": "x", "stages": 2, "backend": "onnxruntime"}, "s")
 
 
-def test_files_that_are_read_lie_beside_the_study_file_and_what_is_written_does_not(
-    tmp_path: Path,
-) -> None:
+def test_files_that_are_read_lie_beside_the_study_file_and_what_is_written_does_not(tmp_path):
     config = read(tmp_path, GOOD + 'tuning = "tuned"\nstorage = "s.db"\nexport = "out"')
     assert (config.tuning, config.storage, config.export) == (
         str(tmp_path / "tuned"),
@@ -169,14 +163,14 @@ def test_files_that_are_read_lie_beside_the_study_file_and_what_is_written_does_
     assert read(tmp_path, 'model = "/net.onnx"\nstages = 2').model == "/net.onnx"
 
 
-def test_a_file_larger_than_a_study_file_can_be_is_not_parsed(tmp_path: Path) -> None:
+def test_a_file_larger_than_a_study_file_can_be_is_not_parsed(tmp_path):
     text = GOOD + "#" * (SIZE_LIMIT - len(GOOD))
     assert read(tmp_path, text).stages == 2
     with pytest.raises(ConfigError, match="larger than"):
         read(tmp_path, text + "#")
 
 
-def test_a_file_that_is_not_there_or_is_no_text(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_is_no_text(tmp_path):
     with pytest.raises(ConfigError, match="does not exist"):
         load(tmp_path / "nowhere.toml")
     with pytest.raises(ConfigError, match="cannot be read"):
@@ -190,7 +184,7 @@ def test_a_file_that_is_not_there_or_is_no_text(tmp_path: Path) -> None:
     ("limit", "objective"),
     [("p95_ms = 9", "goodput"), ('p50_ms = 9\narrivals = "times.txt"', "cores")],
 )
-def test_a_limit_of_the_workload_is_what_counts(tmp_path: Path, limit: str, objective: str) -> None:
+def test_a_limit_of_the_workload_is_what_counts(tmp_path, limit, objective):
     (tmp_path / "times.txt").write_text("10\n10.5\n11\n")
     (tmp_path / "s.toml").write_text(f"{GOOD}[workload]\n{limit}\n")
     config = load(tmp_path / "s.toml")
@@ -202,7 +196,7 @@ def test_a_limit_of_the_workload_is_what_counts(tmp_path: Path, limit: str, obje
 
 
 @pytest.mark.parametrize("text", ["", "1", "2\n1", "1\n1", "a\nb", "1\nnan", "1\ninf"])
-def test_a_file_without_arrival_times_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_without_arrival_times_is_refused(tmp_path, text):
     (tmp_path / "times.txt").write_text(text)
     with pytest.raises(ConfigError, match=r"times.txt'"):
         arrival_times(tmp_path / "times.txt")

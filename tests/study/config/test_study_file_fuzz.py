@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import string
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tomli_w
@@ -66,13 +65,13 @@ def read(folder: Path, content: bytes) -> StudyConfig | None:
 
 @given(st.binary(max_size=400))
 @QUICK
-def test_any_bytes(tmp_path: Path, content: bytes) -> None:
+def test_any_bytes(tmp_path, content):
     read(tmp_path, content)
 
 
 @given(st.data())
 @QUICK
-def test_a_file_with_some_bytes_changed(tmp_path: Path, data: Any) -> None:
+def test_a_file_with_some_bytes_changed(tmp_path, data):
     content = bytearray(GOOD.encode())
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
@@ -81,8 +80,8 @@ def test_a_file_with_some_bytes_changed(tmp_path: Path, data: Any) -> None:
 
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6), st.booleans())
 @QUICK
-def test_known_keys_with_any_values(tmp_path: Path, values: dict[str, Any], add: bool) -> None:
-    document: dict[str, Any] = {"zoo": "squeezenet", "stages": 2} if add else {}
+def test_known_keys_with_any_values(tmp_path, values, add):
+    document = {"zoo": "squeezenet", "stages": 2} if add else {}
     for key, value in values.items():
         section, _, field = key.rpartition(".")
         table = document.setdefault(section, {}) if section else document
@@ -95,14 +94,14 @@ def test_known_keys_with_any_values(tmp_path: Path, values: dict[str, Any], add:
 
 @given(st.dictionaries(st.text(string.ascii_letters + "._-", min_size=1), VALUES, max_size=4))
 @QUICK
-def test_unknown_keys(tmp_path: Path, values: dict[str, Any]) -> None:
+def test_unknown_keys(tmp_path, values):
     read(tmp_path, (GOOD + "\n[extra]\n" + tomli_w.dumps(values)).encode())
 
 
-def test_the_file_that_is_changed_is_a_study_file(tmp_path: Path) -> None:
+def test_the_file_that_is_changed_is_a_study_file(tmp_path):
     assert read(tmp_path, GOOD.encode()) is not None
 
 
 @pytest.mark.parametrize("nesting", ["[" * 10_000, "{a=" * 10_000, "a." * 10_000])
-def test_deep_nesting(tmp_path: Path, nesting: str) -> None:
+def test_deep_nesting(tmp_path, nesting):
     assert read(tmp_path, f"stages = {nesting}".encode()) is None

@@ -6,14 +6,13 @@ import pytest
 
 from autosplit.cli import main
 from autosplit.hardware.bench import isolated
-from autosplit.hardware.bench.isolated import BenchSetting
 from autosplit.hardware.codegen import toolchain
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.benches import check_linker, open_bench
 
 
 @pytest.fixture
-def without_linker(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_linker(monkeypatch):
     monkeypatch.setattr(toolchain, "_driver", lambda: None)
 
 
@@ -24,11 +23,8 @@ def notes_of(**keys: object) -> list[str]:
 
 
 def test_an_export_that_nothing_can_link_is_refused_before_the_first_trial(
-    without_linker: None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    without_linker, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     Path("s.toml").write_text('zoo = "branches"\nstages = 2\nexport = "out"\n')
     assert main(["run", "s.toml"]) == 3
@@ -38,23 +34,21 @@ def test_an_export_that_nothing_can_link_is_refused_before_the_first_trial(
     assert [file.name for file in tmp_path.iterdir()] == ["s.toml"]
 
 
-def test_a_study_without_an_export_goes_on_with_a_note(without_linker: None) -> None:
+def test_a_study_without_an_export_goes_on_with_a_note(without_linker):
     (note,) = notes_of(stages=2)
     assert "install gcc or clang" in note
 
 
 @pytest.mark.parametrize("keys", [{"runtime": "onnxruntime"}, {"target": "llvm -mcpu=cortex-a72"}])
-def test_what_needs_no_linker_of_this_machine_is_not_noted(
-    without_linker: None, keys: dict[str, str]
-) -> None:
+def test_what_needs_no_linker_of_this_machine_is_not_noted(without_linker, keys):
     assert notes_of(stages=2, export="out", **keys) == []
 
 
 @pytest.mark.parametrize("options", [{}, {"trust_kernels": True}])
 def test_the_kernels_of_a_model_are_trusted_by_who_runs_and_not_by_the_study_file(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, bool]
-) -> None:
-    settings: list[BenchSetting] = []
+    monkeypatch, options
+):
+    settings = []
     monkeypatch.setattr(isolated, "IsolatedBench", lambda setting, _: settings.append(setting))
     config = StudyConfig.model_validate({"name": "s", "model": "net.json", "stages": 2})
     open_bench(config, **options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,30 +12,27 @@ from autosplit.deployment import Deployment
 from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import Measurement
-from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import record_of
 from autosplit.study.results import best_of_study
 from studies.simulation.bench import SimulatedBench
 
-Make = Callable[..., SimulatedBench]
-Open = Callable[..., OpenStudy]
 NOISE = ("other processes took 40% of the processor",)
 
 
 @pytest.fixture(autouse=True)
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def pauses(monkeypatch):
     """The limits of the waits, which take no time."""
-    limits: list[float] = []
+    limits = []
     monkeypatch.setattr(disturbance, "wait_until_calm", lambda limit: limits.append(limit) or limit)
     return limits
 
 
-def test_a_disturbed_measurement_is_repeated_once_and_patience_ends(pauses: list[float]) -> None:
+def test_a_disturbed_measurement_is_repeated_once_and_patience_ends(pauses):
     results, notes = iter(["calm", "loud", "calm", *["loud"] * 20]), list[str]()
     measurer = Calm(5.0, notes.append)
 
-    def measured() -> str:
+    def measured():
         return measurer.measured("trial 0", lambda: next(results), lambda r: (r,) * (r == "loud"))
 
     assert [measured() for _ in range(6)] == ["calm", "calm", *["loud"] * 4]
@@ -63,20 +59,18 @@ def disturbed(bench: SimulatedBench, calls: Counter[str]) -> SimulatedBench:
     return bench
 
 
-def test_a_study_says_that_its_profile_was_disturbed(
-    chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_study_says_that_its_profile_was_disturbed(chain_bench, new_study, monkeypatch):
     bench = chain_bench(ops=12, stages=2)
     profiles = [replace(p, disturbances=NOISE, measured_at="noon") for p in bench.profile()]
     monkeypatch.setattr(bench, "profile", lambda: profiles)
-    notes: list[str] = []
+    notes = []
     new_study(bench, notify=notes.append)
     assert any("was disturbed" in note and "noon" in note for note in notes)
 
 
 def test_a_study_whose_best_is_disturbed_has_no_reliable_answer_until_it_is_measured_calmly(
-    chain_bench: Make, new_study: Open
-) -> None:
+    chain_bench, new_study
+):
     calls, notes = Counter[str](), list[str]()
     bench = disturbed(chain_bench(ops=12, stages=2), calls)
     opened = new_study(bench, trials=30, notify=notes.append)

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-
-import pytest
 
 from autosplit.deployment import Deployment, Option, Row, Stage
 from autosplit.hardware.measurement import baselines
 from autosplit.planner import CostModel, Question, RowCosts, evaluate
 from autosplit.planner.batch import BatchEvaluator
 from autosplit.study.loop.comparison import FINALISTS, finalists
-from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import COMPARISON, record_of, study_record
 from autosplit.study.results import best_of_study
 from autosplit.study.surrogate.correction import Measured, correct
 from studies.simulation.bench import SimulatedBench
-
-Make = Callable[..., SimulatedBench]
-Open = Callable[..., OpenStudy]
 
 
 def two(end: int, ops: int = 8) -> tuple[Stage, ...]:
@@ -48,19 +42,19 @@ def chosen_of(times: tuple[float, ...], slow: int = -1) -> tuple[list[int], list
     return [m.number for m in finalists(corrected, measured)], numbers
 
 
-def test_of_many_that_may_be_the_best_the_likeliest_few_compete() -> None:
+def test_of_many_that_may_be_the_best_the_likeliest_few_compete():
     finalist_numbers, numbers = chosen_of((10.0, *(0.0001,) * 7))
     assert finalist_numbers == sorted(finalist_numbers)
     assert len(finalist_numbers) == FINALISTS < len(numbers)
 
 
-def test_a_split_that_is_clearly_worse_does_not_compete() -> None:
+def test_a_split_that_is_clearly_worse_does_not_compete():
     finalist_numbers, numbers = chosen_of((1.0,) * 8)
     assert numbers[0] in finalist_numbers
     assert numbers[-1] not in finalist_numbers
 
 
-def test_the_one_measured_fastest_always_competes() -> None:
+def test_the_one_measured_fastest_always_competes():
     for times in ((1.0,) * 8, (10.0, *(0.0001,) * 7)):
         finalist_numbers, _ = chosen_of(times, slow=0)
         assert 0 in finalist_numbers
@@ -79,17 +73,17 @@ def compared_calls(bench: SimulatedBench, factor: float = 1.0) -> list[int]:
         slower = [replace(m, period_ms=m.period_ms.scaled(factor)) for m in measured]
         return slower, baselines
 
-    bench.compare_interleaved = slowed  # type: ignore[method-assign]
+    bench.compare_interleaved = slowed
     return calls
 
 
-def test_of_two_workers_that_end_together_one_compares(chain_bench: Make, new_study: Open) -> None:
+def test_of_two_workers_that_end_together_one_compares(chain_bench, new_study):
     first, second = (new_study(chain_bench(ops=40), trials=4) for _ in range(2))
     calls = compared_calls(first.bench), compared_calls(second.bench)
-    compared: list[dict[str, Any]] = []
+    compared = []
 
     @contextlib.contextmanager
-    def taken() -> Iterator[None]:
+    def taken():
         """The lock of the devices, which the second worker has until it has ended."""
         if not compared and [t.state.name for t in first.study.trials] == ["COMPLETE"] * 4:
             compared.append({})
@@ -103,10 +97,8 @@ def test_of_two_workers_that_end_together_one_compares(chain_bench: Make, new_st
     assert first.study.user_attrs[COMPARISON] == compared[0]
 
 
-def test_no_more_candidates_are_measured_again_than_was_announced(
-    chain_bench: Make, new_study: Open
-) -> None:
-    notes: list[str] = []
+def test_no_more_candidates_are_measured_again_than_was_announced(chain_bench, new_study):
+    notes = []
     bench = chain_bench(ops=40, noise=0.2)
     opened = new_study(bench, trials=12, sampler="random", notify=notes.append)
     calls = compared_calls(opened.bench, factor=1.5)
@@ -118,9 +110,7 @@ def test_no_more_candidates_are_measured_again_than_was_announced(
     assert best.number in study_record(opened.study.user_attrs).final_comparison.figures
 
 
-def test_a_final_comparison_leaves_the_figures_of_the_search(
-    chain_bench: Make, new_study: Open
-) -> None:
+def test_a_final_comparison_leaves_the_figures_of_the_search(chain_bench, new_study):
     opened = new_study(chain_bench(ops=40, noise=0.2), trials=3)
     compared_calls(opened.bench, factor=1.5)
     run_study(opened)
@@ -130,13 +120,11 @@ def test_a_final_comparison_leaves_the_figures_of_the_search(
         assert period.median == trial.value
 
 
-def test_a_repeated_comparison_measures_the_same_baselines(
-    chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repeated_comparison_measures_the_same_baselines(chain_bench, new_study, monkeypatch):
     monkeypatch.setattr(baselines, "COMPARED", 1)
-    asked: list[list[str]] = []
+    asked = []
 
-    def slowed(bench: SimulatedBench, candidates: Any, names: Sequence[str]) -> Any:
+    def slowed(bench, candidates, names):
         asked.append(list(names))
         measured, known = compare(bench, candidates, names)
         slow = {n: replace(b, period_ms=b.period_ms.scaled(9)) for n, b in known.items()}

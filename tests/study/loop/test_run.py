@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -43,8 +43,6 @@ from studies.simulation.bench import SimulatedBench
 
 DEAD = {**this_worker(), "start": "0.00"}
 ELSEWHERE = {"host": "elsewhere", "pid": 1, "start": "x"}
-Make = Callable[..., SimulatedBench]
-Open = Callable[..., OpenStudy]
 
 
 def breaking(bench: SimulatedBench, error: BaseException, numbers: Sequence[int]) -> SimulatedBench:
@@ -88,7 +86,7 @@ def best(opened: OpenStudy) -> Any:
     return result.record.key, result.record.period_ms
 
 
-def test_a_study_ends_at_its_limit_with_a_verdict(chain_bench: Make, new_study: Open) -> None:
+def test_a_study_ends_at_its_limit_with_a_verdict(chain_bench, new_study):
     opened = new_study(chain_bench(ops=40, stages=4), trials=3)
     run_study(opened)
     assert states(opened) == ["COMPLETE"] * 3
@@ -105,7 +103,7 @@ def test_a_study_ends_at_its_limit_with_a_verdict(chain_bench: Make, new_study: 
     } <= opened.study.user_attrs[RECORD].keys()
 
 
-def test_stages_that_share_a_core_add_up_in_the_bound(chain_bench: Make, new_study: Open) -> None:
+def test_stages_that_share_a_core_add_up_in_the_bound(chain_bench, new_study):
     bench = chain_bench(ops=12, stages=3)
     cores = ("cores:0", "cores:1", "cores:0")
     bench.description = replace(bench.description, devices=cores)
@@ -115,7 +113,7 @@ def test_stages_that_share_a_core_add_up_in_the_bound(chain_bench: Make, new_stu
     )
 
 
-def test_a_trial_holds_what_the_reports_read(chain_bench: Make, new_study: Open) -> None:
+def test_a_trial_holds_what_the_reports_read(chain_bench, new_study):
     opened = new_study(chain_bench(ops=12, stages=3), trials=1)
     run_study(opened)
     trial = opened.study.trials[0]
@@ -132,8 +130,8 @@ def test_a_trial_holds_what_the_reports_read(chain_bench: Make, new_study: Open)
 @pytest.mark.parametrize("sampler", ["planner", "tpe", "random"])
 @pytest.mark.parametrize("killed", [0, 1, 2])
 def test_interrupted_and_resumed_is_uninterrupted(
-    branchy_bench: Make, new_study: Open, tmp_path: Path, sampler: str, killed: int
-) -> None:
+    branchy_bench, new_study, tmp_path, sampler, killed
+):
     search = {"trials": 5, "sampler": sampler, "seed": 3}
     whole = new_study(branchy_bench(noise=0.1), name="whole", **search)
     run_study(whole)
@@ -151,12 +149,10 @@ def test_interrupted_and_resumed_is_uninterrupted(
 
 
 @pytest.mark.parametrize("has_chosen", [True, False])
-def test_a_worker_that_died_leaves_its_candidate_to_the_next(
-    chain_bench: Make, new_study: Open, has_chosen: bool
-) -> None:
+def test_a_worker_that_died_leaves_its_candidate_to_the_next(chain_bench, new_study, has_chosen):
     whole = new_study(chain_bench(), name="whole", trials=4)
     run_study(whole)
-    notes: list[str] = []
+    notes = []
     opened = new_study(chain_bench(), name="died", trials=4, notify=notes.append)
     claim(opened, worker=DEAD, **({"key": keys(whole)[0]} if has_chosen else {}))
     run_study(opened)
@@ -166,7 +162,7 @@ def test_a_worker_that_died_leaves_its_candidate_to_the_next(
     assert any("its candidate is free again" in note for note in notes)
 
 
-def test_a_candidate_that_kills_again_and_again_fails(chain_bench: Make, new_study: Open) -> None:
+def test_a_candidate_that_kills_again_and_again_fails(chain_bench, new_study):
     opened = new_study(chain_bench(), trials=2)
     claim(opened, worker=DEAD, key=opened.space.key(opened.space.plan.stages))
     for _ in range(DEATHS_LIMIT - 1):
@@ -179,7 +175,7 @@ def test_a_candidate_that_kills_again_and_again_fails(chain_bench: Make, new_stu
     assert "died 5 times" in error_of(counted[0])
 
 
-def test_a_trial_of_a_living_worker_is_left_alone(chain_bench: Make, new_study: Open) -> None:
+def test_a_trial_of_a_living_worker_is_left_alone(chain_bench, new_study):
     opened = new_study(chain_bench(), trials=3)
     claim(opened, worker=ELSEWHERE)
     run_study(opened)
@@ -189,14 +185,14 @@ def test_a_trial_of_a_living_worker_is_left_alone(chain_bench: Make, new_study: 
 
 @pytest.mark.parametrize("is_measured", [True, False])
 def test_a_trial_that_another_gives_up_meanwhile_is_left_to_it_and_the_worker_goes_on(
-    chain_bench: Make, new_study: Open, is_measured: bool
-) -> None:
-    notes: list[str] = []
+    chain_bench, new_study, is_measured
+):
+    notes = []
     opened = new_study(chain_bench(), trials=3, notify=notes.append)
     holder, name = (opened.bench, "measure") if is_measured else (opened.study, "ask")
     call = getattr(holder, name)
 
-    def reaped_after(*arguments: Any) -> Any:
+    def reaped_after(*arguments):
         result = call(*arguments)
         if len(opened.study.trials) == 1:
             opened.study.tell(0, state=optuna.trial.TrialState.FAIL)
@@ -209,27 +205,27 @@ def test_a_trial_that_another_gives_up_meanwhile_is_left_to_it_and_the_worker_go
 
 
 def test_a_storage_that_breaks_on_the_way_out_hides_no_interruption(
-    chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    chain_bench, new_study, monkeypatch
+):
     opened = new_study(chain_bench())
 
-    def interrupted(_: object) -> None:
+    def interrupted(_):
         monkeypatch.setattr(optuna.storages.RDBStorage, "set_trial_user_attr", broken)
         monkeypatch.setattr(optuna.storages.RDBStorage, "set_trial_state_values", broken)
         raise KeyboardInterrupt
 
-    def broken(*_: object, **__: object) -> None:
+    def broken(*_, **__):
         raise optuna.exceptions.StorageInternalError("disk full")
 
-    opened.bench.measure = interrupted  # type: ignore[method-assign, assignment]
+    opened.bench.measure = interrupted
     with pytest.raises(KeyboardInterrupt):
         run_study(opened)
 
 
 def test_a_storage_that_breaks_when_a_result_is_written_is_one_line(
-    chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object, **__: object) -> None:
+    chain_bench, new_study, monkeypatch
+):
+    def broken(*_, **__):
         raise optuna.exceptions.StorageInternalError("disk full")
 
     opened = new_study(chain_bench())
@@ -238,12 +234,10 @@ def test_a_storage_that_breaks_when_a_result_is_written_is_one_line(
         run_study(opened)
 
 
-def test_a_failed_candidate_is_a_failed_trial_with_its_reason(
-    chain_bench: Make, new_study: Open
-) -> None:
+def test_a_failed_candidate_is_a_failed_trial_with_its_reason(chain_bench, new_study):
     error = StageError("stage 1 said no")
     error.log = "its last words"
-    notes: list[str] = []
+    notes = []
     bench = breaking(chain_bench(), error, [1])
     opened = new_study(bench, trials=3, notify=notes.append)
     run_study(opened)
@@ -257,14 +251,14 @@ def test_a_failed_candidate_is_a_failed_trial_with_its_reason(
     ("timeout", "left"), [(None, [9, 6, 3, 0]), (99.0, [9, 6, 3, 0]), (10.0, [7, 4, 1, 0])]
 )
 def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
-    chain_bench: Make, new_study: Open, timeout: float | None, left: list[int]
-) -> None:
+    chain_bench, new_study, timeout, left
+):
     """Each trial takes 3 s by a clock that only measuring turns."""
     bench, now, notes = chain_bench(ops=40), [0.0], list[str]()
     search = {"trials": 4, "sampler": "random", "timeout": timeout}
     opened, measure = new_study(bench, notify=notes.append, **search), bench.measure
 
-    def slow(deployment: Deployment) -> Measurement:
+    def slow(deployment):
         now[0] += 3.0
         return measure(deployment)
 
@@ -277,9 +271,7 @@ def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
         assert f", best {milliseconds(min(values[: number + 1]))}, predicted bound " in line
 
 
-def test_a_broken_machine_stops_the_run_and_the_split_stays_free(
-    chain_bench: Make, new_study: Open
-) -> None:
+def test_a_broken_machine_stops_the_run_and_the_split_stays_free(chain_bench, new_study):
     opened = new_study(breaking(chain_bench(), MachineError("disk full"), [1]), trials=3)
     with pytest.raises(MachineError, match="disk full"):
         run_study(opened)
@@ -290,9 +282,7 @@ def test_a_broken_machine_stops_the_run_and_the_split_stays_free(
 
 
 @pytest.mark.parametrize("sampler", ["planner", "tpe", "random", "brute_force"])
-def test_a_small_space_is_measured_whole_and_no_further(
-    chain_bench: Make, new_study: Open, sampler: str
-) -> None:
+def test_a_small_space_is_measured_whole_and_no_further(chain_bench, new_study, sampler):
     opened = new_study(chain_bench(ops=4, stages=3, noise=0.3), trials=50, sampler=sampler)
     run_study(opened)
     assert states(opened) == ["COMPLETE"] * 3
@@ -309,16 +299,14 @@ def narrow(bench: SimulatedBench) -> SimulatedBench:
     )
 
 
-def test_a_study_ends_when_the_splits_that_fit_are_measured(
-    chain_bench: Make, new_study: Open
-) -> None:
+def test_a_study_ends_when_the_splits_that_fit_are_measured(chain_bench, new_study):
     opened = new_study(narrow(chain_bench(ops=4, stages=2)), trials=9, sampler="random")
     run_study(opened)
     assert states(opened) == ["COMPLETE"]
     assert stopped(opened) == "exhausted: no unmeasured candidate that fits the devices is left"
 
 
-def test_a_split_that_does_not_fit_is_not_measured(chain_bench: Make, new_study: Open) -> None:
+def test_a_split_that_does_not_fit_is_not_measured(chain_bench, new_study):
     opened = new_study(narrow(chain_bench(ops=4, stages=2)), trials=2, sampler="random")
     fitting = opened.space.plan.stages
     first, second = (
@@ -331,9 +319,7 @@ def test_a_split_that_does_not_fit_is_not_measured(chain_bench: Make, new_study:
     assert "does not fit the devices" in record_of(opened.study.trials[0]).error
 
 
-def test_a_planner_that_shall_not_converge_goes_on_to_the_limit(
-    chain_bench: Make, new_study: Open
-) -> None:
+def test_a_planner_that_shall_not_converge_goes_on_to_the_limit(chain_bench, new_study):
     reasons = []
     for converge in (True, False):
         opened = new_study(chain_bench(ops=12), name=f"{converge}", trials=12, converge=converge)
@@ -342,18 +328,14 @@ def test_a_planner_that_shall_not_converge_goes_on_to_the_limit(
     assert reasons == ["converged", "stopped"]
 
 
-def test_a_finished_study_is_not_run_again_but_on_with_a_higher_limit(
-    chain_bench: Make, new_study: Open
-) -> None:
+def test_a_finished_study_is_not_run_again_but_on_with_a_higher_limit(chain_bench, new_study):
     for trials in (2, 2, 4):
         opened = new_study(chain_bench(ops=40, stages=4), trials=trials, sampler="random")
         run_study(opened)
         assert len(opened.study.trials) == trials
 
 
-def test_the_best_compete_once_more_and_the_winner_is_the_best(
-    chain_bench: Make, new_study: Open
-) -> None:
+def test_the_best_compete_once_more_and_the_winner_is_the_best(chain_bench, new_study):
     bench = chain_bench(ops=40, stages=3, noise=0.05)
     opened = new_study(bench, trials=8)
     run_study(opened)
@@ -365,9 +347,7 @@ def test_the_best_compete_once_more_and_the_winner_is_the_best(
     assert not calls
 
 
-def test_a_study_goes_on_after_its_final_comparison_as_if_it_had_none(
-    chain_bench: Make, new_study: Open
-) -> None:
+def test_a_study_goes_on_after_its_final_comparison_as_if_it_had_none(chain_bench, new_study):
     bench = chain_bench(ops=40, stages=3, noise=0.2)
     run_study(new_study(bench, trials=3))
     resumed = new_study(bench, trials=6)
@@ -378,9 +358,7 @@ def test_a_study_goes_on_after_its_final_comparison_as_if_it_had_none(
     assert keys(resumed) == keys(at_once)
 
 
-def test_baselines_measured_beside_the_best_decide_the_verdict(
-    chain_bench: Make, new_study: Open
-) -> None:
+def test_baselines_measured_beside_the_best_decide_the_verdict(chain_bench, new_study):
     bench = chain_bench(ops=40, stages=3)
     slow = Baseline("slow", Spread(1e3, 1e3, 1e3), Spread(1e3, 1e3, 1e3))
     compare = bench.compare_interleaved
@@ -396,11 +374,11 @@ def test_baselines_measured_beside_the_best_decide_the_verdict(
     )
 
 
-def test_two_workers_share_the_trials_and_no_split(chain_bench: Make, new_study: Open) -> None:
+def test_two_workers_share_the_trials_and_no_split(chain_bench, new_study):
     first, second = (new_study(chain_bench(ops=40), trials=6, sampler="random") for _ in range(2))
     inner = first.bench.measure
 
-    def while_another_works(deployment: Deployment) -> Measurement:
+    def while_another_works(deployment):
         if len(second.study.trials) == 1:
             run_study(second)
         return inner(deployment)
@@ -411,9 +389,7 @@ def test_two_workers_share_the_trials_and_no_split(chain_bench: Make, new_study:
     assert len(set(keys(first))) == 6
 
 
-def test_a_trial_that_exceeds_the_limit_is_given_up(
-    chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_that_exceeds_the_limit_is_given_up(chain_bench, new_study, monkeypatch):
     opened = new_study(chain_bench(), trials=2)
     monkeypatch.setattr(loops, "stop_reason", lambda *_: None)
     for _ in range(2):
@@ -425,12 +401,12 @@ def test_a_trial_that_exceeds_the_limit_is_given_up(
 
 
 def test_a_trial_names_its_worker_before_its_candidate_is_planned(
-    chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    chain_bench, new_study, monkeypatch
+):
     """Otherwise it looks lost to other workers, and two measure one candidate."""
     opened, assign = new_study(chain_bench(), trials=1), Assignment.assign
 
-    def planned(assignment: Assignment, *trial: Any) -> Any:
+    def planned(assignment, *trial):
         monkeypatch.setattr(workers, "UNCLAIMED", -1.0)
         free_lost_trials(opened.study, Retry(print))  # as another worker does
         assert states(opened) == ["RUNNING"]
@@ -441,9 +417,7 @@ def test_a_trial_names_its_worker_before_its_candidate_is_planned(
     assert states(opened) == ["COMPLETE"]
 
 
-def test_a_trial_without_a_worker_is_left_alone_for_a_while(
-    chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_without_a_worker_is_left_alone_for_a_while(chain_bench, new_study, monkeypatch):
     opened, retry = new_study(chain_bench(), trials=2), Retry(print)
     # Started by the clock of a host in another time zone.
     start = datetime.now() - timedelta(hours=9)
@@ -457,9 +431,7 @@ def test_a_trial_without_a_worker_is_left_alone_for_a_while(
         assert states(opened) == [state]
 
 
-def test_a_silent_worker_loses_its_trial_to_whoever_asks(
-    chain_bench: Make, new_study: Open, tmp_path: Path
-) -> None:
+def test_a_silent_worker_loses_its_trial_to_whoever_asks(chain_bench, new_study, tmp_path):
     opened = new_study(chain_bench(), trials=1)
     key = opened.space.key(opened.space.plan.stages)
     trial = claim(opened, worker=ELSEWHERE, key=key)
@@ -471,9 +443,7 @@ def test_a_silent_worker_loses_its_trial_to_whoever_asks(
     assert keys(opened) == [key]
 
 
-def test_another_question_under_the_same_name_is_refused(
-    chain_bench: Make, new_study: Open
-) -> None:
+def test_another_question_under_the_same_name_is_refused(chain_bench, new_study):
     run_study(new_study(chain_bench(ops=20), trials=1))
     with pytest.raises(
         ConfigError,
@@ -484,7 +454,7 @@ def test_another_question_under_the_same_name_is_refused(
         new_study(chain_bench(ops=20, stages=2), trials=1)
 
 
-def test_force_starts_anew_and_loses_nothing(chain_bench: Make, new_study: Open) -> None:
+def test_force_starts_anew_and_loses_nothing(chain_bench, new_study):
     old = new_study(chain_bench(ops=20), trials=2)
     run_study(old)
     new = new_study(chain_bench(ops=21), force=True, trials=1)
@@ -494,7 +464,7 @@ def test_force_starts_anew_and_loses_nothing(chain_bench: Make, new_study: Open)
     assert new_study(chain_bench(ops=20), force=True).study.study_name == "s-3"
 
 
-def test_profile_and_baselines_are_measured_once(chain_bench: Make, new_study: Open) -> None:
+def test_profile_and_baselines_are_measured_once(chain_bench, new_study):
     run_study(new_study(chain_bench(), trials=1))
     bench = chain_bench()
     bench.profile = bench.baselines = lambda: 1 / 0
@@ -544,7 +514,7 @@ def read(folder: Path) -> Any:
 
 
 @pytest.mark.integration
-def test_kill_in_the_third_trial_and_run_again(tmp_path: Path) -> None:
+def test_kill_in_the_third_trial_and_run_again(tmp_path):
     killed = start(tmp_path, 0.3)
     until_its_third_trial(killed)
     time.sleep(0.15)  # into the third trial
@@ -561,7 +531,7 @@ def test_kill_in_the_third_trial_and_run_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_ctrl_c_exits_130_with_the_study_whole(tmp_path: Path) -> None:
+def test_ctrl_c_exits_130_with_the_study_whole(tmp_path):
     process = start(tmp_path, 0.3)
     until_its_third_trial(process)
     process.send_signal(signal.SIGINT)
@@ -594,9 +564,7 @@ def with_workload(opened: OpenStudy, objective: str, **section: float) -> OpenSt
     return replace(opened, config=opened.config.model_copy(update=update))
 
 
-def test_the_winner_is_measured_at_the_rate_of_the_study_once(
-    chain_bench: Make, new_study: Open
-) -> None:
+def test_the_winner_is_measured_at_the_rate_of_the_study_once(chain_bench, new_study):
     bench = chain_bench(ops=8, stages=2)
     asked, opened = loaded(bench), new_study(bench, trials=3)
     for rate in (1.0, 1.0, 2.0):
@@ -617,8 +585,8 @@ def test_the_winner_is_measured_at_the_rate_of_the_study_once(
     ],
 )
 def test_a_study_finds_what_serves_within_the_limit(
-    chain_bench: Make, new_study: Open, objective: str, rate: float | None, figure: str, ends: str
-) -> None:
+    chain_bench, new_study, objective, rate, figure, ends
+):
     bench = chain_bench(ops=8, stages=2)
     asked, opened = loaded(bench), new_study(bench, trials=3)
     opened = with_workload(opened, objective, p99_ms=1e4, **({"rate": rate} if rate else {}))
@@ -633,7 +601,7 @@ def test_a_study_finds_what_serves_within_the_limit(
     assert all(value and value < 1e4 for value in values)
 
 
-def test_a_limit_that_nothing_keeps_is_said(chain_bench: Make, new_study: Open) -> None:
+def test_a_limit_that_nothing_keeps_is_said(chain_bench, new_study):
     bench = chain_bench(ops=8, stages=2)
     loaded(bench, goodput=0.0)
     opened = with_workload(new_study(bench, trials=3), "goodput", p99_ms=1e-3)
@@ -645,9 +613,7 @@ def test_a_limit_that_nothing_keeps_is_said(chain_bench: Make, new_study: Open) 
     assert {t.value for t in opened.study.trials} == {math.inf}
 
 
-def test_only_a_bench_that_measures_alone_locks_the_host(
-    chain_bench: Make, new_study: Open
-) -> None:
+def test_only_a_bench_that_measures_alone_locks_the_host(chain_bench, new_study):
     bench = chain_bench()
     opened = new_study(bench, trials=1)
     assert opened.device_lock is contextlib.nullcontext

@@ -78,14 +78,12 @@ def promises(exhausted: bool = False, converged: bool = False) -> Any:
         ([(FAIL,), (FAIL,), (WAITING,)], {"stagnation": 2}, 0, None),
     ],
 )
-def test_each_limit_stops_when_it_is_met(
-    finished: list[tuple[Any, ...]], search: dict[str, Any], elapsed: float, expected: str | None
-) -> None:
+def test_each_limit_stops_when_it_is_met(finished, search, elapsed, expected):
     stopped = reason(finished, elapsed, **search)
     assert stopped is None if expected is None else stopped is not None and expected in stopped
 
 
-def test_stagnation_counts_by_number_whatever_the_order() -> None:
+def test_stagnation_counts_by_number_whatever_the_order():
     finished = trials((COMPLETE, 3.0), (COMPLETE, 2.0), (FAIL,), (COMPLETE, 2.5))
     search = Search(sampler="random", stagnation=2)
     stopped = stop_reason(search, promises(), finished[::-1], 0.0)
@@ -96,9 +94,7 @@ def test_stagnation_counts_by_number_whatever_the_order() -> None:
     ("complete", "failed", "stops"),
     [(0, 4, False), (0, 5, True), (2, 3, True), (3, 3, False), (3, 4, True), (3, 2, False)],
 )
-def test_more_than_half_of_at_least_five_failed_is_too_many(
-    complete: int, failed: int, stops: bool
-) -> None:
+def test_more_than_half_of_at_least_five_failed_is_too_many(complete, failed, stops):
     finished = trials(*[(COMPLETE, 1.0)] * complete, *[(FAIL,)] * failed)
     if not stops:
         check_failures(finished)
@@ -109,13 +105,13 @@ def test_more_than_half_of_at_least_five_failed_is_too_many(
         check_failures(finished)
 
 
-def test_the_commonest_reason_is_told() -> None:
+def test_the_commonest_reason_is_told():
     errors = [{"error": "a"}, {"error": "b"}, {"error": "b"}]
     assert commonest_error(tally(trials(*[(FAIL, None, e) for e in errors]))) == "b"
     assert commonest_error(tally(trials((COMPLETE, 1.0)))) == "no trial failed"
 
 
-def test_a_study_stops_where_nothing_is_promised() -> None:
+def test_a_study_stops_where_nothing_is_promised():
     finished, search = trials((COMPLETE, 1.0)), Search(trials=9)
     assert stop_reason(search, promises(), finished, 0.0) is None
     assert "exhausted" in str(stop_reason(search, promises(exhausted=True), finished, 0.0))
@@ -135,5 +131,5 @@ def test_a_study_stops_where_nothing_is_promised() -> None:
         (86_400, "24.0 h"),
     ],
 )
-def test_times_are_told_in_the_unit_one_would_say(seconds: float, text: str) -> None:
+def test_times_are_told_in_the_unit_one_would_say(seconds, text):
     assert duration(seconds) == text

@@ -37,7 +37,7 @@ def text(*contenders: Contender, **options: Any) -> list[str]:
     return judge(contenders, **options).text.splitlines()
 
 
-def test_three_lines_say_what_to_do_the_figures_and_how_sure() -> None:
+def test_three_lines_say_what_to_do_the_figures_and_how_sure():
     lines = text(contender(REPLICATE, 9.8), contender(SPLIT, 9.9), contender(LEAVE, 12.25))
     assert lines == [
         "Replicate the whole model: 2 x onnxruntime, 1 thread each.",
@@ -61,13 +61,13 @@ def test_three_lines_say_what_to_do_the_figures_and_how_sure() -> None:
         ),
     ],
 )
-def test_the_first_line_says_how_to_run_it(deployment: Deployment, advice: str) -> None:
+def test_the_first_line_says_how_to_run_it(deployment, advice):
     lines = text(contender(deployment, 5.0))
     assert lines[0].startswith(advice)
     assert lines[1] == "5 ms (4.9 to 5.1) an item; no other shape was measured."
 
 
-def test_a_split_that_ties_with_faster_replicas_is_not_advised() -> None:
+def test_a_split_that_ties_with_faster_replicas_is_not_advised():
     """The whole model, slower than the split, ties with the replicas, the fastest."""
     verdict = judge(
         [
@@ -80,17 +80,17 @@ def test_a_split_that_ties_with_faster_replicas_is_not_advised() -> None:
     assert "the best replicas 10 ms (a tie)" in verdict.text
 
 
-def test_a_split_is_advised_only_where_nothing_ties_with_it() -> None:
+def test_a_split_is_advised_only_where_nothing_ties_with_it():
     others = contender(REPLICATE, 10.0), contender(LEAVE, 11.0)
     choices = [judge([contender(SPLIT, t), *others]).winner.choice for t in (9.7, 9.8, 10.0, 12.0)]
     assert choices == ["split", "replicate", "replicate", "replicate"]
 
 
-def test_of_splits_that_tie_the_one_of_fewer_runtimes_is_advised() -> None:
+def test_of_splits_that_tie_the_one_of_fewer_runtimes_is_advised():
     assert judge([contender(MIXED, 9.9), contender(SPLIT, 10.0)]).winner.deployment == SPLIT
 
 
-def test_what_cannot_be_exported_is_named_where_it_is_faster_and_never_advised() -> None:
+def test_what_cannot_be_exported_is_named_where_it_is_faster_and_never_advised():
     faster, slower = (text(contender(SPLIT, 10.0), contender(None, t)) for t in (8.0, 12.0))
     assert faster[0].startswith("Split")
     hint = "openvino, throughput hint, which this study does not export, 8 ms (0.80 times as long)"
@@ -98,7 +98,7 @@ def test_what_cannot_be_exported_is_named_where_it_is_faster_and_never_advised()
     assert "hint" not in slower[1]
 
 
-def test_a_disturbed_comparison_or_none_is_less_sure() -> None:
+def test_a_disturbed_comparison_or_none_is_less_sure():
     unsure = "No reliable answer; run again when the machine is idle: other processes."
     assert text(contender(SPLIT, 9.0, "other processes"), contender(LEAVE, 12.0))[2] == unsure
     assert text(contender(SPLIT, 9.0), contender(LEAVE, 12.0, "other processes"))[2] == unsure
@@ -107,7 +107,7 @@ def test_a_disturbed_comparison_or_none_is_less_sure() -> None:
     assert one_by_one[2] == "Less sure: measured one after another, on a calm machine."
 
 
-def test_a_time_of_nothing_does_not_divide() -> None:
+def test_a_time_of_nothing_does_not_divide():
     assert "inf times" in text(contender(SPLIT, spread(0, 0)), contender(LEAVE, 1.0))[1]
 
 
@@ -118,7 +118,7 @@ DEPLOYMENTS = st.sampled_from([LEAVE, REPLICATE, SPLIT, MIXED])
 
 
 @given(st.lists(st.builds(contender, DEPLOYMENTS, SPREADS), min_size=1, max_size=6))
-def test_the_winner_ties_with_the_fastest_and_nothing_simpler_does(field: list[Contender]) -> None:
+def test_the_winner_ties_with_the_fastest_and_nothing_simpler_does(field):
     winner = judge(field).winner
     fastest = min(field, key=lambda c: c.time.median)
     ties = [c for c in field if c.time.low <= fastest.time.high]

@@ -1,7 +1,5 @@
 """Stages in onnxruntime: where cuts are possible, what they need, what an export holds."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Stages in OpenVINO that round to bfloat16."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

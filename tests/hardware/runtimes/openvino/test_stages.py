@@ -1,7 +1,5 @@
 """Stages in OpenVINO: their precision, results, errors and op times."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

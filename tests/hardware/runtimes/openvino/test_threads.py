@@ -1,7 +1,5 @@
 """On which cores OpenVINO's threads run."""
 
-from __future__ import annotations
-
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
