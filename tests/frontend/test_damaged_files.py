@@ -57,7 +57,7 @@ def sound_json() -> bytes:
 def sound_program(folder: Path) -> bytes:
     import torch
 
-    class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class Net(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.linear = torch.nn.Linear(4, 3)
@@ -94,7 +94,7 @@ SLOW = (".onnx", ".pt2")  # what is loaded is compiled; torch takes a second a f
 @pytest.mark.parametrize(
     "suffix", [pytest.param(s, marks=pytest.mark.integration) if s in SLOW else s for s in CHANGES]
 )
-def test_a_damaged_file_is_loaded_or_refused(suffix: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_loaded_or_refused(suffix, tmp_path):
     path = tmp_path / f"net{suffix}"
     path.write_bytes(content := sound(suffix, tmp_path))
     assert autosplit.load_model(path, shapes(suffix)).graph.outputs

@@ -30,15 +30,13 @@ def named(*nodes: Any) -> list[str]:
         (["Relu x a n", "Relu a b n", "Relu b c n:b"], ["n:a", "n:b:2", "n:b"]),
     ],
 )
-def test_a_node_has_its_name_or_that_of_its_output_told_apart(
-    nodes: list[str], names: list[str]
-) -> None:
+def test_a_node_has_its_name_or_that_of_its_output_told_apart(nodes, names):
     parts = [(*text.split(), "")[:4] for text in nodes]
     assert named(*(node(k, x, y.replace(",", " "), name) for k, x, y, name in parts)) == names
 
 
 @given(st.lists(st.sampled_from(["", "n", "n:t1", "t0", "t1:t1"]), min_size=1, max_size=6))
-def test_every_node_has_a_name_of_its_own(names: list[str]) -> None:
+def test_every_node_has_a_name_of_its_own(names):
     nodes = [node("Relu", f"t{i}", f"t{i + 1}", name) for i, name in enumerate(names)]
     unique_names = named(*nodes)
     assert len(set(unique_names)) == len(names)
@@ -49,7 +47,7 @@ def test_every_node_has_a_name_of_its_own(names: list[str]) -> None:
     )
 
 
-def test_inputs_and_outputs_that_are_left_out_are_none() -> None:
+def test_inputs_and_outputs_that_are_left_out_are_none():
     model = onnx_model([node("Resize", "x", "y")])
     del model.graph.node[0].input[:]
     model.graph.node[0].input.extend(["x", "", "s"])
@@ -82,7 +80,7 @@ def dropout(opset: int, inputs: str = "x", outputs: str = "y", **attributes: Any
         dropout(6),
     ],
 )
-def test_a_dropout_whose_mask_nobody_reads_passes_its_input_on(save: Any, model: Any) -> None:
+def test_a_dropout_whose_mask_nobody_reads_passes_its_input_on(save, model):
     loaded = api.load_model(save(model))
     assert [op.sources for op in loaded.graph.ops] == [("end",)]
     assert [f.reason for f in loaded.graph.folded] == ["identity: passes 'x' on"]
@@ -97,7 +95,7 @@ def test_a_dropout_whose_mask_nobody_reads_passes_its_input_on(save: Any, model:
         dropout(13, "x r t"),
     ],
 )
-def test_a_dropout_that_trains_is_refused_by_name_alone(save: Any, model: Any, capfd: Any) -> None:
+def test_a_dropout_that_trains_is_refused_by_name_alone(save, model, capfd):
     with pytest.raises(
         ModelError, match=r"node 'drop' \(Dropout\) cannot be imported: it drops values at random"
     ):
@@ -106,7 +104,7 @@ def test_a_dropout_that_trains_is_refused_by_name_alone(save: Any, model: Any, c
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_mask_that_is_read_or_an_output_keeps_everything(save: Any) -> None:
+def test_a_mask_that_is_read_or_an_output_keeps_everything(save):
     text = """g (float[1,4] x) => (float[1,4] z, bool[1,4] m, float[1,4] n) {
         y, m = Dropout(x, r, off)  z = Relu(y)  n = Cast<to=1>(m)
     }"""
@@ -126,9 +124,7 @@ def test_a_mask_that_is_read_or_an_output_keeps_everything(save: Any) -> None:
         ("value_ints", [4, 5], "INT64"),
     ],
 )
-def test_a_constant_of_any_spelling_is_its_value(
-    save: Any, attribute: str, values: Any, kind: str
-) -> None:
+def test_a_constant_of_any_spelling_is_its_value(save, attribute, values, kind):
     x = value("x", (2,), kind)
     nodes = [node("Constant", "", "c", **{attribute: values}), node("Add", "x c", "y")]
     model = api.load_model(save(onnx_model(nodes, [x], [value("y", (2,), kind)])))

@@ -42,18 +42,18 @@ def _functions(bodies: list[list[tuple[str, str]]]) -> Any:
     return _model([helper.make_node("f0", ["x"], ["y"], domain="local")], functions=functions)
 
 
-def test_functions_that_multiply_are_refused_before_they_are_inlined(save: Any) -> None:
+def test_functions_that_multiply_are_refused_before_they_are_inlined(save):
     bodies = [[(f"f{i + 1}", "local")] * 2 for i in range(30)]
     with pytest.raises(ModelError, match="more than 1000000 nodes once its functions are inlined"):
         file.read(save(_functions([*bodies, [("Relu", "")]])))
 
 
-def test_a_function_that_calls_itself_is_refused(save: Any) -> None:
+def test_a_function_that_calls_itself_is_refused(save):
     with pytest.raises(ModelError, match="one calls itself, f0 -> f0"):
         file.read(save(_functions([[("f0", "local")]])))
 
 
-def test_a_long_chain_of_functions_does_not_call_itself(save: Any) -> None:
+def test_a_long_chain_of_functions_does_not_call_itself(save):
     last = [("Relu", "")]
     chain = [[(f"f{i + 1}", "local")] for i in range(399)]
     with pytest.raises(ModelError, match=r"chain depth exceeds limit \(100\)"):
@@ -84,9 +84,7 @@ _IMAGE = np.ones((1, 1, 4, 4), np.float32)
         ("AveragePool", {"kernel_shape": [2**18, 2**18], "pads": [2**17] * 4}, [_IMAGE]),
     ],
 )
-def test_constants_that_grow_are_refused_before_they_are_computed(
-    save: Any, kind: str, attributes: dict[str, Any], weights: list[Any]
-) -> None:
+def test_constants_that_grow_are_refused_before_they_are_computed(save, kind, attributes, weights):
     names = [f"w{i}" for i in range(len(weights))]
     nodes = [
         helper.make_node(kind, names, ["big"], name="grow", **attributes),
@@ -99,7 +97,7 @@ def test_constants_that_grow_are_refused_before_they_are_computed(
         autosplit.load_model(save(model))
 
 
-def test_an_op_of_another_domain_counts_as_the_standard_one(save: Any) -> None:
+def test_an_op_of_another_domain_counts_as_the_standard_one(save):
     text = """g (float[2,4] x) => (float[2,4] y) {
         big = com.microsoft.Range(a, b, c)  floats = Cast<to=1>(big)
         most = ReduceMax<keepdims=0>(floats)  y = Add(x, most)
@@ -110,7 +108,7 @@ def test_an_op_of_another_domain_counts_as_the_standard_one(save: Any) -> None:
         autosplit.load_model(save(model))
 
 
-def test_small_steps_to_large_constants_add_up(save: Any) -> None:
+def test_small_steps_to_large_constants_add_up(save):
     steps = "  ".join(f"v{i + 1} = Concat<axis=0>({', '.join([f'v{i}'] * 16)})" for i in range(9))
     text = f"""g (float[2,4] x) => (float[2,4] y) {{
         {steps}  most = ReduceMax<keepdims=0>(v9)  y = Add(x, most)
@@ -120,7 +118,7 @@ def test_small_steps_to_large_constants_add_up(save: Any) -> None:
 
 
 @pytest.mark.integration
-def test_sizes_that_double_are_not_propagated(save: Any) -> None:
+def test_sizes_that_double_are_not_propagated(save):
     doubled = "  ".join(f"v{i + 1} = Concat<axis=0>(v{i}, v{i})" for i in range(36))
     text = f"""g (float[2,4] x) => (float[2,4] y) {{
         v0 = Shape(x)  {doubled}  most = ReduceMax<keepdims=0>(v36)  yes = Cast<to=9>(most)
@@ -139,9 +137,7 @@ def test_sizes_that_double_are_not_propagated(save: Any) -> None:
         (("Resize", ["x", "", "scales"], ["y"]), "a tensor of 4,000,000,000,000,000,000 elements"),
     ],
 )
-def test_a_node_that_would_expand_without_limit_is_refused(
-    save: Any, node: Any, message: str
-) -> None:
+def test_a_node_that_would_expand_without_limit_is_refused(save, node, message):
     kind, names, results = node
     scales = numpy_helper.from_array(np.float32([1, 1, 1e9, 1e9]), "scales")
     model = _model([helper.make_node(kind, names, results)])
@@ -152,7 +148,7 @@ def test_a_node_that_would_expand_without_limit_is_refused(
         autosplit.load_model(save(model))
 
 
-def test_a_tensor_of_many_rows_is_split_into_few(save: Any) -> None:
+def test_a_tensor_of_many_rows_is_split_into_few(save):
     text = """g (float[20000,2] x) => (float[10000,4] y) {
         parts = SplitToSequence<axis=0>(x, rows)  y = ConcatFromSequence<axis=1>(parts)
     }"""
@@ -160,14 +156,14 @@ def test_a_tensor_of_many_rows_is_split_into_few(save: Any) -> None:
     assert model.graph.tensors["y"].shape == (10000, 4)
 
 
-def test_a_name_that_is_not_utf8_is_an_error_of_one_line(save: Any) -> None:
+def test_a_name_that_is_not_utf8_is_an_error_of_one_line(save):
     path = save(_model([helper.make_node("Relu", ["x"], ["y"], name="PLACEHOLDER")]))
     path.write_bytes(path.read_bytes().replace(b"PLACEHOLDER", b"\xff\xfePLACEHOLD"))
     with pytest.raises(ModelError, match="PLACEHOLD', which is not UTF-8; rename it"):
         file.read(path)
 
 
-def test_a_loop_of_constants_is_refused_and_not_run(save: Any) -> None:
+def test_a_loop_of_constants_is_refused_and_not_run(save):
     text = """g (float[2,4] x) => (float[2,4] y) {
         end = Loop(trips, go, start) <
             body = b (int64 i, bool c, float[4] s) => (bool c2, float[4] s2) {
@@ -191,9 +187,7 @@ def test_a_loop_of_constants_is_refused_and_not_run(save: Any) -> None:
     ],
     ids=["shape", "if", "constant", "no branches", "no output"],
 )
-def test_a_node_that_lacks_inputs_or_attributes_is_an_error_of_one_line(
-    save: Any, node: Any
-) -> None:
+def test_a_node_that_lacks_inputs_or_attributes_is_an_error_of_one_line(save, node):
     nodes = [node, helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Relu", ["x"], ["y"])]
     if node.op_type != "If":
         nodes.append(helper.make_node("If", ["missing"], ["z"]))
@@ -202,7 +196,7 @@ def test_a_node_that_lacks_inputs_or_attributes_is_an_error_of_one_line(
 
 
 @pytest.mark.parametrize("key", ["location", "offset", "length"])
-def test_external_data_with_a_very_long_value_is_named(save: Any, key: str) -> None:
+def test_external_data_with_a_very_long_value_is_named(save, key):
     weight = TensorProto(name="w", data_type=FLOAT, dims=[4])
     weight.data_location = TensorProto.EXTERNAL
     entries = {"location": "net.onnx", "offset": "0", "length": "16"} | {key: "9" * 5000}
@@ -215,7 +209,7 @@ def test_external_data_with_a_very_long_value_is_named(save: Any, key: str) -> N
     assert len(str(error.value)) < 400
 
 
-def test_a_model_without_ops_has_no_cuts(save: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_without_ops_has_no_cuts(save, capsys):
     from autosplit.cli import main
 
     path = save(onnx_model([helper.make_node("Identity", ["x"], ["y"])], [value("x", (2,))], ["y"]))

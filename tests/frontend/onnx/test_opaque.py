@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ LOOP = """g (float[2,3] x, int64 n) => (float[2,3] q, float[2,3] z) {
 
 
 @pytest.fixture
-def lstm(save: Any) -> Any:
+def lstm(save):
     return save(nets.net(LSTM, WEIGHTS))
 
 
@@ -38,7 +37,7 @@ def opaque(model: api.Model) -> list[tuple[str, ...]]:
     return [op.sources for op in model.graph.ops if op.opaque]
 
 
-def test_an_opaque_op_has_the_names_shapes_and_weights_of_its_node(lstm: Any) -> None:
+def test_an_opaque_op_has_the_names_shapes_and_weights_of_its_node(lstm):
     graph = api.load_model(lstm).graph
     (op,) = [op for op in graph.ops if op.opaque]
     assert (op.sources, op.inputs, op.outputs) == (("y",), ("b",), ("y", "h"))
@@ -48,20 +47,20 @@ def test_an_opaque_op_has_the_names_shapes_and_weights_of_its_node(lstm: Any) ->
 
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
-def test_another_runtime_computes_it_wherever_the_cut_lies(lstm: Any, runtime: str) -> None:
+def test_another_runtime_computes_it_wherever_the_cut_lies(lstm, runtime):
     model = api.load_model(lstm, runtime=runtime)
     for name in ("b", "y"):
         nets.judge(model, model.split([[name]]))
 
 
-def test_a_split_around_it_is_exported_and_verified(lstm: Any, tmp_path: Any, said: Any) -> None:
+def test_a_split_around_it_is_exported_and_verified(lstm, tmp_path, said):
     options = ["--after", "b", "--after", "y", "--runtime", "onnxruntime", "-o", tmp_path / "out"]
     assert main([*map(str, ["split", lstm, *options])]) == 0
     assert main(["verify", str(tmp_path / "out")]) == 0
 
 
 @pytest.mark.parametrize("runtime", ["tvm", "onnxruntime"])
-def test_its_time_is_infinite_in_tvm_alone(lstm: Any, runtime: str) -> None:
+def test_its_time_is_infinite_in_tvm_alone(lstm, runtime):
     model = api.load_model(lstm, runtime=runtime)
     (core,) = device.along(1, ())
     profile = model.profile(core, seconds=0.01, force=True)
@@ -69,19 +68,19 @@ def test_its_time_is_infinite_in_tvm_alone(lstm: Any, runtime: str) -> None:
     assert model.runtime.can_run(core) == (runtime != "tvm")
 
 
-def test_tvm_alone_refuses_it_by_name_with_a_remedy(lstm: Any) -> None:
+def test_tvm_alone_refuses_it_by_name_with_a_remedy(lstm):
     model = api.load_model(lstm)
     for refused in (lambda: api.plan(model, 2), model.split([["y"]]).pipeline):
         with pytest.raises(ModelError, match=r"node 'y' .* no LSTM; use --runtime onnxruntime"):
             refused()
 
 
-def test_inspect_says_which_op_is_opaque_and_why(lstm: Any, capsys: Any) -> None:
+def test_inspect_says_which_op_is_opaque_and_why(lstm, capsys):
     assert main(["inspect", str(lstm)]) == 0
     assert "opaque: op1_opaque_LSTM (TVM's importer has no LSTM;" in capsys.readouterr().out
 
 
-def test_a_loop_reads_what_its_body_takes_from_outside(save: Any) -> None:
+def test_a_loop_reads_what_its_body_takes_from_outside(save):
     model = api.load_model(save(nets.net(LOOP, {"yes": np.array(True)})), runtime="onnxruntime")
     assert opaque(model) == [("q",)]
     assert model.graph.ops[1].inputs == ("n", "x", "a")
@@ -103,9 +102,7 @@ def test_a_loop_reads_what_its_body_takes_from_outside(save: Any) -> None:
     ],
     ids=["symbols", "any number of trips", "no condition", "scan output"],
 )
-def test_shapes_in_a_loop_are_inferred(
-    save: Any, call: str, types: list[str], body: str, shapes: list[tuple[int, ...]]
-) -> None:
+def test_shapes_in_a_loop_are_inferred(save, call, types, body, shapes):
     result_types = ", ".join(
         f"float{t} {name}" for t, name in zip(types, ("vo", "so"), strict=False)
     )
@@ -125,7 +122,7 @@ def test_shapes_in_a_loop_are_inferred(
     nets.judge(model, model.split([["a"], ["q"]]))
 
 
-def test_a_loop_whose_body_may_end_it_has_no_fixed_size(save: Any) -> None:
+def test_a_loop_whose_body_may_end_it_has_no_fixed_size(save):
     text = """g (float[2,3] x) => (float[k] z) {
         q, r = Loop(trips, yes, x) <body = b (int64 i, bool c, float[2,3] v)
             => (bool co, float[2,3] vo, float[2,3] so) {
@@ -140,7 +137,7 @@ def test_a_loop_whose_body_may_end_it_has_no_fixed_size(save: Any) -> None:
         api.load_model(save(proto), runtime="onnxruntime")
 
 
-def test_a_node_of_constants_alone_is_computed_at_once(save: Any) -> None:
+def test_a_node_of_constants_alone_is_computed_at_once(save):
     text = "g (float[2,3] x) => (float[2,3] y) { k = Hardmax(w)  y = Mul(x, k) }"
     model = api.load_model(save(nets.net(text, {"w": (2, 3)})))
     assert opaque(model) == []
@@ -155,12 +152,12 @@ def test_a_node_of_constants_alone_is_computed_at_once(save: Any) -> None:
         ("r = RandomNormalLike(x)  z = Add(x, r)", "node 'r' .* draws random numbers"),
     ],
 )
-def test_what_no_runtime_can_split_is_refused_by_name(save: Any, line: str, reason: str) -> None:
+def test_what_no_runtime_can_split_is_refused_by_name(save, line, reason):
     with pytest.raises(ModelError, match=reason):
         api.load_model(save(nets.net(f"g (float[2,3] x) => (float[a,b] z) {{ {line} }}")))
 
 
-def test_a_size_that_an_input_decides_is_the_declared_one(save: Any) -> None:
+def test_a_size_that_an_input_decides_is_the_declared_one(save):
     text = "g (float[1,3] x, int64[2] s) => (float[2,3] y) { a = Relu(x)  y = Expand(a, s) }"
     model = api.load_model(save(nets.net(text)), runtime="onnxruntime")
     assert opaque(model) == [("y",)]
@@ -170,7 +167,7 @@ def test_a_size_that_an_input_decides_is_the_declared_one(save: Any) -> None:
     np.testing.assert_array_equal(outputs["y"], np.ones((2, 3)))
 
 
-def test_a_size_that_an_input_decides_follows_from_what_comes_of_it(save: Any) -> None:
+def test_a_size_that_an_input_decides_follows_from_what_comes_of_it(save):
     text = "g (int64 n) => (float[4] y) { r = Range(i, n, k)  f = Cast<to=1>(r)  y = Mul(f, f) }"
     weights = {"i": np.array(0), "k": np.array(1)}
     model = api.load_model(save(nets.net(text, weights)), runtime="onnxruntime")
@@ -185,9 +182,7 @@ def test_a_size_that_an_input_decides_follows_from_what_comes_of_it(save: Any) -
 @pytest.mark.parametrize(
     ("port", "line"), [("n", "Range(i, n, k)"), ("[1] n", "ReduceSum<keepdims=0>(x, n)")]
 )
-def test_declared_sizes_that_contradict_each_other_decide_nothing(
-    save: Any, port: str, line: str
-) -> None:
+def test_declared_sizes_that_contradict_each_other_decide_nothing(save, port, line):
     text = f"""g (int64{port:>4}, int64[2,3] x) => (int64[4] y, int64[5] z) {{
         r = {line}  y = Neg(r)  z = Abs(r)
     }}"""
@@ -205,7 +200,7 @@ IF = """g (float[2,3] x) => (float[2,3] z) {{
 
 
 @pytest.mark.parametrize(("size", "branch"), [("three", "Exp"), ("one", "Tanh")])
-def test_an_if_whose_condition_is_known_is_its_branch(save: Any, size: str, branch: str) -> None:
+def test_an_if_whose_condition_is_known_is_its_branch(save, size, branch):
     numbers = {"one": np.array(1), "three": np.array(3)}
     model = api.load_model(save(nets.net(IF.format(size=size), numbers)))
     assert opaque(model) == []
@@ -213,7 +208,7 @@ def test_an_if_whose_condition_is_known_is_its_branch(save: Any, size: str, bran
     nets.judge(model, model.split([]))
 
 
-def test_a_number_of_a_branch_that_is_taken_can_decide_the_next_one(save: Any) -> None:
+def test_a_number_of_a_branch_that_is_taken_can_decide_the_next_one(save):
     text = """g (float[2,3] x) => (float[2,3] y) {
         y = If(yes) <then_branch = t () => (float[2,3] o) {
             one = Constant<value_int=1>()  c = Cast<to=9>(one)

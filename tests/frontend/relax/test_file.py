@@ -1,7 +1,5 @@
 """Relax modules as objects and files: names, dynamic sizes, element types."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

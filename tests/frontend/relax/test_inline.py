@@ -30,7 +30,7 @@ def function(
     return text.replace("@R.function", "@R.function(private=True)") if private else text
 
 
-def test_functions_that_main_calls_are_put_inside_it() -> None:
+def test_functions_that_main_calls_are_put_inside_it():
     double = function("double", "y = R.add(x, x)\nreturn y", private=True)
     main = function("main", "a = M.double(x)\nb = M.double(a)\nc = R.nn.relu(b)\nreturn c")
     source = file.convert(module(double, main), "net")
@@ -38,7 +38,7 @@ def test_functions_that_main_calls_are_put_inside_it() -> None:
     judge(model := autosplit.load_model(module(double, main)), model.split([]))
 
 
-def test_variables_of_one_name_are_told_apart() -> None:
+def test_variables_of_one_name_are_told_apart():
     source = file.convert(
         module(function("main", "y = R.add(x, x)\ny = R.nn.relu(y)\ny = R.exp(y)\nreturn y")), "net"
     )
@@ -53,14 +53,12 @@ def test_variables_of_one_name_are_told_apart() -> None:
     ("result", "outputs", "tupled"),
     [("y", ("y",), False), ("(y,)", ("y",), True), ("(y, y)", ("y", "y.1"), True)],
 )
-def test_a_result_has_a_name_for_each_time(
-    result: str, outputs: tuple[str, ...], tupled: bool
-) -> None:
+def test_a_result_has_a_name_for_each_time(result, outputs, tupled):
     source = file.convert(module(function("main", f"y = R.exp(x)\nreturn {result}")), "net")
     assert (source.outputs, source.tupled) == (outputs, tupled)
 
 
-def test_items_of_a_tuple_go_by_the_variables_that_take_them() -> None:
+def test_items_of_a_tuple_go_by_the_variables_that_take_them():
     body = "parts = R.split(x, 3, axis=1)\nlast = parts[2]\nfirst = parts[0]\n"
     body += "y = R.add(first, last)\nreturn y"
     source = file.convert(module(function("main", body)), "net")
@@ -93,20 +91,18 @@ ITEM, RANK = "x: R.Tuple(R.Tensor((2,), 'float32'))", "x: R.Tensor(dtype='float3
         ),
     ],
 )
-def test_what_cannot_be_split_is_refused_by_name(
-    functions: list[tuple[str, ...]], message: str
-) -> None:
+def test_what_cannot_be_split_is_refused_by_name(functions, message):
     with pytest.raises(ModelError, match=message):
         file.convert(module(*(function(*parts) for parts in functions)), "net")
 
 
-def test_a_shape_for_a_module_without_inputs_is_refused() -> None:
+def test_a_shape_for_a_module_without_inputs_is_refused():
     empty = module(function("main", "y = R.zeros((2,), 'float32')\nreturn y", ""))
     with pytest.raises(ConfigError, match="inputs are none"):
         bind_shapes(empty, {"z": (2,)})
 
 
 @pytest.mark.parametrize("thing", [None, 3, {"main": 1}, "net.onnx"])
-def test_what_is_no_model_is_called_by_its_type(thing: object) -> None:
+def test_what_is_no_model_is_called_by_its_type(thing):
     with pytest.raises(ModelError, match=f"from a {type(thing).__name__}; give a file"):
         read(thing, {})

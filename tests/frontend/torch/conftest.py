@@ -1,7 +1,5 @@
 """One list of ONNX functions for all programs."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

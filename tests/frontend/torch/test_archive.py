@@ -42,11 +42,11 @@ def members(path: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     return tmp_path / "net.pt2"
 
 
-def test_only_data_is_copied_and_guards_are_dropped(file: Path) -> None:
+def test_only_data_is_copied_and_guards_are_dropped(file):
     names = ("data/weights/weight_0", "data/constants/c", "archive_version", "byteorder")
     others = ("code/run.py", "data/weights/sub/weight", "data/weights/w.pt", "extra/notes")
     copied = dict.fromkeys(names, b"\1\2")
@@ -56,9 +56,7 @@ def test_only_data_is_copied_and_guards_are_dropped(file: Path) -> None:
     assert copies == {**copied, "data/sample_inputs/model.pt": b""}
 
 
-def test_a_graph_that_is_too_large_is_refused_and_weights_are_not(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_graph_that_is_too_large_is_refused_and_weights_are_not(file, monkeypatch):
     saved(file, graph(), {"data/weights/w": b"0" * 9999})
     size = len(json.dumps(graph()))
     monkeypatch.setattr(torch_archive, "_MEMBER_LIMIT", size)
@@ -72,10 +70,10 @@ PLAIN = {"use_pickle": False, "path_name": "weight_0"}
 
 
 @pytest.mark.parametrize("kind", ["weights/model_weights", "constants/model_constants"])
-def test_a_tensor_that_is_more_than_numbers_is_named(file: Path, kind: str) -> None:
+def test_a_tensor_that_is_more_than_numbers_is_named(file, kind):
     name = f"data/{kind}_config.json"
 
-    def copied(entry: Any) -> Any:
+    def copied(entry):
         config = json.dumps({"config": {"w": entry}}).encode()
         return json.loads(members(saved(file, graph(), {name: config}))[name])
 
@@ -91,7 +89,7 @@ def test_a_tensor_that_is_more_than_numbers_is_named(file: Path, kind: str) -> N
     ("kind", "read"),
     [("builtins.list", "builtins.list"), (None, None), ("mine.Pair", "builtins.tuple")],
 )
-def test_containers_are_pythons_own(file: Path, side: str, kind: Any, read: Any) -> None:
+def test_containers_are_pythons_own(file, side, kind, read):
     inner = {"type": kind, "context": '{"call": "me"}', "children_spec": []}
     tree = {"type": "builtins.tuple", "children_spec": [TENSOR, inner]}
     call = {"signature": {side: json.dumps([1, tree])}}
@@ -130,9 +128,7 @@ OTHER_SIZES = ("__import__('os')", "lambda: s0", "2**9", "s0.x", "os", "exit()",
     ],
     ids=repr,
 )
-def test_a_graph_of_tensor_ops_and_sizes_is_read_without_notes(
-    file: Path, more: dict[str, Any]
-) -> None:
+def test_a_graph_of_tensor_ops_and_sizes_is_read_without_notes(file, more):
     document = json.loads(members(saved(file, graph(**more)))["models/model.json"])
     assert all(node.get("metadata", {}) == {} for node in document.get("nodes", ()))
 
@@ -147,9 +143,7 @@ def test_a_graph_of_tensor_ops_and_sizes_is_read_without_notes(
         ({"nodes": [[{"arg": {"as_custom_obj": "x"}}]]}, "argument of kind 'custom_obj'"),
     ],
 )
-def test_what_torch_would_evaluate_is_refused(
-    file: Path, more: dict[str, Any], message: str
-) -> None:
+def test_what_torch_would_evaluate_is_refused(file, more, message):
     with pytest.raises(ModelError, match=message):
         members(saved(file, graph(**more)))
 
@@ -159,9 +153,7 @@ def test_what_torch_would_evaluate_is_refused(
     st.integers(0, 9),
     st.sampled_from(":.[]{}@%&|~^;#\n\t\0é\\"),
 )
-def test_a_size_with_a_letter_of_anything_else_is_refused(
-    text: str, place: int, letter: str
-) -> None:
+def test_a_size_with_a_letter_of_anything_else_is_refused(text, place, letter):
     assert not _is_size(f"{text[:place]}{letter}{text[place:]}")
 
 
@@ -175,16 +167,14 @@ def test_a_size_with_a_letter_of_anything_else_is_refused(
         ("version", "1", zipfile.ZIP_STORED, r"no exported program in the format of torch 2\.9"),
     ],
 )
-def test_a_file_that_is_no_whole_archive_of_torch_is_one_line(
-    file: Path, name: str, text: str, how: int, message: str
-) -> None:
+def test_a_file_that_is_no_whole_archive_of_torch_is_one_line(file, name, text, how, message):
     with zipfile.ZipFile(file, "w", how) as archive:
         archive.writestr(f"net/{name}", text)
     with pytest.raises(ModelError, match=message):
         members(file)
 
 
-def test_an_encrypted_archive_is_refused(file: Path) -> None:
+def test_an_encrypted_archive_is_refused(file):
     content = bytearray(saved(file, graph()).read_bytes())
     for entry in re.finditer(rb"PK\x01\x02", bytes(content)):
         content[entry.start() + 8] |= 1  # the flag of an encrypted member

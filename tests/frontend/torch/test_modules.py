@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnxscript")
 
 
-class Block(torch.nn.Module):  # type: ignore[misc]
+class Block(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.linear = torch.nn.Linear(8, 8)
@@ -24,7 +23,7 @@ class Block(torch.nn.Module):  # type: ignore[misc]
         return torch.softmax(self.linear(torch.tanh(x)), 1)
 
 
-class Net(torch.nn.Module):  # type: ignore[misc]
+class Net(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stages = torch.nn.ModuleList(Block() for _ in range(3))
@@ -37,7 +36,7 @@ class Net(torch.nn.Module):  # type: ignore[misc]
 
 
 @pytest.fixture(scope="module", params=["net.pt2", "net.onnx"])
-def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("modules") / request.param
     arguments = (torch.zeros(2, 8),)
     if path.suffix == ".pt2":
@@ -48,12 +47,12 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="module")
-def model(path: Path) -> autosplit.Model:
+def model(path):
     return autosplit.load_model(path, runtime="tvm")
 
 
 @pytest.mark.parametrize("name", ["stages.1", "stages", "stages.0.linear"])
-def test_a_cut_after_a_module_holds_all_of_its_ops(model: autosplit.Model, name: str) -> None:
+def test_a_cut_after_a_module_holds_all_of_its_ops(model, name):
     first, second = model.split(after=[[name]]).stages
     inside = model.graph.modules[name]
     assert set(inside) <= set(first)
@@ -61,13 +60,13 @@ def test_a_cut_after_a_module_holds_all_of_its_ops(model: autosplit.Model, name:
     assert second
 
 
-def test_a_module_that_is_called_twice_is_both_calls(model: autosplit.Model) -> None:
+def test_a_module_that_is_called_twice_is_both_calls(model):
     before = set(model.graph.modules["stages"])
     assert before | set(model.graph.modules["twice"]) == set(range(len(model.graph.ops)))
     with pytest.raises(SplitError, match=r"did you mean .*'stages\.1'"):
         model.split(after=[["stage.1"]])
 
 
-def test_the_command_line_takes_modules(path: Path, tmp_path: Path) -> None:
+def test_the_command_line_takes_modules(path, tmp_path):
     folder = str(tmp_path / "split")
     assert main(["split", str(path), "--after", "stages.1", "--runtime", "tvm", "-o", folder]) == 0

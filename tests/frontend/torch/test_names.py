@@ -34,7 +34,7 @@ def calls(program):
 
 def test_weights_called_like_inputs_and_nodes():
     class Net(torch.nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             names = ("p_p_a", "a", "x", "mul", "val_0")
             for number, name in enumerate(names, 2):

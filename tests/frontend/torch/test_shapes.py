@@ -1,7 +1,5 @@
 """Dynamic dimensions of a program, also those that follow from others."""
 
-from __future__ import annotations
-
 import pytest
 
 import autosplit
