@@ -195,17 +195,20 @@ class Search:
             low, high = np.searchsorted(here, (heads[0], heads[-1] + 1))
             if low == high:
                 continue
-            columns = np.searchsorted(heads, here[low:high])
+            # Without a copy where all are of interest.
+            columns: Index | slice = slice(None)
+            if high - low < len(heads):
+                columns = np.searchsorted(heads, here[low:high])
             periods = self._periods(step, [each[:, columns] for each in loads], has_state, columns)
             yield Block(step, tails, here[low:high], periods, longest[:, columns])
 
     def _periods(
-        self, step: Step, loads: Sequence[Array], has_state: Mask | None, columns: Index
+        self, step: Step, loads: Sequence[Array], has_state: Mask | None, columns: Index | slice
     ) -> Array:
         """The periods of stages with these loads in the rows of a step."""
         replicas, streams = sum(step.replicas), self.problem.costs.streams
         if len(loads) == 1:
-            periods = loads[0] / replicas
+            periods = loads[0] if replicas == 1 else loads[0] / replicas
         else:
             with np.errstate(divide="ignore"):
                 rates = sum(n / each for n, each in zip(step.replicas, loads, strict=True))
@@ -255,7 +258,8 @@ class Search:
             for block in self.blocks(state, here.heads[reached], windows):
                 before = np.array([cost[tail] for tail in block.tails.tolist()])
                 values = self._values(block, before[:, None], limit, by_latency)
-                _extend(labels[block.step.state], block, values, state, len(steps))
+                most = math.inf if by_latency else limit
+                _extend(labels[block.step.state], block, values, state, len(steps), most)
                 steps.append(block.step)
             for step in self.problem.steps(state):
                 if not step.rows:
@@ -264,10 +268,9 @@ class Search:
         return self._best_path(labels, steps, fewest_devices)
 
     def _values(self, block: Block, before: Array, limit: float, by_latency: bool) -> Array:
-        if by_latency:
-            values: Array = before + self.latencies(block)
-        else:
-            values = np.maximum(before, block.periods)
+        if not by_latency:
+            return np.maximum(before, block.periods)
+        values: Array = before + self.latencies(block)
         values[block.periods > limit] = math.inf
         return values
 
@@ -314,12 +317,14 @@ def _none(count: int) -> tuple[Array, Index, Index, Index]:
     return np.full(count, math.inf), index, index.copy(), index.copy()
 
 
-def _extend(labels: _Labels, block: Block, values: Array, state: int, step: int) -> None:
-    """Keep the best path to each cut of a block."""
+def _extend(
+    labels: _Labels, block: Block, values: Array, state: int, step: int, limit: float
+) -> None:
+    """Keep the best path to each cut of a block, where its value is within a limit."""
     parent = values.argmin(axis=0)
     least = values[parent, np.arange(values.shape[1])]
     at = np.searchsorted(labels.heads, block.heads)
-    better = np.flatnonzero(least < labels.cost[at])
+    better = np.flatnonzero((least < labels.cost[at]) & (least <= limit))
     at = at[better]
     labels.cost[at], labels.parent[at] = least[better], block.tails[parent[better]]
     labels.state[at], labels.step[at] = state, step

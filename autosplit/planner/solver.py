@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
 from autosplit.cuts import TooManyDownsets
+from autosplit.deployment import Stage
 from autosplit.planner import cut_set
 from autosplit.planner.bound import Weights, weights_of
 from autosplit.planner.costs import CostModel
 from autosplit.planner.cut_set import Words
-from autosplit.planner.evaluation import Plan
+from autosplit.planner.evaluation import Plan, evaluate
 from autosplit.planner.explain import infeasible, not_found, too_many_stages
 from autosplit.planner.problem import SAME, Deadline, OutOfTime, Problem, Question, problems
 from autosplit.planner.search import FEW_CUTS, Search
@@ -38,6 +39,7 @@ def partition(
     deadline: Deadline | None = None,
     max_period: float = 0.0,
     cuts: Mapping[int, Words] | None = None,
+    known: Sequence[Stage] = (),
 ) -> Plan:
     """The deployment of least period, then least latency, then fewest bytes moved.
 
@@ -45,13 +47,14 @@ def partition(
     ``deadline`` returns true when the time is up: the best plan so far is returned, with
     ``optimal`` false and the lower bound proven by then. With ``max_period`` the plan of least
     latency among those with at most this period. ``cuts``: for each batch the only cuts that are
-    searched, all of which are legal.
+    searched, all of which are legal. ``known``: the stages of a deployment that satisfies the
+    question; a good one shortens the search.
 
     Raises:
         Infeasible: No deployment satisfies the question; the message says what clashes.
         ConfigError: The question makes no sense, or the costs are of other devices.
     """
-    return solve(costs, question, deadline, max_period, cuts)[0]
+    return solve(costs, question, deadline, max_period, cuts, known)[0]
 
 
 def solve(
@@ -60,17 +63,21 @@ def solve(
     deadline: Deadline | None,
     max_period: float = 0.0,
     cuts: Mapping[int, Words] | None = None,
+    known: Sequence[Stage] = (),
 ) -> tuple[Plan, list[Solution]]:
     """``partition``, and what is known of each batch."""
     best: Plan | None = None
     bound, unsure, notes, solutions = math.inf, False, [], []
     every_problem = problems(costs, question)
+    start = evaluate(costs, known) if known else None
+    if start is not None and 0 < max_period < start.period:
+        start = None
     too_many = too_many_stages(every_problem[0].costs, question.stages or 1)
     if too_many is not None:
         raise too_many
     for problem in every_problem:
         solver = _Solver(problem, deadline, max_period)
-        plan = solver.solve(None if cuts is None else cuts[problem.batch])
+        plan = solver.solve(start, None if cuts is None else cuts[problem.batch])
         bound, unsure = min(bound, solver.bound), unsure or not solver.proven
         notes.append(solver.note)
         solutions.append(Solution(problem, solver.weights, solver.words))
@@ -96,13 +103,16 @@ class _Solver:
         self.words: Words | None = None
         self._is_complete = self._finished = False  # of the cuts searched last
 
-    def solve(self, cuts: Words | None = None) -> Plan | None:
-        """The best plan, over some cuts or all; None where there is none or none was found."""
+    def solve(self, best: Plan | None, cuts: Words | None) -> Plan | None:
+        """The best plan, over some cuts or all; None where there is none or none was found.
+
+        ``best``: the best that is known.
+        """
         if cuts is not None:
-            return self._improved(cuts, None, self.deadline)
+            return self._improved(cuts, best, self.deadline)
         words = self.words = self._all_cuts()
         # Without a deadline, so that there is a plan to return in any case.
-        best = self._improved(cut_set.along_orders(self.problem), None, None)
+        best = self._improved(cut_set.along_orders(self.problem), best, None)
         if words is None or len(words) > FEW_CUTS:
             best = self._near(best, _PATIENT_ROUNDS if words is None else _QUICK_ROUNDS)
         if words is not None:
@@ -151,7 +161,7 @@ class _Solver:
         return plan.period < best.period * (1 - SAME)
 
     def _improved(self, words: Words, best: Plan | None, deadline: Deadline | None) -> Plan | None:
-        """The best plan of a set of cuts that has those of ``best``; sets ``_finished``."""
+        """The best plan of a set of cuts, or ``best``; sets ``_finished``."""
         while True:
             known = best.period if best else math.inf
             if known == 0 and not self.max_period:

@@ -123,14 +123,14 @@ class Acquisition:
         """The free candidate of largest expected gain, of equal ones that of least value."""
         if not self.gains:
             return None
-        free = list(self.gains)
         if not self.history.trials:
             # Little is known of the costs, so draws are far apart: the plan comes first.
             planned = self._planned[0]
             if planned in self.gains:
                 return planned
-        values = self._values(free, self.corrected.mean)
-        return free[min(range(len(free)), key=lambda n: (-self.gains[free[n]], values[n]))]
+        most = max(self.gains.values())
+        equal = [candidate for candidate, gain in self.gains.items() if gain == most]
+        return equal[int(self._values(equal, self.corrected.mean).argmin())]
 
     @cached_property
     def gains(self) -> dict[Candidate, float]:

@@ -75,7 +75,8 @@ class Space:
         candidate are. Raises Infeasible where none fits.
         """
         cuts = self._cuts or self._cuts_near(near, seed)
-        return partition(costs, self.question, max_period=max_period, cuts=cuts).stages
+        question = self.question
+        return partition(costs, question, max_period=max_period, cuts=cuts, known=near).stages
 
     @cached_property
     def _cuts(self) -> Mapping[int, Words] | None:

@@ -49,8 +49,8 @@ class StudyLoop:
         self._stopped = ""  # by a trial that could not be measured
         self._number = -1  # of the latest trial of this process
         self._error: BaseException | None = None  # that interrupted it
-        self._ordinal = 0  # how many trials there were before it
-        self._known: list[FrozenTrial] = []  # the trials before it, as they were read
+        self._ordinal = 0  # how many trials there are, but for lost ones
+        self._known: list[FrozenTrial] = []  # the trials, as they were read last
 
     def run(self) -> str:
         """Measure until a limit is met, and return which.
@@ -59,24 +59,29 @@ class StudyLoop:
         """
         measured = 0
         with storage_errors(self.opened.url):
+            self._read()
             while not (reason := self._stopped or self.stop_reason()):
                 most = self.opened.config.search.trials
                 with phases.step(f"candidate {self._ordinal + 1} of {most}"):
                     is_measured = self._run_trial()
+                self._read()
                 if is_measured and not self._stopped:
                     measured += 1
                     self._report(measured)
         return reason
 
+    def _read(self) -> None:
+        """Read the trials that there are."""
+        self._known = free_lost_trials(self.study, self.retry)
+        # Lost trials do not count, so an interrupted study goes on as if it had not been.
+        self._ordinal = sum(not is_lost(trial) for trial in self._known)
+
     def stop_reason(self) -> str | None:
         """Why no further trial starts; None to continue."""
-        self._known = trials = free_lost_trials(self.study, self.retry)
+        check_failures(self._known)
         elapsed = self.clock() - self.began
-        check_failures(trials)
-        # Lost trials do not count, so an interrupted study goes on as if it had not been.
-        self._ordinal = sum(not is_lost(trial) for trial in trials)
-        promised = partial(self.opened.acquisition, trials)
-        return stop_reason(self.opened.config.search, promised, trials, elapsed)
+        promised = partial(self.opened.acquisition, self._known)
+        return stop_reason(self.opened.config.search, promised, self._known, elapsed)
 
     def _run_trial(self) -> bool:
         """Run a trial within Optuna; false where another worker finished it meanwhile."""
@@ -105,7 +110,8 @@ class StudyLoop:
         self._number = trial.number
         try:
             # Before anything that takes long: a trial without a worker looks lost.
-            update(trial, worker=this_worker())
+            if result_of(trial).worker != this_worker():
+                update(trial, worker=this_worker())
             trials = self._trials()
             return self._measure(trial, self._candidate(trial, trials), trials)
         except (FailedTrial, UpdateFinishedTrialError) as error:
@@ -180,7 +186,7 @@ class StudyLoop:
 
     def _report(self, measured: int) -> None:
         """Tell the user of the latest trial and of the study."""
-        trials, search = self._trials(), self.opened.config.search
+        trials, search = self._known, self.opened.config.search
         counts = tally(trials)
         trial = next(t for t in trials if t.number == self._number)
         result, record = f"failed: {error_of(trial)}", result_of(trial)

@@ -14,6 +14,7 @@ from autosplit.planner.costs import CostModel
 from autosplit.study.surrogate.posterior import (
     Array,
     Posterior,
+    Prior,
     StageRows,
     correlations,
     likely_posteriors,
@@ -114,9 +115,9 @@ def correct(evaluator: BatchEvaluator, measured: Sequence[Measured]) -> Correcte
     complete = [m for m in measured if len(m.stage_ms) == len(m.stages) > 0]
     trials = most_informative(complete, max(2, REMEMBERED // usual))
     rows = [costs.row for costs in evaluator.costs.rows]
-    posteriors, weights = likely_posteriors(
-        evaluator.times, *correlations(rows), _stage_rows(evaluator, trials), usual
-    )
+    measured_rows = _stage_rows(evaluator, trials)
+    prior = Prior(evaluator.times, *correlations(rows), measured_rows, usual)
+    posteriors, weights = likely_posteriors(prior)
     mean = _factors(evaluator, [mean_corrections(posteriors, weights, n) for n in (0.0, 1.0)])
     # The geometric mean, as the grid of the noises is logarithmic.
     noise = math.exp(float(weights @ np.log([p.noise for p in posteriors])))

@@ -66,8 +66,8 @@ class StageRows:
 
 
 @dataclass(frozen=True)
-class Posterior:
-    """The posterior for one pair of error and noise.
+class Prior:
+    """What is known of op times beside the error and the noise.
 
     ``times``: row of the cost table by op; ``correlation``: of the errors of each pair of rows,
     ``scale_correlation``: of their common scales. ``stages``: how many a deployment usually has.
@@ -77,8 +77,6 @@ class Posterior:
     correlation: Array
     scale_correlation: Array
     rows: StageRows
-    error: float
-    noise: float
     stages: int
 
     @cached_property
@@ -87,56 +85,78 @@ class Posterior:
         return float((OVERHEAD * self.times.sum(axis=1).mean() / self.stages) ** 2)
 
     @cached_property
-    def covariance(self) -> Array:
-        """Of the times of the measured stages, noise included."""
+    def covariances(self) -> tuple[Array, Array]:
+        """Of the measured stages by the ops that they share, for an error of 1, and by all else."""
         rows = self.rows
         pairs = np.ix_(rows.row, rows.row)
-        common = SCALE**2 * np.outer(rows.totals, rows.totals)
-        common = common * (0.5 + 0.5 * np.outer(rows.contention, rows.contention))
-        # Stages correlate by the ops they share, by the common scale, and by their overheads.
-        prior = (self.error**2 * rows.shared + self.overhead_variance) * self.correlation[pairs]
-        prior += common * self.scale_correlation[pairs]
-        # The last two terms keep the matrix positive definite where the noise is next to nothing.
-        noise = (self.noise * rows.measured) ** 2 + 1e-9 * np.diag(prior) + 1e-18
-        return np.asarray(prior + np.diag(noise), dtype=np.float64)
-
-    @cached_property
-    def weights(self) -> Array:
-        """How strongly each measured stage pulls: its residual over the covariance."""
-        return np.asarray(self.inverse @ (self.rows.measured - self.rows.prior))
-
-    @cached_property
-    def inverse(self) -> Array:
-        """Of the covariance, for all that are weighed by it."""
-        return np.asarray(np.linalg.inv(self.covariance), dtype=np.float64)
+        scale = SCALE**2 * np.outer(rows.totals, rows.totals)
+        scale *= 0.5 + 0.5 * np.outer(rows.contention, rows.contention)
+        correlation, scale_correlation = self.correlation[pairs], self.scale_correlation[pairs]
+        by_others = self.overhead_variance * correlation + scale * scale_correlation
+        return rows.shared * correlation, by_others
 
     @cached_property
     def roots(self) -> tuple[Array, Array]:
         """Of the correlations of errors and of scales."""
         return _square_root(self.correlation), _square_root(self.scale_correlation)
 
+
+@dataclass(frozen=True)
+class Posterior:
+    """The posterior for one pair of error and noise."""
+
+    prior: Prior
+    error: float
+    noise: float
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Of the times of the measured stages, noise included."""
+        by_ops, by_others = self.prior.covariances
+        covariance = self.error**2 * by_ops + by_others
+        diagonal = np.diag(covariance)
+        # The last two terms keep the matrix positive definite where the noise is next to nothing.
+        noise = (self.noise * self.prior.rows.measured) ** 2 + 1e-9 * diagonal + 1e-18
+        np.fill_diagonal(covariance, diagonal + noise)
+        return np.asarray(covariance, dtype=np.float64)
+
+    @cached_property
+    def weights(self) -> Array:
+        """How strongly each measured stage pulls: its residual over the covariance."""
+        return np.asarray(self.inverse @ self.residual)
+
+    @property
+    def residual(self) -> Array:
+        """How much longer each measured stage took than was expected."""
+        return self.prior.rows.measured - self.prior.rows.prior
+
+    @cached_property
+    def inverse(self) -> Array:
+        """Of the covariance, for all that are weighed by it."""
+        return np.asarray(np.linalg.inv(self.covariance), dtype=np.float64)
+
     def log_likelihood(self) -> float:
         """How likely the measurements are for this error and noise, but for a constant."""
-        residual = self.rows.measured - self.rows.prior
         error, noise = self.error / _USUAL_ERROR, self.noise / _USUAL_NOISE
         log_prior = -0.5 * (math.log(error) ** 2 + math.log(noise) ** 2)
         # The factor's diagonal gives the determinant without underflow.
         cholesky = np.linalg.cholesky(self.covariance)
         log_determinant = float(np.log(np.diag(cholesky)).sum())
-        return log_prior - 0.5 * float(residual @ self.weights) - log_determinant
+        scaled = np.linalg.solve(cholesky, self.residual)
+        return log_prior - 0.5 * float(scaled @ scaled) - log_determinant
 
     def corrections(self, weights: Array, contention: float) -> tuple[Array, Array]:
         """The factor on each known time, row by op, and the overhead of each row in ms.
 
         ``contention``: as in the rows, of the stages that the factors are for.
         """
-        rows = self.rows
+        prior, rows = self.prior, self.prior.rows
         # By row of the cost table and measured stage.
-        pull = self.correlation[:, rows.row] * weights
+        pull = prior.correlation[:, rows.row] * weights
         scale = rows.totals * (0.5 + 0.5 * contention * rows.contention)
-        common = SCALE**2 * (self.scale_correlation[:, rows.row] @ (weights * scale))
+        common = SCALE**2 * (prior.scale_correlation[:, rows.row] @ (weights * scale))
         factors = 1 + self.error**2 * (pull @ rows.ops) + common[:, None]
-        return factors, self.overhead_variance * pull.sum(axis=1)
+        return factors, prior.overhead_variance * pull.sum(axis=1)
 
     def draw(
         self, rng: np.random.Generator, contentions: Sequence[float]
@@ -146,12 +166,12 @@ class Posterior:
         They are drawn from the prior, then corrected by what they miss (Matheron's rule; Wilson et
         al., Efficiently sampling functions from Gaussian process posteriors, 2020, section 3).
         """
-        root, scale_root = self.roots
-        count, ops = self.times.shape
+        prior, rows, row = self.prior, self.prior.rows, self.prior.rows.row
+        root, scale_root = prior.roots
+        count, ops = prior.times.shape
         op_errors = self.error * (root @ rng.normal(size=(count, ops)))
         scale = SCALE * (scale_root @ rng.normal(size=(count, 1)))
-        overheads = math.sqrt(self.overhead_variance) * (root @ rng.normal(size=count))
-        rows, row = self.rows, self.rows.row
+        overheads = math.sqrt(prior.overhead_variance) * (root @ rng.normal(size=count))
         noise = rng.normal(size=len(row))
         contended = np.zeros((count, 1))
         if len(contentions) > 1:
@@ -176,14 +196,11 @@ def _square_root(correlation: Array) -> Array:
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
-def likely_posteriors(
-    times: Array, correlation: Array, scale_correlation: Array, rows: StageRows, stages: int
-) -> tuple[tuple[Posterior, ...], Array]:
+def likely_posteriors(prior: Prior) -> tuple[tuple[Posterior, ...], Array]:
     """The posteriors for each pair of error and noise that is not ruled out, and their weights."""
-    prior = times, correlation, scale_correlation, rows
-    if not len(rows.measured):
-        return (Posterior(*prior, _USUAL_ERROR, _USUAL_NOISE, stages),), np.ones(1)
-    grid = [Posterior(*prior, *pair, stages) for pair in product(ERRORS, NOISES)]
+    if not len(prior.rows.measured):
+        return (Posterior(prior, _USUAL_ERROR, _USUAL_NOISE),), np.ones(1)
+    grid = [Posterior(prior, *pair) for pair in product(ERRORS, NOISES)]
     logs = np.array([posterior.log_likelihood() for posterior in grid])
     # Most of the grid is ruled out by a few trials; what remains is worth its draws.
     likely = np.flatnonzero(logs > logs.max() - _UNLIKELY)
