@@ -52,36 +52,40 @@ class Batch:
         return len(self.deployments)
 
     def part_loads(self, factors: Array, overheads: Array) -> Array:
-        """The load of each different stage under costs: factors by row and op, overheads by row."""
-        loads = np.empty(len(self.row))
+        """The load of each different stage under costs: factors by row and op, overheads by row.
+
+        Several costs are the first axis of both, and of all that follows from them.
+        """
+        loads = np.empty((*overheads.shape[:-1], len(self.row)))
         for row in np.unique(self.row):
             here = self.row == row
-            loads[here] = self.work[here] @ factors[row] + overheads[row]
+            loads[..., here] = factors[..., row, :] @ self.work[here].T + overheads[..., row, None]
         return np.asarray(np.maximum(loads, 0.0) + self.fixed)
 
     def loads(self, part_loads: Array) -> Array:
         """The load of each option; 0 where there is none."""
-        return np.asarray(np.append(part_loads, 0.0)[self.parts])
+        none = np.zeros((*part_loads.shape[:-1], 1))
+        return np.asarray(np.concatenate([part_loads, none], axis=-1)[..., self.parts])
 
     def periods(self, loads: Array) -> Array:
         """The period of each deployment."""
-        return np.asarray(self.stage_periods(loads).max(axis=1, initial=0.0))
+        return np.asarray(self.stage_periods(loads).max(axis=-1, initial=0.0))
 
     def stage_periods(self, loads: Array) -> Array:
         """The period of each stage of each deployment; 0 where there is none."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            rates = np.where(self.replicas > 0, self.replicas / loads, 0.0).sum(axis=2)
+            rates = np.where(self.replicas > 0, self.replicas / loads, 0.0).sum(axis=-1)
             periods = np.where(rates > 0, 1 / rates, math.inf)
-            longest = loads.max(axis=2, initial=0.0)
+            longest = loads.max(axis=-1, initial=0.0)
             periods = np.where(self.share > 0, longest / self.share, periods)
         # Where no replica computes anything, or where there is no stage.
-        is_used = self.replicas.sum(axis=2) > 0
+        is_used = self.replicas.sum(axis=-1) > 0
         periods = np.where(is_used & (longest > 0), periods, 0.0)
         return np.asarray(np.where(np.isinf(longest), math.inf, periods))
 
     def latencies(self, loads: Array) -> Array:
         """The latency of an item in each deployment."""
-        return np.asarray(loads.max(axis=2, initial=0.0).sum(axis=1) * self.batch)
+        return np.asarray(loads.max(axis=-1, initial=0.0).sum(axis=-1) * self.batch)
 
 
 class BatchEvaluator:

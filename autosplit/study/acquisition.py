@@ -53,7 +53,10 @@ class Goal:
         return self.objective in ("goodput", "cores")
 
     def values(self, corrected: Corrected, batch: Batch, costs: Factors) -> Array:
-        """The period or the latency of each deployment; infinite where its latency is too high."""
+        """The period or the latency of each deployment; infinite where its latency is too high.
+
+        Of several costs a row each.
+        """
         loads = corrected.loads(batch, costs)
         latencies = corrected.latency_ratio * batch.latencies(loads)
         values = latencies
@@ -149,7 +152,7 @@ class Acquisition:
         near = measured[0] if measured else self.space.plan.stages
         planned: list[Candidate] = []
         count = 0 if len(self.history.trials) > PLANNED_TRIALS else PLANNED
-        for costs in [self.corrected.mean, *self._draws[:count]]:
+        for costs in [self.corrected.mean, *(self._draws[n] for n in range(count))]:
             with contextlib.suppress(Infeasible):
                 planned += self._best_under(costs, near)
         centres = [*planned[:1], *measured[:CENTRES]]
@@ -185,30 +188,28 @@ class Acquisition:
         if not free:
             return {}
         batch = self.space.batch(free)
-        gains = np.zeros(len(batch))
-        for costs, least in zip(self._draws, self._least, strict=True):
-            values = self.goal.values(self.corrected, batch, costs)
-            # Where no measured candidate keeps the limit, all is gained by one that does. Nothing
-            # is faster than one that takes no time.
-            is_allowed = np.isfinite(values) & (least > 0)
-            gains[is_allowed] += np.maximum(0.0, 1 - values[is_allowed] / least) / len(self._draws)
+        values = self.goal.values(self.corrected, batch, self._draws)
+        # Where no measured candidate keeps the limit, all is gained by one that does. Nothing is
+        # faster than one that takes no time.
+        least = self._least[:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            saved = np.where(np.isfinite(values) & (least > 0), 1 - values / least, 0.0)
+        gains = np.maximum(saved, 0.0).mean(axis=0)
         return dict(zip(batch.deployments, gains.tolist(), strict=True))
 
     @cached_property
-    def _draws(self) -> list[Factors]:
+    def _draws(self) -> Factors:
         # The same draws for the same history, so that a resumed study chooses as it would have.
-        count = len(self.history.measured)
-        return [self.corrected.draw(generator(count, n)) for n in range(DRAWS)]
+        return self.corrected.draw(np.random.default_rng(len(self.history.measured)), DRAWS)
 
     @cached_property
-    def _least(self) -> list[float]:
+    def _least(self) -> Array:
         """For each draw the least value of the measured candidates that are likely the best.
 
         Errors that they share with others cancel.
         """
         chosen = self.space.evaluator.batch(self._best_measured or [self.space.plan.stages])
-        values = (self.goal.values(self.corrected, chosen, costs) for costs in self._draws)
-        return [float(of_draw.min()) for of_draw in values]
+        return np.asarray(self.goal.values(self.corrected, chosen, self._draws).min(axis=-1))
 
     @cached_property
     def _best_measured(self) -> list[Candidate]:
@@ -250,8 +251,3 @@ def corrected_costs(space: Space, history: History) -> Corrected:
 def acquisition(space: Space, goal: Goal, history: History) -> Acquisition:
     """What is promising after all that was measured."""
     return Acquisition(space, goal, history, corrected_costs(space, history))
-
-
-def generator(seed: int, ordinal: int, attempt: int = 0) -> np.random.Generator:
-    """The random numbers of the trial at a place in its study, whatever process draws them."""
-    return np.random.default_rng((seed, ordinal, attempt))

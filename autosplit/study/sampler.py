@@ -16,12 +16,13 @@ from functools import cached_property
 from random import random
 from typing import Any
 
+import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
-from autosplit.study.acquisition import Goal, acquisition, generator
+from autosplit.study.acquisition import Goal, acquisition
 from autosplit.study.history import TrialReader
 from autosplit.study.record import RECORD, result_of, update
 from autosplit.study.space import Candidate, Space
@@ -110,7 +111,7 @@ class Assignment:
         """
         if self.name == PLANNER:
             return self.planner
-        seed = int(generator(self.seed, ordinal).integers(1 << 31))
+        seed = int(np.random.default_rng((self.seed, ordinal)).integers(1 << 31))
         return OTHERS[self.name](seed)
 
     def enqueue(self, study: optuna.Study, trials: Sequence[FrozenTrial]) -> None:

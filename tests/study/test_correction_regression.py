@@ -184,7 +184,7 @@ def test_draws_lie_about_the_corrected_costs_as_widely_as_is_known_of_them(empty
     corrected, rng = correct(evaluator, measured), np.random.default_rng(3)
     for stages in [split(4, 5), split()] if empty else [split(4, 5)]:
         batch = evaluator.batch([stages])
-        drawn = [corrected.loads(batch, corrected.draw(rng))[0, :, 0] for _ in range(1500)]
+        drawn = corrected.loads(batch, corrected.draw(rng, 1500))[:, 0, :, 0]
         known = evaluate(costs, stages).loads
         for place in range(len(stages)):
             row = direct.row(stages, place)
@@ -193,7 +193,7 @@ def test_draws_lie_about_the_corrected_costs_as_widely_as_is_known_of_them(empty
             mean = direct.likely @ means
             spread = direct.likely @ (means**2 + np.array([row @ c @ row for _, c in parts]))
             deviation = math.sqrt(spread - mean**2)
-            loads = np.array(drawn)[:, place]
+            loads = drawn[:, place]
             assert abs(loads.mean() - known[place] - mean) < 5 * deviation / math.sqrt(1500)
             assert loads.std() == pytest.approx(deviation, rel=0.15)
 

@@ -43,11 +43,17 @@ class Measured:
 class Factors:
     """Costs as factors on the known times, row by op, and overheads of each row in ms.
 
-    ``alone``: where no other device is busy, ``busy``: where all are.
+    ``alone``: where no other device is busy, ``busy``: where all are. Draws are the first axis of
+    each array.
     """
 
     alone: tuple[Array, Array]
     busy: tuple[Array, Array]
+
+    def __getitem__(self, draw: int) -> Factors:
+        """One of the draws."""
+        alone, busy = ((factors[draw], ms[draw]) for factors, ms in (self.alone, self.busy))
+        return Factors(alone, busy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +72,18 @@ class Corrected:
     _posteriors: tuple[Posterior, ...]
     _weights: Array
 
-    def draw(self, rng: np.random.Generator) -> Factors:
+    def draw(self, rng: np.random.Generator, count: int) -> Factors:
         """Costs drawn from the posterior, error and noise too."""
-        posterior = self._posteriors[int(rng.choice(len(self._posteriors), p=self._weights))]
-        return _factors(self.evaluator, posterior.draw(rng, (0.0, 1.0)))
+        chosen = rng.choice(len(self._posteriors), size=count, p=self._weights)
+        table = self.evaluator.times.shape
+        levels = [(np.empty((count, *table)), np.empty((count, table[0]))) for _ in (0, 1)]
+        for number in np.unique(chosen):
+            here = chosen == number
+            drawn = self._posteriors[number].draw(rng, int(here.sum()), (0.0, 1.0))
+            for level, values in zip(levels, drawn, strict=True):
+                for all_draws, some in zip(level, values, strict=True):
+                    all_draws[here] = some
+        return _factors(self.evaluator, levels)
 
     def loads(self, batch: Batch, costs: Factors) -> Array:
         """The load of each option of a batch: the more devices are busy, the slower is each."""

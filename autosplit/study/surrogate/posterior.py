@@ -148,43 +148,47 @@ class Posterior:
     def corrections(self, weights: Array, contention: float) -> tuple[Array, Array]:
         """The factor on each known time, row by op, and the overhead of each row in ms.
 
-        ``contention``: as in the rows, of the stages that the factors are for.
+        ``weights``: of the measured stages, along the last axis. ``contention``: as in the rows,
+        of the stages that the factors are for.
         """
         prior, rows = self.prior, self.prior.rows
         # By row of the cost table and measured stage.
-        pull = prior.correlation[:, rows.row] * weights
+        pull = prior.correlation[:, rows.row] * weights[..., None, :]
         scale = rows.totals * (0.5 + 0.5 * contention * rows.contention)
-        common = SCALE**2 * (prior.scale_correlation[:, rows.row] @ (weights * scale))
-        factors = 1 + self.error**2 * (pull @ rows.ops) + common[:, None]
-        return factors, prior.overhead_variance * pull.sum(axis=1)
+        common = SCALE**2 * ((weights * scale) @ prior.scale_correlation[rows.row])
+        factors = 1 + self.error**2 * (pull @ rows.ops) + common[..., None]
+        return factors, prior.overhead_variance * pull.sum(axis=-1)
 
     def draw(
-        self, rng: np.random.Generator, contentions: Sequence[float]
+        self, rng: np.random.Generator, count: int, contentions: Sequence[float]
     ) -> list[tuple[Array, Array]]:
         """Factors and overheads drawn from the posterior, a pair for each of ``contentions``.
 
-        They are drawn from the prior, then corrected by what they miss (Matheron's rule; Wilson et
-        al., Efficiently sampling functions from Gaussian process posteriors, 2020, section 3).
+        Their first axis has the draws. They are drawn from the prior, then corrected by what they
+        miss (Matheron's rule; Wilson et al., Efficiently sampling functions from Gaussian process
+        posteriors, 2020, section 3).
         """
         prior, rows, row = self.prior, self.prior.rows, self.prior.rows.row
         root, scale_root = prior.roots
-        count, ops = prior.times.shape
-        op_errors = self.error * (root @ rng.normal(size=(count, ops)))
-        scale = SCALE * (scale_root @ rng.normal(size=(count, 1)))
-        overheads = math.sqrt(prior.overhead_variance) * (root @ rng.normal(size=count))
-        noise = rng.normal(size=len(row))
-        contended = np.zeros((count, 1))
+        table, ops = prior.times.shape
+        op_errors = self.error * (root @ rng.normal(size=(count, table, ops)))
+        scale = SCALE * (scale_root @ rng.normal(size=(count, table, 1)))
+        overheads = math.sqrt(prior.overhead_variance) * (rng.normal(size=(count, table)) @ root.T)
+        noise = rng.normal(size=(count, len(row)))
+        contended = np.zeros((count, table, 1))
         if len(contentions) > 1:
             # Half of the common scale is there for a stage alone, half comes with the others.
-            contended = SCALE * (scale_root @ rng.normal(size=(count, 1)))
+            contended = SCALE * (scale_root @ rng.normal(size=(count, table, 1)))
             scale, contended = math.sqrt(0.5) * np.stack([scale, contended])
-        common = (scale + contended * rows.contention)[row, np.arange(len(row))]
-        op_sums = (rows.ops * op_errors[row]).sum(axis=1)
-        drawn = rows.prior + op_sums + rows.totals * common + overheads[row]
-        weights = self.inverse @ (rows.measured - drawn - self.noise * rows.measured * noise)
+        common = (scale + contended * rows.contention)[:, row, np.arange(len(row))]
+        op_sums = np.zeros((count, len(row)))
+        for n in np.unique(row):
+            op_sums[:, row == n] = op_errors[:, n] @ rows.ops[row == n].T
+        drawn = rows.prior + op_sums + rows.totals * common + overheads[:, row]
+        missed = rows.measured - drawn - self.noise * rows.measured * noise
         draws: list[tuple[Array, Array]] = []
         for contention in contentions:
-            factors, corrections = self.corrections(weights, contention)
+            factors, corrections = self.corrections(missed @ self.inverse, contention)
             factors = factors + op_errors + scale + contended * contention
             draws.append((factors, corrections + overheads))
         return draws
