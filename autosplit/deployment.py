@@ -48,10 +48,6 @@ class Stage:
     ops: tuple[int, ...]
     options: tuple[Option, ...]
 
-    def __hash__(self) -> int:
-        # A stage has up to all ops of a net, and is looked up often.
-        return hash((len(self.ops), self.ops[:1], self.ops[-1:], self.options))
-
     @classmethod
     def on(cls, ops: Sequence[int], runtime: str, devices: Sequence[str], batch: int = 1) -> Stage:
         """A stage with a replica on each of some devices, all alike."""

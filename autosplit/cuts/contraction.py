@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from autosplit.cuts.downsets import bitset, members
+from autosplit.lazy import cached_property
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Contraction:
     groups: tuple[int, ...]
     predecessors: tuple[int, ...]
 
+    @cached_property
     def group_of(self) -> tuple[int, ...]:
         """For each op the index of its group."""
         group_of = {i: g for g, ops in enumerate(self.groups) for i in members(ops)}

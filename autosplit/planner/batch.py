@@ -95,6 +95,7 @@ class BatchEvaluator:
         self.costs, self.question = costs, question
         self._places: dict[_Part, int] = {}
         self._columns: dict[tuple[Stage, ...], _Columns] = {}
+        self._parts: list[tuple[int, Index]] = []
         self._fixed: list[float] = []
         self._memory: list[float] = []
         self._outputs: dict[int, list[int]] = {}
@@ -133,12 +134,9 @@ class BatchEvaluator:
         used, parts = used[first:].tolist(), parts.reshape(places.shape) - first
         work = np.zeros((len(used), len(self.costs.names)))
         row = np.zeros(len(used), dtype=np.intp)
-        known = list(self._places)
         for number, place in enumerate(used):
-            row_of_part, ops = known[place]
-            row[number] = self.costs.row_index[row_of_part]
-            indices = list(ops)
-            work[number, indices] = self.times[row[number], indices]
+            row[number], ops = self._parts[place]
+            work[number, ops] = self.times[row[number], ops]
         fixed = np.array([self._fixed[place] for place in used])
         busy, items, memory = np.array([numbers for *_, numbers in columns]).reshape(-1, 3).T
         return Batch(chosen, parts, replicas, share, busy, items, row, work, fixed, memory)
@@ -176,7 +174,9 @@ class BatchEvaluator:
             place = self._places[part] = len(self._places)
             received, sent = self._transfers(ops)
             costs = self.costs
-            known = costs.rows[costs.row_index[row]]
+            number = costs.row_index[row]
+            self._parts.append((number, np.array(ops, dtype=np.intp)))
+            known = costs.rows[number]
             whole = load(costs, row, ops, received, sent)
             computing = known.overhead + math.fsum(known.times[i] for i in ops)
             self._fixed.append(max(0.0, whole - computing) if whole < math.inf else math.inf)

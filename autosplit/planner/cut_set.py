@@ -112,7 +112,7 @@ def near(
     problem: Problem, split: Sequence[Sequence[int]], random: Random, size: int = _ROWS
 ) -> Words:
     """The cuts of a good split, some near them, and cuts along random orders; ``size`` or so."""
-    before, group_of = problem.contraction.predecessors, problem.contraction.group_of()
+    before, group_of = problem.contraction.predecessors, problem.contraction.group_of
     cuts = cuts_between([[group_of[op] for op in ops] for ops in split])
     downsets = {0, (1 << problem.size) - 1, *cuts}
     for n in range(max(4, size // (2 * problem.size))):

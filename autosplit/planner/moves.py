@@ -147,7 +147,7 @@ class Moves:
     def encode(self, stages: Stages) -> dict[str, int]:
         """The parameters of a deployment, or of one that is near it."""
         values = {"stages": len(stages), "order": self._order_of(stages)}
-        group_of, place = self.costs.contraction.group_of(), 0
+        group_of, place = self.costs.contraction.group_of, 0
         for n, stage in enumerate(stages, 1):
             place += len({group_of[op] for op in stage.ops})
             values[f"cut_{n}"] = place

@@ -296,7 +296,7 @@ def _check(costs: CostModel, question: Question) -> None:
 
 def _problem(costs: CostModel, question: Question, numbers: Sequence[int]) -> Problem:
     contraction = costs.contraction
-    group_of, group_ops = contraction.group_of(), [list(members(g)) for g in contraction.groups]
+    group_of, group_ops = contraction.group_of, [list(members(g)) for g in contraction.groups]
     tensors = _tensors_between_groups(costs, group_of)
     merged = list(tensors.values())
     rows = [costs.rows[n] for n in numbers]

@@ -159,7 +159,8 @@ class StageLoads:
     def loads(self, row: int, a: Index, b: Index) -> Array:
         """The load of the stage from each cut of ``a`` to each of ``b``, infinite for none."""
         if self._is_small:
-            return self._table[row][a[:, None], b]
+            # Twice as fast as both at once.
+            return self._table[row][a][:, b]
         return self._loads(row, a, b)
 
     @cached_property

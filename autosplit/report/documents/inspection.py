@@ -54,7 +54,7 @@ def _states(model: CompiledModel) -> list[dict[str, Any]]:
     graph = model.graph
     bound = graph.ops_of_states
     contraction = cuts.contract(graph.predecessors, map(cuts.bitset, bound))
-    group_of = contraction.group_of()
+    group_of = contraction.group_of
     total = sum(op.flops for op in graph.ops) or 1.0
     rows = []
     for state, ops in zip(graph.states, bound, strict=True):
