@@ -96,16 +96,15 @@ Batches::Items Batches::next() {
 
 // Hands out the outputs of a batch. One that failed runs again item by item.
 void Batches::hand_out(Items& batch, const Tensors& whole, std::exception_ptr failure) {
-  const bool runs_again = failure && batch.size() > 1;
-  for (std::size_t i = 0; i < batch.size() && !runs_again; ++i) {
-    if (failure)
+  const std::lock_guard<std::mutex> lock(lock_);
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    if (!failure)
+      batch[i].result.set_value(outputs_of(whole, i));
+    else if (batch.size() == 1)
       batch[i].result.set_exception(failure);
     else
-      batch[i].result.set_value(outputs_of(whole, i));
+      failed_.push_back(std::move(batch[i]));
   }
-  const std::lock_guard<std::mutex> lock(lock_);
-  for (std::size_t i = 0; i < batch.size() && runs_again; ++i)
-    failed_.push_back(std::move(batch[i]));
   --inside_;
   changed_.notify_all();
 }
