@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from random import random
 from typing import Any
 
@@ -22,7 +21,7 @@ from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
-from autosplit.study.acquisition import Goal, acquisition
+from autosplit.study.acquisition import Acquisition, Goal, acquisition
 from autosplit.study.history import TrialReader
 from autosplit.study.record import RECORD, result_of, update
 from autosplit.study.space import Candidate, Space
@@ -65,8 +64,12 @@ class PlannerSampler(BaseSampler):
 
     def propose(self, study: optuna.Study, number: int) -> Candidate | None:
         """The candidate for a trial."""
-        history = self.reader.history(study.get_trials(deepcopy=False), exclude=number)
-        return acquisition(self.space, self.goal, history).best
+        return self.view(study.get_trials(deepcopy=False), exclude=number).best
+
+    def view(self, trials: Sequence[FrozenTrial], exclude: int | None = None) -> Acquisition:
+        """What is promising after some trials, but for the one numbered ``exclude``."""
+        history = self.reader.history(trials, exclude)
+        return acquisition(self.space, self.goal, history)
 
     def sample_independent(
         self,
@@ -88,21 +91,16 @@ def distributions(space: Space) -> dict[str, IntDistribution]:
 
 @dataclass(frozen=True)
 class Assignment:
-    """Gives each trial of a study a candidate, chosen by the sampler of some name.
-
-    ``reader``: of the trials.
-    """
+    """Gives each trial of a study a candidate, chosen by the sampler of some name."""
 
     name: str
-    space: Space
-    goal: Goal
-    reader: TrialReader
+    planner: PlannerSampler
     seed: int = 0
 
-    @cached_property
-    def planner(self) -> PlannerSampler:
-        """The default sampler."""
-        return PlannerSampler(self.space, self.goal, self.reader)
+    @property
+    def space(self) -> Space:
+        """The candidates."""
+        return self.planner.space
 
     def sampler(self, ordinal: int) -> BaseSampler:
         """Optuna's sampler for the trial at a place in its study.
@@ -122,7 +120,7 @@ class Assignment:
         """
         if self.name != PLANNER or any(trial.state.name == "WAITING" for trial in trials):
             return
-        candidate = acquisition(self.space, self.goal, self.reader.history(trials)).best
+        candidate = self.planner.view(trials).best
         if candidate is not None:
             ranges, params = distributions(self.space), self.space.moves.encode(candidate)
             enqueued = optuna.trial.create_trial(
@@ -143,7 +141,7 @@ class Assignment:
         ``trials``: all that there are. Raises SplitError where an enqueued key is not one of them.
         """
         key = result_of(trial).key
-        if key and not self.reader.is_taken(key, trials[: trial.number]):
+        if key and not self.planner.reader.is_taken(key, trials[: trial.number]):
             return self.space.candidate(key)
         # By a user, who may have given some of them.
         if "fixed_params" in trials[trial.number].system_attrs:
@@ -173,24 +171,23 @@ class Assignment:
         waits for a random time, in which the rival chooses again or goes on, and chooses again.
         """
         for attempt in range(_ATTEMPTS):
-            candidate = self._choose(study, trial)
+            if self.name == PLANNER:
+                candidate = self.planner.propose(study, trial.number)
+            else:
+                start = self._suggested(trial)
+                known = self.planner.reader.history(study.get_trials(deepcopy=False), trial.number)
+                candidate = self.space.free([start, self.space.plan.stages], known.taken)
             if candidate is None:
                 return None
             key = self.space.key(candidate)
             update(trial, key=key)
             # Read after writing: of two workers, at least one sees the other's claim.
             others = study.get_trials(deepcopy=False)
-            if not self.reader.is_taken(key, (t for t in others if t.number != trial.number)):
+            if not self.planner.reader.is_taken(
+                key, (t for t in others if t.number != trial.number)
+            ):
                 return candidate
             # An empty claim lets the trial fail without a candidate.
             update(trial, key="")
             time.sleep(random() * min(1.0, FIRST_WAIT * 2**attempt))
         return None
-
-    def _choose(self, study: optuna.Study, trial: Trial) -> Candidate | None:
-        if self.name == PLANNER:
-            return self.planner.propose(study, trial.number)
-        start = self._suggested(trial)
-        trials = study.get_trials(deepcopy=False)
-        taken = self.reader.history(trials, exclude=trial.number).taken
-        return self.space.free([start, self.space.plan.stages], taken)

@@ -67,7 +67,7 @@ def test_where_all_is_taken_nothing_is_promised(chain_bench, new_study):
     opened = new_study(chain_bench(ops=4, stages=2), trials=20)
     run_study(opened)
     assert len(opened.study.trials) <= 3
-    view = opened.acquisition(opened.study.trials)
+    view = opened.assignment.planner.view(opened.study.trials)
     assert view.converged
 
 

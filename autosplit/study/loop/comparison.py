@@ -19,6 +19,7 @@ from autosplit.hardware.measurement.results import Baseline, Measurement, Spread
 from autosplit.hardware.profiling.cost_table import over_memory
 from autosplit.planner.explain import forbidden_by_states
 from autosplit.planner.workload import served
+from autosplit.study.acquisition import corrected_costs
 from autosplit.study.documents import document_of, measured_document
 from autosplit.study.loop.verdict import Contender, judge
 from autosplit.study.record import COMPARISON, FinalComparison, mapping, record_of
@@ -40,7 +41,7 @@ def compare(opened: OpenStudy) -> None:
     if opened.config.objective == "latency":
         return
     history = opened.history()
-    corrected, count = opened.corrected(history), len(history.trials)
+    corrected, count = corrected_costs(opened.space, history), len(history.trials)
     value = partial(opened.goal.expected, corrected) if opened.goal.is_served else None
     chosen = finalists(corrected, history.trials, value)
     if not chosen:

@@ -18,23 +18,21 @@ from autosplit.hardware.profiling.cost_table import over_memory, place_regions, 
 from autosplit.planner.problem import Question
 from autosplit.planner.split import shared_bound
 from autosplit.planner.workload import Workload
-from autosplit.study.acquisition import Acquisition, Goal, acquisition, corrected_costs
+from autosplit.study.acquisition import Goal
 from autosplit.study.config.sections import METRICS
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.documents import differences, document_of, graph_document, read
 from autosplit.study.history import History, TrialReader, measured_baselines
 from autosplit.study.record import FORMAT, RECORD, StudyRecord, mapping, study_record
-from autosplit.study.sampler import Assignment
+from autosplit.study.sampler import Assignment, PlannerSampler
 from autosplit.study.space import Space, useful_threads
 from autosplit.study.storage import connect, redact_password, storage_errors
-from autosplit.study.surrogate.correction import Corrected
 from autosplit.study.workers import Retry, host_lock
 from autosplit.units import size
 from autosplit.versions import VERSION, machine
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.trial import FrozenTrial
 
 HoldLock = Callable[[], contextlib.AbstractContextManager[None]]
 Notify = Callable[[str], None]
@@ -76,28 +74,15 @@ class OpenStudy:
         """What is stored now: other workers write too."""
         return study_record(self.study.user_attrs)
 
-    @property
-    def bound_ms(self) -> float | None:
-        """The predicted bound of every period."""
-        return self.record.bound_ms
-
     def history(self) -> History:
         """What is known now."""
         return self.reader.history(self.study.get_trials(deepcopy=False))
 
-    def corrected(self, history: History) -> Corrected:
-        """The costs as far as they are known."""
-        return corrected_costs(self.space, history)
-
-    def acquisition(self, trials: Sequence[FrozenTrial]) -> Acquisition:
-        """What trials beside those that there are promise."""
-        return acquisition(self.space, self.goal, self.reader.history(trials))
-
     @cached_property
     def assignment(self) -> Assignment:
         """What gives a trial its candidate."""
-        search = self.config.search
-        return Assignment(search.sampler, self.space, self.goal, self.reader, search.seed)
+        planner = PlannerSampler(self.space, self.goal, self.reader)
+        return Assignment(self.config.search.sampler, planner, self.config.search.seed)
 
     @cached_property
     def device_lock(self) -> HoldLock:

@@ -15,8 +15,8 @@ from autosplit import phases
 from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitError
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.disturbance import state as machine_state
+from autosplit.study.acquisition import corrected_costs
 from autosplit.study.documents import deployment_document, measured_document
-from autosplit.study.history import History
 from autosplit.study.loop import comparison
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason
@@ -80,7 +80,7 @@ class StudyLoop:
         """Why no further trial starts; None to continue."""
         check_failures(self._known)
         elapsed = self.clock() - self.began
-        promised = partial(self.opened.acquisition, self._known)
+        promised = partial(self.opened.assignment.planner.view, self._known)
         return stop_reason(self.opened.config.search, promised, self._known, elapsed)
 
     def _run_trial(self) -> bool:
@@ -112,7 +112,7 @@ class StudyLoop:
             # Before anything that takes long: a trial without a worker looks lost.
             if result_of(trial).worker != this_worker():
                 update(trial, worker=this_worker())
-            trials = self._trials()
+            trials = self.study.get_trials(deepcopy=False)
             return self._measure(trial, self._candidate(trial, trials), trials)
         except (FailedTrial, UpdateFinishedTrialError) as error:
             raise FailedTrial from error
@@ -138,7 +138,9 @@ class StudyLoop:
         candidate = self.opened.assignment.assign(self.study, trial, trials)
         if candidate is None:
             # Else the rivals of this worker may leave some.
-            if self.opened.acquisition(self._trials()).is_exhausted:
+            if self.opened.assignment.planner.view(
+                self.study.get_trials(deepcopy=False)
+            ).is_exhausted:
                 self._stopped = "exhausted: no unmeasured candidate that fits the devices is left"
             self._lose(trial, "no unmeasured candidate is left")
         return candidate
@@ -160,9 +162,14 @@ class StudyLoop:
                 f"candidate {space.key(candidate)[:60]} does not fit the devices; enqueue another"
             )
         history = self.opened.reader.history(trials, exclude=trial.number)
-        update(trial, **self._description(candidate, history))
+        deployment = space.deployment(candidate)
+        update(
+            trial,
+            **deployment_document(opened.bench.description.graph, deployment),
+            predicted_ms=corrected_costs(space, history).period(candidate),
+            memory_bytes=int(max(space.evaluate(candidate).memory)),
+        )
         with opened.device_lock():
-            deployment = space.deployment(candidate)
             measurement = self.calm.measured(
                 f"trial {trial.number}",
                 lambda: opened.bench.measure(deployment),
@@ -170,19 +177,6 @@ class StudyLoop:
             )
         update(trial, **measured_document(measurement))
         return opened.goal.measured_value(candidate, measurement)
-
-    def _description(self, candidate: Candidate, history: History) -> dict[str, Any]:
-        """What is known of a candidate before it is measured, for its record."""
-        opened, space = self.opened, self.opened.space
-        predicted = opened.corrected(history).period(candidate)
-        return {
-            **deployment_document(opened.bench.description.graph, space.deployment(candidate)),
-            "predicted_ms": float(predicted),
-            "memory_bytes": int(max(space.evaluate(candidate).memory)),
-        }
-
-    def _trials(self) -> list[FrozenTrial]:
-        return self.study.get_trials(deepcopy=False)
 
     def _report(self, measured: int) -> None:
         """Tell the user of the latest trial and of the study."""
@@ -198,8 +192,8 @@ class StudyLoop:
         best_ms = min((m.period_ms for m in known), default=None)
         if best_ms is not None:
             parts.append(f"best {milliseconds(best_ms)}")
-        if self.opened.bound_ms is not None:
-            parts.append(f"predicted bound {bound_text(self.opened.bound_ms, best_ms)}")
+        if (bound_ms := self.opened.record.bound_ms) is not None:
+            parts.append(f"predicted bound {bound_text(bound_ms, best_ms)}")
         elapsed = self.clock() - self.began
         left = elapsed / measured * max(0, search.trials - counts.finished)
         if search.timeout is not None:
