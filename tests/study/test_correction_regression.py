@@ -165,8 +165,8 @@ def test_times_overheads_and_noise_are_those_of_the_regression(
     kinds: Sequence[str], splits: list[Stages], empty: bool
 ) -> None:
     direct, corrected = both(kinds, splits, empty)
-    for crowd, costs in ((0.0, corrected.mean.alone), (1.0, corrected.mean.busy)):
-        factors, overheads = costs
+    overheads = corrected.mean.overheads
+    for crowd, factors in zip((0.0, 1.0), corrected.mean.factors, strict=True):
         np.testing.assert_allclose(direct.times * factors, direct.times_at(crowd), rtol=1e-4)
         expected = np.maximum(0, 0.25 + direct.overheads())
         np.testing.assert_allclose(overheads, expected, rtol=1e-4)
@@ -228,9 +228,9 @@ def test_an_expected_period_is_that_of_the_slowest_stage() -> None:
 
 def test_a_time_is_never_corrected_to_nothing() -> None:
     trials = [Measured(n, SPLITS[0], (1e-3, 5.0, 5.0), 5.0) for n in range(4)]
-    factors, overheads = corrected_by(trials).mean.busy
-    assert factors.min() >= correction.LEAST * (1 - 1e-12)
-    assert overheads.min() >= 0
+    mean = corrected_by(trials).mean
+    assert mean.factors.min() >= correction.LEAST * (1 - 1e-12)
+    assert mean.overheads.min() >= 0
 
 
 def test_stages_that_slow_each_other_down_are_told_from_costs() -> None:
@@ -251,7 +251,7 @@ def test_of_very_many_trials_the_best_and_the_latest_are_looked_at(
     periods = (9.0, 1.0, 2.0, 8.0, 7.0, 6.0, 5.0, 4.0)
     trials = [Measured(n, SPLITS[0], (p, p, p), p) for n, p in enumerate(periods)]
     some = corrected_by([trials[n] for n in (1, 2, 6, 7)])
-    assert (corrected_by(trials).mean.busy[0] == some.mean.busy[0]).all()
+    assert (corrected_by(trials).mean.factors == some.mean.factors).all()
 
 
 def test_where_a_row_cannot_run_an_op_the_others_learn_of_it() -> None:

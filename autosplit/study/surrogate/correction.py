@@ -43,17 +43,16 @@ class Measured:
 class Factors:
     """Costs as factors on the known times, row by op, and overheads of each row in ms.
 
-    ``alone``: where no other device is busy, ``busy``: where all are. Draws are the first axis of
-    each array.
+    The first axis of the factors is for stages that run alone, and for those beside which all other
+    devices are busy. The next one, the first of the overheads, may be that of draws.
     """
 
-    alone: tuple[Array, Array]
-    busy: tuple[Array, Array]
+    factors: Array
+    overheads: Array
 
     def __getitem__(self, draw: int) -> Factors:
         """One of the draws."""
-        alone, busy = ((factors[draw], ms[draw]) for factors, ms in (self.alone, self.busy))
-        return Factors(alone, busy)
+        return Factors(self.factors[:, draw], self.overheads[draw])
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,22 +75,22 @@ class Corrected:
         """Costs drawn from the posterior, error and noise too."""
         chosen = rng.choice(len(self._posteriors), size=count, p=self._weights)
         table = self.evaluator.times.shape
-        levels = [(np.empty((count, *table)), np.empty((count, table[0]))) for _ in (0, 1)]
+        factors, overheads = np.empty((2, count, *table)), np.empty((count, table[0]))
         for number in np.unique(chosen):
             here = chosen == number
-            drawn = self._posteriors[number].draw(rng, int(here.sum()), (0.0, 1.0))
-            for level, values in zip(levels, drawn, strict=True):
-                for all_draws, some in zip(level, values, strict=True):
-                    all_draws[here] = some
-        return _factors(self.evaluator, levels)
+            drawn = self._posteriors[number].draw(rng, int(here.sum()))
+            factors[:, here], overheads[here] = drawn
+        return _factors(self.evaluator, factors, overheads)
 
     def loads(self, batch: Batch, costs: Factors) -> Array:
         """The load of each option of a batch: the more devices are busy, the slower is each."""
-        busy = batch.loads(batch.part_loads(*costs.busy))
-        if not self._varies:
+        question = self.evaluator.question
+        busy = batch.loads(batch.part_loads(costs.factors[1], costs.overheads))
+        # Where deployments do not differ in how many devices they take, all are busy.
+        if question.stages is not None or question.count == 1:
             return busy
-        alone = batch.loads(batch.part_loads(*costs.alone))
-        most = self.evaluator.question.count
+        alone = batch.loads(batch.part_loads(costs.factors[0], costs.overheads))
+        most = question.count
         level = np.clip((batch.busy - 1) / max(1, most - 1), 0.0, 1.0)[:, None, None]
         with np.errstate(invalid="ignore"):
             mixed = alone + level * (busy - alone)
@@ -104,22 +103,13 @@ class Corrected:
 
     def model(self, costs: Factors) -> CostModel:
         """The cost table where all devices are busy; what a row cannot run stays infinite."""
-        factors, overheads = costs.busy
-        known = self.evaluator.costs
-        times = [
-            np.where(np.isinf(row.times), row.times, row.times * factors[n])
-            for n, row in enumerate(known.rows)
-        ]
-        rows = [
-            replace(row, times=tuple(times[n].tolist()), overhead=float(overheads[n]))
-            for n, row in enumerate(known.rows)
-        ]
+        known, rows = self.evaluator.costs, []
+        for row, factors, overhead in zip(
+            known.rows, costs.factors[1], costs.overheads.tolist(), strict=True
+        ):
+            times = np.where(np.isinf(row.times), row.times, row.times * factors)
+            rows.append(replace(row, times=tuple(times.tolist()), overhead=overhead))
         return replace(known, rows=tuple(rows))
-
-    @property
-    def _varies(self) -> bool:
-        """Whether deployments differ in how many devices they take."""
-        return self.evaluator.question.stages is None and self.evaluator.question.count > 1
 
 
 def correct(evaluator: BatchEvaluator, measured: Sequence[Measured]) -> Corrected:
@@ -132,20 +122,18 @@ def correct(evaluator: BatchEvaluator, measured: Sequence[Measured]) -> Correcte
     measured_rows = _stage_rows(evaluator, trials)
     prior = Prior(evaluator.times, *correlations(rows), measured_rows, usual)
     posteriors, weights = likely_posteriors(prior)
-    mean = _factors(evaluator, [mean_corrections(posteriors, weights, n) for n in (0.0, 1.0)])
+    corrections = [posterior.corrections(posterior.weights) for posterior in posteriors]
+    factors, overheads = map(np.stack, zip(*corrections, strict=True))
+    mean = _factors(evaluator, np.tensordot(weights, factors, 1), weights @ overheads)
     # The geometric mean, as the grid of the noises is logarithmic.
     noise = math.exp(float(weights @ np.log([p.noise for p in posteriors])))
     ratios = _ratios(evaluator, trials)
     return Corrected(evaluator, mean, noise, *ratios, posteriors, weights)
 
 
-def _factors(evaluator: BatchEvaluator, levels: Sequence[tuple[Array, Array]]) -> Factors:
+def _factors(evaluator: BatchEvaluator, factors: Array, overheads: Array) -> Factors:
     """The costs of corrections: a draw may be negative, which no time is."""
-    costs = [
-        (np.maximum(factors, LEAST), np.maximum(evaluator.overheads + overheads, 0.0))
-        for factors, overheads in levels
-    ]
-    return Factors(*costs)
+    return Factors(np.maximum(factors, LEAST), np.maximum(evaluator.overheads + overheads, 0.0))
 
 
 def _ratios(evaluator: BatchEvaluator, trials: Sequence[Measured]) -> tuple[float, float]:
@@ -190,12 +178,3 @@ def _stage_rows(evaluator: BatchEvaluator, trials: Sequence[Measured]) -> StageR
     rows, *others = np.array(columns, dtype=np.float64).reshape(-1, 4).T.copy()
     ops_ms = batch.work[np.array(places, dtype=np.intp)].reshape(-1, evaluator.times.shape[1])
     return StageRows(ops_ms, rows.astype(np.int64), *others)
-
-
-def mean_corrections(
-    posteriors: Sequence[Posterior], weights: Array, contention: float
-) -> tuple[Array, Array]:
-    """The corrections of all posteriors, averaged by their weights."""
-    pairs = [posterior.corrections(posterior.weights, contention) for posterior in posteriors]
-    factors, overheads = map(np.stack, zip(*pairs, strict=True))
-    return np.tensordot(weights, factors, 1), weights @ overheads

@@ -33,6 +33,7 @@ NOISES = (0.003, 0.01, 0.02, 0.05, 0.1)  # relative noise of one measured stage 
 # The prior over both grids has its centre here and is one unit of log deviation wide.
 _USUAL_ERROR, _USUAL_NOISE = 0.2, 0.02
 _UNLIKELY = 6.0  # difference of log likelihoods beyond which an error and noise are left out
+CONTENTIONS = (0.0, 1.0)  # of stages that run alone, and beside stages on all other devices
 SCALE = 0.3  # relative deviation of the common scale of a row
 OVERHEAD = 0.05  # deviation of a stage's overhead, relative to the mean stage
 OTHERS = 0.5  # correlation between rows of another kind of device, runtime or number of threads
@@ -145,28 +146,28 @@ class Posterior:
         scaled = np.linalg.solve(cholesky, self.residual)
         return log_prior - 0.5 * float(scaled @ scaled) - log_determinant
 
-    def corrections(self, weights: Array, contention: float) -> tuple[Array, Array]:
+    def corrections(self, weights: Array) -> tuple[Array, Array]:
         """The factor on each known time, row by op, and the overhead of each row in ms.
 
-        ``weights``: of the measured stages, along the last axis. ``contention``: as in the rows,
-        of the stages that the factors are for.
+        ``weights``: of the measured stages, along the last axis. The factors have one axis more,
+        the first, for the ``CONTENTIONS`` of the stages that they are for.
         """
         prior, rows = self.prior, self.prior.rows
         # By row of the cost table and measured stage.
         pull = prior.correlation[:, rows.row] * weights[..., None, :]
-        scale = rows.totals * (0.5 + 0.5 * contention * rows.contention)
-        common = SCALE**2 * ((weights * scale) @ prior.scale_correlation[rows.row])
+        scales = [rows.totals * (0.5 + 0.5 * level * rows.contention) for level in CONTENTIONS]
+        pulls = np.stack(
+            [(weights * scale) @ prior.scale_correlation[rows.row] for scale in scales]
+        )
+        common = SCALE**2 * pulls
         factors = 1 + self.error**2 * (pull @ rows.ops) + common[..., None]
         return factors, prior.overhead_variance * pull.sum(axis=-1)
 
-    def draw(
-        self, rng: np.random.Generator, count: int, contentions: Sequence[float]
-    ) -> list[tuple[Array, Array]]:
-        """Factors and overheads drawn from the posterior, a pair for each of ``contentions``.
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[Array, Array]:
+        """Corrections drawn from the posterior, on the axis before those of rows and ops.
 
-        Their first axis has the draws. They are drawn from the prior, then corrected by what they
-        miss (Matheron's rule; Wilson et al., Efficiently sampling functions from Gaussian process
-        posteriors, 2020, section 3).
+        They are drawn from the prior, then corrected by what they miss (Matheron's rule; Wilson et
+        al., Efficiently sampling functions from Gaussian process posteriors, 2020, section 3).
         """
         prior, rows, row = self.prior, self.prior.rows, self.prior.rows.row
         root, scale_root = prior.roots
@@ -175,23 +176,18 @@ class Posterior:
         scale = SCALE * (scale_root @ rng.normal(size=(count, table, 1)))
         overheads = math.sqrt(prior.overhead_variance) * (rng.normal(size=(count, table)) @ root.T)
         noise = rng.normal(size=(count, len(row)))
-        contended = np.zeros((count, table, 1))
-        if len(contentions) > 1:
-            # Half of the common scale is there for a stage alone, half comes with the others.
-            contended = SCALE * (scale_root @ rng.normal(size=(count, table, 1)))
-            scale, contended = math.sqrt(0.5) * np.stack([scale, contended])
+        # Half of the common scale is there for a stage alone, half comes with the others.
+        contended = SCALE * (scale_root @ rng.normal(size=(count, table, 1)))
+        scale, contended = math.sqrt(0.5) * np.stack([scale, contended])
         common = (scale + contended * rows.contention)[:, row, np.arange(len(row))]
         op_sums = np.zeros((count, len(row)))
         for n in np.unique(row):
             op_sums[:, row == n] = op_errors[:, n] @ rows.ops[row == n].T
         drawn = rows.prior + op_sums + rows.totals * common + overheads[:, row]
         missed = rows.measured - drawn - self.noise * rows.measured * noise
-        draws: list[tuple[Array, Array]] = []
-        for contention in contentions:
-            factors, corrections = self.corrections(missed @ self.inverse, contention)
-            factors = factors + op_errors + scale + contended * contention
-            draws.append((factors, corrections + overheads))
-        return draws
+        factors, corrections = self.corrections(missed @ self.inverse)
+        levels = np.multiply.outer(CONTENTIONS, contended)
+        return factors + op_errors + scale + levels, corrections + overheads
 
 
 def _square_root(correlation: Array) -> Array:
