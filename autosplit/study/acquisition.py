@@ -224,8 +224,6 @@ class Acquisition:
         return self.goal.values(self.corrected, self.space.evaluator.batch(candidates), costs)
 
 
-# The same batch is valued under many draws of the costs.
-@lru_cache(maxsize=8)
 def _shares(workload: Workload, corrected: Corrected, batch: Batch) -> Array:
     """What share of its capacity each deployment serves within the limit, by the mean costs.
 

@@ -111,10 +111,6 @@ class Space:
         """Whether the devices can run it and have the memory for it."""
         return self.moves.allows(candidate) and bool(len(self.batch([candidate])))
 
-    def evaluate(self, candidate: Candidate) -> Plan:
-        """What a candidate costs by the profile."""
-        return evaluate(self.costs, candidate)
-
     def deployment(self, candidate: Candidate) -> Deployment:
         """The candidate on its devices."""
         deployment = Deployment(candidate)
@@ -205,7 +201,7 @@ def _parsed(space: Space, key: str) -> Candidate:
             for ops, (_, *options) in zip(split, document, strict=True)
         )
         check_stages(space.costs, split)
-        is_known = space.evaluate(candidate) and space.moves.allows(candidate)
+        is_known = evaluate(space.costs, candidate) and space.moves.allows(candidate)
     except (ValueError, TypeError, KeyError, IndexError, RecursionError, SplitError):
         is_known = False
     if not is_known or space.key(candidate) != key:

@@ -10,7 +10,7 @@ from typing import Any
 from autosplit.errors import ConfigError
 from autosplit.files import atomic_write
 from autosplit.hardware.devices.device import available
-from autosplit.study.config.study_file import StudyConfig, checked, study_name
+from autosplit.study.config.study_file import StudyConfig, checked, overlay, study_name
 
 MODEL_SUFFIXES = (".onnx", ".pt2", ".json")
 _KEYS = {
@@ -36,11 +36,9 @@ def study_file_for(model: Path, options: Mapping[str, Any]) -> tuple[Path, bool]
         return file, False
     import tomli_w
 
-    known = {key: value for key, value in options.items() if value is not None}
+    known = overlay({}, options)
     if not {"cores", "stages", "devices"} & known.keys():
         known["cores"] = len(available())
-    for section in {"search", "workload"} & known.keys():
-        known[section] = {k: v for k, v in known[section].items() if v is not None}
     config = checked({"name": file.stem, "model": path, **known}, f"study of '{model}'")
     assumed = StudyConfig.model_dump(config, include=_KEYS, exclude_none=True)
     assumed = {key: value for key, value in assumed.items() if value not in ({}, [])}

@@ -322,7 +322,7 @@ def load(path: Path, options: Mapping[str, Any] | None = None) -> StudyConfig:
     for keys, others in (({"cores"}, ("stages", "devices")), ({"stages", "devices"}, ("cores",))):
         for other in others if keys & chosen else ():
             data.pop(other, None)
-    data = _overlay(data, options or {})
+    data = overlay(data, options or {})
     data.setdefault("name", study_name(path))
     # Files that are read are beside the study file; what is written goes to the working folder.
     load = data.get("workload")
@@ -416,12 +416,13 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"study file '{path}' is not TOML: {error}; fix that line") from None
 
 
-def _overlay(data: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def overlay(data: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested options over those of a file, where they are not None."""
     for key, value in options.items():
         if isinstance(value, Mapping):
             section = data.get(key, {})
             if isinstance(section, dict):  # anything else is refused when it is validated
-                data[key] = _overlay(dict(section), value)
+                data[key] = overlay(dict(section), value)
         elif value is not None:
             data[key] = value
     return data

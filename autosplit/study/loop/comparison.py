@@ -214,7 +214,7 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
                 stages, stage_ms = trial.stages, list(trial.stage_ms)
             delay = served(opened.goal.workload, stages, stage_ms, period.median)[1]
             test = calm.measured(
-                f"{contender.title} under load",
+                f"{'' if contender.baseline else 'trial '}{contender.name} under load",
                 partial(
                     opened.bench.under_load, deployment, replace(workload, delay_ms=delay), period
                 ),

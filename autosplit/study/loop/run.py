@@ -15,6 +15,7 @@ from autosplit import phases
 from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitError
 from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.disturbance import state as machine_state
+from autosplit.planner import evaluate
 from autosplit.study.acquisition import corrected_costs
 from autosplit.study.documents import deployment_document, measured_document
 from autosplit.study.loop import comparison
@@ -167,7 +168,7 @@ class StudyLoop:
             trial,
             **deployment_document(opened.bench.description.graph, deployment),
             predicted_ms=corrected_costs(space, history).period(candidate),
-            memory_bytes=int(max(space.evaluate(candidate).memory)),
+            memory_bytes=int(max(evaluate(space.costs, candidate).memory)),
         )
         with opened.device_lock():
             measurement = self.calm.measured(

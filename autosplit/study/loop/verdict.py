@@ -41,11 +41,6 @@ class Contender:
         return self.baseline if self.trial is None else str(self.trial)
 
     @property
-    def title(self) -> str:
-        """Its name in a message."""
-        return self.baseline if self.trial is None else f"trial {self.trial}"
-
-    @property
     def choice(self) -> Choice:
         """One stage is the whole model, with several replicas or alone."""
         replicas = self.deployment.replicas if self.deployment else (1,)
