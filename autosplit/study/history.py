@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from autosplit.errors import SplitError
 from autosplit.hardware.measurement.results import Baseline
-from autosplit.study.record import result_of
+from autosplit.study.record import record_of
 from autosplit.study.results import is_lost
 from autosplit.study.space import Space
 from autosplit.study.surrogate.correction import Measured
@@ -69,14 +69,14 @@ class TrialReader:
         """A trial with its key, empty for one that has none or was lost, and what it measured."""
         known = self._finished.get(trial.number)
         if known is None or known[0] is not trial:
-            key = "" if is_lost(trial) else result_of(trial).key
+            key = "" if is_lost(trial) else record_of(trial).key
             known = trial, key, self._measured(trial, key) if key else None
             if trial.state.is_finished():
                 self._finished[trial.number] = known
         return known
 
     def _measured(self, trial: FrozenTrial, key: str) -> Measured | None:
-        result = result_of(trial)
+        result = record_of(trial)
         period, latency = result.period_ms, result.latency_ms
         if trial.state.name == "COMPLETE" and period:
             with contextlib.suppress(SplitError):

@@ -257,9 +257,6 @@ def record_of(trial: FrozenTrial | Trial) -> TrialRecord:
     return TrialRecord.model_validate(mapping(trial.user_attrs.get(RECORD)))
 
 
-result_of = record_of
-
-
 def update(trial: Trial, **values: Any) -> None:
     """Store values in the record of a running trial.
 

@@ -23,7 +23,7 @@ from optuna.trial import FrozenTrial, Trial
 
 from autosplit.study.acquisition import Acquisition, Goal, acquisition
 from autosplit.study.history import TrialReader
-from autosplit.study.record import RECORD, result_of, update
+from autosplit.study.record import RECORD, record_of, update
 from autosplit.study.space import Candidate, Space
 from autosplit.study.workers import this_worker
 
@@ -140,7 +140,7 @@ class Assignment:
         A trial that was enqueued with a candidate keeps it, unless an earlier one has the same.
         ``trials``: all that there are. Raises SplitError where an enqueued key is not one of them.
         """
-        key = result_of(trial).key
+        key = record_of(trial).key
         if key and not self.planner.reader.is_taken(key, trials[: trial.number]):
             return self.space.candidate(key)
         # By a user, who may have given some of them.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from autosplit.printable import printable
-from autosplit.study.record import RECORD, result_of
+from autosplit.study.record import RECORD, record_of
 from autosplit.study.results import DEATHS_LIMIT, tally
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Retry:
         """Enqueue the candidate, unless it has killed too many workers."""
         from optuna.storages import RetryHeartbeatStaleTrialCallback
 
-        result = result_of(trial)
+        result = record_of(trial)
         name = f"process {result.worker.get('pid')} on {result.worker.get('host')}"
         reason = f"{printable(name)} died or was silent for longer than its lease"
         if result.key:
@@ -91,7 +91,7 @@ class Retry:
 
     def is_lost(self, trial: FrozenTrial) -> bool:
         """Whether nobody measures a running trial any more."""
-        worker, now = result_of(trial).worker, time.monotonic()
+        worker, now = record_of(trial).worker, time.monotonic()
         if worker:
             return is_dead(worker)
         # A worker records itself a moment after its trial starts, and may die in that moment.

@@ -40,7 +40,7 @@ from autosplit.hardware.devices.device import available
 from autosplit.hardware.profiling.graph_file import read_graph, save_graph
 from autosplit.planner import CostModel
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.record import result_of
+from autosplit.study.record import record_of
 from autosplit.study.results import best_of_study
 from autosplit.study.storage import silence_optuna_logs
 from autosplit.zoo import catalog
@@ -194,7 +194,7 @@ def searched(document: Mapping[str, Any], bench: SimulatedBench) -> Found:
         best, trials = best_of_study(opened.study), opened.study.get_trials()
         optimum, losses = bench.optimum().period, dict[int, float]()
         for trial in (trial for trial in trials if trial.values):
-            candidate = opened.space.candidate(result_of(trial).key)
+            candidate = opened.space.candidate(record_of(trial).key)
             losses[trial.number] = bench.truth(candidate).period / optimum - 1
     near = [count for count, loss in enumerate(losses.values(), 1) if loss <= NEAR]
     last = losses[best.number] if best else math.inf

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autosplit.study.record import result_of
+from autosplit.study.record import record_of
 from autosplit.study.results import best_of_study, error_of
 from autosplit.study.storage import connect, storage_url
 
@@ -160,7 +160,7 @@ def remains(name: str, url: str) -> Remains:
     period = best and best.record.measurement().period_ms
     return Remains(
         states=tuple(t.state.name for t in trials),
-        keys=tuple(result_of(t).key for t in trials if t.state.name == "COMPLETE"),
+        keys=tuple(record_of(t).key for t in trials if t.state.name == "COMPLETE"),
         numbers=tuple(t.number for t in trials),
         errors=tuple(error_of(t) for t in trials if t.state.name == "FAIL"),
         best=(period.median, best.record.key) if best and period else None,
@@ -213,4 +213,4 @@ def _complete(folder: Path) -> dict[int, Any]:
     except KeyError:
         return {}
     complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
-    return {trial.number: (result_of(trial).key, trial.values) for trial in complete}
+    return {trial.number: (record_of(trial).key, trial.values) for trial in complete}

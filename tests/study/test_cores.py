@@ -15,7 +15,7 @@ from autosplit.report.documents.study import trial_table, written
 from autosplit.study.config.study_file import StudyConfig, checked
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.record import record_of, result_of, study_record
+from autosplit.study.record import record_of, study_record
 from autosplit.study.results import best_of_study
 from autosplit.study.storage import storage_url
 from studies.simulation.bench import SimulatedBench
@@ -167,7 +167,7 @@ def test_cores_of_two_kinds_are_searched(tmp_path):
     opened = run(tmp_path, config_of(["0-3", "4-7"], memory=30e6, trials=8), hardware)
     assert loss(opened) < 0.03
     for trial in opened.study.trials:
-        stages = opened.space.candidate(result_of(trial).key)
+        stages = opened.space.candidate(record_of(trial).key)
         options = [option for stage in stages for option in stage.options]
         assert sum(o.replicas * o.row.threads for o in options if o.row.kind == "0") <= 4
     title = trial_table(read(opened.study)).title

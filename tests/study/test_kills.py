@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from autosplit.report.documents.study_reader import find_study
-from autosplit.study.record import RESULT, result_of
+from autosplit.study.record import RESULT, record_of
 from tests.study import faults
 
 STUDY = """
@@ -56,5 +56,5 @@ def test_a_kill_in_the_final_comparison_costs_that_comparison_alone(branches, tm
 def trials_and_verdict(folder: Path) -> tuple[list[tuple[str, str]], Any]:
     """The split and the state of each trial."""
     with find_study(str(folder / "k.db")).open() as study:
-        trials = [(result_of(trial).key, trial.state.name) for trial in study.trials]
+        trials = [(record_of(trial).key, trial.state.name) for trial in study.trials]
         return trials, study.user_attrs[RESULT]["verdict"]

@@ -15,7 +15,7 @@ from autosplit.lowering.external.backend import Backend
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
-from autosplit.study.record import record_of, result_of
+from autosplit.study.record import record_of
 from autosplit.study.storage import storage_url
 from tests import external_backend, nets
 
@@ -72,7 +72,7 @@ def test_every_candidate_has_the_regions_on_their_device(model, tmp_path, place,
     measured = [t for t in opened.study.trials if t.state.name == "COMPLETE"]
     assert measured
     for trial in measured:
-        stages = opened.space.deployment(opened.space.candidate(result_of(trial).key)).stages
+        stages = opened.space.deployment(opened.space.candidate(record_of(trial).key)).stages
         on_device = [s.ops for s in stages if s.devices == (TWO[place],)]
         assert convolutions <= {op for ops in on_device for op in ops}
         assert record_of(trial).max_rel_error < 1e-3  # against onnxruntime on the whole net

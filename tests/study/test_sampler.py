@@ -10,7 +10,7 @@ from autosplit.errors import SplitError
 from autosplit.study.acquisition import Goal, acquisition
 from autosplit.study.history import TrialReader
 from autosplit.study.loop.run import run_study
-from autosplit.study.record import RECORD, result_of, update
+from autosplit.study.record import RECORD, record_of, update
 from autosplit.study.sampler import SAMPLERS, PlannerSampler
 from tests.study.conftest import space_of
 
@@ -19,10 +19,10 @@ from tests.study.conftest import space_of
 def test_every_sampler_measures_each_candidate_once(name, chain_bench, new_study):
     opened = new_study(chain_bench(ops=12), trials=6, sampler=name, converge=False)
     run_study(opened)
-    keys = [result_of(trial).key for trial in opened.study.trials]
+    keys = [record_of(trial).key for trial in opened.study.trials]
     assert len(set(keys)) == len(keys) == 6
     for trial in opened.study.trials:
-        names = opened.space.moves.names(len(opened.space.candidate(result_of(trial).key)))
+        names = opened.space.moves.names(len(opened.space.candidate(record_of(trial).key)))
         assert set(trial.params) == set(names)
 
 
@@ -45,9 +45,9 @@ def test_an_enqueued_candidate_is_measured(chain_bench, new_study):
     opened.study.enqueue_trial({}, user_attrs={RECORD: {"key": "3:1.2"}})
     run_study(opened)
     first, second = opened.study.trials[:2]
-    assert opened.space.candidate(result_of(first).key) == candidate
+    assert opened.space.candidate(record_of(first).key) == candidate
     assert second.state.name == "FAIL"
-    assert "is not the key of a candidate" in result_of(second).error
+    assert "is not the key of a candidate" in record_of(second).error
 
 
 def test_a_candidate_that_was_chosen_before_it_is_enqueued_again_is_measured_once(
@@ -56,11 +56,11 @@ def test_a_candidate_that_was_chosen_before_it_is_enqueued_again_is_measured_onc
     """A worker may choose what a dead one left between its loss and its return to the queue."""
     opened = new_study(chain_bench(ops=12), trials=1)
     run_study(opened)
-    key = result_of(opened.study.trials[0]).key
+    key = record_of(opened.study.trials[0]).key
     opened.study.enqueue_trial({}, user_attrs={RECORD: {"key": key}})
     opened = new_study(chain_bench(ops=12), trials=3, converge=False)
     run_study(opened)
-    assert len({result_of(trial).key for trial in opened.study.trials}) == 3
+    assert len({record_of(trial).key for trial in opened.study.trials}) == 3
 
 
 def test_where_all_is_taken_nothing_is_promised(chain_bench, new_study):
@@ -93,7 +93,7 @@ def test_a_worker_whose_choice_is_always_taken_gives_it_up(chain_bench, new_stud
     monkeypatch.setattr("autosplit.study.sampler.time.sleep", waits.append)
     update(first, key=opened.space.key(plan))
     assert opened.assignment.assign(opened.study, second, opened.study.trials) is None
-    assert result_of(second).key == ""
+    assert record_of(second).key == ""
     assert sum(waits) < 20
 
 

@@ -21,7 +21,7 @@ from autosplit.study.documents import deployment_document, measured_document
 from autosplit.study.loop import comparison
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason
-from autosplit.study.record import RESULT, result_of, update
+from autosplit.study.record import RESULT, record_of, update
 from autosplit.study.results import error_of, is_lost, tally
 from autosplit.study.space import Candidate
 from autosplit.study.storage import storage_errors
@@ -111,7 +111,7 @@ class StudyLoop:
         self._number = trial.number
         try:
             # Before anything that takes long: a trial without a worker looks lost.
-            if result_of(trial).worker != this_worker():
+            if record_of(trial).worker != this_worker():
                 update(trial, worker=this_worker())
             trials = self.study.get_trials(deepcopy=False)
             return self._measure(trial, self._candidate(trial, trials), trials)
@@ -184,7 +184,7 @@ class StudyLoop:
         trials, search = self._known, self.opened.config.search
         counts = tally(trials)
         trial = next(t for t in trials if t.number == self._number)
-        result, record = f"failed: {error_of(trial)}", result_of(trial)
+        result, record = f"failed: {error_of(trial)}", record_of(trial)
         if trial.state.name == "COMPLETE" and record.period_ms:
             times = ", ".join(map(milliseconds, record.stage_ms))
             result = f"{milliseconds(record.period_ms.median)}, stages {times}"

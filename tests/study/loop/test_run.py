@@ -34,7 +34,7 @@ from autosplit.study.config.sections import Workload as WorkloadSection
 from autosplit.study.loop import run as loops
 from autosplit.study.loop.open import OpenStudy, device_lock
 from autosplit.study.loop.run import StudyLoop, run_study
-from autosplit.study.record import COMPARISON, RECORD, RESULT, record_of, result_of, update
+from autosplit.study.record import COMPARISON, RECORD, RESULT, record_of, update
 from autosplit.study.results import DEATHS_LIMIT, best_of_study, error_of, state_of, tally
 from autosplit.study.sampler import Assignment
 from autosplit.study.workers import UNCLAIMED, Retry, free_lost_trials, this_worker
@@ -65,7 +65,7 @@ def states(opened: OpenStudy) -> list[str]:
 
 def keys(opened: OpenStudy, state: str = "COMPLETE") -> list[Any]:
     trials = [t for t in opened.study.trials if t.state.name == state]
-    return [result_of(t).key for t in trials]
+    return [record_of(t).key for t in trials]
 
 
 def stopped(opened: OpenStudy) -> str:
@@ -526,8 +526,8 @@ def test_kill_in_the_third_trial_and_run_again(tmp_path):
     assert again.returncode == 0, errors
     trials = read(tmp_path)
     assert [t.state.name for t in trials] == [*["COMPLETE"] * 2, "FAIL", *["COMPLETE"] * 3]
-    assert result_of(trials[2]).key == result_of(trials[3]).key
-    assert len({result_of(t).key for t in trials}) == 5
+    assert record_of(trials[2]).key == record_of(trials[3]).key
+    assert len({record_of(t).key for t in trials}) == 5
 
 
 @pytest.mark.integration
