@@ -12,7 +12,7 @@ Read in this order:
 - ``storage``: databases;
 - ``workers``: who measures, the locks of this host, and the trials of workers that died;
 - ``loop``: open a study, run its trials, the final comparison and the verdict;
-- ``progress`` and ``export``: what a user sees and gets.
+- ``export``: what a user gets.
 
 The way of a trial: ``sampler`` gives it a candidate, ``loop.run`` has that measured
 and stores it in its ``record``. The package may import deploy and what is below it.
