@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import autosplit
+from autosplit.deploy.server.completions import Decoder
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.measurement.results import Profile
@@ -95,6 +96,7 @@ def test_a_prompt_in_chunks_gives_the_tokens_that_transformers_gives(tmp_path: P
     for pipeline in (split.pipeline(), autosplit.load(tmp_path / "out")):
         with pipeline:
             assert generate.generate(pipeline, prompts, 12) == expected
+            assert Decoder.of(pipeline.wiring) is not None
 
 
 @pytest.mark.parametrize("form", ["onnx", "inputs", "buffers"])

@@ -2,5 +2,6 @@
 
 Read ``protocol`` first (requests and responses as bytes; no network), then ``metrics`` (counters in
 the text format of Prometheus) and ``app``, which answers requests with a running pipeline. ``app``
-imports starlette and uvicorn, the extra ``serve``. ``hints`` configures other servers.
+imports starlette and uvicorn, the extra ``serve``. ``completions`` makes the items of a decoder of
+token ids. ``hints`` configures other servers.
 """

@@ -10,13 +10,15 @@ import logging
 import socket
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from autosplit.deploy.server import protocol
+from autosplit.deploy.server import completions, protocol
+from autosplit.deploy.server.completions import Decoder
 from autosplit.deploy.server.metrics import Metrics
 from autosplit.errors import AutosplitError, ConfigError, MachineError, StageError
 from autosplit.extras import require
+from autosplit.hardware.execution.edges import Stream
 from autosplit.hardware.execution.pipeline import Inside, Item, Pipeline
 from autosplit.versions import VERSION
 
@@ -30,7 +32,7 @@ MOST_SEQUENCES = 10_000  # that are open; beyond that the one that was idle for 
 RETRY = {"retry-after": "1"}  # in seconds
 
 
-class Refused(Exception):
+class Refused(AutosplitError):
     """A request that is answered with a ``status`` and one line."""
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
@@ -49,6 +51,7 @@ class Server:
     ) -> None:
         self._load, self.name, self._most_bytes = load, name, most_bytes
         self.pipeline = self._started()
+        self._decoder = Decoder.of(self.pipeline.wiring)
         limit = self.pipeline.limit
         if queue is not None and queue > limit:
             raise ConfigError(f"the queue is {queue}; this pipeline holds at most {limit} items")
@@ -90,6 +93,8 @@ class Server:
                 Route(f"{prefix}/ready", self._model_ready),
                 Route(prefix, self._model),
             ]
+        if self._decoder:
+            routes.append(Route("/v1/completions", self._completions, methods=["POST"]))
         routes += [
             Route("/v2", self._server),
             Route("/v2/health/live", self._live),
@@ -138,43 +143,92 @@ class Server:
         return _json({"error": text}, 404)
 
     async def _infer(self, request: Request) -> Response:
+        return await self._counted(self._answer(request))
+
+    async def _completions(self, request: Request) -> Response:
+        return await self._counted(self._completed(request))
+
+    async def _counted(self, answer: Awaitable[Response]) -> Response:
+        """The response of an answer, or of why there is none."""
         from starlette.requests import ClientDisconnect
 
-        response = self._unknown(request)
-        if response is None:
-            try:
-                response = await self._answer(request)
-            except Refused as error:
-                response = _json({"error": str(error)}, error.status, error.headers)
-            except ConfigError as error:
-                response = _json({"error": str(error)}, 400)
-            except ClientDisconnect:  # nobody reads the answer; the metrics count it
-                response = _json({"error": "the client is gone"}, 499)
+        try:
+            response = await answer
+        except Refused as error:
+            response = _json({"error": str(error)}, error.status, error.headers)
+        except ConfigError as error:
+            response = _json({"error": str(error)}, 400)
+        except ClientDisconnect:  # nobody reads the answer; the metrics count it
+            response = _json({"error": "the client is gone"}, 499)
         self.metrics.answers[response.status_code] += 1
         return response
 
     async def _answer(self, request: Request) -> Response:
         from starlette.responses import Response
 
+        unknown = self._unknown(request)
+        if unknown is not None:
+            return unknown
         body = await self._body(request)
         length = request.headers.get(protocol.HEADER_LENGTH)
         asked = protocol.read(body, length, self.pipeline.wiring.outputs)
+        items = self._items(asked)
+        with self._inside(len(items)):
+            results = await self._computed(self.pipeline, items, self._stream(asked))
+            if asked.end and asked.sequence is not None:
+                self._drop(asked.sequence)
+        content, headers = protocol.write(asked, results, self.name)
+        return Response(content, headers=headers)
+
+    async def _completed(self, request: Request) -> Response:
+        """The answer with all tokens, or a stream of them."""
+        from starlette.responses import StreamingResponse
+
+        assert self._decoder is not None
+        asked = self._decoder.read(await self._body(request))
+        documents = self._documents(self._decoder, asked)
+        # What refuses the request does so before an answer begins.
+        first = await anext(documents)
+        if not asked.stream:
+            return _json(first)
+        events = completions.events(first, documents)
+        return StreamingResponse(events, media_type="text/event-stream")
+
+    async def _documents(
+        self, decoder: Decoder, asked: completions.Asked
+    ) -> AsyncIterator[Mapping[str, Any]]:
+        """The documents of a completion, whose stream ends with them."""
+        pipeline, stream = self.pipeline, object()
+
+        async def compute(item: Item) -> Mapping[str, protocol.Array]:
+            (outputs,) = await self._computed(pipeline, [item], stream)
+            return outputs
+
+        with self._inside(1):
+            try:
+                tokens = decoder.tokens(asked, compute)
+                async for document in completions.documents(asked, tokens, self.name):
+                    yield document
+            finally:
+                with contextlib.suppress(StageError):
+                    pipeline.reset(stream)
+
+    @contextlib.contextmanager
+    def _inside(self, count: int) -> Iterator[None]:
+        """Count items that are inside. Raises Refused where they have no room, or a stage fails."""
         if self._reloading is not None:
             raise Refused(503, "the pipeline is being loaded again", RETRY)
-        items = self._items(asked)
-        if self.metrics.inside + len(items) > self._queue:
+        if self.metrics.inside + count > self._queue:
             raise Refused(503, f"{self.metrics.inside} items of {self._queue} are inside", RETRY)
-        self.metrics.inside += len(items)
+        self.metrics.inside += count
         try:
-            results = await self._computed(asked, items)
+            yield
         except StageError as error:
             if self.pipeline.has_failed and self._reloading is None:
                 self._reloading = asyncio.create_task(self._reload())
             raise Refused(500, str(error)) from error
         finally:
-            self.metrics.inside -= len(items)
-        content, headers = protocol.write(asked, results, self.name)
-        return Response(content, headers=headers)
+            self.metrics.inside -= count
 
     async def _body(self, request: Request) -> bytes:
         """The body. Raises Refused for one that is too large, before all of it is read."""
@@ -206,10 +260,9 @@ class Server:
         return items
 
     async def _computed(
-        self, asked: protocol.Request, items: Sequence[Item]
+        self, pipeline: Pipeline, items: Sequence[Item], stream: Stream
     ) -> list[dict[str, protocol.Array]]:
-        pipeline, entered = self.pipeline, time.perf_counter()
-        stream = self._stream(asked)
+        entered = time.perf_counter()
         tickets = [pipeline.enter(item, stream) for item in items]
         await _done(tickets)
         end = time.perf_counter()
@@ -218,8 +271,6 @@ class Server:
             self.metrics.queue.add(max(0.0, start - entered))
             self.metrics.compute.add(end - max(start, entered))
             self.metrics.batch.add(ticket.items)
-        if asked.end and asked.sequence is not None:
-            self._drop(asked.sequence)
         return list(map(pipeline.result, tickets))
 
     def _stream(self, asked: protocol.Request) -> int | str:

@@ -1,0 +1,187 @@
+"""Completions of token ids by a server, of a decoder that adds up what it sees."""
+
+import contextlib
+import http.client
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from autosplit.deploy.server.completions import Decoder, chosen
+from autosplit.errors import StageError
+from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.execution.stage_spec import Port, StageSpec, StageState
+from autosplit.hardware.execution.wiring import Connection, Variant, Wiring
+from tests.deploy.test_server import served
+
+LENGTH, VOCABULARY = 12, 7
+CACHE = (LENGTH,)
+
+
+def inputs(count):
+    return (
+        Port("input_ids", (1, count), "int64"),
+        Port("position_ids", (1, count), "int64"),
+        Port("attention_mask", (1, 1, count, LENGTH), "bool"),
+    )
+
+
+def decoder(**others):
+    """The wiring of one stage; items have one token or three."""
+    scores, state = Port("logits", (1, 1, VOCABULARY), "float32"), Port("in", CACHE, "int64")
+    stage = StageSpec.planned((), (*inputs(1), state), (scores, replace(state, name="out")))
+    stage = replace(stage, states=(StageState("in", "out", CACHE, "int64"),))
+    connections = [Connection(p.name, 8, p.name, (0,), ()) for p in inputs(1)]
+    connections.append(Connection("logits", 8, (0, 0), (), ("logits",)))
+    wiring = Wiring(inputs(1), (scores,), (stage,), tuple(connections), steps=LENGTH)
+    return replace(wiring, variants={"three": Variant(inputs(3), 3)}, **others)
+
+
+class Adding:
+    """The next token is the sum of those that a token sees, each times its place from 1."""
+
+    def __init__(self, fails_on=None):
+        self.counts, self._fails_on = [], fails_on
+
+    def open(self):
+        pass
+
+    def close(self):
+        pass
+
+    def run(self, values):
+        ids, places, mask, cache = map(np.array, values)
+        if self._fails_on in ids:
+            raise RuntimeError("no memory")
+        self.counts.append(ids.size)
+        cache[places[0]] = ids[0]
+        sums = [(cache * (np.arange(LENGTH) + 1))[row].sum() for row in mask[0, 0]]
+        scores = np.eye(VOCABULARY, dtype=np.float32)[[s % VOCABULARY for s in sums]]
+        return [scores[None], cache]
+
+
+def expected(prompt, count):
+    text = list(prompt)
+    for _ in range(count):
+        text.append(sum(t * (i + 1) for i, t in enumerate(text)) % VOCABULARY)
+    return text[len(prompt) :]
+
+
+def ask(address, **document):
+    """The status and the documents of an answer."""
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as connection:
+        connection.request("POST", "/v1/completions", json.dumps(document))
+        answer = connection.getresponse()
+        text = answer.read().decode()
+    if not answer.headers["content-type"].startswith("text/event-stream"):
+        return answer.status, [json.loads(text)]
+    *events, end = text.strip().split("\n\n")
+    assert end == "data: [DONE]"
+    return answer.status, [json.loads(event.removeprefix("data: ")) for event in events]
+
+
+@pytest.fixture(scope="module")
+def stage():
+    return Adding()
+
+
+@pytest.fixture(scope="module")
+def address(stage):
+    with served(lambda: Pipeline(decoder(), [[stage]])) as here:
+        yield here
+
+
+def test_a_prompt_in_chunks_is_completed(address, stage):
+    stage.counts.clear()
+    status, (answer,) = ask(address, prompt=[3, 1, 2, 6], max_tokens=4, temperature=0)
+    assert status == 200
+    tokens = expected([3, 1, 2, 6], 4)
+    (choice,) = answer["choices"]
+    assert (choice["token_ids"], choice["finish_reason"]) == (tokens, "length")
+    assert answer["usage"] == {"prompt_tokens": 4, "completion_tokens": 4, "total_tokens": 8}
+    assert stage.counts == [3, 1, 1, 1, 1]
+
+
+def test_tokens_are_streamed_until_one_that_stops(address):
+    tokens = expected([5, 2], 8)
+    count = tokens.index(tokens[3]) + 1
+    options = {"temperature": 0, "stop_token_ids": [tokens[3]], "max_tokens": 8, "stream": True}
+    status, events = ask(address, prompt=[5, 2], **options)
+    choices = [event["choices"][0] for event in events]
+    assert (status, [c["token_ids"] for c in choices]) == (200, [[t] for t in tokens[:count]])
+    assert [c["finish_reason"] for c in choices] == [None] * (count - 1) + ["stop"]
+
+
+def test_a_seed_repeats_what_is_drawn(address):
+    options = {"prompt": [1], "max_tokens": 11, "temperature": 5.0}
+    texts = [
+        ask(address, seed=seed, **options)[1][0]["choices"][0]["token_ids"] for seed in (1, 1, 2, 3)
+    ]
+    assert texts[0] == texts[1]
+    assert len({tuple(text) for text in texts}) > 1
+
+
+def test_scores_are_drawn_as_softmax_says():
+    random, scores = np.random.default_rng(0), np.log(np.array([0.7, 0.2, 0.1]))
+    counts = np.bincount([chosen(2 * scores, 2.0, random) for _ in range(5000)]) / 5000
+    np.testing.assert_allclose(counts, [0.7, 0.2, 0.1], atol=0.03)
+    with pytest.raises(StageError, match="not numbers"):
+        chosen(np.array([np.nan, 1.0]), 0.0, random)
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ({"prompt": []}, "prompt: List should have at least 1 item"),
+        ({"prompt": "text"}, "prompt: Input should be a valid array"),
+        ({"prompt": [True]}, "prompt.0: Input should be a valid integer"),
+        ({"prompt": [-1]}, "prompt.0: Input should be greater than or equal to 0"),
+        ({"prompt": [VOCABULARY]}, "prompt has token 7; the model has 7 tokens"),
+        ({"prompt": [1], "max_tokens": 0}, "max_tokens: Input should be greater than 0"),
+        ({"prompt": [1], "temperature": -1}, "temperature: Input should be greater than or equal"),
+        ({"prompt": [1], "temperature": 1e300}, "temperature: Input should be less than or equal"),
+        ({"prompt": [1], "top_p": 0.5}, "top_p: Extra inputs are not permitted"),
+        (
+            {"prompt": [1] * 4, "max_tokens": 10},
+            "the prompt has 4 tokens and max_tokens is 10, but the model's cache holds 12",
+        ),
+        ([], "the request: Input should be an object"),
+    ],
+)
+def test_a_bad_request_gets_a_line(address, document, reason):
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as connection:
+        connection.request("POST", "/v1/completions", json.dumps(document))
+        answer = connection.getresponse()
+        line = json.loads(answer.read())["error"]
+    assert (answer.status, reason in line, "\n" in line) == (400, True, False), line
+
+
+def test_the_cache_may_be_filled(address):
+    _, (answer,) = ask(address, prompt=[1] * 4, max_tokens=9, temperature=0)
+    assert answer["choices"][0]["token_ids"] == expected([1] * 4, 9)
+
+
+def test_a_stage_that_fails_ends_the_stream_with_a_line():
+    with served(lambda: Pipeline(decoder(), [[Adding(fails_on=expected([3, 1], 2)[1])]])) as here:
+        _, events = ask(here, prompt=[3, 1], max_tokens=4, temperature=0, stream=True)
+        assert "no memory" in events[-1]["error"]
+    with served(lambda: Pipeline(decoder(), [[Adding(fails_on=3)]])) as here:
+        status, (answer,) = ask(here, prompt=[3, 1], max_tokens=4, stream=True)
+        assert (status, "no memory" in answer["error"]) == (500, True)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"inputs": inputs(3), "variants": {}},
+        {"inputs": (*inputs(1), Port("image", (3,), "float32"))},
+        {"inputs": inputs(1)[1:]},
+        {"inputs": (*inputs(1)[:2], Port("attention_mask", (1, 1, 1, LENGTH), "float32"))},
+        {"outputs": (Port("logits", (1, 1, 7), "int64"),)},
+        {"stages": ()},
+    ],
+)
+def test_other_models_offer_no_completions(other):
+    assert Decoder.of(decoder()) is not None
+    assert Decoder.of(replace(decoder(), **other)) is None
