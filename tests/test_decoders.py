@@ -123,10 +123,7 @@ def test_stages_compute_each_of_256_steps_as_the_unsplit_model(
                     pipeline.run(items[:1])
     # onnxruntime fuses other nodes of this one where it is cut; its last digit differs.
     tolerance = 1e-6 if (kind, form) == ("GPT2", "buffers") else 0.0
-    # transformers exports a mask of booleans here, which this attention adds to its scores.
-    is_masked = kind != "Gemma2" or form == "buffers"
     for expected, *outputs in zip(eager(original, tokens), *results, strict=True):
         (whole, *split) = (next(iter(o.values())) for o in outputs)
         assert max(np.abs(each - whole).max() for each in split) <= tolerance
-        if is_masked:
-            np.testing.assert_allclose(whole.ravel(), expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(whole.ravel(), expected, rtol=1e-4, atol=1e-4)

@@ -124,6 +124,8 @@ def item_of(ports: Sequence[Any], tokens: Sequence[int], position: int) -> Item:
     for port in ports:
         if "mask" in port.name:  # a token sees itself and what is before it
             value: np.ndarray = np.arange(port.shape[-1]) <= places[:, None]
+            if "float" in port.dtype:  # attention adds it to its scores
+                value = np.where(value, 0, np.finfo(port.dtype).min)
         else:
             value = places if "position" in port.name else np.array(tokens)
         item[port.name] = np.broadcast_to(value, port.shape).astype(port.dtype)

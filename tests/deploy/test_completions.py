@@ -171,13 +171,20 @@ def test_a_stage_that_fails_ends_the_stream_with_a_line():
         assert (status, "no memory" in answer["error"]) == (500, True)
 
 
+def test_a_mask_of_floats_is_added_to_scores():
+    ports = (*inputs(1)[:2], Port("attention_mask", (1, LENGTH), "float32"))
+    item, _ = Decoder.of(replace(decoder(), inputs=ports, variants={})).item([3], 4)
+    lowest = np.finfo(np.float32).min
+    assert item["attention_mask"].tolist() == [[0] * 5 + [lowest] * (LENGTH - 5)]
+
+
 @pytest.mark.parametrize(
     "other",
     [
         {"inputs": inputs(3), "variants": {}},
         {"inputs": (*inputs(1), Port("image", (3,), "float32"))},
         {"inputs": inputs(1)[1:]},
-        {"inputs": (*inputs(1)[:2], Port("attention_mask", (1, 1, 1, LENGTH), "float32"))},
+        {"inputs": (*inputs(1)[:2], Port("mask.sliding_attention", (1, 1, 1, LENGTH), "bool"))},
         {"outputs": (Port("logits", (1, 1, 7), "int64"),)},
         {"stages": ()},
     ],

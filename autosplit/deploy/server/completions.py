@@ -23,7 +23,7 @@ from autosplit.hardware.execution.wiring import Wiring
 
 Array = np.ndarray[Any, Any]
 Compute = Callable[[Mapping[str, Array]], Awaitable[Mapping[str, Array]]]
-_INTEGERS = ("int32", "int64")
+_INTEGERS, _MASKS = ("int32", "int64"), ("bool", "float32", "float64")
 # By a word in the name of an input, the first that is there.
 _KINDS = {"mask": "mask", "position": "position", "ids": "token", "token": "token"}
 
@@ -77,6 +77,8 @@ class Decoder:
             values: Any = places if _kind(port) == "position" else np.array(tokens[:count])
             if _kind(port) == "mask":  # a token sees itself and what is before it
                 values = np.arange(port.shape[-1]) <= places[:, None]
+                if "float" in port.dtype:  # attention adds it to its scores
+                    values = np.where(values, 0, np.finfo(port.dtype).min)
             item[port.name] = np.broadcast_to(values, port.shape).astype(port.dtype)
         return item, count
 
@@ -166,7 +168,9 @@ def _event(document: Mapping[str, Any]) -> str:
 def _kind(port: Port) -> str:
     """What an input of a decoder is: "token", "position" or "mask"; empty for none of them."""
     kind = next((kind for word, kind in _KINDS.items() if word in port.name), "")
-    return kind if port.dtype in _INTEGERS or (kind, port.dtype) == ("mask", "bool") else ""
+    types = (*_INTEGERS, *(_MASKS if kind == "mask" else ()))
+    # How far a window slides is not known here.
+    return kind if port.dtype in types and "sliding" not in port.name else ""
 
 
 def _length(ports: Sequence[Port]) -> int:
