@@ -59,7 +59,7 @@ class Result:
     notes: tuple[str, ...] = ()
     bars: tuple[Bar, ...] = ()
     command: str = field(default_factory=lambda: command_line(sys.argv))
-    date: str = field(default_factory=lambda: today())
+    date: str = field(default_factory=lambda: datetime.now(UTC).date().isoformat())
     environment: Mapping[str, str] = field(default_factory=environment)
     minutes: float | None = None
 
@@ -80,7 +80,9 @@ class Result:
     @property
     def made(self) -> str:
         """The line that says how it came about."""
-        return made(self.command, self.date, self.environment)
+        known = self.environment
+        versions = ", ".join(f"{key} {known[key]}" for key in _SHOWN if key in known)
+        return f"{self.command}, {self.date}, {versions}"
 
 
 def at_least(what: str, value: float, bar: float, form: str = ".3g") -> Bar:
@@ -199,12 +201,6 @@ def read(file: Path) -> Result:
     return result
 
 
-def made(command: str, date: str, where: Mapping[str, str]) -> str:
-    """One line: the command, the date, the machine and the versions that matter."""
-    versions = ", ".join(f"{key} {where[key]}" for key in _SHOWN if key in where)
-    return f"{command}, {date}, {versions}"
-
-
 def command_line(argv: Sequence[str]) -> str:
     """The command as one types it in the project's root.
 
@@ -217,8 +213,3 @@ def command_line(argv: Sequence[str]) -> str:
     module = Path(argv[0]).stem
     package = "studies.benchmarks" if module == "__main__" else f"studies.benchmarks.{module}"
     return shlex.join(["python", "-m", package, *words])
-
-
-def today() -> str:
-    """The date, as in 2030-01-31."""
-    return datetime.now(UTC).date().isoformat()

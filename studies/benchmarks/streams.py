@@ -1,36 +1,31 @@
 """One stream with states: a pipeline of two cores against one core and two threads.
 
-    python -m studies.benchmarks.streams [NET ...] [--seconds S] [-o FILE]
+    python -m studies.benchmarks.streams [NET ...] [--trials N] [--seconds S] [-o FILE]
 
-NET is a net of the zoo with states. For each runtime the best split into two stages is planned from
-its profile. The splits and, in each runtime, the unsplit model with one thread and with two are
-measured in turns. The bar holds for nets whose plan allows it: at least 1.6 times the throughput of
-the fastest single core. Leave the machine alone while it runs.
+NET is a net of the zoo with states. A study searches the split into two stages, in any runtime. Its
+final comparison measures, in turns, the best splits and the unsplit model in each runtime with one
+thread and with two. ``planned ratio``: the throughput over one core that the op times allow. The
+bar holds for nets whose plan allows it: at least 1.6 times the throughput of the fastest single
+core. Leave the machine alone while it runs.
 """
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from functools import partial
-from pathlib import Path
+from collections.abc import Sequence
 
-import autosplit
-from autosplit.hardware.devices.device import Cores, available
-from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
-from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.measurement.results import Spread
-from autosplit.hardware.runtimes.registry import EXACT, is_installed
-from autosplit.lowering.states import propose_states
+from autosplit.hardware.measurement.results import Baseline
+from autosplit.report.documents.record import read
+from autosplit.study.config.study_file import StudyConfig
 from autosplit.zoo import catalog
-from studies.benchmarks.finished_study import streamed
+from studies.benchmarks.finished_study import finished
 from studies.benchmarks.result import Bar, arguments, at_least, finish, shown
 
 LEAST = 1.6
 COLUMNS = (
     "net",
     "pipeline, ms",
-    "runtime",
+    "runtimes",
     "one core, ms",
     "runtime",
     "two threads, ms",
@@ -42,53 +37,46 @@ COLUMNS = (
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("nets", nargs="*", default=list(catalog.STREAMS))
+    parser.add_argument("--trials", type=int, default=4, help="of each study (default 4)")
     parser.add_argument("--seconds", type=float, default=5.0, help="for each way (default 5)")
     args = parser.parse_args()
     rows, bars = [], []
     for net in args.nets:
-        row, bar = _measured(net, args.seconds)
+        row, bar = _measured(net, args.trials, args.seconds)
         rows.append(row)
         bars += bar
     return finish("streams", COLUMNS, rows, bars=bars, file=args.file)
 
 
-def _measured(net: str, seconds: float) -> tuple[tuple[str, ...], list[Bar]]:
-    path = catalog.cached(net)
-    cores = available()[:2]
-    contenders: dict[tuple[str, str], Contender] = {}
-    planned: dict[str, float] = {}
-    with contextlib.ExitStack() as stack:
-        for runtime in filter(is_installed, EXACT):
-            model = _model(path, runtime)
-            items = model.items(32)
-            best = autosplit.plan(model, stages=2)
-            op_ms = model.profile(Cores(cores[:1]), runtime=runtime).op_ms
-            assert best.predicted_ms is not None  # a plan has a period
-            planned[runtime] = sum(op_ms) / best.predicted_ms
-            ways = {
-                "pipeline": best.pipeline(trace=True),
-                "one core": model.whole(runtime, Cores(cores[:1]), trace=True),
-                "two threads": model.whole(runtime, Cores(cores), trace=True),
-            }
-            expected = model.expected(items)
-            for way, open_pipeline in ways.items():
-                pipeline = stack.enter_context(open_pipeline)
-                accuracy = compare(pipeline.run(items), expected)
-                assert accuracy.equal, accuracy
-                contenders[way, runtime] = partial(streamed, pipeline, items)
-        periods = compare_interleaved(list(contenders.values()), Budget(seconds=seconds))
-    spreads = dict(zip(contenders, periods, strict=True))
-    fastest = {way: _fastest(spreads, way) for way in ("pipeline", "one core", "two threads")}
-    split, one_core = spreads[fastest["pipeline"]], spreads[fastest["one core"]]
-    ratio = one_core.median / split.median
-    allowed = planned[fastest["pipeline"][1]]
+def _measured(net: str, trials: int, seconds: float) -> tuple[tuple[str, ...], list[Bar]]:
+    document = {
+        "name": net,
+        "zoo": net,
+        "stages": 2,
+        "states": "auto",
+        "search": {"trials": trials},
+        "measure": {"seconds": seconds},
+    }
+    with finished(StudyConfig.model_validate(document)) as opened:
+        study = read(opened.study)
+    best, record = study.best(), study.record
+    # Else the study would have raised.
+    assert best
+    assert best.figures.period_ms
+    names = {b.name for b in record.final_comparison.baselines if b}
+    compared = [b for b in study.baselines if b.name in names]
+    one_core, two_threads = _fastest(compared, "1 thread"), _fastest(compared, "2 threads")
+    assert one_core  # the final comparison takes four, and runtimes are three
+    ratio = one_core.period_ms.median / best.figures.period_ms.median
+    least = min(sum(profile.op_ms) for profile in record.profile if profile.op_ms)
+    allowed = least / min(t.record.predicted_ms for t in study.trials if t.record.predicted_ms)
     row = (
         net,
-        shown(split),
-        fastest["pipeline"][1],
-        shown(one_core),
-        fastest["one core"][1],
-        shown(spreads[fastest["two threads"]]),
+        shown(best.figures.period_ms),
+        " | ".join(best.record.runtimes),
+        shown(one_core.period_ms),
+        one_core.runtime,
+        shown(two_threads.period_ms) if two_threads else "",
         f"{ratio:.2f}",
         f"{allowed:.2f}",
     )
@@ -96,14 +84,10 @@ def _measured(net: str, seconds: float) -> tuple[tuple[str, ...], list[Bar]]:
     return row, bars if allowed >= LEAST else []
 
 
-def _model(path: Path, runtime: str) -> autosplit.Model:
-    model = autosplit.load_model(path, runtime=runtime)
-    states, _ = propose_states(model.graph, model.lowered.outputs)
-    return autosplit.load_model(path, runtime=runtime, states=states)
-
-
-def _fastest(spreads: dict[tuple[str, str], Spread], way: str) -> tuple[str, str]:
-    return min((key for key in spreads if key[0] == way), key=lambda key: spreads[key].median)
+def _fastest(baselines: Sequence[Baseline], threads: str) -> Baseline | None:
+    """The fastest way to run the unsplit model with so many threads."""
+    ways = [b for b in baselines if b.name.endswith(f", {threads}")]
+    return min(ways, key=lambda b: b.period_ms.median, default=None)
 
 
 if __name__ == "__main__":
