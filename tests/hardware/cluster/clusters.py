@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 import autosplit
+from autosplit.hardware.cluster.connection import connected
 
 
 class Nodes:
@@ -25,9 +26,7 @@ class Nodes:
         self.cluster = Cluster(initialize_head=True, head_node_args=head)
         self._options = options
         self.right = self.add_right()
-        import ray
-
-        ray.init(address=self.cluster.address, log_to_driver=False, configure_logging=False)
+        connected(self.cluster.address)
 
     def add_right(self) -> Any:
         self.right = self.cluster.add_node(**self._options, resources={"right": 1})

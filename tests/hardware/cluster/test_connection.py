@@ -1,5 +1,6 @@
 """What is refused before any actor is started."""
 
+import os
 import socket
 import sys
 import threading
@@ -59,6 +60,20 @@ def test_a_server_that_is_not_ray_s_is_named_at_once(monkeypatch):
         threading.Thread(target=lambda: listener.accept()[0].sendall(b"SSH-2.0-x")).start()
         with pytest.raises(MachineError, match=r"not answer as Ray does; .* set RAY_USE_TLS"):
             connected(f"127.0.0.1:{listener.getsockname()[1]}")
+
+
+def test_ray_starts_with_large_values_in_calls_and_the_environment_stays(monkeypatch):
+    name, started = "RAY_max_direct_call_object_size", []
+    ray = SimpleNamespace(
+        is_initialized=lambda: False, init=lambda **_: started.append(os.environ[name])
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.delenv(name, raising=False)
+    connected()
+    assert name not in os.environ
+    monkeypatch.setenv(name, "7")  # what the user has set stays
+    connected()
+    assert started == [str(8 << 20), "7"]
 
 
 def test_the_content_of_a_file_is_put_once(monkeypatch, tmp_path):
