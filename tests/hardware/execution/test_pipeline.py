@@ -213,7 +213,7 @@ def test_a_slow_stage_holds_the_caller_back(depth):
     assert not caller.is_alive()
 
 
-@pytest.mark.parametrize(("depth", "pause", "most"), [(1, 0, 17), (5, 0, 81), (2, 0.03, 3)])
+@pytest.mark.parametrize(("depth", "pause", "most"), [(1, 0, 17), (5, 0, 81), (2, 0.03, 10)])
 def test_items_are_read_as_there_is_room_and_results_do_not_wait_for_slow_ones(depth, pause, most):
     read = []
 
