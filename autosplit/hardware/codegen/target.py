@@ -23,15 +23,24 @@ def target_of(text: str | None = None) -> Any:
     """A tvm Target: this machine's processor by default.
 
     ``text`` is ``llvm -mcpu=…``, a kind, or a JSON object as TVM takes it. Raises ConfigError where
-    TVM does not know it.
+    TVM does not know it, or LLVM not its processor.
     """
     try:
-        return tvm.target.Target(_host() if not text else _parsed(text))
+        target = tvm.target.Target(_host() if not text else _parsed(text))
     except Exception as error:  # TVM raises errors of many kinds, its own InternalError among them
         reason = line_of(error, last=True)
         raise ConfigError(
             f"target '{text}' is not a TVM target ({reason}); try 'llvm -mcpu=x86-64-v3'"
         ) from error
+    host = target.host or target
+    cpu, triple = (str(host.attrs.get(key, "") or "") for key in ("mcpu", "mtriple"))
+    # TVM would log it and compile for any processor of the architecture.
+    if cpu and host.kind.name == "llvm" and not tvm.target.codegen.llvm_is_valid_cpu(cpu, triple):
+        raise ConfigError(
+            f"target '{text}': LLVM knows no processor '{cpu}' of {triple or 'this architecture'}; "
+            "try 'llvm -mcpu=x86-64-v3'"
+        )
+    return target
 
 
 def target_on(device: Device, text: str | None, default: Any) -> Any:

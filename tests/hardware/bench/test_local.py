@@ -168,9 +168,8 @@ def test_the_identity_names_what_all_measurements_share_and_targets_that_differ(
     assert LocalBench(branches, places[:1], QUICK).description.identity != identity
     assert "targets" not in identity
     names = bench.description.devices
-    targets = {
-        n: f"llvm -mtriple=x86_64-linux-gnu -mcpu={c}" for n, c in zip(names, "ab", strict=True)
-    }
+    text_of = "llvm -mtriple=x86_64-linux-gnu -mcpu={}".format
+    targets = dict(zip(names, map(text_of, ("x86-64", "x86-64-v2")), strict=True))
 
     def text(some, order):
         model = dataclasses.replace(branches, targets={name: targets[name] for name in some})

@@ -135,6 +135,15 @@ def test_a_target_tvm_does_not_know_is_named(said, save, text):
     assert (code, line.startswith(f"target '{text}' is not a TVM target (")) == (2, True)
 
 
+@pytest.mark.parametrize("text", ["llvm -mcpu=i9", '{"kind": "llvm", "mcpu": "i9"}'])
+def test_a_processor_llvm_does_not_know_is_named(said, save, text):
+    code, line = said("inspect", save(NET), "--target", text)
+    assert (code, line.partition(";")[0]) == (
+        2,
+        f"target '{text}': LLVM knows no processor 'i9' of this architecture",
+    )
+
+
 def test_a_kernel_that_cannot_be_built_is_named(fresh, save, monkeypatch):
     import tvm
 

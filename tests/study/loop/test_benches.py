@@ -39,7 +39,10 @@ def test_a_study_without_an_export_goes_on_with_a_note(without_linker):
     assert "install gcc or clang" in note
 
 
-@pytest.mark.parametrize("keys", [{"runtime": "onnxruntime"}, {"target": "llvm -mcpu=cortex-a72"}])
+@pytest.mark.parametrize(
+    "keys",
+    [{"runtime": "onnxruntime"}, {"target": "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72"}],
+)
 def test_what_needs_no_linker_of_this_machine_is_not_noted(without_linker, keys):
     assert notes_of(stages=2, export="out", **keys) == []
 
