@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.extras import relax, tvm
+from autosplit.extras import relax, tvm, tvm_ffi
 from autosplit.frontend.relax.expressions import fixed_sizes, is_constant, variables
-from autosplit.frontend.relax.main_function import bindings, rebind, with_main
+from autosplit.frontend.relax.main_function import bindings, rebind, with_bindings, with_main
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -56,29 +56,22 @@ def _with_constants(module: Any, constant_of: Callable[[Any, Any], Any]) -> Any:
     ``constant_of`` gets a variable and its value, and returns None where the variable stays.
     """
 
-    @relax.expr_functor.mutator
-    class Fold(relax.PyExprMutator):  # type: ignore[misc]
-        def __init__(self, mod: Any) -> None:
-            super().__init__(mod)
-            self.constants: dict[Any, Any] = {}
+    constants: dict[Any, Any] = {}
 
-        def visit_var_binding_(self, binding: Any) -> None:
-            value = self.visit_expr(binding.value)
-            constant = constant_of(binding.var, value)
-            if constant is not None and isinstance(binding.var, relax.DataflowVar):
-                self.constants[binding.var] = constant
-            elif value.same_as(binding.value):
-                self.builder_.emit_normalized(binding)
-            else:
-                rebind(self, binding.var, value, binding.var.name)
+    def fold(mutator: Any, binding: Any) -> bool:
+        value = binding.value
+        if not constants.keys().isdisjoint(variables(value)):
+            value = tvm_ffi.structural_map(value, (relax.Var, lambda v: constants.get(v, v)))
+        constant = constant_of(binding.var, value)
+        if constant is not None and isinstance(binding.var, relax.DataflowVar):
+            constants[binding.var] = constant
+        elif value is not binding.value:
+            rebind(mutator, binding.var, mutator.visit_expr(value), binding.var.name)
+        else:
+            return False
+        return True
 
-        def visit_var_(self, var: Any) -> Any:
-            return self.constants.get(var) or super().visit_var_(var)
-
-        def visit_dataflow_var_(self, var: Any) -> Any:
-            return self.constants.get(var) or super().visit_dataflow_var_(var)
-
-    return with_main(module, Fold(module).visit_expr(module["main"]))
+    return with_bindings(module, fold)
 
 
 def _folded(value: Any, kind: Any) -> Any:
