@@ -1,6 +1,7 @@
 """Where the stages of an export run on another machine, and what is checked first."""
 
 import contextlib
+import json
 import threading
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from autosplit.hardware.cluster import connection
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Rpc
 from autosplit.hardware.runtimes import stage_files as files
-from tests.deploy.manifests import sound, write_export
+from tests.deploy.manifests import digest, sound, write_export
 
 
 @pytest.fixture(autouse=True)
@@ -211,3 +212,19 @@ def test_a_pipeline_that_goes_to_a_cluster_loads_nothing_here(exported, loaded, 
     with pytest.raises(pytest.fail.Exception, match="reached"):
         load(exported).on_ray()
     assert loaded == []
+
+
+def test_the_weights_beside_an_onnx_stage_are_checked(exported, loaded):
+    (exported / "stage0.data").write_text("weights")
+    document = json.loads((exported / "split.json").read_text())
+    document["stages"][0]["onnx"] = {
+        "file": "stage0.onnx",
+        "sha256": document["stages"][0]["sha256"],
+        "data": "stage0.data",
+        "data_sha256": digest("weights"),
+    }
+    (exported / "split.json").write_text(json.dumps(document))
+    load(exported).start()
+    (exported / "stage0.data").write_text("changed")
+    with pytest.raises(ConfigError, match=r"stage0\.data' has sha256"):
+        load(exported)

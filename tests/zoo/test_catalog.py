@@ -15,25 +15,35 @@ from autosplit.zoo import weights as zoo_weights
 
 FAST = ["branches", "shufflenet", "squeezenet", "transformer"]
 LARGE = [name for name in catalog.NAMES if name not in FAST]
+# A large net has hundreds of weight tensors of the same few kinds; so many of them are changed.
+MOVED_OF_LARGE = 40
 EVERY = [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)]
 
 
 class Bench:
-    """A net in onnxruntime, and some items."""
+    """A net in onnxruntime whose weights can be replaced from call to call."""
 
     def __init__(self, name: str) -> None:
         model = catalog.make(name)
         self.items = random_items(
             [(n, shape, "float32") for n, shape in catalog.describe(name).inputs], 4, seed=5
         )
+        self.weights = {
+            tensor.name: onnx.numpy_helper.to_array(tensor)
+            for tensor in model.graph.initializer
+            if tensor.data_type == onnx.TensorProto.FLOAT and tensor.dims
+        }
+        for weight, value in self.weights.items():  # one that is a graph input can be fed
+            declared = onnx.helper.make_tensor_value_info(weight, 1, value.shape)
+            model.graph.input.append(declared)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = 1, 3
         self._session = onnxruntime.InferenceSession(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
 
-    def run(self, item: dict) -> list[np.ndarray]:
-        return self._session.run(None, item)
+    def run(self, item: dict, **weights: np.ndarray) -> list[np.ndarray]:
+        return self._session.run(None, {**item, **weights})
 
 
 @pytest.fixture(scope="module", params=EVERY)
@@ -57,6 +67,19 @@ def test_outputs_are_finite_and_differ_by_place_item_and_input(bench):
     item, other = bench.items[:2]
     for name in item:
         assert max(movement(outputs[0], bench.run(item | {name: other[name]}))) > 1e-3
+
+
+@pytest.mark.integration
+def test_each_weight_moves_an_output(bench):
+    old, generator = bench.run(bench.items[0]), np.random.default_rng(3)
+    names = sorted(bench.weights)
+    if len(names) > 300 or max(value.size for value in bench.weights.values()) > 2**21:
+        names = list(generator.permutation(names)[:MOVED_OF_LARGE])
+    for name in names:
+        value = bench.weights[name]
+        noise = generator.uniform(0.5, 1.5, value.shape).astype("float32")
+        new = bench.run(bench.items[0], **{name: value * noise})
+        assert max(movement(old, new)) > 1e-3, name
 
 
 @pytest.mark.parametrize("name", EVERY)
