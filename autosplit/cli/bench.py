@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 HELP = "measure an exported split"
 _LATENCY_ITEMS = 20
 OPTIONS = (
-    options.value("--seconds", "S", "longest time to measure", options.seconds, default=5.0),
+    options.value(
+        "--seconds",
+        "S",
+        "longest time to measure; under load that of a rate, or until 1,000 items",
+        options.seconds,
+        default=5.0,
+    ),
     options.value("--chart", "FILE", "draw the latency against the rate, as SVG", Path),
     options.value(
         "--streams",

@@ -2,9 +2,9 @@
 
 Items arrive by themselves (an open workload), whether or not earlier ones are done. They are
 collected into batches, which wait for a free replica of each stage in turn. A batch that is not
-full begins once its first item has waited for ``delay_ms`` and a replica is free; until then more
-items join. Partial batches take as long as full ones. All times are in milliseconds, rates are in
-items a second.
+full enters once its first item has waited for ``delay_ms`` and fewer batches are inside than there
+are replicas; until then more items join. Partial batches take as long as full ones. All times are
+in milliseconds, rates are in items a second.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from heapq import heapreplace
+from heapq import heappushpop, heapreplace
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,10 @@ from autosplit.deployment import Stage
 Array = np.ndarray[Any, np.dtype[np.float64]]
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 ITEMS = 20_000  # of a simulation, so that 200 of them are above the quantile
+ENOUGH = 1_000  # of a measurement; few items queue less than many, so that rates look too good
+_LONGEST = 12  # times the seconds of a measurement, after which it ends without enough items
 _MS = 1e3
-_WARM_UP = 0.1  # the share of the items that come before the queues are as long as they get
+WARM_UP = 0.1  # the share of the items that come before the queues are as long as they get
 _DELAYS = (0.1, 0.0, 0.3)  # shares of a limit that a batch may wait
 _PRECISION = 0.005  # of a goodput
 _FEW_ITEMS = 4_000  # what a goodput lacks in precision all deployments of a study share
@@ -94,6 +96,12 @@ class Server:
     batch: int = 1
     delay_ms: float = 0.0
 
+    def scaled(self, factor: float) -> Server:
+        """The deployment with all times of its stages times a factor."""
+        times = (tuple(factor * ms for ms in station.times_ms) for station in self.stations)
+        pairs = zip(self.stations, times, strict=True)
+        return replace(self, stations=tuple(replace(s, times_ms=t) for s, t in pairs))
+
     @property
     def capacity(self) -> float:
         """Items a second with all batches full."""
@@ -120,18 +128,21 @@ def _repeated(times: tuple[float, ...], count: int) -> Array:
 def latencies(server: Server, arrivals: Array, seed: int = 0) -> Array:
     """The latency of each item, in the order of arrival; ``arrivals`` are ascending times."""
     arrivals = np.asarray(arrivals, dtype=np.float64)
-    first, *others = server.stations
     random = np.random.default_rng(seed)
-    if server.batch == 1:
-        batch_of = np.arange(len(arrivals))
-        ends = _serve(arrivals, first, random)
-    else:
-        batch_of, ends = _serve_batches(arrivals, server, random)
-    for station in others:
-        # Batches overtake each other where times differ; a stage takes them as they come.
+    if server.batch > 1:
+        return _serve_batches(arrivals, server, random) - arrivals
+    ends = arrivals.copy()
+    for station in server.stations:
+        # Items overtake each other where times differ; a stage takes them as they come.
         order = np.argsort(ends, kind="stable")
         ends[order] = _serve(ends[order], station, random)
-    return np.asarray(ends[batch_of] - arrivals)
+    return np.asarray(ends - arrivals)
+
+
+def items_measured(rate: float, seconds: float) -> int:
+    """How many items a measurement of a rate takes: those of some seconds, and enough of them."""
+    least = min(float(ENOUGH), _LONGEST * seconds * rate)
+    return max(1, round(max(seconds * rate, least)))
 
 
 def quantile(values: Array, share: float) -> float:
@@ -142,21 +153,24 @@ def quantile(values: Array, share: float) -> float:
 def quantile_at(server: Server, workload: Workload, items: int = ITEMS, seed: int = 0) -> float:
     """The quantile of the latency at the rate; that of an overload grows with items."""
     all_ms = latencies(server, workload.arrivals(items, seed), seed)
-    return quantile(all_ms[int(_WARM_UP * items) :], workload.share)
+    return quantile(all_ms[int(WARM_UP * items) :], workload.share)
 
 
-def goodput(server: Server, workload: Workload, items: int = ITEMS, seed: int = 0) -> float:
+def goodput(
+    server: Server, workload: Workload, items: Callable[[float], int] = lambda _: ITEMS
+) -> float:
     """The greatest rate at which the workload keeps its limit; 0 where none does.
 
-    Slow arrivals wait long for a full batch, so rates are tried downwards from the capacity. The
-    greatest that keeps the limit is refined by bisection.
+    ``items`` says how many are simulated at a rate. Slow arrivals wait long for a full batch, so
+    rates are tried downwards from the capacity. The greatest that keeps the limit is refined by
+    bisection.
     """
     limit = math.inf if workload.limit_ms is None else workload.limit_ms
     if server.shortest_ms > limit or server.capacity == math.inf:
         return 0.0 if server.shortest_ms > limit else math.inf
 
     def is_good(rate: float) -> bool:
-        return quantile_at(server, replace(workload, rate=rate), items, seed) <= limit
+        return quantile_at(server, replace(workload, rate=rate), items(rate)) <= limit
 
     above = server.capacity
     for part in _SHARES:
@@ -202,7 +216,7 @@ def simulated(
     )
     for delay in workload.delays(batch):
         server = Server(stations, batch, delay)
-        rate = goodput(server, workload, items=_FEW_ITEMS)
+        rate = goodput(server, workload, lambda _: _FEW_ITEMS)
         if rate > best_rate:
             best_rate, best_delay = rate, delay
         if best_rate > _ENOUGH * server.capacity:
@@ -243,20 +257,24 @@ def _one_server(arrivals: Array, times: Array) -> Array:
     return np.asarray(worked + np.maximum.accumulate(arrivals - (worked - times)))
 
 
-def _serve_batches(
-    arrivals: Array, server: Server, random: np.random.Generator
-) -> tuple[np.ndarray[Any, np.dtype[np.intp]], Array]:
-    """The batch of each arrival, and when each batch leaves the first station."""
-    station, size, due_at = server.stations[0], server.batch, arrivals.tolist()
-    times = _times(station, len(due_at), random).tolist()
-    free, sizes, ends = [0.0] * station.replicas, list[int](), list[float]()
+def _serve_batches(arrivals: Array, server: Server, random: np.random.Generator) -> Array:
+    """When the batch of each arrival leaves the last station; batches keep their order."""
+    due_at, size = arrivals.tolist(), server.batch
+    times = [_times(station, len(due_at), random).tolist() for station in server.stations]
+    free = [[0.0] * station.replicas for station in server.stations]
+    # When the last batches leave, as many as may be inside before one that is not full.
+    leaving = [0.0] * sum(station.replicas for station in server.stations)
+    sizes, ends = list[int](), list[float]()
     first = 0
     while first < len(due_at):
         last = first + size - 1
         full = due_at[last] if last < len(due_at) else math.inf
-        start = max(min(full, due_at[first] + server.delay_ms), free[0])
-        sizes.append(bisect_right(due_at, start, first, min(last + 1, len(due_at))) - first)
-        ends.append(start + times[len(ends)])
-        heapreplace(free, ends[-1])
+        end = min(full, max(due_at[first] + server.delay_ms, leaving[0]))
+        sizes.append(bisect_right(due_at, end, first, min(last + 1, len(due_at))) - first)
+        for replicas, of_station in zip(free, times, strict=True):
+            end = max(end, replicas[0]) + of_station[len(ends)]
+            heapreplace(replicas, end)
+        heappushpop(leaving, end)
+        ends.append(end)
         first += sizes[-1]
-    return np.repeat(np.arange(len(sizes)), sizes), np.array(ends)
+    return np.repeat(ends, sizes)

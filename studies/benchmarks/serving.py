@@ -11,10 +11,11 @@ thread, with all (OpenVINO's hint of latency), in replicas and by OpenVINO's hin
 in Ray Serve with a replica a core and its default batching, then run under open load, each at its
 own greatest rate. Bars: no export serves less than the best rival beyond the step of the search for
 the rate; the geometric mean of the ratios is at least 1.15 on nets with large matrices and at least
-1 on the others. ``--exhaustive`` measures each runtime, shape and batch of the unsplit model
-instead. ``--simulation`` compares predicted goodputs with measured ones. ``--overhead`` and
-``--soak`` are of the server. FOLDER keeps what is measured of each net, so that a run goes on where
-another one ended. Leave the machine alone while it runs.
+1 on the others. ``--exhaustive`` tries each runtime, shape, batch and delay of the unsplit model
+instead; one that computes less than the best serves is not run under load. ``--simulation``
+compares predicted goodputs with measured ones, of nets and of ``sleep``: stages that sleep.
+``--overhead`` and ``--soak`` are of the server. FOLDER keeps each figure that is measured, so that
+a run goes on where another one ended. Leave the machine alone while it runs.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ import contextlib
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import geometric_mean, median
@@ -40,29 +41,106 @@ from autosplit.hardware.devices.device import Cores, along, available
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.baselines import UnsplitRun, unsplit_runs
-from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.measure import MS, Budget
 from autosplit.hardware.measurement.open_loop import load_test
 from autosplit.hardware.measurement.results import SplitResults
 from autosplit.planner.workload import Workload
-from autosplit.planner.workload import served as simulated
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split
 from autosplit.study.record import study_record
 from autosplit.zoo import catalog
-from studies.benchmarks import serving_http, serving_ray
+from studies.benchmarks import serving_http, serving_ray, serving_simulation
 from studies.benchmarks.finished_study import finished, streamed
 from studies.benchmarks.nets import BUILT, model_file
 from studies.benchmarks.result import Bar, arguments, at_least, at_most, each, finish
 from studies.benchmarks.result import write as write_json
+from studies.benchmarks.serving_simulation import LIMIT
 from tests.nets import net as built
 
-LIMIT = 5  # times the latency of a single item
 LARGE = ("bert", "bvlc_alexnet", "mlp", "transformer", "vgg19", "zfnet512")  # large matrices
 STEP = 0.03  # of the goodput, by which the search for it may err
 DEPLOYMENTS = 10  # that are simulated
 RUNTIMES = ("onnxruntime", "openvino")  # of them
 MLP = "mlp"  # a net of nothing but large matrices
+SLEEP = "sleep"  # stages whose times are known, for --simulation
+EXHAUSTIVE = "exhaustive"
 Part = dict[str, Any]
+Run = tuple[UnsplitRun, float | None]  # with the delay of its batches
+
+
+class Net:
+    """A net with the limit of its p99 in ms; all that is measured of it is kept in a folder."""
+
+    def __init__(self, name: str, args: Any, folder: Path) -> None:
+        self.name, self.args, self.folder = name, args, folder
+        if name == MLP:
+            self.path = folder / f"{name}.onnx"
+            self.path.write_bytes(_mlp().SerializeToString())
+        else:
+            self.path = model_file(name, folder)
+        self.model = api.load_model(self.path)
+        self.limit: float = kept(folder, "limit", self._limit)
+
+    def _limit(self) -> float:
+        cores = (Cores(tuple(available()[: self.args.cores])),)
+        with self.unsplit(UnsplitRun("onnxruntime", cores)) as lone:
+            return LIMIT * measure.latency(lone, self.model.items(3), Budget()).median
+
+    def unsplit(self, run: UnsplitRun) -> Pipeline:
+        """A pipeline of the unsplit model with equal outputs, trace and all."""
+        variant = self.model.at_batch(run.batch)
+        variant.runtime_of(run.runtime).prepare(run.devices)
+        how = {"by_hint": run.by_hint, "trace": True}
+        pipeline: Pipeline = variant.whole(run.runtime, *run.devices, **how)
+        self.model.require_equal(pipeline, [])
+        return pipeline
+
+    def goodputs(
+        self, load: Callable[[], Pipeline], delay: float | None = None, least: float = 0.0
+    ) -> tuple[float, float, float]:
+        """Those of a pipeline within the limit."""
+        workload = Workload(limit_ms=self.limit, delay_ms=delay)
+        items, seconds = self.model.items(3), self.args.seconds
+        return serving_simulation.goodputs(load, items, workload, seconds, least)
+
+    def measured(self, runs: Iterable[Run], prunes: bool = False) -> dict[str, Sequence[float]]:
+        """The goodputs of ways to run the unsplit model.
+
+        Where it ``prunes``, one that cannot be the best is not run under load.
+        """
+        goodputs: dict[str, Sequence[float]] = {}
+        for run, delay in runs:
+            name = run.name if delay is None else f"{run.name}, {delay:.3g} ms"
+            least = max((rate for _, rate, _ in goodputs.values()), default=0.0) if prunes else 0.0
+            measured = partial(self.goodputs, partial(self.unsplit, run), delay, least)
+            with contextlib.suppress(autosplit.AutosplitError):  # a runtime that cannot run it
+                goodputs[name] = kept(self.folder, f"{self.args.way} {name}", measured)
+        return goodputs
+
+    def study(self) -> int:
+        """Export what a study advises for the limit; returns how many measurements it took."""
+        document = {
+            "name": self.name,
+            "model": str(self.path),
+            "export": str(self.folder / "out"),
+            "cores": self.args.cores,
+            "batch": list(self.args.batches),
+            "workload": {"p99_ms": self.limit},
+            "measure": {"seconds": self.args.seconds},
+            "search": {"trials": self.args.trials},
+        }
+        with finished(StudyConfig.model_validate(document)) as opened:
+            export_best_split(opened)
+            record = study_record(opened.study.user_attrs)
+            return len(opened.study.trials) + len(record.baselines)
+
+
+def kept(folder: Path, name: str, measured: Callable[[], Any]) -> Any:
+    """A figure that is in the folder, or is measured and put there."""
+    file = folder / f"{name}.json"
+    if not file.exists():
+        write_json(file, {"value": measured()})
+    return json.loads(file.read_text(encoding="utf-8"))["value"]
 
 
 def main() -> int:
@@ -72,59 +150,75 @@ def main() -> int:
     parser.add_argument("--batches", default="1,4,16", help="batches (default 1,4,16)")
     parser.add_argument("--trials", type=int, default=8, help="of each study (default 8)")
     parser.add_argument("--seconds", type=float, default=5.0, help="a rate takes (default 5)")
-    parser.add_argument("--parts", type=Path, metavar="FOLDER", help="what nets measured before")
+    parser.add_argument("--parts", type=Path, metavar="FOLDER", help="what was measured before")
     ways = parser.add_mutually_exclusive_group()
-    for way in ("exhaustive", "simulation", "overhead"):
+    for way in (EXHAUSTIVE, "simulation", "overhead"):
         ways.add_argument(f"--{way}", dest="way", action="store_const", const=way)
     ways.add_argument("--soak", type=float, metavar="MINUTES")
     args = parser.parse_args()
     args.batches = tuple(map(int, args.batches.split(",")))
-    way = args.way or ("soak" if args.soak else "rivals")
+    args.way = args.way or ("soak" if args.soak else "rivals")
+    with tempfile.TemporaryDirectory() as temporary:
 
-    def part(net: str) -> Part:
-        file = args.parts / f"{way}-{net}.json" if args.parts else None
-        if file and file.exists():
-            return dict(json.loads(file.read_text(encoding="utf-8")))
-        with tempfile.TemporaryDirectory() as folder:
-            measured = WAYS[way][0](net, args, Path(folder))
-        print(f"{net}: {measured}", file=sys.stderr, flush=True)
-        if file:
-            write_json(file, measured)
-        return measured
+        def part(net: str) -> Part:
+            folder = (args.parts or Path(temporary)) / net
+            folder.mkdir(parents=True, exist_ok=True)
+            measured: Part = kept(folder, args.way, lambda: WAYS[args.way][0](net, args, folder))
+            print(f"{net}: {measured}", file=sys.stderr, flush=True)
+            return measured
 
-    parts, failures = each(args.only, part)
+        parts, failures = each(args.only, part)
     rows = [(net, *map(_shown, p["row"].values())) for net, p in parts.items()]
     columns = ("net", *next(iter(parts.values()))["row"])
-    bars = [*WAYS[way][1](parts), failures]
+    bars = [*WAYS[args.way][1](parts), failures]
     return finish("serving", columns, rows, bars=bars, file=args.file)
 
 
-def rivals(net: str, args: Any, folder: Path) -> Part:
-    """The study of a net for its goodput, and its export beside the rivals."""
-    path, model, limit = _limited(net, args, folder)
-    _study(net, path, limit, args, folder / "out")
-    rates = {
-        run.name: _goodput(model, _unsplit(model, run), limit, args.seconds)
-        for run in LocalBench(model, along(args.cores)).unsplit_runs()
-    }
-    try:
-        with serving_ray.served(path, model, args.cores) as (clients, capacity):
-            rates["Ray Serve"] = _load(clients, model, limit, args.seconds, capacity)
-    except Exception as error:  # without Ray Serve the others compete
-        print(f"{net}: no Ray Serve: {line_of(error)}", file=sys.stderr, flush=True)
-    pipeline = autosplit.load(folder / "out", trace=True)
-    shape = " | ".join(map(str, pipeline.replicas)) + f" replicas, batch {pipeline.batch}"
-    ours = _goodput(model, pipeline, limit, args.seconds)
+def compared(name: str, args: Any, folder: Path) -> Part:
+    """The export of a net's study for its goodput beside ways to run the unsplit model."""
+    net, is_exhaustive = Net(name, args, folder), args.way == EXHAUSTIVE
+    tried = kept(folder, "study", net.study)
+    bench = LocalBench(net.model, along(args.cores))
+    runs = _every(net) if is_exhaustive else ((run, None) for run in bench.unsplit_runs())
+    goodputs = net.measured(runs, prunes=is_exhaustive)
+    rates = {way: rate for way, (_, rate, _) in goodputs.items()}
+    if not is_exhaustive:
+        try:
+            rates["Ray Serve"] = kept(folder, "Ray Serve", partial(_ray_serve, net))
+        except Exception as error:  # without Ray Serve the others compete
+            print(f"{name}: no Ray Serve: {line_of(error)}", file=sys.stderr, flush=True)
+    with autosplit.load(folder / "out", trace=True) as exported:
+        shape = " | ".join(map(str, exported.replicas)) + f" replicas, batch {exported.batch}"
+        net.model.require_equal(exported, [])
+        _, ours, _ = kept(folder, f"{args.way} export", lambda: net.goodputs(lambda: exported))
     best = max(rates, key=rates.__getitem__)
     row = {
-        "limit, ms": limit,
+        "limit, ms": net.limit,
         "deployment": shape,
         "goodput, items/s": ours,
-        "best rival": best,
+        "best other": best,
         "its goodput": rates[best],
         "ratio": ours / rates[best] if rates[best] else 0.0,
+        "measured": tried,
+        "others": len(rates),
     }
-    return {"row": row, "rates": rates}
+    return {"row": row, "goodputs": goodputs}
+
+
+def _every(net: Net) -> Iterator[Run]:
+    """Each way to run the unsplit model, the likeliest delay of a batch first."""
+    for name in net.model.runtimes:
+        has_hint = net.model.runtime_of(name).has_hint
+        for run in unsplit_runs(name, along(net.args.cores), has_hint, net.args.batches):
+            for delay in Workload(limit_ms=net.limit).delays(run.batch):
+                yield run, delay
+
+
+def _ray_serve(net: Net) -> float:
+    workload, items, seconds = Workload(limit_ms=net.limit), net.model.items(3), net.args.seconds
+    with serving_ray.served(net.path, net.model, net.args.cores) as (clients, capacity):
+        clients_as_pipeline: Any = clients
+        return load_test(clients_as_pipeline, items, workload, seconds, capacity).goodput or 0.0
 
 
 def bars_of_rivals(parts: Mapping[str, Part]) -> list[Bar]:
@@ -138,83 +232,55 @@ def bars_of_rivals(parts: Mapping[str, Part]) -> list[Bar]:
     return bars
 
 
-def exhaustive(net: str, args: Any, folder: Path) -> Part:
-    """What the choice of a study serves, beside each way to run the unsplit model."""
-    path, model, limit = _limited(net, args, folder)
-    tried = _study(net, path, limit, args, folder / "out")
-    rates = {}
-    for name in api.load_model(path).runtimes:
-        has_hint = model.runtime_of(name).has_hint
-        for run in unsplit_runs(name, along(args.cores), has_hint, args.batches):
-            with contextlib.suppress(autosplit.AutosplitError):  # one that cannot run it
-                rates[run.name] = _goodput(model, _unsplit(model, run), limit, args.seconds)
-    ours = _goodput(model, autosplit.load(folder / "out", trace=True), limit, args.seconds)
-    best = max(rates, key=rates.__getitem__)
-    row = {
-        "goodput, items/s": ours,
-        "best of all": best,
-        "its goodput": rates[best],
-        "share of the best": ours / max(ours, rates[best]),
-        "configurations": len(rates),
-        "tried": tried,
-    }
-    return {"row": row, "rates": rates}
-
-
 def bars_of_exhaustive(parts: Mapping[str, Part]) -> list[Bar]:
     """How near the best studies come, and with how few measurements."""
     rows = [part["row"] for part in parts.values()]
-    share = max(row["tried"] / row["configurations"] for row in rows)
+    share = max(row["measured"] / row["others"] for row in rows)
     return [
-        at_least("smallest share of the best", min(row["share of the best"] for row in rows), 0.95),
+        at_least("smallest ratio to the best", min(row["ratio"] for row in rows), 0.95),
         at_most("largest share of the configurations measured", share, 0.1),
     ]
 
 
-def simulation(net: str, args: Any, folder: Path) -> Part:
+def simulation(name: str, args: Any, folder: Path) -> Part:
     """The predicted and the measured goodputs of deployments of a net."""
-    _, model, limit = _limited(net, args, folder)
-    bench, errors = LocalBench(model, along(args.cores), Budget(seconds=args.seconds)), {}
-    for runtime, batch, count in product(RUNTIMES, args.batches, range(1, args.cores + 1)):
-        deployment = _replicas(model, count, runtime, batch)
-        measured = bench.measure(deployment)
-        period, workload = measured.period_ms, Workload(limit_ms=limit)
-        stages = deployment.stages
-        predicted, delay = simulated(workload, stages, measured.stage_ms, period.median)
-        test = bench.under_load(deployment, replace(workload, delay_ms=delay), period)
-        goodput = test.goodput or 0.0
-        if predicted or goodput:
-            name = f"{runtime}, {count} replicas, batch {batch}"
-            errors[name] = [predicted, goodput, predicted / goodput - 1 if goodput else 1.0]
-    sizes = [abs(error) for *_, error in errors.values()] or [1.0]
-    row = {"deployments": len(errors), "median error": median(sizes), "largest": max(sizes)}
-    return {"row": row, "errors": errors}
+    if name == SLEEP:
+        results: Mapping[str, Sequence[float]] = serving_simulation.of_sleepers(args.seconds)
+    else:
+        ways = product(RUNTIMES, args.batches, range(1, args.cores + 1))
+        runs = (UnsplitRun(way, tuple(along(count)), batch=batch) for way, batch, count in ways)
+        results = Net(name, args, folder).measured((run, None) for run in runs)
+    errors = [serving_simulation.error(*result) for result in results.values()]
+    row = {"deployments": len(errors), "median error": median(errors), "largest": max(errors)}
+    return {"row": row, "errors": errors, "goodputs": results}
 
 
 def bars_of_simulation(parts: Mapping[str, Part]) -> list[Bar]:
     """How far the simulation is from what was measured."""
-    errors = [abs(error) for part in parts.values() for *_, error in part["errors"].values()]
+    errors = [error for part in parts.values() for error in part["errors"]]
     return [
-        at_most("median error of the predicted goodput", median(errors or [1.0]), 0.05),
+        at_most("median error of the predicted goodput", median(errors), 0.05),
         at_least("deployments", len(errors), DEPLOYMENTS),
     ]
 
 
-def server(net: str, args: Any, folder: Path) -> Part:
+def server(name: str, args: Any, folder: Path) -> Part:
     """The server of a net in onnxruntime, a replica a core, under load."""
-    _, model, limit = _limited(net, args, folder)
-    write_split(model, _replicas(model, args.cores), folder / "out", SplitResults(), onnx=False)
-    items = model.items(3)
-    pipeline = autosplit.load(folder / "out", trace=True)
+    net = Net(name, args, folder)
+    devices = list(map(str, along(args.cores)))
+    whole = Stage.on(range(len(net.model.graph.ops)), "onnxruntime", devices)
+    write_split(net.model, Deployment((whole,)), folder / "replicas", SplitResults(), onnx=False)
+    items, seconds = net.model.items(3), args.seconds
+    load = partial(autosplit.load, folder / "replicas", trace=True)
     if args.soak:
-        rate = max(1.0, 0.8 * _goodput(model, pipeline, limit, args.seconds))
-        bars = serving_http.soak(folder / "out", items, rate, args.soak)
+        row = {"rate": max(1.0, 0.8 * net.goodputs(load)[1])}
+        bars = serving_http.soak(folder / "replicas", items, row["rate"], args.soak)
     else:
-        with pipeline:
-            period = streamed(pipeline, items, Budget(seconds=args.seconds)).median
-        rate = 500 / period
-        bars = serving_http.overhead(folder / "out", items, rate, args.seconds)
-    return {"row": {"rate": rate}, "bars": [vars(bar) for bar in bars]}
+        with load() as pipeline:
+            rate = MS / streamed(pipeline, items, Budget(seconds=seconds)).median / 2
+        figures = serving_http.overhead(folder / "replicas", items, rate, seconds)
+        row, bars = {"rate": rate, **figures}, serving_http.bars_of_overhead(figures)
+    return {"row": row, "bars": [vars(bar) for bar in bars]}
 
 
 def bars_of_server(parts: Mapping[str, Part]) -> list[Bar]:
@@ -223,8 +289,8 @@ def bars_of_server(parts: Mapping[str, Part]) -> list[Bar]:
 
 
 WAYS: Mapping[str, tuple[Callable[..., Part], Callable[..., list[Bar]]]] = {
-    "rivals": (rivals, bars_of_rivals),
-    "exhaustive": (exhaustive, bars_of_exhaustive),
+    "rivals": (compared, bars_of_rivals),
+    EXHAUSTIVE: (compared, bars_of_exhaustive),
     "simulation": (simulation, bars_of_simulation),
     "overhead": (server, bars_of_server),
     "soak": (server, bars_of_server),
@@ -235,68 +301,6 @@ def _mlp(layers: int = 6, width: int = 1024) -> Any:
     lines = [f"p{i} = MatMul(x{i}, w{i}) x{i + 1} = Relu(p{i})" for i in range(layers)]
     text = f"g (float[1,{width}] x0) => (float[1,{width}] x{layers}) {{ {' '.join(lines)} }}"
     return built(text, {f"w{i}": (width, width) for i in range(layers)})
-
-
-def _limited(net: str, args: Any, folder: Path) -> tuple[Path, Any, float]:
-    """The file of a net, its model and the limit of p99 in ms."""
-    if net == MLP:
-        path = folder / f"{net}.onnx"
-        path.write_bytes(_mlp().SerializeToString())
-    else:
-        path = model_file(net, folder)
-    model = api.load_model(path)
-    with _unsplit(model, UnsplitRun("onnxruntime", _all(args.cores))) as lone:
-        limit = LIMIT * measure.latency(lone, model.items(3), Budget()).median
-    return path, model, limit
-
-
-def _study(net: str, path: Path, limit: float, args: Any, folder: Path) -> int:
-    """Export what a study advises for the limit; returns how many measurements it took."""
-    document = {
-        "name": net,
-        "model": str(path),
-        "export": str(folder),
-        "cores": args.cores,
-        "batch": list(args.batches),
-        "workload": {"p99_ms": limit},
-        "measure": {"seconds": args.seconds},
-        "search": {"trials": args.trials},
-    }
-    with finished(StudyConfig.model_validate(document)) as opened:
-        export_best_split(opened)
-        record = study_record(opened.study.user_attrs)
-        return len(opened.study.trials) + len(record.baselines)
-
-
-def _all(cores: int) -> tuple[Cores, ...]:
-    return (Cores(tuple(available()[:cores])),)
-
-
-def _replicas(model: Any, count: int, runtime: str = "onnxruntime", batch: int = 1) -> Deployment:
-    """The unsplit model on each of some cores."""
-    devices = list(map(str, along(count)))
-    return Deployment((Stage.on(range(len(model.graph.ops)), runtime, devices, batch),))
-
-
-def _unsplit(model: Any, run: UnsplitRun) -> Pipeline:
-    """A pipeline of the unsplit model, trace and all."""
-    variant = model.at_batch(run.batch)
-    variant.runtime_of(run.runtime).prepare(run.devices)
-    pipeline: Pipeline = variant.whole(run.runtime, *run.devices, by_hint=run.by_hint, trace=True)
-    return pipeline
-
-
-def _goodput(model: Any, pipeline: Pipeline, limit: float, seconds: float) -> float:
-    """The greatest rate of a pipeline within the limit, in items a second."""
-    with contextlib.closing(pipeline):
-        model.require_equal(pipeline, [])
-        period = streamed(pipeline, model.items(3), Budget(seconds=seconds)).median
-        return _load(pipeline, model, limit, seconds, 1e3 / period)
-
-
-def _load(pipeline: Any, model: Any, limit: float, seconds: float, capacity: float) -> float:
-    workload = Workload(limit_ms=limit)
-    return load_test(pipeline, model.items(3), workload, seconds, capacity).goodput or 0.0
 
 
 def _shown(value: float | str) -> str:

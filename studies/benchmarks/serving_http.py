@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
@@ -26,11 +26,12 @@ from autosplit.deploy.server import protocol
 from autosplit.hardware.execution.pipeline import Item
 from autosplit.hardware.measurement.open_loop import open_latencies
 from autosplit.hardware.measurement.parity import compare
-from autosplit.planner.workload import Workload, quantile
+from autosplit.planner.workload import Workload, items_measured, quantile
 from studies.benchmarks.result import Bar, at_least, at_most
 
 CLIENTS = 8
 ROUNDS = 3  # of the pipeline and the server in turns
+SHARES = {0.5: 0.3, 0.99: 1.0}  # of the items, and the ms that the server may add to them
 GROWTH = 1.05  # of the server's memory, that is still flat
 LINGER = struct.pack("ii", 1, 0)  # a socket that is reset where it is closed
 
@@ -124,10 +125,15 @@ def served(folder: Path) -> Iterator[tuple[psutil.Process, tuple[str, int], str]
             process.terminate()
 
 
-def overhead(folder: Path, items: Sequence[Item], rate: float, seconds: float) -> list[Bar]:
-    """What the server adds to ``pipeline.run`` at a rate, for the same clients."""
-    local, times = threading.local(), dict[str, list[list[float]]](run=[], server=[])
-    with served(folder) as (_, address, name), autosplit.load(folder) as pipeline:
+def overhead(folder: Path, items: Sequence[Item], rate: float, seconds: float) -> dict[str, float]:
+    """Latencies of ``pipeline.run`` and of the server at a rate, for the same clients.
+
+    Also the time of the processor that an item takes with its client in the process of the
+    pipeline, and a request in that of the server.
+    """
+    local, count = threading.local(), items_measured(rate, seconds)
+    times, cpu_ms = dict[str, list[list[float]]](run=[], server=[]), {"run": 0.0, "server": 0.0}
+    with served(folder) as (process, address, name), autosplit.load(folder) as pipeline:
         requests = {id(item): inference(name, item) for item in items}
 
         def ask(item: Item) -> None:
@@ -136,22 +142,33 @@ def overhead(folder: Path, items: Sequence[Item], rate: float, seconds: float) -
             status, _, body = local.client.ask(requests[id(item)])
             assert status == 200, body
 
-        ways = {"run": Clients(lambda item: pipeline.run([item]), CLIENTS)}
         pipeline.with_delay(pipeline.delay_ms or 0.0)
-        ways["server"] = Clients(ask, CLIENTS)
+        ways: dict[str, tuple[Callable[[Item], Any], psutil.Process]] = {
+            "run": (lambda item: pipeline.run([item]), psutil.Process()),
+            "server": (ask, process),
+        }
         for _ in range(ROUNDS):
-            for way, clients in ways.items():
-                all_ms = open_latencies(clients, items, Workload(rate), seconds)  # type: ignore[arg-type]
+            for way, (answer, worker) in ways.items():
+                clients = Clients(answer, CLIENTS)  # anew: the server ends idle connections
+                before = sum(worker.cpu_times()[:2])
+                all_ms = open_latencies(clients, items, Workload(rate), count)  # type: ignore[arg-type]
+                cpu_ms[way] += 1e3 * (sum(worker.cpu_times()[:2]) - before) / len(all_ms) / ROUNDS
                 times[way].append(all_ms[len(all_ms) // 10 :])
+    quantiles = {
+        f"{way} p{100 * share:g}": median(quantile(np.array(each), share) for each in rounds)
+        for way, rounds in times.items()
+        for share in SHARES
+    }
+    return quantiles | {f"{way} CPU ms": ms for way, ms in cpu_ms.items()}
+
+
+def bars_of_overhead(figures: Mapping[str, float]) -> list[Bar]:
+    """What the server may add to ``pipeline.run``."""
     bars = []
-    for share, bar in ((0.5, 0.3), (0.99, 1.0)):
-        run, server = (
-            median(quantile(np.array(each), share) for each in times[way]) for way in times
-        )
-        what = (
-            f"ms that the server adds, p{100 * share:g} ({run:.2f} to {server:.2f} at {rate:.0f}/s)"
-        )
-        bars.append(at_most(what, server - run, bar))
+    for share, bar in SHARES.items():
+        at = f"p{100 * share:g}"
+        added = figures[f"server {at}"] - figures[f"run {at}"]
+        bars.append(at_most(f"ms that the server adds, {at}", added, bar))
     return bars
 
 

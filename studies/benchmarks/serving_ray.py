@@ -91,7 +91,7 @@ def served(path: Path, model: Any, cores: int) -> Iterator[tuple[Clients, float]
         assert status == 200, body
         return bytes(body)
 
-    ray.init(num_cpus=2 * cores, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=2 * cores, include_dashboard=False, log_to_driver=False)
     try:
         serve.start(http_options={"host": "127.0.0.1", "port": PORT})
         serve.run(application(of_any_batch(path), cores))

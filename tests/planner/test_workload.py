@@ -62,6 +62,13 @@ def test_a_batch_grows_while_no_replica_is_free():
     assert latencies(server, np.array([0.0, 1.0, 6.0, 30.0])).tolist() == [10, 19, 14, 10]
 
 
+def test_a_batch_that_is_not_full_enters_while_fewer_are_inside_than_replicas():
+    server = Server((Station((10.0,)), Station((10.0,))), batch=4)
+    # The second waits for the first stage, the third until the first batch is through.
+    arrivals = np.array([0.0, 1.0, 2.0, 3.0])
+    assert latencies(server, arrivals).tolist() == [20, 29, 38, 37]
+
+
 stations = st.lists(
     st.builds(
         Station, st.lists(st.floats(0.1, 5), min_size=1, max_size=3).map(tuple), st.integers(1, 3)
@@ -87,7 +94,7 @@ def test_replicas_of_one_keep_the_order(server, gaps):
 
 @given(server=servers, limits=st.tuples(st.floats(1, 60), st.floats(1, 60)).map(sorted))
 def test_a_higher_limit_allows_no_lower_rate(server, limits):
-    low, high = (goodput(server, Workload(limit_ms=limit), items=400) for limit in limits)
+    low, high = (goodput(server, Workload(limit_ms=limit), lambda _: 400) for limit in limits)
     assert low <= high
 
 

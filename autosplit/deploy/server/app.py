@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 MOST_SEQUENCES = 10_000  # that are open; beyond that the one that was idle for longest is dropped
+# A client whose connection is ended as it sends its next request gets an error.
+KEEP_ALIVE_S = 75
 RETRY = {"retry-after": "1"}  # in seconds
 
 
@@ -364,5 +366,6 @@ def http_server(server: Server) -> Any:
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     # Nothing here asks where a request comes from.
     plain = {"proxy_headers": False, "log_config": None, "access_log": False}
-    config = uvicorn.Config(server.app(), lifespan="on", ws="none", **plain)
+    idle = {"timeout_keep_alive": KEEP_ALIVE_S}
+    config = uvicorn.Config(server.app(), lifespan="on", ws="none", **plain, **idle)
     return uvicorn.Server(config)

@@ -18,11 +18,10 @@ from autosplit.hardware.execution.pipeline import Inside, Item, Pipeline
 from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.measurement.measure import MS, items_in_turn
 from autosplit.hardware.measurement.results import LoadPoint, LoadTest, spread
-from autosplit.planner.workload import QUANTILES, Workload
+from autosplit.planner.workload import QUANTILES, WARM_UP, Workload, items_measured
 
 _FIRST = 0.8  # of the capacity, at which a search for the goodput begins
 STEPS = 6  # rates that it tries
-_WARM_UP = 0.1  # the share of the items that do not count
 _LATE = 2.0  # after this multiple of its time no further item is sent
 _LONE_ITEMS = 3
 
@@ -37,8 +36,9 @@ def load_test(
 ) -> LoadTest:
     """A pipeline at the rate of the workload, and its goodput where that has a limit.
 
-    Each rate takes about so many seconds; ``capacity`` is what the pipeline computes a second with
-    all items waiting. The goodput is found by bisection.
+    Each rate takes about so many seconds, and longer where too few items would come; ``capacity``
+    is what the pipeline computes a second with all items waiting. The goodput is found by
+    bisection.
     """
     delay_ms = workload.delays(pipeline.batch)[0]
     pipeline.with_delay(delay_ms)
@@ -69,23 +69,24 @@ def load_point(
     """The latencies at the rate of a workload, after a warm-up."""
     assert workload.rate is not None
     start = disturbance.Counters.now()
-    latencies = open_latencies(pipeline, items, workload, seconds, streams)
-    timed = latencies[int(_WARM_UP * len(latencies)) :]
+    count = items_measured(workload.rate, seconds)
+    latencies = open_latencies(pipeline, items, workload, count, streams)
+    timed = latencies[int(WARM_UP * len(latencies)) :]
     quantiles = {n: replace(spread(timed, share=q), samples=()) for n, q in QUANTILES.items()}
     reasons = disturbance.since(start).reasons
     return LoadPoint(workload.rate, len(timed), quantiles, reasons)
 
 
 def open_latencies(
-    pipeline: Pipeline, items: Sequence[Item], workload: Workload, seconds: float, streams: int = 1
+    pipeline: Pipeline, items: Sequence[Item], workload: Workload, count: int, streams: int = 1
 ) -> list[float]:
-    """The latencies in ms of items, repeated, that come at the workload's rate for some seconds.
+    """The latencies in ms of so many items, repeated, that come at the workload's rate.
 
     The items belong to the streams in turn. Where the pipeline falls behind so far that it takes
     twice the time, the last items are not sent.
     """
-    assert workload.rate is not None
-    due = (workload.arrivals(max(1, round(workload.rate * seconds))) / MS).tolist()
+    due = (workload.arrivals(count) / MS).tolist()
+    latest = _LATE * due[-1]
     ends, done = [0.0] * len(due), threading.Semaphore(0)
     tickets: list[Inside] = []
 
@@ -97,7 +98,7 @@ def open_latencies(
     in_turn = items_in_turn(pipeline, items, streams)
     for number, (at, (stream, item)) in enumerate(zip(due, in_turn, strict=False)):
         now = time.perf_counter() - start
-        if number and (now > _LATE * seconds or at > _LATE * seconds):
+        if number and now > latest:
             break
         time.sleep(max(0.0, at - now))
         tickets.append(pipeline.enter(item, stream))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from autosplit.deployment import Deployment
+from autosplit.planner.workload import ENOUGH, WARM_UP
 from autosplit.units import between, digits, milliseconds
 
 _NO_DIGITS = str.maketrans("", "", "0123456789")
@@ -108,6 +109,8 @@ class LoadPoint:
         """All of it in one line."""
         p50, p99 = self.quantiles_ms["p50"], self.quantiles_ms["p99"]
         doubts = f"; not to be trusted: {'; '.join(self.disturbances)}" if self.disturbances else ""
+        if self.items < (1 - WARM_UP) * ENOUGH:
+            doubts = f"; of only {self.items} items, it may look too good: measure longer{doubts}"
         return (
             f"{digits(self.rate)} items/s: latency p50 {milliseconds(p50.median)}, "
             f"p99 {milliseconds(p99.median)}{between(p99.low, p99.high)}{doubts}"

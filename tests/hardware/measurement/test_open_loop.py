@@ -1,6 +1,7 @@
 """Items that come by themselves: latencies from when they are due, rates, the goodput."""
 
 import time
+from statistics import median
 
 import pytest
 
@@ -8,7 +9,8 @@ from autosplit.errors import StageError
 from autosplit.hardware.measurement import open_loop
 from autosplit.hardware.measurement.open_loop import load_test, open_latencies
 from autosplit.hardware.measurement.results import LoadPoint, LoadTest, Spread, spread
-from autosplit.planner.workload import Workload
+from autosplit.planner.workload import Workload, items_measured
+from studies.benchmarks import serving_simulation
 from tests.hardware.fakes import fake_pipeline, graph, items
 
 ONE_OP = graph([("y", ["x"])], ["x"], ["y"])
@@ -21,22 +23,17 @@ def slow_pipeline(seconds, batch=1):
 
 def test_an_item_that_has_to_wait_is_late():
     with slow_pipeline(0.02) as pipeline:
-        latencies = open_latencies(pipeline, items(3), Workload(1000.0), 0.1)
+        latencies = open_latencies(pipeline, items(3), Workload(1000.0), 100)
     # Each takes 20 times as long as it has, so that delays add up, even of those not yet sent.
     assert 2 <= len(latencies) < 100
     assert latencies == sorted(latencies)
     assert latencies[-1] - latencies[0] > 10 * (len(latencies) - 1)
 
 
-def test_of_a_stream_slower_than_the_measurement_one_item_is_measured():
-    with fake_pipeline(ONE_OP, [[0]], ["y"])[0] as pipeline:
-        assert len(open_latencies(pipeline, items(3), Workload(20.0), 0.01)) == 1
-
-
 @pytest.mark.parametrize("batch", [1, 4])
 def test_every_item_of_a_batch_is_timed(batch):
     with slow_pipeline(0.001, batch).with_delay(1) as pipeline:
-        latencies = open_latencies(pipeline, items(3), Workload(1000.0), 0.05)
+        latencies = open_latencies(pipeline, items(3), Workload(1000.0), 50)
     assert len(latencies) == 50
     assert min(latencies) >= 1
 
@@ -47,12 +44,24 @@ def test_a_stage_that_fails_is_an_error():
 
     pipeline, _ = fake_pipeline(ONE_OP, [[0]], ["y"], before={0: fail})
     with pipeline, pytest.raises(StageError, match="broken"):
-        open_latencies(pipeline, items(3), Workload(1000.0), 0.01)
+        open_latencies(pipeline, items(3), Workload(1000.0), 10)
+
+
+def test_a_rate_is_measured_with_enough_items():
+    assert [items_measured(rate, 5.0) for rate in (1000.0, 50.0, 1.0, 0.001)] == [5000, 1000, 60, 1]
+
+
+@pytest.mark.integration
+def test_goodput_is_that_of_the_simulation():
+    cases = [([(20, 2)], 1), ([(20, 1), (10, 1)], 1), ([(40, 2)], 4), ([(30, 1), (30, 2)], 4)]
+    results = serving_simulation.of_sleepers(0.5, cases)
+    errors = [serving_simulation.error(*result) for result in results.values()]
+    assert median(errors) < 0.15, results
 
 
 def point(rate, p99):
     times = {"p50": 1.0, "p90": 1.0, "p95": p99 - 6, "p99": p99}
-    return LoadPoint(rate, 100, {name: Spread(ms, ms, ms) for name, ms in times.items()})
+    return LoadPoint(rate, 900, {name: Spread(ms, ms, ms) for name, ms in times.items()})
 
 
 @pytest.mark.parametrize(("quantile", "limit"), [("p99", 20.0), ("p95", 14.0)])
@@ -93,5 +102,6 @@ def test_the_line_of_a_rate_says_why_it_is_doubted():
     assert point(50, 20).text == "50 items/s: latency p50 1 ms, p99 20 ms"
     times = {"p50": Spread(1, 1, 1), "p99": Spread(20, 18, 23)}
     noisy = LoadPoint(50, 9, times, ("a neighbour",))
-    assert noisy.text.endswith("p99 20 ms (18 to 23); not to be trusted: a neighbour")
+    doubts = "; of only 9 items, it may look too good: measure longer; not to be trusted: "
+    assert noisy.text.endswith(f"p99 20 ms (18 to 23){doubts}a neighbour")
     assert LoadTest((), 1.0, 100.0).text == ""
