@@ -24,7 +24,7 @@ from autosplit.planner.batch import Batch
 from autosplit.planner.workload import Workload, served, simulated
 from autosplit.study.history import History
 from autosplit.study.space import Candidate, Space
-from autosplit.study.surrogate.correction import Corrected, Factors, correct
+from autosplit.study.surrogate.correction import Corrected, Factors, correct, rounded
 from autosplit.study.surrogate.posterior import Array
 
 DRAWS = 64  # of the costs, over which a gain is averaged
@@ -133,7 +133,7 @@ class Acquisition:
                 return planned
         most = max(self.gains.values())
         equal = [candidate for candidate, gain in self.gains.items() if gain == most]
-        return equal[int(self._values(equal, self.corrected.mean).argmin())]
+        return equal[int(self._values(equal).argmin())]
 
     @cached_property
     def gains(self) -> dict[Candidate, float]:
@@ -194,7 +194,7 @@ class Acquisition:
         least = self._least[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
             saved = np.where(np.isfinite(values) & (least > 0), 1 - values / least, 0.0)
-        gains = np.maximum(saved, 0.0).mean(axis=0)
+        gains = rounded(np.maximum(saved, 0.0).mean(axis=0))
         return dict(zip(batch.deployments, gains.tolist(), strict=True))
 
     @cached_property
@@ -217,11 +217,13 @@ class Acquisition:
         measured = list(dict.fromkeys(m.stages for m in self.history.measured))
         if not measured:
             return []
-        values = self._values(measured, self.corrected.mean)
+        values = self._values(measured)
         return [measured[n] for n in np.argsort(values, kind="stable")[:8]]
 
-    def _values(self, candidates: Sequence[Candidate], costs: Factors) -> Array:
-        return self.goal.values(self.corrected, self.space.evaluator.batch(candidates), costs)
+    def _values(self, candidates: Sequence[Candidate]) -> Array:
+        """The values of candidates by the mean costs."""
+        batch = self.space.evaluator.batch(candidates)
+        return rounded(self.goal.values(self.corrected, batch, self.corrected.mean))
 
 
 def _shares(workload: Workload, corrected: Corrected, batch: Batch) -> Array:

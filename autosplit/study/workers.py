@@ -84,8 +84,9 @@ class Retry:
         name = f"process {result.worker.get('pid')} on {result.worker.get('host')}"
         reason = f"{printable(name)} died or was silent for longer than its lease"
         if result.key:
-            # Its figures and its worker are not those of the next trial.
-            trial.user_attrs = {RECORD: {"key": result.key}}
+            # Its figures and its worker are not those of the next trial, which has a name from the
+            # start, so that others see when this process dies before it measures.
+            trial.user_attrs = {RECORD: {"key": result.key, "worker": this_worker()}}
             RetryHeartbeatStaleTrialCallback(max_retry=DEATHS_LIMIT - 1)(study, trial)
         self.notify(f"trial {trial.number}: {reason}; its candidate is free again")
 

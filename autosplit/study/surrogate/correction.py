@@ -22,6 +22,7 @@ from autosplit.study.surrogate.posterior import (
 
 LEAST = 0.05  # no op is corrected below this share of its known time
 REMEMBERED = 96  # measured stages that are looked at: half of the best trials, half of the latest
+DIGITS = 9  # of values and gains that are compared
 USUAL_STAGES = 5  # of a deployment where any number is allowed
 
 
@@ -105,11 +106,21 @@ class Corrected:
         """The cost table where all devices are busy; what a row cannot run stays infinite."""
         known, rows = self.evaluator.costs, []
         for row, factors, overhead in zip(
-            known.rows, costs.factors[1], costs.overheads.tolist(), strict=True
+            known.rows, costs.factors[1], rounded(costs.overheads).tolist(), strict=True
         ):
-            times = np.where(np.isinf(row.times), row.times, row.times * factors)
+            times = rounded(np.where(np.isinf(row.times), row.times, row.times * factors))
             rows.append(replace(row, times=tuple(times.tolist()), overhead=overhead))
         return replace(known, rows=tuple(rows))
+
+
+def rounded(values: Array) -> Array:
+    """Values without their last digits, which depend on what else a process has summed up before.
+
+    So candidates that are equal are so in every process, and a study that is continued chooses as
+    it would have.
+    """
+    mantissas, exponents = np.frexp(values)
+    return np.ldexp(mantissas.round(DIGITS), exponents)
 
 
 def correct(evaluator: BatchEvaluator, measured: Sequence[Measured]) -> Corrected:

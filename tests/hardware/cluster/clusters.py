@@ -21,9 +21,9 @@ class Nodes:
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster
 
-        options = {"num_cpus": 8, "object_store_memory": 80 << 20}
+        options: dict[str, Any] = {"num_cpus": 8, "object_store_memory": 80 << 20}
         head = {**options, "resources": {"left": 1}, "include_dashboard": False}
-        self.cluster = Cluster(initialize_head=True, head_node_args=head)
+        self.cluster: Any = Cluster(initialize_head=True, head_node_args=head)
         self._options = options
         self.right = self.add_right()
         connected(self.cluster.address)
