@@ -389,6 +389,17 @@ def test_two_workers_share_the_trials_and_no_split(chain_bench, new_study):
     assert len(set(keys(first))) == 6
 
 
+def test_a_study_that_is_continued_chooses_as_it_would_have(chain_bench, new_study):
+    def run(name, trials):
+        bench = chain_bench(ops=40, stages=4)  # without transfers many splits are equal
+        opened = new_study(bench, name=name, trials=trials, converge=False)
+        run_study(opened)
+        return keys(opened)
+
+    run("parts", 7)
+    assert run("parts", 14) == run("whole", 14)
+
+
 def test_a_trial_that_exceeds_the_limit_is_given_up(chain_bench, new_study, monkeypatch):
     opened = new_study(chain_bench(), trials=2)
     monkeypatch.setattr(loops, "stop_reason", lambda *_: None)
