@@ -120,7 +120,8 @@ def rounded(values: Array) -> Array:
     it would have.
     """
     mantissas, exponents = np.frexp(values)
-    return np.ldexp(mantissas.round(DIGITS), exponents)
+    with np.errstate(over="ignore"):
+        return np.ldexp(mantissas.round(DIGITS), exponents)
 
 
 def correct(evaluator: BatchEvaluator, measured: Sequence[Measured]) -> Corrected:

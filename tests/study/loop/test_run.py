@@ -561,7 +561,7 @@ def loaded(bench: Any, goodput: float = 90.0) -> list[tuple[Any, Workload]]:
     def under_load(deployment: Deployment, workload: Workload, period: Spread) -> LoadTest:
         asked.append((deployment, workload))
         times = {"p50": Spread(1.0, 1.0, 1.0), "p99": Spread(3.0, 2.0, 4.0)}
-        points = [LoadPoint(rate, 9, times) for rate in (workload.rate, goodput) if rate]
+        points = [LoadPoint(rate, 1_000, times) for rate in (workload.rate, goodput) if rate]
         limit = workload.limit_ms
         served = (limit, goodput, 1.02 * goodput) if limit else ()
         return LoadTest(tuple(points), 2.0, 1e3 / period.median, 0.0, *served)
