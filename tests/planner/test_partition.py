@@ -30,6 +30,9 @@ def check(costs: CostModel, question: Question) -> None:
     if not question.replicas:
         equal = [p for p in every_answer if p.period <= plan.period * (1 + 1e-9)]
         assert plan.latency == pytest.approx(min(p.latency for p in equal), rel=1e-6)
+    begun = partition(costs, question, known=every_answer[-1].stages)
+    assert begun.optimal
+    assert begun.rank == pytest.approx(plan.rank, rel=1e-6)
 
 
 @given(st.data())
