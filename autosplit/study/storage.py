@@ -147,20 +147,13 @@ def _refuse_other_programs(url: str) -> None:
 
 def _open(url: str, lease: int | None, on_stale: OnStale | None) -> optuna.storages.BaseStorage:
     import optuna
-    from sqlalchemy.exc import SQLAlchemyError
 
-    failures = SQLAlchemyError, optuna.exceptions.StorageInternalError
-
-    class Storage(optuna.storages.RDBStorage):
-        def record_heartbeat(self, trial_id: int) -> None:
-            # What fails here shows when a result is written, not as a traceback of a thread.
-            with contextlib.suppress(*failures):
-                super().record_heartbeat(trial_id)
+    from autosplit.study.database import Database
 
     options: dict[str, Any] = {"pool_pre_ping": True}
     if url.startswith("sqlite"):
         options = {"connect_args": {"timeout": LOCK_WAIT}}
-    storage = Storage(
+    storage = Database(
         url,
         options,
         heartbeat_interval=None if lease is None else max(1, lease // BEATS_PER_LEASE),

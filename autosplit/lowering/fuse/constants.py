@@ -71,7 +71,9 @@ def _with_constants(module: Any, constant_of: Callable[[Any, Any], Any]) -> Any:
             return False
         return True
 
-    return with_bindings(module, fold)
+    folded = with_bindings(module, fold)
+    constants.clear()  # TVM holds on to the mutator, and so to the function and all that it knows
+    return folded
 
 
 def _folded(value: Any, kind: Any) -> Any:

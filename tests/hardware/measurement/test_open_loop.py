@@ -51,7 +51,7 @@ def test_a_rate_is_measured_with_enough_items():
     assert [items_measured(rate, 5.0) for rate in (1000.0, 50.0, 1.0, 0.001)] == [5000, 1000, 60, 1]
 
 
-@pytest.mark.integration
+@pytest.mark.slow  # and only right on an idle machine
 def test_goodput_is_that_of_the_simulation():
     cases = [([(20, 2)], 1), ([(20, 1), (10, 1)], 1), ([(40, 2)], 4), ([(30, 1), (30, 2)], 4)]
     results = serving_simulation.of_sleepers(0.5, cases)
