@@ -139,7 +139,8 @@ def test_an_export_of_onnxruntime_is_loaded_without_other_packages(branches, tmp
     code = (
         "import autosplit, sys\n"
         "with autosplit.load(sys.argv[1]):\n"
-        "    print({'tvm', 'optuna', 'networkx', 'onnx', 'ray', 'autosplit.frontend.importing'}\n"
+        "    print({'tvm', 'optuna', 'networkx', 'onnx', 'ray', 'autosplit.frontend.importing',\n"
+        "           'autosplit.planner'}\n"
         "          & set(sys.modules))"
     )
     command = [sys.executable, "-c", code, tmp_path]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from autosplit.deployment import Deployment
-from autosplit.planner.workload import ENOUGH, WARM_UP
 from autosplit.units import between, digits, milliseconds
 
 _NO_DIGITS = str.maketrans("", "", "0123456789")
@@ -107,6 +106,8 @@ class LoadPoint:
     @property
     def text(self) -> str:
         """All of it in one line."""
+        from autosplit.planner.workload import ENOUGH, WARM_UP  # which no running export needs
+
         p50, p99 = self.quantiles_ms["p50"], self.quantiles_ms["p99"]
         doubts = f"; not to be trusted: {'; '.join(self.disturbances)}" if self.disturbances else ""
         if self.items < (1 - WARM_UP) * ENOUGH:
