@@ -249,7 +249,7 @@ class Search:
         if not len(windows[0]):
             return None
         labels[0].cost[0] = 0.0
-        least = _LeastCosts(self.problem, len(self.loads))
+        least, most = _LeastCosts(self.problem, len(self.loads)), math.inf if by_latency else limit
         for state, here in enumerate(labels):
             reached = least.undominated(state, here)
             if not len(reached):
@@ -258,7 +258,6 @@ class Search:
             for block in self.blocks(state, here.heads[reached], windows):
                 before = np.array([cost[tail] for tail in block.tails.tolist()])
                 values = self._values(block, before[:, None], limit, by_latency)
-                most = math.inf if by_latency else limit
                 _extend(labels[block.step.state], block, values, state, len(steps), most)
                 steps.append(block.step)
             for step in self.problem.steps(state):

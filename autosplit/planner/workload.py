@@ -31,7 +31,7 @@ WARM_UP = 0.1  # the share of the items that come before the queues are as long 
 _DELAYS = (0.1, 0.0, 0.3)  # shares of a limit that a batch may wait
 _PRECISION = 0.005  # of a goodput
 _FEW_ITEMS = 4_000  # what a goodput lacks in precision all deployments of a study share
-_ENOUGH = 0.9  # of the capacity, from which no other delay can gain much
+_NEARLY_ALL = 0.9  # of the capacity, from which no other delay can gain much
 _SHARES = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02)
 
 
@@ -219,7 +219,7 @@ def simulated(
         rate = goodput(server, workload, lambda _: _FEW_ITEMS)
         if rate > best_rate:
             best_rate, best_delay = rate, delay
-        if best_rate > _ENOUGH * server.capacity:
+        if best_rate > _NEARLY_ALL * server.capacity:
             break
     return best_rate, best_delay
 

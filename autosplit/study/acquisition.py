@@ -88,8 +88,7 @@ class Goal:
         """The value of deployments that serve an item in so many ms, on so many cores."""
         if self.objective == "goodput":
             return item_ms
-        rate = self.workload.rate or 0.0
-        is_enough = item_ms <= (1e3 / rate if rate else math.inf)
+        is_enough = item_ms <= 1e3 / (self.workload.rate or math.inf)
         return np.asarray(np.where(is_enough, cores, math.inf))
 
 

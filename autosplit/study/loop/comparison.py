@@ -22,7 +22,7 @@ from autosplit.planner.workload import served
 from autosplit.study.acquisition import corrected_costs
 from autosplit.study.documents import document_of, measured_document
 from autosplit.study.loop.verdict import Contender, judge
-from autosplit.study.record import COMPARISON, FinalComparison, mapping, record_of
+from autosplit.study.record import COMPARISON, FinalComparison, StudyRecord, mapping, record_of
 from autosplit.study.space import Candidate
 from autosplit.study.surrogate.correction import Corrected, Measured
 from autosplit.units import counted, digits, milliseconds
@@ -65,11 +65,11 @@ def compare(opened: OpenStudy) -> None:
 def verdict(opened: OpenStudy) -> dict[str, Any] | None:
     """What to make of all that was measured, as stored; None where nothing was."""
     record, objective = opened.record, opened.config.objective
-    contenders = list(_contenders(opened))
+    contenders = list(_contenders(opened, record))
     if not any(contender.deployment for contender in contenders):
         return None
     if opened.goal.is_served:
-        served = [c for c in map(partial(_served, opened), contenders) if c]
+        served = [c for c in map(partial(_served, opened, record), contenders) if c]
         # Where none keeps the limit, the throughput counts.
         contenders, objective = (served, objective) if served else (contenders, "throughput")
     winner, text = judge(contenders, objective)
@@ -93,9 +93,9 @@ def verdict(opened: OpenStudy) -> dict[str, Any] | None:
     return {"choice": winner.choice, "text": text, **named}
 
 
-def _contenders(opened: OpenStudy) -> Iterator[Contender]:
+def _contenders(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
     """The trials and baselines of the final comparison; for latency all that were measured."""
-    final, bench = opened.record.final_comparison, opened.bench.description
+    final, bench = record.final_comparison, opened.bench.description
     is_latency = opened.config.objective == "latency"
     trials, again = opened.study.get_trials(deepcopy=False), {b.name for b in final.baselines if b}
     measured: list[tuple[Deployment | None, Measurement, int | None, str]] = []
@@ -103,7 +103,7 @@ def _contenders(opened: OpenStudy) -> Iterator[Contender]:
         if m.latency_ms if is_latency else m.number in final.figures:
             stored = final.of(m.number, record_of(trials[m.number])).measurement()
             measured.append((opened.space.deployment(m.stages), stored, m.number, ""))
-    for b in opened.record.compared_baselines():
+    for b in record.compared_baselines():
         if is_latency or b.name in again:
             # What another runtime does is no answer to a study that asks for one.
             is_asked = b.runtime in bench.runtimes
@@ -116,9 +116,9 @@ def _contenders(opened: OpenStudy) -> Iterator[Contender]:
             yield Contender(deployment, time, figures.disturbances, trial, baseline)
 
 
-def _served(opened: OpenStudy, contender: Contender) -> Contender | None:
+def _served(opened: OpenStudy, record: StudyRecord, contender: Contender) -> Contender | None:
     """A contender with what it serves within the limit; None where it does not."""
-    test = opened.record.final_comparison.loads.get(contender.name)
+    test = record.final_comparison.loads.get(contender.name)
     if test is None or contender.deployment is None:
         return None
     workload = opened.goal.workload
@@ -193,8 +193,9 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
 
     For throughput that is the winner, else whatever may be the best.
     """
-    workload, comparison = opened.goal.workload, opened.record.final_comparison
-    able = [contender for contender in _contenders(opened) if contender.deployment]
+    workload, record = opened.goal.workload, opened.record
+    comparison = record.final_comparison
+    able = [contender for contender in _contenders(opened, record) if contender.deployment]
     contenders = able if opened.goal.is_served or not able else [judge(able)[0]]
     names = {contender.name for contender in contenders}
     if comparison.workload == asked.key and comparison.loads.keys() == names:

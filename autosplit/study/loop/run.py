@@ -47,6 +47,7 @@ class StudyLoop:
         self.began = clock()
         self.calm = Calm(opened.config.measure.seconds, opened.notify)
         self.retry = Retry(opened.notify)
+        self.bound_ms = opened.record.bound_ms
         self._stopped = ""  # by a trial that could not be measured
         self._number = -1  # of the latest trial of this process
         self._error: BaseException | None = None  # that interrupted it
@@ -139,9 +140,8 @@ class StudyLoop:
         candidate = self.opened.assignment.assign(self.study, trial, trials)
         if candidate is None:
             # Else the rivals of this worker may leave some.
-            if self.opened.assignment.planner.view(
-                self.study.get_trials(deepcopy=False)
-            ).is_exhausted:
+            trials = self.study.get_trials(deepcopy=False)
+            if self.opened.assignment.planner.view(trials).is_exhausted:
                 self._stopped = "exhausted: no unmeasured candidate that fits the devices is left"
             self._lose(trial, "no unmeasured candidate is left")
         return candidate
@@ -193,8 +193,8 @@ class StudyLoop:
         best_ms = min((m.period_ms for m in known), default=None)
         if best_ms is not None:
             parts.append(f"best {milliseconds(best_ms)}")
-        if (bound_ms := self.opened.record.bound_ms) is not None:
-            parts.append(f"predicted bound {bound_text(bound_ms, best_ms)}")
+        if self.bound_ms is not None:
+            parts.append(f"predicted bound {bound_text(self.bound_ms, best_ms)}")
         elapsed = self.clock() - self.began
         left = elapsed / measured * max(0, search.trials - counts.finished)
         if search.timeout is not None:

@@ -391,12 +391,11 @@ def test_two_workers_share_the_trials_and_no_split(chain_bench, new_study):
 
 def test_a_study_that_is_continued_chooses_as_it_would_have(chain_bench, new_study):
     def run(name, trials):
-        bench = chain_bench(ops=40, stages=4)  # without transfers many splits are equal
-        opened = new_study(bench, name=name, trials=trials, converge=False)
+        opened = new_study(chain_bench(40, 4), name=name, trials=trials, converge=False)
         run_study(opened)
         return keys(opened)
 
-    run("parts", 7)
+    run("parts", 7)  # without transfers many splits are equal
     assert run("parts", 14) == run("whole", 14)
 
 
