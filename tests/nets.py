@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.parity import compare
 
 Shape = tuple[int, ...]
@@ -175,9 +176,9 @@ def boundaries() -> Any:
 
 
 def judge(model: Any, split: Any, items: int = 3) -> None:
-    """Assert that a split computes what the model's reference does, on random items."""
+    """Assert that a split, or a pipeline, computes what the reference does on random items."""
     inputs = model.items(items)
-    with split.pipeline() as pipeline:
+    with split if isinstance(split, Pipeline) else split.pipeline() as pipeline:
         accuracy = compare(pipeline.run(inputs), model.expected(inputs), model.allowed_error)
     assert accuracy.equal, accuracy
 

@@ -1,21 +1,18 @@
 """Damaged model files: random changes of a sound one, alike for the same seed."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json
 import random
 import zipfile
 from collections.abc import Callable
-from typing import Any
 
 NUMBERS = (0, 1, -1, 2, 7, 29, 255, 1 << 20, 1 << 31, -(1 << 31), 1 << 40, 1 << 62, -(1 << 63))
 TEXTS = ("", "x", "y", "w", "main", "a b", "é", "\u202e", "\n", "\x00", "a" * 3000, "%s{}", "../x")
 OTHERS = (None, True, False, 0.5, float("nan"), float("inf"), [], {}, [0], "\ud800")
 
 
-def bytes_changed(content: bytes, rng: random.Random) -> bytes:
+def bytes_changed(content, rng):
     """One to four bytes set, inserted or removed."""
     changed = bytearray(content)
     for _ in range(rng.randint(1, 4)):
@@ -25,7 +22,7 @@ def bytes_changed(content: bytes, rng: random.Random) -> bytes:
     return bytes(changed)
 
 
-def message_changed(content: bytes, rng: random.Random) -> bytes:
+def message_changed(content, rng):
     """An ONNX model with a few fields of its messages changed, by its form in JSON."""
     import onnx
     from google.protobuf import json_format
@@ -40,7 +37,7 @@ def message_changed(content: bytes, rng: random.Random) -> bytes:
             pass
 
 
-def json_changed(content: bytes, rng: random.Random) -> bytes:
+def json_changed(content, rng):
     """JSON with one to three values changed, anywhere in it; texts to others that stand there."""
     document = json.loads(content)
     for _ in range(rng.randint(1, 3)):
@@ -61,7 +58,7 @@ def json_changed(content: bytes, rng: random.Random) -> bytes:
     return json.dumps(document).encode()
 
 
-def _containers(document: Any) -> list[Any]:
+def _containers(document):
     stack, containers = [document], []
     while stack:
         value = stack.pop()
@@ -71,7 +68,7 @@ def _containers(document: Any) -> list[Any]:
     return containers
 
 
-def archive_changed(content: bytes, rng: random.Random) -> bytes:
+def archive_changed(content, rng):
     """A zip archive with a member changed, or its own bytes."""
     if rng.random() < 0.2:
         return bytes_changed(content, rng)
@@ -90,14 +87,14 @@ def archive_changed(content: bytes, rng: random.Random) -> bytes:
 
 
 Change = Callable[[bytes, random.Random], bytes]
-CHANGES: dict[str, tuple[Change, ...]] = {
+CHANGES = {
     ".onnx": (bytes_changed, message_changed),
     ".json": (json_changed, json_changed, bytes_changed),
     ".pt2": (archive_changed,),
 }
 
 
-def damaged(suffix: str, content: bytes, seed: int) -> bytes:
+def damaged(suffix, content, seed):
     """The file ``content`` with the changes of a seed."""
     rng = random.Random(f"{suffix}{seed}")
     return rng.choice(CHANGES[suffix])(content, rng)

@@ -4,10 +4,7 @@
 gives the same damage.
 """
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,7 +33,7 @@ class Module:
 """
 
 
-def sound_onnx() -> bytes:
+def sound_onnx():
     nodes = [
         node("Gemm", "x w b", "h"),
         node("Relu", "h", "r"),
@@ -48,17 +45,17 @@ def sound_onnx() -> bytes:
     return bytes(onnx_model(nodes, weights=weights).SerializeToString())
 
 
-def sound_json() -> bytes:
+def sound_json():
     import tvm
 
     return str(tvm.ir.save_json(parsed(SCRIPT))).encode()
 
 
-def sound_program(folder: Path) -> bytes:
+def sound_program(folder):
     import torch
 
     class Net(torch.nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.linear = torch.nn.Linear(4, 3)
             self.register_buffer("scale", torch.arange(3.0))
@@ -74,7 +71,7 @@ def sound_program(folder: Path) -> bytes:
     return path.read_bytes()
 
 
-def sound(suffix: str, folder: Path) -> bytes:
+def sound(suffix, folder):
     """A model file of a format that loads."""
     if suffix == ".onnx":
         return sound_onnx()
@@ -84,7 +81,7 @@ def sound(suffix: str, folder: Path) -> bytes:
     return sound_program(folder)
 
 
-def shapes(suffix: str) -> dict[str, tuple[int, ...]]:
+def shapes(suffix):
     return {"x": (2, 4), "y": (2, 3)} if suffix == ".pt2" else {}
 
 

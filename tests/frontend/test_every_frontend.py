@@ -4,8 +4,6 @@ A new frontend adds a ``Form`` that writes the net ``relu(x w w)`` as its file. 
 name of its first product.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from tests import nets
 from tests.relax_nets import parsed
 
 
-def as_onnx(file: Path, rows: int | None) -> None:
+def as_onnx(file, rows):
     import onnx
 
     text = f"""g (float[{rows or "length"},4] x, float[4,4] w) => (float[{rows or "length"},4] y) {{
@@ -29,7 +27,7 @@ def as_onnx(file: Path, rows: int | None) -> None:
     onnx.save(nets.net(text), file)
 
 
-def script(rows: int | None) -> str:
+def script(rows):
     size = rows or '"length"'
     return f"""
 from tvm.script import ir as I
@@ -48,13 +46,13 @@ class Module:
 """
 
 
-def as_module(file: Path, rows: int | None) -> None:
+def as_module(file, rows):
     import tvm
 
     file.write_text(tvm.ir.save_json(parsed(script(rows))), encoding="utf-8")
 
 
-def as_program(file: Path, rows: int | None) -> None:
+def as_program(file, rows):
     import torch
 
     class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -83,26 +81,19 @@ FORMS = (
 )
 
 
-@pytest.fixture(params=FORMS, ids=lambda form: form.suffix[1:])
+@pytest.fixture(scope="module", params=FORMS, ids=lambda form: form.suffix[1:])
 def form(request):
     pytest.importorskip(request.param.needs)
     return request.param
 
 
-@pytest.fixture
-def model(form, tmp_path):
+def test_ops_are_those_of_the_source_and_a_split_and_the_reference_compute_them(form, tmp_path):
     form.write(path := tmp_path / f"net{form.suffix}", 2)
-    return autosplit.load_model(path)
-
-
-def test_inputs_and_ops_are_those_of_the_source_in_its_order(model, form):
+    model = autosplit.load_model(path)
     signatures = [(i.name, i.shape, i.dtype) for i in model.lowered.inputs]
     assert signatures == [("x", (2, 4), "float32"), ("w", (4, 4), "float32")]
     assert all(op.sources for op in model.graph.ops)
     assert form.after in model.graph.ops[0].sources
-
-
-def test_a_split_by_the_name_of_a_node_and_the_reference_compute_what_the_net_does(model, form):
     split = model.split([[form.after]])
     items = model.items(3)
     with split.pipeline() as pipeline:

@@ -16,7 +16,7 @@ signatures = st.lists(
 )
 
 
-def same(left: dict, right: dict) -> bool:
+def same(left, right):
     return left.keys() == right.keys() and all(
         np.array_equal(left[name], right[name]) for name in left
     )

@@ -1,7 +1,5 @@
 """Convex sets of ops, against paths listed one by one."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest
@@ -9,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import SplitError
-from autosplit.graph import FusedGraph, Op, build
+from autosplit.graph import Op, build
 from autosplit.lowering.convex import between, require_convex
 
 
-def graph(reads: list[set[int]]) -> FusedGraph:
+def graph(reads):
     """Op i reads the tensors of the ops ``reads[i]``; those that read none read the input."""
     ops = [
         Op(f"o{i}", "k", (), tuple(f"t{p}" for p in sorted(read_ops)) or ("x",), (f"t{i}",))
@@ -24,14 +22,14 @@ def graph(reads: list[set[int]]) -> FusedGraph:
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> tuple[list[set[int]], set[int], set[int]]:
+def questions(draw):
     n = draw(st.integers(1, 7))
     reads = [draw(st.sets(st.integers(0, i - 1), max_size=3)) if i else set() for i in range(n)]
     some = st.sets(st.integers(0, n - 1), min_size=1, max_size=3)
     return reads, draw(some), draw(some)
 
 
-def paths(reads: list[set[int]], start: int) -> list[tuple[int, ...]]:
+def paths(reads, start):
     """All paths from an op along the data."""
     ahead = [(start,)]
     for path in ahead:

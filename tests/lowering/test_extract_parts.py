@@ -4,67 +4,63 @@ import numpy as np
 import pytest
 
 import autosplit
+from autosplit.deploy.verify import verify
 from autosplit.errors import ConfigError
 from autosplit.hardware.measurement.parity import compare
 from tests import nets
 from tests.nets import onnxruntime_outputs
 
 
-def intermediate(model, item):
+def intermediate(model):
     """Every tensor of the whole net by onnxruntime, as far as ONNX names it, and the inputs."""
+    (item,) = model.items(1)
     return dict(item) | nets.every_tensor(model, item)
 
 
-def judge_part(model, part, known):
-    wiring = part.wiring
+def judge_part(part, known):
     with part.pipeline() as pipeline:
-        (got,) = pipeline.run([{p.name: known[p.name] for p in wiring.inputs}])
-    assert compare([got], [{p.name: known[p.name] for p in wiring.outputs}]).equal
+        (outputs,) = pipeline.run([{p.name: known[p.name] for p in part.wiring.inputs}])
+    assert compare([outputs], [{p.name: known[p.name] for p in part.wiring.outputs}]).equal
 
 
 @pytest.fixture
-def residual(save):
-    return autosplit.load_model(save(nets.residual()))
-
-
-def test_a_block_between_two_nodes_equals_the_tensors_of_the_whole(residual):
-    part = residual.extract(first=["conv1a"], last=["out1"])
-    assert [p.name for p in part.wiring.inputs] == ["out0"]
-    assert [p.name for p in part.wiring.outputs] == ["out1"]
-    judge_part(residual, part, intermediate(residual, residual.items(1)[0]))
+def block(save):
+    """The middle one of three residual blocks."""
+    return autosplit.load_model(save(nets.residual())).extract(first=["conv1a"], last=["out1"])
 
 
 def test_every_single_op_equals_the_tensors_of_the_whole(branches):
-    known = intermediate(branches, branches.items(1)[0])
+    known = intermediate(branches)
     for op in branches.graph.ops:
-        judge_part(branches, branches.extract([op.name]), known)
+        judge_part(branches.extract([op.name]), known)
 
 
-def test_a_part_may_read_and_make_several_tensors(save):
-    model = autosplit.load_model(save(nets.parallel()))
-    part = model.extract(["b0", "d1", "d0"])
-    assert {p.name for p in part.wiring.inputs} == {"stem"}
-    assert {p.name for p in part.wiring.outputs} == {"b0", "d1"}
-    judge_part(model, part, intermediate(model, model.items(1)[0]))
+@pytest.mark.parametrize(
+    ("net", "names", "inputs", "outputs"),
+    [
+        (nets.parallel(), ["b0", "d1", "d0"], {"stem"}, {"b0", "d1"}),  # several tensors
+        (nets.boundaries(), ["both", "mid"], {"skip"}, {"both", "mid"}),  # both outputs
+    ],
+)
+def test_a_part_reads_and_makes_what_crosses_its_boundary(save, net, names, inputs, outputs):
+    model = autosplit.load_model(save(net))
+    part = model.extract(names)
+    assert {p.name for p in part.wiring.inputs} == inputs
+    assert {p.name for p in part.wiring.outputs} == outputs
+    judge_part(part, intermediate(model))
 
 
-def test_a_part_hands_out_the_models_outputs_inside_it(save):
-    model = autosplit.load_model(save(nets.boundaries()))
-    part = model.extract(["both", "mid"])
-    assert {p.name for p in part.wiring.outputs} == {"both", "mid"}
-    judge_part(model, part, intermediate(model, model.items(1)[0]))
-
-
-def test_a_written_part_runs_and_verifies_by_itself(residual, tmp_path):
-    from autosplit.deploy.verify import verify
-
-    manifest = residual.extract(first=["conv1a"], last=["out1"]).export(tmp_path / "block.so")
-    known = intermediate(residual, residual.items(1)[0])
+def test_a_block_between_two_nodes_is_written_runs_and_verifies_by_itself(block, tmp_path):
+    assert [[p.name for p in ports] for ports in (block.wiring.inputs, block.wiring.outputs)] == [
+        ["out0"],
+        ["out1"],
+    ]
+    judge_part(block, known := intermediate(block.model))
+    manifest = block.export(tmp_path / "block.so")
     with autosplit.load(manifest) as pipeline:
-        (got,) = pipeline.run([{"out0": known["out0"]}])
-    np.testing.assert_allclose(got["out1"], known["out1"], rtol=1e-4, atol=1e-4)
-    (onnx,) = onnxruntime_outputs(tmp_path / "block.onnx", [{"out0": known["out0"]}])
-    np.testing.assert_allclose(onnx["out1"], known["out1"], rtol=1e-5, atol=1e-5)
+        results = pipeline.run([{"out0": known["out0"]}])
+    results += onnxruntime_outputs(tmp_path / "block.onnx", [{"out0": known["out0"]}])
+    assert compare(results, [{"out1": known["out1"]}] * 2).equal
     assert verify(manifest).accuracy.equal
 
 
@@ -75,13 +71,11 @@ def test_a_part_whose_boundary_is_inside_a_node_says_so(save, tmp_path):
     assert not (tmp_path / "block.onnx").exists()
     assert "not in the ONNX graph" in manifest.read_text()
     with autosplit.load(manifest) as pipeline:
-        assert (
-            len(pipeline.run([{p.name: np.ones(p.shape, p.dtype) for p in pipeline.wiring.inputs}]))
-            == 1
-        )
+        item = {p.name: np.ones(p.shape, p.dtype) for p in pipeline.wiring.inputs}
+        assert len(pipeline.run([item])) == 1
 
 
-def test_a_part_is_no_json_file(residual, tmp_path):
+def test_a_part_is_no_json_file(block, tmp_path):
     for name in ("block.json", "block.onnx", "block"):
         with pytest.raises(ConfigError, match="block"):
-            residual.extract(["out0"]).export(tmp_path / name)
+            block.export(tmp_path / name)

@@ -1,7 +1,5 @@
 """Random Relax DAGs with random nested cuts compute what numpy computes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -43,7 +41,7 @@ def test_random_splits_with_regions_of_a_backend_are_equal(steps, data):
     external_backend.unregister()
 
 
-def check(program, model, draw) -> None:
+def check(program, model, draw):
     """A random split of the model computes what numpy computes."""
     split = api.Split(model, cuts.stages(model.graph, nested(model.graph, draw)))
     items = model.items(2)
@@ -55,9 +53,9 @@ def check(program, model, draw) -> None:
                 np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-4)
 
 
-def nested(graph, draw) -> list[int]:
+def nested(graph, draw):
     """Up to five cuts, each the closure of some ops and the cut before, none empty or full."""
-    groups: list[int] = []
+    groups = []
     before = 0
     for _ in range(draw(st.integers(0, 5))):
         chosen = draw(st.sets(st.integers(0, len(graph.ops) - 1), min_size=1, max_size=3))

@@ -77,14 +77,8 @@ def test_inputs_outputs_and_weights_go_where_they_are_read(split):
 
 
 def test_a_stage_that_reads_nothing_at_all(split):
-    proto = nets.net(
-        """g (float[2,3] x) => (float[2,3] y, float[3] c) {
-            c = Relu(w)
-            y = Add(x, w)
-        }""",
-        {"w": (3,)},
-    )
-    model = split(proto).model
+    text = "g (float[2,3] x) => (float[2,3] y, float[3] c) { c = Relu(w)  y = Add(x, w) }"
+    model = split(nets.net(text, {"w": (3,)})).model
     constant = next(op.name for op in model.graph.ops if not op.inputs)
     parts = model.split([[constant]])
     assert parts.model.wiring(parts.stages).stages[0].inputs == ()
@@ -92,21 +86,16 @@ def test_a_stage_that_reads_nothing_at_all(split):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "float16", "bool"])
-def test_d4_element_types_cross_a_cut_unchanged(split, dtype):
-    proto = nets.net(
-        f"""g ({dtype}[3,4] x) => ({dtype}[8,3] y, {dtype}[4,6] z) {{
-            a = Transpose(x)
-            y = Concat<axis=0>(a, a)
-            z = Concat<axis=1>(a, a)
-        }}"""
-    )
+def test_element_types_cross_a_cut_unchanged(split, dtype):
+    lines = "a = Transpose(x)  y = Concat<axis=0>(a, a)  z = Concat<axis=1>(a, a)"
+    proto = nets.net(f"g ({dtype}[3,4] x) => ({dtype}[8,3] y, {dtype}[4,6] z) {{ {lines} }}")
     parts = split(proto, ["a"])
     assert nets.live(parts) == ("a",)
     assert parts.model.graph.tensors["a"].dtype == dtype
     nets.judge(parts.model, parts)
 
 
-def test_d5_onnx_control_flow_is_opaque(split):
+def test_onnx_control_flow_is_opaque(split):
     from onnx import helper
 
     proto = nets.net("g (float[2] x, bool c) => (float[2] y) { r = Relu(x)  y = Exp(r) }")

@@ -1,20 +1,18 @@
 """Pairs of a model input and the output that takes its place in the next step."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
 
 from autosplit.errors import ConfigError
-from autosplit.graph import FusedGraph, Op, build
+from autosplit.graph import Op, build
 from autosplit.lowering.states import match_states, propose_states, proposed_pairs
 
 SMALL, LARGE = ((2,), "float32", 8), ((3,), "float32", 12)
 TENSORS = {"x": SMALL, "h": SMALL, "wide": LARGE, "unread": SMALL, "a": SMALL, "b": SMALL}
 
 
-def recurrent() -> FusedGraph:
+def recurrent():
     ops = [Op("first", "k", (), ("x", "h", "wide"), ("a",)), Op("second", "k", (), ("a",), ("b",))]
     return build("net", ops, TENSORS, ["x", "h", "wide", "unread"], ["b", "a"])
 

@@ -23,7 +23,7 @@ EVERY = [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)]
 class Bench:
     """A net in onnxruntime whose weights can be replaced from call to call."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name):
         model = catalog.make(name)
         self.items = random_items(
             [(n, shape, "float32") for n, shape in catalog.describe(name).inputs], 4, seed=5
@@ -42,7 +42,7 @@ class Bench:
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
 
-    def run(self, item: dict, **weights: np.ndarray) -> list[np.ndarray]:
+    def run(self, item, **weights):
         return self._session.run(None, {**item, **weights})
 
 
@@ -51,7 +51,7 @@ def bench(request):
     return Bench(request.param)
 
 
-def movement(old: list[np.ndarray], new: list[np.ndarray]) -> list[float]:
+def movement(old, new):
     """For each output its largest change, relative to its largest value."""
     return [float(np.abs(a - b).max() / np.abs(a).max()) for a, b in zip(old, new, strict=True)]
 

@@ -1,9 +1,5 @@
 """ONNX files that are damaged, unsorted or meant to take for ever: read, or refused in one line."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -17,7 +13,7 @@ from tests.nets import net
 FLOAT = TensorProto.FLOAT
 
 
-def _model(nodes: Any, **more: Any) -> Any:
+def _model(nodes, **more):
     graph = helper.make_graph(
         nodes,
         "g",
@@ -28,7 +24,7 @@ def _model(nodes: Any, **more: Any) -> Any:
     return helper.make_model(graph, opset_imports=opsets, ir_version=8, **more)
 
 
-def _functions(bodies: list[list[tuple[str, str]]]) -> Any:
+def _functions(bodies):
     """A model of functions f0, f1 and so on, each a chain of (kind, domain)."""
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
     functions = []

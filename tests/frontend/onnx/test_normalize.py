@@ -13,7 +13,7 @@ BOX, FIRST = np.array([[1, 2, 6, 7]], np.float32), np.array([0], np.int64)
 EMPTY = np.zeros(0, np.float32)
 
 
-def one(line: str, weights: dict, opset: int) -> object:
+def one(line, weights, opset):
     return net(f"g (float[1,3,4,4] x) => (float[n,c,h,w] y) {{ {line} }}", weights, opset=opset)
 
 

@@ -1,9 +1,5 @@
 """Relax modules of unusual build: several functions, repeated names, tuples."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 import autosplit
@@ -18,13 +14,11 @@ HEAD = "@I.ir_module\nclass M:\n"
 ONE = "    @R.function\n    def {}({}):\n{}\n"
 
 
-def module(*functions: str) -> Any:
+def module(*functions):
     return parsed(HEAD + "\n".join(functions))
 
 
-def function(
-    name: str, body: str, params: str = "x: R.Tensor((2, 3), 'float32')", private: bool = False
-) -> str:
+def function(name, body, params="x: R.Tensor((2, 3), 'float32')", private=False):
     lines = "\n".join(f"        {line}" for line in body.splitlines())
     text = ONE.format(name, params, lines)
     return text.replace("@R.function", "@R.function(private=True)") if private else text

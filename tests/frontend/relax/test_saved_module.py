@@ -1,9 +1,6 @@
 """A Relax module that is not trusted runs nothing that it brings along: it is Relax ops alone."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 
@@ -39,7 +36,7 @@ KERNEL = """@T.prim_func(private=True, s_tir=True)
 KERNEL_CALL = "R.call_tir(Module.kernel, (one,), out_ty=R.Tensor((4,), 'float32'))"
 
 
-def module(**parts: str) -> Any:
+def module(**parts):
     empty = dict.fromkeys(("module", "kernel", "function"), "")
     return parsed(MODULE.format(**{**empty, "call": "R.acos(one)", **parts}))
 
@@ -99,14 +96,13 @@ def test_a_json_file_with_a_node_that_acts_on_load_is_refused(kind):
         load(json.dumps(document))
 
 
-def saved() -> dict[str, Any]:
+def saved():
     import tvm
 
-    document: dict[str, Any] = json.loads(tvm.ir.save_json(module()))
-    return document
+    return json.loads(tvm.ir.save_json(module()))
 
 
-def node_of(document: dict[str, Any], kind: str) -> dict[str, Any]:
+def node_of(document, kind):
     return next(node for node in document["nodes"] if node["type"] == kind)
 
 

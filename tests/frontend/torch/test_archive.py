@@ -1,12 +1,8 @@
 """What is read of a saved program, and what is not, without torch: the archive alone."""
 
-from __future__ import annotations
-
 import json
 import re
 import zipfile
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +15,7 @@ from autosplit.frontend.torch.archive import _is_size, without_code
 TENSOR = {"type": None, "children_spec": []}
 
 
-def graph(**more: Any) -> dict[str, Any]:
+def graph(**more):
     return {
         "graph_module": {"module_call_graph": []},
         "guards_code": ["exit()"],
@@ -28,7 +24,7 @@ def graph(**more: Any) -> dict[str, Any]:
     }
 
 
-def saved(path: Path, document: Any, members: dict[str, bytes] | None = None) -> Path:
+def saved(path, document, members=None):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("net/models/model.json", json.dumps(document))
         for name, data in (members or {}).items():
@@ -36,7 +32,7 @@ def saved(path: Path, document: Any, members: dict[str, bytes] | None = None) ->
     return path
 
 
-def members(path: Path) -> dict[str, bytes]:
+def members(path):
     with without_code(path) as copy, zipfile.ZipFile(copy) as archive:
         return {name.removeprefix("model/"): archive.read(name) for name in archive.namelist()}
 
@@ -101,11 +97,11 @@ def test_containers_are_pythons_own(file, side, kind, read):
     assert container["context"] == ("null" if kind == "mine.Pair" else inner["context"])
 
 
-def node(target: str) -> dict[str, Any]:
+def node(target):
     return {"nodes": [{"target": target, "inputs": [], "metadata": {"stack": "x"}}]}
 
 
-def size(text: Any) -> dict[str, Any]:
+def size(text):
     return {"size": {"expr_str": text}}
 
 

@@ -1,7 +1,5 @@
 """Small nets with the parts of BERT and Llama (masks, positions, heads), and precisions."""
 
-from __future__ import annotations
-
 import pytest
 
 import autosplit
@@ -29,7 +27,7 @@ def joined(x):
 class Bert(nn.Module):
     """Positions, an extended mask in the type of the model, a layer of an encoder."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.words = nn.Embedding(WORDS, WIDTH)
         self.positions = nn.Embedding(LENGTH, WIDTH)
@@ -51,7 +49,7 @@ class Bert(nn.Module):
 class Llama(nn.Module):
     """RMS norm, rotary positions under no_grad and autocast, fewer keys than queries."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.words = nn.Embedding(WORDS, WIDTH)
         self.query = nn.Linear(WIDTH, WIDTH, bias=False)

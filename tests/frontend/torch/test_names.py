@@ -1,7 +1,5 @@
 """Names of values after the nodes of a program, whatever the exporter calls them."""
 
-from __future__ import annotations
-
 import pytest
 
 import autosplit
@@ -14,7 +12,7 @@ X = torch.linspace(-2, 2, 24).reshape(4, 6)
 
 
 class Function(torch.nn.Module):
-    def __init__(self, function) -> None:
+    def __init__(self, function):
         super().__init__()
         self.function = function
         self.linear = torch.nn.Linear(6, 6)

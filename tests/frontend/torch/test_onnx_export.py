@@ -1,7 +1,5 @@
 """Forms of torch's ops that ONNX, its exporter or TVM could misread, compared with torch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -19,6 +17,7 @@ IMAGE = torch.linspace(-1, 1, 48).reshape(1, 3, 4, 4)
 HEADS = torch.linspace(-1, 1, 48).sin().reshape(1, 2, 6, 4)
 BACK = torch.tensor([-1, 2, -3])
 MASK = torch.ones(6, 6, dtype=torch.bool).tril()
+FLAGS = torch.arange(24).reshape(4, 6) % 2 == 0
 
 
 def exported(function, *arguments, **options):
@@ -30,11 +29,16 @@ def exported(function, *arguments, **options):
 
 
 def run(program, item, shapes=None):
-    """Compare one stage with torch on an item."""
+    """Compare each output of one stage with torch on an item."""
     model = autosplit.load_model(program, shapes)
     item = {i.name: v.numpy() for i, v in zip(model.lowered.inputs, item, strict=True)}
+    (expected,) = model.expected([item])
     with model.split([]).pipeline() as pipeline:
-        assert compare(pipeline.run([item]), model.expected([item]), model.allowed_error).equal
+        (result,) = pipeline.run([item])
+    assert result.keys() == expected.keys()
+    for name in expected:
+        one, other = [{name: result[name]}], [{name: expected[name]}]
+        assert compare(one, other, model.allowed_error).equal, name
 
 
 def masked(x):
@@ -52,36 +56,46 @@ def attention(**options):
 
 
 @pytest.mark.parametrize(
-    ("function", "arguments"),
+    ("arguments", "functions"),
     [
-        (lambda x: x[:, [1, -1]] * 2, [X]),
-        (lambda x: x[[-1, -2], [0, -1]] * 2, [X]),
-        (lambda x, i: x[i] * 2, [X, BACK]),
-        (lambda x: (x * 10).int() / 3, [X]),
-        (lambda x: (x * 10).int() // 3, [X]),
-        (lambda x: torch.divide(x, (x * 10).long() + 100), [X]),
-        (lambda x: (x * 2).bfloat16(), [X]),
-        (lambda x: functional.layer_norm(x.bfloat16(), (6,)), [X]),
-        (lambda x: torch.where(x > 0, x, torch.nan).nanmean(), [X]),
-        (lambda x: (x.log() == x.log()) * 2, [X]),
-        (lambda x: functional.conv3d(x.view(1, 1, 2, 3, 4), torch.ones(2, 1, 2, 2, 2)), [X]),
-        (lambda x: functional.max_pool2d((x[None] * 9).long(), 2), [X]),
-        (lambda x: x.amin((0, -1), keepdim=True) * 2, [X]),
-        (lambda x: torch.hstack([x, x * 2]), [X]),
-        (lambda x: torch.vstack([x * 2, x[0]]), [X]),
-        (lambda x: torch.dstack([x, x * 2]), [X]),
-        (lambda x: torch.column_stack([x, x[:, 0] * 2]), [X]),
-        (lambda x: torch.view_as_real(torch.polar(x.abs(), x)), [X]),
-        (masked, [torch.linspace(-1, 1, 16).sin().reshape(1, 4, 2, 2)]),
-        (interpolated(mode="linear", scale_factor=2), [IMAGE[:, :, 0]]),
-        (interpolated(mode="linear", size=13), [IMAGE[:, :, 0]]),
-        (interpolated(mode="linear", size=13, align_corners=True), [IMAGE[:, :, 0]]),
-        *((interpolated(size=size), [IMAGE]) for size in ((6, 5), (3, 3), (7, 2), (8, 8))),
-        (attention(), [HEADS[0, 0], HEADS[0, 0], HEADS[0, 0]]),
+        (
+            [X],
+            [
+                lambda x: x[:, [1, -1]] * 2,
+                lambda x: x[[-1, -2], [0, -1]] * 2,
+                lambda x: (x * 10).int() / 3,
+                lambda x: (x * 10).int() // 3,
+                lambda x: torch.divide(x, (x * 10).long() + 100),
+                lambda x: torch.where(x > 0, x, torch.nan).nanmean(),
+                lambda x: (x.log() == x.log()) * 2,
+                lambda x: functional.conv3d(x.view(1, 1, 2, 3, 4), torch.ones(2, 1, 2, 2, 2)),
+                lambda x: functional.max_pool2d((x[None] * 9).long(), 2),
+                lambda x: x.amin((0, -1), keepdim=True) * 2,
+                lambda x: torch.hstack([x, x * 2]),
+                lambda x: torch.vstack([x * 2, x[0]]),
+                lambda x: torch.dstack([x, x * 2]),
+                lambda x: torch.column_stack([x, x[:, 0] * 2]),
+                lambda x: torch.view_as_real(torch.polar(x.abs(), x)),
+            ],
+        ),
+        ([X], [lambda x: (x * 2).bfloat16()]),
+        ([X], [lambda x: functional.layer_norm(x.bfloat16(), (6,))]),
+        ([X, BACK], [lambda x, i: x[i] * 2]),
+        ([torch.linspace(-1, 1, 16).sin().reshape(1, 4, 2, 2)], [masked]),
+        (
+            [IMAGE[:, :, 0]],
+            [
+                interpolated(mode="linear", scale_factor=2),
+                interpolated(mode="linear", size=13),
+                interpolated(mode="linear", size=13, align_corners=True),
+            ],
+        ),
+        ([IMAGE], [interpolated(size=size) for size in ((6, 5), (3, 3), (7, 2), (8, 8))]),
+        ([HEADS[0, 0]] * 3, [attention()]),
     ],
 )
-def test_a_form_that_would_be_misread(function, arguments):
-    run(exported(function, *arguments), arguments)
+def test_forms_that_would_be_misread(arguments, functions):
+    run(exported(lambda *x: tuple(f(*x) for f in functions), *arguments), arguments)
 
 
 @pytest.mark.integration
@@ -172,42 +186,18 @@ def test_what_the_importer_cannot_read_is_refused_by_name(function, named):
 
 
 class Sum(torch.nn.Module):
-    """Adds up what it is given, in a buffer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("total", torch.zeros(4, 6))
-        self.register_buffer("count", torch.zeros(()))
-
-
-class Running(Sum):
     """The output needs the total, and the total of the next step the count of this one."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.full((4, 6), 0.5))
+        self.register_buffer("count", torch.zeros(()))
 
     def forward(self, x):
         result = self.total * 2
         self.total += x * self.count
         self.count += 1
         return result
-
-
-def test_buffers_that_decide_outputs_are_states_and_begin_at_their_values(tmp_path):
-    module = Running()
-    module.total += 0.5
-    torch.export.save(torch.export.export(module, (X,)), tmp_path / "net.pt2")
-    model = autosplit.load_model(tmp_path / "net.pt2")
-    assert [(s.input, s.output) for s in model.graph.states] == [
-        ("total", "total_next"),
-        ("count", "count_next"),
-    ]
-    items = model.items(5)
-    expected = [module(torch.from_numpy(item["x"])).numpy() for item in items]
-    model.split([]).export(tmp_path / "out")
-    with model.split([]).pipeline() as pipeline, autosplit.load(tmp_path / "out") as loaded:
-        assert pipeline.state()["total"][0, 0] == 0.5
-        for running in (pipeline, loaded):
-            for result, array in zip(running.run(items), expected, strict=True):
-                assert np.allclose(result["mul"], array, atol=1e-5)
-    assert verify(tmp_path / "out").accuracy.equal
 
 
 class Delayed(torch.nn.Module):
@@ -227,34 +217,6 @@ class Delayed(torch.nn.Module):
         return result
 
 
-def test_buffers_that_become_an_input_as_it_is_are_states():
-    flags = torch.arange(24).reshape(4, 6) % 2 == 0
-    model = autosplit.load_model(torch.export.export(Delayed(), (X, flags)))
-    assert len(model.graph.states) == 3
-    items, module = model.items(5), Delayed()
-    items[1]["x"][0, :3] = np.nan, -0.0, np.inf
-    with model.split([]).pipeline() as pipeline:
-        for item, result in zip(items, pipeline.run(items), strict=True):
-            expected = module(*(torch.from_numpy(array) for array in item.values()))
-            assert np.allclose(result["add_1"], expected, atol=1e-6, equal_nan=True)
-        assert np.array_equal(np.signbit(pipeline.state()["last"]), np.signbit(items[4]["x"]))
-
-
-def test_a_buffer_with_the_name_of_an_input_is_called_by_its_placeholder():
-    class Same(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("x", torch.zeros(4, 6))
-
-        def forward(self, x):
-            self.x += x * 2
-            return self.x + 1
-
-    model = autosplit.load_model(torch.export.export(Same(), (X,)))
-    assert [state.input for state in model.graph.states] == ["b_x"]
-    assert [list(item) for item in model.items(1)] == [["x"]]
-
-
 class Updating(torch.nn.Module):
     """Changes its inputs, one of which it returns too; a buffer is set anew before it is read."""
 
@@ -269,31 +231,64 @@ class Updating(torch.nn.Module):
         return total * 2 + self.position, total
 
 
-def test_inputs_that_a_program_changes_are_states(tmp_path):
-    at = torch.tensor([3])
-    program = torch.export.export(Updating(), (X, torch.zeros(4, 6), torch.ones(()), at))
+class Same(torch.nn.Module):
+    """A buffer with the name of an input, and one that no output needs."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("x", torch.zeros(4, 6))
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count += 1
+        self.x += x * 2
+        return self.x + 1
+
+
+@pytest.mark.parametrize(
+    ("module", "inputs", "changed", "states"),
+    [
+        (Sum, {"x": X}, {}, {"total": "total_next", "count": "count_next"}),
+        (Delayed, {"x": X, "flag": FLAGS}, {}, dict.fromkeys(("last", "before", "b_flag"))),
+        (Updating, {"x": X, "at": torch.tensor([3])}, {"total": (4, 6), "count": ()},
+         {"total": "add_", "count": "count_next"}),
+        (Same, {"x": X}, {}, {"b_x": None}),
+    ],
+)  # fmt: skip
+def test_buffers_and_inputs_that_decide_outputs_are_states(
+    module, inputs, changed, states, tmp_path
+):
+    changed = {name: torch.zeros(shape) for name, shape in changed.items()}
+    program = torch.export.export(module(), (), inputs | changed)
     torch.export.save(program, tmp_path / "net.pt2")
     model = autosplit.load_model(tmp_path / "net.pt2")
-    states = {state.input: state.output for state in model.graph.states}
-    assert states == {"total": "add_", "count": "count_next"}
-    items, total, count = model.items(5), torch.zeros(4, 6), torch.zeros(())
-    with model.split([]).pipeline() as pipeline:
-        for item, result in zip(items, pipeline.run(items), strict=True):
-            assert list(item) == ["x", "at"]
-            x, at = (torch.from_numpy(array) for array in item.values())
-            expected, _ = Updating()(x, total, count, at)
-            (array,) = result.values()
-            assert np.allclose(array, expected, atol=1e-5)
+    outputs = {state.input: state.output for state in model.graph.states}
+    assert outputs.keys() == states.keys()
+    assert all(outputs[name] == output for name, output in states.items() if output)
+    items, instance = model.items(5), module()
+    assert all(item.keys() == inputs.keys() for item in items)
+    items[1]["x"][0, :3] = np.nan, -0.0, np.inf
+    buffers = dict(instance.named_buffers()) | changed
+    steps = []
+
+    def require_states(pipeline):
+        for name, array in pipeline.state().items():
+            np.testing.assert_allclose(array, buffers[name.removeprefix("b_")], atol=1e-5)
+
+    model.split([]).export(tmp_path / "out")
+    with model.split([]).pipeline() as pipeline, autosplit.load(tmp_path / "out") as loaded:
+        require_states(pipeline)
+        for item in items:
+            tensors = {name: torch.from_numpy(array) for name, array in item.items()}
+            result = instance(**tensors, **changed)
+            steps.append((result[0] if changed else result).numpy())
+        for running in (pipeline, loaded):
+            for result, array in zip(running.run(items), steps, strict=True):
+                (output,) = result.values()
+                np.testing.assert_allclose(output, array, atol=1e-5)
+            require_states(running)
         model.require_equal(pipeline, ["tvm"])
-
-
-def test_a_buffer_that_no_output_needs_may_be_updated():
-    class Counting(Sum):
-        def forward(self, x):
-            self.count += 1
-            return x * 2
-
-    run(torch.export.export(Counting(), (X,)), [X])
+    assert verify(tmp_path / "out").accuracy.equal
 
 
 def test_complex_numbers_are_refused_as_outputs():

@@ -33,23 +33,16 @@ def other():
 @pytest.fixture
 def package(tmp_path, monkeypatch):
     """An installed package that offers the backend ``reference``, in later processes too."""
-    folder = tmp_path / "site"
-    (folder / "fake-1.0.dist-info").mkdir(parents=True)
-    (folder / "fake_backend.py").write_text(
-        inspect.getsource(external_backend) + PACKAGE, encoding="utf-8"
-    )
-    (folder / "fake-1.0.dist-info" / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: fake\nVersion: 1.0\n"
-    )
+    metadata = tmp_path / "fake-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: fake\nVersion: 1.0\n")
     names = {"reference": "backend", "broken": "broken", "other": "other"}
     entries = "".join(f"{name} = fake_backend:{function}\n" for name, function in names.items())
-    (folder / "fake-1.0.dist-info" / "entry_points.txt").write_text(
-        f"[autosplit.backends]\n{entries}"
-    )
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
-    )
+    (metadata / "entry_points.txt").write_text(f"[autosplit.backends]\n{entries}")
+    source = inspect.getsource(external_backend) + PACKAGE
+    (tmp_path / "fake_backend.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     yield
     if external_backend.is_registered():
         external_backend.unregister()
@@ -72,12 +65,8 @@ def test_a_package_that_fails_is_one_line(package):
 
 @pytest.mark.integration
 def test_a_study_measures_regions_in_its_worker(package, save):
-    region = {
-        "backend": "reference",
-        "merge": True,
-        "markers": [],
-        "together": [["conv1a", "conv1b"]],
-    }
+    region = {"backend": "reference", "merge": True, "markers": []}
+    region["together"] = [["conv1a", "conv1b"]]
     budget = Budget(seconds=0.2, items=2, latency_items=1)
     setting = BenchSetting(save(nets.residual(2)), stages=2, regions=(region,), budget=budget)
     bench = IsolatedBench(setting)
@@ -99,17 +88,11 @@ def test_the_study_file_has_a_table_of_regions(tmp_path):
     from autosplit.study.config import study_file
 
     file = tmp_path / "s.toml"
-    text = (
-        'zoo = "branches"\nstages = 2\n[[regions]]\nbackend = "npu"\nmarkers = ["relax.astype"]\n'
-    )
+    text = 'zoo = "branches"\nstages = 2\n[[regions]]\nbackend = "npu"\nmarkers = ["relax.astype"]'
     file.write_text(text, encoding="utf-8")
     (regions,) = study_file.load(file).regions
-    assert (regions.backend, regions.merge, regions.markers, regions.together) == (
-        "npu",
-        True,
-        ["relax.astype"],
-        [],
-    )
+    assert (regions.backend, regions.markers) == ("npu", ["relax.astype"])
+    assert (regions.merge, regions.together) == (True, [])
     file.write_text(text.replace("stages", 'runtime = "onnxruntime"\nstages'), encoding="utf-8")
     with pytest.raises(ConfigError, match="regions are given"):
         study_file.load(file)

@@ -1,10 +1,5 @@
 """Weight expressions come to what numpy makes of them; what is not in the table stays."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -16,7 +11,7 @@ A = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
 B = np.array([[2.0], [4.0]], np.float32)
 
 
-def module(body: Callable[[Any, Any], Any]) -> Any:
+def module(body):
     """A module that adds ``body``, computed of two weights, to its input."""
     from tvm import relax
 
@@ -35,7 +30,7 @@ def module(body: Callable[[Any, Any], Any]) -> Any:
     return builder.get()
 
 
-def weight(body: Callable[[Any, Any], Any]) -> np.ndarray[Any, Any] | None:
+def weight(body):
     """What the weight of such a module is folded to, None where a call is left."""
     import tvm
 
@@ -46,13 +41,13 @@ def weight(body: Callable[[Any, Any], Any]) -> np.ndarray[Any, Any] | None:
     return np.asarray(constant.value.numpy())
 
 
-def const(array: np.ndarray[Any, Any]) -> Any:
+def const(array):
     from tvm import relax
 
     return relax.const(array)
 
 
-def ops() -> Any:
+def ops():
     from tvm import relax
 
     return relax.op

@@ -1,10 +1,5 @@
 """Lookups with an index that is out of bounds stay inside of their tensors."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -17,7 +12,7 @@ COLUMNS = np.array([1, FAR, 3])
 THREE = np.array([-1.0, -2.0, -3.0], "float32")
 
 
-def _lookups() -> Mapping[str, tuple[Callable[..., Any], list[Any]]]:
+def _lookups():
     """By op a call of it, and what it is called with: some indices are far outside."""
     from tvm.relax import op
 
@@ -40,7 +35,7 @@ def _lookups() -> Mapping[str, tuple[Callable[..., Any], list[Any]]]:
     }
 
 
-def _result(build: Callable[..., Any], arrays: list[Any]) -> Any:
+def _result(build, arrays):
     import tvm
     from tvm import relax
     from tvm.relax import backend

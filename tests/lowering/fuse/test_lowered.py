@@ -1,65 +1,20 @@
-"""Every source node is somewhere once, tensors keep their names, outputs are right."""
+"""Odd graphs: every source node is somewhere once, outputs are right; what is refused."""
 
 import re
 
 import numpy as np
-import onnx
 import pytest
 
-from autosplit import api, cuts
+from autosplit import api
 from autosplit.hardware.devices.device import along
 from autosplit.hardware.measurement.parity import compare
-from autosplit.zoo import catalog
 from tests.build import node, onnx_model, value
+from tests.nets import judge
 
-FAST = ("branches", "squeezenet", "transformer", "shufflenet")
-EVERY = [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in catalog.NAMES]
 ONES = np.ones((1, 4), np.float32)
 BN = {k: np.linspace(0.5, 1.5, 3, dtype=np.float32) for k in "sbmv"}
 SQUARE = [value("x", (4, 4))]
 LONG = "block/" * 300
-
-
-def placed(graph):
-    return [source for op in graph.ops for source in op.sources] + [f.name for f in graph.folded]
-
-
-# Legal cuts of each net, fused ops. A Dropout whose mask nobody reads is no op: its input passes
-# through under its name.
-CUTS = {
-    "branches": (67, 19),
-    "bvlc_alexnet": (22, 21),
-    "densenet121": (243, 242),
-    "inception_v1": (506, 91),
-    "inception_v2": (636, 97),
-    "resnet50": (69, 60),
-    "shufflenet": (91, 78),
-    "squeezenet": (50, 41),
-    "transformer": (184, 61),
-    "vgg19": (29, 28),
-    "zfnet512": (22, 21),
-}
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("name", EVERY)
-def test_legal_cuts_and_fused_ops_of_a_net(zoo_model, name):
-    graph = zoo_model(name).graph
-    count = cuts.count(graph)
-    assert (count.total, count.complete, len(graph.ops)) == (CUTS[name][0], True, CUTS[name][1])
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_tensors_between_ops_have_source_names(zoo_model, name):
-    model = zoo_model(name)
-    proto = onnx.load(model.path, load_external_data=False).graph
-    names = {o for n in proto.node for o in n.output} | {i.name for i in proto.input}
-    read = {t for op in model.graph.ops for t in op.inputs} | set(model.graph.outputs)
-    inner = [
-        op for op in model.graph.ops if not op.sources
-    ]  # a node may take several kernels: Softmax, LRN
-    assert all(op.parts for op in inner)
-    assert read - {t for op in inner for t in op.outputs} <= names
 
 
 def odd(text, *ports, **options):
@@ -184,7 +139,8 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_an_odd_graph_has_every_node_once_and_computes_the_same_wherever_it_is_cut(save, name):
     model = api.load_model(save(ODD[name]))
-    places = placed(model.graph)
+    places = [source for op in model.graph.ops for source in op.sources]
+    places += [folded.name for folded in model.graph.folded]
     assert len(places) == len(set(places)) == len(ODD[name].graph.node)
     if name == "names twice":
         pytest.skip("onnxruntime refuses nodes of the same name")
@@ -204,28 +160,15 @@ def test_any_rank_is_taken(save, shape):
 
 @pytest.mark.parametrize("dtype", ["FLOAT16", "FLOAT", "DOUBLE", "INT8", "INT32", "INT64", "UINT8"])
 def test_any_number_is_taken(save, dtype):
-    model = api.load_model(
-        save(
-            onnx_model(
-                [node("Add", "x x", "y")], [value("x", (4,), dtype)], [value("y", (4,), dtype)]
-            )
-        )
-    )
-    items = model.items(2)
-    with model.split([]).pipeline() as pipeline:
-        assert compare(pipeline.run(items), model.expected(items)).equal
-    assert model.graph.tensors["x"].bytes == items[0]["x"].nbytes
+    ins, outs = ([value(name, (4,), dtype)] for name in "xy")
+    model = api.load_model(save(onnx_model([node("Add", "x x", "y")], ins, outs)))
+    judge(model, model.split([]), items=2)
+    assert model.graph.tensors["x"].bytes == model.items(1)[0]["x"].nbytes
 
 
 def test_folded_nodes_say_why(save):
-    nodes = [
-        node("Exp", "w", "c"),
-        node("Identity", "x", "i"),
-        node("Exp", "x", "dead"),
-        node("Shape", "x", "s"),
-        node("Add", "i c", "y"),
-    ]
-    graph = api.load_model(save(onnx_model(nodes, weights={"w": ONES}))).graph
+    text = "c = Exp(w); i = Identity(x); dead = Exp(x); s = Shape(x); y = Add(i c)"
+    graph = api.load_model(save(odd(text, weights={"w": ONES}))).graph
     assert {f.name: f.reason for f in graph.folded} == {
         "c": "constant: known without running the model",
         "i": "identity: passes 'x' on",
@@ -234,35 +177,23 @@ def test_folded_nodes_say_why(save):
     }
 
 
+SPLIT = node("SplitToSequence", "x", "y", axis=1, keepdims=0)
+NONZERO = odd("y = NonZero(x)", outputs=[value("y", dtype="INT64")])
 CHOICE = [value("x"), value("c", (4,), "BOOL")]
+COMPRESS = odd("r = Relu(x); z = Compress(r c); y = Relu(z)", CHOICE)
 INDEX = [value("x"), value("i", (2,), "INT64")]
+SLICE = odd("r = Relu(x); z = Slice(r i i); y = Relu(z)", INDEX)
+UNSIZED = "makes a tensor whose size depends on the data, "
 
 
 @pytest.mark.parametrize(
     ("model", "line"),
     [
-        (
-            onnx_model([node("NonZero", "x", "y")], None, [value("y", dtype="INT64")]),
-            "node 'y' (NonZero) makes a tensor whose size depends on the data, ",
-        ),
-        (
-            onnx_model(
-                [node("Relu", "x", "r"), node("Compress", "r c", "z"), node("Relu", "z", "y")],
-                CHOICE,
-            ),
-            "node 'z' (Compress) makes a tensor whose size depends on the data, ",
-        ),
-        (
-            onnx_model(
-                [node("Relu", "x", "r"), node("Slice", "r i i", "z"), node("Relu", "z", "y")], INDEX
-            ),
-            "node 'z' (Slice) makes a tensor whose size depends on the data, ",
-        ),
-        (onnx_model([node("SplitToSequence", "x", "y", axis=1)]), "output 'y' is not a tensor"),
-        (
-            onnx_model([node("SplitToSequence", "x", "y", axis=1, keepdims=0)]),
-            "output 'y' is not a tensor",
-        ),
+        (NONZERO, "node 'y' (NonZero) " + UNSIZED),
+        (COMPRESS, "node 'z' (Compress) " + UNSIZED),
+        (SLICE, "node 'z' (Slice) " + UNSIZED),
+        (odd("y = SplitToSequence<axis=1>(x)"), "output 'y' is not a tensor"),
+        (onnx_model([SPLIT]), "output 'y' is not a tensor"),
     ],
 )
 def test_what_cannot_cross_a_cut_is_refused(said, save, model, line):
@@ -271,10 +202,8 @@ def test_what_cannot_cross_a_cut_is_refused(said, save, model, line):
 
 
 def test_weights_are_counted_once(save):
-    nodes = [node("MatMul", "x w", "a"), node("MatMul", "a w", "y")]
-    model = api.load_model(
-        save(onnx_model(nodes, SQUARE, weights={"w": np.eye(4, dtype=np.float32)}))
-    )
+    weights = {"w": np.eye(4, dtype=np.float32)}
+    model = api.load_model(save(odd("a = MatMul(x w); y = MatMul(a w)", SQUARE, weights=weights)))
     assert model.lowered.weight_bytes == 64
     assert [op.weight_bytes for op in model.graph.ops] == [64, 64]
 
@@ -282,12 +211,8 @@ def test_weights_are_counted_once(save):
 def test_a_computed_index_out_of_bounds_reads_nothing_else(save):
     table = np.arange(1, 9, dtype=np.float32).reshape(4, 2)
     ins, outs = [value("i", (1, 3), "INT64")], [value("y", (1, 3, 2))]
-    gather = onnx_model(
-        [node("Sub", "i k", "j"), node("Gather", "t j", "g", axis=0), node("Relu", "g", "y")],
-        ins,
-        outs,
-        weights={"t": table, "k": np.array(1)},
-    )
+    weights = {"t": table, "k": np.array(1)}
+    gather = odd("j = Sub(i k); g = Gather<axis=0>(t j); y = Relu(g)", ins, outs, weights=weights)
     with api.load_model(save(gather)).unsplit(along(1)[0]) as pipeline:
         (out,) = pipeline.run([{"i": np.array([[2, 0, 1 << 40]])}])
     assert np.array_equal(out["y"], table[[[1, 3, 3]]])

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from autosplit import api
 from autosplit.hardware.devices.device import along
-from autosplit.hardware.measurement.parity import compare
 from autosplit.lowering.layout.tiles import Registers, padded_channels, padded_width, tile_of
 from tests.build import node, onnx_model, value
+from tests.nets import judge
 
 SETTINGS = settings(derandomize=True, max_examples=25)
 
@@ -20,12 +20,8 @@ TARGETS = st.sampled_from([None, "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64"])
 def check(path, target):
     """The whole model and each op by itself are equal to onnxruntime."""
     model = api.load_model(path, target=target)
-    items = model.items(1)
-    expected = model.expected(items)
-    with model.unsplit(along(1)[0]) as pipeline:
-        assert compare(pipeline.run(items), expected).equal
-    with model.split([[op.name] for op in model.graph.ops[:-1]]).pipeline() as pipeline:
-        assert compare(pipeline.run(items), expected).equal
+    judge(model, model.unsplit(along(1)[0]), items=1)
+    judge(model, model.split([[op.name] for op in model.graph.ops[:-1]]), items=1)
 
 
 @st.composite
@@ -75,11 +71,7 @@ def test_random_convolutions_are_equal(save, net, target):
 @st.composite
 def products(draw):
     """A matrix product with a constant or a computed right-hand side, and what is fused behind."""
-    rows, depth, columns = (
-        draw(st.integers(1, 40)),
-        draw(st.integers(1, 40)),
-        draw(st.integers(1, 40)),
-    )
+    rows, depth, columns = (draw(st.integers(1, 40)) for _ in range(3))
     batch = draw(st.sampled_from([(), (1,), (3,), (2, 3)]))
     rng = np.random.default_rng(draw(st.integers(0, 99)))
     inputs = [value("x", (*batch, rows, depth))]
@@ -138,14 +130,9 @@ def test_random_convolutions_of_bytes_are_equal(save, net, target):
 
 @pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3"])
 def test_kernels_are_the_same_byte_for_byte_every_time(save, mcpu):
-    weight = np.ones((20, 3, 3, 3), np.float32)
-    net = onnx_model(
-        [node("Conv", "x w", "c"), node("Relu", "c", "y")],
-        [value("x", (1, 3, 9, 11))],
-        ["y"],
-        {"w": weight},
-    )
-    path = save(net)
+    nodes = [node("Conv", "x w", "c"), node("Relu", "c", "y")]
+    weights = {"w": np.ones((20, 3, 3, 3), np.float32)}
+    path = save(onnx_model(nodes, [value("x", (1, 3, 9, 11))], weights=weights))
     first, second = (api.load_model(path, target=f"llvm -mcpu={mcpu}").kernels for _ in range(2))
     (core,) = along(1)
     assert first.on(core).symbols == second.on(core).symbols
