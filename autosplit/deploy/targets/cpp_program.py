@@ -25,8 +25,7 @@ from autosplit.versions import TVM as TVM_PACKAGE
 
 _SOURCES = Path(__file__).parent / "cpp"
 _NAMES = (
-    "CMakeLists.txt", "batches.cpp", "batches.hpp", "main.cpp", "pipeline.cpp", "pipeline.hpp",
-    "stage.hpp", "system.cpp",
+    "CMakeLists.txt", "main.cpp", "pipeline.cpp", "pipeline.hpp", "stage.hpp", "system.cpp",
 )  # fmt: skip
 
 
@@ -60,6 +59,7 @@ def _wiring(document: Manifest, folder: Path) -> str:
         [_stage(document, stage, wiring, folder) for stage in document.stages],
         document.batch,
         Code(repr(document.load.delay_ms if document.load else 0.0)),
+        document.model.steps or 0,
     )
     return (
         "// Written by autosplit from split.json.\n"

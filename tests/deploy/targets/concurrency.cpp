@@ -1,4 +1,5 @@
-// Many threads use one pipeline of fake stages: each has a stream and asks for its states.
+// Many threads use one pipeline of fake stages: each has a stream and asks for its states. Then a
+// callback fails in a loop, after which its streams begin anew.
 #include <cstring>
 #include <iostream>
 
@@ -31,6 +32,23 @@ std::string follow(Pipeline& pipeline, Stream stream) {
   return bytes;
 }
 
+// The first bytes of the outputs in a loop of two streams, which fails at a step.
+std::string looped(Pipeline& pipeline, std::size_t fails_at) {
+  std::map<Stream, std::string> bytes;
+  const auto following = [&](const Tensors& outputs, Stream stream,
+                             std::size_t step) -> std::optional<Tensors> {
+    if (step == fails_at) throw std::runtime_error("no luck");
+    bytes[stream] += first_byte(outputs[0]);
+    return step == 4 ? std::nullopt : std::optional(Tensors{outputs[0]});
+  };
+  try {
+    pipeline.loop({item(1), item(2)}, following, 2);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return bytes[0] + bytes[1];
+}
+
 }  // namespace
 
 int main(int, char** words) {
@@ -43,6 +61,8 @@ int main(int, char** words) {
       threads.push_back(std::async(std::launch::async, follow, std::ref(pipeline), thread));
     const std::string alone = follow(pipeline, THREADS);
     for (auto& thread : threads) is_same = thread.get() == alone && is_same;
+    const std::string whole = looped(pipeline, 9);
+    is_same = is_same && looped(pipeline, 3) == "no luck" && looped(pipeline, 9) == whole;
     for (int i = 0; i < 5; ++i) unread = pipeline.submit(item(i), 9);
   }
   try {

@@ -2,18 +2,20 @@
 #include <cstring>
 #include <iostream>
 
-#include "batches.hpp"
+#include "pipeline.hpp"
 
 using namespace autosplit;
 
 int main(int count, char** words) {
-  Batches batches(description, words[1], 1);
+  Description described = description;
+  described.delay_ms = 1;
+  Pipeline pipeline(described, words[1]);
   std::vector<std::future<Tensors>> results;
   for (int number = 0; number < 7; ++number) {
     Tensors item{allocate(description.inputs[0].bytes)};
     const bool is_bad = count > 2 && number == std::atoi(words[2]);
     std::memset(item[0].get(), is_bad ? 255 : number, description.inputs[0].bytes);
-    results.push_back(batches.submit(item));
+    results.push_back(pipeline.submit(item));
   }
   for (auto& result : results) {
     try {

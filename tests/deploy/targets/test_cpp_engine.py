@@ -21,7 +21,7 @@ from tests.deploy.targets.programs import checked, failed, require_tools, run
 
 pytestmark = pytest.mark.integration
 HERE = Path(__file__).parent
-SOURCES = ("batches.cpp", "pipeline.cpp", "system.cpp", "wiring.cpp")
+SOURCES = ("pipeline.cpp", "system.cpp", "wiring.cpp")
 ITEMS, STREAMS = 60, 3
 COMPILED = shutil.ignore_patterns("*_*")
 
@@ -108,6 +108,41 @@ def test_results_are_in_order_with_the_states_of_their_stream(folder, program):
         assert outputs[name].tobytes() == array.tobytes(), name
 
 
+def looped(items: Any, steps: int) -> Any:
+    """The outputs y of streams whose next x is their last y."""
+    results = []
+    for item in items:
+        x, state = np.frombuffer(item.tobytes(), "uint8"), np.zeros(24, "uint8")
+        for _ in range(steps):
+            a, b = fake([x], 2)
+            c, state = fake([a, x, state], 2)
+            (x,) = fake([b, c], 1)
+        results.append(x.view("float32").reshape(2, 3))
+    return np.stack(results)
+
+
+@pytest.mark.parametrize("streams", ["1", "3"])
+def test_outputs_that_are_fed_back_are_the_inputs_of_the_next_step(folder, program, streams):
+    items = np.random.default_rng(0).random((5, 2, 3), "float32")
+    options = ("--feed", "y=x", "--repeat", "6", "--streams", streams)
+    outputs = run(program, folder, {"x": items}, ["y"], *options)
+    assert outputs["y"].tobytes() == looped(items, 6).tobytes()
+
+
+def test_a_step_that_the_states_have_no_room_for_is_refused(folder, tmp_path, sanitizer):
+    changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
+    document = json.loads((changed / "split.json").read_text())
+    document["model"]["steps"] = 3
+    (changed / "split.json").write_text(json.dumps(document))
+    add_program(changed, "cpp")
+    program = compile_with(changed, changed / "main.cpp", sanitizer, objects=folder)
+    items = np.zeros((1, 2, 3), "float32")
+    run(program, changed, {"x": items}, ["y"], "--repeat", "3")
+    words = ["--input", f"x={changed / 'in0.npy'}", "--feed", "y=x", "--repeat", "4"]
+    code, line = failed(program, changed, *words)
+    assert (code, "stream 0 has had 3 items and its states are full" in line) == (2, True), line
+
+
 def test_many_threads_use_one_pipeline(folder, sanitizer):
     program = compile_with(folder, HERE / "concurrency.cpp", sanitizer)
     printed = checked([program, folder])
@@ -137,6 +172,9 @@ def test_a_stage_that_fails_closes_the_pipeline(folder, program, fail, name):
         (["DIR", "--input", "z=GOOD"], "unknown input 'z'; the model's inputs are x"),
         (["DIR", "--input", "x=GOOD", "--output", "z=f"], "unknown output 'z'"),
         (["DIR", "--output", "y=f"], "input 'x' is missing"),
+        (["DIR", "--input", "x=GOOD", "--feed", "y"], "--feed y is invalid; write NAME=NAME"),
+        (["DIR", "--input", "x=GOOD", "--feed", "z=x"], "unknown output 'z'"),
+        (["DIR", "--input", "x=GOOD", "--feed", "y=z"], "unknown input 'z'"),
         (["DIR", "--input", "x=GOOD", "--streams", "-1"], "--streams -1 is invalid"),
         (["DIR", "--input", "x=GOOD", "--repeat", "9" * 20], "invalid; give 1 to 1000000000"),
         (["DIR", "--input", "x=GOOD", "--repeat", str(2**63)], "invalid; give 1 to 1000000000"),

@@ -1,6 +1,8 @@
 // Runs the items of .npy files through an export; USAGE has the arguments.
 //
-// Item i belongs to stream i mod N. All items run N times, and outputs are of the first time.
+// Item i belongs to stream i mod N. All items run N times, and outputs are of the first time. With
+// --feed each item begins a stream of its own: in place of its inputs come the outputs of the time
+// before, N streams run at once, and outputs are of the last time.
 #include <charconv>
 #include <chrono>
 #include <cstring>
@@ -9,13 +11,16 @@
 #include <fstream>
 #include <iostream>
 
-#include "batches.hpp"
+#include "pipeline.hpp"
 
 namespace autosplit {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 const char* const USAGE =
-    "net DIR --input NAME=FILE.npy … [--output NAME=FILE.npy …] [--streams N] [--repeat N]";
+    "net DIR --input NAME=FILE.npy … [--output NAME=FILE.npy …] [--feed OUTPUT=INPUT …] "
+    "[--streams N] [--repeat N]";
 
 const std::size_t MOST = 1000000000;  // so that products of two numbers do not overflow
 
@@ -31,17 +36,6 @@ std::string shape_text(const std::string& items, const Port& port) {
 std::string header_text(std::size_t items, const Port& port) {
   return "{'descr': '" + port.descr + "', 'fortran_order': False, 'shape': (" +
          shape_text(std::to_string(items), port) + "), }";
-}
-
-// Some runtimes raise for an index out of its axis, others compute with any memory.
-template <typename Integer>
-void require_in_range(const Tensor& tensor, const Port& port) {
-  const Integer* values = static_cast<const Integer*>(tensor.get());
-  for (std::size_t i = 0; i < port.bytes / sizeof(Integer); ++i)
-    if (values[i] < port.range[0] || values[i] > port.range[1])
-      throw Error(BAD_INPUT, "input '" + port.name + "' holds " + std::to_string(values[i]) +
-                                 "; its values are " + std::to_string(port.range[0]) + " to " +
-                                 std::to_string(port.range[1]));
 }
 
 Tensors read_npy(const std::string& file, const Port& port) {
@@ -69,30 +63,29 @@ Tensors read_npy(const std::string& file, const Port& port) {
     tensors.push_back(allocate(port.bytes));
     if (!in.read(static_cast<char*>(tensors.back().get()), port.bytes))
       throw Error(BAD_INPUT, "'" + file + "' ends in item " + std::to_string(i) + "; save it again");
-    if (port.range.empty()) continue;
-    if (port.dtype == "int32")
-      require_in_range<std::int32_t>(tensors.back(), port);
-    else
-      require_in_range<std::int64_t>(tensors.back(), port);
   }
   return tensors;
 }
 
-void write_npy(const std::string& file, const Port& port, const Tensors& tensors) {
-  std::string header = header_text(tensors.size(), port);
+// Writes one of the outputs of each item.
+void write_npy(const std::string& file, std::size_t output, const std::vector<Tensors>& items) {
+  const Port& port = description.outputs[output];
+  std::string header = header_text(items.size(), port);
   // The data begin at a multiple of 64 bytes.
   header.resize((header.size() + 11 + 63) / 64 * 64 - 11, ' ');
   header += '\n';
   std::ofstream out(file, std::ios::binary);
   out << MAGIC << static_cast<char>(header.size() & 0xff) << static_cast<char>(header.size() >> 8)
       << header;
-  for (const Tensor& tensor : tensors) out.write(static_cast<char*>(tensor.get()), port.bytes);
+  for (const Tensors& item : items) out.write(static_cast<char*>(item[output].get()), port.bytes);
   if (!out.flush()) throw Error(BAD_MACHINE, "'" + file + "' cannot be written");
 }
 
+using Pairs = std::map<std::string, std::string>;
+
 struct Arguments {
   std::string folder;
-  std::map<std::string, std::string> inputs, outputs;
+  Pairs inputs, outputs, feed;
   std::size_t streams = 1, repeat = 1;
 };
 
@@ -106,6 +99,10 @@ std::size_t number(const std::string& option, const std::string& text) {
 
 Arguments parse(const std::vector<std::string>& words) {
   Arguments arguments;
+  const std::map<std::string, Pairs*> pairs{
+      {"--input", &arguments.inputs}, {"--output", &arguments.outputs}, {"--feed", &arguments.feed}};
+  const std::map<std::string, std::size_t*> numbers{{"--streams", &arguments.streams},
+                                                    {"--repeat", &arguments.repeat}};
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& option = words[i];
     if (option.rfind("--", 0)) {
@@ -116,40 +113,52 @@ Arguments parse(const std::vector<std::string>& words) {
       std::cout << USAGE << std::endl;
       std::exit(0);
     }
+    if (!pairs.count(option) && !numbers.count(option))
+      throw Error(BAD_INPUT, "unknown option " + option + "; write " + USAGE);
     if (++i == words.size()) throw Error(BAD_INPUT, option + " needs a value");
+    if (numbers.count(option)) {
+      *numbers.at(option) = number(option, words[i]);
+      continue;
+    }
     const std::size_t equals = words[i].find('=');
-    if (option == "--streams") arguments.streams = number(option, words[i]);
-    else if (option == "--repeat") arguments.repeat = number(option, words[i]);
-    else if (option != "--input" && option != "--output")
-      throw Error(BAD_INPUT, "unknown option " + option +
-                                 "; the options are --input, --output, --streams and --repeat");
-    else if (equals == std::string::npos)
-      throw Error(BAD_INPUT, option + " " + words[i] + " is invalid; write NAME=FILE");
-    else
-      (option == "--input" ? arguments.inputs
-                           : arguments.outputs)[words[i].substr(0, equals)] =
-          words[i].substr(equals + 1);
+    if (equals == std::string::npos)
+      throw Error(BAD_INPUT, option + " " + words[i] + " is invalid; write NAME=" +
+                                 (option == "--feed" ? "NAME" : "FILE"));
+    (*pairs.at(option))[words[i].substr(0, equals)] = words[i].substr(equals + 1);
   }
   if (arguments.folder.empty())
     throw Error(BAD_INPUT, "the folder of the export is missing; write net DIR --input NAME=FILE");
   return arguments;
 }
 
-void require_known(std::map<std::string, std::string> files, const std::vector<Port>& ports,
-                   const std::string& kind) {
+// The place of a port among those of the model.
+std::size_t place(const std::string& name, const std::vector<Port>& ports, const std::string& kind) {
   std::string names;
-  for (const Port& port : ports) {
-    files.erase(port.name);
-    names += (names.empty() ? "" : ", ") + port.name;
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    if (ports[i].name == name) return i;
+    names += (i ? ", " : "") + ports[i].name;
   }
-  if (!files.empty())
-    throw Error(BAD_INPUT, "unknown " + kind + " '" + files.begin()->first + "'; the model's " +
-                               kind + "s are " + names);
+  throw Error(BAD_INPUT, "unknown " + kind + " '" + name + "'; the model's " + kind + "s are " + names);
+}
+
+// The places of the outputs that are fed back, and those of the inputs that they become.
+std::vector<std::pair<std::size_t, std::size_t>> fed(const Pairs& feed) {
+  std::vector<std::pair<std::size_t, std::size_t>> places;
+  for (const auto& [output, input] : feed) {
+    places.emplace_back(place(output, description.outputs, "output"),
+                        place(input, description.inputs, "input"));
+    const Port& from = description.outputs[places.back().first];
+    const Port& to = description.inputs[places.back().second];
+    if (from.dtype != to.dtype || from.shape != to.shape)
+      throw Error(BAD_INPUT, "output '" + output + "' has another type or shape than input '" +
+                                 input + "'; feed it to another one");
+  }
+  return places;
 }
 
 // The items of all input files, each with its tensors in the order of the model's inputs.
 std::vector<Tensors> read_items(const Arguments& arguments) {
-  require_known(arguments.inputs, description.inputs, "input");
+  for (const auto& [name, file] : arguments.inputs) place(name, description.inputs, "input");
   // A model without inputs has items too.
   std::vector<Tensors> items(description.inputs.empty() ? 1 : 0);
   for (const Port& port : description.inputs) {
@@ -167,34 +176,50 @@ std::vector<Tensors> read_items(const Arguments& arguments) {
   return items;
 }
 
-void run(const Arguments& arguments) {
-  using Clock = std::chrono::steady_clock;
-  require_known(arguments.outputs, description.outputs, "output");
-  const std::vector<Tensors> items = read_items(arguments);
-  Batches pipeline(description, arguments.folder, description.delay_ms);
-  std::vector<Tensors> results(description.outputs.size());
+// Runs all items; returns their outputs, and notes when each of them was there.
+std::vector<Tensors> compute(Pipeline& pipeline, const std::vector<Tensors>& items,
+                             const Arguments& arguments, std::vector<Clock::time_point>& ends) {
+  std::vector<Tensors> results(items.size());
+  const auto places = fed(arguments.feed);
+  if (!places.empty()) {
+    const auto following = [&](const Tensors& outputs, Stream stream,
+                               std::size_t step) -> std::optional<Tensors> {
+      ends.push_back(Clock::now());
+      results[stream] = outputs;
+      if (step + 1 == arguments.repeat) return std::nullopt;
+      Tensors next = items[stream];
+      for (const auto& [output, input] : places) next[input] = outputs[output];
+      return next;
+    };
+    pipeline.loop(items, following, arguments.streams);
+    return results;
+  }
   std::deque<std::future<Tensors>> waiting;
-  std::vector<Clock::time_point> ends;
   const auto collect = [&] {
-    const Tensors outputs = waiting.front().get();
+    Tensors outputs = waiting.front().get();
     waiting.pop_front();
+    if (ends.size() < items.size()) results[ends.size()] = std::move(outputs);
     ends.push_back(Clock::now());
-    for (std::size_t i = 0; i < outputs.size() && ends.size() <= items.size(); ++i)
-      results[i].push_back(outputs[i]);
   };
-  const std::size_t count = items.size() * arguments.repeat;
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < items.size() * arguments.repeat; ++i) {
     if (waiting.size() == pipeline.capacity()) collect();
     const std::size_t item = i % items.size();
     waiting.push_back(pipeline.submit(items[item], item % arguments.streams));
   }
   while (!waiting.empty()) collect();
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const auto file = arguments.outputs.find(description.outputs[i].name);
-    if (file != arguments.outputs.end()) write_npy(file->second, description.outputs[i], results[i]);
-  }
+  return results;
+}
+
+void run(const Arguments& arguments) {
+  for (const auto& [name, file] : arguments.outputs) place(name, description.outputs, "output");
+  const std::vector<Tensors> items = read_items(arguments);
+  Pipeline pipeline(description, arguments.folder);
+  std::vector<Clock::time_point> ends;
+  const std::vector<Tensors> results = compute(pipeline, items, arguments, ends);
+  for (const auto& [name, file] : arguments.outputs)
+    write_npy(file, place(name, description.outputs, "output"), results);
   // The first items fill the pipeline.
-  const std::size_t filled = std::min(pipeline.capacity(), count - 1);
+  const std::size_t count = ends.size(), filled = std::min(pipeline.capacity(), count - 1);
   const std::chrono::duration<double, std::milli> time = ends.back() - ends[filled ? filled - 1 : 0];
   std::cout << count << " items";
   if (count > filled && filled) std::cout << ", " << time.count() / (count - filled) << " ms each";

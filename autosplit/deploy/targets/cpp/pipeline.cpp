@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <set>
 #include <utility>
 
 namespace autosplit {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 struct Closed {};
 
@@ -47,19 +50,58 @@ std::vector<StageSpec> place(std::vector<StageSpec> stages, const std::filesyste
   return stages;
 }
 
+// The rows of an item in a tensor of a batch.
+char* rows(const Tensor& whole, const Port& port, std::size_t number) {
+  return static_cast<char*>(whole.get()) + number * port.bytes;
+}
+
+// Some runtimes raise for an index out of its axis, others compute with any memory.
+template <typename Integer>
+void require_in_range(const Tensor& tensor, const Port& port) {
+  const Integer* values = static_cast<const Integer*>(tensor.get());
+  for (std::size_t i = 0; i < port.bytes / sizeof(Integer); ++i)
+    if (values[i] < port.range[0] || values[i] > port.range[1])
+      throw Error(BAD_INPUT, "input '" + port.name + "' holds " + std::to_string(values[i]) +
+                                 "; its values are " + std::to_string(port.range[0]) + " to " +
+                                 std::to_string(port.range[1]));
+}
+
+void require_legal(const Tensors& item, const std::vector<Port>& ports) {
+  if (item.size() != ports.size())
+    throw Error(BAD_INPUT, "an item has " + std::to_string(item.size()) + " tensors; give " +
+                               std::to_string(ports.size()));
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    if (ports[i].range.empty()) continue;
+    if (ports[i].dtype == "int32")
+      require_in_range<std::int32_t>(item[i], ports[i]);
+    else
+      require_in_range<std::int64_t>(item[i], ports[i]);
+  }
+}
+
 }  // namespace
 
-// `values` are the tensors of each producer. `missing` counts for each stage the producers that have
-// not delivered yet, with the caller. `before` and `next` are of the same stream.
+// What goes through the stages at once: an item, or a batch, which further items join while it is
+// open. With it its stream has had `step` items; `before` is the last one before it.
 struct Pipeline::Item {
-  std::size_t number, unfinished;
-  Stream stream;
-  std::vector<Tensors> values;
-  std::vector<std::size_t> missing;
+  enum Phase { OPEN, COMPLETE, ENTERED };
+  struct Place {
+    Tensors inputs;
+    Done done;
+  };
+
+  explicit Item(std::size_t stages) : unfinished(stages), begun(stages), values(stages + 1) {}
+
+  Phase phase = OPEN;
+  std::vector<Place> places;
+  Clock::time_point due;
+  std::size_t unfinished;
+  std::vector<bool> begun;      // by each stage
+  std::vector<Tensors> values;  // of each producer, once they are there
+  bool has_failed = false;
+  Stream stream = 0;
+  std::size_t step = 1;
   Ticket before;
-  std::weak_ptr<Item> next;
-  Done done;
-  std::exception_ptr failure;  // after which no stage computes it
 };
 
 Pipeline::Pipeline(const Description& description, const std::filesystem::path& folder)
@@ -73,9 +115,7 @@ Pipeline::Pipeline(const Description& description, const std::filesystem::path& 
 void Pipeline::load(std::size_t s) {
   const StageSpec& stage = stages_[s];
   loaded_.emplace_back();
-  ready_.emplace_back();
-  producers_.emplace_back();
-  for (const Source& source : stage.sources) producers_[s].insert(source.producer);
+  changed_.emplace_back();
   has_any_state_ = has_any_state_ || has_states(s);
   for (const Replica& replica : stage.replicas) {
     require_features(replica.features);
@@ -108,30 +148,73 @@ std::future<Tensors> Pipeline::submit(Tensors inputs, Stream stream) {
 }
 
 void Pipeline::submit(Tensors inputs, Stream stream, Done done) {
-  if (inputs.size() != description_.inputs.size())
-    throw Error(BAD_INPUT, "an item has " + std::to_string(inputs.size()) + " tensors; give " +
-                               std::to_string(description_.inputs.size()));
+  require_legal(inputs, description_.inputs);
   std::unique_lock<std::mutex> lock(lock_);
-  has_room_.wait(lock, [&] { return is_stopped_ || inside_.size() < capacity(); });
+  const auto is_open = [&] { return !inside_.empty() && inside_.back()->phase == Item::OPEN; };
+  has_room_.wait(lock, [&] {
+    return is_stopped_ || is_open() || inside_.size() * description_.batch < capacity();
+  });
   if (is_stopped_) throw Error(STAGE_FAILED, failure_);
-  const std::size_t stages = stages_.size();
-  const auto item = std::make_shared<Item>();
-  item->number = entered_++;
-  item->unfinished = stages;
-  item->stream = stream;
-  item->done = std::move(done);
-  item->values.resize(stages + 1);
-  item->values[0] = std::move(inputs);
-  if (has_any_state_) item->before = std::exchange(last_[stream], item);
-  if (item->before) item->before->next = item;
-  for (std::size_t s = 0; s < stages; ++s) {
-    std::size_t count = 1;
-    for (std::size_t producer : producers_[s])
-      count += producer == s + 1 ? item->before && item->before->values[s + 1].empty() : producer > 0;
-    item->missing.push_back(count);
+  if (!is_open()) inside_.push_back(new_item(stream));
+  const Ticket item = inside_.back();
+  item->places.push_back({std::move(inputs), std::move(done)});
+  if (description_.batch == 1) {
+    item->phase = Item::ENTERED;
+    deliver(0, item, std::move(item->places[0].inputs));
+    return;
   }
-  inside_.insert(item);
-  for (std::size_t s = 0; s < stages; ++s) arrive(s, item);
+  if (item->places.size() == description_.batch) item->phase = Item::COMPLETE;
+  // Every idle replica looks at the time that is left.
+  changed_[0].notify_all();
+}
+
+// The next item of a stream. Throws Error where its states have no room for one.
+Pipeline::Ticket Pipeline::new_item(Stream stream) {
+  const auto item = std::make_shared<Item>(stages_.size());
+  item->stream = stream;
+  item->due = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                 std::chrono::duration<double, std::milli>(description_.delay_ms));
+  if (!has_any_state_) return item;
+  Ticket& last = last_[stream];
+  if (last) item->step += last->step;
+  if (description_.steps && item->step > description_.steps)
+    throw Error(BAD_INPUT, "stream " + std::to_string(stream) + " has had " +
+                               std::to_string(last->step) + " items and its states are full; " +
+                               "reset it, or export the model with a longer cache");
+  item->before = std::exchange(last, item);
+  return item;
+}
+
+void Pipeline::loop(const std::vector<Tensors>& first, const Following& following,
+                    std::size_t streams) {
+  if (!streams) throw Error(BAD_INPUT, "streams is 0; let at least 1 run at once");
+  struct Running {
+    std::size_t stream, step;
+    std::future<Tensors> outputs;
+  };
+  std::deque<Running> running;
+  std::size_t begun = 0;
+  try {
+    while (true) {
+      for (; begun < first.size() && running.size() < streams; ++begun)
+        running.push_back({begun, 0, submit(first[begun], begun)});
+      if (running.empty()) break;
+      const auto done = std::find_if(running.begin(), running.end(), [](const Running& each) {
+        return each.outputs.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+      });
+      if (done != running.end()) std::rotate(running.begin(), done, running.end());
+      auto [stream, step, outputs] = std::move(running.front());
+      running.pop_front();
+      std::optional<Tensors> next = following(outputs.get(), stream, step);
+      if (next)
+        running.push_back({stream, step + 1, submit(std::move(*next), stream)});
+      else
+        reset(stream);
+    }
+  } catch (...) {
+    for (std::size_t stream = 0; stream < begun; ++stream) reset(stream);
+    throw;
+  }
 }
 
 States Pipeline::state(Stream stream) {
@@ -160,24 +243,33 @@ Tensor Pipeline::state(std::size_t stage, std::size_t input, const Ticket& befor
   return tensor;
 }
 
+void Pipeline::reset(Stream stream) {
+  const std::lock_guard<std::mutex> lock(lock_);
+  last_.erase(stream);
+}
+
+bool Pipeline::has_states(std::size_t stage) const {
+  const std::vector<Source>& sources = stages_[stage].sources;
+  return std::any_of(sources.begin(), sources.end(),
+                     [&](const Source& source) { return source.producer == stage + 1; });
+}
+
 void Pipeline::work(std::size_t stage, std::size_t replica) {
   try {
     Stage& loaded = *loaded_[stage][replica];
     pin(0, stages_[stage].replicas[replica].cores);
     loaded.open();
     while (true) {
-      Tensors inputs, outputs(stages_[stage].outputs.size());
-      std::exception_ptr failure;
-      const Ticket item = take(stage, inputs, failure);
+      Tensors inputs, outputs;
+      const Ticket item = take(stage, inputs);
       try {
-        if (!failure) outputs = loaded.run(inputs);
+        outputs = loaded.run(inputs);
       } catch (const std::exception& error) {
         if (description_.batch == 1) throw;
-        failure = std::make_exception_ptr(
-            Error(STAGE_FAILED,
-                  name(stage, replica) + " failed on this item: " + line_of(error.what())));
+        fail(item, name(stage, replica) + " failed on this item: " + line_of(error.what()));
+        continue;
       }
-      finish(stage, item, std::move(outputs), failure);
+      finish(stage, item, std::move(outputs));
     }
   } catch (const Closed&) {
   } catch (const std::exception& error) {
@@ -191,58 +283,122 @@ std::string Pipeline::name(std::size_t stage, std::size_t replica) const {
   return "replica " + std::to_string(replica) + " of " + name;
 }
 
-// The oldest item that a stage can begin, with its inputs and the failure of a stage before.
-Pipeline::Ticket Pipeline::take(std::size_t stage, Tensors& inputs, std::exception_ptr& failure) {
-  Ready& ready = ready_[stage];
+// The oldest item that a stage can begin, with its inputs. The first stage lets batches enter.
+Pipeline::Ticket Pipeline::take(std::size_t stage, Tensors& inputs) {
   std::unique_lock<std::mutex> lock(lock_);
-  ready.changed.wait(lock, [&] { return is_stopped_ || !ready.items.empty(); });
-  if (is_stopped_) throw Closed();
-  const Ticket item = ready.items.extract(ready.items.begin()).mapped();
-  failure = item->failure;
-  const std::vector<Source>& sources = stages_[stage].sources;
-  for (std::size_t i = 0; i < sources.size(); ++i)
-    inputs.push_back(sources[i].producer == stage + 1
-                         ? state(stage, i, item->before)
-                         : item->values[sources[i].producer][sources[i].index]);
-  return item;
+  while (!is_stopped_) {
+    for (const Ticket& item : inside_) {
+      if (!is_ready(stage, *item)) continue;
+      item->begun[stage] = true;
+      const std::vector<Source>& sources = stages_[stage].sources;
+      for (std::size_t i = 0; i < sources.size(); ++i)
+        inputs.push_back(sources[i].producer == stage + 1
+                             ? state(stage, i, item->before)
+                             : item->values[sources[i].producer][sources[i].index]);
+      return item;
+    }
+    const auto next = std::find_if(inside_.begin(), inside_.end(),
+                                   [](const Ticket& item) { return item->phase < Item::ENTERED; });
+    if (stage || next == inside_.end()) {
+      changed_[stage].wait(lock);
+    } else if (const Clock::time_point due = (*next)->due;
+               (*next)->phase == Item::OPEN && Clock::now() < due) {
+      changed_[stage].wait_until(lock, due);
+    } else {
+      const Ticket batch = *next;
+      batch->phase = Item::ENTERED;
+      lock.unlock();
+      Tensors whole = together(*batch);
+      lock.lock();
+      deliver(0, batch, std::move(whole));
+    }
+  }
+  throw Closed();
 }
 
-void Pipeline::finish(std::size_t stage, const Ticket& item, Tensors results,
-                      std::exception_ptr failure) {
+// Whether a stage has all that it needs to begin an item.
+bool Pipeline::is_ready(std::size_t stage, const Item& item) const {
+  const std::vector<Source>& sources = stages_[stage].sources;
+  return !item.begun[stage] &&
+         std::all_of(sources.begin(), sources.end(), [&](const Source& source) {
+           if (source.producer != stage + 1) return !item.values[source.producer].empty();
+           return !item.before || !item.before->values[source.producer].empty();
+         });
+}
+
+// The inputs of a batch; the last item fills it up.
+Tensors Pipeline::together(const Item& batch) const {
+  Tensors whole;
+  for (std::size_t i = 0; i < description_.inputs.size(); ++i) {
+    const Port& port = description_.inputs[i];
+    whole.push_back(allocate(description_.batch * port.bytes));
+    for (std::size_t n = 0; n < description_.batch; ++n) {
+      const Item::Place& place = batch.places[std::min(n, batch.places.size() - 1)];
+      std::memcpy(rows(whole.back(), port, n), place.inputs[i].get(), port.bytes);
+    }
+  }
+  return whole;
+}
+
+// Wakes the stages that can begin an item now that a producer has computed it.
+void Pipeline::deliver(std::size_t producer, const Ticket& item, Tensors values) {
+  item->values[producer] = std::move(values);
+  for (std::size_t stage = 0; stage < stages_.size(); ++stage)
+    if (is_ready(stage, *item)) changed_[stage].notify_one();
+}
+
+void Pipeline::finish(std::size_t stage, const Ticket& item, Tensors results) {
   Tensors outputs;
   {
     const std::lock_guard<std::mutex> lock(lock_);
     if (is_stopped_) throw Closed();
-    item->values[stage + 1] = std::move(results);
-    if (failure) item->failure = failure;
-    const Ticket next = item->next.lock();
-    if (next && has_states(stage)) arrive(stage, next);
-    for (std::size_t reader = stage + 1; reader < ready_.size(); ++reader)
-      if (producers_[reader].count(stage + 1)) arrive(reader, item);
+    if (item->has_failed) return;
+    deliver(stage + 1, item, std::move(results));
+    if (has_states(stage)) changed_[stage].notify_one();  // for the next item of the stream
     if (--item->unfinished) return;
     for (const Source& source : description_.sources)
       outputs.push_back(item->values[source.producer][source.index]);
     // What stays of the last item of a stream is what its stages with states returned.
     item->before.reset();
     item->values[0].clear();
-    for (std::size_t s = 0; s < ready_.size(); ++s)
+    for (std::size_t s = 0; s < stages_.size(); ++s)
       if (!has_states(s)) item->values[s + 1].clear();
-    inside_.erase(item);
-    has_room_.notify_all();
-    failure = item->failure;
+    remove(item);
   }
-  item->done(std::move(outputs), failure);
+  for (std::size_t n = 0; n < item->places.size(); ++n) {
+    Tensors parts;
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      parts.emplace_back(outputs[i], rows(outputs[i], description_.outputs[i], n));
+    item->places[n].done(std::move(parts), nullptr);
+  }
 }
 
-// Counts that a stage has got one more of what it needs for an item.
-void Pipeline::arrive(std::size_t stage, const Ticket& item) {
-  if (--item->missing[stage]) return;
-  ready_[stage].items.emplace(item->number, item);
-  ready_[stage].changed.notify_one();
+// Lets the items of a batch that failed run again, each alone. One that was alone gets the reason.
+void Pipeline::fail(const Ticket& batch, const std::string& reason) {
+  std::unique_lock<std::mutex> lock(lock_);
+  if (is_stopped_ || batch->has_failed) return;
+  batch->has_failed = true;
+  remove(batch);
+  if (batch->places.size() == 1) {
+    lock.unlock();
+    batch->places[0].done({}, std::make_exception_ptr(Error(STAGE_FAILED, reason)));
+    return;
+  }
+  for (Item::Place& place : batch->places) {
+    inside_.push_front(new_item(batch->stream));
+    inside_.front()->phase = Item::COMPLETE;
+    inside_.front()->places.push_back(std::move(place));
+  }
+  changed_[0].notify_all();
+}
+
+void Pipeline::remove(const Ticket& item) {
+  inside_.erase(std::find(inside_.begin(), inside_.end(), item));
+  has_room_.notify_all();
 }
 
 void Pipeline::stop(const std::string& reason) {
-  std::set<Ticket> discarded;
+  std::deque<Ticket> discarded;
   {
     const std::lock_guard<std::mutex> lock(lock_);
     if (is_stopped_) return;
@@ -255,14 +411,12 @@ void Pipeline::stop(const std::string& reason) {
       if (!reason.empty() && has_any_state_) lost.insert(item->stream);
     for (Stream stream : lost)
       failure_ += (stream == *lost.begin() ? "; lost streams: " : ", ") + std::to_string(stream);
-    for (Ready& ready : ready_) {
-      ready.items.clear();
-      ready.changed.notify_all();
-    }
+    for (std::condition_variable& changed : changed_) changed.notify_all();
     has_room_.notify_all();
   }
+  const auto failure = std::make_exception_ptr(Error(STAGE_FAILED, failure_));
   for (const Ticket& item : discarded)
-    item->done({}, std::make_exception_ptr(Error(STAGE_FAILED, failure_)));
+    for (const Item::Place& place : item->places) place.done({}, failure);
 }
 
 }  // namespace autosplit

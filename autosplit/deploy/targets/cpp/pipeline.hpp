@@ -8,7 +8,7 @@
 #include <future>
 #include <map>
 #include <mutex>
-#include <set>
+#include <optional>
 #include <thread>
 
 #include "stage.hpp"
@@ -23,6 +23,7 @@ struct Description {
   std::vector<StageSpec> stages;
   std::size_t batch;  // items that stages take at once; `inputs` and `outputs` are those of one
   double delay_ms;    // that a batch waits to be full
+  std::size_t steps;  // items of a stream that its states have room for; 0: any number
 };
 
 extern const Description description;
@@ -31,8 +32,11 @@ using Stream = std::int64_t;
 using States = std::map<std::string, Tensor>;
 
 // One thread for each replica of a stage. A free replica takes the oldest item that has all inputs of
-// its stage, states among them. A stage that fails on an item closes the pipeline; on a batch it fails
-// that alone. All functions may be called from any thread.
+// its stage, states among them. A stage that fails on an item closes the pipeline.
+// Where stages take several items at once, these enter together: once they are complete, or once the
+// first has waited for the delay and a replica of the first stage is free; the last one then fills
+// them up. Where a stage fails on a batch, its items run again alone, and those that fail alone throw.
+// All functions may be called from any thread.
 class Pipeline {
  public:
   // Loads the stages of the export in `folder`. Throws Error.
@@ -42,51 +46,61 @@ class Pipeline {
   Pipeline(const Pipeline&) = delete;
 
   // How many items are inside at once.
-  std::size_t capacity() const { return 2 * (threads_.size() + 1); }
+  std::size_t capacity() const { return 2 * (threads_.size() + 1) * description_.batch; }
 
   // Hands in an item, its tensors in the order of the model's inputs, and waits while as many items
   // as the `capacity` are inside. The future has the outputs, or throws Error.
-  // A stream begins with its first item, its states at zero, and is kept as long as the pipeline.
+  // A stream begins with its first item, its states at zero, and is kept until it is reset.
   std::future<Tensors> submit(Tensors inputs, Stream stream = 0);
 
   // As `submit`, but a thread of the pipeline hands the outputs to `done`, or a failure.
   using Done = std::function<void(Tensors, std::exception_ptr)>;
   void submit(Tensors inputs, Stream stream, Done done);
 
+  // Makes the next item of a stream from the outputs of its last one, the number of the stream and
+  // that of the step, from 0. Nothing ends the stream.
+  using Following =
+      std::function<std::optional<Tensors>(const Tensors& outputs, Stream stream, std::size_t step)>;
+
+  // Runs streams whose items follow from their outputs, so many at once; `first` has the first item
+  // of each, which are numbered from 0. The calling thread calls `following`. Throws what that and
+  // `submit` throw. In the end the streams are reset.
+  void loop(const std::vector<Tensors>& first, const Following& following, std::size_t streams = 1);
+
   // The states of a stream by name, once no item of it is inside.
   States state(Stream stream);
+
+  // Lets the next item of a stream begin anew.
+  void reset(Stream stream);
 
  private:
   struct Item;
   using Ticket = std::shared_ptr<Item>;
 
-  // The items that have all inputs of a stage, by their numbers.
-  struct Ready {
-    std::map<std::size_t, Ticket> items;
-    std::condition_variable changed;
-  };
-
   void load(std::size_t stage);
   void work(std::size_t stage, std::size_t replica);
   std::string name(std::size_t stage, std::size_t replica) const;
-  Ticket take(std::size_t stage, Tensors& inputs, std::exception_ptr& failure);
-  void finish(std::size_t stage, const Ticket& item, Tensors results, std::exception_ptr failure);
-  void arrive(std::size_t stage, const Ticket& item);
+  Ticket new_item(Stream stream);
+  bool is_ready(std::size_t stage, const Item& item) const;
+  Ticket take(std::size_t stage, Tensors& inputs);
+  void deliver(std::size_t producer, const Ticket& item, Tensors values);
+  void finish(std::size_t stage, const Ticket& item, Tensors results);
+  void fail(const Ticket& batch, const std::string& reason);
+  void remove(const Ticket& item);
+  Tensors together(const Item& batch) const;
   Tensor state(std::size_t stage, std::size_t input, const Ticket& before) const;
-  bool has_states(std::size_t stage) const { return producers_[stage].count(stage + 1); }
+  bool has_states(std::size_t stage) const;
   void stop(const std::string& reason);
 
   const Description& description_;
   const std::vector<StageSpec> stages_;  // as they are placed here
   std::vector<std::vector<std::unique_ptr<Stage>>> loaded_;  // the replicas of each
-  std::vector<std::set<std::size_t>> producers_;  // that each stage reads from, itself for states
   bool has_any_state_ = false;
   std::mutex lock_;  // guards everything below
   std::condition_variable has_room_;
-  std::deque<Ready> ready_;
-  std::set<Ticket> inside_;
+  std::deque<std::condition_variable> changed_;  // what each stage waits for
+  std::deque<Ticket> inside_;                    // from the oldest on
   std::map<Stream, Ticket> last_;  // item of each stream, with the states that it left
-  std::size_t entered_ = 0;
   bool is_stopped_ = false;
   std::string failure_;
   std::vector<std::thread> threads_;
