@@ -120,6 +120,16 @@ def test_stages_in_bfloat16_round_in_the_program_too(branches, tmp_path):
     require_same_as_load(build(tmp_path), tmp_path, 3)
 
 
+def test_an_output_is_fed_to_an_input_of_its_shape_alone(branches_export, program):
+    files = []
+    for name, array in stacked(items_of(branches_export, 1)).items():
+        np.save(branches_export / f"{name}.npy", array)
+        files += ["--input", f"{name}={branches_export / name}.npy"]
+    code, line = failed(program, branches_export, *files, "--feed", "early=image")
+    assert code == 2
+    assert "output 'early' has another type or shape than input 'image'" in line
+
+
 def test_no_python_is_in_the_program(program):
     libraries = checked(["ldd", program])
     assert "libtvm_runtime" in libraries
@@ -168,3 +178,26 @@ def test_onnxruntime_s_stages_run_where_its_headers_are(branches, tmp_path):
     where = ("onnxruntime", (FIRST, LAST)), ("tvm", (BOTH,))
     export(model, [["first"]], *where).export(tmp_path, format="cpp")
     require_same_as_load(build(tmp_path), tmp_path, 10)
+
+
+@pytest.mark.parametrize("sanitizer", ["", "thread"])
+def test_a_decoder_generates_the_tokens_that_it_does_in_python(tmp_path, sanitizer):
+    pytest.importorskip("transformers.exporters", reason="transformers is not installed")
+    from studies.examples import generate
+
+    prompts = [[5, 9, 2], [7, 7], [1, 8, 3, 3], [4]]
+    file = generate.export_onnx(generate.small_llama(layers=2, length=12), 12, tmp_path)
+    model = autosplit.load_model(file, states="auto", runtime="tvm")
+    split = autosplit.plan(model, stages=2, devices=[FIRST, LAST])
+    split.export(tmp_path / "out", format="cpp")
+    with autosplit.load(tmp_path / "out") as pipeline:
+        texts = generate.generate(pipeline, prompts, 8)
+    shutil.copy(Path(__file__).with_name("generate.cpp"), tmp_path / "out" / "main.cpp")
+    program = build(tmp_path / "out", sanitizer)
+    words = [",".join(map(str, prompt)) for prompt in prompts]
+    environment = {**SANITIZED, "TSAN_OPTIONS": f"suppressions={SUPPRESSIONS}"}
+    lines = checked([program, tmp_path / "out", "8", *words], env=environment).splitlines()
+    expected = [[*prompt, *text] for prompt, text in zip(prompts, texts, strict=True)]
+    assert [list(map(int, line.split())) for line in lines] == expected
+    code, line = failed(program, tmp_path / "out", "12", *words, **environment)
+    assert (code, "has had 12 items and its states are full" in line) == (2, True), line
