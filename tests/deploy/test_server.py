@@ -206,7 +206,11 @@ def test_a_length_that_is_none_is_refused(address, length):
 
 
 def test_another_model_a_long_body_and_a_compressed_one_are_refused(address):
-    assert post(address, asked(), "/v2/models/net/versions/2/infer")[0] == 404
+    status, _, answer = post(address, asked(), path := "/v2/models/net/versions/2/infer")
+    assert status == 404
+    assert answer == {"error": f"unknown path '{path}'; the model is 'net', version 1"}
+    status, headers, _ = post(address, asked(), "/v2/health/live")
+    assert (status, headers["allow"]) == (405, "GET, HEAD")
     status, _, answer = post(address, asked(data=[0] * 1000))
     assert (status, answer) == (413, {"error": "the body has more than 1000 bytes"})
     assert post(address, asked(), content_encoding="gzip")[0] == 415

@@ -11,6 +11,7 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from autosplit.deploy.server import completions, protocol
@@ -23,10 +24,11 @@ from autosplit.hardware.execution.pipeline import Inside, Item, Pipeline
 from autosplit.versions import VERSION
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
+
+    Answer = Callable[[Request], Awaitable[Response]]
 
 MOST_SEQUENCES = 10_000  # that are open; beyond that the one that was idle for longest is dropped
 # A client whose connection is ended as it sends its next request gets an error.
@@ -61,49 +63,46 @@ class Server:
         self.metrics = Metrics()
         self._sequences: OrderedDict[int | str, None] = OrderedDict()
         self._reloading: asyncio.Task[None] | None = None
+        self._paths = self._answers()
 
-    def app(self) -> ASGIApp:
-        """The application, which closes the pipeline when it ends."""
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, as ASGI has it; at its end the pipeline is closed."""
         from starlette.requests import Request
 
-        routed, infer = self._routed(), f"/v2/models/{self.name}/infer"
-
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            # Routing and middleware take as long as everything else that is done for a request.
-            if scope.get("path") != infer or scope.get("method") != "POST":
-                await routed(scope, receive, send)
-                return
-            scope["path_params"] = {"model": self.name}
-            response = await self._infer(Request(scope, receive))
-            await response(scope, receive, send)
-
-        return app
-
-    def _routed(self) -> Starlette:
-        from starlette.applications import Starlette
-        from starlette.routing import Route
-
-        @contextlib.asynccontextmanager
-        async def lifespan(_: object) -> AsyncIterator[None]:
-            yield
+        if scope["type"] == "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
             await asyncio.to_thread(self.pipeline.close)
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        methods, answer = self._paths.get(scope["path"], ((), None))
+        if answer is None:
+            text = f"unknown path '{scope['path']}'; the model is '{self.name}', version 1"
+            response = _json({"error": text}, 404)
+        elif scope["method"] not in methods:
+            text, allowed = f"{scope['method']} is not possible here", ", ".join(methods)
+            response = _json({"error": text}, 405, {"allow": allowed})
+        else:
+            response = await answer(Request(scope, receive))
+        await response(scope, receive, send)
 
-        routes = []
-        for prefix in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
-            routes += [
-                Route(f"{prefix}/infer", self._infer, methods=["POST"]),
-                Route(f"{prefix}/ready", self._model_ready),
-                Route(prefix, self._model),
-            ]
+    def _answers(self) -> dict[str, tuple[tuple[str, ...], Answer]]:
+        """What answers at each path, and the methods of its requests."""
+        get, post = ("GET", "HEAD"), ("POST",)
+        paths: dict[str, tuple[tuple[str, ...], Answer]] = {
+            "/v2": (get, self._server),
+            "/v2/health/live": (get, self._live),
+            "/v2/health/ready": (get, self._ready),
+            "/metrics": (get, self._metrics),
+        }
+        for model in (f"/v2/models/{self.name}", f"/v2/models/{self.name}/versions/1"):
+            paths[model] = (get, self._model)
+            paths[f"{model}/ready"] = (get, self._ready)
+            paths[f"{model}/infer"] = (post, partial(self._counted, self._infer))
         if self._decoder:
-            routes.append(Route("/v1/completions", self._completions, methods=["POST"]))
-        routes += [
-            Route("/v2", self._server),
-            Route("/v2/health/live", self._live),
-            Route("/v2/health/ready", self._ready),
-            Route("/metrics", self._metrics),
-        ]
-        return Starlette(routes=routes, lifespan=lifespan)
+            paths["/v1/completions"] = (post, partial(self._counted, self._completions))
+        return paths
 
     def _started(self) -> Pipeline:
         pipeline = self._load()
@@ -121,41 +120,24 @@ class Server:
         is_ready = self._reloading is None
         return _json({"ready": is_ready}, 200 if is_ready else 503)
 
-    async def _model_ready(self, request: Request) -> Response:
-        return self._unknown(request) or await self._ready(request)
-
-    async def _model(self, request: Request) -> Response:
+    async def _model(self, _: Request) -> Response:
         wiring = self.pipeline.wiring
         ports = {"inputs": wiring.inputs, "outputs": wiring.outputs}
         tensors = {key: protocol.described(value) for key, value in ports.items()}
         document = {"name": self.name, "versions": ["1"], "platform": "autosplit", **tensors}
-        return self._unknown(request) or _json(document)
+        return _json(document)
 
     async def _metrics(self, _: Request) -> Response:
         from starlette.responses import PlainTextResponse
 
         return PlainTextResponse(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
-    def _unknown(self, request: Request) -> Response | None:
-        """The answer for another model or version."""
-        model, version = request.path_params["model"], request.path_params.get("version", "1")
-        if (model, version) == (self.name, "1"):
-            return None
-        text = f"unknown model '{model}', version {version}; this server has '{self.name}', 1"
-        return _json({"error": text}, 404)
-
-    async def _infer(self, request: Request) -> Response:
-        return await self._counted(self._answer(request))
-
-    async def _completions(self, request: Request) -> Response:
-        return await self._counted(self._completed(request))
-
-    async def _counted(self, answer: Awaitable[Response]) -> Response:
-        """The response of an answer, or of why there is none."""
+    async def _counted(self, answer: Answer, request: Request) -> Response:
+        """The response of an answer, or why there is none."""
         from starlette.requests import ClientDisconnect
 
         try:
-            response = await answer
+            response = await answer(request)
         except Refused as error:
             response = _json({"error": str(error)}, error.status, error.headers)
         except ConfigError as error:
@@ -165,12 +147,9 @@ class Server:
         self.metrics.answers[response.status_code] += 1
         return response
 
-    async def _answer(self, request: Request) -> Response:
+    async def _infer(self, request: Request) -> Response:
         from starlette.responses import Response
 
-        unknown = self._unknown(request)
-        if unknown is not None:
-            return unknown
         body = await self._body(request)
         length = request.headers.get(protocol.HEADER_LENGTH)
         asked = protocol.read(body, length, self.pipeline.wiring.outputs)
@@ -182,7 +161,7 @@ class Server:
         content, headers = protocol.write(asked, results, self.name)
         return Response(content, headers=headers)
 
-    async def _completed(self, request: Request) -> Response:
+    async def _completions(self, request: Request) -> Response:
         """The answer with all tokens, or a stream of them."""
         from starlette.responses import StreamingResponse
 
@@ -367,5 +346,7 @@ def http_server(server: Server) -> Any:
     # Nothing here asks where a request comes from.
     plain = {"proxy_headers": False, "log_config": None, "access_log": False}
     idle = {"timeout_keep_alive": KEEP_ALIVE_S}
-    config = uvicorn.Config(server.app(), lifespan="on", ws="none", **plain, **idle)
+    config = uvicorn.Config(
+        server.app, interface="asgi3", lifespan="on", ws="none", **plain, **idle
+    )
     return uvicorn.Server(config)
