@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from typing import Any
 import hypothesis
 import pytest
 import sqlalchemy
+from alembic.script import ScriptDirectory
 
 from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.runtimes import registry
@@ -44,6 +46,22 @@ def _do_not_wait_for_the_disk(connection: Any, _: object) -> None:
     """
     if isinstance(connection, sqlite3.Connection):
         connection.execute("PRAGMA synchronous = OFF")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_load_of_migrations():
+    """Optuna would load its migrations again for each database that is opened."""
+    load, loaded = ScriptDirectory.from_config, {}
+
+    def load_once(config):
+        place = config.get_main_option("script_location")
+        if place not in loaded:
+            loaded[place] = load(config)
+        return loaded[place]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScriptDirectory, "from_config", load_once)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -117,6 +135,20 @@ def save(tmp_path):
 
 
 @pytest.fixture
+def as_json(capsys):
+    """Run a command that must succeed; returns the document that it prints with ``-f json``."""
+
+    def run(*arguments):
+        from autosplit.cli import main
+
+        capsys.readouterr()
+        assert main([*map(str, arguments), "-f", "json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+@pytest.fixture
 def said(capfd):
     """Run a command that must fail in one line and print nothing.
 
@@ -135,6 +167,14 @@ def said(capfd):
         return code, printed.err.removeprefix("autosplit: ").strip()
 
     return run
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """The command ``verify`` starts no process, which takes longer than to compare."""
+    from autosplit.deploy import verify
+
+    monkeypatch.setattr(verify, "verify_apart", verify.verify)
 
 
 @pytest.fixture(scope="session")

@@ -54,6 +54,12 @@ def batch_norm(number: int, channels: int = 4) -> dict[str, Shape]:
     return {f"{name}{number}": (channels,) for name in ("scale", "bias", "mean", "var")}
 
 
+def products() -> Any:
+    """Three ops: two products and a softmax between them."""
+    text = "g (float[2,4] x) => (float[2,4] y) { a = MatMul(x, w) b = Softmax(a) y = MatMul(b, v) }"
+    return net(text, {"w": (4, 4), "v": (4, 4)})
+
+
 def preactivation() -> Any:
     """A pre-activation ResNet block: the sum ``add0`` is read by a batch norm and by the later sum
     ``add1``.

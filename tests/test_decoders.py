@@ -1,10 +1,5 @@
 """Language models with a static cache, exported by transformers, split and run token by token."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -26,11 +21,11 @@ LENGTH = 256
 SMALL = {"vocab_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4, "hidden_size": 64}
 
 
-def slow(kind: str) -> Any:
+def slow(kind):
     return pytest.param(kind, marks=pytest.mark.slow)
 
 
-def decoder(kind: str) -> Any:
+def decoder(kind):
     import torch
     import transformers
 
@@ -38,14 +33,13 @@ def decoder(kind: str) -> Any:
     longest = {"max_position_embeddings": LENGTH, "eos_token_id": None, "bos_token_id": 1}
     longest["pad_token_id"] = 0
     heads = {"num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 128}
-    config = getattr(transformers, f"{kind}Config")(
-        **SMALL, **longest, **({} if kind == "GPT2" else heads)
-    )
+    options = SMALL | longest | ({} if kind == "GPT2" else heads)
+    config = getattr(transformers, f"{kind}Config")(**options)
     head = "LMHeadModel" if kind == "GPT2" else "ForCausalLM"
     return getattr(transformers, f"{kind}{head}")(config).eval()
 
 
-def eager(model: Any, tokens: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def eager(model, tokens):
     """The scores after each token, by PyTorch for all at once."""
     import torch
 
@@ -53,7 +47,7 @@ def eager(model: Any, tokens: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return np.asarray(model(torch.tensor(tokens[None])).logits[0])
 
 
-def exported(model: Any, form: str, folder: Path) -> Path:
+def exported(model, form, folder):
     """An ONNX file, a program whose cache is an input, or one that has it in buffers."""
     import torch
     from transformers.exporters import DynamoConfig, DynamoExporter
@@ -74,7 +68,7 @@ def exported(model: Any, form: str, folder: Path) -> Path:
     return folder / "decoder.pt2"
 
 
-def split_after(model: autosplit.Model, stages: int) -> list[list[str]]:
+def split_after(model, stages):
     """Cuts into stages of about equal arithmetic."""
     arithmetic = tuple(op.flops + 1 for op in model.graph.ops)
     costs = cost_table(model.graph, [Profile("", arithmetic, ())])
@@ -83,7 +77,7 @@ def split_after(model: autosplit.Model, stages: int) -> list[list[str]]:
     return [[model.graph.names[i] for i in ops] for ops in best[:-1]]
 
 
-def test_a_prompt_in_chunks_gives_the_tokens_that_transformers_gives(tmp_path: Path) -> None:
+def test_a_prompt_in_chunks_gives_the_tokens_that_transformers_gives(tmp_path):
     llama = generate.small_llama(3, LENGTH)
     file = generate.export_onnx(llama, LENGTH, tmp_path, several=True)
     variants = generate.variants_of(llama, LENGTH, [32, 8])
@@ -103,9 +97,7 @@ def test_a_prompt_in_chunks_gives_the_tokens_that_transformers_gives(tmp_path: P
 @pytest.mark.parametrize(
     "kind", ["Llama", "Qwen3", "GPT2", *(slow(k) for k in ("Gemma2", "Phi3", "Mistral", "Olmo2"))]
 )
-def test_stages_compute_each_of_256_steps_as_the_unsplit_model(
-    kind: str, form: str, tmp_path: Path
-) -> None:
+def test_stages_compute_each_of_256_steps_as_the_unsplit_model(kind, form, tmp_path):
     original = decoder(kind)
     file = exported(original, form, tmp_path)
     model = autosplit.load_model(file, states="auto", runtime="onnxruntime")

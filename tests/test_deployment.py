@@ -6,16 +6,15 @@ from autosplit import deployment
 from autosplit.deployment import Deployment, Option, Row, Stage, cores_of
 
 
-def test_a_split_has_one_replica_a_stage_and_leaves_out_empty_stages() -> None:
-    deployment = Deployment.of_split(
-        ((0, 1), (), (2,)), ("cores:0", "cores:1", "cuda:0"), ["tvm"] * 3
-    )
+def test_a_split_has_one_replica_a_stage_and_leaves_out_empty_stages():
+    devices, runtimes = ("cores:0", "cores:1", "cuda:0"), ["tvm"] * 3
+    deployment = Deployment.of_split(((0, 1), (), (2,)), devices, runtimes)
     assert [stage.devices for stage in deployment.stages] == [("cores:0",), ("cuda:0",)]
     assert deployment.split == ((0, 1), (2,))
     assert deployment.runtimes == ("tvm", "tvm")
 
 
-def test_the_replicas_of_a_stage_are_on_the_next_devices() -> None:
+def test_the_replicas_of_a_stage_are_on_the_next_devices():
     devices, runtimes = ["cores:0", "cores:1", "cuda:0"], ["tvm"] * 2
     deployment = Deployment.of_split(((0, 1), (2,)), devices, runtimes, [1, 2])
     assert [stage.devices for stage in deployment.stages] == [("cores:0",), ("cores:1", "cuda:0")]
@@ -23,17 +22,17 @@ def test_the_replicas_of_a_stage_are_on_the_next_devices() -> None:
         Deployment.of_split(((0, 1), (2,)), devices, runtimes, [2, 2])
 
 
-def test_the_devices_say_how_many_replicas_and_threads_there_are() -> None:
+def test_the_devices_say_how_many_replicas_and_threads_there_are():
     whole = Stage.on((0,), "openvino", ("cores:0-1", "cores:2,3", "cores:4-5"))
     deployment = Deployment((whole, Stage.on((1,), "tvm", ("rpc:a:1",))))
     assert (deployment.replicas, deployment.threads) == ((3, 1), (2, 1))
 
 
-def stage(ops: int, kind: str, threads: int, replicas: int) -> Stage:
+def stage(ops, kind, threads, replicas):
     return Stage((ops,), (Option(Row(kind, "tvm", threads), replicas),))
 
 
-def test_a_replica_takes_the_next_cores_of_its_kind() -> None:
+def test_a_replica_takes_the_next_cores_of_its_kind():
     deployment = Deployment((stage(0, "big", 1, 2), stage(1, "little", 2, 1)))
     placed = deployment.on_cores({"big": (0, 1), "little": (4, 5)})
     assert [s.devices for s in placed.stages] == [("cores:0", "cores:1"), ("cores:4,5",)]
@@ -41,7 +40,7 @@ def test_a_replica_takes_the_next_cores_of_its_kind() -> None:
         deployment.on_cores({"big": (0,), "little": (4, 5)})
 
 
-def test_a_replica_takes_the_first_free_device_of_its_kind() -> None:
+def test_a_replica_takes_the_first_free_device_of_its_kind():
     devices = [("a", "cuda:0"), ("b", "cores:0"), ("a", "cuda:1")]
     deployment = Deployment((stage(0, "b", 1, 1), stage(1, "a", 1, 1)))
     for in_order, last in ((False, "cuda:0"), (True, "cuda:1")):
@@ -54,7 +53,7 @@ def test_a_replica_takes_the_first_free_device_of_its_kind() -> None:
 @pytest.mark.parametrize(
     ("device", "cores"), [("cores:3", (3,)), ("cores:0-2,2,7", (0, 1, 2, 7)), ("cuda:0", ())]
 )
-def test_the_cores_of_a_device(device: str, cores: tuple[int, ...]) -> None:
+def test_the_cores_of_a_device(device, cores):
     assert cores_of(device) == cores
 
 
@@ -69,14 +68,12 @@ def test_the_cores_of_a_device(device: str, cores: tuple[int, ...]) -> None:
         ("tracker:host:9190:board", "tracker:host:9190:board", ()),
     ],
 )
-def test_what_stages_on_one_device_share(
-    device: str, plain: str, resources: tuple[str, ...]
-) -> None:
+def test_what_stages_on_one_device_share(device, plain, resources):
     assert deployment.on_its_machine(device) == plain
     assert deployment.resources_of(device) == resources
 
 
-def test_numbers_that_no_cores_have_are_refused_and_fill_no_memory() -> None:
+def test_numbers_that_no_cores_have_are_refused_and_fill_no_memory():
     for cores in ("0-99999999999", "2-1"):
         with pytest.raises(ValueError, match=f"{cores} is no range"):
             cores_of(f"cores:{cores}")

@@ -79,11 +79,8 @@ def test_indices_into_a_table_of_two_rows_are_never_out_of_it(save, tmp_path):
 def test_half_precision_inside_is_judged_as_such(save, tmp_path, after):
     text = """g (float[4,64] x) => (float[4,64] y)
         { h = Cast<to=10>(x) a = MatMul(h, w) t = Tanh(a) b = MatMul(t, w) y = Cast<to=1>(b) }"""
-    model = api.load_model(
-        save(
-            net(text, {"w": np.random.default_rng(0).standard_normal((64, 64)).astype(np.float16)})
-        )
-    )
+    weight = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float16)
+    model = api.load_model(save(net(text, {"w": weight})))
     model.split([after] if after else []).export(tmp_path / "out")
     assert verify(tmp_path / "out").accuracy.equal
 

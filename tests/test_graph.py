@@ -2,9 +2,8 @@ import networkx
 
 from autosplit.graph import Op, build
 
-SHAPES = {
-    name: ((2,), "float32", size) for name, size in zip("xabcd", (8, 16, 32, 64, 128), strict=True)
-}
+SIZES = {"x": 8, "a": 16, "b": 32, "c": 64, "d": 128}
+SHAPES = {name: ((2,), "float32", size) for name, size in SIZES.items()}
 
 
 def diamond():

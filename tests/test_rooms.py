@@ -4,7 +4,6 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import networkx
@@ -43,7 +42,7 @@ IMPORTED_BY_PURE = {
 CALLED_BY_IMPURE = {"open", "eval", "exec", "print", "input", "__import__"}
 
 
-def module_name(file: Path) -> str:
+def module_name(file):
     """The name a file is imported by."""
     parts = file.relative_to(ROOT.parent).with_suffix("").parts
     return ".".join(parts).removesuffix(".__init__")
@@ -53,7 +52,7 @@ MODULES = {module_name(file): file for file in FILES}
 PACKAGES = {name: file.parent for name, file in MODULES.items() if file.name == "__init__.py"}
 
 
-def imports(tree: ast.AST) -> Iterator[str]:
+def imports(tree):
     """Every module of ours that is imported, late too, but not for the type checker alone."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -68,21 +67,21 @@ def imports(tree: ast.AST) -> Iterator[str]:
             yield from imports(node)
 
 
-def our_imports(code: str) -> set[str]:
+def our_imports(code):
     return {name for name in imports(ast.parse(code)) if name.split(".")[0] == "autosplit"}
 
 
-def room(module: str) -> str:
+def room(module):
     return module.removeprefix("autosplit").removeprefix(".").partition(".")[0]
 
 
-def arrows_up(code: str, own_room: str) -> set[str]:
+def arrows_up(code, own_room):
     """The rooms imported from that do not lie below ``own_room``."""
     rooms = set(map(room, our_imports(code)))
     return {other for other in rooms if other != own_room and FLOOR[other] >= FLOOR[own_room]}
 
 
-def impure(code: str) -> set[str]:
+def impure(code):
     """What a pure file must not import or read."""
     tree = ast.parse(code)
     parts = [name.split(".") for name in imports(tree)]
@@ -93,7 +92,7 @@ def impure(code: str) -> set[str]:
     return (names - IMPORTED_BY_PURE) | (read & CALLED_BY_IMPURE)
 
 
-def modules_in_strings(code: str) -> set[str]:
+def modules_in_strings(code):
     """Modules of ours that a string names, whole or as the begin of a formatted one."""
     strings = [
         node.value
@@ -108,7 +107,7 @@ def modules_in_strings(code: str) -> set[str]:
     return named
 
 
-def cases(modules: dict[str, Path]) -> list[object]:
+def cases(modules):
     return [pytest.param(path, id=name) for name, path in sorted(modules.items())]
 
 

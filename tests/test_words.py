@@ -1,7 +1,6 @@
 """Variables are named by what they hold."""
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,9 @@ SAY_NOTHING = {
 }  # fmt: skip
 
 
-def rooms(root: Path) -> dict[str, list[Path]]:
+def rooms(root):
     """The files of each folder below ``root``, by its path; those beside it are a room too."""
-    files: dict[str, list[Path]] = {}
+    files = {}
     for file in sorted(root.rglob("*.py")):
         folders = file.relative_to(root).parts[:-1]
         files.setdefault("/".join((root.name, *folders[:2])), []).append(file)
@@ -27,7 +26,7 @@ def rooms(root: Path) -> dict[str, list[Path]]:
 ROOMS = rooms(PACKAGE) | rooms(TESTS)
 
 
-def names(code: str) -> Iterator[tuple[int, str]]:
+def names(code):
     """Line and name of every variable and parameter."""
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

@@ -118,8 +118,6 @@ class SimulatedBench(Bench):
 
         Raises StageError if a device cannot run an op.
         """
-        if self.simulation.delay:
-            time.sleep(self.simulation.delay)
         return self._measured(deployment, "measure", self.simulation.noise)
 
     def compare_interleaved(
@@ -222,6 +220,7 @@ class SimulatedBench(Bench):
         return sum(takes)
 
     def _measured(self, deployment: Deployment, purpose: str, noise: float) -> Measurement:
+        time.sleep(self.simulation.delay)
         stages = _unplaced(deployment.stages)
         plan = self.truth(stages)
         if plan.period == math.inf:

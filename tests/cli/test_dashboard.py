@@ -1,12 +1,9 @@
-from __future__ import annotations
-
 import contextlib
 import json
 import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
 
 import optuna
 import pytest
@@ -25,11 +22,10 @@ def database(tmp_path):
 
 
 @contextlib.contextmanager
-def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def running(*arguments):
     command = [sys.executable, "-m", "autosplit", "dashboard", *arguments]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
         try:
             yield process
         finally:
@@ -40,7 +36,6 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 def test_it_prints_the_url_serves_and_ends_with_130_when_interrupted(database):
     words = ["--port", "0", "-f", "json", "--allow-remote", "--host", "127.0.0.1"]
     with running(str(database), *words) as process:
-        assert process.stdout is not None
         url = json.loads("".join(process.stdout.readline() for _ in range(3)))["url"]
         assert urllib.request.urlopen(url, timeout=60).status == 200
         process.send_signal(signal.SIGINT)

@@ -1,7 +1,5 @@
 """What every command prints: one JSON document, rows that fit a terminal, whole rows in a pipe."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -73,6 +71,7 @@ def test_standard_output_is_one_document(command, run, capfd):
     assert printed.endswith("\n")
 
 
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in MACHINE])
 def test_a_command_prints_what_its_golden_file_says(command, run, capfd):
     """``GOLDEN=write`` in the environment writes the files. Measured numbers are left out."""

@@ -1,9 +1,5 @@
 """The command that takes a block of ops out of a model."""
 
-from __future__ import annotations
-
-import json
-
 import pytest
 
 import autosplit
@@ -16,25 +12,9 @@ def residual(save):
     return save(nets.residual())
 
 
-def test_the_command_writes_a_block_that_loads(residual, tmp_path, capsys):
-    assert (
-        main(
-            [
-                "extract",
-                str(residual),
-                "--from",
-                "conv1a",
-                "--to",
-                "out1",
-                "-o",
-                str(tmp_path / "b.so"),
-                "-f",
-                "json",
-            ]
-        )
-        == 0
-    )
-    document = json.loads(capsys.readouterr().out)
+def test_the_command_writes_a_block_that_loads(residual, tmp_path, as_json):
+    options = "--from", "conv1a", "--to", "out1"
+    document = as_json("extract", residual, *options, "-o", tmp_path / "b.so")
     assert [t["name"] for t in document["inputs"]] == ["out0"]
     assert document["onnx"] == str(tmp_path / "b.onnx")
     with autosplit.load(document["manifest"]) as pipeline:
@@ -60,6 +40,5 @@ def test_what_cannot_be_taken_out_is_one_line(residual, said, options, text):
 
 def test_the_table_ends_with_the_files_that_were_written(residual, tmp_path, capsys):
     assert main(["extract", str(residual), "--ops", "conv1a", "-o", str(tmp_path / "b.so")]) == 0
-    assert capsys.readouterr().out.splitlines()[-3:] == [
-        str(tmp_path / f"b.{end}") for end in ("so", "json", "onnx")
-    ]
+    written = [str(tmp_path / f"b.{end}") for end in ("so", "json", "onnx")]
+    assert capsys.readouterr().out.splitlines()[-3:] == written

@@ -1,7 +1,5 @@
 """A package that is missing is one line with the remedy, and exit code 3."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

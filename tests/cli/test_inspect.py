@@ -26,9 +26,8 @@ def test_the_document_has_the_keys_of_the_design(document):
     assert keys <= set(document)
     assert document["unscheduled"] == []
     assert {"name", "kernel", "sources", "inputs", "outputs"} <= set(document["ops"][0])
-    assert {"name", "shape", "dtype", "bytes", "producer", "consumers"} == set(
-        document["tensors"][0]
-    )
+    tensor = {"name", "shape", "dtype", "bytes", "producer", "consumers"}
+    assert tensor == set(document["tensors"][0])
     assert document["cuts"] == {"total": 67, "complete": True}
 
 
@@ -54,10 +53,8 @@ def test_a_node_is_found(shown, branches, squeezenet):
         == "first.sum is in fused op op4_fused_conv2d1_add_add1_relu\n"
     )
     folded = squeezenet.graph.folded[0].name
-    assert (
-        shown(squeezenet.path, "--node", folded)
-        == f"{folded} was folded: identity: passes 'r60' on\n"
-    )
+    said = f"{folded} was folded: identity: passes 'r60' on\n"
+    assert shown(squeezenet.path, "--node", folded) == said
     assert json.loads(shown(branches.path, "--node", "stem", "-f", "json")) == {
         "node": "stem", "op": "op0_fused_conv2d_add_relu", "parts": [], "folded": None,
     }  # fmt: skip

@@ -130,17 +130,13 @@ def test_debug_shows_the_traceback(broken, capsys):
 
 def test_a_reader_that_leaves_is_no_error():
     code = "from autosplit.cli import main; import sys; sys.exit(main(['zoo', 'list']))"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=pipe, stderr=pipe)
     process.stdout.close()
     assert (process.wait(60), process.stderr.read()) == (0, b"")
 
 
-HEAVY = {
-    "tvm", "optuna", "onnx", "onnxruntime", "pydantic", "torch",
-    "scipy",
-}  # fmt: skip
+HEAVY = {"tvm", "optuna", "onnx", "onnxruntime", "pydantic", "torch", "scipy"}
 HELP = """
 import sys
 from autosplit import cli
@@ -153,9 +149,8 @@ for command in ([], *([name] for name in cli.COMMANDS)):
 
 
 def test_help_imports_nothing_heavy():
-    process = subprocess.run(
-        [sys.executable, "-c", HELP], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", HELP]
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
     lines = [line.split() for line in process.stdout.splitlines() if line.startswith("LOADED")]
     assert len(lines) == 1 + len(cli.COMMANDS)
     assert [HEAVY & set(modules) for modules in lines] == [set()] * len(lines)
@@ -168,9 +163,8 @@ def test_an_output_that_takes_nothing_is_one_line_and_exit_code_3(words, is_buff
     command = [sys.executable, "-m", "autosplit", *words.split()]
     environment = os.environ | {"PYTHONUNBUFFERED": "" if is_buffered else "1"}
     with open("/dev/full", "w") as full:
-        ended = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment
-        )
+        pipes = {"stdout": full, "stderr": subprocess.PIPE}
+        ended = subprocess.run(command, **pipes, text=True, env=environment)
     assert ended.returncode == 3
     assert ended.stderr == (
         "autosplit: cannot write standard output: No space left on device; "

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import contextlib
 import csv
 import io
@@ -40,7 +38,7 @@ def test_numbers_that_json_lacks_become_null(capsys):
 class Terminal(io.StringIO):
     """Standard output that is a terminal."""
 
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
@@ -103,7 +101,7 @@ documents = st.recursive(
 )
 
 
-def refuse(name: str) -> None:
+def refuse(name):
     raise ValueError(name)
 
 

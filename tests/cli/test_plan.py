@@ -1,6 +1,7 @@
 import copy
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,6 +30,11 @@ GRAPH = {
 
 
 @pytest.fixture
+def planned(as_json):
+    return partial(as_json, "plan")
+
+
+@pytest.fixture
 def graph(tmp_path):
     def write(document=GRAPH, text=None):
         file = tmp_path / "graph.json"
@@ -38,13 +44,8 @@ def graph(tmp_path):
     return write
 
 
-def planned(capsys, *args):
-    assert main(["plan", *args, "-f", "json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def test_a_graph_file_is_planned_in_its_own_ids(graph, capsys):
-    document = planned(capsys, graph(), "--stages", "2")
+def test_a_graph_file_is_planned_in_its_own_ids(graph, planned):
+    document = planned(graph(), "--stages", "2")
     assert document["stages"] == [[0, 1, 2], [3]]
     assert document["loads"] == [6.5, 4.5]
     assert (document["replicas"], document["threads"]) == ([1, 1], [1, 1])
@@ -53,10 +54,9 @@ def test_a_graph_file_is_planned_in_its_own_ids(graph, capsys):
     assert document["seconds"] > 0
 
 
-def test_empty_stages(graph, capsys):
-    assert planned(capsys, graph(), "--stages", "5", "--allow-empty")["period"] == pytest.approx(
-        4.5
-    )
+def test_empty_stages(graph, planned):
+    document = planned(graph(), "--stages", "5", "--allow-empty")
+    assert document["period"] == pytest.approx(4.5)
 
 
 def broken(change):
@@ -81,12 +81,12 @@ def test_a_malformed_graph_is_one_line_and_exit_code_2(change, graph, capsys):
     assert err.count("\n") == 1
 
 
-def test_a_relax_module_is_planned_as_the_model_that_it_is(graph, measured, capsys, tmp_path):
+def test_a_relax_module_is_planned_as_the_model_that_it_is(graph, measured, planned, tmp_path):
     costs, module = graph(), tmp_path / "module.json"
     module.write_text('{"root_index":1,"nodes":[{"type":"None"}]}')
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(options, "load_model", lambda args: Model(costs))
-        assert planned(capsys, str(module), "--stages", "2")["runtimes"] == ["tvm", "tvm"]
+        assert planned(str(module), "--stages", "2")["runtimes"] == ["tvm", "tvm"]
 
 
 def test_a_split_that_cannot_be_is_exit_code_1(graph, capsys):
@@ -96,14 +96,13 @@ def test_a_split_that_cannot_be_is_exit_code_1(graph, capsys):
     assert "memory" in capsys.readouterr().err
 
 
-def test_any_number_of_stages_up_to_the_devices_of_the_file(tmp_path, capsys):
+def test_any_number_of_stages_up_to_the_devices_of_the_file(tmp_path, capsys, as_json):
     # Moving the one tensor costs more than a second device gives.
     nodes = [node(i, 2, 1) for i in (0, 1)]
     edges = [{"sourceId": 0, "destId": 1, "cost": 3, "size": 1}]
     graph = {"maxFPGAs": 3, "maxCPUs": 0, "maxSizePerFPGA": 9, "nodes": nodes, "edges": edges}
     (tmp_path / "g.json").write_text(json.dumps(graph))
-    assert main(["plan", str(tmp_path / "g.json"), "--stages", "auto", "-f", "json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = as_json("plan", tmp_path / "g.json", "--stages", "auto")
     assert (document["stages"], document["devices"], document["period"]) == ([[0, 1]], [0], 4)
     (tmp_path / "g.json").write_text(json.dumps(graph | {"maxFPGAs": 0}))
     assert main(["plan", str(tmp_path / "g.json"), "--stages", "auto"]) == 2
@@ -111,13 +110,13 @@ def test_any_number_of_stages_up_to_the_devices_of_the_file(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("size", [("--stages", "2"), ("--cores", "3")])
-def test_a_plan_says_that_the_unsplit_model_exceeds_the_memory_limit(size, graph, capsys):
+def test_a_plan_says_that_the_unsplit_model_exceeds_the_memory_limit(size, graph, capsys, planned):
     limited = graph(), *size, "--memory", "30"
     text = "the unsplit model needs 40 B, over the memory limit of 30 B"
-    assert planned(capsys, *limited)["note"] == text
+    assert planned(*limited)["note"] == text
     assert main(["plan", *limited]) == 0
     assert text in capsys.readouterr().out.splitlines()
-    assert planned(capsys, graph(), *size)["note"] == ""
+    assert planned(graph(), *size)["note"] == ""
 
 
 class Model(type(Path())):
@@ -166,9 +165,14 @@ def measured(monkeypatch):
     return asked
 
 
-def test_a_model_is_planned_on_cores_by_its_costs_for_several_threads(graph, measured, capsys):
-    model = graph().replace(".json", ".onnx")
-    document = planned(capsys, model, "--cores", "16", "--memory", "30")
+@pytest.fixture
+def model(graph, measured):
+    """The path of a model whose costs are those of the graph."""
+    return graph().replace(".json", ".onnx")
+
+
+def test_a_model_is_planned_on_cores_by_its_costs_for_several_threads(model, capsys, planned):
+    document = planned(model, "--cores", "16", "--memory", "30")
     shapes = zip(document["replicas"], document["threads"], strict=True)
     assert sum(replicas * threads for replicas, threads in shapes) <= 16
     assert 2 in document["threads"]
@@ -177,37 +181,34 @@ def test_a_model_is_planned_on_cores_by_its_costs_for_several_threads(graph, mea
     assert "load ms" in capsys.readouterr().out
 
 
-def test_a_model_is_planned_on_its_devices_or_a_core_a_stage(graph, measured, capsys):
-    model = graph().replace(".json", ".onnx")
-    assert planned(capsys, model, "--stages", "2")["stages"] == [[0, 1, 2], [3]]
-    planned(capsys, model, "--stages", "2", "--devices", "cores:2 cores:0")
+def test_a_model_is_planned_on_its_devices_or_a_core_a_stage(model, measured, planned):
+    assert planned(model, "--stages", "2")["stages"] == [[0, 1, 2], [3]]
+    planned(model, "--stages", "2", "--devices", "cores:2 cores:0")
     assert measured == [["cores:0", "cores:1"], ["cores:2", "cores:0"]]
-    wide = planned(capsys, model, "--stages", "2", "--devices", "cores:2 cores:0-1")
+    wide = planned(model, "--stages", "2", "--devices", "cores:2 cores:0-1")
     assert (wide["replicas"], wide["threads"]) == ([1, 1], [1, 2])
     assert wide["runtimes"] == ["tvm", "tvm"]
 
 
-def test_the_interval_of_a_model_is_that_of_its_op_times(graph, measured, capsys):
-    model = graph().replace(".json", ".onnx")
-    document = planned(capsys, model, "--stages", "2", "--runtime", "tvm")
+def test_the_interval_of_a_model_is_that_of_its_op_times(model, graph, capsys, planned):
+    document = planned(model, "--stages", "2", "--runtime", "tvm")
     # The first stage has 6.0 of ops and 0.5 of a transfer, whose noise is not known.
     assert document["period_interval"] == pytest.approx([5.9, 7.1])
     assert len(document["disturbances"]) == 2
     assert [p["device"] for p in document["profiles"]] == ["cores:0", "cores:1"]
-    replicated = planned(capsys, model, "--cores", "2", "--runtime", "tvm")
+    replicated = planned(model, "--cores", "2", "--runtime", "tvm")
     low, high = replicated["period_interval"]
     assert low < replicated["period"] < high
     assert main(["plan", model, "--stages", "2", "--runtime", "tvm"]) == 0
     text = capsys.readouterr().out
     assert "period 6.5 ms (5.9 to 7.1)" in text
     assert "profile of tvm on cores:0 was disturbed: load 3.1" in text
-    assert "period_interval" not in planned(capsys, graph(), "--stages", "2")
+    assert "period_interval" not in planned(graph(), "--stages", "2")
 
 
-def test_stages_on_one_core_add_their_loads_and_a_line_says_so(graph, measured, capsys):
-    model = graph().replace(".json", ".onnx")
+def test_stages_on_one_core_add_their_loads_and_a_line_says_so(model, capsys, planned):
     two = "--stages", "2", "--devices", "cores:1 cores:1"
-    document = planned(capsys, model, *two)
+    document = planned(model, *two)
     assert document["period"] == pytest.approx(sum(document["loads"]))
     assert document["lower_bound"] <= document["period"]
     assert main(["plan", model, *two]) == 0
@@ -215,18 +216,17 @@ def test_stages_on_one_core_add_their_loads_and_a_line_says_so(graph, measured, 
     assert document["period_interval"][1] > 1.05 * document["period"]
 
 
-def test_any_number_of_stages_is_up_to_the_devices_or_the_cores(graph, measured, capsys):
-    model = graph().replace(".json", ".onnx")
-    planned(capsys, model, "--stages", "auto")
-    planned(capsys, model, "--stages", "auto", "--devices", "cores:1;cores:2")
+def test_any_number_of_stages_is_up_to_the_devices_or_the_cores(model, measured, planned):
+    planned(model, "--stages", "auto")
+    planned(model, "--stages", "auto", "--devices", "cores:1;cores:2")
     assert list(map(len, measured)) == [3, 2]
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("size", [("--stages", "2"), ("--stages", "auto"), ("--cores", "2")])
-def test_a_plan_of_a_model_is_written_compared_and_loads(size, save, capsys, tmp_path):
+def test_a_plan_of_a_model_is_written_compared_and_loads(size, save, planned, tmp_path):
     out = tmp_path / "out"
-    document = planned(capsys, str(save(nets.residual())), *size, "-o", str(out))
+    document = planned(save(nets.products()), *size, "-o", out)
     manifest = json.loads(Path(document["file"]).read_text())
     ops = [[op["name"] for op in stage["ops"]] for stage in manifest["stages"]]
     assert ops == document["stages"]
@@ -238,26 +238,26 @@ def test_a_plan_of_a_model_is_written_compared_and_loads(size, save, capsys, tmp
 
 def two_devices():
     """The graph with a second device, twice as fast."""
-    nodes = [
-        {**n, "deviceLatencies": [n["fpgaLatency"], n["fpgaLatency"] / 2]} for n in GRAPH["nodes"]
-    ]
+    times = [node["fpgaLatency"] for node in GRAPH["nodes"]]
+    pairs = zip(GRAPH["nodes"], times, strict=True)
+    nodes = [{**node, "deviceLatencies": [time, time / 2]} for node, time in pairs]
     return {**GRAPH, "nodes": nodes, "edges": []}
 
 
-def test_unequal_devices_are_named_by_their_place_in_the_file(graph, capsys):
+def test_unequal_devices_are_named_by_their_place_in_the_file(graph, capsys, planned):
     file = graph(two_devices())
-    assert planned(capsys, file, "--stages", "2")["period"] == 3.5
-    document = planned(capsys, file, "--stages", "1")
+    assert planned(file, "--stages", "2")["period"] == 3.5
+    document = planned(file, "--stages", "1")
     assert (len(document["stages"]), document["devices"], document["period"]) == (1, [1], 5.0)
-    assert planned(capsys, file, "--stages", "auto")["devices"] == [0, 1]
+    assert planned(file, "--stages", "auto")["devices"] == [0, 1]
     assert main(["plan", file, "--cores", "2"]) == 2
     assert "2 unlike devices and --cores is for equal cores" in capsys.readouterr().err
 
 
-def test_named_devices_are_used_in_any_order_and_may_be_left_out(graph, tmp_path, capsys):
+def test_named_devices_are_used_in_any_order_and_may_be_left_out(graph, tmp_path, capsys, planned):
     devices = [{"name": "slow"}, {"name": "tiny", "maxSize": 1}, {"name": "fast", "speed": 3}]
     file = graph({**GRAPH, "edges": [], "devices": devices})
-    document = planned(capsys, file, "--stages", "auto")
+    document = planned(file, "--stages", "auto")
     # The slow one has the op of 2, the fast one those of 1, 3 and 4.
     assert sorted(document["devices"]) == ["fast", "slow"]
     assert document["period"] == pytest.approx(8 / 3)

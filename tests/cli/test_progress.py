@@ -1,7 +1,5 @@
 """Progress on standard error: on a terminal, or where it is asked for."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -24,10 +22,8 @@ def test_nothing_is_written_on_a_pipe(net, capsys):
 
 def test_phases_are_lines_where_they_are_asked_for(net, capsys):
     assert main(["inspect", net, "--progress"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().err.splitlines()] == [
-        "importing",
-        "lowering",
-    ]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[0] for line in lines] == ["importing", "lowering"]
 
 
 def test_a_terminal_shows_phases_in_one_line_that_is_erased(net, capsys, monkeypatch):
@@ -46,11 +42,8 @@ def test_a_phase_that_counts_is_printed_once_a_second(capsys, monkeypatch):
         for number in (1, 2, 3):
             phases.report(f"compiling kernels {number}/9")
         phases.report("profiling")
-    assert capsys.readouterr().err.splitlines() == [
-        "compiling kernels 1/9",
-        "compiling kernels 3/9",
-        "profiling",
-    ]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["compiling kernels 1/9", "compiling kernels 3/9", "profiling"]
 
 
 def test_a_phase_is_part_of_a_step_of_the_whole(capsys):

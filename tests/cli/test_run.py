@@ -2,7 +2,6 @@ import json
 import webbrowser
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,12 +34,7 @@ def study(tmp_path, monkeypatch):
     return "net.toml"
 
 
-def run_json(capsys: pytest.CaptureFixture[str], *args: str) -> Any:
-    assert main([*args, "-f", "json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def failed(capsys: pytest.CaptureFixture[str], code: int, *args: str) -> str:
+def failed(capsys, code, *args):
     assert main(list(args)) == code
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1].startswith("autosplit: ")
@@ -78,12 +72,12 @@ def test_a_refused_model_leaves_no_study_file(tmp_path, monkeypatch, capsys):
     assert [file.name for file in tmp_path.iterdir()] == ["net.onnx"]
 
 
-def test_cores_replace_the_stages_of_a_study_file_and_the_reverse(study, capsys):
-    document = run_json(capsys, "run", study, "--cores", "2")
+def test_cores_replace_the_stages_of_a_study_file_and_the_reverse(study, capsys, as_json):
+    document = as_json("run", study, "--cores", "2")
     assert document["study"]["stages"] == "auto"
     assert "measures something else" in failed(capsys, 2, "run", study, "--stages", "2")
     Path(study).write_text(STUDY.replace("stages = 3", "cores = 2"))
-    document = run_json(capsys, "run", study, "--stages", "2", "--name", "other")
+    document = as_json("run", study, "--stages", "2", "--name", "other")
     assert document["study"]["stages"] == 2
 
 
@@ -125,29 +119,18 @@ def test_the_dashboard_is_opened_and_the_run_ends_with_it(study, capsys, monkeyp
     assert "the dashboard stays until Ctrl-C" in capsys.readouterr().err
 
 
-def test_options_lie_over_the_study_file(study, capsys):
-    devices = ["--devices", "cores:0", "cores:1"]
-    document = run_json(
-        capsys,
-        "run",
-        study,
-        "--stages",
-        "2",
-        *devices,
-        "--trials",
-        "2",
-        "--storage",
-        "elsewhere.db",
-    )
+def test_options_lie_over_the_study_file(study, as_json):
+    words = "--stages 2 --devices cores:0 cores:1 --trials 2 --storage elsewhere.db"
+    document = as_json("run", study, *words.split())
     assert len(document["trials"]) == 2
     assert document["study"]["devices"] == ["cores:0", "cores:1"]
     assert Path("elsewhere.db").is_file()
     assert not Path("net.db").exists()
 
 
-def test_running_again_goes_on(study, capsys):
-    first = run_json(capsys, "run", study)
-    again = run_json(capsys, "run", study, "--trials", "5")
+def test_running_again_goes_on(study, as_json):
+    first = as_json("run", study)
+    again = as_json("run", study, "--trials", "5")
     assert again["trials"][:3] == first["trials"]
     assert len(again["trials"]) == 5
 

@@ -1,4 +1,3 @@
-import json
 import re
 import shutil
 import sqlite3
@@ -39,9 +38,8 @@ def folder(finished, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "args", [["net.toml"], ["net.db"], ["net", "--storage", "net.db"], ["net"]]
 )
-def test_a_study_is_found_by_file_database_and_name(capsys, args):
-    assert main(["show", *args, "-f", "json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+def test_a_study_is_found_by_file_database_and_name(as_json, args):
+    document = as_json("show", *args)
     assert document["study"]["name"] == "net"
     assert len(document["trials"]) == 2
     assert document["best"]["number"] in (0, 1)
@@ -52,9 +50,8 @@ def test_a_study_is_found_by_file_database_and_name(capsys, args):
 
 def test_a_database_whose_run_was_stopped_at_once_holds_no_study_yet(folder, capsys):
     with sqlite3.connect("begun.db") as begun:
-        for (table,) in sqlite3.connect("net.db").execute(
-            "SELECT sql FROM sqlite_master WHERE sql LIKE 'CREATE TABLE%'"
-        ):
+        tables = "SELECT sql FROM sqlite_master WHERE sql LIKE 'CREATE TABLE%'"
+        for (table,) in sqlite3.connect("net.db").execute(tables):
             begun.execute(table)
     begun.close()
     assert main(["show", "begun.db"]) == 2

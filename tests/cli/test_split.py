@@ -1,10 +1,9 @@
 """A model that is split by hand."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,21 +24,15 @@ def residual(save):
 
 
 @pytest.fixture
-def document(capsys):
-    def run(*arguments):
-        assert main(["split", *map(str, arguments), "-f", "json"]) == 0
-        return json.loads(capsys.readouterr().out)
-
-    return run
+def document(as_json):
+    return partial(as_json, "split")
 
 
 def test_a_cut_tells_what_it_took_along_and_what_crosses_it(residual, document):
     (cut,) = document(residual, "--after", "relu1a")["cuts"]
     # The op that lays the input out for the convolutions has no source node.
-    assert [op["sources"] for op in cut["took"] if op["sources"]] == [
-        ["conv0a", "relu0a"],
-        ["conv0b", "sum0", "out0"],
-    ]
+    sources = [op["sources"] for op in cut["took"] if op["sources"]]
+    assert sources == [["conv0a", "relu0a"], ["conv0b", "sum0", "out0"]]
     assert {t["name"]: t["bytes"] for t in cut["tensors"]} == {"out0": 576, "relu1a": 576}
     assert cut["bytes"] == 1152
 
@@ -137,12 +130,8 @@ def test_the_table_ends_with_the_file_that_was_written(residual, monkeypatch, ca
     monkeypatch.setattr(
         api.Split, "export", lambda split, *to, onnx: asked.append((*to, onnx)) or "out/split.json"
     )
-    assert (
-        main(
-            ["split", str(residual), "--after", "out0", "-o", "out", "--devices", "cores:0;cores:0"]
-        )
-        == 0
-    )
+    options = ["--after", "out0", "-o", "out", "--devices", "cores:0;cores:0"]
+    assert main(["split", str(residual), *options]) == 0
     assert capsys.readouterr().out.endswith("\nwrote out/split.json\n")
     assert asked == [(Path("out"), ("cores:0", "cores:0"), "native", True)]
 

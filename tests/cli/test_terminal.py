@@ -10,6 +10,7 @@ from autosplit import cli
 from autosplit.cli import main, output
 from tests.build import node, onnx_model
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
 HOSTILE = "a\x1b[2J\x1b]0;t\x07\u202eb\u2028c\x9bd"
 ESCAPED = r"a\x1b[2J\x1b]0;t\x07\u202eb\u2028c\x9bd"
 
@@ -74,11 +75,9 @@ def test_a_name_is_shown_with_its_control_characters_escaped(model, printed):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(
-    "place", [("device",), ("backend",), ("target",), ("file",), ("sha256",), ("index",)]
-)
+@pytest.mark.parametrize("place", ["device", "backend", "target", "file", "sha256", "index"])
 def test_a_terminal_obeys_nothing_of_an_edited_export(export, printed, place):
-    export.edit(lambda document: document["stages"][0].update({place[-1]: HOSTILE}))
+    export.edit(lambda document: document["stages"][0].update({place: HOSTILE}))
     printed("verify", export.folder)
 
 

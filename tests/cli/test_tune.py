@@ -22,9 +22,8 @@ def tuned(monkeypatch):
         got.append(arguments)
         yield from FOUND
 
-    model = SimpleNamespace(
-        lowered=SimpleNamespace(kernels={"conv": 1, "relu": 2}), target="llvm", graph="graph"
-    )
+    lowered = SimpleNamespace(kernels={"conv": 1, "relu": 2})
+    model = SimpleNamespace(lowered=lowered, target="llvm", graph="graph")
     monkeypatch.setattr(options, "load_model", lambda args: model)
     monkeypatch.setattr(tuning, "work_of", lambda graph: {"work of": graph})
     monkeypatch.setattr(tuning, "tune", tune)

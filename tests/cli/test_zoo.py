@@ -1,5 +1,4 @@
 import hashlib
-import json
 
 import pytest
 
@@ -7,20 +6,17 @@ from autosplit.cli import main
 from autosplit.zoo import catalog
 
 
-def test_list_as_json_is_one_document(capsys):
-    assert main(["zoo", "list", "-f", "json"]) == 0
-    nets = {net["name"]: net for net in json.loads(capsys.readouterr().out)}
+def test_list_as_json_is_one_document(as_json):
+    nets = {net["name"]: net for net in as_json("zoo", "list")}
     assert sorted(nets) == sorted(catalog.EVERY)
-    assert nets["squeezenet"]["inputs"] == [
-        {"name": "data_0", "shape": [1, 3, 224, 224], "dtype": "float32"}
-    ]
+    port = {"name": "data_0", "shape": [1, 3, 224, 224], "dtype": "float32"}
+    assert nets["squeezenet"]["inputs"] == [port]
     assert nets["vgg19"]["weight_bytes"] == 574_668_960
 
 
-def test_make_writes_the_file_it_reports(capsys, tmp_path):
+def test_make_writes_the_file_it_reports(as_json, tmp_path):
     path = tmp_path / "net.onnx"
-    assert main(["zoo", "make", "branches", "-o", str(path), "--seed", "3", "-f", "json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = as_json("zoo", "make", "branches", "-o", path, "--seed", "3")
     assert report["path"] == str(path)
     assert report["bytes"] == path.stat().st_size
     assert report["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()

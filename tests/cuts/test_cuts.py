@@ -1,7 +1,5 @@
 """Cuts of graphs: downsets of ops, how many there are, groups, and the stages between them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -23,10 +21,10 @@ from autosplit.cuts import (
     members,
 )
 from autosplit.errors import SplitError
-from autosplit.graph import FusedGraph, Op, build
+from autosplit.graph import Op, build
 
 
-def diamond(outputs: tuple[str, ...] = ("d",)) -> FusedGraph:
+def diamond(outputs=("d",)):
     """x -> a -> (b, c) -> d; a's tensor is read twice."""
     ops = (
         Op("A", "k", (), ("x",), ("a",)),
@@ -43,27 +41,20 @@ class Order:
 
 
 @st.composite
-def orders(draw: st.DrawFn, most: int = 8) -> Order:
+def orders(draw, most=8):
     n = draw(st.integers(0, most))
-    return Order(
-        tuple(
-            draw(st.integers(0, (1 << i) - 1)) & draw(st.integers(0, (1 << i) - 1))
-            for i in range(n)
-        )
-    )
+    subsets = [st.integers(0, (1 << i) - 1) for i in range(n)]
+    return Order(tuple(draw(subset) & draw(subset) for subset in subsets))
 
 
-def listed(order: Order) -> set[int]:
+def listed(order):
     """All downsets by trying every set of ops."""
     n = len(order.predecessors)
-    return {
-        s
-        for s in range(1 << n)
-        if all(not order.predecessors[i] & ~s for i in range(n) if s >> i & 1)
-    }
+    below = order.predecessors
+    return {s for s in range(1 << n) if all(not below[i] & ~s for i in range(n) if s >> i & 1)}
 
 
-def closed(order: Order, groups) -> set[int]:
+def closed(order, groups):
     return {d for d in listed(order) if all(g & d in (0, g) for g in groups)}
 
 
@@ -81,12 +72,11 @@ def test_a_cycle_between_groups_joins_all_of_it():
     assert contract(chain, [0b1001, 0b100]).groups == (0b1111, 0b10000)
 
 
-CROWN = Order(
-    (0,) * 12 + tuple(0xFFF ^ 1 << i for i in range(12))
-)  # each of 12 reads all but one of 12 others
+# Each of 12 reads all but one of 12 others.
+CROWN = Order((0,) * 12 + tuple(0xFFF ^ 1 << i for i in range(12)))
 
 
-def chains(number: int, length: int) -> Order:
+def chains(number, length):
     return Order(tuple(1 << i - 1 if i % length else 0 for i in range(number * length)))
 
 

@@ -1,11 +1,7 @@
 """An exported split to damage: a copy of one that was made once."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-from pathlib import Path
-from typing import Any
 
 from autosplit.deploy import manifest_file
 from autosplit.deploy.targets.formats import write_program
@@ -14,37 +10,37 @@ from autosplit.deploy.targets.formats import write_program
 class Export:
     """An exported folder and its manifest."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self.file = folder / "split.json"
 
     @property
-    def document(self) -> dict[str, Any]:
+    def document(self):
         return dict(json.loads(self.file.read_text(encoding="utf-8")))
 
-    def edit(self, change: Any) -> None:
+    def edit(self, change):
         """Rewrite the manifest with ``change(document)`` done to it."""
         document = self.document
         change(document)
         self.file.write_text(json.dumps(document), encoding="utf-8")
 
-    def sign(self, stage: int) -> None:
+    def sign(self, stage):
         """Record the digest the stage's file has now."""
         digest = hashlib.sha256((self.folder / f"stage{stage}.so").read_bytes()).hexdigest()
         self.edit(lambda d: d["stages"][stage].update(sha256=digest))
 
-    def sign_reference(self) -> None:
+    def sign_reference(self):
         """Record the digest the reference outputs have now."""
         digest = hashlib.sha256((self.folder / "reference.npz").read_bytes()).hexdigest()
         self.edit(lambda d: d["reference"].update(sha256=digest))
 
 
-def swap_sources(document: dict[str, Any], first: str, second: str) -> None:
+def swap_sources(document, first, second):
     """Let two tensors come from where the other one comes from."""
     of = {c["tensor"]: c for c in document["connections"]}
     of[first]["from"], of[second]["from"] = of[second]["from"], of[first]["from"]
 
 
-def add_program(folder: Path, name: str) -> None:
+def add_program(folder, name):
     """Add to an export the program of a format."""
     write_program(manifest_file.read(folder), folder, name)

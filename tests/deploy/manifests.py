@@ -1,20 +1,16 @@
 """A small manifest: three stages, a tensor that skips one, an output that is read too."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json
 import platform
-from pathlib import Path
-from typing import Any
 
 
-def port(name: str, shape: tuple[int, ...] = (2, 3), dtype: str = "float32") -> dict[str, Any]:
+def port(name, shape=(2, 3), dtype="float32"):
     return {"name": name, "shape": list(shape), "dtype": dtype}
 
 
-def stage(index: int, inputs: list[str], outputs: list[str]) -> dict[str, Any]:
+def stage(index, inputs, outputs):
     return {
         "index": index,
         "file": f"stage{index}.so",
@@ -27,11 +23,11 @@ def stage(index: int, inputs: list[str], outputs: list[str]) -> dict[str, Any]:
     }
 
 
-def tensor(name: str, source: dict[str, Any], *to: dict[str, Any]) -> dict[str, Any]:
+def tensor(name, source, *to):
     return {"tensor": name, "bytes": 24, "from": source, "to": list(to)}
 
 
-SOUND: dict[str, Any] = {
+SOUND = {
     "format": 3,
     "batch": 1,
     "model": {
@@ -56,23 +52,23 @@ SOUND: dict[str, Any] = {
 }
 
 
-def sound() -> dict[str, Any]:
+def sound():
     """A copy to change."""
     return copy.deepcopy(SOUND)
 
 
-def write_stages(folder: Path) -> Path:
+def write_stages(folder):
     """The stage files; each holds its name."""
     for entry in SOUND["stages"]:
         (folder / entry["file"]).write_text(entry["file"])
     return folder
 
 
-def digest(content: str) -> str:
+def digest(content):
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def write_export(folder: Path, name: str) -> Path:
+def write_export(folder, name):
     """An export of ONNX stages whose files, called ``name`` with a number, hold their names."""
     folder.mkdir(exist_ok=True)
     document = sound() | {"environment": {"architecture": platform.machine()}}

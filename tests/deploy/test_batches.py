@@ -13,9 +13,8 @@ from tests.hardware.test_batches import loaded
 def exported(save, tmp_path):
     model = loaded(save)
     half = len(model.graph.ops) // 2
-    split = autosplit.api.Split(
-        model, (tuple(range(half)), tuple(range(half, len(model.graph.ops)))), batch=3
-    )
+    stages = tuple(range(half)), tuple(range(half, len(model.graph.ops)))
+    split = autosplit.api.Split(model, stages, batch=3)
     split.export(tmp_path / "out")
     return model, tmp_path / "out"
 

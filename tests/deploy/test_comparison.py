@@ -1,9 +1,6 @@
 """An export is written only if its files compute what the model computes, by one comparison."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,19 +17,19 @@ from autosplit.hardware.runtimes.tvm.runtime import TvmRuntime
 class _Off:
     """A loaded stage whose outputs are too large by a share."""
 
-    def __init__(self, stage: Any, share: float) -> None:
+    def __init__(self, stage, share):
         self._stage, self._share = stage, share
         self.open, self.close = stage.open, stage.close
 
-    def run(self, values: Any) -> Any:
+    def run(self, values):
         return [np.asarray(v.numpy()) * (1 + self._share) for v in self._stage.run(values)]
 
 
-def _spoil(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
+def _spoil(monkeypatch, share):
     """Stages of TVM that were written to files are off by a share."""
     real = TvmRuntime.load_stages.__func__
 
-    def load_stages(cls: Any, *arguments: Any) -> Any:
+    def load_stages(cls, *arguments):
         return [_Off(stage, np.float32(share)) for stage in real(cls, *arguments)]
 
     monkeypatch.setattr(TvmRuntime, "load_stages", classmethod(load_stages))
@@ -50,7 +47,6 @@ def test_files_that_compute_something_else_replace_nothing(branches, tmp_path, m
 def test_the_manifest_has_items_seed_tolerance_and_error(branches, tmp_path):
     branches.split([["first"]]).export(tmp_path)
     comparison = manifest_file.read(tmp_path).comparison
-    assert comparison is not None
     assert (comparison.items, comparison.seed, comparison.tolerance) == (8, 0, 1e-4)
     accuracy = verify(tmp_path).accuracy
     assert accuracy.max_rel_error == comparison.max_rel_error
@@ -65,7 +61,7 @@ def test_verify_keeps_the_tolerance_of_the_export(branches, tmp_path, monkeypatc
 
 
 def test_runtime_auto_leaves_out_the_one_that_differs_and_takes_the_next(
-    branches, tmp_path, monkeypatch, capsys
+    branches, tmp_path, monkeypatch, capsys, in_this_process
 ):
     model = replace(branches, runtime_name=AUTO)
     _spoil(monkeypatch, 0.01)
@@ -95,6 +91,5 @@ def test_files_for_a_server_that_is_not_here_are_written_and_said_to_be_not_comp
     model = replace(branches, targets={"rpc:127.0.0.1:9": "llvm"})
     model.split([["first"]]).export(tmp_path / "out", devices=["cores:0", "rpc:127.0.0.1:9"])
     comparison = manifest_file.read(tmp_path / "out").comparison
-    assert comparison is not None
     assert comparison.max_rel_error is None
     assert "rpc:127.0.0.1:9" in (comparison.absent or "")

@@ -115,9 +115,8 @@ def test_tokens_are_streamed_until_one_that_stops(address):
 
 def test_a_seed_repeats_what_is_drawn(address):
     options = {"prompt": [1], "max_tokens": 11, "temperature": 5.0}
-    texts = [
-        ask(address, seed=seed, **options)[1][0]["choices"][0]["token_ids"] for seed in (1, 1, 2, 3)
-    ]
+    answers = [ask(address, seed=seed, **options)[1][0] for seed in (1, 1, 2, 3)]
+    texts = [answer["choices"][0]["token_ids"] for answer in answers]
     assert texts[0] == texts[1]
     assert len({tuple(text) for text in texts}) > 1
 

@@ -120,10 +120,8 @@ def test_a_worker_exports_a_deployment_with_its_results(branches, tmp_path):
     file = worker.export(bench, deployment, folder=tmp_path, results=results)
     assert file == tmp_path / manifest.NAME
     written = manifest_file.read(tmp_path)
-    assert [s.device for s in written.stages] == [
-        bench.description.devices[0],
-        bench.description.devices[2],
-    ]
+    used = bench.description.devices
+    assert [s.device for s in written.stages] == [used[0], used[2]]
     assert written.measured.stage_ms == (1.0, 2.0)
     assert (
         written.measured.period_ms.high,
@@ -156,9 +154,8 @@ def test_a_flipped_byte_is_seen(export):
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    with pytest.raises(
-        ConfigError, match=r"stage1\.so' has sha256 .*; it was changed, export it again"
-    ):
+    changed = r"stage1\.so' has sha256 .*; it was changed, export it again"
+    with pytest.raises(ConfigError, match=changed):
         autosplit.load(export.folder)
 
 
@@ -174,9 +171,8 @@ def test_a_library_that_is_cut_off_is_named(export, share):
     content = file.read_bytes()
     file.write_bytes(content[: int(share * len(content))])
     export.sign(0)
-    with pytest.raises(
-        MachineError, match=r"'stage0\.so' does not load with this TVM: .*; see `autosplit doctor`"
-    ):
+    damaged = r"'stage0\.so' does not load with this TVM: .*; see `autosplit doctor`"
+    with pytest.raises(MachineError, match=damaged):
         autosplit.load(export.folder).start()
 
 

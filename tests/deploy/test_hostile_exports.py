@@ -90,9 +90,8 @@ def edit(document, random_numbers):
     elif action == 2 and isinstance(parent, list):
         parent.append(copy.deepcopy(parent[key]))
     else:
-        other = random_numbers.choice(
-            list(parent) if isinstance(parent, dict) else range(len(parent))
-        )
+        keys = list(parent) if isinstance(parent, dict) else range(len(parent))
+        other = random_numbers.choice(keys)
         parent[key], parent[other] = parent[other], parent[key]
     return edited
 

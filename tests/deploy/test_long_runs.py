@@ -1,7 +1,5 @@
 """Many items through an export, and many candidates in a process: right, in order, memory flat."""
 
-from __future__ import annotations
-
 import gc
 from itertools import cycle, islice
 from pathlib import Path
@@ -19,7 +17,7 @@ GROWTH = 8e6  # bytes after the first quarter
 pytestmark = pytest.mark.slow
 
 
-def resident() -> int:
+def resident():
     gc.collect()
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
@@ -28,10 +26,8 @@ def test_ten_thousand_items_come_out_right_and_in_order_and_memory_is_flat(expor
     random, memory = np.random.default_rng(0), []
     with autosplit.load(exported) as pipeline:
         ports = pipeline.wiring.inputs
-        items = [
-            {p.name: random.random(p.shape).astype(p.dtype) for p in ports}
-            for _ in range(DIFFERENT)
-        ]
+        random_item = lambda: {p.name: random.random(p.shape, "float32") for p in ports}  # noqa: E731
+        items = [random_item() for _ in range(DIFFERENT)]
         expected = pipeline.run(items)
         results = pipeline.map(islice(cycle(items), ITEMS))
         for number, outputs in enumerate(results):

@@ -44,10 +44,8 @@ def test_a_connection_to_stages_and_outputs_reads_back(source):
 def test_a_folder_or_the_file_itself_is_read(put, tmp_path):
     folder = put(sound(), "other.json")
     assert manifest_file.read(folder / "other.json").model.name == "net"
-    with pytest.raises(
-        ConfigError,
-        match=r"has no readable split\.json .*; give a folder written by `autosplit export`",
-    ):
+    advice = r"has no readable split\.json .*; give a folder written by `autosplit export`"
+    with pytest.raises(ConfigError, match=advice):
         manifest_file.read(folder)
 
 
@@ -168,9 +166,8 @@ def test_a_damaged_place_is_told_in_one_line(put):
 
 @pytest.mark.parametrize("version", [0, 1, 2, 1.5, "1", None, True, [1]])
 def test_another_format_is_told_before_anything_is_read(put, version):
-    with pytest.raises(
-        ConfigError, match=r"has format .*, this autosplit reads 3; export it again"
-    ):
+    another = r"has format .*, this autosplit reads 3; export it again"
+    with pytest.raises(ConfigError, match=another):
         manifest_file.read(put({"format": version, "stages": "nonsense"}))
 
 

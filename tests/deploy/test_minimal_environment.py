@@ -1,7 +1,5 @@
 """An export on a machine that has only what the documentation installs, and no compiler."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import re
@@ -24,24 +22,18 @@ HAS = "import importlib.util as u, sys; print(*(n for n in sys.argv[1:] if u.fin
 LACKS = ("onnx", "onnxruntime", "openvino", "optuna", "networkx", "platformdirs", "torch", "pip")
 
 
-def commands() -> list[list[str]]:
+def commands():
     """The README's installation of what deployment needs, command by command."""
-    block = (
-        (ROOT / "README.md")
-        .read_text(encoding="utf-8")
-        .partition("<!-- deploy -->")[2]
-        .split("```")[1]
-    )
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = readme.partition("<!-- deploy -->")[2].split("```")[1]
     return [shlex.split(command) for command in block.removeprefix("sh\n").split("&&")]
 
 
-def named() -> set[str]:
+def named():
     """The distributions that the README names, with what pip installs along."""
-    installed = (
-        command[command.index("install") + 1 :] for command in commands() if "install" in command
-    )
+    installed = (words[words.index("install") + 1 :] for words in commands() if "install" in words)
     remaining = [word for words in installed for word in words if word[0].isalpha()]
-    names: set[str] = set()
+    names = set()
     while remaining:
         name = re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", remaining.pop().lower())[0])
         if name not in names:
@@ -65,12 +57,11 @@ def python(tmp_path_factory):
     return folder / "bin" / "python"
 
 
-def alone(python: Path, *arguments: object) -> str:
+def alone(python, *arguments):
     """Standard output of a program there, which finds no compiler and no cache."""
     nothing = {"PATH": "/nonexistent", "HOME": "/nonexistent"}
-    done = subprocess.run(
-        [python, *map(str, arguments)], capture_output=True, text=True, env=nothing, timeout=300
-    )
+    command = [python, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, env=nothing, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout
@@ -88,13 +79,10 @@ def test_the_environment_lacks_everything_else(python):
 def test_an_export_computes_there_what_it_computed_here(python, export, tmp_path):
     export.edit(lambda d: d["model"].update(file="/nonexistent/net.onnx"))
     document = json.loads(alone(python, "-m", "autosplit", "verify", export.folder, "-f", "json"))
-    assert (document["equal"], document["against"]) == (
-        True,
-        "the outputs of onnxruntime recorded in reference.npz",
-    )
-    measured = json.loads(
-        alone(python, "-m", "autosplit", "bench", export.folder, "--seconds", "0.1", "-f", "json")
-    )
+    assert document["equal"]
+    assert document["against"] == "the outputs of onnxruntime recorded in reference.npz"
+    bench = "-m", "autosplit", "bench", export.folder, "--seconds", "0.1", "-f", "json"
+    measured = json.loads(alone(python, *bench))
     assert len(measured["stages"]) == 3
 
 
@@ -104,9 +92,8 @@ def test_there_the_model_file_may_still_lie_where_it_was_and_results_are_plain_t
     assert line.startswith("equal: 8 items")
     assert "recorded in reference.npz" in line
     assert "onnxruntime cannot be imported" in line
-    title, head, *rows = alone(
-        python, "-m", "autosplit", "bench", export.folder, "--seconds", "0.1"
-    ).splitlines()
+    bench = alone(python, "-m", "autosplit", "bench", export.folder, "--seconds", "0.1")
+    title, head, *rows = bench.splitlines()
     assert title.startswith("period ")
     assert re.split(" {2,}", head) == ["stage", "runtime", "busy ms", "% of the period"]
     stages = [row.split()[:2] for row in rows[:3]]
@@ -119,24 +106,21 @@ def test_the_stages_alone_compute_what_the_pipeline_does(python, export):
         "import sys; sys.modules['autosplit'] = None; import stages_alone; "
         "sys.argv[0] = ''; sys.exit(stages_alone.main())"
     )
-    lines = alone(
-        python, "-c", f"import sys; sys.path.insert(0, sys.argv[1]); {code}", export.folder
-    ).splitlines()
+    path = "import sys; sys.path.insert(0, sys.argv[1])"
+    lines = alone(python, "-c", f"{path}; {code}", export.folder).splitlines()
     with autosplit.load(export.folder) as pipeline:
         item = {p.name: np.ones(p.shape, p.dtype) for p in pipeline.wiring.inputs}
         outputs = pipeline.run([item])[0]
-    assert sorted(lines) == sorted(
-        f"{name} {array.shape} {array.mean():.6f}" for name, array in outputs.items()
-    )
+    shown = [f"{name} {array.shape} {array.mean():.6f}" for name, array in outputs.items()]
+    assert sorted(lines) == sorted(shown)
 
 
 @pytest.mark.slow
 def test_the_readme_s_commands_install_it(export, tmp_path):
     folder = tmp_path / "serve"
     for command in commands():
-        words = [
-            sys.executable if w == "python3" else w.replace("serve", str(folder)) for w in command
-        ]
+        words = [w.replace("serve", str(folder)) for w in command]
+        words = [sys.executable if word == "python3" else word for word in words]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=900)
         if "No matching distribution" in done.stderr or "NewConnectionError" in done.stderr:
             pytest.skip("no package index to install from")

@@ -1,15 +1,11 @@
 """Exports on a real Ray cluster of several nodes, beside the same exports on this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
 import subprocess
 import sys
 from itertools import cycle
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +27,7 @@ CORE = str(device.along(1)[0])
 LIMIT_S = 240.0
 
 
-def written(model: Any, after: list[list[str]], copies: int, folder: Path) -> Path:
+def written(model, after, copies, folder):
     """An export whose last stage has ``copies`` replicas."""
     stages = model.split(after).stages
     deployed = [Stage.on(ops, "tvm", (CORE,)) for ops in stages[:-1]]
@@ -45,16 +41,16 @@ def folder(branches, tmp_path_factory):
     return written(branches, [["first"], ["hinted"]], 2, tmp_path_factory.mktemp("branches"))
 
 
-def places(count: int) -> list[str]:
+def places(count):
     sides = cycle(["left", "right"])
     return [f"ray:{next(sides)}/{CORE}" for _ in range(count)]
 
 
-def collect(pipeline: Any, model: Any, results: list[Any], disturb: Any) -> StageError:
+def collect(pipeline, model, results, disturb):
     """The error of a pipeline that is disturbed with items inside."""
     items = model.items(8)
 
-    def run() -> None:
+    def run():
         for outputs in pipeline.map(cycle(items)):
             results.append(outputs)
             if len(results) == 30:
@@ -115,9 +111,8 @@ item = {{p.name: np.zeros(p.shape, p.dtype) for p in pipeline.wiring.inputs}}
 for _ in range(3):
     pipeline.submit(item)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, timeout=LIMIT_S, check=False
-    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, timeout=LIMIT_S, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
@@ -139,7 +134,6 @@ def test_the_server_has_its_replicas_on_the_cluster(branches, nodes, tmp_path):
     command = [sys.executable, "-m", "autosplit", "serve", str(tmp_path), "--port", "0", "--ray"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:
-        assert process.stdout
         url, _, name = process.stdout.readline().partition(" serves ")
         assert nodes.actors(nodes.cluster.head_node) or nodes.actors(nodes.right)
         items = branches.items(3)

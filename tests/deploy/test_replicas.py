@@ -26,9 +26,8 @@ def model(branches):
 @pytest.fixture(scope="module")
 def deployment(model):
     first, second = model.split([["first"]]).stages
-    return Deployment(
-        (Stage.on(first, "onnxruntime", (CORES[0],)), Stage.on(second, "tvm", tuple(CORES)))
-    )
+    stages = Stage.on(first, "onnxruntime", (CORES[0],)), Stage.on(second, "tvm", tuple(CORES))
+    return Deployment(stages)
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +64,8 @@ def test_no_replica_is_busier_than_the_whole_time(folder):
 @pytest.mark.integration
 def test_replicas_of_another_target_have_a_file_of_their_own(branches, deployment, tmp_path):
     other = str(device.Cores(device.available()[:2]))
-    model = replace(
-        branches, runtime_name=AUTO, targets={other: "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64"}
-    )
+    targets = {other: "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64"}
+    model = replace(branches, runtime_name=AUTO, targets=targets)
     first, second = deployment.stages
     devices = (CORES[0], other, CORES[1])
     mixed = Deployment((first, Stage.on(second.ops, "tvm", devices)))

@@ -236,10 +236,8 @@ def test_beyond_the_queue_requests_are_told_to_come_again():
     release = threading.Event()
     with served(chain(before={0: lambda _: release.wait()}), queue=2) as address:
         answers = []
-        threads = [
-            threading.Thread(target=lambda: answers.append(post(address, asked())))
-            for _ in range(2)
-        ]
+        ask = lambda: answers.append(post(address, asked()))  # noqa: E731
+        threads = [threading.Thread(target=ask) for _ in range(2)]
         for thread in threads:
             thread.start()
         while "autosplit_items_inside 2" not in metrics(address):
@@ -361,18 +359,15 @@ def test_the_command_serves_an_export_until_it_is_ended(tmp_path):
     from autosplit.zoo.catalog import cached
 
     (tmp_path / "net.onnx").write_bytes(cached("transformer").read_bytes())
-    out, model = (
-        tmp_path / "out",
-        autosplit.load_model(tmp_path / "net.onnx", runtime="onnxruntime"),
-    )
+    out = tmp_path / "out"
+    model = autosplit.load_model(tmp_path / "net.onnx", runtime="onnxruntime")
     model.split([]).export(out)
     command = [sys.executable, "-m", "autosplit", "serve", str(out), "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         url, _, name = process.stdout.readline().partition(" serves ")
-        with contextlib.closing(
-            triton.InferenceServerClient(url.removeprefix("http://"))
-        ) as client:
+        client = triton.InferenceServerClient(url.removeprefix("http://"))
+        with contextlib.closing(client):
             (item,) = model.items(1)
             inputs = []
             for key, array in item.items():
@@ -391,10 +386,8 @@ def test_the_command_serves_an_export_until_it_is_ended(tmp_path):
 
 def one_stage(runtime="onnxruntime", batch=1):
     document = sound()
-    stage = document["stages"][0] | {
-        "runtime": runtime,
-        "replicas": [{"device": "cores:0-1"}, {"device": "cores:2-3"}],
-    }
+    replicas = [{"device": "cores:0-1"}, {"device": "cores:2-3"}]
+    stage = document["stages"][0] | {"runtime": runtime, "replicas": replicas}
     measured = {"points": [], "lone_ms": 1.0, "capacity": 9.0, "delay_ms": 2.5}
     return document | {"stages": [stage], "batch": batch, "load": measured}
 

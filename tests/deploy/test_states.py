@@ -1,10 +1,7 @@
 """Streams through real stages: split, exported, loaded, verified and measured."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +29,7 @@ def folder(model, tmp_path_factory):
     return folder
 
 
-def stepped(file: Path, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def stepped(file, items):
     """What onnxruntime gives where the states are carried by hand."""
     import onnxruntime
 
@@ -73,11 +70,8 @@ def test_verify_compares_a_sequence_in_several_streams(folder, monkeypatch, is_t
 def test_the_manifest_lists_the_states_of_each_stage(folder):
     document = json.loads((folder / "split.json").read_text(encoding="utf-8"))
     assert document["model"]["states"] == STATES
-    assert [[s["input"] for s in stage["states"]] for stage in document["stages"]] == [
-        ["past_0"],
-        ["past_1"],
-        ["past_2"],
-    ]
+    bound = [[state["input"] for state in stage["states"]] for stage in document["stages"]]
+    assert bound == [["past_0"], ["past_1"], ["past_2"]]
     assert [port["name"] for port in document["model"]["inputs"]] == ["sound"]
 
 

@@ -1,6 +1,5 @@
 import hashlib
 import io
-import json
 import platform
 import sys
 from pathlib import Path
@@ -16,26 +15,27 @@ from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, MachineError
 from autosplit.frontend.importing import digest
 from autosplit.hardware.execution.pipeline import Pipeline
-from autosplit.hardware.measurement import disturbance
+from autosplit.hardware.measurement import disturbance, open_loop
 from autosplit.hardware.measurement.measure import Budget
 from tests.deploy.exports import swap_sources
 from tests.deploy.manifests import sound
 
 
-def test_verify_compares_with_onnxruntime_on_the_model(export, capsys):
-    assert main(["verify", str(export.folder), "-f", "json", "--items", "2"]) == 0
-    document = json.loads(capsys.readouterr().out)
+def test_verify_compares_with_onnxruntime_on_the_model(export, as_json):
+    document = as_json("verify", export.folder, "--items", "2")
     assert (document["equal"], document["items"]) == (True, 2)
     assert 0 <= document["max_rel_error"] < 1e-4
     assert document["against"].startswith("onnxruntime on ")
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_miswired_export_is_not_equal(export, capsys):
     export.edit(lambda d: swap_sources(d, "first", "stem.relu"))
     assert main(["verify", str(export.folder)]) == 1
     assert capsys.readouterr().out.startswith("DIFFERENT: 8 items, max abs error ")
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_without_the_model_the_recorded_outputs_judge(export, capsys):
     export.edit(lambda d: d["model"].update(file="/nowhere/net.onnx"))
     assert main(["verify", str(export.folder)]) == 0
@@ -119,6 +119,9 @@ def archive(**arrays):
     return stream.getvalue()
 
 
+UNPAIRED = "0/in/image", "0/out/early", "1/in/image"
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
@@ -126,10 +129,7 @@ def archive(**arrays):
         (archive(**{"0/in/image": np.array([Trap()], dtype=object)}), "has no arrays"),
         (archive(x=np.ones(1)), "has no reference outputs"),
         (archive(**{"0/up/image": np.ones(1)}), "has no reference outputs"),
-        (
-            archive(**dict.fromkeys(["0/in/image", "0/out/early", "1/in/image"], np.ones(1))),
-            "has no reference outputs",
-        ),
+        (archive(**dict.fromkeys(UNPAIRED, np.ones(1))), "has no reference outputs"),
     ],
 )
 def test_recorded_outputs_that_are_none_are_named(export, content, problem):
@@ -146,13 +146,13 @@ def test_the_name_of_a_recorded_tensor_may_hold_slashes(tmp_path):
     file = tmp_path / "reference.npz"
     np.savez(file, **{"0/in/deep/x": np.ones(1), "0/out/deep/er/y": np.zeros(1)})
     sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
-    document = Manifest.model_validate(
-        sound() | {"reference": {"file": file.name, "sha256": sha256}}
-    )
+    recorded = {"reference": {"file": file.name, "sha256": sha256}}
+    document = Manifest.model_validate(sound() | recorded)
     expected, _ = read_reference(tmp_path, document, {})
     assert ([*expected.items[0]], [*expected.along[0]]) == (["deep/x"], ["deep/er/y"])
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_special_values_are_compared(export, capsys):
     assert main(["verify", str(export.folder), "--special"]) == 0
     assert capsys.readouterr().out.startswith("equal: 8 items")
@@ -186,6 +186,7 @@ def test_a_stage_that_hides_nan_is_not_equal(export, monkeypatch):
         ),
     ],
 )
+@pytest.mark.usefixtures("in_this_process")
 def test_what_cannot_be_answered_is_refused_with_the_remedy(export, said, words, line):
     export.edit(lambda d: d.update(reference=None) or d["model"].pop("file"))
     assert said(words[0], export.folder, *words[1:]) == (2, line)
@@ -200,11 +201,11 @@ def test_bench_measures_every_stage(export):
     assert {event.stage for event in result.events} == {0, 1, 2}
 
 
-def test_bench_measures_an_export_under_load(export, capsys, tmp_path):
+def test_bench_measures_an_export_under_load(export, capsys, tmp_path, monkeypatch, as_json):
+    monkeypatch.setattr(open_loop, "items_measured", lambda rate, seconds: 60)
     chart = tmp_path / "chart.svg"
     options = ["--seconds", "0.1", "--rate", "100", "--p99", "1000", "--chart", str(chart)]
-    assert main(["bench", str(export.folder), *options, "-f", "json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = as_json("bench", export.folder, *options)
     assert document["rate"] == 100
     assert 0 < document["p50_ms"] <= document["p99_ms"]
     assert document["goodput"] > 0
@@ -215,12 +216,11 @@ def test_bench_measures_an_export_under_load(export, capsys, tmp_path):
     assert "items/s within p99 1000 ms: " in shown
 
 
-def test_bench_marks_what_was_measured_under_load(export, capsys, monkeypatch):
+def test_bench_marks_what_was_measured_under_load(export, capsys, as_json, monkeypatch):
     busy = disturbance.Conditions(load=0.5, idle=0.0)
     monkeypatch.setattr(disturbance, "since", lambda start: busy)
     words = ["bench", str(export.folder), "--seconds", "0.1"]
-    assert main([*words, "-f", "json"]) == 0
     reason = "other processes took 50% of the processor"
-    assert reason in json.loads(capsys.readouterr().out)["disturbances"]
+    assert reason in as_json(*words)["disturbances"]
     assert main(words) == 0
     assert f"not to be trusted: {reason}" in capsys.readouterr().out

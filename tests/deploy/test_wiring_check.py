@@ -63,11 +63,8 @@ def test_both_ends_have_one_shape_and_dtype(number, odd):
     for end in SOUND["connections"][number]["to"]:
 
         def change(document, end=end):
-            ports = (
-                document["stages"][end["stage"]]["inputs"]
-                if "stage" in end
-                else document["model"]["outputs"]
-            )
+            place = document["stages"][end["stage"]] if "stage" in end else document["model"]
+            ports = place["inputs" if "stage" in end else "outputs"]
             name = end.get("input", end.get("output"))
             next(p for p in ports if p["name"] == name).update({odd[0]: odd[1]})
 
@@ -94,9 +91,8 @@ def goes_to(number, **end):
 
 
 def one_more(document):
-    document["connections"].append(
-        tensor("c", {"stage": 1, "output": 0}, {"stage": 2, "input": "c"})
-    )
+    another = tensor("c", {"stage": 1, "output": 0}, {"stage": 2, "input": "c"})
+    document["connections"].append(another)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,8 @@ A line ``<!-- … -->`` before a block says what the test does with it; more tha
 - ``needs: THING`` at the top of a page: what the test starts for it, or skips it for the lack of.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +34,7 @@ class Block:
     marks: Mapping[str, str]
 
     @property
-    def runs(self) -> bool:
+    def runs(self):
         """Whether a reader runs it."""
         return self.language in RUN and not {"file", "not run"} & self.marks.keys()
 
@@ -49,52 +47,50 @@ class Page:
     text: str
 
     @property
-    def marks(self) -> dict[str, str]:
+    def marks(self):
         """What the comments above the title say."""
         return marks(self.text.partition("\n# ")[0]) if not self.text.startswith("# ") else {}
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self):
         """The fenced blocks, in order."""
         for comments, language, text in _BLOCK.findall(self.text):
             yield Block(language, text, marks(comments))
 
-    def links(self) -> Iterator[str]:
+    def links(self):
         """Where its links lead, those to the web left out."""
         bare = re.sub(r"```.*?```", "", self.text, flags=re.DOTALL)
         yield from (t for t in re.findall(r"\]\(([^)\s]+)\)", bare) if "://" not in t)
 
 
-def pages() -> list[Page]:
+def pages():
     """All pages under docs/, by path."""
     return list(map(page_of, sorted(DOCS.rglob("*.md"))))
 
 
-def linked_pages() -> list[Page]:
+def linked_pages():
     """The pages whose links are checked: those under docs/ and the others of the project."""
     return [*pages(), *map(page_of, OTHER_PAGES)]
 
 
-def page_of(file: Path) -> Page:
+def page_of(file):
     """The page in a file."""
     return Page(file, file.read_text(encoding="utf-8"))
 
 
-def marks(comments: str) -> dict[str, str]:
+def marks(comments):
     """Comments as a mapping: what stands before the colon to what stands after it."""
     return {name: value or "" for name, value in _MARK.findall(comments)}
 
 
-def anchor_of(heading: str) -> str:
+def anchor_of(heading):
     """What a link to a heading has after '#': lower case, spaces as hyphens."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def table(text: str, heading: str) -> list[tuple[str, ...]]:
+def table(text, heading):
     """The cells of the first table below a heading, without its head."""
     below = text.partition(f"\n{heading}\n")[2]
     lines = re.search(r"(?:^\|.*\n?)+", below, re.MULTILINE)
     rows = [line.strip().strip("|") for line in lines.group().splitlines()] if lines else []
-    return [
-        tuple(cell.replace("\\|", "|").strip() for cell in re.split(r"(?<!\\)\|", row))
-        for row in rows[2:]
-    ]
+    cells = [re.split(r"(?<!\\)\|", row) for row in rows[2:]]
+    return [tuple(cell.replace("\\|", "|").strip() for cell in row) for row in cells]

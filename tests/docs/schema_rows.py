@@ -1,7 +1,5 @@
 """A JSON Schema as the rows of a reference: for each part its keys with type and default."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +8,7 @@ Schema = Mapping[str, Any]
 ROOT_PART = "whole"
 
 
-def parts(schema: Schema) -> dict[str, list[tuple[str, str, str]]]:
+def parts(schema):
     """By part, the whole first: (key, type, default) of each key; a key without which nothing works
     is ``required``.
     """
@@ -24,31 +22,26 @@ def parts(schema: Schema) -> dict[str, list[tuple[str, str, str]]]:
     }
 
 
-def type_of(schema: Schema, root: Schema) -> str:
+def type_of(schema, root):
     """The type of a value in words; empty where the schema does not tell."""
     if "$ref" in schema:
         return f"[{schema['$ref'].rpartition('/')[2]}]"
     if "anyOf" in schema:
         return " or ".join(type_of(s, root) for s in schema["anyOf"] if s.get("type") != "null")
     if "enum" in schema or "const" in schema:
-        return " or ".join(
-            f"`{json.dumps(value)}`" for value in schema.get("enum", [schema.get("const")])
-        )
+        values = schema.get("enum", [schema.get("const")])
+        return " or ".join(f"`{json.dumps(value)}`" for value in values)
     kind = schema.get("type")
     if kind == "array":
         return f"list of {type_of(schema.get('items') or schema['prefixItems'][0], root)}"
     if kind == "object":
         return f"table of {type_of(schema['additionalProperties'], root)}"
-    words = {
-        "string": "text",
-        "boolean": "`true` or `false`",
-        "integer": "integer",
-        "number": "number",
-    }
+    words = {"string": "text", "boolean": "`true` or `false`"}
+    words |= {"integer": "integer", "number": "number"}
     return words.get(str(kind), "") + bounds(schema)
 
 
-def bounds(schema: Schema) -> str:
+def bounds(schema):
     """What a number is limited to, in words."""
     low, high = schema.get("minimum"), schema.get("maximum")
     if "exclusiveMinimum" in schema:
@@ -58,7 +51,7 @@ def bounds(schema: Schema) -> str:
     return f", {low:g} or more" if low is not None else ""
 
 
-def default_of(schema: Schema, required: bool) -> str:
+def default_of(schema, required):
     """What stands for a key that is left out."""
     if required:
         return "required"

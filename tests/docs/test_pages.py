@@ -2,8 +2,6 @@
 it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os
@@ -14,19 +12,16 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from studies.tools.tables import SUMMARY
-from tests.docs.pages import DOCS, ROOT, RUN, Block, Page, anchor_of, linked_pages, pages
+from tests.docs.pages import DOCS, ROOT, RUN, anchor_of, linked_pages, pages
 from tests.study.server import postgresql
 
 TIMEOUT = 900  # seconds a block may take
-ADDRESS = (
-    "postgresql+psycopg://USER@HOST/NAME"  # on a page; a test puts its own server's address there
-)
+# On a page; a test puts its own server's address there.
+ADDRESS = "postgresql+psycopg://USER@HOST/NAME"
 PACKAGES = {
     "onnxruntime": "onnxruntime", "ray": "ray", "rpc": "tornado", "torch": "torch",
     "transformers": "transformers",
@@ -38,7 +33,7 @@ LANGUAGES = {*RUN, "cpp", "toml", "text", "json", "mermaid"}
 class Reader:
     """Somebody with an empty folder and a shell; what one block exports, the next one finds."""
 
-    def __init__(self, folder: Path, address: str = "") -> None:
+    def __init__(self, folder, address=""):
         self.folder, self._address = folder / "work", address
         self._printed = ""
         self.folder.mkdir()
@@ -51,12 +46,10 @@ class Reader:
             program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments} "$@"\n')
             program.chmod(0o755)
         inherited = {k: v for k, v in os.environ.items() if k != "AUTOSPLIT_STORAGE"}
-        self._environment = inherited | {
-            "PATH": f"{programs}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-        }
+        self._environment = inherited | {"PYTHONPATH": str(ROOT)}
+        self._environment["PATH"] = f"{programs}:{os.environ['PATH']}"
 
-    def read(self, block: Block) -> None:
+    def read(self, block):
         """Save the block or run it, as its marks say."""
         text = block.text.replace(ADDRESS, self._address) if self._address else block.text
         if name := block.marks.get("file"):
@@ -71,7 +64,7 @@ class Reader:
             else:
                 self._run(script, int(block.marks.get("exit", 0)))
 
-    def _run(self, script: str, code: int) -> None:
+    def _run(self, script, code):
         keep = f"{{ export -p; printf 'cd %q\\n' \"$PWD\"; }} > {shlex.quote(str(self._state))}"
         done = subprocess.run(
             ["bash", "-eu", "-c", f". {shlex.quote(str(self._state))}\n{script}\n{keep}"],
@@ -85,7 +78,7 @@ class Reader:
         assert "Traceback" not in done.stderr, done.stderr
         self._printed = done.stdout
 
-    def _serve(self, script: str) -> None:
+    def _serve(self, script):
         command = ["bash", "-eu", "-c", f". {shlex.quote(str(self._state))}\n{script}"]
         pipe = subprocess.PIPE
         with subprocess.Popen(
@@ -97,7 +90,6 @@ class Reader:
             start_new_session=True,
         ) as server:
             try:
-                assert server.stdout is not None
                 url = next((line.strip() for line in server.stdout if "http://" in line), "")
                 assert url, server.communicate()
                 with urllib.request.urlopen(url[url.index("http://") :], timeout=60) as answer:
@@ -107,14 +99,14 @@ class Reader:
                     os.killpg(server.pid, signal.SIGINT)
 
 
-def shape_of(text: str) -> set[str]:
+def shape_of(text):
     """The lines without their numbers, spaces and runtimes."""
     lines = re.sub(r"\S*\d\S*|\b(tvm|onnxruntime|openvino)\b", "#", text).splitlines()
     return {" ".join(line.split()) for line in lines if line.strip()}
 
 
 @contextlib.contextmanager
-def needed(thing: str) -> Iterator[str]:
+def needed(thing):
     """What a page needs: the address of a server for PostgreSQL, a skip with the reason where
     something is not here.
     """
@@ -130,7 +122,7 @@ def needed(thing: str) -> Iterator[str]:
     yield ""
 
 
-def cases(slow: bool) -> list[object]:
+def cases(slow):
     """The pages with something to run: the slow ones or with slow blocks, or those with something
     that is not slow.
     """
@@ -143,7 +135,7 @@ def cases(slow: bool) -> list[object]:
     return parameters
 
 
-def read_all(page: Page, folder: Path, leave_out: str = "") -> None:
+def read_all(page, folder, leave_out=""):
     with needed(page.marks.get("needs", "")) as address:
         reader, left_out = Reader(folder, address), False
         for block in page.blocks():
@@ -176,12 +168,11 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.path.stem)
 def test_blocks_say_what_they_are(page):
     assert {block.language for block in page.blocks()} <= LANGUAGES
-    assert all(block.marks.get("not run", "-") for block in page.blocks()), (
-        "a block that is not run says why"
-    )
+    reasons = [block.marks.get("not run", "-") for block in page.blocks()]
+    assert all(reasons), "a block that is not run says why"
 
 
-def anchors(file: Path) -> set[str]:
+def anchors(file):
     """The names a link may have after '#'."""
     headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
     return set(map(anchor_of, headings))
@@ -189,9 +180,6 @@ def anchors(file: Path) -> set[str]:
 
 def test_the_index_and_the_summary_of_results_lead_to_every_page():
     indexes = [page for page in pages() if page.path in (DOCS / "README.md", SUMMARY)]
-    linked = {
-        (page.path.parent / link.partition("#")[0]).resolve()
-        for page in indexes
-        for link in page.links()
-    }
+    links = [(page.path.parent, link) for page in indexes for link in page.links()]
+    linked = {(folder / link.partition("#")[0]).resolve() for folder, link in links}
     assert {page.path for page in pages()} - {DOCS / "README.md"} <= linked

@@ -2,8 +2,6 @@
 wrong.
 """
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -17,32 +15,25 @@ from studies.tools import reference
 from tests.docs.pages import DOCS, Page, table
 from tests.docs.schema_rows import parts
 
-LOADED = {
-    "name": "name of the file",
-    "stages": "one per device",
-}  # what reading a study file fills in
-TOLD = {
-    "devices",
-    "target",
-    "storage",
-    "search",
-    "measure",
-}  # keys whose default a page may tell in words
+# What reading a study file fills in.
+LOADED = {"name": "name of the file", "stages": "one per device"}
+# Keys whose default a page may tell in words.
+TOLD = {"devices", "target", "storage", "search", "measure"}
 
 PARTS = {name.lower(): name for name in ("Search", "Measure", "Limits", "Regions", "Workload")}
 PARTS["states"] = "StatePair"
 PAGES = {"study-file.md": StudyConfig.model_json_schema(), "split-json.md": manifest.schema()}
 
 
-def read(name: str) -> Page:
+def read(name):
     file = DOCS / "reference" / name
     return Page(file, file.read_text(encoding="utf-8"))
 
 
-def described(page: Page) -> dict[str, list[tuple[str, ...]]]:
+def described(page):
     """By part of the schema the rows of its table."""
     heading = "## The document" if "## The document" in page.text else "## The sections"
-    objects: dict[str, list[tuple[str, ...]]] = {}
+    objects = {}
     for name, *row in table(page.text, heading):
         objects.setdefault(PARTS.get(name, name), []).append(tuple(row))
     if "whole" not in objects:
@@ -63,26 +54,20 @@ def test_every_key_is_there_with_its_type_and_default(name):
             kind = re.sub(r"\[(\w+)\]", r"\1", kind)
             bare = key.strip("`")
             assert key in documented, f"{name}: {part} lacks | {key} | {kind} | {default} | … |"
-            assert not kind or documented[key][0] == kind, (
-                f"{name}: {key} of {part} is of type {kind}"
-            )
-            shown = (
-                LOADED.get(bare, default)
-                if part == "whole" and name == "study-file.md"
-                else default
-            )
+            of_page = documented[key][0]
+            assert not kind or of_page == kind, f"{name}: {key} of {part} is of type {kind}"
+            is_filled = part == "whole" and name == "study-file.md"
+            shown = LOADED.get(bare, default) if is_filled else default
             assert documented[key][1] == shown or (shown == "none" and bare in TOLD), (
                 f"{name}: {key} of {part}: {shown}"
             )
-        assert set(documented) == {key for key, _, _ in keys}, (
-            f"{name}: {part} has keys that are none"
-        )
+        unknown = set(documented) - {key for key, _, _ in keys}
+        assert not unknown, f"{name}: {part} has keys that are none"
 
 
 def test_the_example_of_split_json_is_one():
-    (example,) = [
-        json.loads(b.text) for b in read("split-json.md").blocks() if b.language == "json"
-    ]
+    blocks = read("split-json.md").blocks()
+    (example,) = [json.loads(block.text) for block in blocks if block.language == "json"]
     jsonschema.validate(example, manifest.schema())
     assert len(wired(manifest.Manifest.model_validate(example)).stages) == 2
 
@@ -97,9 +82,8 @@ def test_the_study_files_on_the_page_are_valid(tmp_path):
 
 
 def test_the_commands_are_those_of_the_command_line():
-    assert read("command-line.md").text == reference.command_line(), (
-        "run python -m studies.tools.reference"
-    )
+    page = read("command-line.md").text
+    assert page == reference.command_line(), "run python -m studies.tools.reference"
 
 
 def test_public_signatures_change_on_purpose():

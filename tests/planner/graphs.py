@@ -1,11 +1,29 @@
 """Cost tables of small graphs, and graphs of known shape with seeded costs."""
 
-from __future__ import annotations
-
+import json
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
-from autosplit.planner import CostModel, Kind, Plan, Row, RowCosts, Transfer
+import pytest
+
+from autosplit.planner import CostModel, Kind, Row, RowCosts, Transfer
+
+WORKLOADS = Path(__file__).parents[2] / ".." / "shared" / "workloads"
+
+
+def workload(name):
+    """The document of a public graph; a test without it is skipped."""
+    file = WORKLOADS / f"{name}.json"
+    if not file.exists():
+        pytest.skip(f"the public workloads are not at {WORKLOADS}")
+    return json.loads(file.read_text())
+
+
+def ticks(count):
+    """A deadline that passes when it has been asked ``count`` times."""
+    left = iter(range(count))
+    return lambda: next(left, None) is None
 
 
 def table(
@@ -58,7 +76,7 @@ def chain(*times, **options):
     return table([1 << i >> 1 for i in range(len(times))], times, **options)
 
 
-def replicas_of(plan: Plan):
+def replicas_of(plan):
     """The replicas of each stage."""
     return tuple(stage.replicas for stage in plan.stages)
 
@@ -71,10 +89,8 @@ def costed(n, edges, seed=0, transfer=0.1, size=0.0, memory=float("inf")):
         predecessors[b] |= 1 << a
         readers.setdefault(a, set()).add(b)
     times = tuple(random.uniform(0.2, 2) for _ in range(n))
-    tensors = tuple(
-        Transfer(f"t{a}", a, tuple(sorted(readers[a])), 1000 * random.random())
-        for a in sorted(readers)
-    )
+    readers = {a: tuple(sorted(ops)) for a, ops in sorted(readers.items())}
+    tensors = tuple(Transfer(f"t{a}", a, readers[a], 1000 * random.random()) for a in readers)
     return table(
         predecessors,
         times,

@@ -5,8 +5,6 @@ reads a tensor from outside, w[t, s] >= 1 where the maker is on stage s and a re
 P over P >= load of each stage.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import lil_matrix
@@ -82,62 +80,40 @@ class Chain:
                     self.add([(self.w(j, s), 1), *self.on(maker, s, -1), (self.x(c, s), 1)], 0)
 
 
-def least_period(model, stages):
+def least_period(model, stages, cores=0):
     """The optimum, None where there is no split. One kind of devices, model inputs not supported.
 
-    z[s, r] = 1 where stage s has runtime r; only the load in that runtime counts.
+    y[s, k] = 1 where stage s has option k: a row of the costs and a number of replicas. Only the
+    load in that row counts. With ``cores`` stages may be fewer; replicas and threads take them.
     """
-    runtimes = model.rows
-    chain = Chain(model, stages, stages * len(runtimes))
-    z = lambda s, r: chain.first_extra + s * len(runtimes) + r  # noqa: E731
+    rows = model.rows
+    options = [(row, r) for row in rows for r in range(1, cores // row.row.threads + 1)]
+    options = options or [(row, 1) for row in rows]
+    chain = Chain(model, stages, stages * len(options))
+    y = lambda s, k: chain.first_extra + s * len(options) + k  # noqa: E731
     most = sum(model.kinds[0].send) + sum(model.kinds[0].receive)
-    most += sum(sum(runtime.times) + runtime.overhead for runtime in runtimes)
+    most += sum(sum(row.times) + row.overhead for row in rows)
+    memory, slack = model.kinds[0].memory, sum(model.sizes)
+    if cores:
+        spent = [r * row.row.threads for row, r in options]
+        chain.add([(y(s, k), -cost) for s in range(stages) for k, cost in enumerate(spent)], -cores)
     for s in range(stages):
-        chain.add(chain.all_on(s, [1] * chain.n), 1)
-        chain.add([(z(s, r), 1) for r in range(len(runtimes))], 1)
-        for r, runtime in enumerate(runtimes):
-            load = chain.minus_load(s, runtime.times)
-            bound = runtime.overhead - most
-            chain.add([(chain.period, 1), *load, (z(s, r), -most)], bound)
-            for group in runtime.groups:
+        of_stage = [(y(s, k), 1) for k in range(len(options))]
+        chain.add([(column, -1) for column, _ in of_stage], -1)
+        for i in range(chain.n):
+            chain.add([*of_stage, *chain.on(i, s, -1)], 0)
+        if not cores:
+            chain.add(chain.all_on(s, [1] * chain.n), 1)
+        for k, (row, r) in enumerate(options):
+            load = chain.minus_load(s, row.times)
+            chain.add([(chain.period, r), *load, (y(s, k), -most)], row.overhead - most)
+            for group in row.groups:
                 ops = [i for i in range(chain.n) if group >> i & 1]
                 for i, j in zip(ops, ops[1:] + ops[:1], strict=True):
                     together = [*chain.on(i, s, 1), *chain.on(j, s, -1)]
-                    chain.add([*together, (z(s, r), -1)], -1)
-        memory = model.kinds[0].memory
-        if memory < float("inf"):
-            chain.add(chain.all_on(s, [-size for size in model.sizes]), -memory)
-    return minimised(chain.rows, chain.period)
-
-
-def least_deployment_period(model, cores):
-    """The least period of stages, replicas and threads, None where there is no deployment.
-
-    y[s, r, w] = 1 where stage s has r replicas of row w of the costs.
-    """
-    thread_counts = [row.row.threads for row in model.rows]
-    memory = model.kinds[0].memory
-    shapes = [(r, w) for w in range(len(thread_counts)) for r in range(1, cores + 1)]
-    shapes = [(r, w) for r, w in shapes if r * thread_counts[w] <= cores]
-    chain = Chain(model, cores, cores * len(shapes))
-    y = lambda s, k: chain.first_extra + s * len(shapes) + k  # noqa: E731
-    moves = sum(model.kinds[0].send) + sum(model.kinds[0].receive)
-    every_time = zip(*(row.times for row in model.rows), strict=True)
-    most = sum(map(max, every_time)) + moves + max(row.overhead for row in model.rows)
-    spent = [r * thread_counts[w] for r, w in shapes]
-    chain.add([(y(s, k), -spent[k]) for s in range(cores) for k in range(len(shapes))], -cores)
-    for s in range(cores):
-        shape_of_stage = [(y(s, k), 1) for k in range(len(shapes))]
-        chain.add([(column, -1) for column, _ in shape_of_stage], -1)
-        for i in range(chain.n):
-            chain.add([*shape_of_stage, *chain.on(i, s, -1)], 0)
-        for k, (r, w) in enumerate(shapes):
-            load = chain.minus_load(s, model.rows[w].times)
-            overhead = model.rows[w].overhead
-            chain.add([(chain.period, r), *load, (y(s, k), -most)], overhead - most)
+                    chain.add([*together, (y(s, k), -1)], -1)
             if memory < float("inf"):
                 sizes = chain.all_on(s, [-size for size in model.sizes])
-                slack = sum(model.sizes)
                 chain.add([*sizes, (y(s, k), -slack)], -memory - slack)
     return minimised(chain.rows, chain.period)
 

@@ -1,9 +1,6 @@
 """Small random cost models and questions, and all answers to them."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterator
 from itertools import product
 
 from hypothesis import strategies as st
@@ -11,7 +8,7 @@ from hypothesis import strategies as st
 from autosplit.cuts import downsets, members
 from autosplit.deployment import Option, Row, Stage
 from autosplit.planner.costs import CostModel, Kind, RowCosts, Transfer
-from autosplit.planner.evaluation import Plan, evaluate, fits
+from autosplit.planner.evaluation import evaluate, fits
 from autosplit.planner.problem import Question
 
 MOST_OPS = 5
@@ -21,7 +18,7 @@ Options = tuple[Option, ...]  # the ways in which a stage runs at once
 
 
 @st.composite
-def graphs(draw: st.DrawFn, most: int = MOST_OPS) -> tuple[tuple[int, ...], list[Transfer]]:
+def graphs(draw, most=MOST_OPS):
     """Predecessors and tensors of up to ``most`` ops, some with a model input."""
     size = draw(st.integers(1, most))
     predecessors = tuple(draw(st.integers(0, (1 << i) - 1)) for i in range(size))
@@ -37,12 +34,7 @@ def graphs(draw: st.DrawFn, most: int = MOST_OPS) -> tuple[tuple[int, ...], list
 
 
 @st.composite
-def models(
-    draw: st.DrawFn,
-    kinds: int = 2,
-    threads: tuple[int, ...] = (1,),
-    batches: tuple[int, ...] = (1,),
-) -> CostModel:
+def models(draw, kinds=2, threads=(1,), batches=(1,)):
     """A cost model of up to ``kinds`` kinds of devices, in one or two runtimes."""
     predecessors, tensors = draw(graphs())
     size, count = len(predecessors), len(tensors)
@@ -76,7 +68,7 @@ def models(
 
 
 @st.composite
-def split_questions(draw: st.DrawFn, costs: CostModel) -> Question:
+def split_questions(draw, costs):
     """Splits along devices in an order, on equal devices, or on devices in any order."""
     names = [kind.name for kind in costs.kinds]
     if draw(st.booleans()):
@@ -89,13 +81,13 @@ def split_questions(draw: st.DrawFn, costs: CostModel) -> Question:
 
 
 @st.composite
-def deployment_questions(draw: st.DrawFn, costs: CostModel, cores: bool) -> Question:
+def deployment_questions(draw, costs, cores):
     """Deployments with replicas on cores or on devices."""
     counts = {kind.name: draw(st.integers(1, 4 if cores else 2)) for kind in costs.kinds}
     return Question(counts, replicas=True, cores=cores)
 
 
-def answers(costs: CostModel, question: Question) -> Iterator[Plan]:
+def answers(costs, question):
     """Every deployment that a question allows, and that fits the devices."""
     model = costs.with_groups(question.keep_together)
     contraction = model.contraction
@@ -113,7 +105,7 @@ def answers(costs: CostModel, question: Question) -> Iterator[Plan]:
                     yield plan
 
 
-def _chains(cuts: list[int], before: int, whole: int, most: int) -> Iterator[list[int]]:
+def _chains(cuts, before, whole, most):
     """The stages, bitsets of ops, of all splits after a cut."""
     if before == whole:
         yield []
@@ -124,16 +116,14 @@ def _chains(cuts: list[int], before: int, whole: int, most: int) -> Iterator[lis
                     yield [cut & ~before, *rest]
 
 
-def _placed(question: Question, rows: list[Row], split: list[int]) -> Iterator[list[Stage]]:
+def _placed(question, rows, split):
     """The stages of a split on the devices in all ways."""
     for chosen in _choices(question, _options(question, rows), len(split)):
         pairs = zip(split, chosen, strict=True)
         yield [Stage(tuple(members(ops)), options) for ops, options in pairs]
 
 
-def _choices(
-    question: Question, options: list[Options], count: int, chosen: tuple[Options, ...] = ()
-) -> Iterator[tuple[Options, ...]]:
+def _choices(question, options, count, chosen=()):
     """The options of so many stages after those chosen, as far as there are devices."""
     if len(chosen) == count:
         yield chosen
@@ -143,7 +133,7 @@ def _choices(
             yield from _choices(question, options, count, (*chosen, option))
 
 
-def _options(question: Question, rows: list[Row]) -> list[Options]:
+def _options(question, rows):
     if not question.replicas:
         return [(Option(row),) for row in rows]
     if question.cores:
@@ -159,12 +149,12 @@ def _options(question: Question, rows: list[Row]) -> list[Options]:
     return choices
 
 
-def _has_devices(question: Question, chosen: tuple[Options, ...]) -> bool:
+def _has_devices(question, chosen):
     if question.order:
         # Each stage takes the next device of its kind along the order.
         remaining = iter(question.order)
         return all(options[0].row.kind in remaining for options in chosen)
-    used: dict[str, int] = {}
+    used = {}
     for option in (option for options in chosen for option in options):
         take = option.row.threads if question.cores else 1
         used[option.row.kind] = used.get(option.row.kind, 0) + option.replicas * take

@@ -3,8 +3,6 @@
 Nothing is shared with the planner.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 

@@ -1,15 +1,12 @@
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.profiling.graph_document import from_document
 from autosplit.planner import Option, Question, Row, RowCosts, Stage, cut_set, evaluate, partition
-from tests.planner.graphs import chain, random_dag, replicas_of
+from tests.planner.graphs import chain, random_dag, replicas_of, workload
 
-WORKLOADS = Path(__file__).parents[2] / ".." / "shared" / "workloads"
 # (workload, share of the model that a replica holds): period on 6 cores, replicas, loads.
 ANCHORS = {
     ("layer_bert24", None): (15.4010, None, None),
@@ -20,11 +17,9 @@ ANCHORS = {
 }
 
 
-def workload(name, share=None):
-    file = WORKLOADS / f"{name}.json"
-    if not file.exists():
-        pytest.skip(f"the public workloads are not at {WORKLOADS}")
-    costs = from_document(json.loads(file.read_text()), name)
+def limited_workload(name, share):
+    """The costs of a public graph, of which a replica may hold a share."""
+    costs = from_document(workload(name), name)
     return costs if share is None else costs.with_memory(sum(costs.sizes) * share)
 
 
@@ -35,7 +30,7 @@ def plan_deployment(costs, cores, **options):
 @pytest.mark.parametrize(("name", "share"), ANCHORS)
 def test_published_optima_on_six_cores(name, share):
     period, replicas, loads = ANCHORS[name, share]
-    best = plan_deployment(workload(name, share), 6)
+    best = plan_deployment(limited_workload(name, share), 6)
     assert best.optimal
     assert best.period == pytest.approx(period, abs=5e-5)
     if replicas:
@@ -50,7 +45,7 @@ def test_published_optima_on_six_cores(name, share):
     "name", ["layer_bert24", "layer_resnet50", "layer_inceptionv3", "operator_bert_l-3"]
 )
 def test_public_workloads_are_solved(name, share, cores):
-    costs = workload(name, share)
+    costs = limited_workload(name, share)
     best = plan_deployment(costs, cores)
     assert best.optimal
     assert sum(replicas_of(best)) <= cores

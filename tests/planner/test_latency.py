@@ -1,14 +1,12 @@
 """Least latency, the k best plans and the front of both, also where time or room is short."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import Infeasible
 from autosplit.planner import Question, front, k_best, labels, partition
-from tests.planner.graphs import random_dag
+from tests.planner.graphs import random_dag, ticks
 from tests.planner.models import answers, deployment_questions, models, split_questions
 
 THIRDS = Question.of_split(3)
@@ -16,19 +14,15 @@ THIRDS = Question.of_split(3)
 
 @pytest.mark.parametrize("asked", range(0, 60, 3))
 def test_whatever_time_there_is_what_is_claimed_holds(asked):
-    def late():
-        left = iter(range(asked))
-        return lambda: next(left, None) is None
-
     model = random_dag(8, 5, size=1.0)
     limit = 1.5 * partition(model, THIRDS).period
-    quickest = partition(model, THIRDS, max_period=limit, deadline=late())
+    quickest = partition(model, THIRDS, max_period=limit, deadline=ticks(asked))
     assert quickest.period <= limit
     assert not quickest.optimal or quickest == partition(model, THIRDS, max_period=limit)
-    points, complete = front(model, THIRDS, deadline=late())
+    points, complete = front(model, THIRDS, deadline=ticks(asked))
     assert points
     assert not complete or points == front(model, THIRDS)[0]
-    listed = k_best(model, THIRDS, 9, deadline=late())
+    listed = k_best(model, THIRDS, 9, deadline=ticks(asked))
     assert (len(listed) == 9) == (not listed[0].note)
 
 

@@ -8,7 +8,7 @@ import pytest
 from autosplit.errors import Infeasible
 from autosplit.planner import Question, Row, RowCosts, partition
 from tests.planner.graphs import in_runtimes, random_dag, with_overhead
-from tests.planner.milp import least_deployment_period, least_period
+from tests.planner.milp import least_period
 
 
 def plan(model, stages):
@@ -57,7 +57,7 @@ def test_deployments_with_threads(seed, memory):
     two = replace(one, row=Row(threads=2), times=fast)
     model = with_overhead(replace(model, rows=(one, two)), 0.2)
     best = partition(model, Question.of_cores(4))
-    assert best.period == pytest.approx(least_deployment_period(model, 4), rel=1e-6)
+    assert best.period == pytest.approx(least_period(model, 4, cores=4), rel=1e-6)
 
 
 @pytest.mark.slow

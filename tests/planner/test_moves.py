@@ -1,7 +1,5 @@
 """Neighbours, random and nearest deployments are among those that a question allows."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -11,21 +9,18 @@ from hypothesis import strategies as st
 
 from autosplit.errors import Infeasible
 from autosplit.planner.batch import BatchEvaluator
-from autosplit.planner.costs import CostModel
 from autosplit.planner.evaluation import evaluate, fits
 from autosplit.planner.moves import Moves
-from autosplit.planner.problem import Question
 from autosplit.planner.solver import partition
 from tests.planner.models import deployment_questions, models, split_questions
 
 
 @st.composite
-def asked(draw: st.DrawFn) -> tuple[CostModel, Question]:
+def asked(draw):
     """Costs and a question of any kind about them, which keeps no ops together."""
     cores = draw(st.booleans())
-    costs = draw(
-        models(threads=(1, 2) if cores else (1,), batches=draw(st.sampled_from([(1,), (1, 2)])))
-    )
+    batches = draw(st.sampled_from([(1,), (1, 2)]))
+    costs = draw(models(threads=(1, 2) if cores else (1,), batches=batches))
     if cores or draw(st.booleans()):
         question = draw(deployment_questions(costs, cores))
     else:

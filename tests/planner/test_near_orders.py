@@ -15,9 +15,12 @@ def plan(model, stages, **options):
     return partition(model, Question.of_split(stages), **options)
 
 
+WIDE = [(cells(20), 8), (parallel_chains(24, 8), 8), (parallel_chains(16, 6), 4)]
+WIDEST = pytest.param(parallel_chains(64, 10), 8, marks=pytest.mark.slow)
+
+
 @pytest.mark.integration
-@pytest.mark.parametrize("stages", [4, 8])
-@pytest.mark.parametrize("model", [cells(20), parallel_chains(64, 10)], ids=["cells", "chains"])
+@pytest.mark.parametrize(("model", "stages"), [*WIDE, WIDEST])
 def test_graphs_too_wide_to_list_end_near_a_proven_bound(model, stages):
     assert count(model).total > 10_000_000
     best = plan(model, stages)
@@ -28,7 +31,7 @@ def test_graphs_too_wide_to_list_end_near_a_proven_bound(model, stages):
 
 @pytest.mark.integration
 def test_wide_graphs_have_next_best_splits_and_a_front_that_say_they_may_miss_some():
-    model = parallel_chains(20, 5)
+    model = parallel_chains(12, 4)
     halves = Question.of_split(2)
     plans = k_best(model, halves, 3)
     assert len({p.stages for p in plans}) == 3
@@ -40,7 +43,7 @@ def test_wide_graphs_have_next_best_splits_and_a_front_that_say_they_may_miss_so
 
 @pytest.mark.integration
 def test_the_same_question_has_the_same_answer():
-    assert plan(parallel_chains(20, 5), 3) == plan(parallel_chains(20, 5), 3)
+    assert plan(parallel_chains(12, 4), 3) == plan(parallel_chains(12, 4), 3)
 
 
 def test_a_passed_deadline_still_leaves_a_legal_split():

@@ -1,20 +1,17 @@
 """The one search against brute force, for every kind of question."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import Infeasible
-from autosplit.planner.costs import CostModel
 from autosplit.planner.evaluation import evaluate, fits
 from autosplit.planner.problem import Question
 from autosplit.planner.solver import partition
 from tests.planner.models import answers, deployment_questions, models, split_questions
 
 
-def check(costs: CostModel, question: Question) -> None:
+def check(costs, question):
     """A plan is legal, fits, and no answer has a shorter period, or with as few devices latency."""
     every_answer = list(answers(costs, question))
     if not every_answer:

@@ -31,10 +31,8 @@ def shared(*devices):
 
     def costs(factors):
         kinds = {d: replace(model.kinds[0], name=d) for d in devices}
-        rows = {
-            d: RowCosts(Row(d), tuple(t * factor for t in EIGHT))
-            for d, factor in zip(devices, factors, strict=True)
-        }
+        pairs = list(zip(devices, factors, strict=True))
+        rows = {d: RowCosts(Row(d), tuple(t * factor for t in EIGHT)) for d, factor in pairs}
         return replace(model, rows=tuple(rows.values()), kinds=tuple(kinds.values()))
 
     return costs([1] * len(devices)), costs(users)

@@ -1,8 +1,6 @@
-import json
 import math
 from dataclasses import replace
 from itertools import pairwise, product
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -23,11 +21,10 @@ from autosplit.planner import (
     k_best,
     partition,
 )
-from tests.planner.graphs import branchy, chain, parallel_chains, table, with_times
+from tests.planner.graphs import branchy, chain, parallel_chains, table, ticks, with_times, workload
 from tests.planner.models import models
 from tests.planner.reference import file_loads
 
-WORKLOADS = Path(__file__).parents[2] / ".." / "shared" / "workloads"
 OPTIMA = {
     ("layer_bert24", 2): 47.478953125,
     ("layer_bert24", 3): 32.24290625,
@@ -44,13 +41,6 @@ OPTIMA = {
     ("operator_bert_l-3", 2): 33.989101556140,
     ("operator_bert_l-3", 3): 27.9185676799125,
 }
-
-
-def workload(name):
-    file = WORKLOADS / f"{name}.json"
-    if not file.exists():
-        pytest.skip(f"the public workloads are not at {WORKLOADS}")
-    return json.loads(file.read_text())
 
 
 def plan(model, stages, **options):
@@ -120,15 +110,12 @@ def test_lists_are_right_beside_a_cost_that_forbids(forbidding):
 @pytest.mark.parametrize(("number", "length", "stages"), [(2, 6, 3), (5, 3, 3), (9, 2, 2)])
 def test_of_splits_of_equal_times_those_that_move_fewest_bytes_come_first(number, length, stages):
     model, ops = parallel_chains(number, length), number * length
-    taken = replace(
-        model.tensors[0], name="x", producer=None, consumers=(0, 1), bytes=1e4
-    )  # an input does not count
+    # An input does not count.
+    taken = replace(model.tensors[0], name="x", producer=None, consumers=(0, 1), bytes=1e4)
     model = replace(with_times(model, (1.0,) * ops), kinds=(Kind(),))
     model = replace(model, tensors=(*model.tensors, taken))
-    levels = [
-        [d for d in downsets(model.contraction) if d.bit_count() * stages == n * ops]
-        for n in range(1, stages)
-    ]
+    levels = [d for d in downsets(model.contraction) if d.bit_count() * stages % ops == 0]
+    levels = [[d for d in levels if d.bit_count() * stages == n * ops] for n in range(1, stages)]
     chains = [cuts for cuts in product(*levels) if all(not a & ~b for a, b in pairwise(cuts))]
     transfers = sorted(at_cuts(model, cuts).bytes_moved for cuts in chains)
     assert plan(model, stages).bytes_moved == transfers[0]
@@ -181,12 +168,6 @@ def test_a_deadline_leaves_no_bound_above_the_least_period(asked, unit):
     assert least == pytest.approx(11 * unit)
     assert best.lower_bound <= least <= best.period
     assert not best.optimal or best.period == least
-
-
-def ticks(count):
-    """A deadline that passes when it has been asked ``count`` times."""
-    left = iter(range(count))
-    return lambda: next(left, None) is None
 
 
 def test_equal_branches_are_solved():

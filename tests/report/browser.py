@@ -1,16 +1,11 @@
 """Debian's chromium: opens a page, runs a script in it, and reads its logs."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.resources
 import json
 import re
 import shutil
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from selenium import webdriver
@@ -36,23 +31,23 @@ WIDER = f"return {ROOT}.scrollWidth - {ROOT}.clientWidth"  # what is cut off at 
 class Browser:
     """One session of the browser."""
 
-    def __init__(self, driver: webdriver.Chrome) -> None:
+    def __init__(self, driver):
         self._driver = driver
 
-    def open(self, url: str) -> None:
+    def open(self, url):
         self._driver.get(url)
 
-    def run(self, script: str) -> Any:
+    def run(self, script):
         return self._driver.execute_script(script)
 
-    def wait(self, script: str, seconds: float = 30) -> Any:
+    def wait(self, script, seconds=30):
         """Run a script until it returns something true; returns its last result."""
         deadline = time.monotonic() + seconds
         while not (result := self.run(script)) and time.monotonic() < deadline:
             time.sleep(0.1)
         return result
 
-    def accessibility(self) -> list[str]:
+    def accessibility(self):
         """The serious findings of axe-core on the page, with the elements they are about."""
         axe = importlib.resources.files("axe_core_python").joinpath("axe.min.js").read_text()
         self._driver.execute_script(axe)
@@ -64,23 +59,23 @@ class Browser:
             for node in finding["nodes"]
         ]
 
-    def press(self, selector: str, *keys: str) -> None:
+    def press(self, selector, *keys):
         """Focus an element and type."""
         element = self._driver.find_element("css selector", selector)
         self._driver.execute_script("arguments[0].focus()", element)
         for key in keys:
             self._driver.switch_to.active_element.send_keys(key)
 
-    def point(self, element: Any) -> None:
+    def point(self, element):
         """Move the mouse over an element that a script returned."""
         webdriver.ActionChains(self._driver).move_to_element(element).perform()
 
-    def errors(self) -> list[str]:
+    def errors(self):
         """The messages of level SEVERE on the console since the last call."""
         entries = self._driver.get_log("browser")
         return [entry["message"] for entry in entries if entry["level"] == "SEVERE"]
 
-    def requested(self) -> set[str]:
+    def requested(self):
         """The origins of all requests since the last call, without the browser's own pages."""
         entries = self._driver.get_log("performance")
         events = [json.loads(entry["message"])["message"] for entry in entries]
@@ -88,19 +83,19 @@ class Browser:
         urls = [event["params"]["request"]["url"] for event in requests]
         return {"/".join(u.split("/")[:3]) for u in urls if re.match(r"(https?|wss?|ftp):", u)}
 
-    def view(self, width: int, dark: bool = False) -> None:
+    def view(self, width, dark=False):
         """Look from a window of this width; below 600 px as a phone does."""
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self._driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         self._driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
 
-    def screenshot(self, file: Path) -> None:
+    def screenshot(self, file):
         self._driver.save_screenshot(str(file))
 
 
 @contextlib.contextmanager
-def browsing(profile: Path) -> Iterator[Browser]:
+def browsing(profile):
     """A browser with a fresh profile; skips the test where none is installed."""
     if not (CHROMIUM and DRIVER):
         pytest.skip("needs chromium and chromedriver: apt install chromium-driver")

@@ -1,7 +1,5 @@
 """A finished study in a SQLite file, its dashboard and a browser, each made once."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

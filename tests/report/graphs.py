@@ -1,36 +1,34 @@
 """Fused graphs: a chain, and one shaped like SqueezeNet."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
-from autosplit.graph import FusedGraph, Op, build
+from autosplit.graph import Op, build
 
 
 class Sketch:
     """Collects ops whose tensors are named after them."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name):
         self.name, self.ops = name, []
         self.shapes = {"x": ((1, 3, 224, 224), "float32", 602112)}
 
-    def op(self, name: str, *inputs: str, size: int = 100_000) -> str:
+    def op(self, name, *inputs, size=100_000):
         self.ops.append(Op(name, name.split("/")[-1], (name,), inputs, (f"{name}:0",)))
         self.shapes[f"{name}:0"] = ((size // 4,), "float32", size)
         return f"{name}:0"
 
-    def graph(self, *outputs: str) -> FusedGraph:
+    def graph(self, *outputs):
         return build(self.name, self.ops, self.shapes, ["x"], outputs)
 
 
-def chain(length: int = 6) -> FusedGraph:
+def chain(length=6):
     sketch, t = Sketch("chain"), "x"
     for i in range(length):
         t = sketch.op(f"conv{i}", t, size=1000 * (length - i))
     return sketch.graph(t)
 
 
-def fire_net() -> FusedGraph:
+def fire_net():
     s = Sketch("squeezenet")
     t = s.op("pool1", s.op("conv1_relu", "x", size=3_154_176), size=774_400)
     for i in range(2, 10):
@@ -45,7 +43,7 @@ def fire_net() -> FusedGraph:
     return s.graph(t)
 
 
-def prefix_stages(graph: FusedGraph, count: int) -> list[list[int]]:
+def prefix_stages(graph, count):
     """``count`` stages of about equally many ops, cut along the order of the graph."""
     total = len(graph.ops)
     bounds = [round(k * total / count) for k in range(count + 1)]

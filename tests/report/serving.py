@@ -1,18 +1,12 @@
 """A dashboard that serves in a thread, and a client for it."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from autosplit.report.dashboard.app import open_server
-from autosplit.report.dashboard.server import Server
-from autosplit.report.documents.study_reader import StudyReader
 
 
 @dataclass(frozen=True)
@@ -30,13 +24,11 @@ class Client:
     url: str = ""
 
     @property
-    def study_page(self) -> str:
+    def study_page(self):
         """The page of the study in optuna-dashboard."""
         return f"{self.url}dashboard/studies/1"
 
-    def ask(
-        self, path: str, method: str = "GET", body: str | None = None, **headers: str
-    ) -> Answer:
+    def ask(self, path, method="GET", body=None, **headers):
         """Underscores in names of headers are dashes; PORT in a value is the server's port."""
         sent = {k.replace("_", "-"): v.replace("PORT", str(self.port)) for k, v in headers.items()}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
@@ -46,7 +38,7 @@ class Client:
             names = {k.lower(): v for k, v in answer.getheaders()}
             return Answer(answer.status, names, answer.read())
 
-    def study(self) -> dict[str, Any]:
+    def study(self):
         """The study as the page gets it."""
         answer = self.ask("/api/studies/1")
         assert answer.status == 200
@@ -54,7 +46,7 @@ class Client:
 
 
 @contextlib.contextmanager
-def running(server: Server, url: str = "") -> Iterator[Client]:
+def running(server, url=""):
     """The server, answering in a thread."""
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -67,7 +59,7 @@ def running(server: Server, url: str = "") -> Iterator[Client]:
 
 
 @contextlib.contextmanager
-def dashboard(reader: StudyReader, **options: Any) -> Iterator[Client]:
+def dashboard(reader, **options):
     """The dashboard of a study."""
     server, url = open_server(reader, port=0, **options)
     with running(server, url) as client:

@@ -1,16 +1,10 @@
 """Studies whose trials are not measured: their attributes are those that a real study writes."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import optuna
 
 from autosplit.deployment import Deployment
-from autosplit.graph import FusedGraph
 from autosplit.hardware.measurement.results import Accuracy, Baseline, Measurement, Profile, Spread
 from autosplit.report.documents.record import Study, Trial
 from autosplit.study import documents
@@ -26,14 +20,13 @@ from autosplit.study.record import (
 )
 
 REASON = "stage 1 ended by signal 11; its kernels may be broken, see autosplit doctor"
+VERDICT = "Two replicas are 3 % faster than the best split; do not split."
 FAILED = 5  # the trial that fails
 DEVICES = ("cores:0", "cores:1")
 BASELINES = (("one core", 20.5, 20.5, 1), ("all cores", 12.1, 12.1, 1), ("replicas", 10.4, 20.9, 2))
 
 
-def make_study(
-    place: Path | str, graph: FusedGraph, name: str = "fire", trials: int = 12
-) -> optuna.Study:
+def make_study(place, graph, name="fire", trials=12):
     """A finished study of two stages; ``place`` is a SQLite file or the URL of a database."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = place if isinstance(place, str) else f"sqlite:///{place}"
@@ -50,10 +43,7 @@ def make_study(
         "profile": [documents.document_of(Profile(d, times, times)) for d in DEVICES],
         "bound_ms": 10.25,
         "baselines": [documents.document_of(b) for b in baselines],
-        "verdict": {
-            "choice": "replicate",
-            "text": "Two replicas are 3 % faster than the best split; do not split.",
-        },
+        "verdict": {"choice": "replicate", "text": VERDICT},
     }
     store(study, **attributes)
     for number in range(trials):
@@ -61,7 +51,7 @@ def make_study(
     return study
 
 
-def store(study: optuna.Study, **values: Any) -> None:
+def store(study, **values):
     """Store values where a study has them: in its record, its result or its final comparison."""
     places = {COMPARISON: COMPARISON, "stopped": RESULT, "verdict": RESULT}
     for key, value in values.items():
@@ -70,7 +60,7 @@ def store(study: optuna.Study, **values: Any) -> None:
         study.set_user_attr(place, value if place == COMPARISON else document)
 
 
-def add_trial(study: optuna.Study, graph: FusedGraph, cut: int) -> None:
+def add_trial(study, graph, cut):
     """A trial whose second stage begins with op ``cut``; an op takes half a millisecond."""
     trial = study.ask({"share": optuna.distributions.FloatDistribution(0, 1)})
     stages = [range(cut), range(cut, len(graph.ops))]
@@ -86,29 +76,29 @@ def add_trial(study: optuna.Study, graph: FusedGraph, cut: int) -> None:
     study.tell(trial, measurement.period_ms.median)
 
 
-def trial(number: int, period: float | Spread | None = None, **more: Any) -> Trial:
+def trial(number, period=None, **more):
     """A trial with a period; ``more`` are fields of it and of its record."""
     fields = {key: more.pop(key) for key in {*Trial.__dataclass_fields__} & more.keys()}
     record = TrialRecord(period_ms=flat(period) if isinstance(period, float) else period, **more)
     return Trial(number, **{"state": "complete", "record": record, **fields})
 
 
-def changed(study: Study, **more: Any) -> Study:
+def changed(study, **more):
     """A study with other fields, of it or of its record."""
     fields = {key: more.pop(key) for key in {*Study.__dataclass_fields__} & more.keys()}
     stored = dict(study.record) | more
     return replace(study, record=StudyRecord.model_construct(**stored), **fields)
 
 
-def flat(value: float) -> Spread:
+def flat(value):
     return Spread(value, value, value)
 
 
-def measured(busy: Sequence[float]) -> Measurement:
+def measured(busy):
     """What a pipeline of stages with these busy times would have measured."""
     period, latency = spread(max(busy) + 0.2), spread(sum(busy) + 1)
     return Measurement(period, latency, tuple(busy), Accuracy(True, 1e-6, 2e-6, 2))
 
 
-def spread(value: float) -> Spread:
+def spread(value):
     return Spread(value, value * 0.98, value * 1.02)

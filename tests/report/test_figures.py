@@ -1,9 +1,5 @@
 """Every figure of a finished study is the same wherever it can be read."""
 
-from __future__ import annotations
-
-import json
-
 import optuna
 import pytest
 
@@ -47,10 +43,9 @@ def study(hardware, tmp_path_factory):
 
 
 @pytest.fixture
-def shown(study, capsys):
+def shown(study, as_json):
     """What ``show -f json`` prints."""
-    assert main(["show", study._storage._backend.url.removeprefix("sqlite:///"), "-f", "json"]) == 0
-    return json.loads(capsys.readouterr().out)
+    return as_json("show", study._storage._backend.url.removeprefix("sqlite:///"))
 
 
 def test_search_and_final_comparison_are_never_mixed(study, shown):

@@ -1,14 +1,11 @@
 """The report and the dashboard's own pages as a person sees and hears them, in chromium."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import optuna
 import pytest
 
 from autosplit import cuts
-from autosplit.report.documents.record import Study
 from autosplit.report.documents.study_reader import find_study
 from autosplit.report.html import page
 from tests.report.browser import ROOT, WIDER
@@ -25,12 +22,12 @@ OUTSIDE = f"""return [...document.querySelectorAll('main *')]
 COLOUR = "return getComputedStyle(document.body).backgroundColor"
 TIP = "return document.querySelector('.tip:not([hidden])')?.textContent"
 OPS = "[...document.querySelectorAll('.frame .node[data-ops]')]"
+OPEN_ALL = "document.querySelectorAll('details').forEach(e => { e.open = true; })"
 PLACE = "return document.querySelector('.frame').getBoundingClientRect().top"
 
 
-def with_cuts(study: Study) -> Study:
+def with_cuts(study):
     """The study with a predicted period for each legal cut: half a millisecond an op."""
-    assert study.graph
     count = len(study.graph.ops)
     legal = cuts.downsets(study.graph)[1:-1]
     periods = [(c, 0.5 * max(c.bit_count(), count - c.bit_count())) for c in legal]
@@ -52,16 +49,16 @@ def opened(browser, report):
     return browser
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1400, 1024, 390])
 @pytest.mark.parametrize("which", ["report", "/"])
-def test_nothing_is_cut_off_and_all_can_be_heard(browser, report, served, which, width, dark):
-    browser.view(width, dark)
+def test_nothing_is_cut_off_and_all_can_be_heard(browser, report, served, which):
+    """Where things lie depends on the width, what can be told apart on the colours."""
     browser.open(report if which == "report" else served.url + which[1:])
-    browser.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
-    assert browser.run(WIDER) == 0
-    assert browser.run(OUTSIDE) == []
-    assert browser.accessibility() == []
+    browser.run(OPEN_ALL)
+    for width, dark in ((1400, False), (1400, True), (1024, False), (390, False)):
+        browser.view(width, dark)
+        assert browser.run(WIDER) == 0
+        assert browser.run(OUTSIDE) == []
+        assert browser.accessibility() == []
     assert browser.errors() == []
     assert browser.requested() <= {f"http://127.0.0.1:{served.port}"}
 
@@ -111,7 +108,7 @@ def test_keys_lead_from_mark_to_mark_of_a_chart(browser, report, served, which):
 
 
 def test_a_legal_cut_that_is_pointed_at_dims_the_ops_after_it(opened):
-    opened.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
+    opened.run(OPEN_ALL)
     assert opened.run("return document.querySelectorAll('tr[data-cut]').length") == 48
     dimmed = f"return {OPS}.filter(e => e.classList.contains('after')).length"
     assert opened.run(dimmed) == 0
@@ -149,7 +146,7 @@ def test_trials_are_sorted_and_filtered(browser, served):
 def test_what_changes_in_a_running_study_changes_in_place(browser, small):
     with dashboard(find_study(str(small))) as client:
         browser.open(client.url)
-        browser.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
+        browser.run(OPEN_ALL)
         browser.run("scrollTo(0, 400); window.stays = true")
         browser.run("document.querySelector('.frame').scrollTop = 60")
         place = browser.run(PLACE)

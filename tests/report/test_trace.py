@@ -1,10 +1,7 @@
 """Traces of runs, as Perfetto and chrome://tracing read them."""
 
-from __future__ import annotations
-
 import itertools
 import json
-from typing import Any
 
 import pytest
 
@@ -35,7 +32,7 @@ def entries(tmp_path):
     return list(document["traceEvents"])
 
 
-def spans(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def spans(entries):
     return [entry for entry in entries if entry["ph"] == "X"]
 
 

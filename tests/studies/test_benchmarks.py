@@ -60,10 +60,8 @@ def test_the_planner_proves_what_it_finds(bench, tmp_path):
 def test_a_benchmark_that_fails_is_reported_and_the_others_run(
     bench, tmp_path, monkeypatch, capsys
 ):
-    commands = {
-        "fails": ("planner", "--no-such-option"),
-        "tables": ("planner", str(tmp_path / "w")),
-    }
+    commands = {"fails": ("planner", "--no-such-option")}
+    commands["tables"] = ("planner", str(tmp_path / "w"))
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "tiny.json").write_text(json.dumps(GRAPH))
     monkeypatch.setattr(all_benchmarks, "COMMANDS", commands)

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 
 from autosplit.hardware.measurement.results import Spread
@@ -8,7 +6,7 @@ from studies.benchmarks import result
 ROWS = [("squeezenet", 3.5), ("resnet50", 38)]
 
 
-def finish(file: Path | None = None, *bars: result.Bar) -> int:
+def finish(file=None, *bars):
     return result.finish("link", ["net", "ms"], ROWS, notes=["a note"], bars=bars, file=file)
 
 

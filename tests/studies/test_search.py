@@ -7,9 +7,9 @@ from studies.simulation.bench import chain_of, costs_of
 from tests.study.conftest import branchy
 
 
-@pytest.mark.parametrize(("sampler", "most"), [("planner", 20), ("tpe", 40), ("random", 40)])
+@pytest.mark.parametrize(("sampler", "most"), [("planner", 20), ("tpe", 21), ("random", 21)])
 def test_every_sampler_is_judged_by_its_true_periods(sampler, most):
-    outcome = search.split_search(chain_of(12, 0)[1], 3, sampler, 1)
+    outcome = search.split_search(chain_of(8, 0)[1], 3, sampler, 1)  # of 21 splits
     assert 0 < outcome.measured <= most
     assert min(outcome.loss, outcome.first_loss) >= -1e-9
     assert (outcome.first_loss <= search.NEAR) == (outcome.trials == 1)
@@ -30,7 +30,5 @@ def test_few_trials_find_the_best_split(stages):
 def test_the_benchmark_writes_its_result(tmp_path, bench):
     file = tmp_path / "search.json"
     assert bench(search, "--graphs", "squeezenet", "--seeds", "4", "-o", file) == 0
-    assert [row[:3] for row in result.read(file).rows] == [
-        ("squeezenet", "41", "4"),
-        ("squeezenet", "41", "8"),
-    ]
+    rows = [row[:3] for row in result.read(file).rows]
+    assert rows == [("squeezenet", "41", "4"), ("squeezenet", "41", "8")]

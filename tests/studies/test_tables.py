@@ -9,18 +9,12 @@ from studies.tools import tables
 @pytest.fixture
 def results(tmp_path):
     bars = [result.at_most("error", 6.0, 5.0)]
-    result.finish(
-        "study",
-        ["net", "a|b"],
-        [["<x>", 1]],
-        notes=["so *it* is"],
-        bars=bars,
-        file=tmp_path / "study.json",
-    )
+    table = ["net", "a|b"], [["<x>", 1]]
+    result.finish("study", *table, notes=["so *it* is"], bars=bars, file=tmp_path / "study.json")
     return tmp_path
 
 
-def page(*markers: str) -> str:
+def page(*markers):
     return (
         "before\n"
         + "\n".join(f"<!-- results: {m} -->\nstale\n<!-- end -->\nbetween" for m in markers)

@@ -1,19 +1,20 @@
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 
-from autosplit.graph import FusedGraph, Op, build
+from autosplit.graph import Op, build
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import open_study, silent
+from autosplit.study.loop.run import run_study
+from autosplit.study.record import RESULT, record_of
+from autosplit.study.results import best_of_study
 from autosplit.study.space import Space
 from autosplit.study.storage import storage_url
 from studies.simulation.bench import SimulatedBench, Simulation, chain_of, costs_of, on_devices
 
 
-def branchy(blocks: int, branches: int, seed: int = 0) -> tuple[FusedGraph, list[float]]:
+def branchy(blocks, branches, seed=0):
     """A chain of blocks, each an op, parallel branches of two ops, and an op that joins them."""
-    ops: list[Op] = []
+    ops = []
     last = "in"
     for b in range(blocks):
         ops.append(Op(f"fork{b}", "k", (), (last,), (f"f{b}",)))
@@ -27,29 +28,25 @@ def branchy(blocks: int, branches: int, seed: int = 0) -> tuple[FusedGraph, list
     return graph, np.random.default_rng(seed).lognormal(0, 0.7, len(ops)).tolist()
 
 
-def devices(stages: int) -> list[str]:
-    return [f"cores:{i}" for i in range(stages)]
-
-
-def chain(ops: int, devices: Sequence[str], simulation: Simulation) -> SimulatedBench:
-    """A bench over a chain of ops, a stage on each device."""
-    graph, costs = chain_of(ops, simulation.seed)
+def bench_of(graph, costs, stages, simulation):
+    """A bench of a graph, a stage on each core."""
+    devices = [f"cores:{i}" for i in range(stages)]
     return SimulatedBench(graph, costs, on_devices(costs, devices), devices, simulation)
 
 
-def space_of(bench: SimulatedBench) -> Space:
+def space_of(bench):
     """The candidates of a study on a bench, without what a study file limits."""
     names = [kind.name for kind in bench.costs.kinds]
-    kinds = [names[n % len(names)] for n in range(len(bench.description.devices))]
-    return Space(
-        bench.costs, bench.question, tuple(zip(kinds, bench.description.devices, strict=True))
-    )
+    devices = bench.description.devices
+    kinds = [names[n % len(names)] for n in range(len(devices))]
+    return Space(bench.costs, bench.question, tuple(zip(kinds, devices, strict=True)))
 
 
 @pytest.fixture
 def chain_bench():
     def make(ops=20, stages=3, **simulation):
-        return chain(ops, devices(stages), Simulation(**simulation))
+        simulated = Simulation(**simulation)
+        return bench_of(*chain_of(ops, simulated.seed), stages, simulated)
 
     return make
 
@@ -58,28 +55,55 @@ def chain_bench():
 def branchy_bench():
     def make(blocks=3, branches=3, stages=3, **simulation):
         graph, times = branchy(blocks, branches, simulation.get("seed", 0))
-        costs, names = costs_of(graph, times), devices(stages)
-        question = on_devices(costs, names)
-        return SimulatedBench(graph, costs, question, names, Simulation(**simulation))
+        return bench_of(graph, costs_of(graph, times), stages, Simulation(**simulation))
 
     return make
 
 
 @pytest.fixture
 def new_study(tmp_path):
-    """Open a study over a bench in a database of the test's own."""
+    """Open a study over a bench in a database of the test's own; ``asked`` is of its file."""
 
-    def open_it(bench, force=False, name="s", notify=silent, **search):
-        config = StudyConfig.model_validate(
-            {
-                "name": name,
-                "model": "net.onnx",
-                "stages": len(bench.description.devices),
-                "search": search,
-            }
-        )
-        return open_study(
-            config, bench, storage_url("s", str(tmp_path / "s.db")), notify, force=force
-        )
+    def open_it(bench, force=False, name="s", notify=silent, asked=None, **search):
+        document = {"name": name, "model": "net.onnx", "stages": len(bench.description.devices)}
+        config = StudyConfig.model_validate({**document, **(asked or {}), "search": search})
+        url = storage_url("s", str(tmp_path / "s.db"))
+        return open_study(config, bench, url, notify, force=force)
 
     return open_it
+
+
+@pytest.fixture
+def ran(new_study):
+    """Open a study and run it."""
+
+    def run(bench, **options):
+        opened = new_study(bench, **options)
+        run_study(opened)
+        return opened
+
+    return run
+
+
+def states(opened):
+    return [trial.state.name for trial in opened.study.trials]
+
+
+def keys(opened):
+    """The candidates of the complete trials."""
+    trials = [trial for trial in opened.study.trials if trial.state.name == "COMPLETE"]
+    return [record_of(trial).key for trial in trials]
+
+
+def stopped(opened):
+    return str(opened.study.user_attrs[RESULT]["stopped"])
+
+
+def verdict(opened):
+    return opened.study.user_attrs[RESULT]["verdict"]
+
+
+def loss(opened):
+    """How far the true period of the best trial is above the true optimum, relative."""
+    candidate = opened.space.candidate(best_of_study(opened.study).record.key)
+    return opened.bench.truth(candidate).period / opened.bench.optimum().period - 1

@@ -12,9 +12,8 @@ from tests.hardware.test_batches import NODES, WEIGHTS
 
 
 def config(batch):
-    return StudyConfig.model_validate(
-        {"name": "s", "model": "net.onnx", "stages": 2, "batch": batch}
-    ).batch
+    document = {"name": "s", "model": "net.onnx", "stages": 2, "batch": batch}
+    return StudyConfig.model_validate(document).batch
 
 
 def test_a_study_file_has_one_batch_several_or_auto():
@@ -30,13 +29,12 @@ def test_a_study_file_refuses_other_batches(tmp_path, batch):
 
 
 @pytest.mark.integration
-def test_a_study_of_a_batch_exports_it(save, capsys, tmp_path, monkeypatch):
+def test_a_study_of_a_batch_exports_it(save, as_json, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save(onnx_model(NODES, weights=WEIGHTS))
     text = 'model = "net.onnx"\ncores = 1\nruntime = "onnxruntime"\n[measure]\nseconds = 0.1\n'
     (tmp_path / "s.toml").write_text(f"{text}[search]\ntrials = 2\n")
-    assert main(["run", "s.toml", "--batch", "4", "-f", "json"]) == 0
-    study = json.loads(capsys.readouterr().out)
+    study = as_json("run", "s.toml", "--batch", "4")
     assert {trial["batch"] for trial in study["trials"]} == {4}
     assert any(baseline["name"].endswith("batch 4") for baseline in study["baselines"])
     assert main(["export", "s.toml", "-o", "out"]) == 0

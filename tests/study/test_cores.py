@@ -1,42 +1,37 @@
 """Studies of deployments on simulated cores, from the study file to the verdict."""
 
-from __future__ import annotations
-
 from itertools import chain
-from pathlib import Path
 from statistics import median
-from typing import Any
 
 import pytest
 
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import trial_table, written
-from autosplit.study.config.study_file import StudyConfig, checked
-from autosplit.study.loop.open import OpenStudy, open_study
+from autosplit.study.config.study_file import checked
+from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import record_of, study_record
-from autosplit.study.results import best_of_study
 from autosplit.study.storage import storage_url
-from studies.simulation.bench import SimulatedBench
 from studies.simulation.command import Hardware, open_bench
+from tests.study.conftest import loss, verdict
 
 USUAL, FOUR = Hardware(contention=0.02), ["0-3"]
 THIRD = 20e6  # bytes of a replica, of the 60 MB of the chain
 
 
-def config_of(cores: Any = FOUR, memory: Any = None, **more: Any) -> StudyConfig:
+def config_of(cores=FOUR, memory=None, **more):
     search = {"trials": more.pop("trials", 5), "sampler": more.pop("sampler", "planner")}
     data = {"name": "c", "model": "net.onnx", "search": search}
     return checked({**data, "cores": cores, "memory": memory, **more}, "c")
 
 
-def alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def alike(monkeypatch):
     """All cores are of one kind, whatever they are here."""
     monkeypatch.setattr("autosplit.study.config.study_file.by_kind", lambda numbers: (numbers,))
 
 
-def run(folder: Path, config: StudyConfig, hardware: Hardware = USUAL) -> OpenStudy:
+def run(folder, config, hardware=USUAL):
     folder.mkdir(exist_ok=True)
     url = storage_url("c", str(folder / f"{config.cores}-{config.search.trials}.db"))
     opened = open_study(config, open_bench(config, hardware), url)
@@ -44,40 +39,27 @@ def run(folder: Path, config: StudyConfig, hardware: Hardware = USUAL) -> OpenSt
     return opened
 
 
-def loss(opened: OpenStudy) -> float:
-    """How far the true period of the best trial is above the true optimum, relative."""
-    best = best_of_study(opened.study)
-    assert best is not None
-    assert isinstance(opened.bench, SimulatedBench)
-    candidate = opened.space.candidate(best.record.key)
-    return opened.bench.truth(candidate).period / opened.bench.optimum().period - 1
-
-
 def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path):
     opened = run(tmp_path, config_of())
-    verdict = opened.study.user_attrs["result"]["verdict"]
-    assert verdict["choice"] == "replicate"
-    assert verdict["text"].startswith("Replicate the whole model: 4 x simulated, 1 thread each.")
-    assert "times as long" in verdict["text"]
-    assert opened.study.user_attrs["autosplit"]["bound_ms"] <= min(
-        t.value for t in opened.study.trials
-    )
+    judged = verdict(opened)
+    assert judged["choice"] == "replicate"
+    assert judged["text"].startswith("Replicate the whole model: 4 x simulated, 1 thread each.")
+    assert "times as long" in judged["text"]
+    periods = [trial.value for trial in opened.study.trials]
+    assert opened.study.user_attrs["autosplit"]["bound_ms"] <= min(periods)
 
 
 def test_threads_shorten_the_latency_and_replicas_do_not(tmp_path):
-    opened = run(tmp_path, config_of(trials=4, objective="latency"))
-    verdict = opened.study.user_attrs["result"]["verdict"]
-    assert verdict["choice"] == "leave"
-    assert verdict["text"].startswith("Leave the model whole: simulated, 4 threads.")
+    judged = verdict(run(tmp_path, config_of(trials=4, objective="latency")))
+    assert judged["choice"] == "leave"
+    assert judged["text"].startswith("Leave the model whole: simulated, 4 threads.")
 
 
 def test_a_limit_of_latency_forbids_what_takes_longer(tmp_path):
-    limits = {"limits": {"latency_ms": 30.0}}
-    opened = run(tmp_path, config_of(trials=6, **limits))
-    choice = opened.study.user_attrs["result"]["verdict"]
+    opened = run(tmp_path, config_of(trials=6, limits={"latency_ms": 30.0}))
     baselines = {b.name: b for b in study_record(opened.study.user_attrs).measured_baselines()}
     assert baselines["replicas"].latency_ms.median > 30 > baselines["all threads"].latency_ms.median
-    assert choice.get("baseline") != "replicas"
+    assert verdict(opened).get("baseline") != "replicas"
 
 
 @pytest.mark.integration
@@ -97,7 +79,7 @@ def test_with_little_memory_a_hybrid_is_near_the_optimum_after_six_trials(tmp_pa
 def test_the_verdict_says_that_the_unsplit_model_exceeds_the_memory(tmp_path, question):
     opened = run(tmp_path, config_of(**question, memory=30e6, trials=2))
     text = "The unsplit model needs 60 MB, over the memory limit of 30 MB."
-    assert text in opened.study.user_attrs["result"]["verdict"]["text"]
+    assert text in verdict(opened)["text"]
     # An empty table would say nothing.
     assert not read(opened.study).baselines
 

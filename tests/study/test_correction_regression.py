@@ -1,9 +1,6 @@
 """The correction against the same Gaussian model, written out parameter by parameter."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +12,7 @@ from autosplit.deployment import Option, Row, Stage
 from autosplit.planner import CostModel, Kind, Question, RowCosts, Transfer, evaluate
 from autosplit.planner.batch import BatchEvaluator
 from autosplit.study.surrogate import correction, posterior
-from autosplit.study.surrogate.correction import Corrected, Measured, correct
+from autosplit.study.surrogate.correction import Measured, correct
 
 OPS = 6
 CHAIN = tuple(1 << i - 1 if i else 0 for i in range(OPS))
@@ -23,7 +20,7 @@ ALIKE, MIXED = ("cores:0",), ("cores:0", "cuda:0")
 Stages = tuple[Stage, ...]
 
 
-def model(kinds: Sequence[str] = ALIKE, overhead: float = 0.25, seed: int = 0) -> CostModel:
+def model(kinds=ALIKE, overhead=0.25, seed=0):
     """A chain with transfers and overheads, a row of times for each kind of devices."""
     rng = np.random.default_rng(seed)
     transfers = tuple(Transfer(f"t{i}", i, (i + 1,), 8.0) for i in range(OPS - 1))
@@ -35,19 +32,19 @@ def model(kinds: Sequence[str] = ALIKE, overhead: float = 0.25, seed: int = 0) -
     return CostModel("c", names, CHAIN, rows, every_kind, transfers)
 
 
-def split(*ends: int, kinds: Sequence[str] = ALIKE * 3) -> Stages:
+def split(*ends, kinds=ALIKE * 3):
     """Stages that end before some ops, each on a kind of devices."""
     pairs = zip(pairwise((0, *ends, OPS)), kinds, strict=False)
     return tuple(Stage(tuple(range(a, b)), (Option(Row(k, "r")),)) for (a, b), k in pairs)
 
 
-def question(costs: CostModel, empty: bool) -> Question:
+def question(costs, empty):
     kinds = [kind.name for kind in costs.kinds]
     counts = {"cores:0": 3} if len(kinds) == 1 else {"cores:0": 2, "cuda:0": 1}
     return Question(counts, stages=None if empty else 3)
 
 
-def measurements(costs: CostModel, splits: Sequence[Stages], seed: int = 1) -> list[Measured]:
+def measurements(costs, splits, seed=1):
     """What splits measured: their costs, each stage up to half as slow again."""
     rng = np.random.default_rng(seed)
     measured = []
@@ -65,7 +62,7 @@ class Direct:
     pair of error and noise is as likely as the measurements are under it.
     """
 
-    def __init__(self, costs: CostModel, measured: Sequence[Measured]) -> None:
+    def __init__(self, costs, measured):
         self.costs, self.count = costs, len(costs.rows)
         self.times = np.array([row.times for row in costs.rows])
         kinds = [row.row.kind.split(":")[0] for row in costs.rows]
@@ -81,7 +78,7 @@ class Direct:
         weights = np.exp(logs[likely] - logs.max())
         self.pairs, self.likely = [pairs[i] for i in likely], weights / weights.sum()
 
-    def row(self, stages: Stages, place: int) -> np.ndarray:
+    def row(self, stages, place):
         """What each parameter adds to the time of one stage of a split."""
         crowd = (len(stages) - 1) / 2
         row = self.costs.row_index[stages[place].options[0].row]
@@ -92,7 +89,7 @@ class Direct:
         parts = [op_times.ravel(), alone, alone * crowd, np.arange(self.count) == row]
         return np.concatenate(parts)
 
-    def prior(self, error: float) -> np.ndarray:
+    def prior(self, error):
         scale = posterior.SCALE**2 / 2 * self.kin
         overhead = (posterior.OVERHEAD * self.times.sum(axis=1).mean() / 3) ** 2 * self.kin
         op_errors = error**2 * np.kron(self.kin, np.eye(OPS))
@@ -103,38 +100,33 @@ class Direct:
             covariance[a:b, a:b] = part
         return covariance
 
-    def covariance(self, error: float, noise: float) -> np.ndarray:
-        return self.design @ self.prior(error) @ self.design.T + np.diag(
-            (noise * self.stage_times) ** 2
-        )
+    def covariance(self, error, noise):
+        own_noise = np.diag((noise * self.stage_times) ** 2)
+        return self.design @ self.prior(error) @ self.design.T + own_noise
 
-    def log_evidence(self, error: float, noise: float) -> float:
+    def log_evidence(self, error, noise):
         covariance = self.covariance(error, noise)
         prior = -0.5 * (math.log(error / 0.2) ** 2 + math.log(noise / 0.02) ** 2)
-        return prior - 0.5 * (
-            self.gap @ np.linalg.inv(covariance) @ self.gap + np.linalg.slogdet(covariance)[1]
-        )
+        fit = self.gap @ np.linalg.inv(covariance) @ self.gap
+        return prior - 0.5 * (fit + np.linalg.slogdet(covariance)[1])
 
-    def posterior(self, error: float, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    def posterior(self, error, noise):
         """Mean and covariance of all parameters."""
         prior = self.prior(error)
         pull = prior @ self.design.T @ np.linalg.inv(self.covariance(error, noise))
         return pull @ self.gap, prior - pull @ self.design @ prior
 
-    def mean(self) -> np.ndarray:
-        return sum(
-            w * self.posterior(*pair)[0] for w, pair in zip(self.likely, self.pairs, strict=True)
-        )
+    def mean(self):
+        weighted = zip(self.likely, self.pairs, strict=True)
+        return sum(weight * self.posterior(*pair)[0] for weight, pair in weighted)
 
-    def times_at(self, crowd: float) -> np.ndarray:
-        model_costs, alone, among, _ = np.split(
-            self.mean(), np.cumsum([self.count * OPS, self.count, self.count])
-        )
-        return self.times * (
-            1 + model_costs.reshape(self.count, OPS) + (alone + among * crowd)[:, None]
-        )
+    def times_at(self, crowd):
+        ends = np.cumsum([self.count * OPS, self.count, self.count])
+        model_costs, alone, among, _ = np.split(self.mean(), ends)
+        errors = model_costs.reshape(self.count, OPS) + (alone + among * crowd)[:, None]
+        return self.times * (1 + errors)
 
-    def overheads(self) -> np.ndarray:
+    def overheads(self):
         return self.mean()[-self.count :]
 
 
@@ -152,7 +144,7 @@ CASES = [
 ]
 
 
-def both(kinds: Sequence[str], splits: list[Stages], empty: bool) -> tuple[Direct, Corrected]:
+def both(kinds, splits, empty):
     """The regression and the correction after the same measurements."""
     costs = model(kinds)
     measured = measurements(costs, splits)
@@ -161,9 +153,7 @@ def both(kinds: Sequence[str], splits: list[Stages], empty: bool) -> tuple[Direc
 
 
 @pytest.mark.parametrize(("kinds", "splits", "empty"), CASES)
-def test_times_overheads_and_noise_are_those_of_the_regression(
-    kinds: Sequence[str], splits: list[Stages], empty: bool
-) -> None:
+def test_times_overheads_and_noise_are_those_of_the_regression(kinds, splits, empty):
     direct, corrected = both(kinds, splits, empty)
     overheads = corrected.mean.overheads
     for crowd, factors in zip((0.0, 1.0), corrected.mean.factors, strict=True):
@@ -175,7 +165,7 @@ def test_times_overheads_and_noise_are_those_of_the_regression(
 
 
 @pytest.mark.parametrize("empty", [False, True])
-def test_draws_lie_about_the_corrected_costs_as_widely_as_is_known_of_them(empty: bool) -> None:
+def test_draws_lie_about_the_corrected_costs_as_widely_as_is_known_of_them(empty):
     splits = SPLITS + FEWER if empty else SPLITS
     costs = model(overhead=5.0)
     measured = measurements(costs, splits)
@@ -198,7 +188,7 @@ def test_draws_lie_about_the_corrected_costs_as_widely_as_is_known_of_them(empty
             assert loads.std() == pytest.approx(deviation, rel=0.15)
 
 
-def test_rows_of_one_clock_share_their_scale_and_others_learn_half() -> None:
+def test_rows_of_one_clock_share_their_scale_and_others_learn_half():
     rows = [Row("cores:0", "a"), Row("cores:1", "a"), Row("rpc:x:1", "a"), Row("rpc:y:1", "a")]
     errors, _ = posterior.correlations(rows)
     assert errors[0].tolist() == [1.0, 1.0, 0.5, 0.5]
@@ -208,32 +198,30 @@ def test_rows_of_one_clock_share_their_scale_and_others_learn_half() -> None:
 
 
 @pytest.mark.parametrize(("period", "ratio"), [(4.4, 1.1), (1.0, 0.5), (400.0, 2.0)])
-def test_waiting_between_stages_is_believed_within_a_factor_of_two(
-    period: float, ratio: float
-) -> None:
+def test_waiting_between_stages_is_believed_within_a_factor_of_two(period, ratio):
     trials = [Measured(0, SPLITS[0], (4.0, 2.0, 2.0), period)]
     assert corrected_by(trials).ratio == pytest.approx(ratio)
 
 
-def corrected_by(trials: Sequence[Measured], empty: bool = False) -> Corrected:
+def corrected_by(trials, empty=False):
     costs = model()
     return correct(BatchEvaluator(costs, question(costs, empty)), trials)
 
 
-def test_an_expected_period_is_that_of_the_slowest_stage() -> None:
+def test_an_expected_period_is_that_of_the_slowest_stage():
     corrected = corrected_by([Measured(0, SPLITS[0], (3.0, 2.5, 2.0), 3.3)])
     loads = evaluate(corrected.model(corrected.mean), SPLITS[1]).loads
     assert corrected.period(SPLITS[1]) == pytest.approx(1.1 * max(loads))
 
 
-def test_a_time_is_never_corrected_to_nothing() -> None:
+def test_a_time_is_never_corrected_to_nothing():
     trials = [Measured(n, SPLITS[0], (1e-3, 5.0, 5.0), 5.0) for n in range(4)]
     mean = corrected_by(trials).mean
     assert mean.factors.min() >= correction.LEAST * (1 - 1e-12)
     assert mean.overheads.min() >= 0
 
 
-def test_stages_that_slow_each_other_down_are_told_from_costs() -> None:
+def test_stages_that_slow_each_other_down_are_told_from_costs():
     known = evaluate(model(), SPLITS[0]).loads
     trials = [
         Measured(0, SPLITS[0], tuple(1.8 * load for load in known), 1.8 * max(known)),
@@ -244,9 +232,7 @@ def test_stages_that_slow_each_other_down_are_told_from_costs() -> None:
     assert corrected.period(split()) == pytest.approx(trials[1].period_ms, rel=0.1)
 
 
-def test_of_very_many_trials_the_best_and_the_latest_are_looked_at(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_of_very_many_trials_the_best_and_the_latest_are_looked_at(monkeypatch):
     monkeypatch.setattr(correction, "REMEMBERED", 12)  # four trials of three stages
     periods = (9.0, 1.0, 2.0, 8.0, 7.0, 6.0, 5.0, 4.0)
     trials = [Measured(n, SPLITS[0], (p, p, p), p) for n, p in enumerate(periods)]
@@ -254,7 +240,7 @@ def test_of_very_many_trials_the_best_and_the_latest_are_looked_at(
     assert (corrected_by(trials).mean.factors == some.mean.factors).all()
 
 
-def test_where_a_row_cannot_run_an_op_the_others_learn_of_it() -> None:
+def test_where_a_row_cannot_run_an_op_the_others_learn_of_it():
     costs = model(MIXED)
     unable = RowCosts(costs.rows[0].row, (math.inf, *costs.rows[0].times[1:]), 0.25)
     costs = CostModel("c", costs.names, CHAIN, (unable, costs.rows[1]), costs.kinds, costs.tensors)
@@ -267,7 +253,7 @@ def test_where_a_row_cannot_run_an_op_the_others_learn_of_it() -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_a_loss_of_a_replica_is_shared(seed: int) -> None:
+def test_a_loss_of_a_replica_is_shared(seed):
     """A stage of two replicas that takes as long as one of them teaches the time of one."""
     costs = model(seed=seed)
     evaluator = BatchEvaluator(costs, Question({"cores:0": 3}, replicas=True))

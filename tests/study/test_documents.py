@@ -1,10 +1,7 @@
 """What a study stores is plain JSON and read back; what others wrote there is not trusted."""
 
-from __future__ import annotations
-
 import json
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +15,7 @@ from autosplit.study import documents
 SPREAD = Spread(2.0, 1.5, 2.5)
 
 
-def stored(document: Any) -> Any:
+def stored(document):
     """As it comes back from a database."""
     return json.loads(json.dumps(document, allow_nan=False))
 
@@ -29,16 +26,14 @@ def test_numbers_of_numpy_become_numbers_of_json():
 
 
 def test_profiles_and_links_come_back_with_what_json_cannot_write():
-    profiles = [
-        Profile("a", (1.0, math.inf), (0.1, math.inf)),
-        Profile("b", (2.0, 3.0), (0.0, 0.0)),
-    ]
+    profiles = [Profile("a", (1.0, math.inf), (0.1, math.inf))]
+    profiles.append(Profile("b", (2.0, 3.0), (0.0, 0.0)))
     assert documents.read(Profile, stored(list(map(documents.document_of, profiles)))) == profiles
     links = [LinkCost("a"), LinkCost("b", 4e6, 0.5, 0.25)]
     assert documents.read(LinkCost, stored(list(map(documents.document_of, links)))) == links
 
 
-def fork() -> Any:
+def fork():
     """a feeds b and c, which d joins; the tensor of each op has its name."""
     ops = [("a", ["x"]), ("b", ["a"]), ("c", ["a"]), ("d", ["b", "c"])]
     sizes = {"x": 4, "a": 8, "b": 16, "c": 32, "d": 64}
@@ -51,7 +46,7 @@ def fork() -> Any:
     )
 
 
-def along(stages: Any) -> Deployment:
+def along(stages):
     """A split along devices."""
     devices = [f"cores:{n}" for n in range(len(stages))]
     return Deployment.of_split(stages, devices, ["tvm"] * len(stages))

@@ -1,7 +1,5 @@
 """The split of a stored trial is exported only from the hardware it was measured on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -30,10 +28,10 @@ class Exporting(SimulatedBench):
     closed = False
     written: ClassVar[list[Any]] = []
 
-    def export(self, *arguments: Any) -> None:
+    def export(self, *arguments):
         self.written.append(arguments)
 
-    def close(self) -> None:
+    def close(self):
         self.closed = True
 
 
@@ -53,14 +51,12 @@ def written(monkeypatch, bench):
 
 
 def test_a_study_of_stages_exports_its_best_split_with_what_was_measured(
-    bench, new_study, written, tmp_path
+    bench, ran, written, tmp_path
 ):
-    opened = new_study(bench, trials=3)
-    run_study(opened)
+    opened = ran(bench, trials=3)
     assert export_stored_split(opened.study, tmp_path / "out") == tmp_path / "out" / "split.json"
     ((deployment, folder, known, *_),) = written
     best = best_of_study(opened.study)
-    assert best is not None
     assert folder == tmp_path / "out"
     assert deployment.split == best.record.stages
     assert known.measured.stage_ms == best.record.stage_ms
@@ -82,31 +78,27 @@ def test_where_nothing_was_measured_there_is_nothing_to_export(bench, new_study,
     assert not written
 
 
-def test_other_hardware_or_another_model_is_not_exported_from(bench, new_study, written, tmp_path):
-    opened = new_study(bench, trials=1)
-    run_study(opened)
+def test_other_hardware_or_another_model_is_not_exported_from(bench, ran, written, tmp_path):
+    opened = ran(bench, trials=1)
     another = {**bench.description.identity, "model": "another"}
     bench.description = replace(bench.description, identity=another)
-    with pytest.raises(
-        ConfigError, match=r"study 's' measured something else: .*another.*; .*--force"
-    ):
+    other = r"study 's' measured something else: .*another.*; .*--force"
+    with pytest.raises(ConfigError, match=other):
         export_stored_split(opened.study, tmp_path / "out")
     assert not written
     assert bench.closed
 
 
-def test_simulated_hardware_has_nothing_to_export(chain_bench, new_study, tmp_path, monkeypatch):
+def test_simulated_hardware_has_nothing_to_export(chain_bench, ran, tmp_path, monkeypatch):
     plain = chain_bench(ops=8, stages=2)
     monkeypatch.setattr(benches, "open_bench", lambda config, **_: plain)
-    opened = new_study(plain, trials=1)
-    run_study(opened)
+    opened = ran(plain, trials=1)
     with pytest.raises(ConfigError, match="simulated hardware has no stages to export"):
         export_stored_split(opened.study, tmp_path / "out")
 
 
-def test_a_study_that_names_no_folder_exports_nothing(bench, new_study, written):
-    opened = new_study(bench, trials=1)
-    run_study(opened)
+def test_a_study_that_names_no_folder_exports_nothing(bench, ran, written):
+    opened = ran(bench, trials=1)
     assert export_best_split(opened) is None
     assert not written
 
@@ -124,49 +116,42 @@ def test_of_several_trials_that_failed_the_one_asked_for_says_why(
             export_stored_split(opened.study, tmp_path / "out", number)
 
 
-def test_a_baseline_that_the_verdict_advises_is_exported(tmp_path, monkeypatch):
-    written = []
-    monkeypatch.setattr(SimulatedBench, "export", lambda _, *known: written.append(known))
-    bench = partial(open_bench, hardware=Hardware(ops=12, contention=5.0))
-    monkeypatch.setattr(benches, "open_bench", bench)
-    data = {"name": "c", "model": "net.onnx", "search": {"trials": 2}}
-    config = StudyConfig.model_validate({**data, "cores": ["0-3"]})
-    url = storage_url("c", str(tmp_path / "c.db"))
-    opened = open_study(config, bench(config), url)
-    run_study(opened)
-    verdict = study_record(opened.study.user_attrs).verdict
-    assert (verdict.choice, verdict.baseline) == ("leave", "one device")
+@pytest.fixture
+def on_cores(tmp_path, monkeypatch):
+    """Run a study on simulated cores; returns it and what is handed on to be exported later."""
+
+    def run(hardware, **asked):
+        written = []
+        monkeypatch.setattr(SimulatedBench, "export", lambda _, *known: written.append(known))
+        bench = partial(open_bench, hardware=hardware)
+        monkeypatch.setattr(benches, "open_bench", bench)
+        document = {"name": "c", "model": "net.onnx", "search": {"trials": 2}, **asked}
+        config = StudyConfig.model_validate(document)
+        opened = open_study(config, bench(config), storage_url("c", str(tmp_path / "c.db")))
+        run_study(opened)
+        return opened, written
+
+    return run
+
+
+def test_a_baseline_that_the_verdict_advises_is_exported(on_cores, tmp_path):
+    opened, written = on_cores(Hardware(ops=12, contention=5.0), cores=["0-3"])
+    record = study_record(opened.study.user_attrs)
+    assert (record.verdict.choice, record.verdict.baseline) == ("leave", "one device")
     export_stored_split(opened.study, tmp_path / "out")
     deployment, _, known, *_ = written[-1]
     assert (deployment.replicas, deployment.threads) == ((1,), (1,))
-    baselines = study_record(opened.study.user_attrs).measured_baselines()
-    advised = next(b for b in baselines if b.name == verdict.baseline)
+    advised = next(b for b in record.measured_baselines() if b.name == "one device")
     assert known.measured.period_ms == advised.period_ms
 
 
-def test_the_best_deployment_is_exported_whatever_its_shape(tmp_path, monkeypatch):
-    written = []
-
-    def export(bench, *arguments):
-        written.append(arguments)
-
-    monkeypatch.setattr(SimulatedBench, "export", export)
-    bench = partial(open_bench, hardware=Hardware(ops=12))
-    monkeypatch.setattr(benches, "open_bench", bench)
-    data = {"name": "c", "model": "net.onnx", "search": {"trials": 2}}
-    config = StudyConfig.model_validate({**data, "cores": ["2-5"], "memory": "5 MB"})
-    url = storage_url("c", str(tmp_path / "c.db"))
-    opened = open_study(config, bench(config), url)
-    run_study(opened)
+def test_the_best_deployment_is_exported_whatever_its_shape(on_cores, tmp_path):
+    opened, written = on_cores(Hardware(ops=12), cores=["2-5"], memory="5 MB")
     for number, trial in enumerate(opened.study.trials):
         export_stored_split(opened.study, tmp_path / "out", number)
         deployment, _, known, *_ = written[-1]
         assert deployment.split == record_of(trial).stages
         assert deployment.replicas == record_of(trial).replicas
-        assert {n for s in deployment.stages for d in s.devices for n in cores_of(d)} <= {
-            2,
-            3,
-            4,
-            5,
-        }
+        numbers = {n for s in deployment.stages for d in s.devices for n in cores_of(d)}
+        assert numbers <= {2, 3, 4, 5}
         assert known.measured.stage_ms == read(opened.study).trials[number].figures.stage_ms

@@ -1,12 +1,9 @@
+import multiprocessing
 import os
 import re
-import subprocess
-import sys
 import tempfile
 import threading
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import filelock
 import pytest
@@ -16,7 +13,7 @@ from autosplit.study.workers import host_lock
 
 
 @pytest.fixture(autouse=True)
-def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def folder(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(workers, "NOTICE_AFTER", 0.05)
@@ -26,40 +23,38 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 class Lock:
     """A lock of this test's own and what it says."""
 
-    def __init__(self) -> None:
-        self.notes: list[str] = []
+    def __init__(self):
+        self.notes = []
         self.hold = partial(host_lock, "key", "the devices", "study 'mine'", self.notes.append)
 
-    def wait(self, seconds: float, holder: "subprocess.Popen[str]") -> None:
+    def wait(self, seconds, holder):
         """Wait for a lock whose holder releases it after some seconds."""
-        assert holder.stdin is not None
-        threading.Timer(seconds, holder.stdin.close).start()
+        threading.Timer(seconds, holder.release.set).start()
         with self.hold():
             pass
 
 
-HOLD = """
-import sys
-from autosplit.study.workers import host_lock
-with host_lock("key", "the devices", "study 'theirs'", print):
-    print("held", flush=True)
-    sys.stdin.readline()
-"""
+def hold(is_locked, release):
+    with host_lock("key", "the devices", "study 'theirs'", print):
+        is_locked.set()
+        release.wait()
 
 
 @pytest.fixture
-def holder() -> Iterator["subprocess.Popen[str]"]:
-    """A process that holds the lock until it reads a line."""
-    pipe = subprocess.PIPE
-    process = subprocess.Popen([sys.executable, "-c", HOLD], stdin=pipe, stdout=pipe, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
+def holder():
+    """A process that holds the lock until ``release`` is set."""
+    context = multiprocessing.get_context("fork")
+    is_locked, release = context.Event(), context.Event()
+    process = context.Process(target=hold, args=(is_locked, release))
+    process.release = release
+    process.start()
+    assert is_locked.wait(60)
     yield process
     process.kill()
-    process.wait()
+    process.join()
 
 
-def test_a_lock_keeps_others_out_until_it_is_released(folder: Path) -> None:
+def test_a_lock_keeps_others_out_until_it_is_released(folder):
     with Lock().hold():
         (file,) = folder.rglob("*.lock")
         with pytest.raises(filelock.Timeout):
@@ -67,9 +62,7 @@ def test_a_lock_keeps_others_out_until_it_is_released(folder: Path) -> None:
     filelock.FileLock(file).acquire(timeout=0).lock.release()
 
 
-def test_a_process_that_waits_says_once_who_holds_the_lock_and_since_when(
-    holder: "subprocess.Popen[str]",
-) -> None:
+def test_a_process_that_waits_says_once_who_holds_the_lock_and_since_when(holder):
     waiting = Lock()
     waiting.wait(0.5, holder)
     (note,) = waiting.notes
@@ -83,8 +76,8 @@ def test_a_process_that_waits_says_once_who_holds_the_lock_and_since_when(
     [(b"a\x1b[2J", r"a\x1b[2J"), (b"\xff", "another process"), (None, "another process")],
 )
 def test_what_another_program_wrote_of_the_holder_is_obeyed_by_no_terminal(
-    folder: Path, holder: "subprocess.Popen[str]", content: bytes | None, shown: str
-) -> None:
+    folder, holder, content, shown
+):
     (description,) = folder.rglob("*.txt")
     description.unlink()
     if content is None:
@@ -97,9 +90,7 @@ def test_what_another_program_wrote_of_the_holder_is_obeyed_by_no_terminal(
 
 
 @pytest.mark.parametrize("obstacle", ["a file", "another user's folder"])
-def test_without_a_folder_for_locks_one_continues_without(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, obstacle: str
-) -> None:
+def test_without_a_folder_for_locks_one_continues_without(monkeypatch, folder, obstacle):
     if obstacle == "a file":
         monkeypatch.setattr(tempfile, "tempdir", str(folder / "file"))
         (folder / "file").touch()

@@ -1,7 +1,6 @@
 """The record of a study: values of the right type stay, all others become empty or None."""
 
 import math
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,22 +9,21 @@ from hypothesis import strategies as st
 from autosplit.hardware.measurement.results import Spread
 from autosplit.study.record import StudyRecord, TrialRecord
 
+TEXT = st.text(max_size=5)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=5,
 )
 STUDY_KEYS = st.sampled_from(sorted(StudyRecord.model_fields))
 TRIAL_KEYS = st.sampled_from(sorted(TrialRecord.model_fields))
 
 
-def of_trial(**attributes: Any) -> TrialRecord:
+def of_trial(**attributes):
     return TrialRecord.model_validate(attributes)
 
 
-def of_study(**attributes: Any) -> StudyRecord:
+def of_study(**attributes):
     return StudyRecord.model_validate(attributes)
 
 
@@ -40,7 +38,7 @@ def test_other_values_are_no_number(value):
 
 
 @pytest.mark.parametrize(
-    ("value", "numbers"), [([0, 1.5, 2], (0.0, 1.5, 2.0)), ([0, None, 2], ()), ("12", ())]
+    ("value", "numbers"), [([0, 1.5], (0.0, 1.5)), ([0, None], ()), ("12", ())]
 )
 def test_one_value_that_is_no_number_spoils_a_list(value, numbers):
     assert of_trial(stage_ms=value).stage_ms == numbers

@@ -1,8 +1,5 @@
 """Regions of an external backend on a device of their own."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 import autosplit
@@ -12,12 +9,10 @@ from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.lowering.external.backend import Backend
-from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import record_of
-from autosplit.study.storage import storage_url
 from tests import external_backend, nets
+from tests.study.conftest import stopped
 
 NAME = external_backend.NAME
 NET = """g (float[1,4,6,6] x) => (float[1,4,6,6] y) {
@@ -25,7 +20,10 @@ NET = """g (float[1,4,6,6] x) => (float[1,4,6,6] y) {
     e = Softmax<axis=1>(d)  y = Tanh(e)
 }"""
 TWO = tuple(map(str, api.device.along(2)))
-apart = pytest.mark.skipif(len(set(TWO)) < 2, reason="this machine has one core")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(len(set(TWO)) < 2, reason="this machine has one core"),
+]
 
 
 @pytest.fixture
@@ -43,29 +41,24 @@ class PlannedBench(LocalBench):
     cost_table = Bench.cost_table
 
 
-def study(model: Any, folder: Path, device: str | None, **asked: Any) -> OpenStudy:
-    config = StudyConfig.model_validate(
-        {
-            "name": "s",
-            "model": str(model.path),
-            "devices": list(TWO),
-            "search": {"trials": 12, "converge": False},
-            "regions": [{"backend": NAME, **({"device": device} if device else {})}],
-            **asked,
-        }
-    )
-    bench = PlannedBench(
-        model, api.device.along(2, TWO), Budget(seconds=0.02, items=4, latency_items=1)
-    )
-    return open_study(config, bench, storage_url("s", str(folder / "s.db")))
+@pytest.fixture
+def study(model, new_study):
+    """Open a study of the model with the regions on a device."""
+
+    def open_it(device, **asked):
+        document = {"model": str(model.path), "devices": list(TWO), **asked}
+        document["regions"] = [{"backend": NAME, "device": device}]
+        budget = Budget(seconds=0.02, items=4, latency_items=1)
+        bench = PlannedBench(model, api.device.along(2, TWO), budget)
+        return new_study(bench, asked=document, trials=12, converge=False)
+
+    return open_it
 
 
-@pytest.mark.integration
-@apart
 @pytest.mark.parametrize("stages", [2, "auto"])
 @pytest.mark.parametrize("place", [0, 1])
-def test_every_candidate_has_the_regions_on_their_device(model, tmp_path, place, stages):
-    opened = study(model, tmp_path, TWO[place], stages=stages)
+def test_every_candidate_has_the_regions_on_their_device(model, study, place, stages):
+    opened = study(TWO[place], stages=stages)
     run_study(opened)
     convolutions = set(model.lowered.regions[NAME])
     assert len(convolutions) == 2
@@ -76,30 +69,24 @@ def test_every_candidate_has_the_regions_on_their_device(model, tmp_path, place,
         on_device = [s.ops for s in stages if s.devices == (TWO[place],)]
         assert convolutions <= {op for ops in on_device for op in ops}
         assert record_of(trial).max_rel_error < 1e-3  # against onnxruntime on the whole net
-    assert opened.study.user_attrs["result"]["stopped"].startswith("exhausted")
+    assert stopped(opened).startswith("exhausted")
 
 
-@pytest.mark.integration
-@apart
-def test_regions_elsewhere_are_another_study(model, tmp_path):
-    study(model, tmp_path, TWO[0])
-    with pytest.raises(
-        ConfigError, match=f"regions on was '{NAME} {TWO[0]}', is '{NAME} {TWO[1]}'"
-    ):
-        study(model, tmp_path, TWO[1])
+def test_regions_elsewhere_are_another_study(study):
+    study(TWO[0])
+    other = f"regions on was '{NAME} {TWO[0]}', is '{NAME} {TWO[1]}'"
+    with pytest.raises(ConfigError, match=other):
+        study(TWO[1])
 
 
-@pytest.mark.integration
-@apart
 def test_a_plan_puts_them_there_too(model):
     for place, name in enumerate(TWO):
         split = api.plan(model, 2, TWO, regions={NAME: name})
         assert set(model.lowered.regions[NAME]) <= set(split.stages[place])
         assert split.devices == TWO
         with split.pipeline() as pipeline:
-            assert external_backend.close(
-                pipeline.run(model.items(2)), model.expected(model.items(2)), 1e-4
-            )
+            items = model.items(2)
+            assert external_backend.close(pipeline.run(items), model.expected(items), 1e-4)
     with pytest.raises(
         ConfigError,
         match=f"'{NAME}' are for device 'cores:{TWO[0][6:]},{TWO[1][6:]}', which is not one of",

@@ -1,13 +1,10 @@
 """The best trial of a study and what it is compared with, from what the study stored."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
-from typing import Any
 
 import optuna
 import pytest
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.study.documents import document_of
@@ -15,23 +12,16 @@ from autosplit.study.record import COMPARISON, RECORD, study_record
 from autosplit.study.results import best_of_study, tally
 
 
-def spread(period: float) -> dict[str, float]:
+def spread(period):
     return {"median": period, "low": period - 0.5, "high": period + 0.5}
 
 
-def trial(
-    number: int,
-    period: float | None,
-    value: float | None = None,
-    state: str = "COMPLETE",
-    **record: Any,
-) -> FrozenTrial:
+def trial(number, period, value=None, state="COMPLETE", **record):
     if period is not None:
         record["period_ms"] = spread(period)
     values = [value or period or 1.0] if state == "COMPLETE" else None
-    created = optuna.trial.create_trial(
-        state=TrialState[state], values=values, user_attrs={RECORD: record}
-    )
+    attributes, of_state = {RECORD: record}, TrialState[state]
+    created = optuna.trial.create_trial(state=of_state, values=values, user_attrs=attributes)
     created.number = number
     return created
 
@@ -39,28 +29,28 @@ def trial(
 TRIALS = [trial(0, 5.0), trial(1, 3.0), trial(2, 1.0, state="FAIL"), trial(3, 4.0), trial(4, 3.0)]
 
 
-def best(trials: list[FrozenTrial], **attributes: Any) -> tuple[int, float] | None:
-    study: Any = SimpleNamespace(user_attrs=attributes, get_trials=lambda deepcopy: trials)
+def best(trials, **attributes):
+    study = SimpleNamespace(user_attrs=attributes, get_trials=lambda deepcopy: trials)
     chosen = best_of_study(study)
     period = chosen and chosen.record.measurement().period_ms
     return (chosen.number, period.median) if chosen and period else None
 
 
-def comparison(measured: int, **periods: float) -> dict[str, Any]:
+def comparison(measured, **periods):
     entries = [{"number": int(n[1:]), "period_ms": spread(p)} for n, p in periods.items()]
     return {"measured": measured, "entries": entries}
 
 
-def test_the_best_is_the_first_of_the_fastest_that_did_not_fail() -> None:
+def test_the_best_is_the_first_of_the_fastest_that_did_not_fail():
     assert best(TRIALS) == (1, 3.0)
 
 
-def test_a_study_without_complete_trials_has_no_best() -> None:
+def test_a_study_without_complete_trials_has_no_best():
     assert best([]) is None
     assert best([trial(0, None)]) is None
 
 
-def test_the_winner_of_the_final_comparison_is_the_best_until_another_trial_is_measured() -> None:
+def test_the_winner_of_the_final_comparison_is_the_best_until_another_trial_is_measured():
     for measured, expected in ((4, (3, 3.2)), (3, (4, 3.0))):
         compared = comparison(measured, t1=3.5, t3=3.2)
         assert best(TRIALS, final_comparison=compared) == expected
@@ -69,18 +59,18 @@ def test_the_winner_of_the_final_comparison_is_the_best_until_another_trial_is_m
 @pytest.mark.parametrize(
     ("objective", "number"), [("throughput", 0), ("latency", 1), ("memory", 0), (["latency"], 0)]
 )
-def test_the_best_is_that_of_the_objective(objective: Any, number: int) -> None:
+def test_the_best_is_that_of_the_objective(objective, number):
     trials = [trial(0, 1.0, 9.0), trial(1, 2.0, 4.0), trial(2, 3.0, 4.0)]
-    attributes: Any = {RECORD: {"config": {"objective": objective}}}
+    attributes = {RECORD: {"config": {"objective": objective}}}
     assert best(trials, **attributes) == (number, [1.0, 2.0, 3.0][number])
 
 
-def test_baselines_have_the_periods_of_the_final_comparison_where_it_has_them() -> None:
+def test_baselines_have_the_periods_of_the_final_comparison_where_it_has_them():
     measured = Spread(9.0, 8.5, 9.5)
     baselines = [Baseline(name, measured, measured) for name in ("one core", "all cores")]
     stored = {"baselines": [document_of(baseline) for baseline in baselines]}
 
-    def periods(final: Any) -> list[float]:
+    def periods(final):
         compared = study_record({RECORD: stored, COMPARISON: final}).compared_baselines()
         return [baseline.period_ms.median for baseline in compared]
 
@@ -91,7 +81,7 @@ def test_baselines_have_the_periods_of_the_final_comparison_where_it_has_them() 
     assert [b.latency_ms for b in record.compared_baselines()] == [measured] * 2
 
 
-def test_lost_trials_count_for_nothing_and_pruned_ones_as_failed() -> None:
+def test_lost_trials_count_for_nothing_and_pruned_ones_as_failed():
     states = ["COMPLETE", "FAIL", "PRUNED", "RUNNING", "WAITING"]
     trials = [trial(n, None, state=state, error="x") for n, state in enumerate(states)]
     counts = tally([*trials, trial(9, None, state="FAIL", error="interrupted", lost=True)])

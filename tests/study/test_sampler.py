@@ -16,9 +16,8 @@ from tests.study.conftest import space_of
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLERS if name != "gp"])
-def test_every_sampler_measures_each_candidate_once(name, chain_bench, new_study):
-    opened = new_study(chain_bench(ops=12), trials=6, sampler=name, converge=False)
-    run_study(opened)
+def test_every_sampler_measures_each_candidate_once(name, chain_bench, ran):
+    opened = ran(chain_bench(ops=12), trials=6, sampler=name, converge=False)
     keys = [record_of(trial).key for trial in opened.study.trials]
     assert len(set(keys)) == len(keys) == 6
     for trial in opened.study.trials:
@@ -29,12 +28,8 @@ def test_every_sampler_measures_each_candidate_once(name, chain_bench, new_study
 def test_the_planner_is_a_sampler_of_optuna(chain_bench):
     space = space_of(chain_bench())
     study = optuna.create_study(sampler=PlannerSampler(space, Goal()))
-    trial = study.ask(
-        {
-            name: optuna.distributions.IntDistribution(r[0], r[-1])
-            for name, r in space.moves.ranges.items()
-        }
-    )
+    whole = optuna.distributions.IntDistribution
+    trial = study.ask({name: whole(r[0], r[-1]) for name, r in space.moves.ranges.items()})
     assert space.moves.decode(trial.params) == space.plan.stages
 
 
@@ -50,22 +45,17 @@ def test_an_enqueued_candidate_is_measured(chain_bench, new_study):
     assert "is not the key of a candidate" in record_of(second).error
 
 
-def test_a_candidate_that_was_chosen_before_it_is_enqueued_again_is_measured_once(
-    chain_bench, new_study
-):
+def test_a_candidate_that_was_chosen_before_it_is_enqueued_again_is_measured_once(chain_bench, ran):
     """A worker may choose what a dead one left between its loss and its return to the queue."""
-    opened = new_study(chain_bench(ops=12), trials=1)
-    run_study(opened)
+    opened = ran(chain_bench(ops=12), trials=1)
     key = record_of(opened.study.trials[0]).key
     opened.study.enqueue_trial({}, user_attrs={RECORD: {"key": key}})
-    opened = new_study(chain_bench(ops=12), trials=3, converge=False)
-    run_study(opened)
+    opened = ran(chain_bench(ops=12), trials=3, converge=False)
     assert len({record_of(trial).key for trial in opened.study.trials}) == 3
 
 
-def test_where_all_is_taken_nothing_is_promised(chain_bench, new_study):
-    opened = new_study(chain_bench(ops=4, stages=2), trials=20)
-    run_study(opened)
+def test_where_all_is_taken_nothing_is_promised(chain_bench, ran):
+    opened = ran(chain_bench(ops=4, stages=2), trials=20)
     assert len(opened.study.trials) <= 3
     view = opened.assignment.planner.view(opened.study.trials)
     assert view.converged

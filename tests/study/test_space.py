@@ -1,7 +1,5 @@
 """The candidates of a study: keys, parameters, and what is around a candidate."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -16,7 +14,7 @@ from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.planner.costs import CostModel, Kind, RowCosts
 from autosplit.planner.problem import Question
 from autosplit.study.history import measured_baselines
-from autosplit.study.space import Candidate, Space, useful_threads
+from autosplit.study.space import Space, useful_threads
 
 CORES = Question.of_cores({"big": 3, "little": 2})
 SPLITS = Question.of_split(3, "big")
@@ -24,7 +22,7 @@ DEVICES = Question({"big": 2, "little": 1}, replicas=True)
 ALONG = Question.along(("big", "little", "big"), empty=True)
 
 
-def diamonds(ops: int = 7, memory: float = math.inf) -> CostModel:
+def diamonds(ops=7, memory=math.inf):
     """A chain of diamonds: of each three ops the second and the third read the first."""
     before = [0 if not i else (1 << i - 1 if i % 3 != 2 else 1 << i - 2) for i in range(ops)]
     before = [b | (1 << i - 2 if i % 3 == 0 and i else 0) for i, b in enumerate(before)]
@@ -38,7 +36,7 @@ def diamonds(ops: int = 7, memory: float = math.inf) -> CostModel:
     return CostModel("net", names, tuple(before), tuple(rows), kinds, sizes=(1.0,) * ops)
 
 
-def space(question: Question, memory: float = math.inf) -> Space:
+def space(question, memory=math.inf):
     costs = diamonds(memory=memory)
     if not question.cores:
         rows = tuple(row for row in costs.rows if row.row.threads == 1)
@@ -57,7 +55,7 @@ def test_a_candidate_is_known_again_by_its_key(question, seed):
     assert of_question.candidate(of_question.key(candidate)) == candidate
 
 
-def random_candidate(of_question: Space, seed: int) -> Candidate:
+def random_candidate(of_question, seed):
     return of_question.moves.useful(of_question.moves.random(np.random.default_rng(seed)))
 
 
@@ -104,9 +102,8 @@ def test_a_baseline_of_a_batch_is_measured_as_one_of_that_batch():
 
 
 def test_a_candidate_with_an_op_that_its_row_cannot_run_does_not_fit():
-    rows = [
-        RowCosts(Row("big", runtime, 1), (time,)) for runtime, time in (("a", 1.0), ("b", math.inf))
-    ]
+    times = {"a": 1.0, "b": math.inf}
+    rows = [RowCosts(Row("big", runtime, 1), (time,)) for runtime, time in times.items()]
     costs = CostModel("net", ("op",), (0,), tuple(rows), (Kind("big"),))
     of_question = Space(costs, Question.of_cores({"big": 1}))
     can, cannot = ((Stage((0,), (Option(each.row),)),) for each in rows)

@@ -40,9 +40,7 @@ def test_a_broken_database_is_one_line(tmp_path):
 
 @pytest.mark.slow
 def test_a_disk_that_fills_up_is_one_line_and_the_study_is_whole(tmp_path):
-    study = (
-        'name = "k"\nmodel = "net.onnx"\nstages = 3\n[search]\nsampler = "random"\ntrials = {}\n'
-    )
+    study = 'name = "k"\nmodel = "n.onnx"\nstages = 3\n[search]\nsampler = "random"\ntrials = {}\n'
     (tmp_path / "k.toml").write_text(study.format(3))
     command = [sys.executable, "-m", "studies.simulation", "run", "k.toml"]
     subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
@@ -52,9 +50,8 @@ def test_a_disk_that_fills_up_is_one_line_and_the_study_is_whole(tmp_path):
     def little_room():
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
-    full = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, preexec_fn=little_room
-    )
+    pipes = {"capture_output": True, "text": True}
+    full = subprocess.run(command, cwd=tmp_path, **pipes, preexec_fn=little_room)
     assert full.returncode == 3, full.stderr
     assert full.stderr.splitlines()[-1].startswith("autosplit: storage '")
     assert "Traceback" not in full.stderr
@@ -65,7 +62,7 @@ def test_a_disk_that_fills_up_is_one_line_and_the_study_is_whole(tmp_path):
     assert "RUNNING" not in again.stdout
 
 
-def failing(error: BaseException) -> MachineError:
+def failing(error):
     with (
         pytest.raises(MachineError) as caught,
         storage_errors("postgresql+psycopg://me:secret@host/base"),
@@ -127,10 +124,8 @@ def test_tables_that_another_worker_makes_in_the_same_moment_are_no_failure(monk
     assert [(n["heartbeat_interval"], n["grace_period"]) for n in tried] == [(2, 9)] * 2
     connect(f"sqlite:///{tmp_path}/x.db", lease=2)
     connect(f"sqlite:///{tmp_path}/x.db")
-    assert [(n["heartbeat_interval"], n["grace_period"]) for n in tried[2:]] == [
-        (1, 2),
-        (None, None),
-    ]
+    intervals = [(n["heartbeat_interval"], n["grace_period"]) for n in tried[2:]]
+    assert intervals == [(1, 2), (None, None)]
 
 
 FOREIGN = [

@@ -26,12 +26,13 @@ share = 0.5
 
 @pytest.mark.integration
 @pytest.mark.parametrize("runtime", [ONNXRUNTIME, OPENVINO])
-def test_a_study_runs_is_told_apart_and_exports(runtime, branches, tmp_path, monkeypatch, capsys):
+def test_a_study_runs_is_told_apart_and_exports(
+    runtime, branches, tmp_path, monkeypatch, capsys, as_json
+):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "s.toml"
     file.write_text(STUDY.format(folder=tmp_path / "out", runtime=runtime))
-    assert main(["run", str(file), "-f", "json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = as_json("run", file)
     assert [t["state"] for t in shown["trials"]][:1] == ["COMPLETE"]
     names = {baseline["name"] for baseline in shown["baselines"]}
     assert {"onnxruntime, 1 thread", "openvino, 1 thread"} <= names
@@ -48,22 +49,19 @@ def test_a_study_runs_is_told_apart_and_exports(runtime, branches, tmp_path, mon
 
 @pytest.mark.integration
 def test_a_study_of_all_runtimes_resumes_and_exports_the_runtime_of_each_stage(
-    branches, tmp_path, monkeypatch, capsys
+    branches, tmp_path, monkeypatch, as_json
 ):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "s.toml"
     text = STUDY.format(folder=tmp_path / "out", runtime="auto")
     file.write_text(text.replace("trials = 2", "trials = 5"))
-    assert main(["run", str(file), "-f", "json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = as_json("run", file)
     tried = [(t["number"], t["state"], t["cuts"], t["runtimes"]) for t in shown["trials"]]
     assert len({str(t[2:]) for t in tried}) == len(tried) == 5
     best = shown["best"]["runtimes"]
     manifest = json.loads((tmp_path / "out" / "split.json").read_text(encoding="utf-8"))
     assert [s["runtime"] for s in manifest["stages"]] == best
-    assert main(["verify", str(tmp_path / "out"), "-f", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["equal"]
-    assert main(["run", str(file), "-f", "json"]) == 0
+    assert as_json("verify", tmp_path / "out")["equal"]
     # Not the times: a final comparison that was disturbed is measured again.
-    again = json.loads(capsys.readouterr().out)["trials"]
+    again = as_json("run", file)["trials"]
     assert [(t["number"], t["state"], t["cuts"], t["runtimes"]) for t in again] == tried

@@ -7,25 +7,22 @@ or the end of its input. Errors are one line and an exit code, as from the comma
 import sys
 import time
 
-from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError
-from autosplit.hardware.measurement.results import Measurement
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
 from studies.simulation.bench import SimulatedBench, chain_of, on_devices
 
 
-def main(url: str, trials: str, delay: str) -> None:
+def main(url, trials, delay):
     search = {"trials": int(trials), "sampler": "random", "lease": 2}
-    config = StudyConfig.model_validate(
-        {"name": "w", "model": "net.onnx", "stages": 3, "search": search}
-    )
+    document = {"name": "w", "model": "net.onnx", "stages": 3, "search": search}
+    config = StudyConfig.model_validate(document)
     (graph, costs), devices = chain_of(30, 0), [f"cores:{i}" for i in range(3)]
     bench = SimulatedBench(graph, costs, on_devices(costs, devices), devices)
     measure = bench.measure
 
-    def announced(deployment: Deployment) -> Measurement:
+    def announced(deployment):
         print("measuring", flush=True)
         if delay == "held":
             sys.stdin.readline()

@@ -1,20 +1,19 @@
 """Building and running the C++ of an export."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+import sys
+import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 # Where the wheels are installed; they hold headers and libraries.
 PACKAGES = Path(str(importlib.util.find_spec("tvm").origin)).parents[1]
+OBJECTS = tempfile.TemporaryDirectory(prefix="autosplit-objects-")
 SUPPRESSIONS = Path(__file__).with_name("thread_sanitizer.txt")
 # OpenVINO's TBB opens a library in a way that sanitizers refuse, unless it is told of them.
 # GCC 12's sanitizer sometimes crashes in its own records of thread-local storage (DTLS_Destroy),
@@ -26,45 +25,37 @@ SANITIZED = {
 }
 
 
-def require_tools(*tools: str) -> None:
+def require_tools(*tools):
     """Skip where a program is missing."""
     for tool in tools:
         if not shutil.which(tool):
             pytest.skip(f"{tool} is not installed")
 
 
-def checked(command: Sequence[object], **options: Any) -> str:
+def checked(command, **options):
     """The output of a command that succeeds."""
-    done = subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, timeout=900, **options
-    )
+    words = list(map(str, command))
+    done = subprocess.run(words, capture_output=True, text=True, timeout=900, **options)
     assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
     return done.stdout
 
 
-def build(folder: Path, sanitizer: str = "") -> Path:
+def build(folder, sanitizer=""):
     """The program of an export, built by cmake."""
     require_tools("g++", "cmake")
     built = folder / f"build{sanitizer}"
-    checked(
-        ["cmake", "-S", folder, "-B", built, f"-DPACKAGES={PACKAGES}", f"-DSANITIZE={sanitizer}"]
-    )
+    once = f"{sys.executable};{Path(__file__).with_name('compile_once.py')};{OBJECTS.name}"
+    options = f"-DPACKAGES={PACKAGES}", f"-DSANITIZE={sanitizer}"
+    checked(["cmake", "-S", folder, "-B", built, *options, f"-DCMAKE_CXX_COMPILER_LAUNCHER={once}"])
     checked(["cmake", "--build", built])
     return built / "net"
 
 
-def stacked(items: Sequence[dict[str, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+def stacked(items):
     return {name: np.stack([item[name] for item in items]) for name in items[0]}
 
 
-def run(
-    program: Path,
-    export: Path,
-    inputs: dict[str, np.ndarray[Any, Any]],
-    outputs: Sequence[str],
-    *options: str,
-    **environment: str,
-) -> dict[str, np.ndarray[Any, Any]]:
+def run(program, export, inputs, outputs, *options, **environment):
     """The outputs of the program for stacked inputs."""
     words = [*options]
     for number, (name, array) in enumerate(inputs.items()):
@@ -78,7 +69,7 @@ def run(
     return {name: np.load(file) for name, file in files.items()}
 
 
-def failed(program: Path, *words: object, **environment: str) -> tuple[int, str]:
+def failed(program, *words, **environment):
     """The exit code of the program and its error, which is one line."""
     done = subprocess.run(
         [program, *map(str, words)],

@@ -1,13 +1,10 @@
 """The ONNX format: its wiring file, and the program that runs it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +21,7 @@ from tests.deploy.exports import add_program
 ITEMS = 6
 
 
-def with_onnx(document: dict[str, Any]) -> Any:
+def with_onnx(document):
     for stage in document["stages"]:
         file = f"stage{stage['index']}.onnx"
         stage["onnx"] = {"file": file, "sha256": "0" * 64}
@@ -52,7 +49,7 @@ def test_the_wiring_names_files_tensors_threads_and_states():
     assert [(state["input"], state["output"]) for state in wiring["states"]] == [("s", "c")]
 
 
-def raw(items: Any, document: Any) -> bytes:
+def raw(items, document):
     return b"".join(item[port.name].tobytes() for item in items for port in document.model.inputs)
 
 
@@ -88,7 +85,7 @@ def expected(folder, items):
     return np.concatenate([array.ravel() for result in results for array in result.values()])
 
 
-def require_close(output: bytes, expected: Any) -> None:
+def require_close(output, expected):
     # The stages of the export itself are TVM's.
     np.testing.assert_allclose(np.frombuffer(output, "float32"), expected, rtol=1e-4, atol=1e-5)
 
@@ -115,9 +112,8 @@ def test_the_python_program_says_that_it_runs_one_replica(folder, tmp_path):
 @pytest.mark.parametrize("knows_range", [True, False])
 def test_the_python_program_ends_at_an_index_out_of_its_tensor(save, tmp_path, knows_range):
     text = "g (int64[2] i) => (float[2,4] y) { y = Gather(w, i) }"
-    autosplit.load_model(save(nets.net(text, {"w": (9, 4)}))).split([]).export(
-        tmp_path, format="onnx"
-    )
+    model = autosplit.load_model(save(nets.net(text, {"w": (9, 4)})))
+    model.split([]).export(tmp_path, format="onnx")
     wiring = tmp_path / "pipeline.json"
     if not knows_range:
         wiring.write_text(wiring.read_text().replace('"range"', '"unknown"'))

@@ -1,7 +1,5 @@
 """The dashboard: what it shows, and that it changes nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

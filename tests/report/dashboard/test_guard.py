@@ -1,8 +1,5 @@
 """The guard in front of the dashboard, without a server."""
 
-from __future__ import annotations
-
-from typing import Any
 from wsgiref.headers import Headers
 from wsgiref.util import setup_testing_defaults
 
@@ -14,21 +11,19 @@ HOSTS = {"localhost", "127.0.0.1", "[::1]"}
 METHODS = ["DELETE", "POST", "PUT", "PATCH", "OPTIONS", "TRACE", "MIGRATE"]
 
 
-def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+def application(environ, start_response):
     """An application that lets every origin read it."""
     start_response("200 OK", [("Access-Control-Allow-Origin", "*"), ("X-Kept", "yes")])
     return [b"page"]
 
 
-def ask(
-    path: str = "/", method: str = "GET", host: str = "localhost", *, guard: Any = None, **more: str
-) -> tuple[int, Headers]:
-    environ: dict[str, Any] = {"REQUEST_METHOD": method, "PATH_INFO": path, "HTTP_HOST": host}
+def ask(path="/", method="GET", host="localhost", *, guard=None, **more):
+    environ = {"REQUEST_METHOD": method, "PATH_INFO": path, "HTTP_HOST": host}
     environ |= more
     setup_testing_defaults(environ)
-    answers: list[tuple[int, Headers]] = []
+    answers = []
 
-    def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> None:
+    def start(status, headers, exc_info=None):
         answers.append((int(status.split()[0]), Headers(headers)))
 
     (guard or Guard(lambda: application, HOSTS))(environ, start)

@@ -1,9 +1,5 @@
 """The dashboard over a study in PostgreSQL: shown as from a file, and never written to."""
 
-from __future__ import annotations
-
-import json
-
 import pytest
 import sqlalchemy
 
@@ -31,7 +27,7 @@ def reader(server):
     return find_study("fire", server.url)
 
 
-def rows(url: str) -> dict[str, list[str]]:
+def rows(url):
     """Everything that the database holds."""
     engine = sqlalchemy.create_engine(url)
     with engine.connect() as connection:
@@ -62,9 +58,8 @@ def test_the_database_itself_refuses_to_be_written_through_a_reader(reader):
         assert "mine" not in study.user_attrs
 
 
-def test_the_command_reads_a_study_there_by_its_name(reader, capsys):
-    assert main(["show", "fire", "--storage", reader.url, "-f", "json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["trials"]) == 12
+def test_the_command_reads_a_study_there_by_its_name(reader, capsys, as_json):
+    assert len(as_json("show", "fire", "--storage", reader.url)["trials"]) == 12
     assert main(["dashboard", "water", "--storage", reader.url, "--port", "0"]) == 2
     assert "holds no study 'water'; it holds fire" in capsys.readouterr().err
 

@@ -1,10 +1,7 @@
 """The server of the dashboard, also under greedy clients."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
-from typing import Any
 
 import pytest
 
@@ -16,7 +13,7 @@ from tests.report.serving import running
 BIG = b"x" * 2**23  # more than the buffers of a socket take
 
 
-def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+def application(environ, start_response):
     parts = [BIG] * 4 if environ["PATH_INFO"] == "/big" else [b"page"]
     start_response("200 OK", [("Content-Length", str(sum(map(len, parts))))])
     return parts

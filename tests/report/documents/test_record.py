@@ -1,10 +1,7 @@
 """The record of a study: its best trial, its final comparison, and unused devices."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import optuna
 import pytest
@@ -14,7 +11,7 @@ from optuna.trial import TrialState
 
 from autosplit.graph import build
 from autosplit.lowering.states import match_states
-from autosplit.report.documents.record import Study, Trial, read
+from autosplit.report.documents.record import Study, read
 from autosplit.report.documents.study import state_table, trial_table, way_table, written
 from autosplit.report.html.page import page
 from autosplit.study.record import study_record, update
@@ -25,11 +22,11 @@ from tests.report.studies import add_trial, changed, make_study, store, trial
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
-def spread(value: float) -> dict[str, float]:
+def spread(value):
     return {"median": value, "low": value, "high": value}
 
 
-def study_of(periods: list[float | None], **attributes: Any) -> optuna.Study:
+def study_of(periods, **attributes):
     """A study whose trials have these periods; None is a failed trial."""
     study = optuna.create_study()
     for period in periods:
@@ -44,16 +41,12 @@ def study_of(periods: list[float | None], **attributes: Any) -> optuna.Study:
     return study
 
 
-def compared(
-    measured: int, *numbers: int, period: float = 4.0, baselines: list[float] | None = None
-) -> dict[str, Any]:
+def compared(measured, *numbers, period=4.0, baselines=()):
     """A stored final comparison over ``measured`` complete trials."""
     return {
         "measured": measured,
         "entries": [{"number": n, "period_ms": spread(period)} for n in numbers],
-        "baselines": [
-            {"name": f"b{n}", "period_ms": spread(p)} for n, p in enumerate(baselines or ())
-        ],
+        "baselines": [{"name": f"b{n}", "period_ms": spread(p)} for n, p in enumerate(baselines)],
     }
 
 
@@ -70,7 +63,7 @@ def test_an_interrupted_trial_is_none_that_failed():
     assert text.count('class="fail"') == 1
 
 
-def best_of(study: Study) -> tuple[int, float] | None:
+def best_of(study):
     best = study.best()
     period = best.figures.period_ms if best else None
     return (best.number, period.median) if best and period else None
@@ -137,7 +130,7 @@ def test_report_and_show_name_the_same_best(periods, count, entries, before, aga
     "comparison", [7, [], "x", {"measured": True}, {"measured": 2, "entries": 5, "baselines": {}}]
 )
 @pytest.mark.parametrize(
-    "entry", [None, {"number": "1"}, {"number": 1, "period_ms": {"median": "fast"}}]
+    "entry", [None, {"number": "1"}, {"number": 1, "period_ms": spread("fast")}]
 )
 def test_a_comparison_that_makes_no_sense_is_left_out(comparison, entry):
     if isinstance(comparison, dict):
@@ -164,7 +157,7 @@ def test_the_days_are_the_first_and_the_last(days, text):
     assert read(study).days == text
 
 
-def with_stages(stages: Any, **attributes: Any) -> Trial:
+def with_stages(stages, **attributes):
     study = study_of([], devices=["cores:0,1", "cores:0"])
     asked = study.ask()
     update(asked, stages=stages, **attributes)
@@ -186,9 +179,8 @@ def test_an_op_has_the_time_of_the_runtime_and_the_device_of_its_stage():
     profile = [{"runtime": name, "op_ms": times} for name, times in rows]
     stored = study_of([], devices=["cores:0", "cores:1"], profile=profile)
     study = read(stored)
-    one = trial(
-        0, stages=((0,), (1,)), places=(0, 1), runtimes=("openvino", "tvm"), stage_ms=(1.0, 2.0)
-    )
+    ways = {"places": (0, 1), "stage_ms": (1.0, 2.0), "runtimes": ("openvino", "tvm")}
+    one = trial(0, stages=((0,), (1,)), **ways)
     assert study.profile_of(one) == (5.0, 4.0)
     assert study.stage_names(one) == ["stage 0, cores:0, openvino", "stage 1, cores:1, tvm"]
     gone = trial(0, stages=((0,), (1,)), places=(0, 1), runtimes=("gone", "tvm"))
@@ -222,11 +214,8 @@ def test_report_and_show_name_the_stage_of_each_state():
     add_trial(stored, net, 3)
     study = read(stored)
     best = study.best()
-    assert best
-    assert study.graph
     assert study.graph.states == net.states
     states = state_table(study, best)
-    assert states
     assert states.rows == (("x", "conv1:0", [4], 0),)
     document = written(study, "sqlite://")
     expected = {"input": "x", "output": "conv1:0", "shape": [4], "stage": 0}

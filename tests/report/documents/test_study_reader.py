@@ -1,7 +1,5 @@
 """Which study a user means, and reading it from databases that anybody may have written."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -33,26 +31,25 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def digest(file: Path) -> str:
+def digest(file):
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def foreign(file: Path) -> None:
+def foreign(file):
     optuna.create_study(study_name="other", storage=f"sqlite:///{file}")
 
 
-def newer(file: Path) -> None:
-    optuna.create_study(study_name="new", storage=f"sqlite:///{file}").set_user_attr(
-        "autosplit", {"format": 99}
-    )
+def newer(file):
+    study = optuna.create_study(study_name="new", storage=f"sqlite:///{file}")
+    study.set_user_attr("autosplit", {"format": 99})
 
 
-def plain_table(file: Path) -> None:
+def plain_table(file):
     with contextlib.closing(sqlite3.connect(file)) as base:
         base.execute("CREATE TABLE t (x)")
 
 
-def cut_off(file: Path) -> None:
+def cut_off(file):
     newer(file)
     file.write_bytes(file.read_bytes()[:5000])
 

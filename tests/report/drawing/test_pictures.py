@@ -1,11 +1,8 @@
 """The graph, the timeline and what pictures are made of."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -13,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, SplitError
-from autosplit.graph import FusedGraph, Op, State, build
-from autosplit.report.drawing.canvas import Canvas, label, ticks
+from autosplit.graph import Op, State, build
+from autosplit.report.drawing.canvas import label, ticks
 from autosplit.report.drawing.graph import SplitGraph
 from autosplit.report.drawing.lanes import lanes
 from autosplit.report.drawing.timeline import timeline
@@ -23,13 +20,13 @@ from tests.report import graphs
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def texts(canvas: Canvas, tag: str = "text") -> list[str]:
+def texts(canvas, tag="text"):
     """All texts of a picture that is well-formed, in the order they are drawn."""
     return [e.text or "" for e in ElementTree.fromstring(canvas.render()).iter(SVG + tag)]
 
 
 @st.composite
-def splits(draw: st.DrawFn) -> tuple[FusedGraph, list[list[int]]]:
+def splits(draw):
     """A graph with skips, branches and unread results, and a split of it along its order."""
     count = draw(st.integers(1, 24))
     ops = []
@@ -49,9 +46,8 @@ def test_no_two_tensors_share_a_lane_and_no_op_stands_on_the_lane_of_another(cas
     graph, stages = case
     rows = [((), graph.inputs), *((op.inputs, op.outputs) for op in graph.ops), (graph.outputs, ())]
     nodes, ways = lanes(rows)
-    assert [way.tensor for way in ways] == [
-        t for t in graph.tensors if any(t in r for r, _ in rows)
-    ]
+    read = {tensor for reads, _ in rows for tensor in reads}
+    assert [way.tensor for way in ways] == [tensor for tensor in graph.tensors if tensor in read]
     for row, (reads, _) in enumerate(rows):
         passing = [w for w in ways if w.start < row < w.readers[-1]]
         assert len({way.lane for way in passing}) == len(passing)
@@ -108,7 +104,7 @@ def test_an_op_says_its_time_shapes_sources_and_stage():
     assert "conv1 (op1)" in texts(picture)
 
 
-def event(stage: int, item: int, start: float, **more: Any) -> dict[str, Any]:
+def event(stage, item, start, **more):
     place = {"pid": stage, "tid": 0, "ts": start, "dur": 800.0, "args": {"item": item}}
     return {"ph": "X", "name": f"item {item}", "cat": "item", **place, **more}
 

@@ -1,20 +1,15 @@
-from __future__ import annotations
-
-import json
 import re
 import stat
 import tomllib
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.cli import main
 from autosplit.hardware.measurement.results import Spread
 from autosplit.report.documents.record import Study, read
 from autosplit.report.documents.study_reader import StudyReader
@@ -46,30 +41,30 @@ KNOWN_KEYS = set(
 class Parsed(HTMLParser):
     """The elements of a page with their attributes, and its text."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.tags = []
         self.text = ""
-        self.open: list[str] = []
+        self.open = []
         self.feed(text)
         self.close()
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
         if tag not in ("meta", "wbr", "!doctype"):
             self.open.append(tag)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_startendtag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         self.text += data
 
 
-def safe(text: str) -> Parsed:
+def safe(text):
     """The page, checked that nothing in it runs, loads or is left open."""
     # Its own script is known by its digest; with it in place no other is left.
     assert text.count(page.SCRIPT) == 1
@@ -89,14 +84,8 @@ def test_the_page_tells_question_verdict_ways_trials_and_machine(study):
     assert "How is squeezenet best split into 2 stages on cores:0, cores:1?" in parsed.text
     assert "Two replicas are 3 % faster than the best split; do not split." in parsed.text
     assert "stage 1 ended by signal 11; its kernels may be broken" in parsed.text
-    for text in (
-        "one core",
-        "all cores",
-        "best split (trial 8)",
-        "12, 1 failed",
-        "AMD EPYC x2 vm",
-        "autosplit 0.1.0",
-    ):
+    said = ["one core", "all cores", "best split (trial 8)", "12, 1 failed", "AMD EPYC x2 vm"]
+    for text in (*said, "autosplit 0.1.0"):
         assert text in parsed.text
 
 
@@ -129,12 +118,8 @@ def test_the_winner_of_the_final_comparison_is_the_best_of_the_page(study):
 
 
 def test_the_study_file_reads_back_without_folders_and_without_storage(study):
-    config = {
-        "name": "fire",
-        "model": "/home/me/net.onnx",
-        "storage": "postgresql://me:secret@db/x",
-        "stages": 2,
-    }
+    config = {"name": "fire", "model": "/home/me/net.onnx", "stages": 2}
+    config["storage"] = "postgresql://me:secret@db/x"
     config |= {"search": {"trials": 3, "timeout": None}, "limits": {}}
     text = page.page(changed(study, config=config))
     assert "secret" not in text
@@ -156,7 +141,7 @@ def test_a_study_whose_trials_all_failed_is_a_page(study):
     assert "svg" not in [tag for tag, _ in parsed.tags]
 
 
-def hostile(study: optuna.Study, text: str) -> optuna.Study:
+def hostile(study, text):
     """A copy with the text in every place a database has for one."""
     copy = optuna.create_study(study_name=text)
     for key, value in study.user_attrs.items():
@@ -168,7 +153,7 @@ def hostile(study: optuna.Study, text: str) -> optuna.Study:
     return copy
 
 
-def _poisoned(value: Any, text: str) -> Any:
+def _poisoned(value, text):
     if isinstance(value, str):
         return value + text
     if isinstance(value, list):
@@ -191,11 +176,10 @@ def test_text_of_a_database_is_shown_and_never_run(database, tmp_path, text):
         assert "<script>alert(1)</script>" in parsed.text
 
 
+TEXT = st.text(max_size=8)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
-    ),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=6,
 )
 KEYS = (
@@ -248,11 +232,10 @@ def test_predicted_and_measured_times_are_labelled(study):
 # the command
 
 
-def test_the_command_writes_the_page(database, tmp_path, capsys):
+def test_the_command_writes_the_page(database, tmp_path, as_json):
     file = tmp_path / "new" / "report.html"
     before = database.read_bytes()
-    assert main(["report", str(database), "-o", str(file), "-f", "json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"file": str(file)}
+    assert as_json("report", database, "-o", file) == {"file": str(file)}
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
     assert [p.name for p in file.parent.iterdir()] == ["report.html"]
     assert database.read_bytes() == before

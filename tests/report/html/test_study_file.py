@@ -45,11 +45,8 @@ def test_a_study_file_reads_back(values):
 def test_folders_and_the_storage_are_left_out():
     config = {"storage": "postgresql://me:secret@db/x", "model": "/home/me/net.onnx", "name": "s"}
     config |= {"tuning": "/tmp/tuned"}
-    assert tomllib.loads(study_file(config)) == {
-        "name": "s",
-        "model": "net.onnx",
-        "tuning": "tuned",
-    }
+    expected = {"name": "s", "model": "net.onnx", "tuning": "tuned"}
+    assert tomllib.loads(study_file(config)) == expected
 
 
 @pytest.mark.parametrize("key", ["", "a.b", "a b", "ü", '"', "]", "\n", "#", "=", "a\x7f"])

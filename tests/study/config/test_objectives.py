@@ -1,6 +1,4 @@
-"""The objectives of a study: throughput or latency."""
-
-from typing import Any
+"""The objectives of a study, throughput or latency, and devices that it may leave out."""
 
 import optuna
 import pytest
@@ -11,100 +9,109 @@ from autosplit.planner import CostModel, Kind, RowCosts, Transfer
 from autosplit.report.dashboard.optuna_copy import copy
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import written
-from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_stored_split
-from autosplit.study.loop.open import open_study
-from autosplit.study.loop.run import run_study
+from autosplit.study.record import record_of
 from autosplit.study.results import best_of_study
-from autosplit.study.storage import storage_url
 from studies.simulation.bench import SimulatedBench, Simulation, graph_of, on_devices
 from tests.report.studies import store
+from tests.study.conftest import loss, stopped, verdict
 
 
-@pytest.fixture
-def new_study(tmp_path):
-    def open_it(bench, objective, stages=None, **search):
-        asked = {
-            "stages": stages or len(bench.description.devices),
-            # On local cores alone, replicas would be searched too.
-            "devices": [f"cuda:{n}" for n in range(len(bench.description.devices))],
-            "objective": objective,
-        }
-        config = StudyConfig.model_validate(
-            {"name": "s", "model": "net.onnx", **asked, "search": search}
-        )
-        return open_study(config, bench, storage_url("s", str(tmp_path / "s.db")))
-
-    return open_it
+def asked(bench, objective="throughput", **more):
+    """What a study file says of the bench; on local cores alone, replicas would be searched too."""
+    return {"devices": list(bench.description.devices), "objective": objective, **more}
 
 
-def weighted(stages: int = 3, ops: int = 10, auto: bool = False, **more: Any) -> SimulatedBench:
+def chain(rows, kinds, devices, auto, simulation, **costs):
+    """A bench over a chain of ops."""
+    count = len(rows[0].times)
+    before = tuple(1 << i - 1 if i else 0 for i in range(count))
+    names = tuple(f"op{i}" for i in range(count))
+    model = CostModel("c", names, before, tuple(rows), tuple(kinds), **costs)
+    question = on_devices(model, devices, auto)
+    return SimulatedBench(graph_of(model), model, question, devices, simulation)
+
+
+def weighted(stages=3, ops=10, auto=False, **simulation):
     """A chain with weights that do not follow the times, and tensors that cost to transfer."""
     times = tuple(float(3 + (7 * i) % 5) for i in range(ops))
     sizes = tuple(float(20 + (11 * i) % 13) for i in range(ops))
     tensors = tuple(Transfer(f"t{i}", i, (i + 1,), 8.0 + i % 3) for i in range(ops - 1))
     transfers = tuple(0.5 + i % 2 for i in range(ops - 1))
-    names = tuple(f"op{i}" for i in range(ops))
-    before = tuple(1 << i - 1 if i else 0 for i in range(ops))
-    rows, kinds = (RowCosts(Row(), times),), (Kind("", transfers, transfers),)
-    costs = CostModel("w", names, before, rows, kinds, tensors, sizes, activations=True)
+    rows, kinds = [RowCosts(Row(), times)], [Kind("", transfers, transfers)]
+    costs = {"tensors": tensors, "sizes": sizes, "activations": True}
     devices = [f"cuda:{i}" for i in range(stages)]
-    simulation = Simulation(**{"error": 0.05, **more})
-    question = on_devices(costs, devices, auto)
-    return SimulatedBench(graph_of(costs), costs, question, devices, simulation)
+    return chain(rows, kinds, devices, auto, Simulation(error=0.05, **simulation), **costs)
 
 
-def test_the_least_latency_leaves_most_devices_unused(new_study):
+def unlike(*speeds, **simulation):
+    """A chain on devices of some speeds, all different."""
+    devices = [f"cuda:{n}" for n in range(len(speeds))]
+    pairs = list(zip(devices, speeds, strict=True))
+    rows = [RowCosts(Row(d, ""), tuple((1 + i % 3) / s for i in range(24))) for d, s in pairs]
+    return chain(rows, map(Kind, devices), devices, True, Simulation(error=0.2, **simulation))
+
+
+def test_the_least_latency_leaves_most_devices_unused(ran):
     bench = weighted(auto=True, noise=0.001)
-    opened = new_study(bench, "latency", "auto", trials=8)
-    run_study(opened)
+    opened = ran(bench, asked=asked(bench, "latency", stages="auto"), trials=8)
     best = best_of_study(opened.study)
-    assert best is not None
     assert len(best.record.stages) == 1
-    assert best.record.latency_ms
     assert opened.study.trials[best.number].value == best.record.latency_ms.median
     whole = Stage(tuple(range(10)), (Option(bench.costs.rows[0].row),))
     assert opened.study.best_value <= 1.03 * bench.truth((whole,)).latency
 
 
-def test_ten_stage_times_are_the_least_to_stop_for(new_study):
-    opened = new_study(weighted(noise=1e-6), "latency", trials=20)
-    run_study(opened)
-    assert opened.study.user_attrs["result"]["stopped"].startswith("converged")
+def test_ten_stage_times_are_the_least_to_stop_for(ran):
+    bench = weighted(noise=1e-6)
+    opened = ran(bench, asked=asked(bench, "latency"), trials=20)
+    assert stopped(opened).startswith("converged")
     assert len(opened.study.trials) >= 4  # of three stages
 
 
-def test_the_best_is_that_of_the_latency_and_the_verdict_of_the_fastest(new_study):
-    opened = new_study(weighted(), "latency", trials=10)
-    run_study(opened)
-    best = best_of_study(opened.study)
-    assert best is not None
+def test_the_best_is_that_of_the_latency_and_the_verdict_of_the_fastest(ran):
+    bench = weighted()
+    opened = ran(bench, asked=asked(bench, "latency"), trials=10)
+    best, record = best_of_study(opened.study), read(opened.study)
     assert opened.study.trials[best.number].value == opened.study.best_value
-    assert written(read(opened.study), opened.url)["best"]["number"] == best.number
-    assert read(opened.study).best().number == best.number
-    names = copy(opened.study, read(opened.study)).metric_names
+    assert written(record, opened.url)["best"]["number"] == record.best().number == best.number
+    names = copy(opened.study, record).metric_names
     assert names == opened.study.metric_names == ["latency in ms"]
-    assert " latency;" in opened.study.user_attrs["result"]["verdict"]["text"]
+    assert " latency;" in verdict(opened)["text"]
 
 
-def test_another_objective_is_another_study(new_study):
-    run_study(new_study(weighted(), "throughput", trials=1))
+def test_another_objective_is_another_study(ran, new_study):
+    bench = weighted()
+    ran(bench, asked=asked(bench), trials=1)
     with pytest.raises(ConfigError, match="objective was 'throughput', is 'latency'"):
-        new_study(weighted(), "latency")
+        new_study(bench, asked=asked(bench, "latency"))
 
 
 def test_a_study_of_optuna_with_other_directions_is_refused(new_study, tmp_path):
     two = ["minimize", "minimize"]
     optuna.create_study(storage=f"sqlite:///{tmp_path / 's.db'}", study_name="s", directions=two)
     with pytest.raises(ConfigError, match="was not created by autosplit"):
-        new_study(weighted(), "latency")
+        new_study(weighted())
 
 
-def test_a_study_whose_file_no_longer_reads_is_not_exported(new_study, tmp_path):
-    opened = new_study(weighted(), "throughput", trials=1)
-    run_study(opened)
+def test_a_study_whose_file_no_longer_reads_is_not_exported(ran, tmp_path):
+    opened = ran(weighted(), trials=1)
     store(opened.study, config={"zoo": "branches", "stages": 2, "gone": 1})
-    with pytest.raises(
-        ConfigError, match="was not stored by this version of autosplit: unknown key 'gone'"
-    ):
+    unread = "was not stored by this version of autosplit: unknown key 'gone'"
+    with pytest.raises(ConfigError, match=unread):
         export_stored_split(opened.study, tmp_path / "out")
+
+
+def test_a_device_that_slows_the_others_down_is_left_out(ran):
+    bench = unlike(1.0, 0.01, contention=0.3)
+    judged = verdict(ran(bench, asked=asked(bench, stages="auto"), trials=8))
+    assert judged["choice"] == "leave"
+    assert judged["text"].startswith("Leave the model whole: simulated on cuda:0.")
+
+
+def test_replicas_on_unlike_devices_take_items_as_fast_as_they_can(ran):
+    bench = unlike(1.0, 0.5)
+    opened = ran(bench, asked=asked(bench, stages="auto"), trials=8)
+    assert loss(opened) < 0.02
+    shapes = [record_of(t).devices for t in opened.study.trials]
+    assert (("cuda:0", "cuda:1"),) in shapes

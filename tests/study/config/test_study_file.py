@@ -1,33 +1,26 @@
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from autosplit.errors import ConfigError
 from autosplit.study.config.sections import arrival_times
-from autosplit.study.config.study_file import SIZE_LIMIT, StudyConfig, load, stored
+from autosplit.study.config.study_file import SIZE_LIMIT, load, stored
 
 GOOD = 'zoo = "squeezenet"\nstages = 2\n'
 
 
-def write(folder: Path, text: str) -> Path:
+def write(folder, text):
     file = folder / "mine.toml"
     file.write_text(text)
     return file
 
 
-def read(folder: Path, text: str, options: dict[str, Any] | None = None) -> StudyConfig:
+def read(folder, text, options=None):
     return load(write(folder, text), options)
 
 
 def test_a_short_file_is_enough(tmp_path):
     config = read(tmp_path, GOOD)
-    assert (config.name, config.zoo, config.stages, config.search.sampler) == (
-        "mine",
-        "squeezenet",
-        2,
-        "planner",
-    )
+    assert (config.name, config.zoo, config.stages) == ("mine", "squeezenet", 2)
+    assert config.search.sampler == "planner"
 
 
 @pytest.mark.parametrize(
@@ -50,12 +43,8 @@ def test_devices_give_the_number_of_stages(tmp_path):
 def test_options_lie_over_the_file_and_none_changes_nothing(tmp_path):
     options = {"stages": 3, "shapes": {"x": [1, 2]}, "search": {"trials": 7, "seed": None}}
     config = read(tmp_path, GOOD + "[search]\nseed = 5\ntrials = 2", options)
-    assert (config.stages, config.shapes, config.search.trials, config.search.seed) == (
-        3,
-        {"x": [1, 2]},
-        7,
-        5,
-    )
+    assert (config.stages, config.shapes) == (3, {"x": [1, 2]})
+    assert (config.search.trials, config.search.seed) == (7, 5)
 
 
 @pytest.mark.parametrize(
@@ -82,13 +71,10 @@ def test_options_lie_over_the_file_and_none_changes_nothing(tmp_path):
         (GOOD + "[shapes]\nx = [1, 0]", "shapes.x.1 must be greater"),
         (
             GOOD + 'objective = "latency"\nworkload = {rate = 5}',
-            'workload is given, but the objective is "latency"',
+            "workload is given, but the objective is",
         ),
         (GOOD + 'objective = "goodput"', 'objective is "goodput" without a limit'),
-        (
-            GOOD + 'objective = "cores"\nworkload = {p99_ms = 5}',
-            'objective is "cores" without a rate',
-        ),
+        (GOOD + 'objective = "cores"\nworkload = {p99_ms = 5}', '"cores" without a rate'),
         (GOOD + "workload = {rate = 0}", "workload.rate must be greater than 0, not 0"),
         (GOOD + "workload = {p95_ms = 5, p99_ms = 9}", "workload has limits of p95 and p99"),
         (GOOD + 'workload = {rate = 5, arrivals = "a"}', "workload.rate and workload.arrivals"),
@@ -155,11 +141,8 @@ def test_a_stored_study_of_an_earlier_version_is_refused():
 
 def test_files_that_are_read_lie_beside_the_study_file_and_what_is_written_does_not(tmp_path):
     config = read(tmp_path, GOOD + 'tuning = "tuned"\nstorage = "s.db"\nexport = "out"')
-    assert (config.tuning, config.storage, config.export) == (
-        str(tmp_path / "tuned"),
-        "s.db",
-        "out",
-    )
+    assert config.tuning == str(tmp_path / "tuned")
+    assert (config.storage, config.export) == ("s.db", "out")
     assert read(tmp_path, 'model = "/net.onnx"\nstages = 2').model == "/net.onnx"
 
 
@@ -189,7 +172,6 @@ def test_a_limit_of_the_workload_is_what_counts(tmp_path, limit, objective):
     (tmp_path / "s.toml").write_text(f"{GOOD}[workload]\n{limit}\n")
     config = load(tmp_path / "s.toml")
     assert config.objective == objective
-    assert config.workload is not None
     value = config.workload.value
     assert (value.limit_ms, value.quantile) == (9, limit[:3])
     assert value.rate == (2 if config.workload.arrivals else None)

@@ -1,9 +1,6 @@
 """A study file is untrusted: whatever it holds, it is read or refused in one printable line."""
 
-from __future__ import annotations
-
 import string
-from pathlib import Path
 
 import pytest
 import tomli_w
@@ -11,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError
-from autosplit.study.config.study_file import SECTIONS, StudyConfig, load
+from autosplit.study.config.study_file import SECTIONS, load
 
 QUICK = settings(max_examples=300, derandomize=True)  # 1,200 files in all
 GOOD = """
@@ -50,7 +47,7 @@ VALUES = st.recursive(
 )
 
 
-def read(folder: Path, content: bytes) -> StudyConfig | None:
+def read(folder, content):
     """The study file, or None where it is refused as it should be."""
     file = folder / "fuzz.toml"
     file.write_bytes(content)

@@ -16,8 +16,8 @@ def without_linker(monkeypatch):
     monkeypatch.setattr(toolchain, "_driver", lambda: None)
 
 
-def notes_of(**keys: object) -> list[str]:
-    notes: list[str] = []
+def notes_of(**keys):
+    notes = []
     check_linker(StudyConfig.model_validate({"name": "s", "zoo": "branches", **keys}), notes.append)
     return notes
 

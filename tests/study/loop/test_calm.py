@@ -1,21 +1,16 @@
 """Disturbed measurements are repeated, marked, and never called converged."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from autosplit.deployment import Deployment
 from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.measurement.disturbance import Calm
-from autosplit.hardware.measurement.results import Measurement
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import record_of
 from autosplit.study.results import best_of_study
-from studies.simulation.bench import SimulatedBench
+from tests.study.conftest import verdict
 
 NOISE = ("other processes took 40% of the processor",)
 
@@ -40,17 +35,17 @@ def test_a_disturbed_measurement_is_repeated_once_and_patience_ends(pauses):
     assert pauses == [20.0, 20.0, 10.0]
 
 
-def disturbed(bench: SimulatedBench, calls: Counter[str]) -> SimulatedBench:
+def disturbed(bench, calls):
     """The bench on a machine that is disturbed while ``calls["calm"]`` is 0."""
     measure, compare = bench.measure, bench.compare_interleaved
 
-    def mark(measurement: Measurement) -> Measurement:
+    def mark(measurement):
         return replace(measurement, disturbances=() if calls["calm"] else NOISE)
 
-    def measure_it(deployment: Deployment) -> Measurement:
+    def measure_it(deployment):
         return mark(measure(deployment))
 
-    def compare_them(candidates: Any, baselines: Any) -> Any:
+    def compare_them(candidates, baselines):
         calls["compared"] += 1
         measurements, others = compare(candidates, baselines)
         return list(map(mark, measurements)), others
@@ -69,21 +64,16 @@ def test_a_study_says_that_its_profile_was_disturbed(chain_bench, new_study, mon
 
 
 def test_a_study_whose_best_is_disturbed_has_no_reliable_answer_until_it_is_measured_calmly(
-    chain_bench, new_study
+    chain_bench, ran
 ):
     calls, notes = Counter[str](), list[str]()
     bench = disturbed(chain_bench(ops=12, stages=2), calls)
-    opened = new_study(bench, trials=30, notify=notes.append)
-    run_study(opened)
-    attributes = opened.study.user_attrs["result"]
-    assert "No reliable answer" in attributes["verdict"]["text"]
+    opened = ran(bench, trials=30, notify=notes.append)
+    assert "No reliable answer" in verdict(opened)["text"]
     assert all(record_of(t).disturbed for t in opened.study.trials)
     assert any("disturbed again" in note for note in notes)
     calls["calm"], calls["compared"] = 1, 0
     run_study(opened)
-    attributes = opened.study.user_attrs["result"]
     assert calls["compared"] == 1
-    assert "No reliable answer" not in attributes["verdict"]["text"]
-    best = best_of_study(opened.study)
-    assert best
-    assert not best.record.disturbed
+    assert "No reliable answer" not in verdict(opened)["text"]
+    assert not best_of_study(opened.study).record.disturbed

@@ -1,13 +1,9 @@
 """Which splits compete in the final comparison, and whether it has to be held."""
 
-from __future__ import annotations
-
 import contextlib
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from autosplit.deployment import Deployment, Option, Row, Stage
+from autosplit.deployment import Option, Row, Stage
 from autosplit.hardware.measurement import baselines
 from autosplit.planner import CostModel, Question, RowCosts, evaluate
 from autosplit.planner.batch import BatchEvaluator
@@ -19,12 +15,12 @@ from autosplit.study.surrogate.correction import Measured, correct
 from studies.simulation.bench import SimulatedBench
 
 
-def two(end: int, ops: int = 8) -> tuple[Stage, ...]:
+def two(end, ops=8):
     option = (Option(Row()),)
     return Stage(tuple(range(end)), option), Stage(tuple(range(end, ops)), option)
 
 
-def chosen_of(times: tuple[float, ...], slow: int = -1) -> tuple[list[int], list[int]]:
+def chosen_of(times, slow=-1):
     """The finalists among all splits of a chain into two, and all splits, best first, by number.
 
     The best split has the highest number. The one at ``slow`` was measured in next to no time.
@@ -62,12 +58,12 @@ def test_the_one_measured_fastest_always_competes():
         assert len(finalist_numbers) <= FINALISTS
 
 
-def compared_calls(bench: SimulatedBench, factor: float = 1.0) -> list[int]:
+def compared_calls(bench, factor=1.0):
     """How many candidates each comparison measures; all take ``factor`` times as long in them."""
-    calls: list[int] = []
+    calls = []
     compare = bench.compare_interleaved
 
-    def slowed(candidates: Sequence[Deployment], names: Sequence[str]) -> Any:
+    def slowed(candidates, names):
         calls.append(len(candidates))
         measured, baselines = compare(candidates, names)
         slower = [replace(m, period_ms=m.period_ms.scaled(factor)) for m in measured]
@@ -106,7 +102,6 @@ def test_no_more_candidates_are_measured_again_than_was_announced(chain_bench, n
     announced = [note for note in notes if note.startswith("final comparison: ")]
     assert [note.split()[2] for note in announced] == list(map(str, calls))
     best = best_of_study(opened.study)
-    assert best is not None
     assert best.number in study_record(opened.study.user_attrs).final_comparison.figures
 
 
@@ -116,11 +111,10 @@ def test_a_final_comparison_leaves_the_figures_of_the_search(chain_bench, new_st
     run_study(opened)
     for trial in opened.study.trials:
         period = record_of(trial).period_ms
-        assert period is not None
         assert period.median == trial.value
 
 
-def test_a_repeated_comparison_measures_the_same_baselines(chain_bench, new_study, monkeypatch):
+def test_a_repeated_comparison_measures_the_same_baselines(chain_bench, ran, monkeypatch):
     monkeypatch.setattr(baselines, "COMPARED", 1)
     asked = []
 
@@ -133,6 +127,6 @@ def test_a_repeated_comparison_measures_the_same_baselines(chain_bench, new_stud
     compare = SimulatedBench.compare_interleaved
     monkeypatch.setattr(SimulatedBench, "compare_interleaved", slowed)
     for trials in (3, 4):
-        run_study(new_study(chain_bench(ops=40), trials=trials))
+        ran(chain_bench(ops=40), trials=trials)
     assert len(asked) == 2
     assert asked[0] == asked[1]

@@ -1,10 +1,6 @@
 """When a study stops, from the trials it has: each limit by itself, just before it and at it."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
 
 import optuna
 import pytest
@@ -21,27 +17,26 @@ from autosplit.units import duration
 COMPLETE, FAIL, RUNNING, WAITING = "COMPLETE", "FAIL", "RUNNING", "WAITING"
 
 
-def trial(number: int, state: str, value: Any = None, record: Any = None) -> Any:
+def trial(number, state, value=None, record=None):
     """A trial; one without a result has a reason."""
     known = record or ({"error": "no room"} if state == FAIL else {})
-    created = optuna.trial.create_trial(
-        state=TrialState[state], value=value, user_attrs={RECORD: known}
-    )
+    attributes, of_state = {RECORD: known}, TrialState[state]
+    created = optuna.trial.create_trial(state=of_state, value=value, user_attrs=attributes)
     created.number = number
     return created
 
 
-def trials(*rows: tuple[Any, ...]) -> list[Any]:
+def trials(*rows):
     """Trials from (state, value, record); the last two may be left out."""
     return [trial(number, *t) for number, t in enumerate(rows)]
 
 
-def reason(rows: Sequence[tuple[Any, ...]], elapsed: float = 0.0, **search: Any) -> str | None:
+def reason(rows, elapsed=0.0, **search):
     limits = Search(**{"sampler": "random", "trials": 100, **search})
     return stop_reason(limits, promises(), trials(*rows), elapsed)
 
 
-def promises(exhausted: bool = False, converged: bool = False) -> Any:
+def promises(exhausted=False, converged=False):
     """What is expected of further trials."""
     gains = {} if exhausted else {(): 0.1}
     known = {"gains": gains, "is_exhausted": exhausted, "converged": converged}
@@ -99,9 +94,8 @@ def test_more_than_half_of_at_least_five_failed_is_too_many(complete, failed, st
     if not stops:
         check_failures(finished)
         return
-    with pytest.raises(
-        Infeasible, match=f"{failed} of {complete + failed} trials failed, most often: no room"
-    ):
+    line = f"{failed} of {complete + failed} trials failed, most often: no room"
+    with pytest.raises(Infeasible, match=line):
         check_failures(finished)
 
 
@@ -128,7 +122,7 @@ def test_a_study_stops_where_nothing_is_promised():
         (90, "2 min"),
         (5399, "90 min"),
         (5400, "1.5 h"),
-        (86_400, "24.0 h"),
+        (86400, "24.0 h"),
     ],
 )
 def test_times_are_told_in_the_unit_one_would_say(seconds, text):

@@ -1,9 +1,5 @@
 """One rule judges trials and baselines alike, and says so in three lines."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,15 +11,15 @@ from autosplit.study.loop.verdict import Contender, judge
 CORES = [f"cores:{number}" for number in range(4)]
 
 
-def spread(median: float, half: float = 0.1) -> Spread:
+def spread(median, half=0.1):
     return Spread(median, median - half, median + half)
 
 
-def whole(*devices: str, runtime: str = "onnxruntime") -> Deployment:
+def whole(*devices, runtime="onnxruntime"):
     return Deployment.of_split([(0, 1)], devices, [runtime], [len(devices)])
 
 
-def contender(deployment: Deployment | None, time: float | Spread, *reasons: str) -> Contender:
+def contender(deployment, time, *reasons):
     period = time if isinstance(time, Spread) else spread(time)
     return Contender(deployment, period, reasons, trial=3, baseline="openvino, throughput hint")
 
@@ -33,7 +29,7 @@ SPLIT = Deployment.of_split([(0,), (1,)], CORES[:2], ["tvm", "tvm"])
 MIXED = Deployment.of_split([(0,), (1,)], CORES[:2], ["tvm", "onnxruntime"])
 
 
-def text(*contenders: Contender, **options: Any) -> list[str]:
+def text(*contenders, **options):
     return judge(contenders, **options).text.splitlines()
 
 
