@@ -53,7 +53,7 @@ class FakeStage:
     def __init__(
         self, graph: FusedGraph, ports: Any, before: Callable[[int], object] | None = None
     ) -> None:
-        self._graph, self._ports, self._before = graph, ports, before
+        self._graph, self._ports, self.before = graph, ports, before
         self.seen: list[tuple[Any, ...]] = []
         self.thread: int | None = None
         self.closed = 0
@@ -65,8 +65,8 @@ class FakeStage:
         self.closed += 1
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
-        if self._before:
-            self._before(len(self.seen))
+        if self.before:
+            self.before(len(self.seen))
         self.seen.append(tuple(values))
         known = dict(zip((p.name for p in self._ports.inputs), values, strict=True))
         for name in (op.name for op in self._ports.ops):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import psutil
 import pytest
 
 from autosplit.hardware.devices import device as devices
@@ -58,12 +60,15 @@ class Server:
     def kill(self) -> None:
         """End it with all it started, as a power cut would."""
         while self._processes:
-            _end(self._processes.pop())
+            process = self._processes.pop()
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            wait_for(lambda leader=process.pid: not session_of(leader))
 
     @property
     def processes(self) -> list[int]:
         """The numbers of all its processes."""
-        return [int(n) for process in self._processes for n in _group(process.pid)]
+        return [number for process in self._processes for number in session_of(process.pid)]
 
     def stop(self) -> None:
         """Stop its processes, which stay there and answer no more."""
@@ -71,20 +76,14 @@ class Server:
             os.kill(number, signal.SIGSTOP)
 
     def _launch(self, code: str, *arguments: str) -> None:
+        command = [sys.executable, "-c", code, str(self.core), *arguments]
+        # TVM would take the first core.
+        environment = {**os.environ, "TVM_NUM_THREADS": "1", "TVM_BIND_THREADS": "0"}
         with self._log.open("ab") as log:
-            self._processes.append(
-                subprocess.Popen(
-                    [sys.executable, "-c", code, str(self.core), *arguments],
-                    start_new_session=True,
-                    stdout=log,
-                    stderr=log,
-                    env={
-                        **os.environ,
-                        "TVM_NUM_THREADS": "1",
-                        "TVM_BIND_THREADS": "0",
-                    },  # else TVM takes the first core
-                )
+            started = subprocess.Popen(
+                command, start_new_session=True, stdout=log, stderr=log, env=environment
             )
+        self._processes.append(started)
 
     def _is_up(self) -> bool:
         assert self._processes[0].poll() is None, self._log.read_text()
@@ -104,14 +103,9 @@ class Server:
         where = ["--host", HOST, "--port", port, "--port-end", end]
         if self._is_tracker:
             return [_PINNED, "tvm.exec.rpc_tracker", *where]
-        key = ["--tracker", f"{HOST}:{self._tracker}"] if self._tracker else []
-        return [
-            _PINNED,
-            "tvm.exec.rpc_server",
-            *where,
-            *key,
-            *(["--key", self._key] if self._key else []),
-        ]
+        tracker = ["--tracker", f"{HOST}:{self._tracker}"] if self._tracker else []
+        key = ["--key", self._key] if self._key else []
+        return [_PINNED, "tvm.exec.rpc_server", *where, *tracker, *key]
 
 
 class Servers:
@@ -145,20 +139,11 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    wait_for(lambda: not _group(process.pid))
-
-
-def _group(leader: int) -> list[str]:
+def session_of(leader: int) -> list[int]:
     """The processes that still run in a session."""
-    numbers = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, _, session = stat.read_text().rpartition(") ")[2].split()[:4]
-        except OSError:
-            continue
-        if int(session) == leader and state not in "ZX":
-            numbers.append(stat.parent.name)
-    return numbers
+    members = []
+    for process in psutil.process_iter(["status"]):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(process.pid) == leader and process.info["status"] != psutil.STATUS_ZOMBIE:
+                members.append(process.pid)
+    return members

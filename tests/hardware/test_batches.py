@@ -5,33 +5,26 @@ import autosplit
 from autosplit.errors import ConfigError, ModelError
 from autosplit.hardware.batches import batched_profiles, checked_profiles
 from autosplit.hardware.devices.device import along
-from tests.build import node, onnx_model, value
+from tests.nets import net
 
-NODES = [
-    node("Gemm", "x w", "hidden"),
-    node("Relu", "hidden", "relu"),
-    node("Reshape", "relu shape", "rows"),
-    node("ReduceSum", "rows axis", "y", keepdims=0),
-]
-WEIGHTS = {
-    "w": np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32),
-    "shape": np.array([1, 2, 3]),
-    "axis": np.array([1]),
-}
+BODY = """hidden = Gemm(x, w)  relu = Relu(hidden)  rows = Reshape(relu, shape)
+    y = ReduceSum<keepdims=0>(rows, axis)"""
+WEIGHTS = {"w": (4, 6), "shape": np.array([1, 2, 3]), "axis": np.array([1])}
 
 
-def loaded(save, nodes=NODES, weights=WEIGHTS, inputs=None, runtime="onnxruntime", **options):
-    path = save(onnx_model(nodes, inputs=inputs, weights=weights))
-    return autosplit.load_model(path, runtime=runtime, **options)
+def loaded(save, body=BODY, weights=WEIGHTS, ports="float[1,4] x", **options):
+    proto = net(f"g ({ports}) => (float[] y) {{ {body} }}", weights)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    return autosplit.load_model(save(proto), **{"runtime": "onnxruntime", **options})
 
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "tvm"])
 @pytest.mark.parametrize("size", [1, "N"])
 def test_a_batch_computes_each_item_as_alone(save, runtime, size):
     shapes = {"x": (1, 4)} if size == "N" else None
-    model = loaded(save, inputs=[value("x", (size, 4))], runtime=runtime, shapes=shapes)
+    model = loaded(save, ports=f"float[{size},4] x", runtime=runtime, shapes=shapes)
     whole = model.deployment([range(len(model.graph.ops))], ["cores:0"])
-    for batch in (1, 3, 16):
+    for batch in (1, 3):
         deployment = type(whole).of_split(whole.split, ["cores:0"], [runtime], batch=batch)
         with model.pipeline(deployment) as pipeline:
             assert model.require_equal(pipeline, [runtime]).items == 8
@@ -58,43 +51,31 @@ def test_auto_ends_where_an_item_gets_no_faster(save, monkeypatch):
 
 @pytest.mark.integration
 def test_items_that_influence_one_another_are_refused_by_op(save):
-    nodes = [
-        node("Relu", "x", "relu"),
-        node("ReduceMean", "relu", "mean", axes=[0], keepdims=1),
-        node("Sub", "relu mean", "y"),
-    ]
-    model = loaded(save, nodes, {})
+    body = "relu = Relu(x)  mean = ReduceMean<axes=[0]>(relu)  y = Sub(relu, mean)"
+    model = loaded(save, body, {})
     assert batched_profiles(model, along(1), "auto") == checked_profiles(model, along(1))
     with pytest.raises(ModelError, match=r"influence one another in op .*; use batch 1"):
         batched_profiles(model, along(1), [4])
 
 
 @pytest.mark.parametrize(
-    ("inputs", "nodes", "reason"),
+    ("ports", "body", "reason"),
     [
-        ([value("x"), value("s", ())], [node("Mul", "x s", "y")], "'s' is a scalar"),
-        (
-            [value("x"), value("z", (3, 4))],
-            [node("Add", "x z", "y")],
-            "'x' and 'z' have 1 and 3 along their first axis",
-        ),
-        (
-            [value("x")],
-            [node("ReduceSum", "x", "y", keepdims=0)],
-            r"output 'y' is \[\] for one item",
-        ),
+        ("float[1,4] x, float s", "y = Mul(x, s)", "'s' is a scalar"),
+        ("float[1,4] x, float[3,4] z", "y = Add(x, z)", "'x' and 'z' have 1 and 3 along their"),
+        ("float[1,4] x", "y = ReduceSum<keepdims=0>(x)", r"output 'y' is \[\] for one item"),
     ],
 )
-def test_models_without_an_axis_for_items_are_refused(save, inputs, nodes, reason):
+def test_models_without_an_axis_for_items_are_refused(save, ports, body, reason):
     with pytest.raises(ModelError, match=reason):
-        loaded(save, nodes, {}, inputs).at_batch(2)
+        loaded(save, body, {}, ports).at_batch(2)
 
 
 def test_states_are_refused(save):
-    nodes = [node("Add", "x h", "next"), node("Relu", "next", "y")]
-    model = onnx_model(nodes, [value("x"), value("h")], ["y", "next"])
+    ports = "g (float[1,4] x, float[1,4] h) => (float[1,4] y, float[1,4] next)"
+    model = save(net(f"{ports} {{ next = Add(x, h)  y = Relu(next) }}"))
     with pytest.raises(ModelError, match="state 'h' is that of one item"):
-        autosplit.load_model(save(model), states={"h": "next"}).at_batch(2)
+        autosplit.load_model(model, states={"h": "next"}).at_batch(2)
 
 
 @pytest.mark.integration

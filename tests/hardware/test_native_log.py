@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from autosplit.hardware import native_log
+from tests.nets import net
 
 SCRIPT = r"""
 import os, sys
@@ -30,12 +32,10 @@ def test_lines_of_tvm_are_dropped_and_all_others_pass():
 def test_a_terminal_stays_one():
     main, terminal = os.openpty()
     script = "import sys\nfrom autosplit.hardware import native_log\n"
-    script += (
-        "with native_log.hidden(in_program=True):\n    sys.exit(0 if sys.stderr.isatty() else 1)"
-    )
+    script += "with native_log.hidden(in_program=True):\n    sys.exit(not sys.stderr.isatty())"
     done = subprocess.run([sys.executable, "-c", script], stderr=terminal, check=False)
-    os.close(main)
-    os.close(terminal)
+    for end in (main, terminal):
+        os.close(end)
     assert done.returncode == 0
 
 
@@ -51,25 +51,14 @@ def test_contexts_nest_and_the_outermost_decides(capfd):
 
 
 @pytest.fixture
-def noisy(tmp_path):
+def noisy(save):
     """An ONNX file that TVM compiles kernels with a warning for, when it is read and later."""
-    import onnx
-    from onnx import helper
-
-    floats = onnx.TensorProto.FLOAT
-    indices = helper.make_tensor("i", onnx.TensorProto.INT64, [1, 1], [1])
     # Smaller constants are not folded by TVM.
-    data = helper.make_tensor("d", floats, [2048], [1.0] * 2048)
-    update = helper.make_tensor("u", floats, [1], [5.0])
-    nodes = [
-        helper.make_node("ScatterND", ["d", "i", "u"], ["s"]),
-        helper.make_node("Add", ["x", "s"], ["y"]),
-        helper.make_node("ScatterND", ["y", "i", "u"], ["z"]),
-    ]
-    values = [helper.make_tensor_value_info(name, floats, [2048]) for name in "xz"]
-    graph = helper.make_graph(nodes, "g", values[:1], values[1:], [indices, data, update])
-    onnx.save(helper.make_model(graph), tmp_path / "net.onnx")
-    return tmp_path / "net.onnx"
+    weights = {"i": np.array([[1]]), "d": np.ones(2048, np.float32), "u": np.float32([5])}
+    text = """g (float[2048] x) => (float[2048] z) {
+        s = ScatterND(d, i, u)  y = Add(x, s)  z = ScatterND(y, i, u)
+    }"""
+    return save(net(text, weights))
 
 
 @pytest.mark.integration

@@ -21,36 +21,18 @@ OPTIONS = {"states": STATES, "variants": VARIANTS, "runtime": "onnxruntime"}
 
 def decoder():
     """Rows are written into a cache behind those before; the second half asks for their number."""
-    return nets.net(
-        """g (float[1,N,6] x, float[1,16,6] cache, int64 count)
-        => (float[1,M,6] y, float[1,16,6] after, int64 next) {
-            a = MatMul(x, w)
-            front = Transpose<perm=[1,0,2]>(cache)
-            rows = Transpose<perm=[1,0,2]>(a)
-            size = Shape<start=1,end=2>(x)
-            number = Squeeze(size)
-            range = Range(zero, number, one)
-            places = Add(range, count)
-            at = Unsqueeze(places, last)
-            written = ScatterND(front, at, rows)
-            after = Transpose<perm=[1,0,2]>(written)
-            next = Add(count, number)
-            mean = ReduceMean<axes=[1]>(after)
-            b = Add(a, mean)
-            flat = Reshape(b, column)
-            c = MatMul(flat, w)
-            shape = Shape(x)
-            back = Reshape(c, shape)
-            y = Tanh(back)
-        }""",
-        {
-            "w": (6, 6),
-            "zero": np.array(0),
-            "one": np.array(1),
-            "last": np.array([1]),
-            "column": np.array([-1, 6]),
-        },
-    )
+    text = """g (float[1,N,6] x, float[1,16,6] cache, int64 count)
+    => (float[1,M,6] y, float[1,16,6] after, int64 next) {
+        a = MatMul(x, w)  front = Transpose<perm=[1,0,2]>(cache)  rows = Transpose<perm=[1,0,2]>(a)
+        size = Shape<start=1,end=2>(x)  number = Squeeze(size)  range = Range(zero, number, one)
+        places = Add(range, count)  at = Unsqueeze(places, last)
+        written = ScatterND(front, at, rows)  after = Transpose<perm=[1,0,2]>(written)
+        next = Add(count, number)  mean = ReduceMean<axes=[1]>(after)
+        b = Add(a, mean)  flat = Reshape(b, column)  c = MatMul(flat, w)
+        shape = Shape(x)  back = Reshape(c, shape)  y = Tanh(back)
+    }"""
+    numbers = {"zero": 0, "one": 1, "last": [1], "column": [-1, 6]}
+    return nets.net(text, {"w": (6, 6)} | {name: np.array(n) for name, n in numbers.items()})
 
 
 def item(rows, seed=0):
@@ -75,9 +57,8 @@ def test_items_of_all_shapes_are_computed_as_by_the_unsplit_model(model, tmp_pat
         np.testing.assert_allclose(together[-1]["y"], alone[-1]["y"], rtol=1e-5, atol=1e-6)
     split.export(tmp_path)
     with autosplit.load(tmp_path) as pipeline:
-        assert all(
-            map(np.array_equal, *[[o["y"] for o in r] for r in (together, pipeline.run(items))])
-        )
+        again = pipeline.run(items)
+    assert all(np.array_equal(a["y"], b["y"]) for a, b in zip(together, again, strict=True))
     assert verify(tmp_path).accuracy.equal
     variants = json.loads((tmp_path / "split.json").read_text())["model"]["variants"]
     assert [(name, variants[name]["advance"]) for name in variants] == [("some", 3), ("many", 4)]

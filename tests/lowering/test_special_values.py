@@ -50,7 +50,7 @@ def both(save, kind, ops, weights, *arrays):
     outputs = [f"y{i}" for i in range(len(ops))]
     body = "  ".join(f"{name} = {op}" for name, op in zip(outputs, ops, strict=True))
     reads = {k: v for k, v in weights.items() if re.search(rf"\b{k}\b", body)}
-    results = ", ".join(f"{re.sub('[[].*', '', kind)}[] {name}" for name in outputs)
+    results = ", ".join(f"{kind.partition('[')[0]}[] {name}" for name in outputs)
     proto = net(f"g ({kind} x) => ({results}) {{ {body} }}", reads)
     for output in proto.graph.output:
         output.type.tensor_type.ClearField("shape")

@@ -1,5 +1,7 @@
 """Relax modules of unusual build: several functions, repeated names, tuples."""
 
+from textwrap import indent
+
 import pytest
 
 import autosplit
@@ -11,21 +13,19 @@ from tests.nets import judge
 from tests.relax_nets import parsed
 
 HEAD = "@I.ir_module\nclass M:\n"
-ONE = "    @R.function\n    def {}({}):\n{}\n"
+ONE = "    @R.function{}\n    def {}({}):\n{}\n"
 
 
 def module(*functions):
     return parsed(HEAD + "\n".join(functions))
 
 
-def function(name, body, params="x: R.Tensor((2, 3), 'float32')", private=False):
-    lines = "\n".join(f"        {line}" for line in body.splitlines())
-    text = ONE.format(name, params, lines)
-    return text.replace("@R.function", "@R.function(private=True)") if private else text
+def function(name, body, params="x: R.Tensor((2, 3), 'float32')", options=""):
+    return ONE.format(options, name, params, indent(body, " " * 8))
 
 
 def test_functions_that_main_calls_are_put_inside_it():
-    double = function("double", "y = R.add(x, x)\nreturn y", private=True)
+    double = function("double", "y = R.add(x, x)\nreturn y", options="(private=True)")
     main = function("main", "a = M.double(x)\nb = M.double(a)\nc = R.nn.relu(b)\nreturn c")
     source = file.convert(module(double, main), "net")
     assert [n.kind.removeprefix("relax.") for n in source.nodes] == ["add", "add", "nn.relu"]
@@ -72,19 +72,15 @@ ITEM, RANK = "x: R.Tuple(R.Tensor((2,), 'float32'))", "x: R.Tensor(dtype='float3
     ("functions", "message"),
     [
         ([("c", "return x"), ("b", "return x")], r"no function 'main' \(it has b, c\)"),
-        (
-            [("main", "y = R.exp(x)\nz = R.abs(x)\nreturn (y, (y, z))")],
-            "output 1 of 'main' is a tuple inside a tuple",
-        ),
+        ([("main", "y = R.exp(x)\nz = R.abs(x)\nreturn (y, (y, z))")],
+         "output 1 of 'main' is a tuple inside a tuple"),
         ([("main", "y = x[0]\nreturn y", ITEM)], "input 'x' is a TupleType; only tensors"),
         ([("main", "y = R.exp(x)\nreturn y", RANK)], "input 'x' has a shape without sizes"),
         ([("main", "return x", "x: R.Tensor((2, 3))")], "input 'x' has no element type"),
-        (
-            [("main", CHOICE, "c: R.Tensor((), 'bool'), x: R.Tensor((4,), 'float32')")],
-            "'chosen'.*control flow",
-        ),
+        ([("main", CHOICE, "c: R.Tensor((), 'bool'), x: R.Tensor((4,), 'float32')")],
+         "'chosen'.*control flow"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_split_is_refused_by_name(functions, message):
     with pytest.raises(ModelError, match=message):
         file.convert(module(*(function(*parts) for parts in functions)), "net")

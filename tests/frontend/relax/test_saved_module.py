@@ -106,14 +106,11 @@ def node_of(document, kind):
     return next(node for node in document["nodes"] if node["type"] == kind)
 
 
-def test_a_reference_in_a_circle_is_refused_before_tvm_follows_it():
+def test_a_circle_and_nothing_for_an_expression_are_refused_before_tvm_follows_them():
     document = saved()
     node_of(document, "ir.Call")["data"]["args"] = len(document["nodes"]) - 1
     with pytest.raises(ValueError, match="not to an earlier one"):
         load(json.dumps(document))
-
-
-def test_nothing_in_place_of_an_expression_is_refused_before_tvm_follows_it():
     document = saved()
     nothing = next(i for i, node in enumerate(document["nodes"]) if node["type"] == "None")
     for node in document["nodes"]:

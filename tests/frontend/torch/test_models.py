@@ -89,6 +89,11 @@ def loaded(net, inputs, runtime="tvm"):
     return autosplit.load_model(torch.export.export(net().eval(), inputs), runtime=runtime)
 
 
+def layers(dtype, runtime="tvm"):
+    net = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)).to(dtype)
+    return loaded(lambda: net, (torch.ones(1, 4, dtype=dtype),), runtime)
+
+
 def in_three_stages(model):
     names = [op.name for op in model.graph.ops]
     return model.split([[names[len(names) // 3]], [names[2 * len(names) // 3]]])
@@ -109,22 +114,17 @@ def test_a_transformer_of_brain_floats_runs_in_tvm_alone():
         loaded(lambda: Bert().bfloat16(), (IDS, ATTENDED), "onnxruntime").split([]).pipeline()
 
 
-def layers():
-    return nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
-
-
 def test_layers_of_double_precision_run_in_onnxruntime():
-    inputs = (torch.ones(1, 4).double(),)
     with pytest.raises(ModelError, match=r"node 'layer_norm' .* use --runtime onnxruntime"):
-        loaded(lambda: layers().double(), inputs).split([]).pipeline()
-    model = loaded(lambda: layers().double(), inputs, "onnxruntime")
+        layers(torch.float64).split([]).pipeline()
+    model = layers(torch.float64, "onnxruntime")
     judge(model, model.split([["linear"]]), items=2)
 
 
 def test_a_net_of_half_precision_is_split():
-    judge(model := loaded(lambda: layers().half(), (torch.ones(1, 4).half(),)), model.split([]))
+    judge(model := layers(torch.float16), model.split([]))
 
 
 def test_an_input_of_brain_floats_is_refused_with_the_remedy():
     with pytest.raises(ModelError, match=r"input .* take float32"):
-        loaded(lambda: layers().bfloat16(), (torch.ones(1, 4).bfloat16(),))
+        layers(torch.bfloat16)

@@ -162,24 +162,18 @@ def test_an_interpolation_that_tvm_lacks_runs_in_onnxruntime(options, reason):
 @pytest.mark.parametrize(
     ("function", "named"),
     [
-        (
-            lambda x: x.mode(0),
-            r"node 'mode' \(aten.mode.default\) cannot be exported as ONNX: torch",
-        ),
+        (lambda x: x.mode(0),
+         r"node 'mode' \(aten.mode.default\) cannot be exported as ONNX: torch"),
         (lambda x: x.lgamma(), "node 'lgamma'"),
         (lambda x: torch.histc(x, 4), "node 'histc' .* in this export path; replace it$"),
         (lambda x: functional.dropout(x, 0.5, True), "node 'dropout' .* drops values at random"),
-        (
-            lambda x: functional.embedding_bag(torch.tensor([1, 0]), x[0, 0], torch.tensor([0])),
-            "node 'embedding_bag' .* cannot be imported",
-        ),
+        (lambda x: functional.embedding_bag(torch.tensor([1, 0]), x[0, 0], torch.tensor([0])),
+         "node 'embedding_bag' .* cannot be imported"),
         (lambda x: x + torch.randn_like(x), "node 'randn_like' .* draws random numbers"),
-        (
-            lambda x: functional.batch_norm(x, torch.zeros(3), torch.ones(3), training=True),
-            r"node 'batch_norm' .* as in training; export the model after eval\(\)",
-        ),
+        (lambda x: functional.batch_norm(x, torch.zeros(3), torch.ones(3), training=True),
+         r"node 'batch_norm' .* as in training; export the model after eval\(\)"),
     ],
-)
+)  # fmt: skip
 def test_what_the_importer_cannot_read_is_refused_by_name(function, named):
     with pytest.raises(ModelError, match=named):
         autosplit.load_model(exported(function, IMAGE))

@@ -1,8 +1,8 @@
 """The bench on this side of a worker process, with a fake worker: jobs, answers and failures."""
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -10,36 +10,22 @@ from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, StageError
 from autosplit.graph import Op, build
 from autosplit.hardware.bench import isolated
-from autosplit.hardware.bench.isolated import (
-    CANDIDATE_TIMEOUT_S,
-    BenchSetting,
-    IsolatedBench,
-    open_bench,
-)
+from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
 from autosplit.hardware.devices.rpc import RETURN_S
+from autosplit.hardware.measurement import results
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.measurement.results import (
-    Accuracy,
-    Baseline,
-    LinkCost,
-    LoadPoint,
-    LoadTest,
-    Measurement,
-    Profile,
-    SplitResults,
-    Spread,
-)
 from autosplit.planner.workload import Workload
 from autosplit.serialization import dump, load
 
 TENSORS = dict.fromkeys("xy", ((2,), "f4", 8))
 GRAPH = build("g", [Op("a", "k", ("s",), ("x",), ("y",), 4)], TENSORS, ("x",), ("y",))
-SPREAD = Spread(2.0, 1.0, 3.0, (1.0, 2.0, 3.0))
-MEASURED = Measurement(SPREAD, SPREAD, (1.0, 2.0), Accuracy(True, 1e-7, 1e-6, 3))
-LOADED = LoadTest((LoadPoint(100.0, 9, {"p99": SPREAD}, ("a loud neighbour",)),), 1.0, 200.0)
-BASELINE = Baseline("one core", SPREAD, SPREAD, 1)
-PROFILE = Profile("cores:0", (1.5,), (0.1,))
-LINK = LinkCost("cores:0", 4e6, 0.5, 0.25)
+SPREAD = results.Spread(2.0, 1.0, 3.0, (1.0, 2.0, 3.0))
+MEASURED = results.Measurement(SPREAD, SPREAD, (1.0, 2.0), results.Accuracy(True, 1e-7, 1e-6, 3))
+POINT = results.LoadPoint(100.0, 9, {"p99": SPREAD}, ("a loud neighbour",))
+LOADED = results.LoadTest((POINT,), 1.0, 200.0)
+BASELINE = results.Baseline("one core", SPREAD, SPREAD, 1)
+PROFILE = results.Profile("cores:0", (1.5,), (0.1,))
+LINK = results.LinkCost("cores:0", 4e6, 0.5, 0.25)
 DEPLOYMENT = Deployment((Stage.on((0,), "tvm", ("cores:0", "cores:1")),))
 SETTING = BenchSetting(
     Path("net.onnx"),
@@ -72,13 +58,11 @@ ANSWERS = {
 
 
 class FakeWorker:
-    started: ClassVar[list] = []
-
-    def __init__(self, open_handler, setting):
+    def __init__(self, started, open_handler, setting):
         self.open_handler, self.setting = open_handler, setting
         self.jobs = []
         self.is_alive, self.is_closed = True, False
-        FakeWorker.started.append(self)
+        started.append(self)
 
     def call(self, job, timeout_s):
         self.jobs.append(json.loads(json.dumps(job)))
@@ -99,9 +83,9 @@ class FakeWorker:
 @pytest.fixture
 def workers(monkeypatch):
     """The workers that a bench started."""
-    monkeypatch.setattr(isolated, "Worker", FakeWorker)
-    monkeypatch.setattr(FakeWorker, "started", [])
-    return FakeWorker.started
+    started = []
+    monkeypatch.setattr(isolated, "Worker", partial(FakeWorker, started))
+    return started
 
 
 @pytest.fixture
@@ -116,7 +100,7 @@ def test_values_cross_unchanged(bench, workers):
     assert (bench.description.regions, bench.description.identity) == ({"npu": [0]}, {"cpu": "c"})
     assert bench.profile() == [PROFILE]
     assert bench.links() == [LINK]
-    (row,) = bench.cost_table([PROFILE], [LinkCost("cores:0")]).rows
+    (row,) = bench.cost_table([PROFILE], [results.LinkCost("cores:0")]).rows
     assert (row.row.runtime, row.times) == ("tvm", (1.5,))
     assert bench.measure(DEPLOYMENT) == MEASURED
     assert bench.baselines() == [BASELINE]
@@ -130,15 +114,11 @@ def test_values_cross_unchanged(bench, workers):
     assert load(Deployment, job["arguments"]["deployment"]) == DEPLOYMENT
 
 
-def test_a_job_has_four_times_its_measuring_time_beside_the_timeout(bench, workers):
-    bench.profile()
-    assert workers[0].timeout_s == CANDIDATE_TIMEOUT_S + 12.0
-
-
-def test_a_worker_gets_the_setting_of_the_bench(bench, workers):
+def test_a_worker_gets_the_setting_of_the_bench_and_four_times_its_measuring_time(bench, workers):
     bench.profile()
     (worker,) = workers
-    assert worker.open_handler is open_bench
+    assert worker.timeout_s == isolated.CANDIDATE_TIMEOUT_S + 12.0
+    assert worker.open_handler is isolated.open_bench
     document = json.loads(json.dumps(worker.setting))
     assert load(BenchSetting, document["setting"]) == SETTING
 
@@ -147,12 +127,9 @@ class RejectedCandidate(StageError):
     """An error after which the worker is alive."""
 
 
-@pytest.mark.parametrize(
-    "error", [RejectedCandidate("outputs differ"), ConfigError("unknown op")], ids=repr
-)
-def test_a_worker_that_answers_with_an_error_goes_on(bench, workers, monkeypatch, error):
-    monkeypatch.setitem(ANSWERS, "measure", error)
-    for _ in range(2):
+def test_a_worker_that_answers_with_an_error_goes_on(bench, workers, monkeypatch):
+    for error in (RejectedCandidate("outputs differ"), ConfigError("unknown op")):
+        monkeypatch.setitem(ANSWERS, "measure", error)
         with pytest.raises(type(error)):
             bench.measure(DEPLOYMENT)
     assert [worker.is_closed for worker in workers] == [False]
@@ -162,13 +139,13 @@ def test_a_relative_folder_of_an_export_is_that_of_the_asking_process(
     bench, workers, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    results = SplitResults(MEASURED, 1.5, [BASELINE], "Split.")
-    assert bench.export(DEPLOYMENT, Path("out"), results, "cpp", False) == Path("out/split.json")
+    measured = results.SplitResults(MEASURED, 1.5, [BASELINE], "Split.")
+    assert bench.export(DEPLOYMENT, Path("out"), measured, "cpp", False) == Path("out/split.json")
     job = workers[0].jobs[0]["arguments"]
     assert job["folder"] == str(tmp_path / "out")
     assert (job["format"], job["onnx"]) == ("cpp", False)
-    assert load(SplitResults, json.loads(json.dumps(job["results"]))) == results
-    bench.export(DEPLOYMENT, Path("out"), SplitResults(), "native", True)
+    assert load(results.SplitResults, json.loads(json.dumps(job["results"]))) == measured
+    bench.export(DEPLOYMENT, Path("out"), results.SplitResults(), "native", True)
     assert workers[0].jobs[1]["arguments"]["results"]["measured"] is None
 
 
@@ -185,16 +162,12 @@ def test_after_a_crash_a_fresh_worker_waits_for_the_servers(bench, workers, monk
 
 
 def test_an_interrupted_job_leaves_no_answer_for_the_next_one(bench, workers, monkeypatch):
+    bench.close()
     monkeypatch.setitem(ANSWERS, "profile", KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         bench.profile()
     assert bench.links()
     assert [worker.is_closed for worker in workers] == [True, False]
-
-
-def test_close_is_idempotent(bench, workers):
-    bench.close()
-    bench.profile()
-    bench.close()
-    bench.close()
-    assert [worker.is_closed for worker in workers] == [True]
+    for _ in range(2):
+        bench.close()
+    assert [worker.is_closed for worker in workers] == [True, True]

@@ -7,6 +7,7 @@ import os
 import threading
 from functools import partial
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,13 +17,15 @@ from autosplit.errors import MachineError, ModelError, StageError
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices import rpc
+from autosplit.hardware.measurement import disturbance
+from autosplit.hardware.measurement.disturbance import Conditions
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Profile, Spread
 from autosplit.hardware.profiling import profile_cache
 from autosplit.hardware.runtimes.tvm.stage import VmStage
 from autosplit.planner.workload import Workload
 from tests.benches import deployed
-from tests.build import node, onnx_model, value
+from tests.nets import net
 
 QUICK = Budget(seconds=0.05, items=4, latency_items=2)
 
@@ -46,16 +49,10 @@ def test_a_candidate_with_equal_outputs_is_measured(bench, stages):
     assert len(measurement.stage_ms) == 2
 
 
-def spoilt(monkeypatch, change, thread=None):
-    """Let ``change`` replace the outputs of the stages of one thread or of all."""
+def spoilt(monkeypatch, change):
+    """Let ``change`` replace the outputs of the stages."""
     real = VmStage.run
-
-    def run(self, values):
-        if thread not in (None, threading.current_thread().name):
-            return real(self, values)
-        return change(partial(real, self), list(values))
-
-    monkeypatch.setattr(VmStage, "run", run)
+    monkeypatch.setattr(VmStage, "run", lambda self, values: change(partial(real, self), [*values]))
 
 
 def of_outputs(change):
@@ -92,7 +89,7 @@ def test_a_candidate_with_other_outputs_is_rejected(bench, stages, monkeypatch, 
 
 
 def test_a_baseline_with_other_outputs_is_rejected(bench, monkeypatch):
-    spoilt(monkeypatch, CHANGES["little"], "stage 0")
+    spoilt(monkeypatch, CHANGES["little"])
     with pytest.raises(StageError, match=r"outputs of \w+ differ"):
         bench.baselines()
 
@@ -101,10 +98,8 @@ def test_an_empty_stage_leaves_its_device_unused(branches, stages):
     first, second = stages
     bench = LocalBench(branches, api.device.along(4), QUICK)
     deployment = deployed(bench, (first, (), second, ()))
-    assert [s.devices for s in deployment.stages] == [
-        bench.description.devices[:1],
-        bench.description.devices[2:3],
-    ]
+    names = bench.description.devices
+    assert [s.devices for s in deployment.stages] == [names[:1], names[2:3]]
     assert [ms > 0 for ms in bench.measure(deployment).stage_ms] == [True, True]
 
 
@@ -116,13 +111,10 @@ def test_a_candidate_is_measured_at_a_rate(bench, stages):
 
 
 def test_a_device_that_cannot_run_the_whole_model_has_no_baseline(bench, branches, monkeypatch):
-    monkeypatch.setattr(
-        type(branches.runtime),
-        "can_run",
-        lambda self, device: str(device) != bench.description.devices[0],
-    )
+    places, kind = bench.description.devices, type(branches.runtime)
+    monkeypatch.setattr(kind, "can_run", lambda self, device: str(device) != places[0])
     names = [run.name for run in bench.unsplit_runs() if run.runtime == "tvm"]
-    assert names == (["tvm, 1 thread"] if len(set(bench.description.devices)) > 1 else [])
+    assert names == (["tvm, 1 thread"] if len(set(places)) > 1 else [])
 
 
 @pytest.fixture
@@ -141,9 +133,8 @@ def connections(monkeypatch):
 def test_a_lost_server_fails_a_trial_and_ends_any_other_job(
     bench, stages, connections, monkeypatch
 ):
-    alive, gone = (
-        SimpleNamespace(device=name, is_alive=name == "rpc:a:1") for name in ("rpc:a:1", "rpc:b:1")
-    )
+    alive = SimpleNamespace(device="rpc:a:1", is_alive=True)
+    gone = SimpleNamespace(device="rpc:b:1", is_alive=False)
     monkeypatch.setattr(VmStage, "run", lambda *_: 1 / 0)
     for servers, elsewhere in (([alive], StageError), ([alive, gone], MachineError)):
         connections[0][:] = servers
@@ -185,17 +176,11 @@ def test_the_identity_names_what_all_measurements_share_and_targets_that_differ(
 def test_the_reference_runs_before_the_candidate(branches, stages, monkeypatch):
     # An item that it refuses, such as an index past the end of a table, could crash a kernel.
     monkeypatch.setattr(VmStage, "run", lambda *_: pytest.fail("ran"))
-    spoilt = dataclasses.replace(branches, reference=Refuses())
-    bench = LocalBench(spoilt, api.device.along(2), QUICK)
+    refuse = Mock(side_effect=ModelError("index out of bounds"))
+    model = dataclasses.replace(branches, reference=SimpleNamespace(name="a", open=refuse))
+    bench = LocalBench(model, api.device.along(2), QUICK)
     with pytest.raises(ModelError, match="index out of bounds"):
         bench.measure(deployed(bench, stages))
-
-
-class Refuses:
-    name = "a reference"
-
-    def open(self):
-        raise ModelError("index out of bounds")
 
 
 def test_every_baseline_is_measured_with_work_for_all_replicas(bench, branches, monkeypatch):
@@ -244,14 +229,8 @@ def test_a_stage_stays_on_the_cores_of_its_device(branches, stages, monkeypatch)
 
 
 def test_inputs_are_profiled_in_the_order_the_ops_read_them(save):
-    nodes = [node("Relu", "late", "a"), node("MatMul", "a early", "y")]
-    model = api.load_model(
-        save(
-            onnx_model(
-                nodes, [value("early", (3, 5)), value("late", (2, 3)), value("unread", (7,))]
-            )
-        )
-    )
+    text = "g (float[3,5] early, float[2,3] late, float[7] unread) => (float[2,5] y)"
+    model = api.load_model(save(net(f"{text} {{ a = Relu(late)  y = MatMul(a, early) }}")))
     profile = model.profile(api.device.along(1)[0], 0.01, force=True)
     assert len(profile.op_ms) == len(model.graph.ops)
 
@@ -261,11 +240,9 @@ def test_equal_kernels_in_another_order_have_a_profile_of_their_own(save, monkey
     keys = []
     empty = Profile("", (), ())
     monkeypatch.setattr(profile_cache, "cached", lambda key, *_: keys.append((*key,)) or empty)
-    for name, (first, second) in {"a": ((2, 3), (4, 5)), "b": ((4, 5), (2, 3))}.items():
-        nodes = [node("Exp", "x", "y"), node("Exp", "u", "v")]
-        path = save(
-            onnx_model(nodes, [value("x", first), value("u", second)], ["y", "v"]), f"{name}.onnx"
-        )
+    for a, b in (("[2,3]", "[4,5]"), ("[4,5]", "[2,3]")):
+        ports = f"g (float{a} x, float{b} u) => (float{a} y, float{b} v)"
+        path = save(net(f"{ports} {{ y = Exp(x)  v = Exp(u) }}"), f"{a}.onnx")
         api.load_model(path).profile(api.device.along(1)[0])
     assert keys[0] != keys[1]
 
@@ -294,11 +271,8 @@ def test_a_profile_stays_until_it_is_damaged_or_taken_again(empty_cache):
 @pytest.mark.usefixtures("empty_cache")
 def test_a_disturbed_profile_is_taken_again_once_the_machine_is_calm(monkeypatch):
     waits, stolen, times = iter([5.0, 5.0, 1.0]), iter([0.5, 0.0]), iter([2.0, 1.0])
-    monkeypatch.setattr(profile_cache.disturbance, "wait_until_calm", lambda limit: next(waits))
-    conditions = profile_cache.disturbance.Conditions
-    monkeypatch.setattr(
-        profile_cache.disturbance, "since", lambda start: conditions(0.25, stolen=next(stolen))
-    )
+    monkeypatch.setattr(disturbance, "wait_until_calm", lambda limit: next(waits))
+    monkeypatch.setattr(disturbance, "since", lambda _: Conditions(0.25, stolen=next(stolen)))
 
     def take():
         return profile_cache.cached(["key"], lambda: Profile("cores:0", (next(times),), (0.0,)))
@@ -318,12 +292,9 @@ def test_a_disturbed_profile_is_taken_again_once_the_machine_is_calm(monkeypatch
 
 @pytest.mark.usefixtures("empty_cache")
 def test_a_process_waits_for_a_calm_machine_in_vain_only_once(monkeypatch):
-    busy = profile_cache.disturbance.Conditions(load=1.0)
-    monkeypatch.setattr(profile_cache.disturbance, "since", lambda start: busy)
-    waits = []
-    monkeypatch.setattr(
-        profile_cache.disturbance, "wait_until_calm", lambda limit: waits.append(limit) or limit
-    )
+    monkeypatch.setattr(disturbance, "since", lambda start: Conditions(load=1.0))
+    wait = Mock(side_effect=lambda limit: limit)
+    monkeypatch.setattr(disturbance, "wait_until_calm", wait)
     for key in ("first", "second"):
         assert profile_cache.cached([key], lambda: Profile("cores:0", (), ())).disturbances
-    assert len(waits) == 1
+    assert wait.call_count == 1

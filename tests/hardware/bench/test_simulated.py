@@ -1,7 +1,5 @@
 """Simulated hardware: its costs, its noise, and deployments of all shapes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -12,7 +10,7 @@ from studies.simulation.bench import NAME, SimulatedBench, Simulation, chain_of,
 from tests.study.conftest import space_of
 
 
-def plan_of(bench: SimulatedBench) -> Deployment:
+def plan_of(bench):
     space = space_of(bench)
     return space.deployment(space.plan.stages)
 

@@ -20,10 +20,20 @@ def test_without_ray_its_extra_is_named(monkeypatch):
         connected()
 
 
+@pytest.fixture
+def ray(monkeypatch):
+    """Lets Ray be a module with some functions."""
+
+    def pretend(init=lambda **_: pytest.fail("waits"), is_initialized=False, **functions):
+        functions |= {"init": init, "is_initialized": lambda: is_initialized}
+        monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(**functions))
+
+    return pretend
+
+
 @pytest.mark.parametrize("variable", [False, True])
-def test_a_cluster_that_is_not_there_is_named_at_once(monkeypatch, variable):
-    ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: pytest.fail("waits"))
-    monkeypatch.setitem(sys.modules, "ray", ray)
+def test_a_cluster_that_is_not_there_is_named_at_once(ray, monkeypatch, variable):
+    ray()
     if variable:
         monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     text = r"no Ray cluster at '127\.0\.0\.1:1' \(.*refused\); start one with `ray start --head`"
@@ -37,15 +47,14 @@ def test_a_file_that_leads_out_of_its_folder_is_refused(tmp_path):
     assert not (tmp_path / "out.bin").exists()
 
 
-def test_other_versions_are_named_in_one_line(monkeypatch):
+def test_other_versions_are_named_in_one_line(ray):
     def init(**_):
         raise RuntimeError(
             "Version mismatch: The cluster was started with:\n    Ray: 2.60.0\n    Python: 3.11.7\n"
             "This process on node 10.0.0.1 was started with:\n    Ray: 2.59.0\n    Python: 3.11.7\n"
         )
 
-    ray = SimpleNamespace(is_initialized=lambda: False, init=init)
-    monkeypatch.setitem(sys.modules, "ray", ray)
+    ray(init)
     text = r"\(Ray: 2\.60\.0, Python: 3\.11\.7, Ray: 2\.59\.0, .*the same Ray and Python"
     with pytest.raises(MachineError, match=text):
         connected("ray://pi:10001")
@@ -53,21 +62,17 @@ def test_other_versions_are_named_in_one_line(monkeypatch):
         require_version("0.0")
 
 
-def test_a_server_that_is_not_ray_s_is_named_at_once(monkeypatch):
-    ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: pytest.fail("waits"))
-    monkeypatch.setitem(sys.modules, "ray", ray)
+def test_a_server_that_is_not_ray_s_is_named_at_once(ray):
+    ray()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=lambda: listener.accept()[0].sendall(b"SSH-2.0-x")).start()
         with pytest.raises(MachineError, match=r"not answer as Ray does; .* set RAY_USE_TLS"):
             connected(f"127.0.0.1:{listener.getsockname()[1]}")
 
 
-def test_ray_starts_with_large_values_in_calls_and_the_environment_stays(monkeypatch):
+def test_ray_starts_with_large_values_in_calls_and_the_environment_stays(ray, monkeypatch):
     name, started = "RAY_max_direct_call_object_size", []
-    ray = SimpleNamespace(
-        is_initialized=lambda: False, init=lambda **_: started.append(os.environ[name])
-    )
-    monkeypatch.setitem(sys.modules, "ray", ray)
+    ray(lambda **_: started.append(os.environ[name]))
     monkeypatch.delenv(name, raising=False)
     connected()
     assert name not in os.environ
@@ -76,15 +81,15 @@ def test_ray_starts_with_large_values_in_calls_and_the_environment_stays(monkeyp
     assert started == [str(8 << 20), "7"]
 
 
-def test_the_content_of_a_file_is_put_once(monkeypatch, tmp_path):
+def test_the_content_of_a_file_is_put_once(ray, monkeypatch, tmp_path):
     puts = []
     context = SimpleNamespace(get_node_id=lambda: "node", get_job_id=lambda: "job")
-    ray = SimpleNamespace(
-        is_initialized=lambda: True,
-        get_runtime_context=lambda: context,
-        put=lambda content: puts.append(content.tobytes()) or len(puts),
-    )
-    monkeypatch.setitem(sys.modules, "ray", ray)
+
+    def put_content(content):
+        puts.append(content.tobytes())
+        return len(puts)
+
+    ray(is_initialized=True, get_runtime_context=lambda: context, put=put_content)
     monkeypatch.setattr(connection, "_contents", OrderedDict())
     monkeypatch.setattr(connection, "CONTENTS_BYTES", 10)
     file = tmp_path / "stage.so"

@@ -1,11 +1,10 @@
 """A pipeline whose replicas are actors of a real cluster, their stages made of numpy."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from autosplit.errors import StageError
@@ -17,7 +16,7 @@ from autosplit.hardware.devices import device
 from autosplit.hardware.devices.ray_nodes import only_place
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.stage_spec import StageSpec
-from autosplit.hardware.execution.wiring import Wiring, wire
+from autosplit.hardware.execution.wiring import wire
 from tests.hardware.cluster.clusters import Nodes, ray_nodes  # noqa: F401  a fixture
 from tests.hardware.fakes import FakeStage, fake_pipeline, graph, in_time, items, sequential
 
@@ -27,22 +26,21 @@ NET = graph([("a", ["x"]), ("b", ["a", "z"]), ("y", ["b", "a"])], ["x", "z"], ["
 CORE = str(device.along(1)[0])
 
 
-class Forgetful(FakeStage):
-    """Keeps no inputs: their memory is Ray's, which needs it for later items."""
+class Fragile(FakeStage):
+    """Fails where its input holds a value; keeps no inputs, whose memory Ray needs for later."""
 
-    def run(self, values: Any) -> Any:
+    bad = 6
+
+    def run(self, values):
+        if self.bad in values[0]:
+            raise ValueError("bad tensor\nmore")
         results = super().run(values)
         self.seen.clear()
         return results
 
 
-class Fragile(Forgetful):
-    """Fails where the first input holds a 6."""
-
-    def run(self, values: Any) -> Any:
-        if 6 in values[0]:
-            raise ValueError("bad tensor\nmore")
-        return super().run(values)
+class Forgetful(Fragile):
+    bad = np.nan
 
 
 @dataclass(frozen=True)
@@ -62,44 +60,40 @@ class FakeFile:
 class FakeActor(StageActor):
     """Loads the stage of a FakeFile on every machine."""
 
-    def _loaded(self, spec: Any, *_: Any) -> Any:
+    def _loaded(self, spec, *_):
         return spec.kind(spec.net, spec.ports)
 
 
 @pytest.fixture(autouse=True)
-def _fake_actors(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fake_actors(monkeypatch):
     monkeypatch.setattr(replica, "StageActor", FakeActor)
 
 
-def deployed(
-    net: Any, wiring: Wiring, copies: int = 1, kind: type[FakeStage] = Forgetful, batch: int = 1
-) -> Pipeline:
+def deployed(net, wiring, copies=1, kind=Forgetful, batch=1):
     place = only_place(device.parse(f"ray:left/{CORE}"), ray.nodes())
-    files: list[Any] = [FakeFile(net, ports, kind) for ports in wiring.stages]
+    files = [FakeFile(net, ports, kind) for ports in wiring.stages]
     replicas = [[RayReplica(f, {}, {}, place) for _ in range(copies)] for f in files]
     return pipeline_of(wiring, replicas, batch=batch)
 
 
-def wired(stages: Any, batch: int = 1) -> Wiring:
+def wired(stages, batch=1):
     larger = {n: replace(t, shape=(batch * t.shape[0],)) for n, t in NET.tensors.items()}
     return wire(replace(NET, tensors=larger), stages, [("y", "y"), ("a", "a")])
 
 
-def as_lists(results: Any) -> Any:
+def as_lists(results):
     return [{name: array.tolist() for name, array in result.items()} for result in results]
 
 
 @pytest.mark.parametrize(("stages", "copies"), [([[0, 1, 2]], 1), ([[0], [1], [2]], 2)])
-def test_actors_compute_what_the_graph_does_in_order(
-    nodes: Nodes, stages: Any, copies: int
-) -> None:
+def test_actors_compute_what_the_graph_does_in_order(nodes, stages, copies):
     many = items(50, ["x", "z"])
     with deployed(NET, wired(stages), copies) as pipeline:
         results = in_time(lambda: pipeline.run(many))
     assert as_lists(results) == as_lists([sequential(NET, item, ["y", "a"]) for item in many])
 
 
-def test_a_stage_that_fails_is_named_with_its_error_and_the_items_inside(nodes: Nodes) -> None:
+def test_a_stage_that_fails_is_named_with_its_error_and_the_items_inside(nodes):
     text = r"stage 0 failed: StageError: stage 0 on node .*: ValueError: bad tensor; .*items inside"
     with (
         deployed(NET, wired([[0, 1], [2]]), kind=Fragile) as pipeline,
@@ -109,23 +103,19 @@ def test_a_stage_that_fails_is_named_with_its_error_and_the_items_inside(nodes: 
 
 
 @pytest.mark.parametrize("copies", [1, 2])
-def test_an_item_that_fails_in_a_batch_does_not_fail_its_neighbours(
-    nodes: Nodes, copies: int
-) -> None:
+def test_an_item_that_fails_in_a_batch_does_not_fail_its_neighbours(nodes, copies):
     many = items(12, ["x", "z"])
     with deployed(NET, wired([[0, 1], [2]], 4), copies, Fragile, batch=4) as pipeline:
         places = [pipeline.enter(item) for item in many]
-        with pytest.raises(
-            StageError, match=r"on this item: StageError: .*: ValueError: bad tensor"
-        ):
+        text = r"on this item: StageError: .*: ValueError: bad tensor"
+        with pytest.raises(StageError, match=text):
             in_time(lambda: pipeline.result(places.pop(5)))
         results = in_time(lambda: [pipeline.result(place) for place in places])
     expected = [sequential(NET, item, ["y", "a"]) for item in (*many[:5], *many[6:])]
     assert as_lists(results) == as_lists(expected)
 
 
-def test_both_lanes_of_a_replica_call_it_at_once() -> None:
-
+def test_both_lanes_of_a_replica_call_it_at_once():
     both = threading.Barrier(2)
     local, (stage,) = fake_pipeline(NET, [[0, 1, 2]], ["y"], before={0: lambda _: both.wait(60)})
     with Pipeline(local.wiring, [[stage]], lanes=[2]) as pipeline:

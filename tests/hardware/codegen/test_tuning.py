@@ -10,8 +10,7 @@ from autosplit.hardware.codegen import tuning
 from autosplit.hardware.codegen.tuning import MOST, shares, tune, work_of
 from autosplit.hardware.codegen.tuning_database import RECORDS, database
 from autosplit.hardware.devices.device import Cores, along
-from autosplit.hardware.measurement.parity import compare
-from tests.nets import net
+from tests.nets import judge, net
 
 CORE = Cores((0,))
 WORK = st.dictionaries(st.text(min_size=1), st.floats(0, 1e12), min_size=1, max_size=8)
@@ -19,13 +18,10 @@ WORK = st.dictionaries(st.text(min_size=1), st.floats(0, 1e12), min_size=1, max_
 
 @pytest.fixture
 def small(save):
-    return save(
-        net(
-            "g (float[1,32,28,28] x) => (float[1,64,28,28] y) "
-            "{ c = Conv<pads=[1,1,1,1]>(x, w) y = Relu(c) }",
-            {"w": (64, 32, 3, 3)},
-        )
-    )
+    text = """g (float[1,32,28,28] x) => (float[1,64,28,28] y) {
+        c = Conv<pads=[1,1,1,1]>(x, w)  y = Relu(c)
+    }"""
+    return save(net(text, {"w": (64, 32, 3, 3)}))
 
 
 @given(WORK, st.integers(1, 64))
@@ -40,9 +36,8 @@ def test_kernels_of_unknown_work_are_tried_alike():
 
 
 def test_work_counts_every_call_of_a_kernel(branches):
-    assert sum(work_of(branches.graph).values()) == pytest.approx(
-        sum(op.flops for op in branches.graph.ops)
-    )
+    work = sum(work_of(branches.graph).values())
+    assert work == pytest.approx(sum(op.flops for op in branches.graph.ops))
 
 
 @pytest.mark.integration
@@ -58,9 +53,7 @@ def test_a_database_is_filled_known_again_and_serves_a_right_pipeline(small, tmp
     tuned = api.load_model(small, tuning=tmp_path / "db")
     assert tuned.identity["tuning"] != model.identity["tuning"]
     assert tuned.kernels.on(CORE).symbols != model.kernels.on(CORE).symbols
-    items = tuned.items()
-    with tuned.unsplit(along(1)[0]) as pipeline:
-        assert compare(pipeline.run(items), tuned.expected(items)).equal
+    judge(tuned, tuned.unsplit(along(1)[0]))
 
 
 @pytest.mark.integration
@@ -76,9 +69,8 @@ def test_a_schedule_by_rule_is_replaced_only_by_a_faster_one(small, tmp_path):
 
 def test_a_time_limit_ends_before_the_next_kernel(small, tmp_path):
     model = api.load_model(small)
-    assert (
-        list(tune(model.lowered.kernels, model.target, tmp_path / "db", is_over=lambda: True)) == []
-    )
+    tuned = tune(model.lowered.kernels, model.target, tmp_path / "db", is_over=lambda: True)
+    assert list(tuned) == []
 
 
 def test_a_damaged_database_is_one_line(tmp_path):

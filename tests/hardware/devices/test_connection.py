@@ -3,6 +3,7 @@
 import socket
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,7 @@ class Server:
 
     def __init__(self):
         self.is_up, self.files, self.log = True, {}, []
-
-    def device(self, kind, number):
-        return (kind, number)
-
-    def cpu(self, number):
-        return ("cpu", number)
+        self.device, self.cpu = (lambda *place: place), (lambda number: ("cpu", number))
 
     def get_function(self, name):
         def call():
@@ -92,38 +88,28 @@ def test_the_modules_used_longest_ago_are_let_go_where_many_are_large(
 
 
 def test_a_library_that_does_not_load_is_a_failed_stage_and_leaves_no_file(connection, server):
-    with pytest.raises(
-        StageError, match="'rpc:host:9090' failed while a stage was loaded: undefined symbol: f"
-    ):
+    text = "'rpc:host:9090' failed while a stage was loaded: undefined symbol: f"
+    with pytest.raises(StageError, match=text):
         connection.load("a", writes(b"bad"))
     assert server.files == {}
     assert connection.load("a", writes(b"good")) == ("module", b"good")
 
 
 def test_a_server_that_went_away_is_lost_whatever_the_error(connection, server):
+    assert connection.call() == 4
+    assert (connection.ask("present"), connection.ask("absent")) == ("4", None)
     server.is_up = False
     assert not connection.is_alive
-    with (
-        pytest.raises(
-            DeviceLost, match="'rpc:host:9090' was lost while a stage ran; start its server again"
-        ),
-        connection.guarded("a stage ran"),
-    ):
+    with pytest.raises(DeviceLost, match="lost while it was asked"):
+        connection.ask("absent")
+    text = "'rpc:host:9090' was lost while a stage ran; start its server again"
+    with pytest.raises(DeviceLost, match=text), connection.guarded("a stage ran"):
         raise ValueError("nonsense")
 
 
 def test_an_error_of_ours_is_told_as_it_is(connection):
     with pytest.raises(StageError, match=r"^ours$"), connection.guarded("a stage ran"):
         raise StageError("ours")
-
-
-def test_a_server_is_asked_for_what_it_has(connection, server):
-    assert connection.call() == 4
-    assert connection.ask("present") == "4"
-    assert connection.ask("absent") is None
-    server.is_up = False
-    with pytest.raises(DeviceLost, match="lost while it was asked"):
-        connection.ask("absent")
 
 
 def test_beside_another_kind_of_device_runs_the_processor(server):
@@ -144,16 +130,9 @@ def test_one_connection_a_server_until_it_does_not_answer(monkeypatch, server):
 
 def at_once(work):
     """What two threads that do it at the same time return."""
-    meeting, results = threading.Barrier(2), []
-    threads = [
-        threading.Thread(target=lambda: (meeting.wait(PATIENCE_S), results.append(work())))
-        for _ in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-    return results
+    meeting = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as threads:
+        return list(threads.map(lambda _: (meeting.wait(PATIENCE_S), work())[1], range(2)))
 
 
 def slowly(result):
@@ -161,12 +140,9 @@ def slowly(result):
     return result
 
 
-def test_two_threads_send_a_module_once(connection, server):
+def test_two_threads_open_one_connection_and_send_a_module_once(connection, monkeypatch, server):
     at_once(lambda: connection.load("a", lambda file: slowly(file.write_bytes(b"one"))))
     assert server.log == ["upload stage1.so"]
-
-
-def test_two_threads_open_one_connection(monkeypatch, server):
     monkeypatch.setattr(rpc, "open_session", lambda device, wait_s: slowly(Session(server)))
     first, second = at_once(lambda: rpc.connect(HERE))
     assert first is second
@@ -179,16 +155,13 @@ def test_a_server_that_is_silent_holds_up_no_other(monkeypatch, server):
         return Session(server) if device == other or is_over.wait(PATIENCE_S) else None
 
     monkeypatch.setattr(rpc, "open_session", open_session)
-    silent, connected = threading.Thread(target=rpc.connect, args=[HERE]), threading.Event()
-    quick = threading.Thread(target=lambda: rpc.connect(other) and connected.set())
-    silent.start()
-    quick.start()
-    try:
-        assert connected.wait(PATIENCE_S / 2)
-    finally:
-        is_over.set()
-        silent.join()
-        quick.join()
+    with ThreadPoolExecutor(2) as threads:
+        silent, quick = (threads.submit(rpc.connect, device) for device in (HERE, other))
+        try:
+            assert quick.result(PATIENCE_S / 2)
+            assert not silent.done()
+        finally:
+            is_over.set()
 
 
 def test_the_connection_ends_with_the_block_whatever_refers_to_it(monkeypatch, server):
@@ -244,14 +217,10 @@ def test_a_call_without_an_answer_ends_and_closes_the_connection(monkeypatch, se
     monkeypatch.setattr(devices, "SILENCE_S", 0.1)
     here, there = socket.socketpair()
     connection = ServerConnection(HERE, server, here)
-
-    def receive():
+    with pytest.raises(StageError), connection.guarded("a stage ran"):  # noqa: PT012
         try:
             here.recv(1)
         except BlockingIOError as error:  # TVM passes the system's text on
             raise RuntimeError(f"Recv Error:{error.strerror}") from None
-
-    with pytest.raises(StageError), connection.guarded("a stage ran"):
-        receive()
     assert there.recv(1) == b""
     there.close()

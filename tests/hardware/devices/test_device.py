@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import contextlib
 import os
 import re
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -92,13 +89,7 @@ def test_two_stages_on_a_key_are_on_two_servers_and_two_on_an_address_on_one():
 
 @pytest.mark.usefixtures("four")
 def test_stages_take_the_cores_in_turn():
-    assert [str(d) for d in devices.along(5)] == [
-        "cores:0",
-        "cores:1",
-        "cores:2",
-        "cores:5",
-        "cores:0",
-    ]
+    assert [d.numbers for d in devices.along(5)] == [(0,), (1,), (2,), (5,), (0,)]
     assert devices.along(2, ["cores:1", "cores:0"]) == (Cores((1,)), Cores((0,)))
 
 
@@ -132,17 +123,9 @@ def test_without_pinning_every_core_is_there(monkeypatch):
 
 
 def test_servers_of_one_key_are_counted_from_nothing_and_each_key_by_itself():
-    texts = [
-        "tracker:t:1/a",
-        "cores:0",
-        "tracker:t:1/b",
-        "tracker:t:1/a",
-        "tracker:t:1/a/cuda:0",
-        "tracker:t:1/a",
-    ]
-    numbered = devices.with_copies(
-        [Cores((0,)) if t == "cores:0" else devices.parse(t) for t in texts]
-    )
+    texts = [f"tracker:t:1/{key}" for key in ("a", "b", "a", "a/cuda:0", "a")]
+    first, *others = map(devices.parse, texts)
+    numbered = devices.with_copies([first, Cores((0,)), *others])
     assert [getattr(d, "copy", None) for d in numbered] == [0, None, 0, 1, 0, 2]
 
 
@@ -153,15 +136,12 @@ KEYS = st.from_regex(r"[A-Za-z0-9._-]{1,10}", fullmatch=True).filter(
 
 
 @given(
-    HOSTS,
-    st.integers(1, 65535),
-    KEYS,
-    st.booleans(),
-    st.sampled_from(devices.KINDS),
-    st.integers(0, 999),
-)
-def test_a_server_reads_back_as_it_is_spelled(host, port, key, by_tracker, kind, number):
-    device = Rpc(host, port, key, by_tracker, kind, number)
+    st.builds(
+        Rpc, HOSTS, st.integers(1, 65535), KEYS, st.booleans(), st.sampled_from(devices.KINDS),
+        st.integers(0, 999),
+    )
+)  # fmt: skip
+def test_a_server_reads_back_as_it_is_spelled(device):
     assert devices.parse(str(device)) == device
 
 
@@ -195,16 +175,13 @@ def test_the_kernels_of_a_stage_get_one_thread_a_core_on_its_cores(monkeypatch):
     assert asked == [("runtime.config_threadpool", -2, 2, ["3", "1"])]
 
 
-def write(file: Path, text: str) -> None:
+def write(file, text):
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
 
 
-def test_cores_that_nothing_tells_apart_are_of_one_kind(tmp_path):
+def test_cores_are_of_one_kind_but_for_the_small_ones_of_intel(tmp_path):
     assert by_kind((3, 1), tmp_path) == ((3, 1),)
-
-
-def test_small_cores_of_intel_are_of_their_own_kind(tmp_path):
     write(tmp_path / "cpu_atom" / "cpus", "4-7\n")
     assert by_kind(range(6), tmp_path) == ((0, 1, 2, 3), (4, 5))
 
@@ -220,31 +197,21 @@ def test_cores_of_a_node_share_its_memory(tmp_path):
     for core, node in enumerate((0, 1, 1)):
         (cores / f"cpu{core}" / f"node{node}").mkdir(parents=True)
     assert [memory_node(core, tmp_path) for core in range(3)] == ["node0", "node1", "node1"]
-
-
-def test_without_nodes_all_cores_share_the_memory(tmp_path):
-    assert memory_node(0, tmp_path) == memory_node(1, tmp_path)
+    without = tmp_path / "without"
+    assert memory_node(0, without) == memory_node(1, without)
 
 
 def test_every_kernel_gets_threads_on_a_gpu(branches):
-    scheduled = schedules.schedule(
-        branches.lowered.kernels,
-        target_of('{"kind": "cuda", "arch": "sm_80", "host": "llvm"}'),
-        None,
-    )
+    target = target_of('{"kind": "cuda", "arch": "sm_80", "host": "llvm"}')
+    scheduled = schedules.schedule(branches.lowered.kernels, target, None)
     assert all("thread" in str(function) for function in scheduled.values())
 
 
-def test_a_gpu_of_a_server_has_the_target_that_is_given():
-    host = '{"kind": "llvm", "mtriple": "aarch64-linux-gnu"}'
-    text = f'{{"kind": "cuda", "arch": "sm_87", "host": {host}}}'
-    device = devices.Cuda(0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(devices.Cuda, "tvm_device", lambda self: None)
-        target = target_on(device, text, target_of())
-        assert target.attrs["arch"] == "sm_87"
-        assert foreign_triple(target) in ("aarch64-linux-gnu", None)
-        assert (
-            target_on(device, '{"kind": "cuda", "arch": "sm_87"}', target_of()).host.kind.name
-            == "llvm"
-        )
+def test_a_gpu_of_a_server_has_the_target_that_is_given(monkeypatch):
+    monkeypatch.setattr(devices.Cuda, "tvm_device", lambda self: None)
+    alone = '{"kind": "cuda", "arch": "sm_87"}'
+    host = ', "host": {"kind": "llvm", "mtriple": "aarch64-linux-gnu"}}'
+    target = target_on(Cuda(0), alone[:-1] + host, target_of())
+    assert target.attrs["arch"] == "sm_87"
+    assert foreign_triple(target) in ("aarch64-linux-gnu", None)
+    assert target_on(Cuda(0), alone, target_of()).host.kind.name == "llvm"

@@ -12,7 +12,6 @@ from autosplit.errors import MachineError
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.measurement.parity import compare
 from tests import nets
 from tests.benches import deployed
 from tests.hardware.servers import HOST, free_port, servers  # noqa: F401  a fixture
@@ -55,19 +54,14 @@ def test_its_spelling_is_read_and_written_alike(there):
 @pytest.mark.parametrize("place", ["first", "last", "both"])
 def test_a_stage_on_it_computes_what_the_whole_does(branches, there, place):
     along = {"first": [there, HERE], "last": [HERE, there], "both": [there, there]}[place]
-    items = branches.items(3)
-    with branches.split([["first"]]).pipeline(along) as pipeline:
-        assert compare(pipeline.run(items), branches.expected(items)).equal
+    nets.judge(branches, branches.split([["first"]]).pipeline(along))
 
 
 def test_a_single_number_goes_there_and_back(save, there):
-    text = """g (float x, float[4] v) => (float y, float[4] z) {
-        y = Exp(x)  s = Softmax(v)  z = Mul(s, y)
-    }"""
-    model = autosplit.load_model(save(nets.net(text)))
-    items = model.items(2)
-    with model.split([["y"]]).pipeline([there, there]) as pipeline:
-        assert compare(pipeline.run(items), model.expected(items)).equal
+    text = "g (float x, float[4] v) => (float y, float[4] z)"
+    proto = nets.net(f"{text} {{ y = Exp(x)  s = Softmax(v)  z = Mul(s, y) }}")
+    model = autosplit.load_model(save(proto))
+    nets.judge(model, model.split([["y"]]).pipeline([there, there]))
 
 
 def test_its_profile_and_its_link_are_measured(branches, there):
@@ -82,18 +76,13 @@ def test_its_profile_and_its_link_are_measured(branches, there):
 
 def test_an_export_for_it_loads_and_runs(branches, there, tmp_path):
     branches.split([["first"]]).export(tmp_path, [there, HERE])
-    items = branches.items(2)
-    with autosplit.load(tmp_path) as pipeline:
-        assert compare(pipeline.run(items), branches.expected(items)).equal
+    nets.judge(branches, autosplit.load(tmp_path))
 
 
 @pytest.mark.integration
 def test_a_study_measures_candidates_on_it_and_the_whole_model_there(branches, there):
-    bench = LocalBench(
-        branches,
-        devices.along(2, [there, HERE]),
-        Budget(seconds=0.1, share=0.5, items=4, latency_items=1),
-    )
+    budget = Budget(seconds=0.1, share=0.5, items=4, latency_items=1)
+    bench = LocalBench(branches, devices.along(2, [there, HERE]), budget)
     candidate = deployed(bench, branches.split([["first"]]).stages)
     assert bench.measure(candidate).accuracy.equal
     names = [baseline.name for baseline in bench.baselines()]

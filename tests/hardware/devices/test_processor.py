@@ -1,4 +1,3 @@
-import json
 import platform
 import subprocess
 import sys
@@ -21,12 +20,8 @@ def cpuinfo(tmp_path, monkeypatch):
 
     def write(*lists, key="flags\t\t"):
         file = tmp_path / "cpuinfo"
-        file.write_text(
-            "".join(
-                f"processor\t: {i}\n{key}: {text}\nbugs\t\t: avx2\n\n"
-                for i, text in enumerate(lists)
-            )
-        )
+        entry = "processor\t: {}\n{}: {}\nbugs\t\t: avx2\n\n".format
+        file.write_text("".join(entry(i, key, text) for i, text in enumerate(lists)))
         monkeypatch.setattr(processor, "CPUINFO", file)
 
     return write
@@ -60,7 +55,7 @@ def test_this_processor_can_run_what_is_compiled_for_it():
 @ON_X86
 def test_an_export_for_another_processor_is_one_line(export, said, cpuinfo):
     cpuinfo("fpu sse2 pni ssse3 sse4_1 sse4_2 popcnt avx")
-    export.edit(lambda d: d["environment"].update(target=target_text(V3)))
+    export.edit(lambda d: d["environment"].update(target=str(target_of(V3))))
     code, line = said("bench", export.folder)
     assert code == 3
     assert line.startswith(
@@ -88,7 +83,3 @@ def test_a_target_that_is_none_is_one_line(export, said, target):
     export.edit(lambda d: d["environment"].update(target=target))
     code, line = said("bench", export.folder)
     assert (code, line.startswith("target '")) == (2, True)
-
-
-def target_text(text):
-    return json.dumps(json.loads(str(target_of(text))))

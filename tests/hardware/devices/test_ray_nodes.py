@@ -34,15 +34,15 @@ def test_without_cores_they_are_those_of_the_export():
     assert placed("ray:*") == [("10.0.0.1", "cores:0")]
 
 
-def test_replicas_on_a_resource_take_its_nodes_in_turn():
-    addresses = [address for address, _ in placed("ray:board", "ray:board", "ray:board")]
-    assert addresses == ["10.0.0.2", "10.0.0.3", "10.0.0.2"]
-
-
-def test_without_a_placement_replicas_take_the_nodes_that_are_alive_in_turn():
-    assert [a for a, _ in placed(devices=("cores:0",) * 4)] == [
-        "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.1",
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("placement", "devices", "numbers"),
+    [(["ray:board"] * 3, ("cores:0",), "232"), ([], ("cores:0",) * 4, "1231")],
+)
+def test_replicas_take_the_nodes_of_a_resource_or_all_that_are_alive_in_turn(
+    placement, devices, numbers
+):
+    addresses = [address for address, _ in placed(*placement, devices=devices)]
+    assert addresses == [f"10.0.0.{number}" for number in numbers]
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,5 @@ def test_a_device_of_a_study_is_one_node():
         only_place(parse("ray:board/cores:0"), NODES)
     with pytest.raises(MachineError, match="has 2 CPUs in Ray, its replicas need 3"):
         only_place(parse("ray:pi1/cores:0-2"), NODES)
-
-
-def test_there_is_a_place_for_each_replica():
     with pytest.raises(ConfigError, match="3 replicas need 3 places, not 1: ray:pi1"):
         assign(["ray:pi1"], ["cores:0"] * 3, NODES)

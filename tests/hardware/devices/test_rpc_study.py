@@ -1,5 +1,9 @@
 """A study over servers of which one dies in mid-trial and comes back."""
 
+import contextlib
+import json
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -25,49 +29,39 @@ pytestmark = [
 ]
 
 
-class Kills:
-    """Kills a server while the second trial is measured, and starts it again after a while."""
-
-    def __init__(self, server):
-        self._server = server
-        self._timers = []
-
-    def __call__(self, line):
-        if line.startswith("trial 0:"):
-            for seconds, work in ((0.4, self._server.kill), (3.0, self._server.start)):
-                self._timers.append(threading.Timer(seconds, work))
-                self._timers[-1].start()
-
-    def wait(self):
-        for timer in self._timers:
-            timer.join()
+def study_file(tmp_path, save, devices, search, measure):
+    (tmp_path / "study.toml").write_text(
+        f"""
+        model = "{save(nets.residual())}"
+        runtime = "tvm"
+        devices = {json.dumps(devices)}
+        [search]
+        trials = {search}
+        converge = false
+        [measure]
+        {measure}
+        """
+    )
+    return tmp_path / "study.toml"
 
 
 def test_a_study_goes_on_when_a_killed_server_is_back(save, servers, tmp_path):  # noqa: F811
     dying, other = (servers(core=processes.own_core(n)) for n in (0, -1))
-    file = tmp_path / "study.toml"
-    file.write_text(
-        f"""
-        model = "{save(nets.residual())}"
-        runtime = "tvm"
-        devices = ["{dying.device}", "{other.device}"]
-        [search]
-        trials = 5
-        converge = false
-        [measure]
-        seconds = 1.5
-        share = 0.0001
-        """
-    )
-    config = load(file)
-    kills = Kills(dying)
-    bench = open_bench(config)
-    try:
-        study = open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), kills)
+    names, timers = [dying.device, other.device], []
+
+    def kill_in_the_second_trial(line):
+        if line.startswith("trial 0:"):
+            for seconds, work in ((0.4, dying.kill), (3.0, dying.start)):
+                timers.append(threading.Timer(seconds, work))
+                timers[-1].start()
+
+    config = load(study_file(tmp_path, save, names, 5, "seconds = 1.5\n        share = 0.0001"))
+    url = storage_url("s", str(tmp_path / "s.db"))
+    with contextlib.closing(open_bench(config)) as bench:
+        study = open_study(config, bench, url, kill_in_the_second_trial)
         run_study(study)
-        kills.wait()
-    finally:
-        bench.close()
+        for timer in timers:
+            timer.join()
     trials = study.study.get_trials()
     failed = [t for t in trials if t.state.name == "FAIL"]
     assert [t.number for t in failed] == [1]
@@ -75,39 +69,15 @@ def test_a_study_goes_on_when_a_killed_server_is_back(save, servers, tmp_path): 
     assert "DeviceLost" in record_of(failed[0]).log
     assert [t.state.name for t in trials[2:]] == ["COMPLETE"] * 3
     links = records.read(LinkCost, study.study.user_attrs["autosplit"]["links"])
-    assert [link.device for link in links] == [dying.device, other.device]
-    assert {f"tvm, {dying.device}", f"tvm, {other.device}", "tvm, 2 replicas"} == {
-        b.name for b in study_record(study.study.user_attrs).compared_baselines()
-    }
+    assert [link.device for link in links] == names
+    compared = {b.name for b in study_record(study.study.user_attrs).compared_baselines()}
+    assert compared == {*(f"tvm, {name}" for name in names), "tvm, 2 replicas"}
 
 
 def test_two_workers_take_turns_at_the_same_servers(save, servers, tmp_path):  # noqa: F811
-    import subprocess
-    import sys
-
-    server = servers()
-    file = tmp_path / "study.toml"
-    file.write_text(
-        f"""
-        model = "{save(nets.residual())}"
-        runtime = "tvm"
-        devices = ["{server.device}", "cores:{device.available()[0]}"]
-        [search]
-        trials = 4
-        converge = false
-        [measure]
-        seconds = 0.3
-        """
-    )
-    command = [
-        sys.executable,
-        "-m",
-        "autosplit",
-        "run",
-        str(file),
-        "--storage",
-        str(tmp_path / "s.db"),
-    ]
+    names = [servers().device, f"cores:{device.available()[0]}"]
+    file = study_file(tmp_path, save, names, 4, "seconds = 0.3")
+    command = [sys.executable, "-m", "autosplit", "run", file, "--storage", tmp_path / "s.db"]
     workers = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)
     ]

@@ -13,17 +13,14 @@ from autosplit.errors import MachineError
 from autosplit.hardware.devices import rpc, session
 from autosplit.hardware.devices.device import Rpc
 from tests.hardware.fakes import PATIENCE_S
+from tests.hardware.servers import HOST, free_port
 
-HOST = "127.0.0.1"
 MAGIC = struct.pack("<i", 0x2F271)
 
 
-def framed(content):
-    return struct.pack("<i", len(content)) + content
-
-
-def answer(document):
-    return MAGIC + framed(json.dumps(document).encode())
+def answer(content):
+    """A tracker's greeting and what it sends after it."""
+    return MAGIC + struct.pack("<i", len(content)) + content
 
 
 @pytest.fixture
@@ -50,17 +47,12 @@ def listen():
         yield start
 
 
-def free_port():
-    with socket.create_server((HOST, 0)) as listener:
-        return listener.getsockname()[1]
-
-
 @pytest.mark.parametrize(
     "content", [b"no JSON", b"{}", b"[0, 3]", b'[0, ["a", "b", "k"]]', b'[0, [1, 1, "k"]]']
 )
 def test_an_answer_that_names_no_server_is_one_error(listen, content):
     with pytest.raises(MachineError, match="no server registered under key 'key'") as caught:
-        rpc.connect(Rpc(HOST, listen(MAGIC + framed(content)), "key", by_tracker=True))
+        rpc.connect(Rpc(HOST, listen(answer(content)), "key", by_tracker=True))
     assert "\n" not in str(caught.value)
 
 
@@ -80,7 +72,7 @@ def test_a_server_that_is_not_what_its_tracker_says_is_one_error(listen, monkeyp
         "another program": lambda: listen(b"SSH-2.0-OpenSSH_9.6\r\n" * 9),
         "silent": listen,  # as a server that serves somebody else
     }[server]()
-    tracker = listen(answer([0, [HOST, port, "key:0.5"]]))
+    tracker = listen(answer(json.dumps([0, [HOST, port, "key:0.5"]]).encode()))
     start = time.monotonic()
     with pytest.raises(MachineError, match="no server registered under key 'key'") as caught:
         rpc.connect(Rpc(HOST, tracker, "key", by_tracker=True))

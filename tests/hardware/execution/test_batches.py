@@ -1,5 +1,6 @@
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from unittest.mock import Mock
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from autosplit.errors import ConfigError, MachineError, StageError
 from autosplit.hardware.execution.batches import of_batch
 from autosplit.hardware.execution.pipeline import Pipeline
-from tests.hardware.fakes import fake_pipeline, graph, in_time, items, sequential
+from tests.hardware.fakes import fake_pipeline, graph, in_time, items, sequential, wait_for
 
 CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b", "y"])], ["x", "y"], ["c", "a"])
 STAGES = [[0], [1, 2]]
@@ -39,19 +40,11 @@ def require_single_results(results, submitted, outputs=("c", "a")):
     delay_ms=st.sampled_from([None, 0, 0.1, 2]),
 )
 def test_items_of_batches_have_the_results_of_single_ones(batch, count, depth, replicas, delay_ms):
-    pipeline, _ = fake_pipeline(
-        CHAIN, STAGES, ["c", "a"], depth=depth, replicas=replicas, batch=batch
-    )
+    options = {"depth": depth, "replicas": replicas, "batch": batch}
+    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], **options)
     submitted = two_inputs(count)
     with pipeline.with_delay(delay_ms):
         require_single_results(in_time(lambda: pipeline.run(submitted)), submitted)
-
-
-def test_stages_run_once_a_batch_and_once_for_what_is_left():
-    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c", "a"], batch=4)
-    with pipeline:
-        in_time(lambda: pipeline.run(two_inputs(10)))
-    assert [len(stage.seen) for stage in stages] == [3, 3]
 
 
 def test_an_incomplete_batch_is_computed_once_a_result_is_waited_for():
@@ -64,6 +57,8 @@ def test_an_incomplete_batch_is_computed_once_a_result_is_waited_for():
         assert len(stages[0].seen) == 2
         pipeline.submit(submitted[0])
         require_single_results([in_time(lambda: next(pipeline.results()))], submitted[:1])
+        in_time(lambda: pipeline.run(two_inputs(10)))
+    assert [len(stage.seen) for stage in stages] == [2 + 1 + 3] * 2
 
 
 @pytest.mark.parametrize("delay_ms", [None, 0.1])
@@ -79,17 +74,11 @@ def test_items_enter_as_those_inside_leave(delay_ms):
 
 def test_threads_that_share_batches_get_the_results_of_their_own_items():
     pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], batch=3)
-    every, results = two_inputs(40), {}
+    every = two_inputs(40)
     parts = [every[n::4] for n in range(4)]
-
-    def run(n):
-        results[n] = pipeline.run(parts[n])
-
-    with pipeline:
-        threads = [threading.Thread(target=run, args=(n,)) for n in range(4)]
-        in_time(lambda: [t.start() for t in threads] + [t.join() for t in threads])
-    for n in range(4):
-        require_single_results(results[n], parts[n])
+    with pipeline, ThreadPoolExecutor(4) as threads:
+        for results, part in zip(threads.map(pipeline.run, parts), parts, strict=True):
+            require_single_results(results, part)
 
 
 def test_an_input_that_is_an_output_too_belongs_to_its_item():
@@ -178,37 +167,29 @@ def test_a_batch_begins_after_its_delay_although_nobody_waits_for_it():
     submitted = two_inputs(3)
     with pipeline.with_delay(20):
         tickets = [pipeline.enter(item) for item in submitted]
-        in_time(lambda: wait_until(lambda: all(t.done() for t in tickets)))
+        wait_for(lambda: all(t.done() for t in tickets))
         assert [len(stage.seen) for stage in stages] == [1, 1]
         require_single_results([pipeline.result(t) for t in tickets], submitted)
 
 
-def wait_until(condition):
-    while not condition():
-        time.sleep(1e-3)
-
-
 def test_a_batch_that_is_due_goes_on_collecting_while_all_replicas_are_busy():
     release = threading.Event()
-    pipeline, stages = fake_pipeline(
-        CHAIN, [[0, 1, 2]], ["c", "a"], before={0: lambda _: release.wait()}, batch=4
-    )
+    waits = {0: lambda _: release.wait()}
+    pipeline, stages = fake_pipeline(CHAIN, [[0, 1, 2]], ["c", "a"], before=waits, batch=4)
     submitted = two_inputs(4)
     with pipeline.with_delay(0):
         tickets = [pipeline.enter(item) for item in submitted]
         release.set()
-        require_single_results(
-            in_time(lambda: [pipeline.result(ticket) for ticket in tickets]), submitted
-        )
+        results = in_time(lambda: [pipeline.result(ticket) for ticket in tickets])
+        require_single_results(results, submitted)
     assert len(stages[0].seen) == 2
 
 
 @pytest.mark.parametrize("delay_ms", [0, 1000])
 def test_closing_fails_the_items_of_a_batch_that_has_not_begun(delay_ms):
     release = threading.Event()
-    pipeline, _ = fake_pipeline(
-        CHAIN, STAGES, ["c", "a"], before={0: lambda _: release.wait()}, batch=4
-    )
+    waits = {0: lambda _: release.wait()}
+    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], before=waits, batch=4)
     _, last = [pipeline.with_delay(delay_ms).enter(item) for item in two_inputs(2)]
     release.set()
     pipeline.close()

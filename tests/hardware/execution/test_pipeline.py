@@ -4,6 +4,7 @@ import contextlib
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -88,20 +89,13 @@ def test_a_deep_pipeline_with_the_longest_skips_flows(depth, replicas):
     assert values_of(results, outputs) == expected_of(net, items(200), outputs)
 
 
-def test_a_tensor_reaches_only_the_stages_that_read_it():
+def test_a_tensor_reaches_only_the_stages_that_read_it_and_an_input_is_copied():
     net = graph([("a", ["x"]), ("k", []), ("c", ["a", "k"])], ["x"], ["c", "x"])
     pipeline, stages = fake_pipeline(net, THREE, ["c", "x"])
-    with pipeline:
-        in_time(lambda: pipeline.run(items(9)))
-    assert [len(stage.seen[0]) for stage in stages] == [1, 0, 2]
-
-
-def test_an_input_that_is_an_output_is_not_the_callers_array():
-    net = graph([("a", ["x"])], ["x"], ["a", "x"])
-    pipeline, _ = fake_pipeline(net, [[0]], ["a", "x"])
     (item,) = items(1)
     with pipeline:
         (result,) = in_time(lambda: pipeline.run([item]))
+    assert [len(stage.seen[0]) for stage in stages] == [1, 0, 2]
     assert not np.shares_memory(result["x"], item["x"])
 
 
@@ -150,18 +144,14 @@ def test_all_replicas_of_a_stage_work_at_the_same_time():
 def test_a_slow_replica_takes_fewer_items_and_results_keep_their_order():
     pipeline, replicas = fake_pipeline(CHAIN, THREE, ["c"], replicas=[1, 2, 1])
     slow, fast = replicas[1:3]
-    run, run_fast, begun = slow.run, fast.run, threading.Event()
+    begun = threading.Event()
 
-    def run_when_many_are_done(values):
+    def wait_until_many_are_done(_):
         begun.set()
         wait_for(lambda: len(fast.seen) >= 3 * (len(slow.seen) + 1))
-        return run(values)
 
-    def run_once_both_have_begun(values):
-        assert begun.wait(PATIENCE_S)
-        return run_fast(values)
-
-    slow.run, fast.run = run_when_many_are_done, run_once_both_have_begun
+    slow.before = wait_until_many_are_done
+    fast.before = lambda _: begun.wait(PATIENCE_S)
     with pipeline:
         results = in_time(lambda: pipeline.run(items(20)))
     assert values_of(results, "c") == expected_of(CHAIN, items(20), "c")
@@ -173,13 +163,7 @@ def test_a_replica_that_stands_still_holds_the_others_back_only_after_some_items
     gate = threading.Event()
     pipeline, replicas = fake_pipeline(CHAIN, THREE, ["c"], depth=1, replicas=[2, 1, 1])
     stuck, other = replicas[:2]
-    run = stuck.run
-
-    def run_late(values):
-        gate.wait(PATIENCE_S)
-        return run(values)
-
-    stuck.run = run_late
+    stuck.before = lambda _: gate.wait(PATIENCE_S)
     with pipeline:
         # The first replica that asks gets item 0; either way the other one goes on.
         for item in items(pipeline.capacity):
@@ -273,20 +257,14 @@ def test_whatever_ends_a_stage_reaches_whoever_submits_or_waits(error, reason):
     pipeline, _ = fake_pipeline(CHAIN, THREE, ["c"], before={1: breaks_at(0, error)})
     (item,) = items(1)
     pipeline.submit(item)
-    for use in (
-        lambda: next(pipeline.results()),
-        lambda: pipeline.submit(item),
-        lambda: pipeline.run([item]),
-    ):
+    for use in (lambda: next(pipeline.results()), lambda: pipeline.run([item])):
         with pytest.raises(StageError, match=f"stage 1 failed: {reason}"):
             in_time(use)
+    with pytest.raises(StageError, match=f"stage 1 failed: {reason}"):
+        pipeline.submit(item)
 
 
-@pytest.mark.parametrize(
-    ("method", "instead"),
-    [("open", lambda: 1 / 0), ("run", lambda values: ())],
-    ids=["that cannot open", "that returns too little"],
-)
+@pytest.mark.parametrize(("method", "instead"), [("open", lambda: 1 / 0), ("run", lambda _: ())])
 def test_a_stage_that_does_not_fit_is_a_failing_stage(method, instead):
     pipeline, stages = fake_pipeline(CHAIN, THREE, ["c"])
     setattr(stages[1], method, instead)
@@ -365,22 +343,11 @@ def hasty():
 def test_several_threads_may_start_a_pipeline():
     for _ in range(20):
         pipeline, stages = fake_pipeline(CHAIN, THREE, ["c"])
-        meeting, failed = threading.Barrier(4), []
-
-        def start(pipeline=pipeline, meeting=meeting, failed=failed):
-            meeting.wait(PATIENCE_S)
-            try:
-                pipeline.start()
-            except RuntimeError as error:
-                failed.append(error)
-
-        starters = [threading.Thread(target=start) for _ in range(4)]
-        for starter in starters:
-            starter.start()
-        for starter in starters:
-            starter.join()
+        meeting = threading.Barrier(4)
+        with ThreadPoolExecutor(4) as threads:
+            start = lambda _, m=meeting, p=pipeline: (m.wait(PATIENCE_S), p.start())  # noqa: E731
+            list(threads.map(start, range(4)))
         pipeline.close()
-        assert not failed
         assert None not in {s.thread for s in stages}
 
 
@@ -394,17 +361,11 @@ def test_items_and_results_of_several_threads_are_not_mixed(writers, readers):
         for item in submitted[number::writers]:
             pipeline.submit(item)
 
-    def read(_):
-        results.extend(pipeline.results())
-
-    threads = [threading.Thread(target=read, args=[k], daemon=True) for k in range(readers)]
-    threads += [threading.Thread(target=submit, args=[k], daemon=True) for k in range(writers)]
-    for thread in threads:
-        thread.start()
-    wait_for(lambda: len(results) == len(submitted))
-    pipeline.close()
-    for thread in threads:
-        in_time(thread.join)
+    with ThreadPoolExecutor(writers + readers) as threads, pipeline:
+        for _ in range(readers):
+            threads.submit(lambda: results.extend(pipeline.results()))
+        list(threads.map(submit, range(writers)))
+        wait_for(lambda: len(results) == len(submitted))
     computed, expected = values_of(results, "eb"), expected_of(SKIP, submitted, "eb")
     is_in_order = (writers, readers) == (1, 1)
     assert (computed if is_in_order else sorted(computed)) == sorted(expected)

@@ -15,31 +15,21 @@ from autosplit.hardware.execution import engine as engines
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.runtimes import stage_files
 from tests.hardware.fakes import PATIENCE_S, fake_pipeline, graph, in_time, items, wait_for
+from tests.nets import net
 
 CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
 STAGES = [[0], [1], [2]]
-LEAVE = '''
+LEAVE = """
 import sys
 import numpy as np
 import autosplit
-from tests.nets import net
-
-shape = "float[1,16,160,160]"
-model = net(
-    f"""g ({shape} x) => ({shape} y) {{
-        c = Conv<pads=[1,1,1,1]>(x, w) r = Relu(c) d = Conv<pads=[1,1,1,1]>(r, v) y = Relu(d)
-    }}""",
-    {"w": (16, 16, 3, 3), "v": (16, 16, 3, 3)},
-)
-import onnx
-onnx.save(model, sys.argv[1])
 pipeline = autosplit.load_model(sys.argv[1]).split([["r"]]).pipeline()
 item = {"x": np.zeros((1, 16, 160, 160), np.float32)}
 pipeline.run([item])
 for _ in range(pipeline.capacity):
     pipeline.submit(item)
 print("leaves", flush=True)
-'''
+"""
 
 
 @pytest.mark.parametrize("replicas", [(1, 1, 1), (2, 1, 3)])
@@ -78,23 +68,19 @@ def test_what_hangs_does_not_hold_close_up(monkeypatch, method, replicas, name):
     wait_for(lambda: stages[1].closed == 1)
 
 
-@pytest.mark.parametrize("is_started", [False, True])
-@pytest.mark.parametrize("replicas", [(1, 1, 1), (1, 2, 1)])
+@pytest.mark.parametrize(("is_started", "replicas"), [(False, (1, 1, 1)), (True, (1, 2, 1))])
 def test_a_fork_gets_an_error(is_started, replicas):
     pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c"], replicas=replicas)
     if is_started:
         pipeline.submit(items(1)[0])
     child = os.fork()
     if child == 0:
-        refused = 0
-        calls = (
-            lambda: pipeline.run(items(1)),
-            lambda: pipeline.submit(items(1)[0]),
-            lambda: next(pipeline.results()),
-        )
-        for call in calls:
+        refused, (item,) = 0, items(1)
+        for call, *arguments in (
+            (pipeline.run, [item]), (pipeline.submit, item), (next, pipeline.results())
+        ):  # fmt: skip
             try:
-                call()
+                call(*arguments)
             except StageError:
                 refused += 1
         pipeline.close()
@@ -123,10 +109,14 @@ def test_a_fork_closes_a_pipeline_whose_batches_wait_for_room():
 
 @pytest.mark.integration
 @pytest.mark.parametrize("threads", ["1", "2"])
-def test_the_interpreter_ends_cleanly_with_items_inside(threads, tmp_path):
-    for _ in range(3):
+def test_the_interpreter_ends_cleanly_with_items_inside(threads, save):
+    shape = "float[1,16,160,160]"
+    body = "c = Conv<pads=[1,1,1,1]>(x, w) r = Relu(c) d = Conv<pads=[1,1,1,1]>(r, v) y = Relu(d)"
+    weights = dict.fromkeys("wv", (16, 16, 3, 3))
+    file = save(net(f"g ({shape} x) => ({shape} y) {{ {body} }}", weights))
+    for _ in range(2):
         done = subprocess.run(
-            [sys.executable, "-c", LEAVE, tmp_path / "net.onnx"],
+            [sys.executable, "-c", LEAVE, file],
             cwd=Path(__file__).parents[3],
             env={**os.environ, "TVM_NUM_THREADS": threads},
             capture_output=True,

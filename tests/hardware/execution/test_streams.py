@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -89,9 +90,8 @@ def test_any_recurrent_graph_computes_what_stepping_by_hand_does(net, depth, cal
     # Some items are slow in one replica, so the items behind them overtake.
     pauses = [random.choice([0.0, 0.0, 0.001]) for _ in range(7)]
     before = {s: lambda number: time.sleep(pauses[number % 7]) for s in range(len(stages))}
-    pipeline, _ = fake_pipeline(
-        net, stages, outputs, depth, before=before, replicas=replicas, states=states
-    )
+    options = {"before": before, "replicas": replicas, "states": states}
+    pipeline, _ = fake_pipeline(net, stages, outputs, depth, **options)
     expected, results = [], []
     with pipeline:
         reader = pipeline.results()
@@ -207,19 +207,9 @@ def test_a_stream_that_is_reset_halfway_is_forgotten_with_its_last_item():
 def test_threads_may_each_drive_a_stream():
     by_hand = ByHand(SUM, ["y", "total", "last"], STATES)
     expected = [by_hand.step(item) for item in items(40)]
-    results = {}
-    with summing(replicas=[2, 3, 2]) as pipeline:
-        threads = [
-            threading.Thread(
-                target=lambda s=s: results.update({s: plain(pipeline.run(items(40), stream=s))})
-            )
-            for s in range(5)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            in_time(thread.join)
-    assert results == dict.fromkeys(range(5), expected)
+    with summing(replicas=[2, 3, 2]) as pipeline, ThreadPoolExecutor(5) as threads:
+        results = threads.map(lambda s: plain(pipeline.run(items(40), stream=s)), range(5))
+        assert list(results) == [expected] * 5
 
 
 def test_a_split_that_tears_a_state_apart_is_refused():
@@ -237,10 +227,8 @@ def test_a_failure_leaves_no_stream_half_advanced(net, at, calls):
         if number == at:
             raise Broken
 
-    before = {at % len(stages): fail}
-    pipeline, _ = fake_pipeline(
-        net, stages, outputs, before=before, replicas=replicas, states=states
-    )
+    options = {"before": {at % len(stages): fail}, "replicas": replicas, "states": states}
+    pipeline, _ = fake_pipeline(net, stages, outputs, **options)
     message = ""
     with pipeline:
         reader = pipeline.results()
@@ -270,14 +258,11 @@ def test_a_failure_leaves_no_stream_half_advanced(net, at, calls):
 def test_a_stream_that_cannot_be_a_key_is_refused_and_closes_nothing(stream):
     (item,) = items(1)
     with summing() as pipeline:
-        for use in (
-            lambda: pipeline.run([item], stream=stream),
-            lambda: pipeline.submit(item, stream),
-            lambda: pipeline.reset(stream),
-            lambda: pipeline.state(stream),
-        ):
+        for use, *arguments in ((pipeline.run, [item]), (pipeline.submit, item), (pipeline.reset,)):
             with pytest.raises(ConfigError, match="cannot be a key; use a number or a text"):
-                use()
+                use(*arguments, stream=stream)
+        with pytest.raises(ConfigError, match="cannot be a key; use a number or a text"):
+            pipeline.state(stream)
         assert len(pipeline.run([item])) == 1
 
 
@@ -305,14 +290,13 @@ def test_reading_a_state_holds_up_no_other_stream():
     with Pipeline(wiring, [[Remote(SUM, ports)] for ports in wiring.stages]) as pipeline:
         pipeline.run(items(1), stream="a")
         is_slow.set()
-        reader = threading.Thread(target=pipeline.state, args=["a"])
-        reader.start()
-        try:
-            assert asked.wait(60)
-            assert in_time(lambda: pipeline.run(items(1), stream="b"), 10)
-        finally:
-            answered.set()
-            reader.join()
+        with ThreadPoolExecutor(1) as reader:
+            reader.submit(pipeline.state, "a")
+            try:
+                assert asked.wait(60)
+                assert in_time(lambda: pipeline.run(items(1), stream="b"), 10)
+            finally:
+                answered.set()
 
 
 def test_an_item_that_the_states_have_no_room_for_is_refused_and_closes_nothing():

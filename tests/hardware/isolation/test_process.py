@@ -1,24 +1,20 @@
 """Workers that crash, hang and exhaust the memory: the cause is reported and no process is left."""
 
-from __future__ import annotations
-
 import contextlib
-import os
 import signal
 import subprocess
 import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from autosplit.errors import StageError
 from autosplit.hardware.isolation.process import Worker, child_environment, python_command
-from tests.hardware import faults
 from tests.hardware.faults import open_faulty
+from tests.hardware.servers import session_of
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="process groups and limits as Linux has them"
@@ -38,20 +34,10 @@ def start(monkeypatch):
     yield new_worker
     for worker in started:
         worker.close()
-        assert not group(worker.pid)
+        assert not session_of(worker.pid)
 
 
-def group(leader: int) -> list[int]:
-    """The live processes of a process group."""
-    members = []
-    for process in psutil.process_iter(["status"]):
-        with contextlib.suppress(ProcessLookupError):
-            if os.getpgid(process.pid) == leader and process.info["status"] != "zombie":
-                members.append(process.pid)
-    return members
-
-
-def ends(pid: int) -> bool:
+def ends(pid):
     """Whether a process ends within some seconds."""
     deadline = time.monotonic() + 10
     with contextlib.suppress(psutil.NoSuchProcess):
@@ -63,59 +49,85 @@ def ends(pid: int) -> bool:
     return True
 
 
-def reason(worker: Worker, kind: str, phase: str, timeout_s: float = 30.0, **more: Any) -> str:
+ECHO = {"code": "result = [1, 2]", "phase": "running"}
+FAIL = "raise ValueError('the handler said no')"
+FLOOD = "import os\nfor _ in range(30): os.write(1, b'x' * (1 << 20))\nresult = 'done'"
+GRANDCHILD = """
+import subprocess, sys  # in a session of its own, which no signal to our group reaches
+sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
+result = subprocess.Popen(sleeper, start_new_session=True).pid
+"""
+IN_STAGE = """
+import ctypes, threading
+ready = threading.Event()
+thread = threading.Thread(target=lambda: (ready.wait(), ctypes.string_at(0)))
+thread.start()
+phases.report("running", {f"0x{thread.ident:016x}": 2})
+ready.set()
+thread.join()
+"""
+
+
+def reason(worker, code, phase="running", timeout_s=30.0):
     with pytest.raises(StageError) as caught:
-        worker.call({"kind": kind, "phase": phase, **more}, timeout_s)
+        worker.call({"code": code, "phase": phase}, timeout_s)
     return str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("kind", "cause"),
+    ("code", "cause"),
     [
-        ("segfault", "crash SIGSEGV while running"),
-        ("abort", "crash SIGABRT while running"),
-        ("exit", "exit 7 without a result while running"),
-        ("in stage", "crash SIGSEGV in stage 2"),
-        pytest.param("memory", "out of memory while running", marks=pytest.mark.integration),
+        ("import ctypes; ctypes.string_at(0)", "crash SIGSEGV while running"),
+        ("import os; os.abort()", "crash SIGABRT while running"),
+        ("import os; os._exit(7)", "exit 7 without a result while running"),
+        (IN_STAGE, "crash SIGSEGV in stage 2"),
+        pytest.param(
+            "[b'x' * (1 << 28) for _ in range(1000)]",
+            "out of memory while running",
+            marks=pytest.mark.integration,
+        ),
     ],
 )
-def test_a_death_is_reported_with_its_cause(start, kind, cause):
-    setting = {"memory": 2 << 30} if kind == "memory" else {}
-    assert reason(start(**setting), kind, "running", stage=2) == cause
+def test_a_death_is_reported_with_its_cause(start, code, cause):
+    setting = {"memory": 2 << 30} if "memory" in cause else {}
+    assert reason(start(**setting), code) == cause
 
 
-@pytest.mark.parametrize("kind", ["sleep", "gil", "stop", "sigterm"])
-def test_a_worker_that_hangs_is_killed_at_the_deadline(start, kind):
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import re; re.match(r'(a+)+$', 'a' * 64 + 'b')",  # holds Python's global lock
+        "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)",
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)",
+    ],
+)
+def test_a_worker_that_hangs_is_killed_at_the_deadline(start, code):
     worker = start()
-    worker.call({"kind": "echo", "phase": "building", "value": 1}, 30)
-    assert reason(worker, kind, "running", timeout_s=0.5) == "timeout 0.5 s while running"
+    worker.call(ECHO, 30)
+    assert reason(worker, code, timeout_s=0.5) == "timeout 0.5 s while running"
     assert not worker.is_alive
 
 
 def test_a_flood_of_output_stops_no_answer_and_explains_no_later_job(start):
     worker = start()
-    assert worker.call({"kind": "flood", "phase": "running"}, 60) == "done"
+    assert worker.call({"code": FLOOD, "phase": "running"}, 60) == "done"
     assert 1000 < len(worker.log_tail()) <= 4096
-    assert worker.call({"kind": "echo", "phase": "running", "value": 1}, 30) == 1
+    assert worker.call(ECHO, 30) == [1, 2]
     assert worker.log_tail() == ""
 
 
 def test_a_job_has_its_time_for_each_phase(start):
     worker = start()
-    worker.call({"kind": "echo", "phase": "building", "value": 1}, 30)
-    job = {"kind": "phases", "phase": "building", "count": 6, "seconds": 0.25}
-    assert worker.call(job, 1.0) == "done"
+    worker.call(ECHO, 30)
+    code = "import time\nfor n in range(4): phases.report(f'phase {n}'); time.sleep(0.3)"
+    assert worker.call({"code": code, "phase": "building"}, 1.0) is None
 
 
-def test_a_worker_survives_an_exception(start):
+def test_a_worker_survives_an_exception_and_its_grandchild_dies_with_it(start):
     worker = start()
-    assert reason(worker, "fail", "building") == "ValueError: the handler said no"
-    assert worker.call({"kind": "echo", "phase": "running", "value": [1, 2]}, 30) == [1, 2]
-
-
-def test_a_grandchild_dies_with_the_worker(start):
-    worker = start()
-    pid = worker.call({"kind": "grandchild", "phase": "running"}, 30)
+    assert reason(worker, FAIL, "building") == "ValueError: the handler said no"
+    assert worker.call(ECHO, 30) == [1, 2]
+    pid = worker.call({"code": GRANDCHILD, "phase": "running"}, 30)
     worker.kill()
     assert ends(pid)
 
@@ -123,15 +135,16 @@ def test_a_grandchild_dies_with_the_worker(start):
 def test_nothing_is_left_when_the_asking_process_is_killed(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    script = (
-        "import time\nfrom autosplit.hardware.isolation.process import Worker\n"
-        "from tests.hardware.faults import open_faulty\n"
-        "worker = Worker(open_faulty, {})\n"
-        "worker.call({'kind': 'flood', 'phase': 'x'}, 30)\n"
-        "pids = [worker.call({'kind': k, 'phase': 'x'}, 30) for k in ('pid', 'grandchild')]\n"
-        "print(*pids, flush=True)\n"
-        "time.sleep(600)\n"
-    )
+    script = f"""
+import time
+from autosplit.hardware.isolation.process import Worker
+from tests.hardware.faults import open_faulty
+worker = Worker(open_faulty, {{}})
+codes = {[FLOOD, "import os; result = os.getpid()", GRANDCHILD]}
+_, *pids = [worker.call({{"code": code, "phase": "x"}}, 30) for code in codes]
+print(*pids, flush=True)
+time.sleep(600)
+"""
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as asking:
         assert asking.stdout is not None
@@ -146,9 +159,9 @@ def test_a_full_disk_under_the_log_hides_no_answer(start, monkeypatch):
     full = partial(Path("/dev/full").open, "r+b")
     monkeypatch.setattr("tempfile.TemporaryFile", full)
     worker = start()
-    assert reason(worker, "flood", "running") == "OSError: [Errno 28] No space left on device"
-    assert reason(worker, "fail", "running") == "ValueError: the handler said no"
-    assert worker.call({"kind": "echo", "phase": "running", "value": 3}, 30) == 3
+    assert reason(worker, FLOOD) == "OSError: [Errno 28] No space left on device"
+    assert reason(worker, FAIL) == "ValueError: the handler said no"
+    assert worker.call(ECHO, 30) == [1, 2]
 
 
 @pytest.mark.parametrize("handler", [lambda *_: None, Worker.call])
@@ -157,7 +170,7 @@ def test_only_a_top_level_function_can_be_a_handler(handler):
         Worker(handler, {})
 
 
-@pytest.mark.parametrize("search_path", ["", ".", ":", "relative"])
+@pytest.mark.parametrize("search_path", ["", ".:", "relative"])
 def test_nothing_in_the_current_folder_is_imported(monkeypatch, tmp_path, search_path):
     for folder in (tmp_path, tmp_path / "relative"):
         folder.mkdir(exist_ok=True)
@@ -165,17 +178,15 @@ def test_nothing_in_the_current_folder_is_imported(monkeypatch, tmp_path, search
             (folder / f"{module}.py").write_text("import os; os._exit(99)")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", f"{search_path}:{ROOT}")
-    worker = Worker(faults.open_faulty, {})
-    assert worker.call({"kind": "import", "phase": "x"}, 30) == "queue psutil"
+    worker = Worker(open_faulty, {})
+    code = "import queue, psutil; result = f'{queue.__name__} {psutil.__name__}'"
+    assert worker.call({"code": code, "phase": "x"}, 30) == "queue psutil"
     worker.close()
     script = "import json, queue, os, sys; print(os.environ['PYTHONPATH'], sys.flags.safe_path)"
-    output = subprocess.check_output(
-        python_command("-c", script), env=child_environment(), text=True
-    )
-    assert output == f"{ROOT} True\n"
+    command = python_command("-c", script)
+    assert subprocess.check_output(command, env=child_environment()) == f"{ROOT} True\n".encode()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 def test_freed_memory_is_returned_to_the_system():
     script = """
 import psutil

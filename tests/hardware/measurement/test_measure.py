@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autosplit.errors import StageError
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
 from tests.hardware.fakes import Scripted, fake_pipeline, graph, in_time, items
@@ -56,8 +57,6 @@ def test_a_failing_stage_ends_the_measurement():
         if item == 10:
             raise RuntimeError("broken")
 
-    from autosplit.errors import StageError
-
     pipeline, _ = fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], trace=True, before={1: fail})
     with pytest.raises(StageError, match="broken"):
         in_time(lambda: measure.period_and_busy(pipeline, items(3), Budget(seconds=20, share=0)))
@@ -82,9 +81,8 @@ def test_the_fill_of_the_pipeline_does_not_count():
 
 def test_the_drain_of_the_pipeline_does_not_count():
     counted = FILL + 16
-    period, busy, scripted = steady(
-        lambda i: 2.0 if i < counted else 500.0, Budget(seconds=1.0, share=0.5, items=16)
-    )
+    budget = Budget(seconds=1.0, share=0.5, items=16)
+    period, busy, scripted = steady(lambda i: 2.0 if i < counted else 500.0, budget)
     assert len(scripted.submitted) > counted
     assert period.high == pytest.approx(2.0)
     assert busy == pytest.approx([0.25, 2.0, 0.25])
@@ -93,21 +91,18 @@ def test_the_drain_of_the_pipeline_does_not_count():
 def test_busy_is_the_median_of_the_items_that_count():
     usual = [2.0, 3.0, 3.0, 4.0] * 4
     takes = dict(enumerate(usual, FILL))
-    _, busy, scripted = steady(
-        lambda i: takes.get(i, 500.0), Budget(seconds=1.0, share=1.0, items=len(usual))
-    )
+    budget = Budget(seconds=1.0, share=1.0, items=len(usual))
+    _, busy, scripted = steady(lambda i: takes.get(i, 500.0), budget)
     assert len(scripted.submitted) == FILL + len(usual) + scripted.capacity
     assert busy == pytest.approx([0.25, 3.0, 0.25])
 
 
 def test_items_of_an_earlier_measurement_do_not_count():
-    pace = [500.0]
+    pace, budget = [500.0], Budget(share=0.01, items=16)
     scripted = Scripted(lambda i: pace[0])
     for pace[0] in (500.0, 2.0):
         before = len(scripted.submitted)
-        period, busy = measure.period_and_busy(
-            scripted, [{}], Budget(share=0.01, items=16), clock=lambda: 0.0
-        )
+        period, busy = measure.period_and_busy(scripted, [{}], budget, clock=lambda: 0.0)
         assert (period.median, *busy[1]) == pytest.approx((pace[0], pace[0]))
         assert len(scripted.submitted) - before == FILL + 16 + scripted.capacity
 
@@ -116,13 +111,11 @@ def test_replicas_share_the_time_of_their_stage():
     def wait(number):
         time.sleep(0.004)
 
-    pipeline, _ = fake_pipeline(
-        CHAIN, [[0], [1, 2]], ["c"], trace=True, before={1: wait}, replicas=[1, 2]
-    )
+    options = {"trace": True, "before": {1: wait}, "replicas": [1, 2]}
+    pipeline, _ = fake_pipeline(CHAIN, [[0], [1, 2]], ["c"], **options)
     with pipeline:
-        period, busy = in_time(
-            lambda: measure.period_and_busy(pipeline, items(3), Budget(seconds=0.2, items=30))
-        )
+        budget = Budget(seconds=0.2, items=30)
+        period, busy = in_time(lambda: measure.period_and_busy(pipeline, items(3), budget))
     assert list(map(len, busy)) == [1, 2]
     # A sleep of 4 ms takes at least as long; each of the two works for half of it a result.
     assert sum(busy[1]) > 3.5
@@ -136,21 +129,17 @@ def test_the_pipeline_is_full_while_it_is_measured(stages):
     assert scripted.most_inside == scripted.capacity
 
 
-def test_a_measurement_that_settles_ends_before_its_time():
+def test_a_measurement_that_settles_ends_before_its_time_but_not_on_fewer_than_six_times():
     _, _, scripted = steady(lambda i: 2.0, Budget(seconds=1e9, share=0.01, items=16))
     assert len(scripted.submitted) < 60
-
-
-def test_no_measurement_settles_on_fewer_than_six_times():
     period, _, _ = steady(lambda i: 2.0, Budget(seconds=1e9, share=0.01, items=1))
     assert len(period.samples) >= 6
 
 
 def test_a_measurement_that_does_not_settle_ends_with_its_time():
     ticks = count()
-    period, _, scripted = steady(
-        lambda i: 1.0 + i % 7, Budget(100.0, 0.0, 4), lambda: float(next(ticks))
-    )
+    budget = Budget(100.0, 0.0, 4)
+    period, _, scripted = steady(lambda i: 1.0 + i % 7, budget, lambda: float(next(ticks)))
     assert 100 <= len(scripted.submitted) <= 130
     assert period.low < period.high
 
@@ -163,9 +152,8 @@ def test_a_budget_without_time_still_times_its_items():
 
 def test_latency_lasts_from_submission_to_the_end_of_the_last_stage():
     scripted = Scripted(lambda i: 10.0 * (i + 1))
-    assert measure.latency(scripted, [{}], Budget(latency_items=3)).samples == pytest.approx(
-        (10.5, 20.5, 30.5)
-    )
+    latency = measure.latency(scripted, [{}], Budget(latency_items=3))
+    assert latency.samples == pytest.approx((10.5, 20.5, 30.5))
     assert scripted.most_inside == 1
 
 

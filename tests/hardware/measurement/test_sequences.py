@@ -1,6 +1,8 @@
 """A pipeline with states is compared along streams, and step by step on the reference's states."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -25,56 +27,38 @@ def chaotic(values, error):
     return after, after
 
 
-class Chaos:
-    """The reference."""
-
-    name = "chaos"
-
-    def open(self):
-        def step(item):
-            return dict(zip(("after", "y"), chaotic((item["x"], item["before"]), 0.0), strict=True))
-
-        return step
+def step(item):
+    return dict(zip(("after", "y"), chaotic((item["x"], item["before"]), 0.0), strict=True))
 
 
-class ChaoticStage:
-    """A stage that errs by a share of each result, in its states or in its outputs."""
-
-    def __init__(self, error, in_state=True):
-        self.error, self.in_state = error, in_state
-
-    def open(self):
-        pass
-
-    def close(self):
-        pass
-
-    def run(self, values):
-        wrong, right = chaotic(values, self.error)[0], chaotic(values, 0.0)[0]
-        return (wrong, right) if self.in_state else (right, wrong)
+CHAOS = SimpleNamespace(name="chaos", open=lambda: step)  # the reference
 
 
-def pipeline(stage):
+def accuracy(error, in_state=True):
+    """Of a stage that errs by a share of each result, in its states or in its outputs.
+
+    Along the stream all states are zero, where this map stays; alone they are not.
+    """
+
+    def run(values):
+        wrong, right = chaotic(values, error)[0], chaotic(values, 0.0)[0]
+        return (wrong, right) if in_state else (right, wrong)
+
     net = replace(NET, states=match_states(NET, PAIRS, SUCCESSORS))
     wiring = wire(net, [[0, 1]], PAIRS)
     assert [port.name for port in wiring.stages[0].outputs] == ["after", "y"]
-    return Pipeline(wiring, [[stage]])
-
-
-def accuracy(stage):
-    """Along the stream all states are zero, where this map stays; alone they are not."""
-    expected = expect(Chaos(), ITEMS, {"before": np.zeros(2)}, SUCCESSORS)
-    alone = expect(Chaos(), ITEMS, START, SUCCESSORS)
+    expected = expect(CHAOS, ITEMS, {"before": np.zeros(2)}, SUCCESSORS)
+    alone = expect(CHAOS, ITEMS, START, SUCCESSORS)
     expected = replace(expected, alone=alone.alone, states=alone.states)
-    with pipeline(stage) as tried:
+    with Pipeline(wiring, [[Mock(run=run)]]) as tried:
         return accuracy_of(tried, expected, 1e-4)
 
 
 def test_a_step_is_compared_on_the_states_of_the_reference():
-    assert accuracy(ChaoticStage(0.0)).equal
-    assert accuracy(ChaoticStage(0.0)).items == 3 * 32 + 32
+    assert accuracy(0.0).equal
+    assert accuracy(0.0).items == 3 * 32 + 32
 
 
 @pytest.mark.parametrize("in_state", [True, False])
 def test_an_error_that_shows_on_those_states_alone_is_found(in_state):
-    assert not accuracy(ChaoticStage(1e-3, in_state)).equal
+    assert not accuracy(1e-3, in_state).equal

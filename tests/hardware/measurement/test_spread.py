@@ -21,7 +21,7 @@ def test_few_samples_give_their_range():
     assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0, (3.0, 1.0, 2.0))
 
 
-def coverage(count: int) -> float:
+def coverage(count):
     """How often the interval of ``count`` samples contains the median of their distribution."""
     interval = spread(list(map(float, range(count))))
     # The interval contains the median if this many samples are below the median.

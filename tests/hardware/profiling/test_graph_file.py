@@ -9,12 +9,7 @@ from hypothesis import given
 from autosplit.errors import ConfigError, GraphError
 from autosplit.hardware.profiling import graph_file
 from autosplit.hardware.profiling.graph_document import from_document
-from autosplit.hardware.profiling.graph_file import (
-    read_graph,
-    read_graph_file,
-    save_graph,
-    to_document,
-)
+from autosplit.hardware.profiling.graph_file import read_graph, read_graph_file, save_graph
 from autosplit.planner import Question, partition
 from tests.planner.graphs import chain, on_unlike_devices, random_dag
 from tests.planner.models import models
@@ -87,14 +82,8 @@ GOOD = {
     "maxCPUs": 0,
     "maxSizePerFPGA": 100,
     "nodes": [
-        {
-            "id": 5,
-            "supportedOnFpga": True,
-            "cpuLatency": 1,
-            "fpgaLatency": 2.0,
-            "isBackwardNode": False,
-            "size": 1,
-        },
+        {"id": 5, "supportedOnFpga": True, "cpuLatency": 1, "fpgaLatency": 2.0,
+         "isBackwardNode": False, "size": 1},
         {"id": "b", "supportedOnFpga": 1, "fpgaLatency": 3, "size": 2, "colorClass": 1},
         {"id": 1, "supportedOnFpga": 1, "fpgaLatency": 4, "size": 3, "colorClass": None},
     ],
@@ -102,7 +91,7 @@ GOOD = {
         {"sourceId": 1, "destId": 5, "cost": 0.5, "size": 7},
         {"sourceId": 1, "destId": "b", "cost": 0.5},
     ],
-}
+}  # fmt: skip
 
 
 def changed(path, value):
@@ -238,7 +227,7 @@ def test_devices_that_differ_are_saved_with_their_times_and_memory(tmp_path):
 
 @given(models(kinds=1, threads=(1, 2)))
 def test_a_saved_graph_reads_back_with_the_same_groups_and_times(model):
-    again = from_document(json.loads(json.dumps(to_document(model), allow_nan=False)))
+    again = from_document(json.loads(json.dumps(graph_file.to_document(model), allow_nan=False)))
     place = [again.index[name] for name in model.names]
     single = [row.times for row in model.rows if row.row.threads == 1]
     assert [again.rows[0].times[i] for i in place] == list(map(min, zip(*single, strict=True)))

@@ -38,9 +38,7 @@ def test_the_memory_of_this_machine_is_measured_too():
 
 
 def test_a_way_is_half_a_round_trip_and_a_call(monkeypatch):
-    monkeypatch.setattr(
-        transfer_costs, "_round_trip_ms", lambda tvm_device, size: 2 * (3.0 + size / 1000)
-    )
+    monkeypatch.setattr(transfer_costs, "_round_trip_ms", lambda _, size: 2 * (3.0 + size / 1000))
     monkeypatch.setattr(transfer_costs, "median_ms", lambda call: 0.25)
     link = transfer_costs.measure("far", None, lambda: None)
     assert link == LinkCost("far", pytest.approx(1000.0), pytest.approx(3.25), 0.25)

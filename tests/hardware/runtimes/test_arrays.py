@@ -29,13 +29,9 @@ def test_an_empty_array_has_the_strides_that_kernels_expect():
     assert tuple(tensor_of(np.zeros((3, 0, 5), np.float32), tvm.cpu()).strides) == (0, 5, 1)
 
 
-def test_a_tensor_is_shared_as_an_array():
+def test_a_tensor_is_shared_as_an_array_which_is_the_same_tensor_again():
     tensor = tvm.runtime.tensor(np.ones((3, 5), np.float32))
     assert np.shares_memory(array_of(tensor), array_of(tensor))
-
-
-def test_an_array_of_one_tensor_is_the_same_tensor_again():
-    tensor = tvm.runtime.tensor(np.ones((3, 5), np.float32))
     assert tensor_of(tensor, tvm.cpu()) is tensor
     again = tensor_of(array_of(tensor), tvm.cpu())
     assert array_of(again).ctypes.data == array_of(tensor).ctypes.data

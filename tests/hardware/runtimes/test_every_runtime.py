@@ -3,6 +3,8 @@
 import os
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from autosplit.hardware.runtimes.openvino import runtime as openvino
 from autosplit.hardware.runtimes.registry import EXACT, ONNXRUNTIME, OPENVINO
 from tests import nets
 from tests.benches import deployed
+from tests.hardware.fakes import PATIENCE_S
 
 BRIEF = Budget(seconds=0.2, share=0.5, items=4, latency_items=1)
 HERE = devices.along(2)
@@ -54,17 +57,11 @@ def split(model):
     return autosplit.plan(model, 2)
 
 
-def outputs(pipeline, items):
-    with pipeline:
-        return pipeline.run(items)
-
-
 @pytest.mark.integration
 def test_the_whole_model_runs_on_one_device_and_on_all(model):
-    items = model.items(2)
     cores = tuple({n for device in HERE for n in device.numbers})
     for device in (HERE[0], devices.Cores(cores)):
-        assert compare(outputs(model.unsplit(device), items), model.expected(items)).equal
+        nets.judge(model, model.unsplit(device), items=2)
 
 
 def test_results_keep_the_order_of_the_items_and_outlive_their_pipeline(split):
@@ -75,10 +72,12 @@ def test_results_keep_the_order_of_the_items_and_outlive_their_pipeline(split):
     assert compare(results, split.model.expected(items)).equal
 
 
-@pytest.mark.parametrize("kind", ["int8", "int16", "uint8", "int32", "bool"])
-def test_a_single_number_stays_one(save, runtime, kind):
-    to = onnx.TensorProto.DataType.Value(kind.upper())
-    text = f"g (float x) => ({kind} y) {{ y = Cast<to={to}>(x) }}"
+def test_a_single_number_stays_one(save, runtime):
+    kinds = ["int8", "int16", "uint8", "int32", "bool"]
+    types = [onnx.TensorProto.DataType.Value(kind.upper()) for kind in kinds]
+    casts = "  ".join(f"y{to} = Cast<to={to}>(x)" for to in types)
+    ends = ", ".join(f"{kind} y{to}" for kind, to in zip(kinds, types, strict=True))
+    text = f"g (float x) => ({ends}) {{ {casts} }}"
     model = autosplit.load_model(save(nets.net(text)), runtime=runtime)
     nets.judge(model, model.split([]))
 
@@ -89,77 +88,58 @@ def test_numbers_of_bfloat16_come_and_go(save, runtime):
     proto = nets.net("g (bfloat16[4] x) => (bfloat16[4] y) { y = Add(x, x) }", opset=18)
     split = autosplit.load_model(save(proto), runtime=runtime).split([])
     x = np.array([1, -3.2, 1e20, 0.1], ml_dtypes.bfloat16)
-    (item,) = outputs(split.pipeline(), [{"x": x}])
+    with split.pipeline() as pipeline:
+        (item,) = pipeline.run([{"x": x}])
     np.testing.assert_array_equal(array_of(item["y"]), x + x)
 
 
-def test_an_array_need_not_be_contiguous(split):
-    (item,) = split.model.items(1)
-    strided = {name: np.repeat(array, 2, -1)[..., ::2] for name, array in item.items()}
-    assert compare(outputs(split.pipeline(), [strided]), split.model.expected([item])).equal
-
-
-def test_two_pipelines_work_side_by_side(split):
+def test_two_pipelines_work_side_by_side_and_arrays_need_not_be_contiguous(split):
     items = split.model.items(4)
-    results = {}
-    threads = [
-        threading.Thread(target=lambda n=n: results.update({n: outputs(split.pipeline(), items)}))
-        for n in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert all(compare(results[n], split.model.expected(items)).equal for n in range(2))
+    strided = [{n: np.repeat(a, 2, -1)[..., ::2] for n, a in item.items()} for item in items]
+
+    def run(_):
+        with split.pipeline() as pipeline:
+            return pipeline.run(strided)
+
+    with ThreadPoolExecutor(2) as threads:
+        for results in threads.map(run, range(2)):
+            assert compare(results, split.model.expected(items)).equal
 
 
 def test_replicas_compute_at_the_same_time_each_on_its_core(model):
     stages = model.runtime.stages(model.stage_source.whole, HERE)
     (item,) = model.items(1)
     values = [item[port.name] for port in model.stage_source.whole.inputs]
-    results, affinities = {}, {}
-
-    def compute(number, stage):
-        stage.open()
-        results[number] = [
-            [array.copy() for array in map(array_of, stage.run(values))] for _ in range(20)
-        ]
-        affinities[number] = os.sched_getaffinity(0)
-
-    threads = [threading.Thread(target=compute, args=pair) for pair in enumerate(stages)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
     names = [port.name for port in model.stage_source.whole.outputs]
-    (expected,) = model.expected([item])
-    for arrays in results[0] + results[1]:
-        computed = dict(zip(names, arrays, strict=True))
-        assert compare([computed], [expected]).equal
-    assert affinities == {n: set(device.numbers) for n, device in enumerate(HERE)}
+    meeting, expected = threading.Barrier(2), model.expected([item]) * 20
+
+    def compute(stage):
+        stage.open()
+        meeting.wait(PATIENCE_S)
+        arrays = [[array_of(a).copy() for a in stage.run(values)] for _ in range(20)]
+        computed = [dict(zip(names, results, strict=True)) for results in arrays]
+        return compare(computed, expected).equal, os.sched_getaffinity(0)
+
+    with ThreadPoolExecutor(2) as threads:
+        computed = list(threads.map(compute, stages))
+    assert computed == [(True, set(device.numbers)) for device in HERE]
     for stage in stages:
         stage.close()
 
 
-def test_a_profile_has_a_time_for_every_op(model):
+def test_a_profile_has_a_time_for_every_op_and_is_apart_from_that_of_another_runtime(model):
     profile = model.profile(HERE[0], seconds=0.1, force=True)
     assert len(profile.op_ms) == len(profile.spread_ms) == len(model.graph.ops)
     assert min(profile.op_ms) >= 0
     assert sum(profile.op_ms) > 0
-
-
-def test_a_profile_is_kept_apart_by_runtime(model):
-    other_name = next(b for b in EXACT if b != model.runtime_name)
-    other = replace(model, runtime_name=other_name)
-    profile = model.profile(HERE[0], seconds=0.1)
+    other = replace(model, runtime_name=next(b for b in EXACT if b != model.runtime_name))
     assert other.profile(HERE[0], seconds=0.1) != profile == model.profile(HERE[0], seconds=0.1)
 
 
 @pytest.mark.integration
 def test_an_export_runs_verifies_and_is_measured(split, tmp_path):
-    items = split.model.items(2)
     split.export(tmp_path)
-    assert compare(outputs(autosplit.load(tmp_path), items), split.model.expected(items)).equal
+    nets.judge(split.model, autosplit.load(tmp_path), items=2)
     assert verify(tmp_path).accuracy.equal
     result = bench(tmp_path, BRIEF)
     assert min(result.period.median, result.latency.median) > 0
@@ -199,29 +179,20 @@ def test_a_bench_measures_candidates_baselines_and_turns(split):
 def test_a_worker_measures_with_the_runtime_it_is_given(split):
     model = split.model
     setting = BenchSetting(model.path, stages=2, runtime=model.runtime_name, budget=BRIEF)
-    far = IsolatedBench(setting)
-    try:
+    with closing(IsolatedBench(setting)) as far:
         assert far.description.identity == dict(LocalBench(model, HERE).description.identity)
         groups = far.description.keep_together[model.runtime_name]
         assert [tuple(g) for g in groups] == list(model.runtime.keep_together)
         assert far.measure(deployed(far, split.stages)).accuracy.equal
-    finally:
-        far.close()
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"runtime": "tensorrt"}, "runtime 'tensorrt' is unknown"),
-        (
-            {"runtime": ONNXRUNTIME, "tuning": Path("records")},
-            "tuning 'records' is for TVM, but the stages run in onnxruntime",
-        ),
-    ],
-)
-def test_an_unknown_runtime_and_what_only_tvm_can_use_are_refused(save, options, error):
-    with pytest.raises(ConfigError, match=error):
-        autosplit.load_model(save(nets.residual()), **options)
+def test_an_unknown_runtime_and_what_only_tvm_can_use_are_refused(save):
+    file = save(nets.residual())
+    with pytest.raises(ConfigError, match="runtime 'tensorrt' is unknown"):
+        autosplit.load_model(file, runtime="tensorrt")
+    text = "tuning 'records' is for TVM, but the stages run in onnxruntime"
+    with pytest.raises(ConfigError, match=text):
+        autosplit.load_model(file, runtime=ONNXRUNTIME, tuning=Path("records"))
 
 
 @pytest.mark.parametrize(("runtime", "extra"), [(ONNXRUNTIME, "onnx"), (OPENVINO, OPENVINO)])
@@ -239,9 +210,8 @@ def test_other_devices_are_refused_by_name_with_the_runtime_that_takes_them(
     runtime, ports = branches.runtime_of(ONNXRUNTIME), StageSpec.planned((), (), ())
     runtime.check(HERE)
     assert (runtime.can_run(HERE[0]), runtime.can_run(device)) == (True, False)
-    for use in (
-        lambda: runtime.check([device]),
-        lambda: runtime.load_stages(tmp_path / "absent.onnx", ports, [device]),
-    ):
-        with pytest.raises(ConfigError, match=f"not on '{device}'; use runtime tvm"):
-            use()
+    refused = f"not on '{device}'; use runtime tvm"
+    with pytest.raises(ConfigError, match=refused):
+        runtime.check([device])
+    with pytest.raises(ConfigError, match=refused):
+        runtime.load_stages(tmp_path / "absent.onnx", ports, [device])

@@ -9,7 +9,6 @@ from autosplit import api
 from autosplit.hardware.devices.device import along
 from autosplit.hardware.measurement.parity import compare
 from tests.build import node, onnx_model, value
-from tests.nets import judge
 
 ONES = np.ones((1, 4), np.float32)
 BN = {k: np.linspace(0.5, 1.5, 3, dtype=np.float32) for k in "sbmv"}
@@ -152,18 +151,18 @@ def test_an_odd_graph_has_every_node_once_and_computes_the_same_wherever_it_is_c
             assert compare(pipeline.run(items), expected).equal
 
 
-@pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4, 5, 6)])
-def test_any_rank_is_taken(save, shape):
-    model = api.load_model(save(onnx_model([node("Exp", "x", "y")], [value("x", shape)])))
-    assert model.graph.tensors["y"].shape == shape
-
-
-@pytest.mark.parametrize("dtype", ["FLOAT16", "FLOAT", "DOUBLE", "INT8", "INT32", "INT64", "UINT8"])
-def test_any_number_is_taken(save, dtype):
-    ins, outs = ([value(name, (4,), dtype)] for name in "xy")
-    model = api.load_model(save(onnx_model([node("Add", "x x", "y")], ins, outs)))
-    judge(model, model.split([]), items=2)
-    assert model.graph.tensors["x"].bytes == model.items(1)[0]["x"].nbytes
+def test_any_rank_and_any_number_is_taken(save):
+    shapes = {"a": (), "b": (5,), "c": (2, 3, 4, 5, 6)}
+    kinds = ["FLOAT16", "FLOAT", "DOUBLE", "INT8", "INT32", "INT64", "UINT8"]
+    ports = {name: (shape, "FLOAT") for name, shape in shapes.items()}
+    ports |= {kind.lower(): ((4,), kind) for kind in kinds}
+    ins, outs = ([value(mark + n, *port) for n, port in ports.items()] for mark in "xy")
+    model = api.load_model(save(odd("; ".join(f"y{n} = Add(x{n} x{n})" for n in ports), ins, outs)))
+    items = model.items(2)
+    with model.split([]).pipeline() as pipeline:  # a number twice is exact in every type
+        assert compare(pipeline.run(items), model.expected(items), 0.0).equal
+    assert {n: model.graph.tensors[f"y{n}"].shape for n in shapes} == shapes
+    assert all(model.graph.tensors[name].bytes == array.nbytes for name, array in items[0].items())
 
 
 def test_folded_nodes_say_why(save):

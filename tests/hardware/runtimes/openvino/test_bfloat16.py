@@ -17,10 +17,7 @@ from tests import nets
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture
-def needs_bfloat16():
-    if not supports("BF16"):
-        pytest.skip("this processor has no bfloat16")
+needs_bfloat16 = pytest.mark.skipif(not supports("BF16"), reason="needs a processor with bfloat16")
 
 
 @pytest.fixture
@@ -33,27 +30,24 @@ def outputs(pipeline, items):
         return pipeline.run(items)
 
 
-@pytest.mark.usefixtures("needs_bfloat16")
+@needs_bfloat16
 def test_outputs_are_rounded_but_within_the_tolerance_of_bfloat16(model):
     with autosplit.plan(model, 2).pipeline() as pipeline:
         accuracy = model.require_equal(pipeline, [OPENVINO_BFLOAT16])
     assert 1e-4 < accuracy.max_rel_error < 5e-2
 
 
-@pytest.mark.usefixtures("needs_bfloat16")
+@needs_bfloat16
 def test_a_mask_from_outside_is_read_as_what_it_is(save):
-    attention = nets.net(
-        "g (float[1,4,64,32] q, float[1,4,32,64] k, float[1,4,64,32] v, float[1,1,1,64] mask)"
-        " => (float[1,4,64,32] y)"
-        "{ s = MatMul(q, k) a = Add(s, mask) p = Softmax<axis=-1>(a) y = MatMul(p, v) }"
-    )
-    model = autosplit.load_model(save(attention), runtime=OPENVINO_BFLOAT16)
-    items = model.items(2)
-    result = outputs(model.split([]).pipeline(), items)
-    assert compare(result, model.expected(items), model.allowed_error).equal
+    attention = """g (float[1,4,64,32] q, float[1,4,32,64] k, float[1,4,64,32] v,
+    float[1,1,1,64] mask) => (float[1,4,64,32] y) {
+        s = MatMul(q, k)  a = Add(s, mask)  p = Softmax<axis=-1>(a)  y = MatMul(p, v)
+    }"""
+    model = autosplit.load_model(save(nets.net(attention)), runtime=OPENVINO_BFLOAT16)
+    nets.judge(model, model.split([]), items=2)
 
 
-@pytest.mark.usefixtures("needs_bfloat16")
+@needs_bfloat16
 def test_a_stricter_tolerance_holds_all_the_same(model):
     strict = replace(model, tolerance=1e-4)
     refused = pytest.raises(StageError, match=r"relative error .* tolerance 0.0001")
@@ -61,7 +55,7 @@ def test_a_stricter_tolerance_holds_all_the_same(model):
         strict.require_equal(pipeline, [OPENVINO_BFLOAT16])
 
 
-@pytest.mark.usefixtures("needs_bfloat16")
+@needs_bfloat16
 @pytest.mark.parametrize("in_process", [False, True])
 def test_an_export_computes_what_the_pipeline_does(model, tmp_path, monkeypatch, in_process):
     if in_process:
