@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
@@ -40,41 +41,57 @@ def renamed(module: Any, names: Mapping[Any, str]) -> Any:
     return with_bindings(module, rename)
 
 
-def with_bindings(module: Any, change: Callable[[Any, Any], bool]) -> Any:
-    """The module with bindings of ``main`` changed.
+def with_calls(
+    module: Any, change: Callable[[Any, Any], Any], without: Collection[Any] = frozenset()
+) -> Any:
+    """The module with the calls that ``main`` binds changed, and without some functions.
 
-    ``change`` gets a mutator and a binding; where it returns False the binding stays.
+    ``change`` gets a mutator and a call, and returns that call where it stays.
     """
 
-    @relax.expr_functor.mutator
-    class Change(relax.PyExprMutator):  # type: ignore[misc]
-        def visit_var_binding_(self, binding: Any) -> None:
-            if not change(self, binding):
-                super().visit_var_binding_(binding)
+    def change_binding(mutator: Any, binding: Any) -> bool:
+        if not isinstance(binding.value, relax.Call):
+            return False
+        rebind(mutator, binding.var, change(mutator, mutator.visit_expr(binding.value)))
+        return True
 
-    return with_main(module, Change(module).visit_expr(module[ENTRY]))
-
-
-def with_calls(
-    module: Any, change: Callable[[Any], Any], without: Collection[Any] = frozenset()
-) -> Any:
-    """The module with the calls in ``main`` changed, and without some functions."""
-
-    @relax.expr_functor.mutator
-    class Change(relax.PyExprMutator):  # type: ignore[misc]
-        def visit_call_(self, call: Any) -> Any:
-            return change(super().visit_call_(call))
-
-    changed = with_main(module, Change(module).visit_expr(module[ENTRY]))
+    changed = with_bindings(module, change_binding)
     functions = {g: f for g, f in changed.functions.items() if g not in without}
     return tvm.IRModule(functions, attrs=module.attrs)
 
 
-def rebind(mutator: Any, var: Any, value: Any, name: str) -> None:
-    """Inside a mutator, bind ``value`` to a variable called ``name`` that replaces ``var``."""
+def with_bindings(module: Any, change: Callable[[Any, Any], bool]) -> Any:
+    """The module with bindings of ``main`` changed, and what the mutator's builder has added.
+
+    ``change`` gets a mutator and a binding; where it returns False the binding stays.
+    """
+    mutator = _mutator()(module, change)
+    main = mutator.visit_expr(module[ENTRY])
+    return with_main(mutator.builder_.get(), main)
+
+
+@cache
+def _mutator() -> Any:
+    """The one class of mutators: TVM never lets go of a class, nor of what its methods refer to."""
+
+    @relax.expr_functor.mutator
+    class Mutator(relax.PyExprMutator):  # type: ignore[misc]
+        def __init__(self, module: Any, change: Callable[[Any, Any], bool]) -> None:
+            super().__init__(module)
+            self.change = change
+
+        def visit_var_binding_(self, binding: Any) -> None:
+            if not self.change(self, binding):
+                super().visit_var_binding_(binding)
+
+    return Mutator
+
+
+def rebind(mutator: Any, var: Any, value: Any, name: str = "") -> None:
+    """Inside a mutator, replace ``var`` by a variable bound to ``value``; ``name`` renames it."""
     value = mutator.builder_.normalize(value)
     kind = relax.DataflowVar if isinstance(var, relax.DataflowVar) else relax.Var
-    replacement = kind(name, value.ty)
+    replacement = kind(name or var.name, value.ty)
     mutator.set_var_remap(var.vid if hasattr(var, "vid") else var, replacement)
     mutator.builder_.emit_normalized(relax.VarBinding(replacement, value))
 

@@ -170,7 +170,7 @@ def _composites(module: Any, backends: Sequence[Backend]) -> dict[Any, Composite
 def _opaque(module: Any, composites: Mapping[Any, Composite]) -> Any:
     """``main`` with the call of each composite as a call by symbol, and no composite beside it."""
 
-    def by_symbol(call: Any) -> Any:
+    def by_symbol(_: Any, call: Any) -> Any:
         if call.op not in composites:
             return call
         return call_by_symbol(composites[call.op].symbol, list(call.args), call.ty)

@@ -12,7 +12,7 @@ from typing import Any
 
 from autosplit.errors import MachineError, line_of
 from autosplit.extras import relax, transform, tvm
-from autosplit.frontend.relax.main_function import with_calls, with_main
+from autosplit.frontend.relax.main_function import with_calls
 from autosplit.lowering.external.composites import Composite, call_by_symbol
 
 
@@ -57,26 +57,21 @@ def _with_functions(module: Any, composites: Mapping[str, Composite], alone: set
     Kernels are called directly, since the pass that merges cannot walk over ``call_dps_packed``.
     """
 
-    @relax.expr_functor.mutator
-    class Restore(relax.PyExprMutator):  # type: ignore[misc]
-        def visit_call_(self, call: Any) -> Any:
-            call = super().visit_call_(call)
-            symbol: Any = getattr(call.args[0], "global_symbol", None) if call.args else None
-            if symbol is None:
-                return call
-            callee, arguments = call.args[0], list(call.args[1].fields)
-            if symbol not in composites:
-                return relax.Call(callee, arguments, None, call.ty_args)
-            function = composites[symbol].function
-            region = _region(function, str(symbol)) if symbol in alone else function
-            return relax.Call(self.builder_.add_func(region, str(symbol)), arguments)
+    def restore(mutator: Any, call: Any) -> Any:
+        symbol: Any = getattr(call.args[0], "global_symbol", None) if call.args else None
+        if symbol is None:
+            return call
+        callee, arguments = call.args[0], list(call.args[1].fields)
+        if symbol not in composites:
+            return relax.Call(callee, arguments, None, call.ty_args)
+        function = composites[symbol].function
+        region = _region(function, str(symbol)) if symbol in alone else function
+        return relax.Call(mutator.builder_.add_func(region, str(symbol)), arguments)
 
-    restore = Restore(module)
-    main = restore.visit_expr(module["main"])
-    return with_main(restore.builder_.get(), main)
+    return with_calls(module, restore)
 
 
-def _by_symbol(call: Any) -> Any:
+def _by_symbol(_: Any, call: Any) -> Any:
     """A direct call of a kernel as ``call_dps_packed``, other calls as they are."""
     if not isinstance(call.op, relax.ExternFunc):
         return call

@@ -55,7 +55,6 @@ def _with_constants(module: Any, constant_of: Callable[[Any, Any], Any]) -> Any:
 
     ``constant_of`` gets a variable and its value, and returns None where the variable stays.
     """
-
     constants: dict[Any, Any] = {}
 
     def fold(mutator: Any, binding: Any) -> bool:
@@ -66,14 +65,12 @@ def _with_constants(module: Any, constant_of: Callable[[Any, Any], Any]) -> Any:
         if constant is not None and isinstance(binding.var, relax.DataflowVar):
             constants[binding.var] = constant
         elif value is not binding.value:
-            rebind(mutator, binding.var, mutator.visit_expr(value), binding.var.name)
+            rebind(mutator, binding.var, mutator.visit_expr(value))
         else:
             return False
         return True
 
-    folded = with_bindings(module, fold)
-    constants.clear()  # TVM holds on to the mutator, and so to the function and all that it knows
-    return folded
+    return with_bindings(module, fold)
 
 
 def _folded(value: Any, kind: Any) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 
 from autosplit.extras import relax
 from autosplit.frontend.relax.expressions import is_constant, shape_of, variables
-from autosplit.frontend.relax.main_function import bindings, rebind, with_main
+from autosplit.frontend.relax.main_function import bindings, rebind, with_bindings, with_main
 from autosplit.lowering.layout.convolution import can_pack
 from autosplit.lowering.layout.ops import CONVOLUTIONS, RULES, SourceLayout, has_few_channels
 from autosplit.lowering.layout.order import SUFFIX, to_last, to_source
@@ -26,27 +26,16 @@ from autosplit.lowering.layout.order import SUFFIX, to_last, to_source
 def channels_last(module: Any) -> Any:
     """The module with the convolutions of ``main`` and what follows them with channels last."""
 
-    @relax.expr_functor.mutator
-    class Convert(relax.PyExprMutator):  # type: ignore[misc]
-        def __init__(self, mod: Any) -> None:
-            super().__init__(mod)
-            self.values = Values(self)
-
-        def visit_var_binding_(self, binding: Any) -> None:
-            if not self.values.convert(binding):
-                for var in variables(binding.value):
-                    self.values.restore(var)
-                super().visit_var_binding_(binding)
-
     main = module["main"]
-    convert = Convert(module)
+    values = Values()
     for param in _wide_inputs(main):
         shape = shape_of(param)
         memory = relax.TensorType([shape[axis] for axis in to_last(len(shape))], param.ty.dtype)
-        convert.values.last[param] = relax.Var(f"{param.name}{SUFFIX}", memory)
-    body = convert.visit_expr(main).body
-    params = [convert.values.last.get(param, param) for param in main.params]
-    return with_main(module, relax.Function(params, body, attrs=main.attrs))
+        values.last[param] = relax.Var(f"{param.name}{SUFFIX}", memory)
+    converted = with_bindings(module, values.convert)
+    params = [values.last.get(param, param) for param in main.params]
+    body = converted["main"].body
+    return with_main(converted, relax.Function(params, body, attrs=main.attrs))
 
 
 def _wide_inputs(main: Any) -> list[Any]:
@@ -59,23 +48,35 @@ def _wide_inputs(main: Any) -> list[Any]:
 
 
 class Values:
-    """What becomes of each binding; ``mutator`` emits the new ones.
+    """What becomes of each binding; ``mutator``, which converts one, emits the new ones.
 
     ``last`` maps a variable of the old ``main`` to its value with channels last, or to a tuple of
     such values. ``tuples`` maps a variable to the tuple it is of variables of the old ``main``.
     ``restored`` are the variables that exist in the layout of the source too.
     """
 
-    def __init__(self, mutator: Any) -> None:
-        self.mutator = mutator
-        self.builder = mutator.builder_
+    mutator: Any
+
+    def __init__(self) -> None:
         self.last: dict[Any, Any] = {}
         self.tuples: dict[Any, Any] = {}
         self.restored: set[Any] = set()
 
-    def convert(self, binding: Any) -> bool:
-        """Emit a binding with channels last, if that is possible and of use."""
-        var, value = binding.var, binding.value
+    @property
+    def builder(self) -> Any:
+        """The builder of the mutator."""
+        return self.mutator.builder_
+
+    def convert(self, mutator: Any, binding: Any) -> bool:
+        """Emit a binding with channels last; False if that is impossible, or of no use."""
+        self.mutator = mutator
+        if self._emit_last(binding.var, binding.value):
+            return True
+        for var in variables(binding.value):
+            self.restore(var)
+        return False
+
+    def _emit_last(self, var: Any, value: Any) -> bool:
         if isinstance(value, relax.Tuple) and any(v in self.last for v in variables(value)):
             self._tuple(var, value)
             return True
@@ -88,7 +89,7 @@ class Values:
             rule = RULES.get(name)
             result = rule(self, name, value) if rule and self._applies(name, value) else None
             if isinstance(result, SourceLayout):
-                rebind(self.mutator, var, result.value, var.name)
+                rebind(self.mutator, var, result.value)
                 return True
         else:
             result = None
@@ -134,7 +135,7 @@ class Values:
                 self.last[field] if field in self.last else self.mutator.visit_expr(field)
                 for field in value.fields
             ]
-            rebind(self.mutator, var, relax.Tuple(fields), var.name)
+            rebind(self.mutator, var, relax.Tuple(fields))
 
     def _applies(self, name: str, call: Any) -> bool:
         if name in CONVOLUTIONS:
