@@ -11,8 +11,8 @@ import pytest
 
 import autosplit
 from autosplit.errors import AutosplitError
-from tests.build import node, onnx_model
 from tests.frontend.mutations import CHANGES, damaged
+from tests.nets import net
 from tests.relax_nets import parsed
 
 COUNT = int(os.environ.get("AUTOSPLIT_FUZZ", "20"))
@@ -34,15 +34,10 @@ class Module:
 
 
 def sound_onnx():
-    nodes = [
-        node("Gemm", "x w b", "h"),
-        node("Relu", "h", "r"),
-        node("Split", "r", "a c", axis=1),
-        node("Reshape", "a s", "d"),
-        node("Add", "d c", "y"),
-    ]
-    weights = {"w": np.eye(4, dtype=np.float32), "b": np.ones(4, np.float32), "s": np.array([1, 2])}
-    return bytes(onnx_model(nodes, weights=weights).SerializeToString())
+    text = """g (float[1,4] x) => (float[1,2] y) {
+        h = Gemm(x, w, b)  r = Relu(h)  a, c = Split<axis=1>(r)  d = Reshape(a, s)  y = Add(d, c)
+    }"""
+    return net(text, {"w": (4, 4), "b": (4,), "s": np.array([1, 2])}).SerializeToString()
 
 
 def sound_json():

@@ -82,8 +82,8 @@ def test_the_modules_used_longest_ago_are_let_go_where_many_are_large(
     assert len(server.log) == 3
     connection.load("b", writes(b"12345"))
     assert len(server.log) == 4
-    connection.load("large", writes(b"x" * 99))  # the last one stays whatever its size
-    connection.load("large", writes(b"x" * 99))
+    for _ in range(2):  # the last one stays whatever its size
+        connection.load("large", writes(b"x" * 99))
     assert len(server.log) == 5
 
 

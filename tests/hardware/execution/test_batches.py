@@ -90,57 +90,44 @@ def test_an_input_that_is_an_output_too_belongs_to_its_item():
     assert [r["x"].tolist() for r in results] == [i["x"].tolist() for i in submitted]
 
 
-def test_a_stage_that_fails_closes_the_pipeline_for_all_items_of_a_batch():
-    def fail(_):
-        raise ValueError("broken")
-
+def test_a_stage_that_fails_fails_all_items_of_a_batch():
+    fail = Mock(side_effect=ValueError("broken"))
     pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], before={1: fail}, batch=4)
     with pipeline, pytest.raises(StageError, match="broken"):
         in_time(lambda: pipeline.run(two_inputs(6)))
 
 
-BAD = 1313.0
-
-
-def stage_fails_on_bad_items(stage):
-    """Let a fake stage fail on values that contain ``BAD``, as a kernel does on a bad index."""
-    compute = stage.run
+def failing(count, bad, **options):
+    """A pipeline whose stage 1 fails on one of some items, as a kernel does on a bad index."""
+    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c", "a"], **options)
+    submitted = two_inputs(count)
+    submitted[bad]["y"] = np.full(2, 1313.0)
+    compute = stages[-1].run
 
     def run(values):
-        if any((array == BAD).any() for array in values):
+        if any((array == 1313).any() for array in values):
             raise ValueError("index 1313 is out of bounds")
         return compute(values)
 
-    stage.run = run
-
-
-def outcome(pipeline, ticket):
-    try:
-        return pipeline.result(ticket)
-    except StageError as error:
-        return str(error)
+    stages[-1].run = run
+    return pipeline, submitted
 
 
 @pytest.mark.parametrize("replicas", [(1, 1), (2, 1)])
 def test_an_item_that_fails_does_not_fail_its_neighbours(replicas):
-    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c", "a"], replicas=replicas, batch=4)
-    for stage in stages:
-        stage_fails_on_bad_items(stage)
-    submitted = two_inputs(8)
-    submitted[2]["y"] = np.full(2, BAD)
+    pipeline, submitted = failing(8, 2, replicas=replicas, batch=4)
     with pipeline:
         tickets = [pipeline.enter(item) for item in submitted]
-        results = in_time(lambda: [outcome(pipeline, ticket) for ticket in tickets])
-        assert "stage 1 failed on this item: ValueError: index 1313" in results.pop(2)
+        text = "stage 1 failed on this item: ValueError: index 1313"
+        with pytest.raises(StageError, match=text):
+            in_time(lambda: pipeline.result(tickets.pop(2)))
+        results = in_time(lambda: [pipeline.result(ticket) for ticket in tickets])
         require_single_results(results, [*submitted[:2], *submitted[3:]])
         require_single_results(in_time(lambda: pipeline.run(submitted[3:])), submitted[3:])
 
 
 def test_results_go_on_after_an_item_that_failed():
-    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c", "a"], batch=2)
-    stage_fails_on_bad_items(stages[1])
-    submitted = two_inputs(2)
-    submitted[0]["y"] = np.full(2, BAD)
+    pipeline, submitted = failing(2, 0, batch=2)
     with pipeline:
         for item in submitted:
             pipeline.submit(item)
@@ -150,10 +137,7 @@ def test_results_go_on_after_an_item_that_failed():
 
 
 def test_items_whose_batch_cannot_run_again_get_the_reason(monkeypatch):
-    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c", "a"], batch=2)
-    stage_fails_on_bad_items(stages[1])
-    submitted = two_inputs(2)
-    submitted[0]["y"] = np.full(2, BAD)
+    pipeline, submitted = failing(2, 0, batch=2)
     monkeypatch.setattr(np, "concatenate", Mock(side_effect=MemoryError("no room")))
     with pipeline:
         tickets = [pipeline.enter(item) for item in submitted]

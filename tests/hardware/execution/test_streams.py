@@ -4,6 +4,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -125,6 +126,11 @@ def test_a_stream_moves_to_another_pipeline_with_its_states():
 
 def test_a_stream_that_is_reset_begins_anew_beside_the_others():
     with summing() as pipeline:
+        # States are no inputs and no outputs.
+        assert {tuple(result) for result in pipeline.run(items(3), stream="other")} == {("y",)}
+        with pytest.raises(ConfigError, match="'before'"):
+            pipeline.run([{**items(1)[0], "before": np.zeros(2)}])
+        assert sorted(pipeline.state()) == ["before", "older"]
         first = plain(pipeline.run(items(3)))
         for stream in ("a", "b"):
             pipeline.run(items(3), stream=stream)
@@ -135,15 +141,6 @@ def test_a_stream_that_is_reset_begins_anew_beside_the_others():
         state = {"before": np.array([3.0, 4.0]), "older": np.array([5.0, 6.0])}
         pipeline.reset(stream="b", state=state)
         assert plain([pipeline.state("b")]) == plain([state])
-
-
-def test_states_are_no_inputs_and_no_outputs():
-    with summing() as pipeline:
-        (result,) = pipeline.run(items(1))
-        assert list(result) == ["y"]
-        with pytest.raises(ConfigError, match="'before'"):
-            pipeline.run([{**items(1)[0], "before": np.zeros(2)}])
-        assert sorted(pipeline.state()) == ["before", "older"]
 
 
 def test_a_changed_output_leaves_the_state_that_it_is_too():
@@ -269,21 +266,19 @@ def test_a_stream_that_cannot_be_a_key_is_refused_and_closes_nothing(stream):
 def test_reading_a_state_holds_up_no_other_stream():
     is_slow, asked, answered = threading.Event(), threading.Event(), threading.Event()
 
-    class Distant:
-        def __init__(self, array):
-            self.array = array
-
-        def numpy(self):
+    def far(array):
+        def numpy():
             if is_slow.is_set():
                 is_slow.clear()
                 asked.set()
                 answered.wait(60)
-            return self.array
+            return array
+
+        return SimpleNamespace(array=array, numpy=numpy)
 
     class Remote(FakeStage):
         def run(self, values):
-            arrays = [v.array if isinstance(v, Distant) else v for v in values]
-            return [Distant(result) for result in super().run(arrays)]
+            return list(map(far, super().run([getattr(v, "array", v) for v in values])))
 
     with summing() as local:
         wiring = local.wiring

@@ -1,5 +1,7 @@
 """Who works when in an interleaved comparison, for how long, and what becomes of the samples."""
 
+from functools import partial
+
 import pytest
 
 from autosplit.hardware.measurement import measure
@@ -18,14 +20,11 @@ def turns():
 def contenders(turns):
     """Three contenders; the samples of a turn are its number and a mark of the contender."""
 
-    def contender(name):
-        def work(budget):
-            turns.append((name, budget))
-            return Spread(0.0, 0.0, 0.0, (float(len(turns)), 100.0 * name))
+    def work(name, budget):
+        turns.append((name, budget))
+        return Spread(0.0, 0.0, 0.0, (float(len(turns)), 100.0 * name))
 
-        return work
-
-    return [contender(n) for n in range(3)]
+    return [partial(work, n) for n in range(3)]
 
 
 def test_the_order_is_reversed_after_every_round(contenders, turns):
@@ -51,9 +50,6 @@ def test_a_period_is_that_of_the_samples_of_all_turns(contenders):
     assert sorted(periods[0].samples) == [0] * 6 + [1, 6, 7, 12, 13, 18]
     assert sorted(periods[1].samples) == [2, 5, 8, 11, 14, 17] + [100] * 6
     assert (periods[0].low, periods[0].median) == (0, 0.5)
-
-
-def test_without_contenders_there_is_no_period():
     assert compare_interleaved([], Budget()) == []
 
 
