@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -30,6 +31,7 @@ from autosplit.study.surrogate.posterior import Array
 DRAWS = 64  # of the costs, over which a gain is averaged
 PLANNED = 4  # of them, for which the best candidate is searched
 PLANNED_TRIALS = 32  # measured trials from which on it is searched for the mean costs alone
+TEACHERS = 2  # trials after the first that tell most of the costs
 CENTRES = 2  # measured candidates whose neighbours are weighed
 WORTH = 0.02  # the expected gain that is worth a trial, as a share of half the noise
 # The error of the costs is known well enough after three trials and ten times of stages.
@@ -109,7 +111,11 @@ class Acquisition:
     @property
     def is_exhausted(self) -> bool:
         """Whether no candidate that fits is free."""
-        return self.space.free([self.space.plan.stages], self.history.taken) is None
+        return self.nearest() is None
+
+    def nearest(self, *starts: Candidate) -> Candidate | None:
+        """The free candidate nearest to some, else to the plan; None where none is left."""
+        return self.space.free([*starts, self.space.plan.stages], self.history.taken)
 
     @property
     def converged(self) -> bool:
@@ -121,9 +127,12 @@ class Acquisition:
             return False
         return max(self.gains.values()) < WORTH * self.margin
 
-    @property
+    @cached_property
     def best(self) -> Candidate | None:
-        """The free candidate of largest expected gain, of equal ones that of least value."""
+        """The free candidate of largest expected gain, of equal ones that of least value.
+
+        The first trials are the plan and those that tell most of the costs.
+        """
         if not self.gains:
             return None
         if not self.history.trials:
@@ -131,6 +140,8 @@ class Acquisition:
             planned = self._planned[0]
             if planned in self.gains:
                 return planned
+        elif len(self.history.taken) <= TEACHERS and (teacher := self._teacher):
+            return teacher
         most = max(self.gains.values())
         equal = [candidate for candidate, gain in self.gains.items() if gain == most]
         return equal[int(self._values(equal).argmin())]
@@ -148,16 +159,48 @@ class Acquisition:
     @cached_property
     def _planned(self) -> list[Candidate]:
         """The best candidates for the mean costs and some draws, and those around the best."""
-        measured = self._best_measured
-        near = measured[0] if measured else self.space.plan.stages
-        planned: list[Candidate] = []
+        centres = [*self._plans[:1], *self._best_measured[:CENTRES]]
+        around = [n for centre in centres for n in self.space.moves.neighbours(centre)]
+        return list(dict.fromkeys([*self._plans, *self._whole_models, *around]))
+
+    @cached_property
+    def _plans(self) -> list[Candidate]:
+        """The best candidates for the mean costs and some draws."""
+        near = self._best_measured[0] if self._best_measured else self.space.plan.stages
+        plans: list[Candidate] = []
         count = 0 if len(self.history.trials) > PLANNED_TRIALS else PLANNED
         for costs in [self.corrected.mean, *(self._draws[n] for n in range(count))]:
             with contextlib.suppress(Infeasible):
-                planned += self._best_under(costs, near)
-        centres = [*planned[:1], *measured[:CENTRES]]
-        around = [n for centre in centres for n in self.space.moves.neighbours(centre)]
-        return list(dict.fromkeys([*planned, *self._whole_models, *around]))
+                plans += self._best_under(costs, near)
+        return plans
+
+    @property
+    def _teacher(self) -> Candidate | None:
+        """A free candidate that tells most of the ops in a row that is planned with.
+
+        It has a stage on each device that there is for the row. Where these are more than the first
+        trial had, their times tell more of single ops.
+        """
+        if self.space.question.stages:
+            return None
+        first, *others = [m.stages for m in self.history.trials]
+        taught = {stages[0].options[0].row for stages in others}
+        model = self.corrected.model(self.corrected.mean)
+        uses = Counter(o.row for plan in self._plans for stage in plan for o in stage.options)
+        for row in [row for row, _ in uses.most_common() if row not in taught]:
+            with contextlib.suppress(Infeasible):
+                split = self.space.finest(model, row, first, len(self.history.measured))
+                if len(split) > len(first) and self._is_unknown(split):
+                    return split
+        return None
+
+    def _is_unknown(self, candidate: Candidate) -> bool:
+        """Whether it is free, fits, and its period is known less well than by a measurement."""
+        if self.space.key(candidate) in self.history.taken or not self.space.fits(candidate):
+            return False
+        batch = self.space.evaluator.batch([candidate])
+        periods = batch.periods(self.corrected.loads(batch, self._draws))
+        return bool(periods.std() > self.corrected.noise * periods.mean())
 
     @property
     def _whole_models(self) -> list[Candidate]:

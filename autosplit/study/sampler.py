@@ -1,8 +1,8 @@
-"""The samplers of a study, and the candidate of each trial.
+"""The candidate of each trial, chosen by the planner or by one of Optuna's samplers.
 
-``PlannerSampler`` and Optuna's own samplers choose the parameters of a trial; ``Assignment`` makes
-a candidate of them that no other trial has. Neither keeps what a resumed study would need: the
-trials in the storage and the seed decide, and any number of processes may ask.
+Optuna's samplers choose the parameters of a trial, ``Assignment`` makes a candidate of them that no
+other trial has. It keeps nothing that a resumed study would need: the trials in the storage and the
+seed decide, and any number of processes may ask.
 
 Imports Optuna at once, so it is imported late.
 """
@@ -13,11 +13,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import random
-from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution, IntDistribution
+from optuna.distributions import IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
@@ -40,49 +39,6 @@ _ATTEMPTS = 20  # choices of a trial, each after another worker made the same
 FIRST_WAIT = 0.05  # seconds between the first two of them at most; each further wait is twice it
 
 
-class PlannerSampler(BaseSampler):
-    """Chooses the candidate that is expected to gain most, as parameters of its ``space``.
-
-    ``reader``: of the trials; without one nothing is known before the first trial.
-    """
-
-    def __init__(self, space: Space, goal: Goal, reader: TrialReader | None = None) -> None:
-        self.space, self.goal, self.reader = space, goal, reader or TrialReader(space)
-
-    def infer_relative_search_space(
-        self, study: optuna.Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
-        """All parameters."""
-        return dict(distributions(self.space))
-
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        """The parameters of the candidate to measure; none where none is left."""
-        candidate = self.propose(study, trial.number)
-        return {} if candidate is None else self.space.moves.encode(candidate)
-
-    def propose(self, study: optuna.Study, number: int) -> Candidate | None:
-        """The candidate for a trial."""
-        return self.view(study.get_trials(deepcopy=False), exclude=number).best
-
-    def view(self, trials: Sequence[FrozenTrial], exclude: int | None = None) -> Acquisition:
-        """What is promising after some trials, but for the one numbered ``exclude``."""
-        history = self.reader.history(trials, exclude)
-        return acquisition(self.space, self.goal, history)
-
-    def sample_independent(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        """The first value: parameters of other stages than those of the candidate."""
-        assert isinstance(param_distribution, IntDistribution)
-        return param_distribution.low
-
-
 def distributions(space: Space) -> dict[str, IntDistribution]:
     """The parameters of a space for Optuna."""
     ranges = space.moves.ranges
@@ -94,23 +50,26 @@ class Assignment:
     """Gives each trial of a study a candidate, chosen by the sampler of some name."""
 
     name: str
-    planner: PlannerSampler
+    space: Space
+    goal: Goal
+    reader: TrialReader
     seed: int = 0
 
-    @property
-    def space(self) -> Space:
-        """The candidates."""
-        return self.planner.space
+    def view(self, trials: Sequence[FrozenTrial], exclude: int | None = None) -> Acquisition:
+        """What is promising after some trials, but for the one numbered ``exclude``."""
+        return acquisition(self.space, self.goal, self.reader.history(trials, exclude))
 
-    def sampler(self, ordinal: int) -> BaseSampler:
-        """Optuna's sampler for the trial at a place in its study.
+    def sampler(self, ordinal: int, trials: Sequence[FrozenTrial]) -> BaseSampler:
+        """Optuna's sampler for the trial at a place in its study, after some ``trials``.
 
-        A seeded sampler repeats itself in every process, so each trial has a seed of its own.
+        A seeded sampler repeats itself in every process, so each trial has a seed of its own. For
+        the planner it only completes what a user enqueued, by the parameters of its candidate.
         """
-        if self.name == PLANNER:
-            return self.planner
         seed = int(np.random.default_rng((self.seed, ordinal)).integers(1 << 31))
-        return OTHERS[self.name](seed)
+        if self.name != PLANNER:
+            return OTHERS[self.name](seed)
+        params = self.space.moves.encode(self.view(trials).best or self.space.plan.stages)
+        return optuna.samplers.PartialFixedSampler(params, optuna.samplers.RandomSampler(seed))
 
     def enqueue(self, study: optuna.Study, trials: Sequence[FrozenTrial]) -> None:
         """Enqueue the next candidate of the planner, whose parameters are stored at once.
@@ -120,7 +79,7 @@ class Assignment:
         """
         if self.name != PLANNER or any(trial.state.name == "WAITING" for trial in trials):
             return
-        candidate = self.planner.view(trials).best
+        candidate = self.view(trials).best
         if candidate is not None:
             ranges, params = distributions(self.space), self.space.moves.encode(candidate)
             enqueued = optuna.trial.create_trial(
@@ -141,7 +100,7 @@ class Assignment:
         ``trials``: all that there are. Raises SplitError where an enqueued key is not one of them.
         """
         key = record_of(trial).key
-        if key and not self.planner.reader.is_taken(key, trials[: trial.number]):
+        if key and not self.reader.is_taken(key, trials[: trial.number]):
             return self.space.candidate(key)
         # By a user, who may have given some of them.
         if "fixed_params" in trials[trial.number].system_attrs:
@@ -171,21 +130,15 @@ class Assignment:
         waits for a random time, in which the rival chooses again or goes on, and chooses again.
         """
         for attempt in range(_ATTEMPTS):
-            if self.name == PLANNER:
-                candidate = self.planner.propose(study, trial.number)
-            else:
-                start = self._suggested(trial)
-                known = self.planner.reader.history(study.get_trials(deepcopy=False), trial.number)
-                candidate = self.space.free([start, self.space.plan.stages], known.taken)
+            view = self.view(study.get_trials(deepcopy=False), exclude=trial.number)
+            candidate = view.best if self.name == PLANNER else view.nearest(self._suggested(trial))
             if candidate is None:
                 return None
             key = self.space.key(candidate)
             update(trial, key=key)
             # Read after writing: of two workers, at least one sees the other's claim.
             others = study.get_trials(deepcopy=False)
-            if not self.planner.reader.is_taken(
-                key, (t for t in others if t.number != trial.number)
-            ):
+            if not self.reader.is_taken(key, (t for t in others if t.number != trial.number)):
                 return candidate
             # An empty claim lets the trial fail without a candidate.
             update(trial, key="")

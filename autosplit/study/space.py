@@ -7,6 +7,7 @@ its trial: not every candidate is that of some whole numbers, which Optuna's own
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -77,6 +78,18 @@ class Space:
         cuts = self._cuts or self._cuts_near(near, seed)
         question = self.question
         return partition(costs, question, max_period=max_period, cuts=cuts, known=near).stages
+
+    def finest(self, costs: CostModel, row: Row, near: Candidate, seed: int = 0) -> Candidate:
+        """The best split with a stage on each device that a row has, all in that row.
+
+        Raises Infeasible where none fits.
+        """
+        devices = self.question.devices[row.kind] // self.question.takes(row)
+        question = Question.of_split(min(devices, len(costs.contraction.groups)), row.kind)
+        none = (math.inf,) * len(costs.names)
+        rows = [each if each.row == row else replace(each, times=none) for each in costs.rows]
+        cuts = self._cuts or self._cuts_near(near, seed)
+        return partition(replace(costs, rows=tuple(rows)), question, cuts=cuts).stages
 
     @cached_property
     def _cuts(self) -> Mapping[int, Words] | None:

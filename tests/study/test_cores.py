@@ -49,6 +49,15 @@ def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path):
     assert opened.study.user_attrs["autosplit"]["bound_ms"] <= min(periods)
 
 
+@pytest.mark.parametrize(("error", "finest"), [(0.35, [(8, {1}), (4, {2})]), (0.001, [(8, {1})])])
+def test_where_little_is_known_of_ops_a_stage_on_each_core_tells_more(tmp_path, error, finest):
+    config = config_of(["0-7"], memory=30e6, trials=3)
+    opened = run(tmp_path, config, Hardware(contention=0.02, error=error))
+    records = map(record_of, opened.study.trials)
+    shapes = [(len(record.stages), {*record.threads}) for record in records]
+    assert [shape for shape in shapes if shape in [(8, {1}), (4, {2})]] == finest
+
+
 def test_threads_shorten_the_latency_and_replicas_do_not(tmp_path):
     judged = verdict(run(tmp_path, config_of(trials=4, objective="latency")))
     assert judged["choice"] == "leave"

@@ -6,7 +6,7 @@ The comparison is stored beside the trials, whose own figures stay as the search
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,10 @@ from autosplit.hardware.measurement.results import Baseline, Measurement, Spread
 from autosplit.hardware.profiling.cost_table import over_memory
 from autosplit.planner.explain import forbidden_by_states
 from autosplit.planner.workload import served
-from autosplit.study.acquisition import corrected_costs
+from autosplit.study.acquisition import Goal, corrected_costs
 from autosplit.study.documents import document_of, measured_document
 from autosplit.study.loop.verdict import Contender, judge
 from autosplit.study.record import COMPARISON, FinalComparison, StudyRecord, mapping, record_of
-from autosplit.study.space import Candidate
 from autosplit.study.surrogate.correction import Corrected, Measured
 from autosplit.units import counted, digits, milliseconds
 
@@ -42,8 +41,7 @@ def compare(opened: OpenStudy) -> None:
         return
     history = opened.history()
     corrected, count = corrected_costs(opened.space, history), len(history.trials)
-    value = partial(opened.goal.expected, corrected) if opened.goal.is_served else None
-    chosen = finalists(corrected, history.trials, value)
+    chosen = finalists(opened.goal, corrected, history.trials)
     if not chosen:
         return
     if not covers(opened.record.final_comparison, chosen, count):
@@ -135,18 +133,12 @@ def _served(opened: OpenStudy, record: StudyRecord, contender: Contender) -> Con
     return replace(contender, time=time, disturbances=test.disturbances)
 
 
-def finalists(
-    corrected: Corrected,
-    measured: Sequence[Measured],
-    value: Callable[[Candidate], float] | None = None,
-) -> list[Measured]:
+def finalists(goal: Goal, corrected: Corrected, measured: Sequence[Measured]) -> list[Measured]:
     """The measured candidates that may be the best.
 
     They are the likeliest few by all that was measured, and the one that was measured fastest.
-    ``value`` is what is expected of one, by default its period.
     """
-    expect = value or corrected.period
-    expected = {m.number: expect(m.stages) for m in measured}
+    expected = {m.number: goal.expected(corrected, m.stages) for m in measured}
     limit = min(expected.values(), default=0.0) * (1 + NOISES * corrected.noise)
     likely = [m for m in measured if expected[m.number] <= limit]
     chosen = sorted(likely, key=lambda m: expected[m.number])[:FINALISTS]

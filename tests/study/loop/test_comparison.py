@@ -7,6 +7,7 @@ from autosplit.deployment import Option, Row, Stage
 from autosplit.hardware.measurement import baselines
 from autosplit.planner import CostModel, Question, RowCosts, evaluate
 from autosplit.planner.batch import BatchEvaluator
+from autosplit.study.acquisition import Goal
 from autosplit.study.loop.comparison import FINALISTS, finalists
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import COMPARISON, record_of, study_record
@@ -35,7 +36,7 @@ def chosen_of(times, slow=-1):
         for n, plan in zip(numbers, plans, strict=True)
     ]
     corrected = correct(evaluator, measured)
-    return [m.number for m in finalists(corrected, measured)], numbers
+    return [m.number for m in finalists(Goal(), corrected, measured)], numbers
 
 
 def test_of_many_that_may_be_the_best_the_likeliest_few_compete():
