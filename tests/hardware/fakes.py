@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.graph import FusedGraph, Op, build
+from autosplit.hardware.devices.device import Cores, available
 from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring, wire
@@ -79,6 +80,18 @@ class FakeStage:
         return results
 
 
+class PinnedStage(FakeStage):
+    """A stage on a core that others share; it notes which threads run it."""
+
+    def open(self) -> None:
+        Cores(available()[:1]).bind()
+        self.threads: list[str] = []
+
+    def run(self, values: Sequence[Any]) -> Sequence[Any]:
+        self.threads.append(threading.current_thread().name)
+        return super().run(values)
+
+
 def fake_pipeline(
     graph: FusedGraph,
     stages: Sequence[Sequence[int]],
@@ -89,6 +102,7 @@ def fake_pipeline(
     replicas: Sequence[int] = (),
     states: Mapping[str, str] | None = None,
     batch: int = 1,
+    kind: type[FakeStage] = FakeStage,
 ) -> tuple[Pipeline, list[FakeStage]]:
     """A pipeline of fake stages, one replica each by default, and all replicas in order."""
     pairs = [(o, o) for o in outputs]
@@ -98,7 +112,7 @@ def fake_pipeline(
     fakes: list[list[FakeStage]] = []
     for stage, ports in enumerate(wiring.stages):
         count = replicas[stage] if replicas else 1
-        fakes.append([FakeStage(graph, ports, (before or {}).get(stage)) for _ in range(count)])
+        fakes.append([kind(graph, ports, (before or {}).get(stage)) for _ in range(count)])
     pipeline = Pipeline(wiring, fakes, depth, trace, batch=batch)
     return pipeline, [fake for copies in fakes for fake in copies]
 

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 from autosplit.deployment import cores_of
+from autosplit.hardware.devices.device import available
 from autosplit.hardware.devices.system_files import system_text
 
 _DEVICES = Path("/sys/devices")
@@ -28,6 +29,15 @@ def kinds_of(numbers: Sequence[int], devices: Path = _DEVICES) -> tuple[Hashable
     small = cores_of(f"cores:{listed}") if listed else ()
     cpus = devices / "system" / "cpu"
     return tuple((system_text(cpus / f"cpu{n}" / "cpu_capacity"), n in small) for n in numbers)
+
+
+def site_of_thread() -> Hashable:
+    """What the core of the calling thread shares with those that compute alike from its memory.
+
+    None for a thread that may run on several cores.
+    """
+    numbers = available()
+    return (kinds_of(numbers), memory_node(numbers[0])) if len(numbers) == 1 else None
 
 
 def memory_node(core: int, devices: Path = _DEVICES) -> str:

@@ -152,7 +152,7 @@ class Batches:
             with self._changed:
                 self._inside += 1
             try:
-                batch.ticket = self._engine.enter(batch.inputs, {})
+                batch.ticket = self._engine.enter(batch.inputs, {}, 0)
             except BaseException:
                 batch.fail(self._engine.closed())
                 raise
@@ -227,7 +227,7 @@ class Batches:
                 for place in batch.places:
                     rows = [w[_rows(w, place.number, self.size)] for w in batch.inputs]
                     alone = [np.concatenate([array] * self.size) for array in rows]
-                    tickets.append(self._engine.enter(alone, {}))
+                    tickets.append(self._engine.enter(alone, {}, 0))
             errors = [ticket.exception() for ticket in tickets]
             if all(errors):
                 self._engine.stop((error.place, error.cause))

@@ -13,7 +13,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from autosplit.errors import StageError, line_of
 from autosplit.hardware.devices import device as devices
+from autosplit.hardware.devices.core_kinds import site_of_thread
 from autosplit.hardware.execution.edges import CALLER, Closed, ItemFailed, Stream, Ticket, connect
 from autosplit.hardware.execution.streams import Streams
 from autosplit.hardware.execution.wiring import Wiring
@@ -49,6 +50,22 @@ _MOST = 4  # the limit of items inside, as a multiple of the capacity
 _running: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
+class Lane(threading.Thread):
+    """A thread that runs a stage on one of its replicas.
+
+    It computes ``item``, on the core ``site``. It may be lent to the thread of another lane.
+    """
+
+    def __init__(
+        self, work: Callable[[Lane], None], stage: int, replica: int, line: int, name: str
+    ) -> None:
+        super().__init__(target=work, args=(self,), name=name, daemon=True)
+        self.stage, self.replica, self.line = stage, replica, line
+        self.item = _IDLE
+        self.site: Hashable = None
+        self.is_lent = False
+
+
 class Engine:
     """``lanes[i]`` threads for each replica of stage i, by default one.
 
@@ -73,8 +90,8 @@ class Engine:
         lanes: Sequence[int] = (),
         isolates: bool = False,
     ) -> None:
-        self._lanes = lanes or [1] * len(counts)
-        threads = [n * count for n, count in zip(self._lanes, counts, strict=True)]
+        self._lanes_each = lanes or [1] * len(counts)
+        threads = [n * count for n, count in zip(self._lanes_each, counts, strict=True)]
         self.capacity = depth * (sum(threads) + 1)
         self.limit = _MOST * self.capacity
         self.events: list[StageEvent] = []
@@ -102,27 +119,24 @@ class Engine:
         self._arrived = [threading.Condition(self._lock) for _ in threads]
         self._is_stopped = False
         self._ended = threading.Event()
-        self._current: list[int] = []  # the item that each thread computes, or _IDLE
         self._failure: tuple[str, BaseException] | None = None
         self._lost_items: list[int] = []  # numbers, counted from 0, of those it discarded
         self._starting = threading.Lock()
         self._is_started = False
-        # Each with the stage that it runs.
-        self._threads: list[tuple[int, threading.Thread]] = []
-        for stage, count in enumerate(threads):
-            for number in range(count):
+        self._lanes: list[list[Lane]] = [[] for _ in threads]
+        for stage, lines in enumerate(self._ready):
+            for number in range(threads[stage]):
                 # The first lanes of all replicas come first: so streams are dealt to all replicas.
                 replica = number % counts[stage]
                 name = replica_name(stage, replica, counts[stage])
-                work = (len(self._threads), stage, number, replica, name)
-                thread = threading.Thread(target=self._work, args=work, name=name, daemon=True)
-                self._threads.append((stage, thread))
-                self._current.append(_IDLE)
+                lane = Lane(self._work, stage, replica, number % len(lines), name)
+                self._lanes[stage].append(lane)
 
     @property
     def threads(self) -> dict[str, int]:
         """The stage of each running thread, by its identifier as faulthandler writes it."""
-        return {f"0x{t.ident:016x}": s for s, t in self._threads if t.ident is not None}
+        lanes = chain(*self._lanes)
+        return {f"0x{t.ident:016x}": t.stage for t in lanes if t.ident is not None}
 
     def start(self) -> None:
         """Load the replicas and start the threads, unless they run; raises as the loading does."""
@@ -135,23 +149,27 @@ class Engine:
             try:
                 if self._load:
                     self._replicas = self._load()
-                for _, thread in self._threads:
-                    thread.start()
+                for lane in chain(*self._lanes):
+                    lane.start()
                 threading.Thread(target=self._watch, name="watch", daemon=True).start()
             except BaseException as error:
                 self.stop(("the stages did not start", error))
                 raise
 
-    def enter(self, values: Sequence[Any], outputs: dict[str, Any], stream: Stream = 0) -> Ticket:
+    def enter(
+        self, values: Sequence[Any], outputs: dict[str, Any], stream: Stream, alone: bool = False
+    ) -> Ticket:
         """Hand in one item of a stream, with the ``outputs`` that are known; waits for room inside.
 
-        Raises Closed once the engine is stopped.
+        ``alone``: the only one of its caller. Raises Closed once the engine is stopped.
         """
         self.start()
         with self._lock:
             self.wait_for(lambda: len(self._inside) < self.limit)
             try:
-                return self._admit(values, outputs, stream)
+                ticket = self._admit(values, outputs, stream)
+                ticket.is_alone = alone
+                return ticket
             except BaseException as error:
                 # Some stages may have got the item and others not.
                 self.stop(("the pipeline was interrupted", error))
@@ -256,7 +274,7 @@ class Engine:
                 for stage in chain.from_iterable(self._replicas):
                     stage.close()
             self._is_started = True
-        for _, thread in self._threads:
+        for thread in chain(*self._lanes):
             if thread.ident is None or thread is threading.current_thread():
                 continue
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -282,71 +300,79 @@ class Engine:
         several lanes an item may wait for those of the others. Ticks are counted and not seconds,
         since this process may be stopped too.
         """
-        items, ticks = list(self._current), [0] * len(self._current)
+        lanes = list(chain(*self._lanes))
+        items, ticks = [_IDLE] * len(lanes), [0] * len(lanes)
         while not self._ended.wait(devices.SILENCE_S / _TICKS):
-            for place, item in enumerate(list(self._current)):
-                is_same = item == items[place] != _IDLE
-                items[place], ticks[place] = item, ticks[place] + 1 if is_same else 0
-                stage, thread = self._threads[place]
-                if ticks[place] > _TICKS * self._lanes[stage]:
+            for place, lane in enumerate(lanes):
+                is_same = lane.item == items[place] != _IDLE
+                items[place], ticks[place] = lane.item, ticks[place] + 1 if is_same else 0
+                if ticks[place] > _TICKS * self._lanes_each[lane.stage]:
                     text = f"no result for {devices.SILENCE_S:g} s; it hangs"
-                    self.stop((f"{thread.name} failed", StageError(text)))
+                    self.stop((f"{lane.name} failed", StageError(text)))
 
-    def _work(self, place: int, stage: int, lane: int, number: int, name: str) -> None:
-        """Run items in a lane of one replica of a stage until the engine stops."""
-        replica = self._replicas[stage][number]
+    def _work(self, own: Lane) -> None:
+        """Run items in a lane until the engine stops, and in those that are lent to its thread."""
+        replica = self._replicas[own.stage][own.replica]
+        lane = own
         try:
             replica.open()
+            own.site = site_of_thread()
             while True:
-                ticket, values = self._take(stage, lane)
-                self.streams.restore(stage, ticket, values)
-                self._current[place] = ticket.number
+                ticket, values = self._take(lane)
+                self.streams.restore(lane.stage, ticket, values)
+                lane.item = ticket.number
                 start = time.perf_counter()
                 ticket.started = ticket.started or start
-                results = self._run(stage, replica, name, ticket, values)
-                self._current[place] = _IDLE
+                results = self._run(lane, ticket, values)
+                lane.item = _IDLE
                 if self._trace:
                     end = time.perf_counter()
-                    self.events.append(StageEvent(stage, ticket.number, start, end, number))
-                self.streams.keep(stage, ticket, results)
-                self._finish(stage, ticket, results)
+                    event = StageEvent(lane.stage, ticket.number, start, end, lane.replica)
+                    self.events.append(event)
+                self.streams.keep(lane.stage, ticket, results)
+                lane = self._finish(lane, ticket, results) or own
                 # Otherwise they would stay in memory during the next wait.
                 del ticket, values, results
         except BaseException as error:  # raised again in the thread of whoever waits; or ``closed``
-            self.stop((f"{name} failed", error))
+            self.stop((f"{lane.name} failed", error))
         finally:
             replica.close()
 
-    def _run(
-        self, stage: int, replica: Stage, name: str, ticket: Ticket, values: Sequence[Any]
-    ) -> Sequence[Any]:
+    def _run(self, lane: Lane, ticket: Ticket, values: Sequence[Any]) -> Sequence[Any]:
         """The results of a stage for an item; without values once a stage has failed on it."""
         if ticket.failure is None:
             try:
-                return replica.run(values)
+                return self._replicas[lane.stage][lane.replica].run(values)
             except Exception as error:
                 if not self._isolates:
                     raise
-                ticket.failure = ItemFailed(f"{name} failed", error)
-        return [None] * len(self._stages[stage].outputs)
+                ticket.failure = ItemFailed(f"{lane.name} failed", error)
+        return [None] * len(self._stages[lane.stage].outputs)
 
-    def _take(self, stage: int, lane: int) -> tuple[Ticket, list[Any]]:
-        """The oldest item that a lane of a stage may begin, with its inputs; waits for one."""
-        lines = self._ready[stage]
-        ready = lines[lane % len(lines)]
+    def _take(self, lane: Lane) -> tuple[Ticket, list[Any]]:
+        """The oldest item that a lane may begin, with its inputs; waits for one."""
+        stage, is_lent = lane.stage, lane is not threading.current_thread()
+        ready = self._ready[stage][lane.line]
         with self._lock:
-            self._arrived[stage].wait_for(lambda: self._is_stopped or ready)
+            self._arrived[stage].wait_for(
+                lambda: self._is_stopped or (ready and lane.is_lent == is_lent)
+            )
             if self._is_stopped:
                 raise self.closed()
             _, ticket = heapq.heappop(ready)
             values, ticket.inputs[stage] = ticket.inputs[stage], []
         return ticket, values
 
-    def _finish(self, stage: int, ticket: Ticket, results: Sequence[Any]) -> None:
-        """Hand the results of a stage to those that read them."""
+    def _finish(self, lane: Lane, ticket: Ticket, results: Sequence[Any]) -> Lane | None:
+        """Hand the results of a stage to those that read them; returns the lane that is lent."""
+        stage = lane.stage
         with self._lock:
             if self._is_stopped:
                 raise self.closed()
+            if lane.is_lent:
+                lane.is_lent = False
+                if self._ready[stage][lane.line]:
+                    self._arrived[stage].notify_all()
             self._deliver(stage, ticket, results)
             for name, position in self._edges.outputs[stage]:
                 ticket.outputs[name] = results[position]
@@ -359,10 +385,12 @@ class Engine:
                 self._changed.notify_all()
             # One that ``stop`` discarded has its exception already.
             is_complete = not ticket.uncomputed and not self._is_stopped
+            borrowed, ticket.borrowed = ticket.borrowed, None
         if is_complete and ticket.failure is not None:
             ticket.set_exception(ticket.failure)
         elif is_complete:
             ticket.set_result(ticket.outputs)
+        return borrowed
 
     def _deliver(self, sender: int, ticket: Ticket, values: Sequence[Any]) -> None:
         for reader, pairs in self._edges.readers[sender].items():
@@ -379,10 +407,22 @@ class Engine:
         line = ticket.stream.lanes[stage] if ticket.stream and len(lines) > 1 else 0
         # Items overtake each other in replicas of the stage before, so the oldest may come last.
         heapq.heappush(lines[line], (ticket.number, ticket))
-        if len(lines) > 1:
+        lane = self._lanes[stage][line]
+        if len(lines) == len(self._lanes[stage]) and self._goes_on(ticket, lane):
+            ticket.borrowed, lane.is_lent = lane, True
+        elif len(lines) > 1:
             self._arrived[stage].notify_all()  # only one lane may take it
         else:
             self._arrived[stage].notify()
+
+    def _goes_on(self, ticket: Ticket, lane: Lane) -> bool:
+        """Whether this thread runs an item in a lane itself, since to wake another takes longer.
+
+        Both have cores that are alike, and no other item needs this one.
+        """
+        site = getattr(threading.current_thread(), "site", None)
+        is_free = ticket.is_alone and len(self._inside) == 1 and ticket.borrowed is None
+        return is_free and site is not None and site == lane.site
 
 
 def replica_name(stage: int, number: int, count: int) -> str:

@@ -9,6 +9,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Self
 
@@ -32,6 +33,9 @@ _WINDOW_S = 10e-3
 
 class Pipeline:
     """Runs items through stages, one thread a replica; results come in the order of the items.
+
+    Where ``loop`` has one stream, the thread of its first stage goes on with those after it, if
+    each has one core and these are alike: another thread would have to be woken for each.
 
     A stage may have several replicas, ``replicas[i]`` those of stage i. A free replica takes the
     oldest item that waits for its stage, so unequal replicas share the items by their speed. Where
@@ -215,9 +219,10 @@ class Pipeline:
             raise ConfigError(f"streams is {streams}; let at least 1 run at once")
         waiting = enumerate(first)
         inside: deque[tuple[Inside, int, int]] = deque()
+        enter = partial(self._enter, alone=streams == 1)
         try:
             for number, item in islice(waiting, streams):
-                inside.append((self.enter(item, number), number, 0))
+                inside.append((enter(item, number), number, 0))
             while inside:
                 is_done = (place for place, (ticket, *_) in enumerate(inside) if ticket.done())
                 inside.rotate(-next(is_done, 0))
@@ -226,11 +231,11 @@ class Pipeline:
                 # The next item enters before the caller has the outputs: stages stay busy.
                 following_item = following(outputs, number, step)
                 if following_item is not None:
-                    inside.append((self.enter(following_item, number), number, step + 1))
+                    inside.append((enter(following_item, number), number, step + 1))
                 else:
                     self.reset(number)
                     for new, item in islice(waiting, 1):
-                        inside.append((self.enter(item, new), new, 0))
+                        inside.append((enter(item, new), new, 0))
                 yield number, step, outputs
         finally:  # streams that the caller did not wait for end too
             with contextlib.suppress(StageError):
@@ -368,6 +373,9 @@ class Pipeline:
         Example:
             outputs = pipeline.result(pipeline.enter(items[0]))
         """
+        return self._enter(item, stream)
+
+    def _enter(self, item: Item, stream: Stream, alone: bool = False) -> Inside:
         self._engine.require_process()
         variant = _variant_of(item, self._variants)
         arrays = _checked(item, variant, self._variants)
@@ -380,7 +388,7 @@ class Pipeline:
                 outputs[name] = arrays[source].copy()
         if self.batch > 1:
             return self._batches.add(list(arrays.values()), outputs)
-        return self._engine.enter(list(arrays.values()), outputs, stream)
+        return self._engine.enter(list(arrays.values()), outputs, stream, alone)
 
     def result(self, ticket: Inside) -> dict[str, Array]:
         """The outputs of an item that ``enter`` handed in; waits for them.

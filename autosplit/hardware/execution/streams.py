@@ -18,7 +18,7 @@ class Streams:
     """The streams of a pipeline that has ``lanes[i]`` lanes for stage i.
 
     The lock of the engine guards all but ``restore`` and ``keep``: those are called by the lane
-    that has the stream.
+    that has the stream, or that it is lent to.
     """
 
     def __init__(self, wiring: Wiring, lanes: Sequence[int]) -> None:

@@ -83,7 +83,9 @@ class StageSource:
 
 
 class Stage(Protocol):
-    """A stage, loaded on its device. A pipeline calls it from one thread.
+    """A stage, loaded on its device. A pipeline calls it from one thread at a time.
+
+    That is the stage's own, or where it is pinned to one core, that of another such stage.
 
     Values are opaque: a stage takes numpy arrays and what other stages returned, and its results
     have a method ``numpy()`` or are arrays.

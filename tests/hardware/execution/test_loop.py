@@ -1,14 +1,31 @@
 """Streams whose next item is made from their last outputs."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, StageError
-from tests.hardware.execution.test_streams import STATES, SUM, Broken, ByHand, summing
-from tests.hardware.fakes import in_time, items
+from autosplit.hardware.devices import device as devices
+from tests.hardware.execution.test_streams import (
+    STATES,
+    SUM,
+    THREE,
+    Broken,
+    ByHand,
+    plain,
+    recurrent,
+    summing,
+)
+from tests.hardware.fakes import FakeStage, PinnedStage, fake_pipeline, in_time, items
 
+OUTPUTS = ["y", "total", "last"]
+KINDS = [FakeStage, PinnedStage]
+needs_pinning = pytest.mark.skipif(not devices.can_pin(), reason="threads are kept on cores")
 LENGTHS = st.lists(st.integers(1, 6), max_size=6)
 
 
@@ -21,16 +38,16 @@ def next_item(lengths):
     return following
 
 
-@given(LENGTHS, st.integers(1, 4), st.integers(1, 3))
-def test_each_stream_computes_what_stepping_it_by_hand_does(lengths, streams, replicas):
+@given(LENGTHS, st.integers(1, 4), st.integers(1, 3), st.sampled_from(KINDS))
+def test_each_stream_computes_what_stepping_it_by_hand_does(lengths, streams, replicas, kind):
     following = next_item(lengths)
     expected = {}
     for number, item in enumerate(items(len(lengths))):
-        by_hand = ByHand(SUM, ["y", "total", "last"], STATES)
+        by_hand = ByHand(SUM, OUTPUTS, STATES)
         for step in range(lengths[number]):
             expected[number, step] = by_hand.step(item)
             item = {"x": np.array(expected[number, step]["y"]) / 8}
-    with summing(replicas=[replicas] * 3) as pipeline:
+    with summing(replicas=[replicas] * 3, kind=kind) as pipeline:
         for _ in range(2):  # the streams of the first time have ended
             steps = in_time(lambda: list(pipeline.loop(items(len(lengths)), following, streams)))
             results = {(s, n): {"y": o["y"].tolist()} for s, n, o in steps}
@@ -65,7 +82,8 @@ def test_a_loop_that_is_left_ends_its_streams():
     assert sorted(repr(step) for step in again) == sorted(repr(step) for step in expected)
 
 
-def test_what_fails_inside_a_loop_is_told():
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_fails_inside_a_loop_is_told(kind):
     with summing() as pipeline:
         with pytest.raises(ConfigError, match="streams is 0"):
             next(pipeline.loop(items(1), next_item([1]), streams=0))
@@ -77,7 +95,55 @@ def test_what_fails_inside_a_loop_is_told():
             raise Broken("no memory")
 
     with (
-        summing(before={1: fail}) as pipeline,
-        pytest.raises(StageError, match=r"no memory.*lost streams: 0"),
+        summing(before={1: fail}, kind=kind) as pipeline,
+        pytest.raises(StageError, match=r"^stage 1 failed: .*no memory.*lost streams: 0"),
     ):
         list(pipeline.loop(items(1), next_item([5])))
+
+
+def alone(pipeline):
+    """A loop of one stream, which begins once all threads of the pipeline wait."""
+    pipeline.start()
+    in_time(lambda: all(wait_for_site(lane) for row in pipeline._engine._lanes for lane in row))
+    return pipeline.loop(items(1), lambda o, s, n: items(n + 2)[-1] if n < 9 else None)
+
+
+def wait_for_site(lane):
+    while lane.site is None:
+        time.sleep(0.001)
+    return True
+
+
+@needs_pinning
+def test_the_thread_of_the_first_stage_runs_all_stages_of_one_stream_alone():
+    pipeline, stages = fake_pipeline(SUM, THREE, OUTPUTS, states=STATES, kind=PinnedStage)
+    with pipeline:
+        assert len(list(alone(pipeline))) == 10
+        pipeline.run(items(20))
+    assert [set(stage.threads[:10]) for stage in stages] == [{"stage 0"}] * 3
+    assert [set(stage.threads[10:]) for stage in stages] == [{f"stage {i}"} for i in range(3)]
+
+
+@needs_pinning
+@given(recurrent())
+def test_one_stream_alone_beside_another_caller_computes_what_stepping_by_hand_does(net):
+    net, stages, outputs, states, replicas = net
+    by_hand = ByHand(net, outputs, states)
+    pipeline, _ = fake_pipeline(
+        net, stages, outputs, replicas=replicas, states=states, kind=PinnedStage
+    )
+    with pipeline, ThreadPoolExecutor() as threads:
+        steps = threads.submit(lambda: [outputs for *_, outputs in alone(pipeline)])
+        others = [in_time(lambda item=i: pipeline.run([item], "other")[0]) for i in items(10)]
+        for results, stream in ((in_time(steps.result), 0), (others, "other")):
+            assert plain(results) == [by_hand.step(item, stream) for item in items(10)]
+
+
+@needs_pinning
+def test_a_stage_that_hangs_in_the_thread_of_another_is_named(monkeypatch):
+    monkeypatch.setattr(devices, "SILENCE_S", 0.5)
+    goes_on = threading.Event()
+    with summing(before={2: lambda _: goes_on.wait(60)}, kind=PinnedStage) as pipeline:
+        with pytest.raises(StageError, match=r"^stage 2 failed: .*no result for 0.5 s"):
+            in_time(lambda: list(alone(pipeline)))
+        goes_on.set()

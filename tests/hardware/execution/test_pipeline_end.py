@@ -132,7 +132,7 @@ def test_an_item_that_waits_for_another_in_its_replica_does_not_hang(lanes, is_n
     pipeline = Pipeline(usual.wiring, [[stage] for stage in stages], lanes=[lanes] * 3)
     waits = Mock(side_effect=[False] * (2 * engines._TICKS) + [True])
     engine = pipeline._engine
-    engine._ended, engine._current[0] = Mock(wait=waits), 3
+    engine._ended, engine._lanes[0][0].item = Mock(wait=waits), 3
     with pipeline:
         engine._watch()
         assert pipeline.has_failed == is_named
