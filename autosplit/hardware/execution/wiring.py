@@ -61,9 +61,10 @@ class Wiring:
 
     @property
     def first_states(self) -> dict[str, Any]:
-        """What a stream begins with, by the input of each state."""
+        """What a stream begins with, by the input of each state. Zeros are read-only."""
         states = [state for stage in self.stages for state in stage.states]
-        return {s.input: self.initial.get(s.input, np.zeros(s.shape, s.dtype)) for s in states}
+        zeros = {s.input: np.broadcast_to(np.zeros((), s.dtype), s.shape) for s in states}
+        return {name: self.initial.get(name, zero) for name, zero in zeros.items()}
 
 
 def wire(

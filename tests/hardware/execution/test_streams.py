@@ -114,6 +114,16 @@ def test_any_recurrent_graph_computes_what_stepping_by_hand_does(net, depth, cal
     assert plain(results) == expected
 
 
+def test_the_zeros_that_states_begin_at_take_no_memory_and_cannot_be_written():
+    with summing() as pipeline:
+        zeros = pipeline.wiring.first_states["before"]
+        assert (zeros.shape, zeros.strides) == ((2,), (0,))
+        with pytest.raises(ValueError, match="read-only"):
+            zeros[0] = 1
+        pipeline.state()["before"][0] = 1  # a copy
+        assert not pipeline.state()["before"].any()
+
+
 def test_a_stream_moves_to_another_pipeline_with_its_states():
     by_hand = ByHand(SUM, ["y", "total", "last"], STATES)
     expected = [by_hand.step(item) for item in items(20)]
