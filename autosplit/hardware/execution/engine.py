@@ -385,7 +385,8 @@ class Engine:
                 self._changed.notify_all()
             # One that ``stop`` discarded has its exception already.
             is_complete = not ticket.uncomputed and not self._is_stopped
-            borrowed, ticket.borrowed = ticket.borrowed, None
+            borrowed: Lane | None = ticket.borrowed
+            ticket.borrowed = None
         if is_complete and ticket.failure is not None:
             ticket.set_exception(ticket.failure)
         elif is_complete:
