@@ -33,7 +33,8 @@ def main() -> int:
     parser.add_argument("--length", type=int, default=128, help="tokens that the cache holds")
     parser.add_argument("--chunks", type=int, nargs="*", default=[64, 8], metavar="TOKENS")
     parser.add_argument("--stages", type=int, default=2)
-    parser.add_argument("--devices", nargs="+", default=[], metavar="DEVICE")
+    devices = "one a stage, such as cores:0, or ray:NODE/cores:0 on a Ray cluster, without chunks"
+    parser.add_argument("--devices", nargs="+", default=[], metavar="DEVICE", help=devices)
     parser.add_argument("--streams", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=32, help="tokens to generate in each stream")
     args = parser.parse_args()
@@ -42,7 +43,8 @@ def main() -> int:
     sizes = [args.length // 3 + s for s in range(args.streams)]
     prompts = [list(map(int, random.integers(1, 100, size))) for size in sizes]
     with tempfile.TemporaryDirectory() as folder:
-        chunks = [chunk for chunk in args.chunks if 1 < chunk <= args.length // 4]
+        on_ray = any(device.startswith("ray:") for device in args.devices)
+        chunks = [c for c in args.chunks if 1 < c <= args.length // 4 and not on_ray]
         file = export_onnx(llama, args.length, Path(folder), several=bool(chunks))
         variants = variants_of(llama, args.length, chunks) if chunks else None
         model = autosplit.load_model(file, states="auto", runtime="onnxruntime", variants=variants)

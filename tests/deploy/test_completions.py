@@ -183,7 +183,10 @@ def test_a_mask_of_floats_is_added_to_scores():
         {"inputs": inputs(3), "variants": {}},
         {"inputs": (*inputs(1), Port("image", (3,), "float32"))},
         {"inputs": inputs(1)[1:]},
-        {"inputs": (*inputs(1)[:2], Port("mask.sliding_attention", (1, 1, 1, LENGTH), "bool"))},
+        *(
+            {"inputs": (*inputs(1)[:2], Port(f"mask.{kind}", (1, 1, 1, LENGTH), "bool"))}
+            for kind in ("sliding_attention", "chunked_attention", "window", "local_attention")
+        ),
         {"outputs": (Port("logits", (1, 1, 7), "int64"),)},
         {"stages": ()},
     ],

@@ -151,3 +151,28 @@ def test_the_server_has_its_replicas_on_the_cluster(branches, nodes, tmp_path):
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
+
+
+def test_a_decoder_generates_on_two_nodes_and_a_killed_one_names_its_streams(
+    nodes, tmp_path, monkeypatch
+):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    from studies.examples import generate
+
+    where = [f"ray:left/{CORE}", f"ray:right/{CORE}"]
+    monkeypatch.setattr("sys.argv", ["", "--layers=2", "--tokens=8", "--devices", *where])
+    assert in_time(generate.main, LIMIT_S) == 0  # equal to model.generate
+
+    file = generate.export_onnx(generate.small_llama(2, 64), 64, tmp_path)
+    model = autosplit.load_model(file, states="auto", runtime="onnxruntime")
+
+    def following(outputs, stream, step):
+        if (stream, step) == (0, 3):
+            nodes.cluster.remove_node(nodes.right, allow_graceful=False)
+        return generate.item_of(pipeline.wiring.inputs, [step], step + 1)
+
+    lost = r"stage 1 on node .* is gone: its.*; lost streams: [0-3]"
+    with autosplit.plan(model, stages=2, devices=where).pipeline() as pipeline:
+        first = [generate.item_of(pipeline.wiring.inputs, [1], 0)] * 4
+        with pytest.raises(StageError, match=lost):
+            in_time(lambda: list(pipeline.loop(first, following, streams=4)), LIMIT_S)

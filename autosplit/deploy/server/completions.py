@@ -25,6 +25,8 @@ Array = np.ndarray[Any, Any]
 Compute = Callable[[Mapping[str, Array]], Awaitable[Mapping[str, Array]]]
 _INTEGERS, _MASKS = ("int32", "int64"), ("bool", "float32", "float64")
 # By a word in the name of an input, the first that is there.
+# A mask that hides what a token sees in full attention: how far it reaches is not known here.
+_PARTIAL = ("sliding", "chunk", "window", "local")
 _KINDS = {"mask": "mask", "position": "position", "ids": "token", "token": "token"}
 
 
@@ -169,8 +171,8 @@ def _kind(port: Port) -> str:
     """What an input of a decoder is: "token", "position" or "mask"; empty for none of them."""
     kind = next((kind for word, kind in _KINDS.items() if word in port.name), "")
     types = (*_INTEGERS, *(_MASKS if kind == "mask" else ()))
-    # How far a window slides is not known here.
-    return kind if port.dtype in types and "sliding" not in port.name else ""
+    is_partial = any(word in port.name for word in _PARTIAL)
+    return kind if port.dtype in types and not is_partial else ""
 
 
 def _length(ports: Sequence[Port]) -> int:
