@@ -310,13 +310,13 @@ class Engine:
                     text = f"no result for {devices.SILENCE_S:g} s; it hangs"
                     self.stop((f"{lane.name} failed", StageError(text)))
 
-    def _work(self, own: Lane) -> None:
+    def _work(self, home: Lane) -> None:
         """Run items in a lane until the engine stops, and in those that are lent to its thread."""
-        replica = self._replicas[own.stage][own.replica]
-        lane = own
+        replica = self._replicas[home.stage][home.replica]
+        lane = home
         try:
             replica.open()
-            own.site = site_of_thread()
+            home.site = site_of_thread()
             while True:
                 ticket, values = self._take(lane)
                 self.streams.restore(lane.stage, ticket, values)
@@ -330,7 +330,7 @@ class Engine:
                     event = StageEvent(lane.stage, ticket.number, start, end, lane.replica)
                     self.events.append(event)
                 self.streams.keep(lane.stage, ticket, results)
-                lane = self._finish(lane, ticket, results) or own
+                lane = self._finish(lane, ticket, results) or home
                 # Otherwise they would stay in memory during the next wait.
                 del ticket, values, results
         except BaseException as error:  # raised again in the thread of whoever waits; or ``closed``

@@ -470,7 +470,8 @@ def _checked(item: Item, variant: Variant, variants: Sequence[Variant]) -> dict[
             array = np.asarray(item[port.name])
         except ValueError as error:
             raise ConfigError(f"input '{port.name}' is no array: {line_of(error)}") from error
-        if array.shape != port.shape or array.dtype != dtype_of(port.dtype):
+        dtype = dtype_of(port.dtype)
+        if array.shape != port.shape or array.dtype != dtype:
             others = [p for v in variants for p in v.inputs if p.name == port.name]
             # One that another variant takes does not go with the other inputs.
             accepted = [port] if array.shape in [p.shape for p in others] else others
@@ -481,7 +482,7 @@ def _checked(item: Item, variant: Variant, variants: Sequence[Variant]) -> dict[
             )
         if port.range is not None and array.size:
             _require_in_range(array, port.name, *port.range)
-        arrays[port.name] = array
+        arrays[port.name] = np.asarray(array, dtype)  # of two that are equal, runtimes know one
     return arrays
 
 

@@ -98,8 +98,9 @@ class Streams:
                     f"state '{key}' is {np.asarray(value).dtype}{list(np.shape(value))}, "
                     f"but the model takes {first.dtype}{list(first.shape)}"
                 )
-        # The caller may go on to use its arrays.
-        values = {key: np.array(value) for key, value in (state or {}).items()}
+        # Copies, since the caller may go on to use its arrays; of two types that are equal, as are
+        # those of 64 bits, runtimes know one.
+        values = {k: np.asarray(v).astype(self._first[k].dtype) for k, v in (state or {}).items()}
         if values or not self.is_idle(name):
             self._record(name).initial = values
         else:

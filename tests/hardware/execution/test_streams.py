@@ -15,7 +15,8 @@ from autosplit.errors import ConfigError, SplitError, StageError
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.stage_spec import Port, StageSpec, StageState
 from autosplit.hardware.execution.streams import Streams
-from autosplit.hardware.execution.wiring import Wiring, wire
+from autosplit.hardware.execution.wiring import Connection, Wiring, wire
+from autosplit.hardware.runtimes.interface import Stage
 from autosplit.lowering.states import match_states
 from tests.hardware.fakes import FakeStage, fake_pipeline, graph, in_time, items, sequential
 
@@ -191,6 +192,25 @@ def test_a_stream_that_has_not_begun_has_the_states_of_the_model():
         wiring = Wiring((), (), (stage,), (), initial)
         begun = Streams(wiring, [1]).of("new")["h"]
         assert (begun.tolist(), begun.dtype) == (values, np.int8)
+
+
+def test_stages_get_the_one_of_two_equal_types_that_runtimes_know():
+    x, h, renewed = (Port(name, (), "int64") for name in "xhn")
+    spec = StageSpec.planned((), [x, h], [renewed])
+    spec = replace(spec, states=(StageState("h", "n", (), "int64"),))
+    types = []
+
+    class Noting(Stage):
+        def run(self, values):
+            types.extend(value.dtype.char for value in values)
+            return values[1:]
+
+    wiring = Wiring((x,), (), (spec,), (Connection("x", 8, "x", (0,), ()),))
+    other = np.zeros((), np.longlong)  # onnxruntime's scalars have it
+    with Pipeline(wiring, [[Noting()]]) as pipeline:
+        pipeline.reset(state={"h": other})
+        pipeline.run([{"x": other}])
+    assert set(types) == {np.dtype("int64").char}
 
 
 def test_a_stream_that_is_reset_halfway_is_forgotten_with_its_last_item():
