@@ -176,7 +176,8 @@ def test_a_bench_measures_candidates_baselines_and_turns(split):
 
 
 @pytest.mark.integration
-def test_a_worker_measures_with_the_runtime_it_is_given(split):
+@pytest.mark.parametrize("runtime", EXACT)
+def test_a_worker_measures_with_the_runtime_of_its_setting(split):
     model = split.model
     setting = BenchSetting(model.path, stages=2, runtime=model.runtime_name, budget=BRIEF)
     with closing(IsolatedBench(setting)) as far:

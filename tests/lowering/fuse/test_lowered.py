@@ -30,14 +30,11 @@ ODD = {
     "one op": odd("y = Relu(x)"),
     "unnamed": onnx_model([node("Relu", "x", "a", ""), node("Exp", "a", "y", "")]),
     "names twice": onnx_model(
-        [node("Relu", "x", "a", "n"), node("Exp", "a", "b", "n"), node("Neg", "b", "y", "n:a")]
-    ),
+        [node("Relu", "x", "a", "n"), node("Exp", "a", "b", "n"), node("Neg", "b", "y", "n:a")]),
     "awkward names": onnx_model(
-        [node("Relu", "x", "a:0/b", 'ä "ü"'), node("Exp", "a:0/b", "y", "src0_")]
-    ),
-    "names of Relax": onnx_model(
-        [node("Relu", "x", "lv", "main"), node("Exp", "lv", "gv", "gv")], outputs=["gv"]
-    ),
+        [node("Relu", "x", "a:0/b", 'ä "ü"'), node("Exp", "a:0/b", "y", "src0_")]),
+    "names of Relax": onnx_model([node("Relu", "x", "lv", "main"), node("Exp", "lv", "gv", "gv")],
+        outputs=["gv"]),
     "weight as input": odd("y = Add(x w)", [value("x"), value("w")], weights={"w": ONES}),
     "weight as output": odd("y = Relu(x)", outputs=["y", "w"], weights={"w": ONES}),
     "weight alone": odd("y = Relu(x)", outputs=["w"], weights={"w": ONES}),
@@ -56,83 +53,51 @@ ODD = {
     "views": odd("a = Flatten(x); b = Relu(a); y = Flatten(b)", outputs=["a", "y"]),
     "only a view": odd("y = Flatten(x)", [value("x", (2, 3, 4))]),
     "equal nodes": odd("a = Exp(x); b = Exp(x); y = MatMul(a b)", SQUARE),
-    "equal parts": odd(
-        "a = Gemm(x w b); y = Gemm(x w a)", SQUARE, weights={"w": ONES.T @ ONES, "b": ONES}
-    ),
+    "equal parts": odd("a = Gemm(x w b); y = Gemm(x w a)", SQUARE,
+        weights={"w": ONES.T @ ONES, "b": ONES}),
     "read twice": odd("a = MatMul(x x); y = Add(a x)", SQUARE),
     "batch norm": odd("y = BatchNormalization(x s b m v)", [value("x", (1, 3, 2, 2))], weights=BN),
     "batch norm after an output": odd(
-        "c = Conv(x w); n = BatchNormalization(c s b m v); y = Relu(n)",
-        [value("x", (1, 3, 2, 2))],
-        ["y", "c"],
-        {"w": np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3, 1, 1), **BN},
-    ),
-    "sorted": odd(
-        "v i = TopK(x k); y = Exp(v)",
-        outputs=["y", value("i", None, "INT64")],
-        weights={"k": np.array([2], np.int64)},
-    ),
+        "c = Conv(x w); n = BatchNormalization(c s b m v); y = Relu(n)", [value("x", (1, 3, 2, 2))],
+        ["y", "c"], {"w": np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3, 1, 1), **BN}),
+    "sorted": odd("v i = TopK(x k); y = Exp(v)", outputs=["y", value("i", None, "INT64")],
+        weights={"k": np.array([2], np.int64)}),
     "added to itself": odd("a = Softmax(x); b = Add(a a); y = MatMul(b b)", SQUARE),
-    "partly read": odd(
-        "r = Softmax(x); a b c = Split<axis=1>(r s); y = Softmax(a)",
-        outputs=["b", "y"],
-        weights={"s": np.array([2, 1, 1])},
-    ),
-    "places alone": odd(
-        "v i = TopK(x k); f = Cast<to=1>(i); y = Softmax(f)", weights={"k": np.array([2])}
-    ),
+    "partly read": odd("r = Softmax(x); a b c = Split<axis=1>(r s); y = Softmax(a)",
+        outputs=["b", "y"], weights={"s": np.array([2, 1, 1])}),
+    "places alone": odd("v i = TopK(x k); f = Cast<to=1>(i); y = Softmax(f)",
+        weights={"k": np.array([2])}),
     "constant node as output": onnx_model(
         [node("Softmax", "x", "y"), node("Constant", "", "c", value_ints=[3, 4])],
-        outputs=["y", value("c", (2,), "INT64")],
-    ),
-    "names of a weight": odd(
-        "y = Add(x w); c = Identity(w); d = Identity(w)",
-        outputs=["y", "w", "c", "d"],
-        weights={"w": ONES},
-    ),
+        outputs=["y", value("c", (2,), "INT64")]),
+    "names of a weight": odd("y = Add(x w); c = Identity(w); d = Identity(w)",
+        outputs=["y", "w", "c", "d"], weights={"w": ONES}),
     "names of an input": odd("y = Softmax(x); z = Identity(x)", outputs=["x", "y", "z"]),
-    "scalars": odd(
-        "s = ReduceSum<keepdims=0>(x); e = Exp(s); f = Softmax(x); y = Mul(f e)", outputs=["y", "s"]
-    ),
-    "nothing in it": odd(
-        "r = Softmax(x); a = Slice(r b b); q = Exp(a); y = Concat<axis=0>(q x)",
-        outputs=["y", "a"],
-        weights={"b": np.array([0])},
-    ),
+    "scalars": odd("s = ReduceSum<keepdims=0>(x); e = Exp(s); f = Softmax(x); y = Mul(f e)",
+        outputs=["y", "s"]),
+    "nothing in it": odd("r = Softmax(x); a = Slice(r b b); q = Exp(a); y = Concat<axis=0>(q x)",
+        outputs=["y", "a"], weights={"b": np.array([0])}),
     "whole numbers and booleans": odd(
         "m = Greater(x z); n = Not(m); i = ArgMax<axis=1>(x); q = Softmax(x); w = Where(n q x); "
         "y = Gather<axis=1>(w i)",
         outputs=["y", value("n", None, "BOOL"), value("i", None, "INT64")],
-        weights={"z": np.float32(0)},
-    ),
+        weights={"z": np.float32(0)}),
     "long names": onnx_model(
         [node("Softmax", "x", LONG + "a", LONG), node("Exp", LONG + "a", LONG + "b", LONG + "c")],
-        outputs=[LONG + "b"],
-    ),
+        outputs=[LONG + "b"]),
     "names of paths": onnx_model(
-        [node("Softmax", "../x", "/a", "../n"), node("Exp", "/a", "..", ".")],
-        [value("../x")],
-        [".."],
-    ),
+        [node("Softmax", "../x", "/a", "../n"), node("Exp", "/a", "..", ".")], [value("../x")],
+        [".."]),
     "names of ops": odd(
-        "op1_exp = Softmax(x); op0_softmax.0 = Exp(op1_exp); y = MatMul(op0_softmax.0 x)", SQUARE
-    ),
-    "marks of ours": odd(
-        "src0_ = Softmax(src1_); in0 = Exp(src0_); y = MatMul(in0 src1_)", [value("src1_", (4, 4))]
-    ),
+        "op1_exp = Softmax(x); op0_softmax.0 = Exp(op1_exp); y = MatMul(op0_softmax.0 x)", SQUARE),
+    "marks of ours": odd("src0_ = Softmax(src1_); in0 = Exp(src0_); y = MatMul(in0 src1_)",
+        [value("src1_", (4, 4))]),
     "names of each other": onnx_model(
-        [
-            node("Softmax", "x", "a", "b"),
-            node("MatMul", "a a", "b", "a"),
-            node("Softmax", "b", "y", "x"),
-        ],
-        SQUARE,
-    ),
-    "skipping mask": odd(
-        "a = MatMul(x m); b = MatMul(a m); y = MatMul(b m)",
-        [value("x", (4, 4)), value("m", (4, 4))],
-    ),
-}
+        [node("Softmax", "x", "a", "b"), node("MatMul", "a a", "b", "a"),
+         node("Softmax", "b", "y", "x")], SQUARE),
+    "skipping mask": odd("a = MatMul(x m); b = MatMul(a m); y = MatMul(b m)",
+        [value("x", (4, 4)), value("m", (4, 4))]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ODD)
