@@ -91,6 +91,15 @@ def _no_waiting():
         yield
 
 
+@pytest.fixture(scope="module")
+def database_server():
+    """A server of PostgreSQL."""
+    from tests.study.server import postgresql
+
+    with postgresql() as running:
+        yield running
+
+
 @pytest.fixture(scope="session")
 def zoo_model():
     """A net of the zoo by name, loaded once a run."""

@@ -12,7 +12,7 @@ import pytest
 
 import autosplit
 from autosplit import api, planner
-from autosplit.errors import AutosplitError, ConfigError, Infeasible, SplitError
+from autosplit.errors import AutosplitError, ConfigError, Infeasible
 from autosplit.hardware.measurement.parity import compare
 from tests.nets import judge
 
@@ -150,12 +150,6 @@ def test_a_cut_takes_op_names_and_a_single_text_too(branches):
     expected = branches.split([["first"]]).stages
     assert branches.split([[op.name]]).stages == branches.split(after="first").stages == expected
     assert branches.split([]).stages == (tuple(range(len(branches.graph.ops))),)
-
-
-def test_a_cut_after_a_folded_node_says_why_not(squeezenet):
-    folded = squeezenet.graph.folded[0]
-    with pytest.raises(SplitError, match=f"node '{folded.name}' has no fused op"):
-        squeezenet.split([[folded.name]])
 
 
 def test_every_public_name_is_there_and_listed():

@@ -76,14 +76,11 @@ def test_the_environment_lacks_everything_else(python):
     assert alone(python, "-c", HAS, "tvm", "autosplit", *LACKS) == "tvm autosplit\n"
 
 
-def test_an_export_computes_there_what_it_computed_here(python, export, tmp_path):
+def test_an_export_computes_there_what_it_computed_here(python, export):
     export.edit(lambda d: d["model"].update(file="/nonexistent/net.onnx"))
     document = json.loads(alone(python, "-m", "autosplit", "verify", export.folder, "-f", "json"))
     assert document["equal"]
     assert document["against"] == "the outputs of onnxruntime recorded in reference.npz"
-    bench = "-m", "autosplit", "bench", export.folder, "--seconds", "0.1", "-f", "json"
-    measured = json.loads(alone(python, *bench))
-    assert len(measured["stages"]) == 3
 
 
 def test_there_the_model_file_may_still_lie_where_it_was_and_results_are_plain_text(python, export):
@@ -96,7 +93,7 @@ def test_there_the_model_file_may_still_lie_where_it_was_and_results_are_plain_t
     title, head, *rows = bench.splitlines()
     assert title.startswith("period ")
     assert re.split(" {2,}", head) == ["stage", "runtime", "busy ms", "% of the period"]
-    stages = [row.split()[:2] for row in rows[:3]]
+    stages = [row.split()[:2] for row in rows if row.startswith("stage")]
     assert stages == [["stage", "0"], ["stage", "1"], ["stage", "2"]]
 
 

@@ -1,14 +1,13 @@
 """A PostgreSQL server for a test, in a temporary folder and on a socket there."""
 
 import contextlib
-import importlib.util
 import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
-from autosplit.errors import MachineError
+import pytest
 
 OPTIONS = "-c listen_addresses='' -c fsync=off -c max_connections=40 -k {}"
 
@@ -56,14 +55,9 @@ class Server:
         environment = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
         # A pipe would stay open in the server that pg_ctl starts.
         with tempfile.TemporaryFile() as output:
-            done = subprocess.run(
-                command,
-                cwd=self._folder,
-                env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                **self._as,
-            )
+            pipes = {"stdout": output, "stderr": subprocess.STDOUT}
+            options = {"cwd": self._folder, "env": environment, **pipes, **self._as}
+            done = subprocess.run(command, **options)
             if done.returncode:
                 output.seek(0)
                 raise RuntimeError(f"{command[0]} failed: {output.read()!r}")
@@ -71,39 +65,19 @@ class Server:
 
 @contextlib.contextmanager
 def postgresql():
-    """A server for a test, or a skip that says why there is none."""
-    import pytest
-
-    try:
-        programs = installed()
-    except MachineError as error:
-        pytest.skip(str(error))
-    with running(programs) as server:
-        yield server
-
-
-def installed():
-    """The folder of PostgreSQL's programs. Raises MachineError without it or its driver."""
-    if importlib.util.find_spec("psycopg") is None:
-        raise MachineError("package psycopg is not installed; pip install 'autosplit[postgres]'")
-    packaged = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    on_path = shutil.which("initdb")
-    if not packaged and not on_path:
-        needed = "no initdb in /usr/lib/postgresql/*/bin or on the path"
-        raise MachineError(f"PostgreSQL is not installed: {needed}")
-    return packaged[-1].parent if packaged else Path(str(on_path)).parent
-
-
-@contextlib.contextmanager
-def running(programs):
-    """A server in a folder of its own, gone afterwards."""
+    """A server in a folder of its own, gone afterwards, or a skip that says why there is none."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed; see autosplit[postgres]")
+    packaged = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    initdb = shutil.which("initdb", path=os.pathsep.join([*map(str, packaged), os.environ["PATH"]]))
+    if not initdb:
+        pytest.skip("PostgreSQL is not installed: no initdb in /usr/lib/postgresql or on the path")
     folder = Path(tempfile.mkdtemp(prefix="autosplit-pg-"))
-    server = None
     try:
-        server = Server(programs, folder)
-        yield server
-    finally:
-        if server is not None:
+        server = Server(Path(initdb).parent, folder)
+        try:
+            yield server
+        finally:
             with contextlib.suppress(RuntimeError):
                 server.stop()
+    finally:
         shutil.rmtree(folder, ignore_errors=True)

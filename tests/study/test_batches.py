@@ -29,6 +29,7 @@ def test_a_study_file_refuses_other_batches(tmp_path, batch):
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("in_this_process")
 def test_a_study_of_a_batch_exports_it(save, as_json, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save(onnx_model(NODES, weights=WEIGHTS))

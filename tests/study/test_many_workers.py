@@ -16,23 +16,16 @@ from autosplit.study.loop.run import run_study
 from autosplit.study.record import record_of
 from autosplit.study.results import error_of
 from autosplit.study.storage import connect, storage_url
-from tests.study.server import postgresql
 
 pytestmark = pytest.mark.integration
 LEASE = 2  # seconds, in worker.py
-
-
-@pytest.fixture(scope="module")
-def server():
-    with postgresql() as running:
-        yield running
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request, tmp_path):
     if request.param == "sqlite":
         return storage_url("w", str(tmp_path / "w.db"))
-    return str(request.getfixturevalue("server").url)
+    return str(request.getfixturevalue("database_server").url)
 
 
 @contextlib.contextmanager
@@ -75,8 +68,8 @@ def check_trials(url, complete):
     assert "RUNNING" not in {trial.state.name for trial in trials}
 
 
-def test_a_server_s_database_of_another_program_is_refused_and_left_as_it_is(server):
-    with server.database("other") as url:
+def test_a_server_s_database_of_another_program_is_refused_and_left_as_it_is(database_server):
+    with database_server.database("other") as url:
         engine = sqlalchemy.create_engine(url)
         with engine.begin() as connection:
             connection.execute(sqlalchemy.text("CREATE TABLE orders (x integer)"))
@@ -110,13 +103,13 @@ def test_four_workers_one_killed_one_stopped_for_longer_than_its_lease(url):
     assert all("silent" in error or error == limit for error in errors_of(url))
 
 
-def test_a_server_that_is_restarted_under_four_workers_loses_no_trial(server):
-    with server.database("restarted") as url, contextlib.ExitStack() as stack:
+def test_a_server_that_is_restarted_under_four_workers_loses_no_trial(database_server):
+    with database_server.database("restarted") as url, contextlib.ExitStack() as stack:
         workers = [stack.enter_context(worker(url, 40)) for _ in range(4)]
         for process in workers:
             until_measuring(process, 2)
-        server.stop()
-        server.start()
+        database_server.stop()
+        database_server.start()
         outputs = ended(workers)
         time.sleep(2 * LEASE)
         with worker(url, 40) as last:
@@ -128,25 +121,25 @@ def test_a_server_that_is_restarted_under_four_workers_loses_no_trial(server):
 
 
 def test_a_server_that_is_lost_is_one_line_and_the_study_goes_on_afterwards(
-    server, chain_bench, new_study
+    database_server, chain_bench, new_study
 ):
     bench = chain_bench()
     config = new_study(bench, trials=4, sampler="random").config
-    opened = open_study(config, bench, server.url, name="lost")
+    opened = open_study(config, bench, database_server.url, name="lost")
     measure, measured = bench.measure, []
 
     def losing(stages):
         measured.append(stages)
         if len(measured) == 3:
-            server.stop()
+            database_server.stop()
         return measure(stages)
 
     bench.measure = losing
     lost = r"storage 'postgresql\+psycopg://.*; repair it and run again"
     with pytest.raises(MachineError, match=lost):
         run_study(opened)
-    server.start()
-    run_study(open_study(config, bench, server.url, name="lost"))
-    again = optuna.load_study(study_name="lost", storage=connect(server.url))
+    database_server.start()
+    run_study(open_study(config, bench, database_server.url, name="lost"))
+    again = optuna.load_study(study_name="lost", storage=connect(database_server.url))
     states = [t.state.name for t in again.trials]
     assert states == ["COMPLETE", "COMPLETE", "RUNNING", "COMPLETE"]  # the lease runs on

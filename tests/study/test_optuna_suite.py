@@ -4,16 +4,9 @@ import pytest
 from optuna.testing.pytest_storages import StorageTestCase
 
 from autosplit.study.storage import connect, storage_url
-from tests.study.server import postgresql
 
 pytestmark = pytest.mark.integration
 LEASE = 60
-
-
-@pytest.fixture(scope="module")
-def server():
-    with postgresql() as running:
-        yield running
 
 
 class TestSQLite(StorageTestCase):
@@ -24,6 +17,6 @@ class TestSQLite(StorageTestCase):
 
 class TestPostgreSQL(StorageTestCase):
     @pytest.fixture
-    def storage(self, server):
-        with server.database("suite") as url:
+    def storage(self, database_server):
+        with database_server.database("suite") as url:
             yield connect(url, LEASE)

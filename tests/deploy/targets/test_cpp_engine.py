@@ -1,14 +1,11 @@
 """The C++ pipeline on fake stages, under the sanitizers: replicas, streams, skips, failures."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +13,7 @@ import pytest
 from autosplit.deploy import manifest_file
 from autosplit.deploy.manifest_wiring import wired
 from tests.deploy import manifests
-from tests.deploy.exports import add_program
+from tests.deploy.exports import Export, add_program
 from tests.deploy.targets.programs import checked, failed, require_tools, run
 
 pytestmark = pytest.mark.integration
@@ -26,7 +23,7 @@ ITEMS, STREAMS = 60, 3
 COMPILED = shutil.ignore_patterns("*_*")
 
 
-def write_export(folder: Path) -> dict[str, Any]:
+def write_export(folder):
     """Stages with replicas, a skip, a state, and an input that is an output too."""
     document = manifests.sound() | {"environment": {"architecture": platform.machine()}}
     for stage, replicas in zip(document["stages"], (2, 3, 1), strict=True):
@@ -47,7 +44,7 @@ def write_export(folder: Path) -> dict[str, Any]:
     return document
 
 
-def compile_with(folder: Path, main: Path, sanitizer: str, objects: Path | None = None) -> Path:
+def compile_with(folder, main, sanitizer, objects=None):
     """A program of fake stages; ``objects`` holds what was compiled of another one before."""
     objects = objects or folder
     program, names = folder / f"{main.stem}_{sanitizer}", []
@@ -61,7 +58,10 @@ def compile_with(folder: Path, main: Path, sanitizer: str, objects: Path | None 
     return program
 
 
-@pytest.fixture(scope="module", params=["address,undefined", "thread"])
+ADDRESS = "address,undefined"
+
+
+@pytest.fixture(scope="module", params=[ADDRESS, "thread"])
 def sanitizer(request):
     require_tools("g++")
     return str(request.param)
@@ -79,17 +79,32 @@ def program(folder, sanitizer):
     return compile_with(folder, folder / "main.cpp", sanitizer)
 
 
-def fake(inputs: list[Any], outputs: int) -> list[Any]:
+@pytest.fixture(scope="module")
+def refusing(folder):
+    """The program for what is refused before a thread starts."""
+    require_tools("g++")
+    return compile_with(folder, folder / "main.cpp", ADDRESS)
+
+
+def changed_export(folder, tmp_path, change):
+    """A copy of the export with its program, whose manifest is changed."""
+    changed = Export(Path(shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)))
+    changed.edit(change)
+    add_program(changed.folder, "cpp")
+    return changed.folder
+
+
+def fake(inputs, outputs):
     """What a fake stage computes."""
     values = np.concatenate(inputs)
     checksum = int((np.arange(1, len(values) + 1) * values.astype("int64")).sum())
     return [np.full(24, (checksum + n) % 251, "uint8") for n in range(1, outputs + 1)]
 
 
-def expected(items: Any) -> dict[str, Any]:
+def expected(items):
     """The outputs item by item, with a state for each stream."""
     state = dict.fromkeys(range(STREAMS), np.zeros(24, "uint8"))
-    results: dict[str, list[Any]] = {"b": [], "y": [], "x": []}
+    results = {"b": [], "y": [], "x": []}
     for number, item in enumerate(items):
         x = np.frombuffer(item.tobytes(), "uint8")
         a, b = fake([x], 2)
@@ -108,7 +123,7 @@ def test_results_are_in_order_with_the_states_of_their_stream(folder, program):
         assert outputs[name].tobytes() == array.tobytes(), name
 
 
-def looped(items: Any, steps: int) -> Any:
+def looped(items, steps):
     """The outputs y of streams whose next x is their last y."""
     results = []
     for item in items:
@@ -129,13 +144,10 @@ def test_outputs_that_are_fed_back_are_the_inputs_of_the_next_step(folder, progr
     assert outputs["y"].tobytes() == looped(items, 6).tobytes()
 
 
-def test_a_step_that_the_states_have_no_room_for_is_refused(folder, tmp_path, sanitizer):
-    changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
-    document = json.loads((changed / "split.json").read_text())
-    document["model"]["steps"] = 3
-    (changed / "split.json").write_text(json.dumps(document))
-    add_program(changed, "cpp")
-    program = compile_with(changed, changed / "main.cpp", sanitizer, objects=folder)
+@pytest.mark.usefixtures("refusing")
+def test_a_step_that_the_states_have_no_room_for_is_refused(folder, tmp_path):
+    changed = changed_export(folder, tmp_path, lambda d: d["model"].update(steps=3))
+    program = compile_with(changed, changed / "main.cpp", ADDRESS, objects=folder)
     items = np.zeros((1, 2, 3), "float32")
     run(program, changed, {"x": items}, ["y"], "--repeat", "3")
     words = ["--input", f"x={changed / 'in0.npy'}", "--feed", "y=x", "--repeat", "4"]
@@ -188,7 +200,7 @@ def test_a_stage_that_fails_closes_the_pipeline(folder, program, fail, name):
         (["DIR/nowhere", "--input", "x=GOOD"], "stage0.so' is missing; export the split again"),
     ],
 )
-def test_a_wrong_argument_is_refused_in_a_line(folder, tmp_path, program, words, reason):
+def test_a_wrong_argument_is_refused_in_a_line(folder, tmp_path, refusing, words, reason):
     good = np.zeros((4, 2, 3), "float32")
     arrays = {"GOOD": good, "NARROW": good[:, :1], "DOUBLE": good.astype("float64")}
     for name, array in (arrays | {"SHORT": good, "NONE": good[:0]}).items():
@@ -198,18 +210,19 @@ def test_a_wrong_argument_is_refused_in_a_line(folder, tmp_path, program, words,
     os.mkfifo(tmp_path / "PIPE.npy")
     for name in ("GOOD", "NARROW", "DOUBLE", "SHORT", "NONE", "PIPE"):
         words = [word.replace(f"={name}", f"={tmp_path / name}.npy") for word in words]
-    code, line = failed(program, *(word.replace("DIR", str(folder)) for word in words))
+    code, line = failed(refusing, *(word.replace("DIR", str(folder)) for word in words))
     assert (code, reason in line) == (2, True), line
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
-def test_an_index_out_of_its_tensor_is_refused(folder, tmp_path, sanitizer, dtype):
-    changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
-    document = json.loads((changed / "split.json").read_text().replace("float32", dtype))
-    document["model"]["inputs"][0]["range"] = [-2, 1]
-    (changed / "split.json").write_text(json.dumps(document))
-    add_program(changed, "cpp")
-    program = compile_with(changed, changed / "main.cpp", sanitizer, objects=folder)
+@pytest.mark.usefixtures("refusing")
+def test_an_index_out_of_its_tensor_is_refused(folder, tmp_path, dtype):
+    def change(document):
+        document.update(json.loads(json.dumps(document).replace("float32", dtype)))
+        document["model"]["inputs"][0]["range"] = [-2, 1]
+
+    changed = changed_export(folder, tmp_path, change)
+    program = compile_with(changed, changed / "main.cpp", ADDRESS, objects=folder)
     for value in (-3, 2):
         np.save(changed / "items.npy", np.array([[[0, 1, -1], [1, -2, value]]], dtype))
         code, line = failed(program, changed, "--input", f"x={changed / 'items.npy'}")
@@ -224,12 +237,12 @@ def test_an_index_out_of_its_tensor_is_refused(folder, tmp_path, sanitizer, dtyp
         (Path.touch, "has 0 bytes, exported were 9; it was changed, export the split again"),
     ],
 )
-def test_a_pipe_and_a_file_that_is_cut_off_are_refused(folder, tmp_path, program, replace, reason):
+def test_a_pipe_and_a_file_that_is_cut_off_are_refused(folder, tmp_path, refusing, replace, reason):
     changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
     np.save(changed / "items.npy", np.zeros((1, 2, 3), "float32"))
     (changed / "stage1.so").unlink()
     replace(changed / "stage1.so")
-    code, line = failed(program, changed, "--input", f"x={changed / 'items.npy'}")
+    code, line = failed(refusing, changed, "--input", f"x={changed / 'items.npy'}")
     assert (code, f"stage1.so' {reason}" in line) == (2, True), line
 
 
@@ -258,14 +271,13 @@ def test_an_item_that_fails_in_a_batch_does_not_fail_its_neighbours(folder, tmp_
         ("{0}, {", '{0}, {"nosuch", ', "this processor lacks nosuch"),
     ],
 )
-def test_a_machine_that_does_not_fit_is_refused(
-    folder, tmp_path, sanitizer, program, old, new, reason
-):
+@pytest.mark.usefixtures("refusing")
+def test_a_machine_that_does_not_fit_is_refused(folder, tmp_path, old, new, reason):
     changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
     wiring = (changed / "wiring.cpp").read_text()
     assert old in wiring
     (changed / "wiring.cpp").write_text(wiring.replace(old, new))
     np.save(changed / "items.npy", np.zeros((1, 2, 3), "float32"))
-    program = compile_with(changed, changed / "main.cpp", sanitizer, objects=folder)
+    program = compile_with(changed, changed / "main.cpp", ADDRESS, objects=folder)
     code, line = failed(program, changed, "--input", f"x={changed / 'items.npy'}")
     assert (code, reason in line) == (2 if "missing" in reason else 3, True), line

@@ -1,11 +1,8 @@
 """The C++ program of real exports: it computes what ``autosplit.load`` computes."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +33,7 @@ STREAMS = 3
 BUILT = shutil.ignore_patterns("build*")
 
 
-def export(model: Any, after: list[list[str]], *stages: Any) -> Split:
+def export(model, after, *stages):
     """Stages with their runtimes and devices."""
     cuts = model.split(after).stages
     deployed = [Stage.on(ops, *where) for ops, where in zip(cuts, stages, strict=True)]
@@ -71,7 +68,7 @@ def program(branches_export):
     return build(branches_export)
 
 
-def items_of(folder: Path, count: int) -> list[dict[str, Any]]:
+def items_of(folder, count):
     from autosplit.deploy import manifest_file
     from autosplit.deploy.verify import sample_items
     from autosplit.frontend.samples import random_items
@@ -79,9 +76,7 @@ def items_of(folder: Path, count: int) -> list[dict[str, Any]]:
     return sample_items(manifest_file.read(folder), random_items, count, seed=7)
 
 
-def require_same_as_load(
-    program: Path, folder: Path, count: int, *options: str, **environment: str
-) -> None:
+def require_same_as_load(program, folder, count, *options, **environment):
     """Assert that the program gives what ``autosplit.load`` does, to the bit."""
     items = items_of(folder, count)
     with autosplit.load(folder) as pipeline:

@@ -10,21 +10,14 @@ from autosplit.report.documents.study_reader import find_study
 from tests.report import graphs
 from tests.report.serving import dashboard
 from tests.report.studies import make_study
-from tests.study.server import postgresql
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def server():
-    with postgresql() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def reader(server):
-    make_study(server.url, graphs.fire_net())
-    return find_study("fire", server.url)
+def reader(database_server):
+    make_study(database_server.url, graphs.fire_net())
+    return find_study("fire", database_server.url)
 
 
 def rows(url):
@@ -64,14 +57,14 @@ def test_the_command_reads_a_study_there_by_its_name(reader, capsys, as_json):
     assert "holds no study 'water'; it holds fire" in capsys.readouterr().err
 
 
-def test_a_server_that_stops_leaves_what_was_read(reader, server, monkeypatch, capsys):
+def test_a_server_that_stops_leaves_what_was_read(reader, database_server, monkeypatch, capsys):
     monkeypatch.setattr(app, "REFRESH", 0.0)
     with dashboard(reader) as client:
-        server.stop()
+        database_server.stop()
         try:
             assert len(client.study()["trials"]) == 12
             assert "showing what was read before: storage 'post" in capsys.readouterr().err
             with pytest.raises(MachineError, match=r"cannot be read: .*; repair it"):
                 app.open_server(reader, port=0)
         finally:
-            server.start()
+            database_server.start()

@@ -69,12 +69,6 @@ def best_of(study):
     return (best.number, period.median) if best and period else None
 
 
-def test_the_best_is_of_the_final_comparison_until_others_are_measured():
-    for measured, best in ((2, 1), (1, 0)):
-        study = read(study_of([1.0, 5.0], final_comparison=compared(measured, 1)))
-        assert study.best() is study.trials[best]
-
-
 @pytest.mark.parametrize(
     ("verdict", "marked"),
     [

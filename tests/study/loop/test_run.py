@@ -1,34 +1,23 @@
-import contextlib
-import math
-import sqlite3
-import time
-from collections import Counter
-from contextlib import closing
-from dataclasses import replace
-from datetime import datetime, timedelta
+"""Studies from the first trial to the verdict: limits, interruptions, questions, what is stored."""
 
-import optuna
+import contextlib
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 
 from autosplit.deployment import Stage
 from autosplit.errors import ConfigError, MachineError, StageError
-from autosplit.hardware.measurement.results import Baseline, LoadPoint, LoadTest, Spread
+from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.report.documents import record
 from autosplit.report.documents.study import written
-from autosplit.study import workers
-from autosplit.study.config.sections import Workload as WorkloadSection
-from autosplit.study.loop import run as loops
 from autosplit.study.loop.open import device_lock
-from autosplit.study.loop.run import StudyLoop, run_study
-from autosplit.study.record import COMPARISON, RECORD, record_of, update
-from autosplit.study.results import DEATHS_LIMIT, best_of_study, error_of, state_of, tally
-from autosplit.study.sampler import Assignment
-from autosplit.study.workers import UNCLAIMED, Retry, free_lost_trials, this_worker
+from autosplit.study.loop.run import run_study
+from autosplit.study.record import COMPARISON, RECORD, record_of
+from autosplit.study.results import best_of_study
+from autosplit.study.workers import this_worker
 from autosplit.units import milliseconds
 from tests.study.conftest import bench_of, keys, states, stopped, verdict
-
-DEAD = {**this_worker(), "start": "0.00"}
-ELSEWHERE = {"host": "elsewhere", "pid": 1, "start": "x"}
 
 
 def breaking(bench, error, numbers):
@@ -43,14 +32,6 @@ def breaking(bench, error, numbers):
 
     bench.measure = broken
     return bench
-
-
-def claim(opened, **record):
-    """A running trial with a record."""
-    trial = opened.study.ask()
-    if record:
-        update(trial, **record)
-    return trial
 
 
 def best(opened):
@@ -102,93 +83,6 @@ def test_interrupted_and_resumed_is_uninterrupted(branchy_bench, new_study, ran,
         parted = ran(branchy_bench(noise=0.1), name=f"parted-{killed}", **search)
         assert keys(parted) == keys(whole)
         assert best(parted) == best(whole)
-
-
-@pytest.mark.parametrize("has_chosen", [True, False])
-def test_a_worker_that_died_leaves_its_candidate_to_the_next(
-    chain_bench, new_study, ran, has_chosen
-):
-    whole = ran(chain_bench(), name="whole", trials=4)
-    notes = []
-    opened = new_study(chain_bench(), name="died", trials=4, notify=notes.append)
-    claim(opened, worker=DEAD, **({"key": keys(whole)[0]} if has_chosen else {}))
-    run_study(opened)
-    assert keys(opened) == keys(whole)
-    assert state_of(opened.study.trials[0]) == "interrupted"
-    assert states(opened) == ["FAIL", *["COMPLETE"] * 4]
-    assert any("its candidate is free again" in note for note in notes)
-
-
-def test_a_candidate_that_kills_again_and_again_fails(chain_bench, new_study):
-    opened = new_study(chain_bench(), trials=2)
-    claim(opened, worker=DEAD, key=opened.space.key(opened.space.plan.stages))
-    for _ in range(DEATHS_LIMIT - 1):
-        free_lost_trials(opened.study, Retry(print))
-        update(opened.study.ask(), worker=DEAD)
-    run_study(opened)
-    assert states(opened) == [*["FAIL"] * DEATHS_LIMIT, "COMPLETE"]
-    counted = tally(opened.study.trials).failed
-    assert [t.number for t in counted] == [DEATHS_LIMIT - 1]
-    assert "died 5 times" in error_of(counted[0])
-
-
-def test_a_trial_of_a_living_worker_is_left_alone(chain_bench, new_study):
-    opened = new_study(chain_bench(), trials=3)
-    claim(opened, worker=ELSEWHERE)
-    run_study(opened)
-    assert states(opened) == ["RUNNING", "COMPLETE", "COMPLETE"]
-    assert "other workers measure the last 1" in stopped(opened)
-
-
-@pytest.mark.parametrize("is_measured", [True, False])
-def test_a_trial_that_another_gives_up_meanwhile_is_left_to_it_and_the_worker_goes_on(
-    chain_bench, new_study, is_measured
-):
-    notes = []
-    opened = new_study(chain_bench(), trials=3, notify=notes.append)
-    holder, name = (opened.bench, "measure") if is_measured else (opened.study, "ask")
-    call = getattr(holder, name)
-
-    def reaped_after(*arguments):
-        result = call(*arguments)
-        if len(opened.study.trials) == 1:
-            opened.study.tell(0, state=optuna.trial.TrialState.FAIL)
-        return result
-
-    setattr(holder, name, reaped_after)
-    run_study(opened)
-    assert states(opened) == ["FAIL", *["COMPLETE"] * 3]
-    assert any("another worker finished it first" in note for note in notes)
-
-
-def test_a_storage_that_breaks_on_the_way_out_hides_no_interruption(
-    chain_bench, new_study, monkeypatch
-):
-    opened = new_study(chain_bench())
-
-    def interrupted(_):
-        monkeypatch.setattr(optuna.storages.RDBStorage, "set_trial_user_attr", broken)
-        monkeypatch.setattr(optuna.storages.RDBStorage, "set_trial_state_values", broken)
-        raise KeyboardInterrupt
-
-    def broken(*_, **__):
-        raise optuna.exceptions.StorageInternalError("disk full")
-
-    opened.bench.measure = interrupted
-    with pytest.raises(KeyboardInterrupt):
-        run_study(opened)
-
-
-def test_a_storage_that_breaks_when_a_result_is_written_is_one_line(
-    chain_bench, new_study, monkeypatch
-):
-    def broken(*_, **__):
-        raise optuna.exceptions.StorageInternalError("disk full")
-
-    opened = new_study(chain_bench())
-    monkeypatch.setattr(optuna.storages.RDBStorage, "set_trial_state_values", broken)
-    with pytest.raises(MachineError, match="disk full; repair it and run again"):
-        run_study(opened)
 
 
 def test_a_failed_candidate_is_a_failed_trial_with_its_reason(chain_bench, ran):
@@ -317,21 +211,6 @@ def test_baselines_measured_beside_the_best_decide_the_verdict(chain_bench, ran)
     assert baselines[0]["period_ms"]["median"] == 1e3
 
 
-def test_two_workers_share_the_trials_and_no_split(chain_bench, new_study):
-    first, second = (new_study(chain_bench(ops=40), trials=6, sampler="random") for _ in range(2))
-    inner = first.bench.measure
-
-    def while_another_works(deployment):
-        if len(second.study.trials) == 1:
-            run_study(second)
-        return inner(deployment)
-
-    first.bench.measure = while_another_works
-    run_study(first)
-    assert states(first) == ["COMPLETE"] * 6
-    assert len(set(keys(first))) == 6
-
-
 def test_a_study_that_is_continued_chooses_as_it_would_have(chain_bench, ran):
     def run(name, trials):
         opened = ran(chain_bench(40, 4), name=name, trials=trials, converge=False)
@@ -339,59 +218,6 @@ def test_a_study_that_is_continued_chooses_as_it_would_have(chain_bench, ran):
 
     run("parts", 7)  # without transfers many splits are equal
     assert run("parts", 14) == run("whole", 14)
-
-
-def test_a_trial_that_exceeds_the_limit_is_given_up(chain_bench, new_study, monkeypatch):
-    opened = new_study(chain_bench(), trials=2)
-    monkeypatch.setattr(loops, "stop_reason", lambda *_: None)
-    for _ in range(2):
-        claim(opened, worker=ELSEWHERE)
-    loop = StudyLoop(opened, time.monotonic)
-    assert loop.run() == "stopped: 2 trials (limit)"
-    assert states(opened) == ["RUNNING", "RUNNING", "FAIL"]
-    assert state_of(opened.study.trials[2]) == "interrupted"
-
-
-def test_a_trial_names_its_worker_before_its_candidate_is_planned(
-    chain_bench, new_study, monkeypatch
-):
-    """Otherwise it looks lost to other workers, and two measure one candidate."""
-    opened, assign = new_study(chain_bench(), trials=1), Assignment.assign
-
-    def planned(assignment, *trial):
-        monkeypatch.setattr(workers, "UNCLAIMED", -1.0)
-        free_lost_trials(opened.study, Retry(print))  # as another worker does
-        assert states(opened) == ["RUNNING"]
-        return assign(assignment, *trial)
-
-    monkeypatch.setattr(Assignment, "assign", planned)
-    run_study(opened)
-    assert states(opened) == ["COMPLETE"]
-
-
-def test_a_trial_without_a_worker_is_left_alone_for_a_while(chain_bench, new_study, monkeypatch):
-    opened, retry = new_study(chain_bench(), trials=2), Retry(print)
-    # Started by the clock of a host in another time zone.
-    start = datetime.now() - timedelta(hours=9)
-    running = optuna.trial.TrialState.RUNNING
-    trial = optuna.trial.FrozenTrial(0, running, None, start, None, {}, {}, {}, {}, {}, 0)
-    opened.study.add_trial(trial)
-    for unclaimed, state in ((UNCLAIMED, "RUNNING"), (0.0, "FAIL")):
-        monkeypatch.setattr(workers, "UNCLAIMED", unclaimed)
-        free_lost_trials(opened.study, retry)
-        assert states(opened) == [state]
-
-
-def test_a_silent_worker_loses_its_trial_to_whoever_asks(chain_bench, new_study, tmp_path):
-    opened = new_study(chain_bench(), trials=1)
-    key = opened.space.key(opened.space.plan.stages)
-    trial = claim(opened, worker=ELSEWHERE, key=key)
-    with closing(sqlite3.connect(tmp_path / "s.db")) as database, database:
-        row = "INSERT INTO trial_heartbeats (trial_id, heartbeat) VALUES (?, '2020-01-01')"
-        database.execute(row, [trial._trial_id])
-    run_study(opened)
-    assert states(opened) == ["FAIL", "COMPLETE"]
-    assert keys(opened) == [key]
 
 
 def test_another_question_under_the_same_name_is_refused(chain_bench, new_study, ran):
@@ -418,76 +244,6 @@ def test_profile_and_baselines_are_measured_once(chain_bench, ran):
     bench.compare_interleaved = lambda candidates, names: (list(map(bench.measure, candidates)), {})
     opened = ran(bench, trials=2)
     assert len(opened.study.trials) == 2
-
-
-def loaded(bench, goodput=90.0):
-    """Let a bench answer tests under load, and return what it is asked for."""
-    asked = []
-
-    def under_load(deployment, workload, period):
-        asked.append((deployment, workload))
-        times = {"p50": Spread(1.0, 1.0, 1.0), "p99": Spread(3.0, 2.0, 4.0)}
-        points = [LoadPoint(rate, 1_000, times) for rate in (workload.rate, goodput) if rate]
-        limit = workload.limit_ms
-        served = (limit, goodput, 1.02 * goodput) if limit else ()
-        return LoadTest(tuple(points), 2.0, 1e3 / period.median, 0.0, *served)
-
-    bench.under_load = under_load
-    return asked
-
-
-def with_workload(opened, objective, **section):
-    update = {"workload": WorkloadSection(**section), "objective": objective}
-    return replace(opened, config=opened.config.model_copy(update=update))
-
-
-def test_the_winner_is_measured_at_the_rate_of_the_study_once(chain_bench, new_study):
-    bench = chain_bench(ops=8, stages=2)
-    asked, opened = loaded(bench), new_study(bench, trials=3)
-    for rate in (1.0, 1.0, 2.0):
-        opened = with_workload(opened, "throughput", rate=rate)
-        run_study(opened)
-    assert [w.rate for _, w in asked] == [1, 2]
-    (load,) = written(record.read(opened.study), "")["loads"].values()
-    assert load["points"][0]["rate"] == 2
-    text = verdict(opened)["text"]
-    assert text.endswith("At 2 items/s: latency p50 1 ms, p99 3 ms (2 to 4).")
-
-
-@pytest.mark.parametrize(
-    ("objective", "rate", "figure", "ends"),
-    [
-        ("goodput", None, "90 items/s within the limit", "items/s with all items waiting."),
-        ("cores", 5.0, "1 core within the limit", "p99 3 ms (2 to 4)."),
-    ],
-)
-def test_a_study_finds_what_serves_within_the_limit(
-    chain_bench, new_study, objective, rate, figure, ends
-):
-    bench = chain_bench(ops=8, stages=2)
-    asked, opened = loaded(bench), new_study(bench, trials=3)
-    opened = with_workload(opened, objective, p99_ms=1e4, **({"rate": rate} if rate else {}))
-    run_study(opened)
-    lines = verdict(opened)["text"].splitlines()
-    assert figure in lines[1]
-    assert lines[-1].endswith(ends)
-    # All finalists compete, and what a limit costs is measured only where it is asked for.
-    assert len(asked) > 1
-    assert {load.limit_ms for _, load in asked} == {None if rate else 1e4}
-    values = [t.value for t in opened.study.trials if t.state.name == "COMPLETE"]
-    assert all(value and value < 1e4 for value in values)
-
-
-def test_a_limit_that_nothing_keeps_is_said(chain_bench, new_study):
-    bench = chain_bench(ops=8, stages=2)
-    loaded(bench, goodput=0.0)
-    opened = with_workload(new_study(bench, trials=3), "goodput", p99_ms=1e-3)
-    run_study(opened)
-    lines = verdict(opened)["text"].splitlines()
-    alone = "; an item that comes alone takes 2 ms at least."
-    assert lines[3] == f"No measured deployment keeps p99 0.001 ms{alone}"
-    assert lines[3].endswith(" takes 2 ms at least.")
-    assert {t.value for t in opened.study.trials} == {math.inf}
 
 
 def test_only_a_bench_that_measures_alone_locks_the_host(chain_bench, new_study):

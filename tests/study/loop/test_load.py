@@ -1,0 +1,83 @@
+"""Studies with a workload: the winner is measured under load, or chosen by it."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from autosplit.hardware.measurement.results import LoadPoint, LoadTest, Spread
+from autosplit.report.documents import record
+from autosplit.report.documents.study import written
+from autosplit.study.config.sections import Workload as WorkloadSection
+from autosplit.study.loop.run import run_study
+from tests.study.conftest import verdict
+
+
+def loaded(bench, goodput=90.0):
+    """Let a bench answer tests under load, and return what it is asked for."""
+    asked = []
+
+    def under_load(deployment, workload, period):
+        asked.append((deployment, workload))
+        times = {"p50": Spread(1.0, 1.0, 1.0), "p99": Spread(3.0, 2.0, 4.0)}
+        points = [LoadPoint(rate, 1_000, times) for rate in (workload.rate, goodput) if rate]
+        limit = workload.limit_ms
+        served = (limit, goodput, 1.02 * goodput) if limit else ()
+        return LoadTest(tuple(points), 2.0, 1e3 / period.median, 0.0, *served)
+
+    bench.under_load = under_load
+    return asked
+
+
+def with_workload(opened, objective, **section):
+    update = {"workload": WorkloadSection(**section), "objective": objective}
+    return replace(opened, config=opened.config.model_copy(update=update))
+
+
+def test_the_winner_is_measured_at_the_rate_of_the_study_once(chain_bench, new_study):
+    bench = chain_bench(ops=8, stages=2)
+    asked, opened = loaded(bench), new_study(bench, trials=3)
+    for rate in (1.0, 1.0, 2.0):
+        opened = with_workload(opened, "throughput", rate=rate)
+        run_study(opened)
+    assert [w.rate for _, w in asked] == [1, 2]
+    (load,) = written(record.read(opened.study), "")["loads"].values()
+    assert load["points"][0]["rate"] == 2
+    text = verdict(opened)["text"]
+    assert text.endswith("At 2 items/s: latency p50 1 ms, p99 3 ms (2 to 4).")
+
+
+@pytest.mark.parametrize(
+    ("objective", "rate", "figure", "ends"),
+    [
+        ("goodput", None, "90 items/s within the limit", "items/s with all items waiting."),
+        ("cores", 5.0, "1 core within the limit", "p99 3 ms (2 to 4)."),
+    ],
+)
+def test_a_study_finds_what_serves_within_the_limit(
+    chain_bench, new_study, objective, rate, figure, ends
+):
+    bench = chain_bench(ops=8, stages=2)
+    asked, opened = loaded(bench), new_study(bench, trials=3)
+    opened = with_workload(opened, objective, p99_ms=1e4, **({"rate": rate} if rate else {}))
+    run_study(opened)
+    lines = verdict(opened)["text"].splitlines()
+    assert figure in lines[1]
+    assert lines[-1].endswith(ends)
+    # All finalists compete, and what a limit costs is measured only where it is asked for.
+    assert len(asked) > 1
+    assert {load.limit_ms for _, load in asked} == {None if rate else 1e4}
+    values = [t.value for t in opened.study.trials if t.state.name == "COMPLETE"]
+    assert all(value and value < 1e4 for value in values)
+
+
+def test_a_limit_that_nothing_keeps_is_said(chain_bench, new_study):
+    bench = chain_bench(ops=8, stages=2)
+    loaded(bench, goodput=0.0)
+    opened = with_workload(new_study(bench, trials=3), "goodput", p99_ms=1e-3)
+    run_study(opened)
+    lines = verdict(opened)["text"].splitlines()
+    alone = "; an item that comes alone takes 2 ms at least."
+    assert lines[3] == f"No measured deployment keeps p99 0.001 ms{alone}"
+    assert lines[3].endswith(" takes 2 ms at least.")
+    assert {t.value for t in opened.study.trials} == {math.inf}

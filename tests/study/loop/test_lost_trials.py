@@ -1,0 +1,185 @@
+"""Trials of workers that died, were silent or lost the storage, and trials that several want."""
+
+import sqlite3
+import time
+from contextlib import closing
+from datetime import datetime, timedelta
+
+import optuna
+import pytest
+
+from autosplit.errors import MachineError
+from autosplit.study import workers
+from autosplit.study.loop import run as loops
+from autosplit.study.loop.run import StudyLoop, run_study
+from autosplit.study.record import update
+from autosplit.study.results import DEATHS_LIMIT, error_of, state_of, tally
+from autosplit.study.sampler import Assignment
+from autosplit.study.workers import UNCLAIMED, Retry, free_lost_trials, this_worker
+from tests.study.conftest import keys, states, stopped
+
+DEAD = {**this_worker(), "start": "0.00"}
+ELSEWHERE = {"host": "elsewhere", "pid": 1, "start": "x"}
+
+
+def claim(opened, **record):
+    """A running trial with a record."""
+    trial = opened.study.ask()
+    if record:
+        update(trial, **record)
+    return trial
+
+
+@pytest.mark.parametrize("has_chosen", [True, False])
+def test_a_worker_that_died_leaves_its_candidate_to_the_next(
+    chain_bench, new_study, ran, has_chosen
+):
+    whole = ran(chain_bench(), name="whole", trials=4)
+    notes = []
+    opened = new_study(chain_bench(), name="died", trials=4, notify=notes.append)
+    claim(opened, worker=DEAD, **({"key": keys(whole)[0]} if has_chosen else {}))
+    run_study(opened)
+    assert keys(opened) == keys(whole)
+    assert state_of(opened.study.trials[0]) == "interrupted"
+    assert states(opened) == ["FAIL", *["COMPLETE"] * 4]
+    assert any("its candidate is free again" in note for note in notes)
+
+
+def test_a_candidate_that_kills_again_and_again_fails(chain_bench, new_study):
+    opened = new_study(chain_bench(), trials=2)
+    claim(opened, worker=DEAD, key=opened.space.key(opened.space.plan.stages))
+    for _ in range(DEATHS_LIMIT - 1):
+        free_lost_trials(opened.study, Retry(print))
+        update(opened.study.ask(), worker=DEAD)
+    run_study(opened)
+    assert states(opened) == [*["FAIL"] * DEATHS_LIMIT, "COMPLETE"]
+    counted = tally(opened.study.trials).failed
+    assert [t.number for t in counted] == [DEATHS_LIMIT - 1]
+    assert "died 5 times" in error_of(counted[0])
+
+
+def test_a_trial_of_a_living_worker_is_left_alone(chain_bench, new_study):
+    opened = new_study(chain_bench(), trials=3)
+    claim(opened, worker=ELSEWHERE)
+    run_study(opened)
+    assert states(opened) == ["RUNNING", "COMPLETE", "COMPLETE"]
+    assert "other workers measure the last 1" in stopped(opened)
+
+
+@pytest.mark.parametrize("is_measured", [True, False])
+def test_a_trial_that_another_gives_up_meanwhile_is_left_to_it_and_the_worker_goes_on(
+    chain_bench, new_study, is_measured
+):
+    notes = []
+    opened = new_study(chain_bench(), trials=3, notify=notes.append)
+    holder, name = (opened.bench, "measure") if is_measured else (opened.study, "ask")
+    call = getattr(holder, name)
+
+    def reaped_after(*arguments):
+        result = call(*arguments)
+        if len(opened.study.trials) == 1:
+            opened.study.tell(0, state=optuna.trial.TrialState.FAIL)
+        return result
+
+    setattr(holder, name, reaped_after)
+    run_study(opened)
+    assert states(opened) == ["FAIL", *["COMPLETE"] * 3]
+    assert any("another worker finished it first" in note for note in notes)
+
+
+def test_a_storage_that_breaks_on_the_way_out_hides_no_interruption(
+    chain_bench, new_study, monkeypatch
+):
+    opened = new_study(chain_bench())
+
+    def interrupted(_):
+        monkeypatch.setattr(optuna.storages.RDBStorage, "set_trial_user_attr", broken)
+        monkeypatch.setattr(optuna.storages.RDBStorage, "set_trial_state_values", broken)
+        raise KeyboardInterrupt
+
+    def broken(*_, **__):
+        raise optuna.exceptions.StorageInternalError("disk full")
+
+    opened.bench.measure = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        run_study(opened)
+
+
+def test_a_storage_that_breaks_when_a_result_is_written_is_one_line(
+    chain_bench, new_study, monkeypatch
+):
+    def broken(*_, **__):
+        raise optuna.exceptions.StorageInternalError("disk full")
+
+    opened = new_study(chain_bench())
+    monkeypatch.setattr(optuna.storages.RDBStorage, "set_trial_state_values", broken)
+    with pytest.raises(MachineError, match="disk full; repair it and run again"):
+        run_study(opened)
+
+
+def test_two_workers_share_the_trials_and_no_split(chain_bench, new_study):
+    first, second = (new_study(chain_bench(ops=40), trials=6, sampler="random") for _ in range(2))
+    inner = first.bench.measure
+
+    def while_another_works(deployment):
+        if len(second.study.trials) == 1:
+            run_study(second)
+        return inner(deployment)
+
+    first.bench.measure = while_another_works
+    run_study(first)
+    assert states(first) == ["COMPLETE"] * 6
+    assert len(set(keys(first))) == 6
+
+
+def test_a_trial_that_exceeds_the_limit_is_given_up(chain_bench, new_study, monkeypatch):
+    opened = new_study(chain_bench(), trials=2)
+    monkeypatch.setattr(loops, "stop_reason", lambda *_: None)
+    for _ in range(2):
+        claim(opened, worker=ELSEWHERE)
+    loop = StudyLoop(opened, time.monotonic)
+    assert loop.run() == "stopped: 2 trials (limit)"
+    assert states(opened) == ["RUNNING", "RUNNING", "FAIL"]
+    assert state_of(opened.study.trials[2]) == "interrupted"
+
+
+def test_a_trial_names_its_worker_before_its_candidate_is_planned(
+    chain_bench, new_study, monkeypatch
+):
+    """Otherwise it looks lost to other workers, and two measure one candidate."""
+    opened, assign = new_study(chain_bench(), trials=1), Assignment.assign
+
+    def planned(assignment, *trial):
+        monkeypatch.setattr(workers, "UNCLAIMED", -1.0)
+        free_lost_trials(opened.study, Retry(print))  # as another worker does
+        assert states(opened) == ["RUNNING"]
+        return assign(assignment, *trial)
+
+    monkeypatch.setattr(Assignment, "assign", planned)
+    run_study(opened)
+    assert states(opened) == ["COMPLETE"]
+
+
+def test_a_trial_without_a_worker_is_left_alone_for_a_while(chain_bench, new_study, monkeypatch):
+    opened, retry = new_study(chain_bench(), trials=2), Retry(print)
+    # Started by the clock of a host in another time zone.
+    start = datetime.now() - timedelta(hours=9)
+    running = optuna.trial.TrialState.RUNNING
+    trial = optuna.trial.FrozenTrial(0, running, None, start, None, {}, {}, {}, {}, {}, 0)
+    opened.study.add_trial(trial)
+    for unclaimed, state in ((UNCLAIMED, "RUNNING"), (0.0, "FAIL")):
+        monkeypatch.setattr(workers, "UNCLAIMED", unclaimed)
+        free_lost_trials(opened.study, retry)
+        assert states(opened) == [state]
+
+
+def test_a_silent_worker_loses_its_trial_to_whoever_asks(chain_bench, new_study, tmp_path):
+    opened = new_study(chain_bench(), trials=1)
+    key = opened.space.key(opened.space.plan.stages)
+    trial = claim(opened, worker=ELSEWHERE, key=key)
+    with closing(sqlite3.connect(tmp_path / "s.db")) as database, database:
+        row = "INSERT INTO trial_heartbeats (trial_id, heartbeat) VALUES (?, '2020-01-01')"
+        database.execute(row, [trial._trial_id])
+    run_study(opened)
+    assert states(opened) == ["FAIL", "COMPLETE"]
+    assert keys(opened) == [key]
