@@ -17,7 +17,7 @@ from autosplit.extras import helper, numpy_helper, onnx, require
 from autosplit.files import sha256
 from autosplit.frontend.onnx.batches import enlarge
 from autosplit.frontend.onnx.branches import take_known_branches
-from autosplit.frontend.onnx.nodes import inner_graphs
+from autosplit.frontend.onnx.nodes import graphs_in
 from autosplit.frontend.onnx.shapes import bind_shapes
 from autosplit.frontend.shapes import Shapes
 
@@ -111,13 +111,12 @@ def _parse(path: Path) -> Any:
 
 def _names(graph: Any) -> Iterator[Any]:
     """The names in a graph or a function, in the graphs inside it too."""
-    yield graph.name
-    if hasattr(graph, "initializer"):  # the inputs and outputs of a function are names
-        yield from (v.name for v in (*graph.input, *graph.output, *graph.initializer))
-    for node in graph.node:
-        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
-        for inner in inner_graphs(node):
-            yield from _names(inner)
+    for each in graphs_in(graph):
+        yield each.name
+        if hasattr(each, "initializer"):  # the inputs and outputs of a function are names
+            yield from (v.name for v in (*each.input, *each.output, *each.initializer))
+        for node in each.node:
+            yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
 
 
 def _inlined(model: Any, path: Path) -> Any:
@@ -148,20 +147,18 @@ def _inlined_nodes(model: Any) -> int:
 
     Raises CycleError, with the functions as (domain, name, overload), where one calls itself.
     """
-    functions = {(f.domain, f.name, f.overload): f.node for f in model.functions}
-    calls = {key: set(_kinds(nodes)) & functions.keys() for key, nodes in functions.items()}
+    functions = {(f.domain, f.name, f.overload): f for f in model.functions}
+    calls = {key: set(_kinds(f)) & functions.keys() for key, f in functions.items()}
     sizes: dict[Any, int] = {}
     for key in TopologicalSorter(calls).static_order():
         sizes[key] = sum(sizes.get(kind, 1) for kind in _kinds(functions[key]))
-    return sum(sizes.get(kind, 1) for kind in _kinds(model.graph.node))
+    return sum(sizes.get(kind, 1) for kind in _kinds(model.graph))
 
 
-def _kinds(nodes: Any) -> Iterator[tuple[str, str, str]]:
-    """What each node computes, by domain, name and overload, with the nodes inside it."""
-    for node in nodes:
+def _kinds(graph: Any) -> Iterator[tuple[str, str, str]]:
+    """What each node in a graph or a function computes, by domain, name and overload."""
+    for node in chain.from_iterable(each.node for each in graphs_in(graph)):
         yield node.domain, node.op_type, node.overload
-        for graph in inner_graphs(node):
-            yield from _kinds(graph.node)
 
 
 def _load_external_data(model: Any, path: Path) -> None:
@@ -220,9 +217,8 @@ def _check_weights(graph: Any) -> None:
 
 def _store_constants_as_tensors(graph: Any) -> None:
     """Give every Constant its value as a tensor, the only form that TVM's importer reads."""
-    for node in graph.node:
-        for inner in inner_graphs(node):  # a branch that is taken comes into the graph
-            _store_constants_as_tensors(inner)
+    # A branch that is taken comes into the graph.
+    for node in chain.from_iterable(each.node for each in graphs_in(graph)):
         if node.op_type != "Constant" or len(node.attribute) != 1:
             continue
         attribute = node.attribute[0]
@@ -236,14 +232,12 @@ def _store_constants_as_tensors(graph: Any) -> None:
 
 def _tensors(graph: Any) -> Iterator[Any]:
     """Every tensor of a graph and of the graphs inside it."""
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield sparse.values
-        yield sparse.indices
-    for node in graph.node:
-        for attribute in node.attribute:
+    for each in graphs_in(graph):
+        yield from each.initializer
+        for sparse in each.sparse_initializer:
+            yield sparse.values
+            yield sparse.indices
+        for attribute in chain.from_iterable(node.attribute for node in each.node):
             if attribute.HasField("t"):
                 yield attribute.t
             yield from attribute.tensors
-        for inner in inner_graphs(node):
-            yield from _tensors(inner)

@@ -20,6 +20,14 @@ def inner_graphs(node: Any) -> Iterator[Any]:
         yield from attribute.graphs
 
 
+def graphs_in(graph: Any) -> Iterator[Any]:
+    """A graph, or a function, and the graphs inside it at any depth."""
+    yield graph
+    for node in graph.node:
+        for inner in inner_graphs(node):
+            yield from graphs_in(inner)
+
+
 def tensors_read(node: Any) -> list[str]:
     """The tensors that a node reads, with those that graphs inside it take from outside."""
     names = dict.fromkeys(name for name in node.input if name)

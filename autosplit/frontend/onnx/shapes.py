@@ -16,8 +16,8 @@ def inputs(model: Any) -> tuple[Signature, ...]:
     """The graph inputs that no initialiser fills, of a model with static shapes."""
     signatures = []
     for value in _free_inputs(model):
-        sizes = tuple(_sizes(value) or ())
-        signatures.append(Signature(value.name, sizes, element_type(value)))
+        shape = tuple(sizes_of(value) or ())
+        signatures.append(Signature(value.name, shape, element_type(value)))
     return tuple(signatures)
 
 
@@ -30,6 +30,13 @@ def element_type(value: Any) -> str:
     return "string" if dtype.kind == "O" else str(dtype)
 
 
+def sizes_of(value: Any) -> Sizes:
+    """The sizes that a tensor is declared with; None where it has no shape."""
+    if not value.type.tensor_type.HasField("shape"):
+        return None
+    return [_size(dim) for dim in value.type.tensor_type.shape.dim]
+
+
 def bind_shapes(model: Any, shapes: Shapes) -> None:
     """Make every input shape static, the dynamic ones by ``shapes``.
 
@@ -38,12 +45,12 @@ def bind_shapes(model: Any, shapes: Shapes) -> None:
         ModelError: An input is no numeric tensor, or stays dynamic.
     """
     free = _free_inputs(model)
-    sizes_of = {value.name: _sizes(value) for value in free}
-    shapes = of_one_item(sizes_of, shapes)
-    symbols = bound_symbols(sizes_of, shapes)
+    declared = {value.name: sizes_of(value) for value in free}
+    shapes = of_one_item(declared, shapes)
+    symbols = bound_symbols(declared, shapes)
     for value in free:
         _require_numeric_tensor(value)
-        sizes: Sizes = shapes.get(value.name, _sizes(value))
+        sizes: Sizes = shapes.get(value.name, declared[value.name])
         if sizes is not None:
             sizes = [symbols.get(size, size) for size in sizes]
         require_static(value.name, sizes)
@@ -57,13 +64,6 @@ def bind_shapes(model: Any, shapes: Shapes) -> None:
 def _free_inputs(model: Any) -> list[Any]:
     filled = {i.name for i in model.graph.initializer}
     return [i for i in model.graph.input if i.name not in filled]
-
-
-def _sizes(value: Any) -> Sizes:
-    if not value.type.tensor_type.HasField("shape"):
-        return None
-    dims = value.type.tensor_type.shape.dim
-    return [_size(d) for d in dims]
 
 
 def _size(dim: Any) -> Any:

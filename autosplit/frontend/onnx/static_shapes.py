@@ -10,6 +10,7 @@ import numpy as np
 
 from autosplit.extras import helper, numpy_helper, onnx
 from autosplit.frontend.onnx.nodes import inner_graphs
+from autosplit.frontend.onnx.shapes import sizes_of
 
 Shape = tuple[int, ...]
 Sizes = tuple[Any, ...]
@@ -75,7 +76,7 @@ def implied_shapes(model: Any) -> dict[str, Shape]:
     for tensor in static.keys() & inferred.keys():
         # An open size without a name says nothing of another one.
         pairs = zip(inferred[tensor], static[tensor], strict=False)
-        if any(name != "" and sizes.setdefault(name, size) != size for name, size in pairs):
+        if any(name is not None and sizes.setdefault(name, size) != size for name, size in pairs):
             return {}  # the declared shapes contradict each other
     known = {tensor: tuple(sizes.get(n, n) for n in names) for tensor, names in inferred.items()}
     static |= _static(known)
@@ -118,16 +119,10 @@ def _static(shapes: Mapping[str, Sizes]) -> dict[str, Shape]:
 
 
 def _sizes(model: Any) -> dict[str, Sizes]:
-    """The shapes that a model states: a size is a number, a name, or empty where it is open."""
+    """The shapes that a model states: a size is a number, a name, or None where it is open."""
     graph = model.graph
-    return {
-        value.name: tuple(
-            d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param
-            for d in value.type.tensor_type.shape.dim
-        )
-        for value in (*graph.value_info, *graph.input, *graph.output)
-        if value.type.tensor_type.HasField("shape")
-    }
+    shapes = ((v.name, sizes_of(v)) for v in (*graph.value_info, *graph.input, *graph.output))
+    return {name: tuple(sizes) for name, sizes in shapes if sizes is not None}
 
 
 def _without_weights(model: Any) -> Any:
