@@ -42,11 +42,11 @@ Tensors read_npy(const std::string& file, const Port& port) {
   std::ifstream in;
   // Opening a named pipe would wait for a writer.
   if (is_file(file)) in.open(file, std::ios::binary);
-  if (!in.is_open()) throw Error(BAD_INPUT, "'" + file + "' cannot be read; give a .npy file");
+  if (!in.is_open()) throw Error(BAD_INPUT, "'", file, "' cannot be read; give a .npy file");
   char start[10];
   if (!in.read(start, sizeof start) || MAGIC.compare(0, MAGIC.size(), start, MAGIC.size()))
-    throw Error(BAD_INPUT, "'" + file + "' is not a .npy file of version 1.0; write it with " +
-                               "numpy.save");
+    throw Error(BAD_INPUT, "'", file, "' is not a .npy file of version 1.0; write it with ",
+                "numpy.save");
   const std::size_t size = static_cast<unsigned char>(start[8]) |
                            static_cast<unsigned char>(start[9]) << 8;
   std::string header(size, ' ');
@@ -55,14 +55,14 @@ Tensors read_npy(const std::string& file, const Port& port) {
   const std::size_t items =
       shape == std::string::npos ? 0 : std::strtoull(&header[shape] + 10, nullptr, 10);
   if (!in || header.rfind(header_text(items, port), 0))
-    throw Error(BAD_INPUT, "'" + file + "' does not hold items of '" + port.name + "'; save a C-" +
-                               "ordered array of " + port.dtype + " with the shape (" +
-                               shape_text("ITEMS", port) + ")");
+    throw Error(BAD_INPUT, "'", file, "' does not hold items of '", port.name,
+                "'; save a C-ordered array of ", port.dtype, " with the shape (",
+                shape_text("ITEMS", port), ")");
   Tensors tensors;
   for (std::size_t i = 0; i < items; ++i) {
     tensors.push_back(allocate(port.bytes));
     if (!in.read(static_cast<char*>(tensors.back().get()), port.bytes))
-      throw Error(BAD_INPUT, "'" + file + "' ends in item " + std::to_string(i) + "; save it again");
+      throw Error(BAD_INPUT, "'", file, "' ends in item ", i, "; save it again");
   }
   return tensors;
 }
@@ -78,7 +78,7 @@ void write_npy(const std::string& file, std::size_t output, const std::vector<Te
   out << MAGIC << static_cast<char>(header.size() & 0xff) << static_cast<char>(header.size() >> 8)
       << header;
   for (const Tensors& item : items) out.write(static_cast<char*>(item[output].get()), port.bytes);
-  if (!out.flush()) throw Error(BAD_MACHINE, "'" + file + "' cannot be written");
+  if (!out.flush()) throw Error(BAD_MACHINE, "'", file, "' cannot be written");
 }
 
 using Pairs = std::map<std::string, std::string>;
@@ -93,14 +93,15 @@ std::size_t number(const std::string& option, const std::string& text) {
   std::size_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || *end || !value || value > MOST)
-    throw Error(BAD_INPUT, option + " " + text + " is invalid; give 1 to " + std::to_string(MOST));
+    throw Error(BAD_INPUT, option, " ", text, " is invalid; give 1 to ", MOST);
   return value;
 }
 
 Arguments parse(const std::vector<std::string>& words) {
   Arguments arguments;
-  const std::map<std::string, Pairs*> pairs{
-      {"--input", &arguments.inputs}, {"--output", &arguments.outputs}, {"--feed", &arguments.feed}};
+  const std::map<std::string, Pairs*> pairs{{"--input", &arguments.inputs},
+                                            {"--output", &arguments.outputs},
+                                            {"--feed", &arguments.feed}};
   const std::map<std::string, std::size_t*> numbers{{"--streams", &arguments.streams},
                                                     {"--repeat", &arguments.repeat}};
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -114,16 +115,16 @@ Arguments parse(const std::vector<std::string>& words) {
       std::exit(0);
     }
     if (!pairs.count(option) && !numbers.count(option))
-      throw Error(BAD_INPUT, "unknown option " + option + "; write " + USAGE);
-    if (++i == words.size()) throw Error(BAD_INPUT, option + " needs a value");
+      throw Error(BAD_INPUT, "unknown option ", option, "; write ", USAGE);
+    if (++i == words.size()) throw Error(BAD_INPUT, option, " needs a value");
     if (numbers.count(option)) {
       *numbers.at(option) = number(option, words[i]);
       continue;
     }
     const std::size_t equals = words[i].find('=');
     if (equals == std::string::npos)
-      throw Error(BAD_INPUT, option + " " + words[i] + " is invalid; write NAME=" +
-                                 (option == "--feed" ? "NAME" : "FILE"));
+      throw Error(BAD_INPUT, option, " ", words[i], " is invalid; write NAME=",
+                  option == "--feed" ? "NAME" : "FILE");
     (*pairs.at(option))[words[i].substr(0, equals)] = words[i].substr(equals + 1);
   }
   if (arguments.folder.empty())
@@ -132,13 +133,13 @@ Arguments parse(const std::vector<std::string>& words) {
 }
 
 // The place of a port among those of the model.
-std::size_t place(const std::string& name, const std::vector<Port>& ports, const std::string& kind) {
+std::size_t place(const std::string& name, const std::vector<Port>& ports, const char* kind) {
   std::string names;
   for (std::size_t i = 0; i < ports.size(); ++i) {
     if (ports[i].name == name) return i;
     names += (i ? ", " : "") + ports[i].name;
   }
-  throw Error(BAD_INPUT, "unknown " + kind + " '" + name + "'; the model's " + kind + "s are " + names);
+  throw Error(BAD_INPUT, "unknown ", kind, " '", name, "'; the model's ", kind, "s are ", names);
 }
 
 // The places of the outputs that are fed back, and those of the inputs that they become.
@@ -150,8 +151,8 @@ std::vector<std::pair<std::size_t, std::size_t>> fed(const Pairs& feed) {
     const Port& from = description.outputs[places.back().first];
     const Port& to = description.inputs[places.back().second];
     if (from.dtype != to.dtype || from.shape != to.shape)
-      throw Error(BAD_INPUT, "output '" + output + "' has another type or shape than input '" +
-                                 input + "'; feed it to another one");
+      throw Error(BAD_INPUT, "output '", output, "' has another type or shape than input '", input,
+                  "'; feed it to another one");
   }
   return places;
 }
@@ -164,13 +165,13 @@ std::vector<Tensors> read_items(const Arguments& arguments) {
   for (const Port& port : description.inputs) {
     const auto file = arguments.inputs.find(port.name);
     if (file == arguments.inputs.end())
-      throw Error(BAD_INPUT, "input '" + port.name + "' is missing; write --input " + port.name +
-                                 "=FILE");
+      throw Error(BAD_INPUT, "input '", port.name, "' is missing; write --input ", port.name,
+                  "=FILE");
     const Tensors tensors = read_npy(file->second, port);
     if (&port == &description.inputs.front()) items.resize(tensors.size());
     if (tensors.size() != items.size() || items.empty())
-      throw Error(BAD_INPUT, "'" + file->second + "' has " + std::to_string(tensors.size()) +
-                                 " items; give 1 or more, and as many for each input");
+      throw Error(BAD_INPUT, "'", file->second, "' has ", tensors.size(),
+                  " items; give 1 or more, and as many for each input");
     for (std::size_t i = 0; i < items.size(); ++i) items[i].push_back(tensors[i]);
   }
   return items;
@@ -220,9 +221,11 @@ void run(const Arguments& arguments) {
     write_npy(file, place(name, description.outputs, "output"), results);
   // The first items fill the pipeline.
   const std::size_t count = ends.size(), filled = std::min(pipeline.capacity(), count - 1);
-  const std::chrono::duration<double, std::milli> time = ends.back() - ends[filled ? filled - 1 : 0];
   std::cout << count << " items";
-  if (count > filled && filled) std::cout << ", " << time.count() / (count - filled) << " ms each";
+  if (filled) {
+    const std::chrono::duration<double, std::milli> time = ends.back() - ends[filled - 1];
+    std::cout << ", " << time.count() / (count - filled) << " ms each";
+  }
   std::cout << std::endl;
 }
 

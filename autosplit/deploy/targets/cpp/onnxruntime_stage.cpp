@@ -91,8 +91,8 @@ std::unique_ptr<Stage> load_onnxruntime(const StageSpec& spec, const Replica& re
   const std::string version = OrtGetApiBase()->GetVersionString();
   // The headers give no interface at all where the library is older than they are.
   if (!OrtGetApiBase()->GetApi(ORT_API_VERSION))
-    throw Error(BAD_MACHINE, "onnxruntime " + version + " is older than its headers; install the " +
-                                 "version that the program was built with");
+    throw Error(BAD_MACHINE, "onnxruntime ", version, " is older than its headers; install the ",
+                "version that the program was built with");
   require_version("onnxruntime", version, spec.version);
   return std::make_unique<SessionStage>(spec, replica);
 }

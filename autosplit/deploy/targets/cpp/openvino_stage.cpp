@@ -92,7 +92,7 @@ class OpenvinoStage : public Stage {
  private:
   static void require_bytes(const ov::Tensor& tensor, const Port& port) {
     if (tensor.get_byte_size() != port.bytes)
-      throw Error(BAD_INPUT, "'" + port.name + "' has another size than split.json says");
+      throw Error(BAD_INPUT, "'", port.name, "' has another size than split.json says");
   }
 
   const std::vector<Port>&inputs_, &outputs_;

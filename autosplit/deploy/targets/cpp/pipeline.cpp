@@ -13,7 +13,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Closed {};
 
-// The text of an error in one line: its first one, or where a runtime lists what led to it, the last.
+// An error in one line: its first one, or where a runtime lists what led to it, the last.
 std::string line_of(std::string text, bool last = false) {
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
   return last ? text.substr(text.rfind('\n') + 1) : text.substr(0, text.find('\n'));
@@ -22,12 +22,11 @@ std::string line_of(std::string text, bool last = false) {
 // Throws where a file of an export is missing, or is cut off: its library would end the program.
 void require_whole(const std::filesystem::path& path, const File& file) {
   if (!is_file(path))
-    throw Error(BAD_INPUT, "'" + path.string() + "' is missing; export the split again");
+    throw Error(BAD_INPUT, "'", path.string(), "' is missing; export the split again");
   const std::uintmax_t bytes = std::filesystem::file_size(path);
   if (bytes != file.bytes)
-    throw Error(BAD_INPUT, "'" + path.string() + "' has " + std::to_string(bytes) +
-                               " bytes, exported were " + std::to_string(file.bytes) +
-                               "; it was changed, export the split again");
+    throw Error(BAD_INPUT, "'", path.string(), "' has ", bytes, " bytes, exported were ",
+                file.bytes, "; it was changed, export the split again");
 }
 
 // The stages with the paths of their files, on the cores they were exported for, or, where one of
@@ -61,15 +60,13 @@ void require_in_range(const Tensor& tensor, const Port& port) {
   const Integer* values = static_cast<const Integer*>(tensor.get());
   for (std::size_t i = 0; i < port.bytes / sizeof(Integer); ++i)
     if (values[i] < port.range[0] || values[i] > port.range[1])
-      throw Error(BAD_INPUT, "input '" + port.name + "' holds " + std::to_string(values[i]) +
-                                 "; its values are " + std::to_string(port.range[0]) + " to " +
-                                 std::to_string(port.range[1]));
+      throw Error(BAD_INPUT, "input '", port.name, "' holds ", values[i], "; its values are ",
+                  port.range[0], " to ", port.range[1]);
 }
 
 void require_legal(const Tensors& item, const std::vector<Port>& ports) {
   if (item.size() != ports.size())
-    throw Error(BAD_INPUT, "an item has " + std::to_string(item.size()) + " tensors; give " +
-                               std::to_string(ports.size()));
+    throw Error(BAD_INPUT, "an item has ", item.size(), " tensors; give ", ports.size());
   for (std::size_t i = 0; i < ports.size(); ++i) {
     if (ports[i].range.empty()) continue;
     if (ports[i].dtype == "int32")
@@ -87,7 +84,7 @@ struct Pipeline::Item {
   enum Phase { OPEN, COMPLETE, ENTERED };
   struct Place {
     Tensors inputs;
-    Done done;
+    std::promise<Tensors> outputs;
   };
 
   explicit Item(std::size_t stages) : unfinished(stages), begun(stages), values(stages + 1) {}
@@ -125,8 +122,8 @@ void Pipeline::load(std::size_t s) {
       throw;
     } catch (const std::exception& error) {
       const std::string name = std::filesystem::path(replica.file).filename();
-      throw Error(BAD_MACHINE, "'" + name + "' does not load with this " + stage.runtime + ": " +
-                                   line_of(error.what(), true));
+      throw Error(BAD_MACHINE, "'", name, "' does not load with this ", stage.runtime, ": ",
+                  line_of(error.what(), true));
     }
   }
 }
@@ -137,17 +134,6 @@ Pipeline::~Pipeline() {
 }
 
 std::future<Tensors> Pipeline::submit(Tensors inputs, Stream stream) {
-  const auto result = std::make_shared<std::promise<Tensors>>();
-  submit(std::move(inputs), stream, [result](Tensors outputs, std::exception_ptr failure) {
-    if (failure)
-      result->set_exception(failure);
-    else
-      result->set_value(std::move(outputs));
-  });
-  return result->get_future();
-}
-
-void Pipeline::submit(Tensors inputs, Stream stream, Done done) {
   require_legal(inputs, description_.inputs);
   std::unique_lock<std::mutex> lock(lock_);
   const auto is_open = [&] { return !inside_.empty() && inside_.back()->phase == Item::OPEN; };
@@ -157,15 +143,17 @@ void Pipeline::submit(Tensors inputs, Stream stream, Done done) {
   if (is_stopped_) throw Error(STAGE_FAILED, failure_);
   if (!is_open()) inside_.push_back(new_item(stream));
   const Ticket item = inside_.back();
-  item->places.push_back({std::move(inputs), std::move(done)});
+  item->places.push_back({std::move(inputs), {}});
+  std::future<Tensors> outputs = item->places.back().outputs.get_future();
   if (description_.batch == 1) {
     item->phase = Item::ENTERED;
     deliver(0, item, std::move(item->places[0].inputs));
-    return;
+    return outputs;
   }
   if (item->places.size() == description_.batch) item->phase = Item::COMPLETE;
   // Every idle replica looks at the time that is left.
   changed_[0].notify_all();
+  return outputs;
 }
 
 // The next item of a stream. Throws Error where its states have no room for one.
@@ -178,9 +166,8 @@ Pipeline::Ticket Pipeline::new_item(Stream stream) {
   Ticket& last = last_[stream];
   if (last) item->step += last->step;
   if (description_.steps && item->step > description_.steps)
-    throw Error(BAD_INPUT, "stream " + std::to_string(stream) + " has had " +
-                               std::to_string(last->step) + " items and its states are full; " +
-                               "reset it, or export the model with a longer cache");
+    throw Error(BAD_INPUT, "stream ", stream, " has had ", last->step, " items and its states are ",
+                "full; reset it, or export the model with a longer cache");
   item->before = std::exchange(last, item);
   return item;
 }
@@ -224,8 +211,8 @@ States Pipeline::state(Stream stream) {
   });
   const Ticket last = last_.count(stream) ? last_.at(stream) : nullptr;
   if (last && last->unfinished)
-    throw Error(STAGE_FAILED, "stream " + std::to_string(stream) +
-                                  " is lost: it had items inside; begin it in a new pipeline");
+    throw Error(STAGE_FAILED, "stream ", stream,
+                " is lost: it had items inside; begin it in a new pipeline");
   States values;
   for (std::size_t s = 0; s < stages_.size(); ++s)
     for (std::size_t i = 0; i < stages_[s].sources.size(); ++i)
@@ -369,21 +356,19 @@ void Pipeline::finish(std::size_t stage, const Ticket& item, Tensors results) {
     Tensors parts;
     for (std::size_t i = 0; i < outputs.size(); ++i)
       parts.emplace_back(outputs[i], rows(outputs[i], description_.outputs[i], n));
-    item->places[n].done(std::move(parts), nullptr);
+    item->places[n].outputs.set_value(std::move(parts));
   }
 }
 
 // Lets the items of a batch that failed run again, each alone. One that was alone gets the reason.
 void Pipeline::fail(const Ticket& batch, const std::string& reason) {
-  std::unique_lock<std::mutex> lock(lock_);
+  const std::lock_guard<std::mutex> lock(lock_);
   if (is_stopped_ || batch->has_failed) return;
   batch->has_failed = true;
   remove(batch);
-  if (batch->places.size() == 1) {
-    lock.unlock();
-    batch->places[0].done({}, std::make_exception_ptr(Error(STAGE_FAILED, reason)));
-    return;
-  }
+  if (batch->places.size() == 1)
+    return batch->places[0].outputs.set_exception(
+        std::make_exception_ptr(Error(STAGE_FAILED, reason)));
   for (Item::Place& place : batch->places) {
     inside_.push_front(new_item(batch->stream));
     inside_.front()->phase = Item::COMPLETE;
@@ -398,25 +383,22 @@ void Pipeline::remove(const Ticket& item) {
 }
 
 void Pipeline::stop(const std::string& reason) {
-  std::deque<Ticket> discarded;
-  {
-    const std::lock_guard<std::mutex> lock(lock_);
-    if (is_stopped_) return;
-    is_stopped_ = true;
-    discarded.swap(inside_);
-    failure_ = reason.empty() ? "the pipeline is closed; make a new one"
-                              : reason + "; the pipeline is closed";
-    std::set<Stream> lost;
-    for (const Ticket& item : discarded)
-      if (!reason.empty() && has_any_state_) lost.insert(item->stream);
-    for (Stream stream : lost)
-      failure_ += (stream == *lost.begin() ? "; lost streams: " : ", ") + std::to_string(stream);
-    for (std::condition_variable& changed : changed_) changed.notify_all();
-    has_room_.notify_all();
-  }
+  const std::lock_guard<std::mutex> lock(lock_);
+  if (is_stopped_) return;
+  is_stopped_ = true;
+  failure_ = reason.empty() ? "the pipeline is closed; make a new one"
+                            : reason + "; the pipeline is closed";
+  std::set<Stream> lost;
+  for (const Ticket& item : inside_)
+    if (!reason.empty() && has_any_state_) lost.insert(item->stream);
+  for (Stream stream : lost)
+    failure_ += (stream == *lost.begin() ? "; lost streams: " : ", ") + std::to_string(stream);
   const auto failure = std::make_exception_ptr(Error(STAGE_FAILED, failure_));
-  for (const Ticket& item : discarded)
-    for (const Item::Place& place : item->places) place.done({}, failure);
+  for (const Ticket& item : inside_)
+    for (Item::Place& place : item->places) place.outputs.set_exception(failure);
+  inside_.clear();
+  for (std::condition_variable& changed : changed_) changed.notify_all();
+  has_room_.notify_all();
 }
 
 }  // namespace autosplit

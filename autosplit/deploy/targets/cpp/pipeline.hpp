@@ -31,11 +31,12 @@ extern const Description description;
 using Stream = std::int64_t;
 using States = std::map<std::string, Tensor>;
 
-// One thread for each replica of a stage. A free replica takes the oldest item that has all inputs of
-// its stage, states among them. A stage that fails on an item closes the pipeline.
-// Where stages take several items at once, these enter together: once they are complete, or once the
-// first has waited for the delay and a replica of the first stage is free; the last one then fills
-// them up. Where a stage fails on a batch, its items run again alone, and those that fail alone throw.
+// One thread for each replica of a stage. A free replica takes the oldest item that has all inputs
+// of its stage, states among them. A stage that fails on an item closes the pipeline.
+// Where stages take several items at once, these enter together: once they are complete, or once
+// the first has waited for the delay and a replica of the first stage is free; the last one then
+// fills them up. Where a stage fails on a batch, its items run again alone, and only those that
+// fail alone throw.
 // All functions may be called from any thread.
 class Pipeline {
  public:
@@ -53,14 +54,10 @@ class Pipeline {
   // A stream begins with its first item, its states at zero, and is kept until it is reset.
   std::future<Tensors> submit(Tensors inputs, Stream stream = 0);
 
-  // As `submit`, but a thread of the pipeline hands the outputs to `done`, or a failure.
-  using Done = std::function<void(Tensors, std::exception_ptr)>;
-  void submit(Tensors inputs, Stream stream, Done done);
-
   // Makes the next item of a stream from the outputs of its last one, the number of the stream and
   // that of the step, from 0. Nothing ends the stream.
-  using Following =
-      std::function<std::optional<Tensors>(const Tensors& outputs, Stream stream, std::size_t step)>;
+  using Following = std::function<std::optional<Tensors>(const Tensors& outputs, Stream stream,
+                                                         std::size_t step)>;
 
   // Runs streams whose items follow from their outputs, so many at once; `first` has the first item
   // of each, which are numbered from 0. The calling thread calls `following`. Throws what that and

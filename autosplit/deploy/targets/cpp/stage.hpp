@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -11,9 +12,20 @@
 namespace autosplit {
 
 // An error in one line; the program ends with its code, as `autosplit` does.
-struct Error : std::runtime_error {
-  Error(int code, const std::string& text) : std::runtime_error(text), exit_code(code) {}
+class Error : public std::runtime_error {
+ public:
+  template <typename... Parts>
+  explicit Error(int code, const Parts&... parts)
+      : std::runtime_error(joined(parts...)), exit_code(code) {}
   int exit_code;
+
+ private:
+  template <typename... Parts>
+  static std::string joined(const Parts&... parts) {
+    std::ostringstream text;
+    (text << ... << parts);
+    return text.str();
+  }
 };
 constexpr int STAGE_FAILED = 1, BAD_INPUT = 2, BAD_MACHINE = 3;
 

@@ -63,7 +63,7 @@ void pin(int thread, const std::vector<int>& cores) {
   for (int core : cores) CPU_SET(core, &set);
   // A worker thread may have ended meanwhile.
   if (sched_setaffinity(thread, sizeof set, &set) && errno != ESRCH)
-    throw Error(BAD_MACHINE, std::string("a thread cannot be pinned: ") + std::strerror(errno));
+    throw Error(BAD_MACHINE, "a thread cannot be pinned: ", std::strerror(errno));
 }
 
 void require_features(const std::vector<std::string>& features) {
@@ -74,15 +74,15 @@ void require_features(const std::vector<std::string>& features) {
     if (!counts.count(feature) || counts.at(feature) < counts.at(""))
       missing += (missing.empty() ? "" : ", ") + feature;
   if (!missing.empty())
-    throw Error(BAD_MACHINE, "this processor lacks " + missing +
-                                 "; export it on this machine or for an older processor");
+    throw Error(BAD_MACHINE, "this processor lacks ", missing,
+                "; export it on this machine or for an older processor");
 }
 
 void require_version(const std::string& library, const std::string& present,
                      const std::string& required) {
   if (release(present) < release(required))
-    throw Error(BAD_MACHINE, library + " " + present + " is older than " + required +
-                                 ", which the export was made with; install that");
+    throw Error(BAD_MACHINE, library, " ", present, " is older than ", required,
+                ", which the export was made with; install that");
 }
 
 }  // namespace autosplit

@@ -24,7 +24,7 @@ struct Lent {
 
 ffi::Function function(const ffi::Module& module, const char* name) {
   ffi::Optional<ffi::Function> found = module->GetFunction(name);
-  if (!found.has_value()) throw Error(BAD_INPUT, std::string("the library has no ") + name);
+  if (!found.has_value()) throw Error(BAD_INPUT, "the library has no ", name);
   return found.value();
 }
 
@@ -95,12 +95,12 @@ std::unique_ptr<Stage> load_tvm(const StageSpec& spec, const Replica& replica) {
   TVMFFIVersion ffi_version;
   TVMFFIGetVersion(&ffi_version);
   if (std::string(TVM_VERSION).rfind(spec.version, 0))
-    throw Error(BAD_MACHINE, "TVM " TVM_VERSION " does not match the export, which was made with " +
-                                 spec.version + "; build the program with that");
+    throw Error(BAD_MACHINE, "TVM " TVM_VERSION " does not match the export, which was made with ",
+                spec.version, "; build the program with that");
   if (ffi_version.major != TVM_FFI_VERSION_MAJOR || ffi_version.minor != TVM_FFI_VERSION_MINOR ||
       ffi_version.patch != TVM_FFI_VERSION_PATCH)
-    throw Error(BAD_MACHINE, "libtvm_ffi is not the version that the program was built with; "
-                             "build it again");
+    throw Error(BAD_MACHINE, "libtvm_ffi is not the version that the program was built with; ",
+                "build it again");
   return std::make_unique<TvmStage>(spec, replica);
 }
 
