@@ -85,7 +85,7 @@ def _stage(document: Manifest, stage: StageSpec, wiring: Wiring, folder: Path) -
     replicas = stage.each_replica()
     names = dict.fromkeys(name for replica in replicas for name in replica.digests)
     return (
-        Code(f"load_{stage.runtime.replace('-', '_')}"),
+        Code(f"load_{package}"),
         stage.runtime,
         ".".join(version.split(".")[:2]),
         _ports(stage.inputs),

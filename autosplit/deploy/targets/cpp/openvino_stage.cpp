@@ -35,19 +35,21 @@ void pin_workers(const std::vector<int>& cores) {
 
 class OpenvinoStage : public Stage {
  public:
-  OpenvinoStage(const StageSpec& spec, const Replica& replica, ov::element::Type precision)
+  OpenvinoStage(const StageSpec& spec, const Replica& replica)
       : inputs_(spec.inputs), outputs_(spec.outputs), cores_(replica.cores) {
     require_version("OpenVINO", ov::get_openvino_version().buildNumber, spec.version);
     // In every inference OpenVINO would bind the calling thread to all cores of the process. It
     // does so by hwloc, which does not bind if it takes the topology for another machine's.
     setenv("HWLOC_THISSYSTEM", "0", 0);
+    const bool is_rounding = spec.runtime == "openvino-bfloat16";
     const auto compile = [&] {
       prctl(PR_SET_NAME, NAME);
       return ov::Core().compile_model(
           replica.file, "CPU", ov::num_streams(1),
           ov::inference_num_threads(static_cast<int>(cores_.size())),
           // OpenVINO would choose the cores by itself, and bfloat16 where the processor has it.
-          ov::hint::enable_cpu_pinning(false), ov::hint::inference_precision(precision));
+          ov::hint::enable_cpu_pinning(false),
+          ov::hint::inference_precision(is_rounding ? ov::element::bf16 : ov::element::f32));
     };
     // The threads that compiling starts get the name of this one.
     request_ = std::async(std::launch::async, compile).get().create_infer_request();
@@ -68,9 +70,9 @@ class OpenvinoStage : public Stage {
 
   Tensors run(const Tensors& inputs) override {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const ov::Tensor own = request_.get_input_tensor(i);
-      request_.set_input_tensor(i,
-                                ov::Tensor(own.get_element_type(), own.get_shape(), inputs[i].get()));
+      const ov::Tensor present = request_.get_input_tensor(i);
+      request_.set_input_tensor(
+          i, ov::Tensor(present.get_element_type(), present.get_shape(), inputs[i].get()));
     }
     request_.infer();
     // OpenVINO starts some workers only when there is more work.
@@ -104,11 +106,7 @@ class OpenvinoStage : public Stage {
 }  // namespace
 
 std::unique_ptr<Stage> load_openvino(const StageSpec& spec, const Replica& replica) {
-  return std::make_unique<OpenvinoStage>(spec, replica, ov::element::f32);
-}
-
-std::unique_ptr<Stage> load_openvino_bfloat16(const StageSpec& spec, const Replica& replica) {
-  return std::make_unique<OpenvinoStage>(spec, replica, ov::element::bf16);
+  return std::make_unique<OpenvinoStage>(spec, replica);
 }
 
 }  // namespace autosplit

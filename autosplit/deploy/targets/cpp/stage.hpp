@@ -88,7 +88,6 @@ struct StageSpec {
 // A program has those of the runtimes that its stages need.
 std::unique_ptr<Stage> load_tvm(const StageSpec&, const Replica&);
 std::unique_ptr<Stage> load_openvino(const StageSpec&, const Replica&);
-std::unique_ptr<Stage> load_openvino_bfloat16(const StageSpec&, const Replica&);
 std::unique_ptr<Stage> load_onnxruntime(const StageSpec&, const Replica&);
 
 // Whether a path is that of a regular file, which no pipe is.
