@@ -139,7 +139,7 @@ def looped(items, steps):
 @pytest.mark.parametrize("streams", ["1", "3"])
 def test_outputs_that_are_fed_back_are_the_inputs_of_the_next_step(folder, program, streams):
     items = np.random.default_rng(0).random((5, 2, 3), "float32")
-    options = ("--feed", "y=x", "--repeat", "6", "--streams", streams)
+    options = ("--feed", "x=y", "--repeat", "6", "--streams", streams)
     outputs = run(program, folder, {"x": items}, ["y"], *options)
     assert outputs["y"].tobytes() == looped(items, 6).tobytes()
 
@@ -150,7 +150,7 @@ def test_a_step_that_the_states_have_no_room_for_is_refused(folder, tmp_path):
     program = compile_with(changed, changed / "main.cpp", ADDRESS, objects=folder)
     items = np.zeros((1, 2, 3), "float32")
     run(program, changed, {"x": items}, ["y"], "--repeat", "3")
-    words = ["--input", f"x={changed / 'in0.npy'}", "--feed", "y=x", "--repeat", "4"]
+    words = ["--input", f"x={changed / 'in0.npy'}", "--feed", "x=y", "--repeat", "4"]
     code, line = failed(program, changed, *words)
     assert (code, "stream 0 has had 3 items and its states are full" in line) == (2, True), line
 
@@ -184,9 +184,9 @@ def test_a_stage_that_fails_closes_the_pipeline(folder, program, fail, name):
         (["DIR", "--input", "z=GOOD"], "unknown input 'z'; the model's inputs are x"),
         (["DIR", "--input", "x=GOOD", "--output", "z=f"], "unknown output 'z'"),
         (["DIR", "--output", "y=f"], "input 'x' is missing"),
-        (["DIR", "--input", "x=GOOD", "--feed", "y"], "--feed y is invalid; write NAME=NAME"),
-        (["DIR", "--input", "x=GOOD", "--feed", "z=x"], "unknown output 'z'"),
-        (["DIR", "--input", "x=GOOD", "--feed", "y=z"], "unknown input 'z'"),
+        (["DIR", "--input", "x=GOOD", "--feed", "x"], "--feed x is invalid; write NAME=NAME"),
+        (["DIR", "--input", "x=GOOD", "--feed", "x=z"], "unknown output 'z'"),
+        (["DIR", "--input", "x=GOOD", "--feed", "z=y"], "unknown input 'z'"),
         (["DIR", "--input", "x=GOOD", "--streams", "-1"], "--streams -1 is invalid"),
         (["DIR", "--input", "x=GOOD", "--repeat", "9" * 20], "invalid; give 1 to 1000000000"),
         (["DIR", "--input", "x=GOOD", "--repeat", str(2**63)], "invalid; give 1 to 1000000000"),

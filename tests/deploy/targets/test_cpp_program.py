@@ -120,7 +120,7 @@ def test_an_output_is_fed_to_an_input_of_its_shape_alone(branches_export, progra
     for name, array in stacked(items_of(branches_export, 1)).items():
         np.save(branches_export / f"{name}.npy", array)
         files += ["--input", f"{name}={branches_export / name}.npy"]
-    code, line = failed(program, branches_export, *files, "--feed", "early=image")
+    code, line = failed(program, branches_export, *files, "--feed", "image=early")
     assert code == 2
     assert "output 'early' has another type or shape than input 'image'" in line
 

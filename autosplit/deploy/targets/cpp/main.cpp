@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 const char* const USAGE =
-    "net DIR --input NAME=FILE.npy … [--output NAME=FILE.npy …] [--feed OUTPUT=INPUT …] "
+    "net DIR --input NAME=FILE.npy … [--output NAME=FILE.npy …] [--feed INPUT=OUTPUT …] "
     "[--streams N] [--repeat N]";
 
 const std::size_t MOST = 1000000000;  // so that products of two numbers do not overflow
@@ -142,14 +142,14 @@ std::size_t place(const std::string& name, const std::vector<Port>& ports, const
   throw Error(BAD_INPUT, "unknown ", kind, " '", name, "'; the model's ", kind, "s are ", names);
 }
 
-// The places of the outputs that are fed back, and those of the inputs that they become.
+// The places of the inputs that outputs are fed to, and those of these outputs.
 std::vector<std::pair<std::size_t, std::size_t>> fed(const Pairs& feed) {
   std::vector<std::pair<std::size_t, std::size_t>> places;
-  for (const auto& [output, input] : feed) {
-    places.emplace_back(place(output, description.outputs, "output"),
-                        place(input, description.inputs, "input"));
-    const Port& from = description.outputs[places.back().first];
-    const Port& to = description.inputs[places.back().second];
+  for (const auto& [input, output] : feed) {
+    places.emplace_back(place(input, description.inputs, "input"),
+                        place(output, description.outputs, "output"));
+    const Port& to = description.inputs[places.back().first];
+    const Port& from = description.outputs[places.back().second];
     if (from.dtype != to.dtype || from.shape != to.shape)
       throw Error(BAD_INPUT, "output '", output, "' has another type or shape than input '", input,
                   "'; feed it to another one");
@@ -189,7 +189,7 @@ std::vector<Tensors> compute(Pipeline& pipeline, const std::vector<Tensors>& ite
       results[stream] = outputs;
       if (step + 1 == arguments.repeat) return std::nullopt;
       Tensors next = items[stream];
-      for (const auto& [output, input] : places) next[input] = outputs[output];
+      for (const auto& [input, output] : places) next[input] = outputs[output];
       return next;
     };
     pipeline.loop(items, following, arguments.streams);
