@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -138,16 +139,15 @@ def test_an_export_runs_on_a_secured_cluster_and_strangers_are_refused(
     items = branches.items(5)
     files = tmp_path / "items.npy", tmp_path / "outputs.npy"
     np.save(files[0], np.array(items, object))
-    with cluster({**plain, **member}) as address:
-        there = on_cluster(folder, {**plain, **member}, address, *files)
-        assert (there.returncode, there.stderr) == (0, b"")
-        outputs = np.load(files[1], allow_pickle=True)
-        assert compare(list(outputs), branches.expected(items)).equal
-        for stranger in (plain | {"RAY_AUTH_MODE": "disabled"}, {**plain, **other}):
-            refused = on_cluster(folder, stranger, address, *files)
-            assert refused.returncode == 1, refused.stderr.decode()
-            # Ray itself may write a line before.
-            last = refused.stderr.decode().splitlines()[-1]
-            assert last.startswith("autosplit: no Ray cluster at"), last
-            reason = {"tls": "TLS|CERTIFICATE", "token": "token"}[means]
-            assert re.search(reason, refused.stderr.decode()), last
+    who = (plain | member, plain | {"RAY_AUTH_MODE": "disabled"}, plain | other)
+    with cluster(who[0]) as address, ThreadPoolExecutor(3) as threads:
+        there, *strangers = threads.map(lambda e: on_cluster(folder, e, address, *files), who)
+    assert (there.returncode, there.stderr) == (0, b"")
+    outputs = np.load(files[1], allow_pickle=True)
+    assert compare(list(outputs), branches.expected(items)).equal
+    for refused in strangers:
+        printed_lines = refused.stderr.decode()
+        assert refused.returncode == 1, printed_lines
+        # Ray itself may write a line before.
+        assert printed_lines.splitlines()[-1].startswith("autosplit: no Ray cluster at")
+        assert re.search({"tls": "TLS|CERTIFICATE", "token": "token"}[means], printed_lines)

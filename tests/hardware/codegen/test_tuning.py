@@ -18,10 +18,10 @@ WORK = st.dictionaries(st.text(min_size=1), st.floats(0, 1e12), min_size=1, max_
 
 @pytest.fixture
 def small(save):
-    text = """g (float[1,32,28,28] x) => (float[1,64,28,28] y) {
+    text = """g (float[1,16,14,14] x) => (float[1,32,14,14] y) {
         c = Conv<pads=[1,1,1,1]>(x, w)  y = Relu(c)
     }"""
-    return save(net(text, {"w": (64, 32, 3, 3)}))
+    return save(net(text, {"w": (32, 16, 3, 3)}))
 
 
 @given(WORK, st.integers(1, 64))
