@@ -44,9 +44,10 @@ def read(model: Any, shapes: Shapes, *, trust_kernels: bool = False, batch: int 
         return file.convert(module, model.stem, _enlarged(shapes, batch))
     if model.suffix == importer.SUFFIX:
         return importer.convert(importer.read(model), model.stem, shapes, batch)
+    from autosplit.frontend.onnx import file as onnx_file
     from autosplit.frontend.onnx import importer as onnx_importer
 
-    return onnx_importer.load(model, shapes, batch)
+    return onnx_importer.convert(onnx_file.read(model, shapes, batch), model.stem)
 
 
 def digest(model: Any) -> str:

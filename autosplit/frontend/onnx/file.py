@@ -172,9 +172,7 @@ def _load_external_data(model: Any, path: Path) -> None:
 
 
 def _external_tensors(model: Any) -> Iterator[Any]:
-    for tensor in _tensors(model.graph):
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            yield tensor
+    return (t for t in _tensors(model.graph) if t.data_location == onnx.TensorProto.EXTERNAL)
 
 
 def _external_file(tensor: Any, folder: Path) -> tuple[str, Path]:

@@ -13,7 +13,6 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,23 +20,17 @@ import numpy as np
 
 from autosplit.errors import AutosplitError, ModelError, line_of
 from autosplit.extras import relax
-from autosplit.frontend.onnx import file, normalize, opaque
+from autosplit.frontend.onnx import normalize, opaque
 from autosplit.frontend.onnx.limits import Limits, check_input
 from autosplit.frontend.onnx.nodes import draws_at_random, modules_of, tensors_read
 from autosplit.frontend.onnx.shapes import element_type, inputs
 from autosplit.frontend.onnx.single_node import SMALL, Array, computed, constant, result_shapes
 from autosplit.frontend.onnx.static_shapes import asks_for_shape, shape_value
 from autosplit.frontend.relax.expressions import fixed_sizes, is_constant, shape_of
-from autosplit.frontend.shapes import Shapes
 from autosplit.frontend.source import SourceModel, SourceNode, mark, unused
 
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 _DOMAINS = {"", "ai.onnx", "com.microsoft"}
-
-
-def load(path: Path, shapes: Shapes | None = None, batch: int = 1) -> SourceModel:
-    """Import an ONNX file; raises what ``file.read`` and ``convert`` raise."""
-    return convert(file.read(path, shapes, batch), path.stem)
 
 
 def convert(model: Any, name: str, nodes: tuple[SourceNode, ...] | None = None) -> SourceModel:

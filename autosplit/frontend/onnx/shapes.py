@@ -14,11 +14,10 @@ _NO_NUMBERS = ("undefined", "string")
 
 def inputs(model: Any) -> tuple[Signature, ...]:
     """The graph inputs that no initialiser fills, of a model with static shapes."""
-    signatures = []
-    for value in _free_inputs(model):
-        shape = tuple(sizes_of(value) or ())
-        signatures.append(Signature(value.name, shape, element_type(value)))
-    return tuple(signatures)
+    return tuple(
+        Signature(value.name, tuple(sizes_of(value) or ()), element_type(value))
+        for value in _free_inputs(model)
+    )
 
 
 def element_type(value: Any) -> str:
@@ -32,9 +31,8 @@ def element_type(value: Any) -> str:
 
 def sizes_of(value: Any) -> Sizes:
     """The sizes that a tensor is declared with; None where it has no shape."""
-    if not value.type.tensor_type.HasField("shape"):
-        return None
-    return [_size(dim) for dim in value.type.tensor_type.shape.dim]
+    tensor = value.type.tensor_type
+    return [_size(dim) for dim in tensor.shape.dim] if tensor.HasField("shape") else None
 
 
 def bind_shapes(model: Any, shapes: Shapes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -41,10 +41,8 @@ def renamed(module: Any, names: Mapping[Any, str]) -> Any:
     return with_bindings(module, rename)
 
 
-def with_calls(
-    module: Any, change: Callable[[Any, Any], Any], without: Collection[Any] = frozenset()
-) -> Any:
-    """The module with the calls that ``main`` binds changed, and without some functions.
+def with_calls(module: Any, change: Callable[[Any, Any], Any]) -> Any:
+    """The module with the calls that ``main`` binds changed.
 
     ``change`` gets a mutator and a call, and returns that call where it stays.
     """
@@ -55,9 +53,7 @@ def with_calls(
         rebind(mutator, binding.var, change(mutator, mutator.visit_expr(binding.value)))
         return True
 
-    changed = with_bindings(module, change_binding)
-    functions = {g: f for g, f in changed.functions.items() if g not in without}
-    return tvm.IRModule(functions, attrs=module.attrs)
+    return with_bindings(module, change_binding)
 
 
 def with_bindings(module: Any, change: Callable[[Any, Any], bool]) -> Any:

@@ -175,7 +175,9 @@ def _opaque(module: Any, composites: Mapping[Any, Composite]) -> Any:
             return call
         return call_by_symbol(composites[call.op].symbol, list(call.args), call.ty)
 
-    return with_calls(module, by_symbol, without=composites)
+    functions = with_calls(module, by_symbol).functions.items()
+    remaining = {variable: f for variable, f in functions if variable not in composites}
+    return tvm.IRModule(remaining, attrs=module.attrs)
 
 
 def call_by_symbol(symbol: Any, arguments: list[Any], kind: Any) -> Any:
