@@ -34,7 +34,7 @@ FORMAT = 3  # of the studies that this version writes and continues
 RECORD = "autosplit"  # the attribute of a study, and that of a trial
 COMPARISON = "final_comparison"  # attribute of a study
 RESULT = "result"  # attribute of a study: why it stopped, and the verdict
-MAX_STAGES = 256
+MOST_STAGES = 256
 _MAX_TEXT = 2000
 _UNKNOWN = Spread(math.nan, math.nan, math.nan)
 
@@ -156,7 +156,7 @@ class TrialRecord(Figures):
     predicted_ms: Number | None = None
     replicas: tuple[Count, ...] = ()
     runtimes: Texts = ()
-    stages: Annotated[tuple[tuple[Index, ...], ...], Field(max_length=MAX_STAGES)] = ()
+    stages: Annotated[tuple[tuple[Index, ...], ...], Field(max_length=MOST_STAGES)] = ()
     threads: tuple[Count, ...] = ()
     worker: Table = {}
 

@@ -1,8 +1,8 @@
-"""The candidate of each trial, chosen by the planner or by one of Optuna's samplers.
+"""The samplers of a study, and the candidate of each trial.
 
-Optuna's samplers choose the parameters of a trial, ``Assignment`` makes a candidate of them that no
-other trial has. It keeps nothing that a resumed study would need: the trials in the storage and the
-seed decide, and any number of processes may ask.
+``PlannerSampler`` and Optuna's own samplers choose the parameters of a trial; ``Assignment`` makes
+a candidate of them that no other trial has. Neither keeps what a resumed study would need: the
+trials in the storage and the seed decide, and any number of processes may ask.
 
 Imports Optuna at once, so it is imported late.
 """
@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import random
+from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import IntDistribution
+from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
@@ -45,31 +46,57 @@ def distributions(space: Space) -> dict[str, IntDistribution]:
     return {name: IntDistribution(values[0], values[-1]) for name, values in ranges.items()}
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """Gives each trial of a study a candidate, chosen by the sampler of some name."""
+class PlannerSampler(BaseSampler):
+    """Chooses the candidate that is expected to gain most, as parameters of its ``space``.
 
-    name: str
-    space: Space
-    goal: Goal
-    reader: TrialReader
-    seed: int = 0
+    ``reader``: of the trials; without one nothing is known before the first trial.
+    """
+
+    def __init__(self, space: Space, goal: Goal, reader: TrialReader | None = None) -> None:
+        self.space, self.goal, self.reader = space, goal, reader or TrialReader(space)
 
     def view(self, trials: Sequence[FrozenTrial], exclude: int | None = None) -> Acquisition:
         """What is promising after some trials, but for the one numbered ``exclude``."""
         return acquisition(self.space, self.goal, self.reader.history(trials, exclude))
 
-    def sampler(self, ordinal: int, trials: Sequence[FrozenTrial]) -> BaseSampler:
-        """Optuna's sampler for the trial at a place in its study, after some ``trials``.
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """All parameters."""
+        return dict(distributions(self.space))
 
-        A seeded sampler repeats itself in every process, so each trial has a seed of its own. For
-        the planner it only completes what a user enqueued, by the parameters of its candidate.
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """The parameters of the candidate to measure; none where none is left."""
+        candidate = self.view(study.get_trials(deepcopy=False), exclude=trial.number).best
+        return {} if candidate is None else self.space.moves.encode(candidate)
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: Any
+    ) -> Any:
+        """The first value: parameters of other stages than those of the candidate."""
+        return param_distribution.low
+
+
+@dataclass
+class Assignment:
+    """Gives each trial of a study a candidate, chosen by the sampler of some name."""
+
+    name: str
+    planner: PlannerSampler
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.space, self.reader = self.planner.space, self.planner.reader
+
+    def sampler(self, ordinal: int) -> BaseSampler:
+        """Optuna's sampler for the trial at a place in its study.
+
+        A seeded sampler repeats itself in every process, so each trial has a seed of its own.
         """
         seed = int(np.random.default_rng((self.seed, ordinal)).integers(1 << 31))
-        if self.name != PLANNER:
-            return OTHERS[self.name](seed)
-        params = self.space.moves.encode(self.view(trials).best or self.space.plan.stages)
-        return optuna.samplers.PartialFixedSampler(params, optuna.samplers.RandomSampler(seed))
+        return self.planner if self.name == PLANNER else OTHERS[self.name](seed)
 
     def enqueue(self, study: optuna.Study, trials: Sequence[FrozenTrial]) -> None:
         """Enqueue the next candidate of the planner, whose parameters are stored at once.
@@ -79,9 +106,9 @@ class Assignment:
         """
         if self.name != PLANNER or any(trial.state.name == "WAITING" for trial in trials):
             return
-        candidate = self.view(trials).best
+        candidate = self.planner.view(trials).best
         if candidate is not None:
-            ranges, params = distributions(self.space), self.space.moves.encode(candidate)
+            ranges, params = (distributions(self.space), self.space.moves.encode(candidate))
             enqueued = optuna.trial.create_trial(
                 state=optuna.trial.TrialState.WAITING,
                 params=params,
@@ -130,7 +157,7 @@ class Assignment:
         waits for a random time, in which the rival chooses again or goes on, and chooses again.
         """
         for attempt in range(_ATTEMPTS):
-            view = self.view(study.get_trials(deepcopy=False), exclude=trial.number)
+            view = self.planner.view(study.get_trials(deepcopy=False), exclude=trial.number)
             candidate = view.best if self.name == PLANNER else view.nearest(self._suggested(trial))
             if candidate is None:
                 return None

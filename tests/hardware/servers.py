@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -63,7 +64,7 @@ class Server:
             process = self._processes.pop()
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            wait_for(lambda leader=process.pid: not session_of(leader))
+            wait_for(partial(is_over, process.pid))
 
     @property
     def processes(self) -> list[int]:
@@ -147,3 +148,8 @@ def session_of(leader: int) -> list[int]:
             if os.getsid(process.pid) == leader and process.info["status"] != psutil.STATUS_ZOMBIE:
                 members.append(process.pid)
     return members
+
+
+def is_over(leader: int) -> bool:
+    """Whether the session of a process has none left."""
+    return not session_of(leader)

@@ -226,7 +226,8 @@ class Pipeline:
             while inside:
                 is_done = (place for place, (ticket, *_) in enumerate(inside) if ticket.done())
                 inside.rotate(-next(is_done, 0))
-                ticket, number, step = inside.popleft()
+                # Until its next item is inside it stays, so that what is raised here ends it too.
+                ticket, number, step = inside[0]
                 outputs = self.result(ticket)
                 # The next item enters before the caller has the outputs: stages stay busy.
                 following_item = following(outputs, number, step)
@@ -236,6 +237,7 @@ class Pipeline:
                     self.reset(number)
                     for new, item in islice(waiting, 1):
                         inside.append((enter(item, new), new, 0))
+                inside.popleft()
                 yield number, step, outputs
         finally:  # streams that the caller did not wait for end too
             with contextlib.suppress(StageError):

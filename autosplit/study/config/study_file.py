@@ -44,9 +44,9 @@ from autosplit.study.config.sections import (
     Text,
     Workload,
 )
+from autosplit.study.record import MOST_STAGES
 from autosplit.units import bytes_of
 
-MOST_STAGES = 256
 MOST_CORES = 256
 MOST_STREAMS = 10_000
 SIZE_LIMIT = 1_000_000  # bytes; a study file is a page of text

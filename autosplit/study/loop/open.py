@@ -24,7 +24,7 @@ from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.documents import differences, document_of, graph_document, read
 from autosplit.study.history import History, TrialReader, measured_baselines
 from autosplit.study.record import FORMAT, RECORD, StudyRecord, mapping, study_record
-from autosplit.study.sampler import Assignment
+from autosplit.study.sampler import Assignment, PlannerSampler
 from autosplit.study.space import Space, useful_threads
 from autosplit.study.storage import connect, redact_password, storage_errors
 from autosplit.study.workers import Retry, host_lock
@@ -81,8 +81,8 @@ class OpenStudy:
     @cached_property
     def assignment(self) -> Assignment:
         """What gives a trial its candidate."""
-        search = self.config.search
-        return Assignment(search.sampler, self.space, self.goal, self.reader, search.seed)
+        planner = PlannerSampler(self.space, self.goal, self.reader)
+        return Assignment(self.config.search.sampler, planner, self.config.search.seed)
 
     @cached_property
     def device_lock(self) -> HoldLock:

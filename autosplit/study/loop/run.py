@@ -82,15 +82,14 @@ class StudyLoop:
         """Why no further trial starts; None to continue."""
         check_failures(self._known)
         elapsed = self.clock() - self.began
-        promised = partial(self.opened.assignment.view, self._known)
+        promised = partial(self.opened.assignment.planner.view, self._known)
         return stop_reason(self.opened.config.search, promised, self._known, elapsed)
 
     def _run_trial(self) -> bool:
         """Run a trial within Optuna; false where another worker finished it meanwhile."""
         self._number, self._error, is_late = -1, None, False
-        assignment = self.opened.assignment
-        self.study.sampler = assignment.sampler(self._ordinal, self._known)
-        assignment.enqueue(self.study, self._known)
+        self.study.sampler = self.opened.assignment.sampler(self._ordinal)
+        self.opened.assignment.enqueue(self.study, self._known)
         try:
             self.study.optimize(self._objective, n_trials=1, catch=(FailedTrial,))
         except Exception as error:
@@ -142,7 +141,7 @@ class StudyLoop:
         if candidate is None:
             # Else the rivals of this worker may leave some.
             trials = self.study.get_trials(deepcopy=False)
-            if self.opened.assignment.view(trials).is_exhausted:
+            if self.opened.assignment.planner.view(trials).is_exhausted:
                 self._stopped = "exhausted: no unmeasured candidate that fits the devices is left"
             self._lose(trial, "no unmeasured candidate is left")
         return candidate

@@ -82,6 +82,23 @@ def test_a_loop_that_is_left_ends_its_streams():
     assert sorted(repr(step) for step in again) == sorted(repr(step) for step in expected)
 
 
+def raising(outputs, stream, step):
+    raise ArithmeticError
+
+
+def wrong(outputs, stream, step):
+    return {}
+
+
+@pytest.mark.parametrize(("following", "error"), [(raising, ArithmeticError), (wrong, ConfigError)])
+def test_a_loop_that_raises_ends_its_streams(following, error):
+    with summing() as pipeline:
+        first = list(pipeline.loop(items(1), next_item([2])))
+        with pytest.raises(error):
+            list(pipeline.loop(items(1), following))
+        assert repr(list(pipeline.loop(items(1), next_item([2])))) == repr(first)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_fails_inside_a_loop_is_told(kind):
     with summing() as pipeline:
