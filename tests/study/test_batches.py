@@ -7,8 +7,7 @@ from autosplit.deployment import Stage
 from autosplit.errors import ConfigError
 from autosplit.planner.workload import Workload, served
 from autosplit.study.config.study_file import StudyConfig, load
-from tests.build import onnx_model
-from tests.hardware.test_batches import NODES, WEIGHTS
+from tests.hardware.test_batches import loaded
 
 
 def config(batch):
@@ -32,7 +31,7 @@ def test_a_study_file_refuses_other_batches(tmp_path, batch):
 @pytest.mark.usefixtures("in_this_process")
 def test_a_study_of_a_batch_exports_it(save, as_json, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    save(onnx_model(NODES, weights=WEIGHTS))
+    loaded(save)
     text = 'model = "net.onnx"\ncores = 1\nruntime = "onnxruntime"\n[measure]\nseconds = 0.1\n'
     (tmp_path / "s.toml").write_text(f"{text}[search]\ntrials = 2\n")
     study = as_json("run", "s.toml", "--batch", "4")
