@@ -41,6 +41,7 @@ COMMANDS = {
     "architectures": ("architectures",),
     "serving": ("serving",),
     "streams": ("streams",),
+    "decoders": ("decoders",),
     "winners": ("winners",),
     "winners_bfloat16": ("winners", "--runtime", "openvino-bfloat16"),
     "targets": ("targets",),

@@ -59,16 +59,16 @@ def main() -> int:
     return 0 if is_equal else 1
 
 
-def small_llama(layers: int, length: int) -> Any:
-    """A Llama with random weights that takes up to ``length`` tokens."""
+def small_llama(layers: int, length: int, size: int = 64) -> Any:
+    """A Llama with random weights and a hidden state of ``size`` for up to ``length`` tokens."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=128,
-        hidden_size=64,
-        intermediate_size=128,
+        hidden_size=size,
+        intermediate_size=2 * size,
         num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
