@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
+    from autosplit.study.database import Database
+
 OnStale = Callable[["optuna.Study", "FrozenTrial"], None]
 
 VARIABLE = "AUTOSPLIT_STORAGE"
@@ -100,14 +102,19 @@ def missing_driver(url: str, error: ImportError) -> MachineError:
 
 
 def connect(
-    url: str, lease: int | None = None, on_stale: OnStale | None = None
+    url: str,
+    lease: int | None = None,
+    on_stale: OnStale | None = None,
+    first_attributes: dict[str, Any] | None = None,
 ) -> optuna.storages.BaseStorage:
     """Open a storage and create what is missing; ``lease`` in seconds for workers that measure.
 
-    ``on_stale`` is called for a trial that failed because its worker was silent for longer.
-    Raises ConfigError for what is no database URL and for a database of another program,
-    MachineError where the storage cannot be used.
+    ``on_stale`` is called for a trial that failed because its worker was silent for longer;
+    ``first_attributes`` are those of each trial that begins. Raises ConfigError for what is no
+    database URL and for a database of another program, MachineError where the storage cannot be
+    used.
     """
+    import optuna
     from sqlalchemy.exc import IntegrityError, ProgrammingError
 
     silence_optuna_logs()
@@ -115,9 +122,11 @@ def connect(
         with storage_errors(url):
             _refuse_other_programs(url)
             try:
-                return _open(url, lease, on_stale)
+                storage = _open(url, lease, on_stale)
             except (IntegrityError, ProgrammingError):  # another worker made the tables meanwhile
-                return _open(url, lease, on_stale)
+                storage = _open(url, lease, on_stale)
+            storage.first_attributes = first_attributes
+            return optuna.storages.get_storage(storage)
     except ImportError as error:
         raise missing_driver(url, error) from None
     except (RuntimeError, ValueError) as error:  # another schema version
@@ -145,22 +154,19 @@ def _refuse_other_programs(url: str) -> None:
     )
 
 
-def _open(url: str, lease: int | None, on_stale: OnStale | None) -> optuna.storages.BaseStorage:
-    import optuna
-
+def _open(url: str, lease: int | None, on_stale: OnStale | None) -> Database:
     from autosplit.study.database import Database
 
     options: dict[str, Any] = {"pool_pre_ping": True}
     if url.startswith("sqlite"):
         options = {"connect_args": {"timeout": LOCK_WAIT}}
-    storage = Database(
+    return Database(
         url,
         options,
         heartbeat_interval=None if lease is None else max(1, lease // BEATS_PER_LEASE),
         grace_period=lease,
         heartbeat_stale_trial_callback=on_stale,
     )
-    return optuna.storages.get_storage(storage)
 
 
 def silence_optuna_logs() -> None:

@@ -2,12 +2,10 @@ import os
 import subprocess
 import sys
 
-import optuna
 import psutil
 import pytest
 
 from autosplit.study.record import record_of
-from autosplit.study.storage import connect, storage_url
 from autosplit.study.workers import is_dead, this_worker
 
 
@@ -65,9 +63,8 @@ def test_a_wall_clock_that_jumps_kills_no_worker(monkeypatch):
     assert not is_dead(worker)  # the kernel rounds the time of its boot
 
 
-def test_a_trial_names_its_worker_from_its_first_moment(tmp_path):
-    storage = connect(storage_url("named", str(tmp_path / "named.db")))
-    study = optuna.create_study(storage=storage)
+def test_a_trial_names_its_worker_from_its_first_moment(chain_bench, new_study):
+    study = new_study(chain_bench()).study
     assert record_of(study.ask()).worker == this_worker()
-    study.enqueue_trial({"cut": 1})
+    study.enqueue_trial({"cut_1": 1})
     assert record_of(study.trials[-1]).worker == {}
