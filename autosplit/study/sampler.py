@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from random import random
 from typing import Any
 
@@ -79,16 +78,12 @@ class PlannerSampler(BaseSampler):
         return param_distribution.low
 
 
-@dataclass
 class Assignment:
     """Gives each trial of a study a candidate, chosen by the sampler of some name."""
 
-    name: str
-    planner: PlannerSampler
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        self.space, self.reader = self.planner.space, self.planner.reader
+    def __init__(self, name: str, planner: PlannerSampler, seed: int = 0) -> None:
+        self.name, self.planner, self.seed = name, planner, seed
+        self.space, self.reader = planner.space, planner.reader
 
     def sampler(self, ordinal: int) -> BaseSampler:
         """Optuna's sampler for the trial at a place in its study.
@@ -108,7 +103,7 @@ class Assignment:
             return
         candidate = self.planner.view(trials).best
         if candidate is not None:
-            ranges, params = (distributions(self.space), self.space.moves.encode(candidate))
+            ranges, params = distributions(self.space), self.space.moves.encode(candidate)
             enqueued = optuna.trial.create_trial(
                 state=optuna.trial.TrialState.WAITING,
                 params=params,

@@ -24,9 +24,9 @@ from autosplit.hardware.execution.wiring import Wiring
 Array = np.ndarray[Any, Any]
 Compute = Callable[[Mapping[str, Array]], Awaitable[Mapping[str, Array]]]
 _INTEGERS, _MASKS = ("int32", "int64"), ("bool", "float32", "float64")
-# By a word in the name of an input, the first that is there.
 # A mask that hides what a token sees in full attention: how far it reaches is not known here.
 _PARTIAL = ("sliding", "chunk", "window", "local")
+# By a word in the name of an input, the first that is there.
 _KINDS = {"mask": "mask", "position": "position", "ids": "token", "token": "token"}
 
 
