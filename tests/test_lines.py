@@ -10,13 +10,13 @@ ROOT = Path(__file__).parents[1]
 # Lower the number when a room has fewer lines. All lines of the Python files count.
 MOST = {
     "autosplit/cuts autosplit/planner": 3_730,
-    "autosplit/study": 3_930,
+    "autosplit/study": 3_925,
     "autosplit/frontend": 3_725,
     "autosplit/lowering": 3_160,
     "autosplit/hardware": 11_415,
     "autosplit/deploy": 2_700,
     "autosplit/report autosplit/cli autosplit/zoo": 5_915,
-    "autosplit": 36_195,
+    "autosplit": 36_190,
     "studies": 4_255,
     "tests": 29_235,
 }
