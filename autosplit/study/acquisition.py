@@ -235,7 +235,7 @@ class Acquisition:
         # Where no measured candidate keeps the limit, all is gained by one that does. Nothing is
         # faster than one that takes no time.
         least = self._least[:, None]
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             saved = np.where(np.isfinite(values) & (least > 0), 1 - values / least, 0.0)
         gains = rounded(np.maximum(saved, 0.0).mean(axis=0))
         return dict(zip(batch.deployments, gains.tolist(), strict=True))

@@ -12,7 +12,7 @@ in Ray Serve with a replica a core and its default batching, then run under open
 own greatest rate. Bars: no export serves less than the best rival beyond the step of the search for
 the rate; the geometric mean of the ratios is at least 1.15 on nets with large matrices and at least
 1 on the others. ``--exhaustive`` tries each runtime, shape, batch and delay of the unsplit model
-instead; one that computes less than the best serves is not run under load. ``--simulation``
+instead. One that computes less than the best serves is not run under load. ``--simulation``
 compares predicted goodputs with measured ones, of nets and of ``sleep``: stages that sleep.
 ``--overhead`` and ``--soak`` are of the server. FOLDER keeps each figure that is measured, so that
 a run goes on where another one ended. Leave the machine alone while it runs.
@@ -103,15 +103,16 @@ class Net:
         items, seconds = self.model.items(3), self.args.seconds
         return serving_simulation.goodputs(load, items, workload, seconds, least)
 
-    def measured(self, runs: Iterable[Run], prunes: bool = False) -> dict[str, Sequence[float]]:
+    def measured(self, runs: Iterable[Run], every: bool = False) -> dict[str, Sequence[float]]:
         """The goodputs of ways to run the unsplit model.
 
-        Where it ``prunes``, one that cannot be the best is not run under load.
+        One that cannot be the best is not run under load, unless ``every`` one is asked for.
         """
         goodputs: dict[str, Sequence[float]] = {}
         for run, delay in runs:
             name = run.name if delay is None else f"{run.name}, {delay:.3g} ms"
-            least = max((rate for _, rate, _ in goodputs.values()), default=0.0) if prunes else 0.0
+            most = max((rate for _, rate, _ in goodputs.values()), default=0.0)
+            least = 0.0 if every else most
             measured = partial(self.goodputs, partial(self.unsplit, run), delay, least)
             with contextlib.suppress(autosplit.AutosplitError):  # a runtime that cannot run it
                 goodputs[name] = kept(self.folder, f"{self.args.way} {name}", measured)
@@ -180,7 +181,7 @@ def compared(name: str, args: Any, folder: Path) -> Part:
     tried = kept(folder, "study", net.study)
     bench = LocalBench(net.model, along(args.cores))
     runs = _every(net) if is_exhaustive else ((run, None) for run in bench.unsplit_runs())
-    goodputs = net.measured(runs, prunes=is_exhaustive)
+    goodputs = net.measured(runs)
     rates = {way: rate for way, (_, rate, _) in goodputs.items()}
     if not is_exhaustive:
         try:
@@ -249,7 +250,7 @@ def simulation(name: str, args: Any, folder: Path) -> Part:
     else:
         ways = product(RUNTIMES, args.batches, range(1, args.cores + 1))
         runs = (UnsplitRun(way, tuple(along(count)), batch=batch) for way, batch, count in ways)
-        results = Net(name, args, folder).measured((run, None) for run in runs)
+        results = Net(name, args, folder).measured(((run, None) for run in runs), every=True)
     errors = [serving_simulation.error(*result) for result in results.values()]
     row = {"deployments": len(errors), "median error": median(errors), "largest": max(errors)}
     return {"row": row, "errors": errors, "goodputs": results}

@@ -71,6 +71,15 @@ def test_a_study_finds_what_serves_within_the_limit(
     assert all(value and value < 1e4 for value in values)
 
 
+def test_what_computes_less_than_the_best_serves_is_not_run_under_load(chain_bench, new_study):
+    bench = chain_bench(ops=8, stages=2)
+    asked, opened = loaded(bench, goodput=1e6), new_study(bench, trials=3)
+    for _ in range(2):
+        opened = with_workload(opened, "goodput", p99_ms=1e4)
+        run_study(opened)
+    assert len(asked) == 1
+
+
 def test_a_limit_that_nothing_keeps_is_said(chain_bench, new_study):
     bench = chain_bench(ops=8, stages=2)
     loaded(bench, goodput=0.0)
