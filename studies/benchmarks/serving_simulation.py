@@ -58,8 +58,8 @@ def goodputs(
 ) -> tuple[float, float, float]:
     """The goodput of a pipeline with ``trace`` by simulation and as measured, and what exceeds it.
 
-    Service times are drawn from those with all items waiting. Where it computes no more than
-    ``least`` items a second then, it is not measured under load, and its goodput is 0.
+    Service times are drawn from those with all items waiting. A goodput below ``least`` is 0, and
+    is not measured where the pipeline computes no more with all items waiting.
     """
     with load() as pipeline:
         period = measure.period_and_busy(pipeline, inputs, Budget(seconds=seconds))[0].median
@@ -74,7 +74,7 @@ def goodputs(
         predicted = goodput(server, workload, partial(items_measured, seconds=seconds))
         if MS / period <= least:
             return predicted, 0.0, least
-        test = load_test(pipeline, inputs, workload, seconds, MS / period)
+        test = load_test(pipeline, inputs, workload, seconds, MS / period, least=least)
     return predicted, test.goodput or 0.0, test.exceeded or 0.0
 
 

@@ -100,8 +100,10 @@ class Bench(Protocol):
         """
         ...
 
-    def under_load(self, deployment: Deployment, workload: Workload, period: Spread) -> LoadTest:
-        """A deployment of a known period whose items come by themselves.
+    def under_load(
+        self, deployment: Deployment, workload: Workload, period: Spread, least: float = 0.0
+    ) -> LoadTest:
+        """A deployment of a known period whose items come by themselves; see ``load_test``.
 
         Raises ConfigError if the bench runs no items.
         """

@@ -155,12 +155,14 @@ class LocalBench:
         compared = [run.measured(m) for run, m in zip(runs, measured[count:], strict=True)]
         return measured[:count], {baseline.name: baseline for baseline in compared}
 
-    def under_load(self, deployment: Deployment, workload: Workload, period: Spread) -> LoadTest:
+    def under_load(
+        self, deployment: Deployment, workload: Workload, period: Spread, least: float = 0.0
+    ) -> LoadTest:
         """See Bench."""
         # The comparison of outputs warms it up, too.
         with self.reached(), self._turns(deployment) as turns:
             seconds, capacity = self.budget.seconds, measure.MS / period.median
-            what = turns.items, workload, seconds, capacity, self._streams
+            what = turns.items, workload, seconds, capacity, self._streams, least
             return load_test(turns.pipeline, *what)
 
     def unsplit_runs(self) -> Sequence[UnsplitRun]:

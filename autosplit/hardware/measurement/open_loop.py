@@ -33,12 +33,13 @@ def load_test(
     seconds: float,
     capacity: float,
     streams: int = 1,
+    least: float = 0.0,
 ) -> LoadTest:
     """A pipeline at the rate of the workload, and its goodput where that has a limit.
 
     Each rate takes about so many seconds, and longer where too few items would come; ``capacity``
     is what the pipeline computes a second with all items waiting. The goodput is found by
-    bisection.
+    bisection; it stays unknown where it is below ``least``.
     """
     delay_ms = workload.delays(pipeline.batch)[0]
     pipeline.with_delay(delay_ms)
@@ -53,14 +54,17 @@ def load_test(
     limit = workload.limit_ms
     if limit is None:
         return replace(test, points=tuple(points))
-    low, high, rate = 0.0, capacity, _FIRST * capacity
+    low, high, rate = 0.0, capacity, least or _FIRST * capacity
     for _ in range(STEPS if lone <= limit else 0):
         points.append(at(rate))
         is_good = points[-1].quantiles_ms[workload.quantile].median <= limit
         low, high = (rate, high) if is_good else (low, rate)
+        if high <= least:
+            break
         rate = (low + high) / 2
     points.sort(key=lambda point: point.rate)
-    return replace(test, points=tuple(points), limit_ms=limit, goodput=low, exceeded=high)
+    served = None if high <= least else low
+    return replace(test, points=tuple(points), limit_ms=limit, goodput=served, exceeded=high)
 
 
 def load_point(

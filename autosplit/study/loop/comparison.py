@@ -204,6 +204,7 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
         for contender in contenders:
             if not _may_serve_more(goal, contender, loads):
                 continue
+            least = _most_served(loads) if goal.objective == "goodput" else 0.0
             period, deployment = contender.time, contender.deployment
             assert deployment
             stages, stage_ms = deployment.stages, [period.median * deployment.replicas[0]]
@@ -214,7 +215,11 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
             loads[contender.name] = calm.measured(
                 f"{'' if contender.baseline else 'trial '}{contender.name} under load",
                 partial(
-                    opened.bench.under_load, deployment, replace(workload, delay_ms=delay), period
+                    opened.bench.under_load,
+                    deployment,
+                    replace(workload, delay_ms=delay),
+                    period,
+                    least,
                 ),
                 lambda result: result.disturbances,
             )
@@ -228,5 +233,8 @@ def _may_serve_more(goal: Goal, contender: Contender, loads: Mapping[str, LoadTe
 
     It is no more than what the contender computes with all items waiting.
     """
-    most = max((test.goodput or 0.0 for test in loads.values()), default=0.0)
-    return goal.objective != "goodput" or 1e3 / contender.time.median > most
+    return goal.objective != "goodput" or 1e3 / contender.time.median > _most_served(loads)
+
+
+def _most_served(loads: Mapping[str, LoadTest]) -> float:
+    return max((test.goodput or 0.0 for test in loads.values()), default=0.0)

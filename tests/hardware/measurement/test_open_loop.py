@@ -86,6 +86,23 @@ def test_goodput_is_bisected_to_the_greatest_rate_within_the_limit(monkeypatch, 
     )
 
 
+@pytest.mark.parametrize(
+    ("least", "tried", "goodput"),
+    [(64.0, [64, 82, 73, 68.5, 70.75, 69.625], 69.625), (72.0, [72], None)],
+)
+def test_a_goodput_below_the_least_stays_unknown(monkeypatch, least, tried, goodput):
+    rates = []
+
+    def measured(pipeline, items, workload, *_):
+        rates.append(workload.rate)
+        return point(workload.rate, 20.0 if workload.rate <= 70 else 20.1)
+
+    monkeypatch.setattr(open_loop, "load_point", measured)
+    with fake_pipeline(ONE_OP, [[0]], ["y"])[0] as pipeline:
+        test = load_test(pipeline, items(1), Workload(limit_ms=20.0), 1.0, 100.0, least=least)
+    assert (rates, test.goodput) == (tried, goodput)
+
+
 def test_a_limit_below_the_latency_of_a_lone_item_says_what_is_possible():
     with slow_pipeline(0.002) as pipeline:
         test = load_test(pipeline, items(1), Workload(limit_ms=1.0), 1.0, 100.0)

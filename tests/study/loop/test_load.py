@@ -17,7 +17,7 @@ def loaded(bench, goodput=90.0):
     """Let a bench answer tests under load, and return what it is asked for."""
     asked = []
 
-    def under_load(deployment, workload, period):
+    def under_load(deployment, workload, period, least):
         asked.append((deployment, workload))
         times = {"p50": Spread(1.0, 1.0, 1.0), "p99": Spread(3.0, 2.0, 4.0)}
         points = [LoadPoint(rate, 1_000, times) for rate in (workload.rate, goodput) if rate]
