@@ -163,7 +163,9 @@ class SimulatedBench(Bench):
             replicas = min(replicas, self.costs.streams)
         return Stage(stage.ops, (replace(option, replicas=replicas),))
 
-    def under_load(self, deployment: Deployment, workload: Workload, period: Spread) -> LoadTest:
+    def under_load(
+        self, deployment: Deployment, workload: Workload, period: Spread, least: float = 0.0
+    ) -> LoadTest:
         """Raises ConfigError: there are no items."""
         raise ConfigError(
             "simulated hardware runs no items under load; run the study on a real runtime"
