@@ -1,6 +1,7 @@
 """The server of an export, with Triton's own client and with requests as bytes."""
 
 import contextlib
+import gc
 import http.client
 import importlib.util
 import json
@@ -47,6 +48,7 @@ def served(load, **limits):
         finally:
             http_server.should_exit = True
             in_time(thread.join)
+            gc.unfreeze()
 
 
 def chain(**options):
@@ -452,3 +454,9 @@ def test_a_server_that_cannot_run_an_export_gets_no_hint(document, server, line)
 
 def manifest(document):
     return Manifest.model_validate(document)
+
+
+def test_the_garbage_collector_leaves_alone_what_was_loaded():
+    gc.unfreeze()
+    with served(chain()):
+        assert gc.get_freeze_count() > 1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import json
 import logging
 import socket
@@ -107,6 +108,9 @@ class Server:
     def _started(self) -> Pipeline:
         pipeline = self._load()
         pipeline.start()
+        # No request waits while the collector looks through what stays anyway.
+        gc.collect()
+        gc.freeze()
         return pipeline
 
     async def _server(self, _: Request) -> Response:

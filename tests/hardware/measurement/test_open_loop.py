@@ -1,5 +1,6 @@
 """Items that come by themselves: latencies from when they are due, rates, the goodput."""
 
+import gc
 import time
 from statistics import median
 
@@ -45,6 +46,15 @@ def test_a_stage_that_fails_is_an_error():
     pipeline, _ = fake_pipeline(ONE_OP, [[0]], ["y"], before={0: fail})
     with pipeline, pytest.raises(StageError, match="broken"):
         open_latencies(pipeline, items(3), Workload(1000.0), 10)
+
+
+def test_the_garbage_collector_leaves_alone_what_was_there_before():
+    frozen = []
+    before = {0: lambda _: frozen.append(gc.get_freeze_count())}
+    with fake_pipeline(ONE_OP, [[0]], ["y"], before=before)[0] as pipeline:
+        open_latencies(pipeline, items(1), Workload(1000.0), 3)
+    assert min(frozen) > 1000
+    assert gc.get_freeze_count() == 0
 
 
 def test_a_rate_is_measured_with_enough_items():
