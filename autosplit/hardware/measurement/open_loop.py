@@ -7,18 +7,16 @@ omission).
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from autosplit import phases
 from autosplit.hardware.execution.pipeline import Inside, Item, Pipeline
 from autosplit.hardware.measurement import disturbance
-from autosplit.hardware.measurement.measure import MS, items_in_turn
+from autosplit.hardware.measurement.measure import MS, items_in_turn, without_old_garbage
 from autosplit.hardware.measurement.results import LoadPoint, LoadTest, spread
 from autosplit.planner.workload import QUANTILES, WARM_UP, Workload, items_measured
 
@@ -83,6 +81,7 @@ def load_point(
     return LoadPoint(workload.rate, len(timed), quantiles, reasons)
 
 
+@without_old_garbage()
 def open_latencies(
     pipeline: Pipeline, items: Sequence[Item], workload: Workload, count: int, streams: int = 1
 ) -> list[float]:
@@ -100,36 +99,21 @@ def open_latencies(
         ends[number] = time.perf_counter()
         done.release()
 
+    start = time.perf_counter()
     in_turn = items_in_turn(pipeline, items, streams)
-    with _without_old_garbage():
-        start = time.perf_counter()
-        for number, (at, (stream, item)) in enumerate(zip(due, in_turn, strict=False)):
-            now = time.perf_counter() - start
-            if number and now > latest:
-                break
-            time.sleep(max(0.0, at - now))
-            tickets.append(pipeline.enter(item, stream))
-            tickets[-1].add_done_callback(partial(note, number))
-        for _ in tickets:
-            done.acquire()
+    for number, (at, (stream, item)) in enumerate(zip(due, in_turn, strict=False)):
+        now = time.perf_counter() - start
+        if number and now > latest:
+            break
+        time.sleep(max(0.0, at - now))
+        tickets.append(pipeline.enter(item, stream))
+        tickets[-1].add_done_callback(partial(note, number))
+    for _ in tickets:
+        done.acquire()
     for ticket in tickets:
         if ticket.exception() is not None:
             pipeline.result(ticket)
     return [(end - start - at) * MS for end, at in zip(ends[: len(tickets)], due, strict=False)]
-
-
-@contextlib.contextmanager
-def _without_old_garbage() -> Iterator[None]:
-    """Keep Python's collector from what is there already, as a server does.
-
-    To look through it takes 0.1 s where this process has imported a compiler.
-    """
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def _lone(pipeline: Pipeline, item: Item) -> float:

@@ -49,6 +49,7 @@ def test_a_stage_that_fails_is_an_error():
 
 
 def test_the_garbage_collector_leaves_alone_what_was_there_before():
+    gc.unfreeze()
     frozen = []
     before = {0: lambda _: frozen.append(gc.get_freeze_count())}
     with fake_pipeline(ONE_OP, [[0]], ["y"], before=before)[0] as pipeline:
