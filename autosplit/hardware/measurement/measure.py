@@ -23,6 +23,7 @@ _MIN_ITEMS = 4  # of a turn of an interleaved comparison
 # often, which cancels a steady drift, and a disturbance of two turns in a row leaves two thirds of
 # the samples of each contender.
 ROUNDS = 6
+_NEVER = 1_000_000  # collections of younger objects before a full one
 
 
 @dataclass(frozen=True)
@@ -45,19 +46,17 @@ Clock = Callable[[], float]  # the time in seconds
 
 
 @contextlib.contextmanager
-def without_old_garbage() -> Iterator[None]:
-    """Keep Python's collector from all objects that are there already, as a server does.
+def without_full_collections() -> Iterator[None]:
+    """Keep Python's garbage collector from looking through all objects, as a server does.
 
-    To look through them takes 0.1 s where a compiler was imported, and stops all stages.
+    That takes 0.1 s where a compiler was imported, and stops all stages.
     """
-    if gc.get_freeze_count():
-        yield
-        return
-    gc.freeze()
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*thresholds[:2], _NEVER)
     try:
         yield
     finally:
-        gc.unfreeze()
+        gc.set_threshold(*thresholds)
 
 
 def items_in_turn(
@@ -72,7 +71,7 @@ def items_in_turn(
         yield stream, item
 
 
-@without_old_garbage()
+@without_full_collections()
 def period_and_busy(
     pipeline: Pipeline,
     items: Sequence[Item],

@@ -16,7 +16,7 @@ from functools import partial
 from autosplit import phases
 from autosplit.hardware.execution.pipeline import Inside, Item, Pipeline
 from autosplit.hardware.measurement import disturbance
-from autosplit.hardware.measurement.measure import MS, items_in_turn, without_old_garbage
+from autosplit.hardware.measurement.measure import MS, items_in_turn, without_full_collections
 from autosplit.hardware.measurement.results import LoadPoint, LoadTest, spread
 from autosplit.planner.workload import QUANTILES, WARM_UP, Workload, items_measured
 
@@ -81,7 +81,7 @@ def load_point(
     return LoadPoint(workload.rate, len(timed), quantiles, reasons)
 
 
-@without_old_garbage()
+@without_full_collections()
 def open_latencies(
     pipeline: Pipeline, items: Sequence[Item], workload: Workload, count: int, streams: int = 1
 ) -> list[float]:

@@ -48,14 +48,13 @@ def test_a_stage_that_fails_is_an_error():
         open_latencies(pipeline, items(3), Workload(1000.0), 10)
 
 
-def test_the_garbage_collector_leaves_alone_what_was_there_before():
-    gc.unfreeze()
-    frozen = []
-    before = {0: lambda _: frozen.append(gc.get_freeze_count())}
+def test_no_full_collection_of_garbage_stops_the_pipeline():
+    thresholds, inside = gc.get_threshold(), []
+    before = {0: lambda _: inside.append(gc.get_threshold())}
     with fake_pipeline(ONE_OP, [[0]], ["y"], before=before)[0] as pipeline:
         open_latencies(pipeline, items(1), Workload(1000.0), 3)
-    assert min(frozen) > 1000
-    assert gc.get_freeze_count() == 0
+    assert {(*thresholds[:2], 1_000_000)} == set(inside)
+    assert gc.get_threshold() == thresholds
 
 
 def test_a_rate_is_measured_with_enough_items():
