@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 os.environ["COLUMNS"] = "200"  # most tests are about what a table says, not about its width
 
 REUSED = "AUTOSPLIT_TEST_CACHE"  # a folder to keep kernels in from run to run
+COMPILER = Path(__file__).parent / "deploy" / "targets" / "compile_once.py"
 
 # HYPOTHESIS_PROFILE=ci, as in .ci/run, tries more examples. No limit of time: compiling takes as
 # long as it takes, and a busy or paused machine is no failure.
@@ -66,7 +68,7 @@ def _one_load_of_migrations():
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_cache(tmp_path_factory):
-    """Kernels are compiled once a run, or once for many runs with AUTOSPLIT_TEST_CACHE.
+    """Kernels are compiled once a run, or once for many runs with AUTOSPLIT_TEST_CACHE; so is C++.
 
     The processes of pytest-xdist share one folder; the user's cache is left alone.
     """
@@ -77,6 +79,7 @@ def shared_cache(tmp_path_factory):
     folder.mkdir(parents=True, exist_ok=True)
     before = os.environ.get("AUTOSPLIT_CACHE")
     os.environ["AUTOSPLIT_CACHE"] = str(folder)
+    os.environ["CMAKE_CXX_COMPILER_LAUNCHER"] = f"{sys.executable};{COMPILER};{folder / 'c++'}"
     yield folder
     os.environ.pop("AUTOSPLIT_CACHE") if before is None else os.environ.update(
         AUTOSPLIT_CACHE=before

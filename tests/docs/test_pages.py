@@ -131,7 +131,8 @@ def cases(slow):
         running = [block for block in page.blocks() if block.runs]
         some = ["slow" in page.marks or "slow" in block.marks for block in running]
         if running and (any(some) if slow else not all(some)):
-            parameters.append(pytest.param(page, id=str(page.path.relative_to(DOCS))))
+            # For pytest-xdist what stands before the last "::" is done in one process.
+            parameters.append(pytest.param(page, id=f"{page.path.relative_to(DOCS)}::"))
     return parameters
 
 

@@ -1,4 +1,4 @@
-"""The compiler for cmake: what it compiled before, of equal files with equal options, is copied.
+"""The compiler for cmake: what it compiled before, of equal code with equal options, is copied.
 
 The programs of exports have all sources but one in common.
 
@@ -6,33 +6,36 @@ The programs of exports have all sources but one in common.
 """
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
 
-NAMES_A_FILE = ("-o", "-c", "-MT", "-MF")
+WITH_A_PLACE = {"-o", "-c", "-MT", "-MF", "-isystem"}
+SEEN_IN_THE_CODE = ("-I", "-D")  # once it is preprocessed
 
 
-def main(folder, *command):
-    words = list(command)
-    if "-c" not in words:
-        return subprocess.call(words)
-    target, source = (Path(words[words.index(option) + 1]) for option in ("-o", "-c"))
-    # What is included from elsewhere is the same for all exports.
-    files = [source, *sorted(source.parent.glob("*.hpp"))]
-    options = [word for before, word in pairwise(words) if before not in NAMES_A_FILE]
-    options = [word for word in options if str(source.parent) not in word]
-    key = hashlib.sha256(repr((options, [file.read_bytes() for file in files])).encode())
-    compiled = Path(folder, f"{key.hexdigest()}.o")
+def main(folder, *words):
+    if "-c" not in words or not Path(words[-1]).with_name("pipeline.hpp").exists():
+        return subprocess.call(words)  # links, or is cmake's test of what the compiler prints
+    output = words.index("-o")
+    preprocess = [*words[:output], *words[output + 2 :], "-E", "-P"]
+    preprocess.remove("-c")
+    code = subprocess.run(preprocess, stdout=subprocess.PIPE, check=True).stdout
+    options = [b for a, b in pairwise(words) if not {a, b} & WITH_A_PLACE]
+    options = [option for option in options if not option.startswith(SEEN_IN_THE_CODE)]
+    digest = hashlib.sha256(repr(options).encode() + code).hexdigest()
+    compiled, target = Path(folder, f"{digest}.o"), words[output + 1]
     if not compiled.exists():
-        if code := subprocess.call(words):
-            return code
-        shutil.copy(target, compiled)
-        shutil.copy(f"{target}.d", f"{compiled}.d")
+        if error := subprocess.call(words):
+            return error
+        compiled.parent.mkdir(exist_ok=True)
+        whole = compiled.with_suffix(f".{os.getpid()}")
+        shutil.copy(target, whole)
+        whole.rename(compiled)  # another process may look for it
     shutil.copy(compiled, target)
-    shutil.copy(f"{compiled}.d", f"{target}.d")
     return 0
 
 

@@ -4,8 +4,6 @@ import importlib.util
 import os
 import shutil
 import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,6 @@ import pytest
 
 # Where the wheels are installed; they hold headers and libraries.
 PACKAGES = Path(str(importlib.util.find_spec("tvm").origin)).parents[1]
-OBJECTS = tempfile.TemporaryDirectory(prefix="autosplit-objects-")
 SUPPRESSIONS = Path(__file__).with_name("thread_sanitizer.txt")
 # OpenVINO's TBB opens a library in a way that sanitizers refuse, unless it is told of them.
 # GCC 12's sanitizer sometimes crashes in its own records of thread-local storage (DTLS_Destroy),
@@ -44,9 +41,8 @@ def build(folder, sanitizer=""):
     """The program of an export, built by cmake."""
     require_tools("g++", "cmake")
     built = folder / f"build{sanitizer}"
-    once = f"{sys.executable};{Path(__file__).with_name('compile_once.py')};{OBJECTS.name}"
     options = f"-DPACKAGES={PACKAGES}", f"-DSANITIZE={sanitizer}"
-    checked(["cmake", "-S", folder, "-B", built, *options, f"-DCMAKE_CXX_COMPILER_LAUNCHER={once}"])
+    checked(["cmake", "-S", folder, "-B", built, *options])
     checked(["cmake", "--build", built])
     return built / "net"
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-import autosplit
 from autosplit.hardware.cluster.connection import connected
 
 
@@ -51,9 +48,9 @@ class Nodes:
 
 @pytest.fixture(scope="module", name="nodes")
 def ray_nodes() -> Iterator[Nodes]:
-    root = str(Path(autosplit.__file__).parents[1])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]))
+        patch.setenv("RAY_prestart_worker_first_driver", "0")  # one process for each CPU
+        patch.setenv("RAY_health_check_period_ms", "500")  # until a lost node is noticed
         nodes = Nodes()  # it handles signals, as only the main thread can
         yield nodes
         nodes.close()
