@@ -41,8 +41,9 @@ def build(folder, sanitizer=""):
     """The program of an export, built by cmake."""
     require_tools("g++", "cmake")
     built = folder / f"build{sanitizer}"
-    options = f"-DPACKAGES={PACKAGES}", f"-DSANITIZE={sanitizer}"
-    checked(["cmake", "-S", folder, "-B", built, *options])
+    # What a sanitizer sees is in unoptimised code too, which is compiled in half of the time.
+    options = f"-DSANITIZE={sanitizer}", f"-DCMAKE_BUILD_TYPE={'Debug' if sanitizer else 'Release'}"
+    checked(["cmake", "-S", folder, "-B", built, f"-DPACKAGES={PACKAGES}", *options])
     checked(["cmake", "--build", built])
     return built / "net"
 
