@@ -218,6 +218,8 @@ class Split:
         cls, model: Model, deployment: Deployment, period: float | None = None, streams: int = 1
     ) -> Split:
         """The split that a deployment makes of a model, with its planned period in ms."""
+        # A stored profile of one runtime may lack its name.
+        deployment = deployment.with_runtimes({"": next(iter(model.runtimes))})
         devices = tuple(chain.from_iterable(stage.devices for stage in deployment.stages))
         parts = deployment.split, period, devices, deployment.runtimes, deployment.replicas
         return cls(model, *parts, deployment.batch, streams)
@@ -363,22 +365,16 @@ def plan(
         count = _number("stages", 2 if stages is None else stages, ", or 'auto'")
     along = device.along(count, devices)
     costs, shared = costs_along(model, along, regions or {}, _batches(batch))
-    has_replicas = stages == "auto" and bool(devices) and shared is None
     best = planner.plan_split(
         costs,
         list(map(str, along)),
         len(along),
         slowed=shared,
         empty=stages == "auto",
-        replicas=has_replicas,
+        replicas=stages == "auto" and bool(devices) and shared is None,
         deadline=_search_limit(),
     )
-    # Without a list of devices, ``pipeline`` takes the first cores for the stages that are left.
-    chosen = [name for stage in best.stages for name in stage.devices] if devices else []
-    runtimes = tuple(filter(None, (stage.runtime for stage in best.stages)))
-    replicas = tuple(stage.replicas for stage in best.stages) if has_replicas else ()
-    batch_size = Deployment(best.stages).batch
-    return Split(model, best.split, best.period, tuple(chosen), runtimes, replicas, batch_size)
+    return Split.of(model, Deployment(best.stages), best.period)
 
 
 def _batches(batch: Batches) -> Sequence[int] | str:
@@ -403,18 +399,11 @@ def _on_cores(
     costs = replace(costs_by_threads(model, cores, batches), streams=streams)
     if memory is not None:
         costs = costs.with_memory(float(memory))
-    question = planner.Question.of_cores(cores, costs.kinds[0].name)
+    kind = costs.kinds[0].name
+    question = planner.Question.of_cores(cores, kind)
     best = planner.partition(costs, question, deadline=_search_limit())
-    deployment = on_cores(model, best.stages, numbers)
+    deployment = Deployment(best.stages).on_cores({kind: numbers})
     return Split.of(model, deployment, best.period, streams)
-
-
-def on_cores(model: Model, stages: Sequence[Stage], cores: Sequence[int]) -> Deployment:
-    """Planned stages on cores of one kind."""
-    kind = stages[0].options[0].row.kind
-    deployment = Deployment(tuple(stages)).on_cores({kind: cores})
-    # A stored profile of one runtime may lack its name.
-    return deployment.with_runtimes({"": next(iter(model.runtimes))})
 
 
 def _number(name: str, value: object, alternative: str = "") -> int:

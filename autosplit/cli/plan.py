@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
+from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError
 from autosplit.files import open_regular
 from autosplit.graph import op_title
@@ -140,7 +141,7 @@ def run(args: argparse.Namespace) -> None:
     if args.save:
         count = args.cores or (len(asked.devices) if args.stages == "auto" else args.stages)
         graph_file.save_graph(args.save, asked.costs, count, asked.devices, asked.names)
-    file = _export(args, model, document, asked, best) if model and args.output else None
+    file = _export(args, model, asked.costs, best) if model and args.output else None
     shown = _shown(args, asked, document, "" if is_graph else " ms", file)
     output.emit(args.format, document | ({"file": str(file)} if file else {}), shown)
 
@@ -233,24 +234,18 @@ def _planned(args: argparse.Namespace, asked: _Asked, start: float) -> Plan:
     )
 
 
-def _export(
-    args: argparse.Namespace, model: Model, document: Mapping[str, Any], asked: _Asked, best: Plan
-) -> Path:
+def _export(args: argparse.Namespace, model: Model, costs: CostModel, best: Plan) -> Path:
     """Write the planned stages, compared with the model; returns their ``split.json``."""
     from autosplit import api
     from autosplit.hardware.devices.device import available
 
-    period = document["period"]
-    if args.cores is None:
-        used = tuple(asked.devices[place] for place in document["devices"])
-        runtimes, batch = tuple(document["runtimes"]), document["batch"]
-        split = api.Split(model, best.split, period, used, runtimes, batch=batch)
-    else:
+    deployment = Deployment(best.stages)
+    if args.cores is not None:
         # A plan may be for a machine with more cores.
         cores = available() if args.cores <= len(available()) else range(args.cores)
-        deployment = api.on_cores(model, best.stages, cores)
-        split = api.Split.of(model, deployment, period, args.streams or 1)
-    return split.export(args.output, predicted=period)
+        deployment = deployment.on_cores({costs.kinds[0].name: cores})
+    split = api.Split.of(model, deployment, best.period, args.streams or 1)
+    return split.export(args.output, predicted=best.period)
 
 
 def _certainty(
