@@ -6,9 +6,8 @@ import contextlib
 import errno
 import hashlib
 import os
-import re
+import secrets
 import stat
-import tempfile
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
@@ -25,38 +24,28 @@ def atomic_write(file: Path, remedy: str = REMEDY, durable: bool = True) -> Iter
     Another process or a full disk never leaves a partial file, nor does a power cut unless
     ``durable`` is False. Raises MachineError with ``remedy`` where the disk refuses.
     """
-    temporary = None
+    temporary = file.parent / f".{file.stem[:40]}-{secrets.token_hex(8)}{file.suffix}"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(
-            prefix=f".{file.stem[:40]}-", suffix=file.suffix, dir=file.parent
-        )
-        os.close(handle)
-        temporary = Path(name)
+        temporary.touch(exist_ok=False)
         yield temporary
         replace(temporary, file, durable)
     except OSError as error:
         raise refused(file, error, remedy) from error
     finally:
-        if temporary:
-            temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def replace(temporary: Path, file: Path, durable: bool = True) -> None:
-    """Store ``temporary`` on the disk, with the usual rights, then rename it to ``file``."""
+    """Store ``temporary`` on the disk, executable by nobody, then rename it to ``file``."""
     with temporary.open("rb") as stream:
         if durable:
             # Renamed before its content is stored, the file could be empty after a power cut.
             os.fsync(stream.fileno())
-        os.fchmod(stream.fileno(), 0o666 & ~_umask())
+        # A linker makes a program, which a stage is not.
+        os.fchmod(stream.fileno(), os.fstat(stream.fileno()).st_mode & 0o666)
     os.replace(temporary, file)
-
-
-def _umask() -> int:
-    """The rights that new files of this process lack; ``os.umask`` would change them meanwhile."""
-    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-    line = re.search(r"^Umask:\s*([0-7]+)$", status, re.MULTILINE)
-    return int(line[1], 8) if line else 0o022
 
 
 def refused(path: Path, error: OSError, remedy: str = REMEDY) -> MachineError:
