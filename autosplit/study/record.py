@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     Field,
@@ -50,19 +51,11 @@ def _lines(value: Any) -> str:
     return "\n".join(filter(None, lines))[:_MAX_TEXT]
 
 
-def spread_of(value: Any) -> Spread | None:
-    """A median with its interval; an end that is missing is the median."""
-    if isinstance(value, Spread):
-        return value
-    try:
-        stored = _Spread.model_validate(value)
-    except ValidationError:
-        return None
-    if stored.median is None:
-        return None
-    low = stored.median if stored.low is None else stored.low
-    high = stored.median if stored.high is None else stored.high
-    return Spread(stored.median, low, high)
+def _times(spread: Spread) -> Spread:
+    """Raises ValueError for what is no time."""
+    if not all(0 <= value < math.inf for value in (spread.median, spread.low, spread.high)):
+        raise ValueError("a time is a finite number from 0")
+    return spread
 
 
 # All numbers here count times, bytes or copies.
@@ -72,7 +65,7 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 Text = Annotated[str, PlainValidator(_text)]
 Texts = tuple[Text, ...]
 Table = dict[Any, Any]
-OptionalSpread = Annotated[Spread | None, PlainValidator(spread_of)]
+OptionalSpread = Annotated[Spread, AfterValidator(_times)] | None
 Cut = Annotated[int, Field(ge=0), BeforeValidator(lambda text: int(text, 16))]
 
 
@@ -86,12 +79,6 @@ class _Stored(BaseModel):
             return validator(value)
         except (ValidationError, TypeError):
             return cls.model_fields[info.field_name or ""].get_default()
-
-
-class _Spread(_Stored):
-    median: Number | None = None
-    low: Number | None = None
-    high: Number | None = None
 
 
 class _Profile(_Stored):

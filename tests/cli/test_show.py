@@ -71,7 +71,7 @@ RECORD = {
     "devices": ("a", "b", "c"),
     "stopped": "stopped: 3 trials (limit)",
     "bound_ms": 1.5,
-    "baselines": [{"name": "replicas", "period_ms": {"median": 4.0}, "copies": 2}],
+    "baselines": [{"name": "replicas", "period_ms": Spread(4.0, 4.0, 4.0), "copies": 2}],
     "verdict": {"text": "Split: it wins.", "trial": 0},
 }
 

@@ -5,13 +5,14 @@ import pytest
 
 from autosplit.cli import main
 from autosplit.deploy.manifest import results_parts
+from autosplit.hardware.measurement.results import Spread
 from autosplit.report.dashboard.optuna_copy import copy
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import spread_text
 from autosplit.report.html import page
 from autosplit.study import export
 from autosplit.study.documents import document_of
-from autosplit.study.record import record_of, spread_of
+from autosplit.study.record import record_of
 from autosplit.units import digits
 from studies.simulation.bench import SimulatedBench
 from studies.simulation.command import Hardware, simulated
@@ -51,7 +52,7 @@ def shown(study, as_json):
 def test_search_and_final_comparison_are_never_mixed(study, shown):
     entries = {entry["number"]: entry for entry in study.user_attrs["final_comparison"]["entries"]}
     for trial, document in zip(study.trials, shown["trials"], strict=True):
-        assert spread_of(document["period_ms"]) == record_of(trial).period_ms
+        assert Spread(**document["period_ms"]) == record_of(trial).period_ms
         assert trial.value == document["period_ms"]["median"]
         entry = entries.get(trial.number)
         assert (document["final"] is None) == (entry is None)
@@ -74,7 +75,7 @@ def test_terminal_and_page_have_twelve_figures_of_the_document(study, shown, cap
     printed, best = capsys.readouterr().out, shown["best"]
     spreads = [best["final"]["period_ms"], best["final"]["latency_ms"], best["period_ms"]]
     spreads += [b[key] for b in shown["baselines"] for key in ("period_ms", "latency_ms")]
-    figures = [spread_text(spread_of(spread)) for spread in spreads]
+    figures = [spread_text(Spread(**spread)) for spread in spreads]
     figures += [", ".join(map(digits, best["stage_ms"])), digits(best["predicted_ms"])]
     figures += [digits(shown["bound_ms"]), digits(1000 / spreads[0]["median"])]
     figures += [shown["trials"][0]["cuts"][0][0]]
