@@ -55,24 +55,20 @@ char* rows(const Tensor& whole, const Port& port, std::size_t number) {
 }
 
 // Some runtimes raise for an index out of its axis, others compute with any memory.
-template <typename Integer>
-void require_in_range(const Tensor& tensor, const Port& port) {
-  const Integer* values = static_cast<const Integer*>(tensor.get());
-  for (std::size_t i = 0; i < port.bytes / sizeof(Integer); ++i)
-    if (values[i] < port.range[0] || values[i] > port.range[1])
-      throw Error(BAD_INPUT, "input '", port.name, "' holds ", values[i], "; its values are ",
-                  port.range[0], " to ", port.range[1]);
-}
-
 void require_legal(const Tensors& item, const std::vector<Port>& ports) {
   if (item.size() != ports.size())
     throw Error(BAD_INPUT, "an item has ", item.size(), " tensors; give ", ports.size());
   for (std::size_t i = 0; i < ports.size(); ++i) {
-    if (ports[i].range.empty()) continue;
-    if (ports[i].dtype == "int32")
-      require_in_range<std::int32_t>(item[i], ports[i]);
-    else
-      require_in_range<std::int64_t>(item[i], ports[i]);
+    const Port& port = ports[i];
+    const bool is_short = port.dtype == "int32";
+    const std::size_t count = port.range.empty() ? 0 : port.bytes / (is_short ? 4 : 8);
+    for (std::size_t n = 0; n < count; ++n) {
+      const std::int64_t value = is_short ? static_cast<const std::int32_t*>(item[i].get())[n]
+                                          : static_cast<const std::int64_t*>(item[i].get())[n];
+      if (value < port.range[0] || value > port.range[1])
+        throw Error(BAD_INPUT, "input '", port.name, "' holds ", value, "; its values are ",
+                    port.range[0], " to ", port.range[1]);
+    }
   }
 }
 
