@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from numbers import Integral, Real
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from autosplit import cuts
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 SINGLE = (1,)  # batches: items are computed one by one
 Batches = int | Sequence[int] | Literal["auto"]
-NO_REGIONS: Mapping[str, str] = MappingProxyType({})
 SEARCH_S = 10.0  # for the search of a plan; the best one that was found by then is returned
 
 
@@ -364,7 +362,7 @@ def plan(
     else:
         count = _number("stages", 2 if stages is None else stages, ", or 'auto'")
     along = device.along(count, devices)
-    costs, shared = costs_along(model, along, regions or {}, _batches(batch))
+    costs, shared = costs_along(model, along, regions, _batches(batch))
     best = planner.plan_split(
         costs,
         list(map(str, along)),
@@ -519,7 +517,7 @@ def _op_names(graph: FusedGraph, ops: int, limit: int | None = 6) -> list[str]:
 def costs_along(
     model: CompiledModel,
     devices: Sequence[Device],
-    regions: Mapping[str, str] = NO_REGIONS,
+    regions: Mapping[str, str] | None = None,
     batches: Sequence[int] | str = SINGLE,
 ) -> tuple[CostModel, CostModel | None]:
     """The measured costs on ``devices``, and those where devices share cores; None where none do.
@@ -529,7 +527,7 @@ def costs_along(
     """
     names = list(map(str, devices))
     measured = measured_profiles(model, devices, batches)
-    placed = place_regions(measured, model.lowered.regions, regions, names)
+    placed = place_regions(measured, model.lowered.regions, regions or {}, names)
     shared = slowed(placed, names)
     table = _cost_table_of(model, devices, [(name, 1) for name in names])
     return table(placed), table(shared) if shared != placed else None

@@ -145,8 +145,11 @@ def emit(form: str, document: Any, shown: str | Iterable[str | Table]) -> None:
 
 def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
     """Print one JSON document; numbers that are not finite become null."""
+    from pydantic_core import to_jsonable_python
+
     # JSON in ASCII escapes every control character but DEL.
-    _write(json.dumps(_finite(document), indent=1).replace("\x7f", r"\u007f") + "\n")
+    text = json.dumps(to_jsonable_python(document, inf_nan_mode="null"), indent=1)
+    _write(text.replace("\x7f", r"\u007f") + "\n")
 
 
 def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -169,14 +172,3 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     _write(text)
     if hidden:
         emit_line(f"no room for: {', '.join(hidden)}; widen the terminal or give -f json")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        # NaN differs from itself; json would write NaN and Infinity, which is no JSON.
-        return value if value == value and abs(value) != float("inf") else None
-    if isinstance(value, Mapping):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return value

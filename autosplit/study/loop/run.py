@@ -59,17 +59,15 @@ class StudyLoop:
 
         Whatever interrupts it leaves the candidate that is being measured free.
         """
-        measured = 0
-        with storage_errors(self.opened.url):
+        measured, most = 0, self.opened.config.search.trials
+        self._read()
+        while not (reason := self._stopped or self.stop_reason()):
+            with phases.step(f"candidate {self._ordinal + 1} of {most}"):
+                is_measured = self._run_trial()
             self._read()
-            while not (reason := self._stopped or self.stop_reason()):
-                most = self.opened.config.search.trials
-                with phases.step(f"candidate {self._ordinal + 1} of {most}"):
-                    is_measured = self._run_trial()
-                self._read()
-                if is_measured and not self._stopped:
-                    measured += 1
-                    self._report(measured)
+            if is_measured and not self._stopped:
+                measured += 1
+                self._report(measured)
         return reason
 
     def _read(self) -> None:
