@@ -216,8 +216,6 @@ class Split:
         cls, model: Model, deployment: Deployment, period: float | None = None, streams: int = 1
     ) -> Split:
         """The split that a deployment makes of a model, with its planned period in ms."""
-        # A stored profile of one runtime may lack its name.
-        deployment = deployment.with_runtimes({"": next(iter(model.runtimes))})
         devices = tuple(chain.from_iterable(stage.devices for stage in deployment.stages))
         parts = deployment.split, period, devices, deployment.runtimes, deployment.replicas
         return cls(model, *parts, deployment.batch, streams)
