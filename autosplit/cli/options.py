@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 # The arguments of ``add_argument``.
 Option = tuple[tuple[str, ...], dict[str, Any]]
+_PAIR = re.compile(r"([^=]+)=(.+)", re.DOTALL)
+# The name of an input may hold an equals sign.
+_SHAPE = re.compile(r"(.+)=(\d+(?:x\d+)*|)", re.DOTALL | re.IGNORECASE | re.ASCII)
 
 
 def argument(name: str, text: str, **settings: Any) -> Option:
@@ -89,39 +93,30 @@ def states(texts: list[str]) -> dict[str, str] | Literal["auto"]:
     """``--state`` options as a mapping. Raises ConfigError for a misspelt or repeated one."""
     if texts == ["auto"]:
         return "auto"
-    return _pairs("--state", texts, "INPUT=OUTPUT")
+    return _pairs("--state", texts, _PAIR, "INPUT=OUTPUT")
 
 
 def targets(texts: list[str]) -> dict[str, str]:
     """``--device-target`` options as a mapping. Raises ConfigError as ``states``."""
-    return _pairs("--device-target", texts, "DEVICE=TARGET")
-
-
-def _pairs(option: str, texts: list[str], form: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, _, value = text.partition("=")
-        if not name or not value:
-            raise ConfigError(f"{option} {text!r} is invalid; write {form}")
-        if name in pairs:
-            raise ConfigError(f"{option} names '{name}' twice; give each once")
-        pairs[name] = value
-    return pairs
+    return _pairs("--device-target", texts, _PAIR, "DEVICE=TARGET")
 
 
 def shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
-    """``--shape`` options as a mapping. Raises ConfigError for a misspelt or repeated one."""
-    by_input: dict[str, tuple[int, ...]] = {}
+    """``--shape`` options as a mapping. Raises ConfigError as ``states``."""
+    pairs = _pairs("--shape", texts, _SHAPE, "INPUT=1x3x224x224")
+    return {name: tuple(map(int, re.findall(r"\d+", sizes))) for name, sizes in pairs.items()}
+
+
+def _pairs(option: str, texts: list[str], form: re.Pattern[str], example: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
     for text in texts:
-        # From the right: an input's name may hold an equals sign.
-        name, equals, sizes = text.rpartition("=")
-        parts = sizes.lower().split("x") if sizes else []
-        if not equals or not name or not all(p.isdecimal() for p in parts):
-            raise ConfigError(f"--shape {text!r} is invalid; write INPUT=1x3x224x224")
-        if name in by_input:
-            raise ConfigError(f"--shape names '{name}' twice; give each input once")
-        by_input[name] = tuple(map(int, parts))
-    return by_input
+        match = form.fullmatch(text)
+        if match is None:
+            raise ConfigError(f"{option} {text!r} is invalid; write {example}")
+        if match[1] in pairs:
+            raise ConfigError(f"{option} names '{match[1]}' twice; give each once")
+        pairs[match[1]] = match[2]
+    return pairs
 
 
 def names(text: str, graph: FusedGraph) -> tuple[str, ...]:
@@ -144,13 +139,7 @@ def devices(text: str | None) -> tuple[str, ...]:
 
 def stages(text: str) -> int | str:
     """``--stages`` as an argparse type: a number, or ``auto``."""
-    if text == "auto":
-        return text
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(
-            f"invalid number of stages {text!r}; give 1 or more, or auto"
-        )
-    return int(text)
+    return text if text == "auto" else _number("stages", text, ", or auto")
 
 
 def batches(text: str) -> tuple[int, ...] | str:
@@ -166,9 +155,10 @@ def memory(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _number(things: str, text: str) -> int:
+def _number(things: str, text: str, other: str = "") -> int:
     if not (text.isascii() and text.isdecimal()) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"invalid number of {things} {text!r}; give 1 or more")
+        message = f"invalid number of {things} {text!r}; give 1 or more{other}"
+        raise argparse.ArgumentTypeError(message)
     return int(text)
 
 
