@@ -435,7 +435,8 @@ def costs_by_threads(
         least = total
         counts.append(2 * counts[-1])
     places = [Cores(numbers[:count]) for count in counts]
-    return measured_costs(model, places, [("", count) for count in counts], batches=batches)
+    table = _cost_table_of(model, places, [("", count) for count in counts])
+    return table(measured_profiles(model, places, batches))
 
 
 def most_stages(devices: Sequence[str]) -> int:
@@ -531,20 +532,13 @@ def costs_along(
     return table(placed), table(shared) if shared != placed else None
 
 
-def measured_costs(
-    model: CompiledModel,
-    devices: Sequence[Device],
-    rows: Sequence[tuple[str, int]],
-    batches: Sequence[int] | str = SINGLE,
-) -> CostModel:
-    """The measured costs on ``devices``, for each of which ``rows`` give the kind and threads."""
-    return _cost_table_of(model, devices, rows)(measured_profiles(model, devices, batches))
-
-
 def _cost_table_of(
     model: CompiledModel, devices: Sequence[Device], rows: Sequence[tuple[str, int]]
 ) -> Callable[[Sequence[Profile]], CostModel]:
-    """What makes the planner's costs, in ms, of profiles, with the links as they are now."""
+    """What makes the planner's costs, in ms, of profiles, with the links as they are now.
+
+    ``rows`` give the kind and the threads of each device.
+    """
     with reached(devices):
         links = model.links(devices)
     groups = {name: runtime.keep_together for name, runtime in model.runtimes.items()}
