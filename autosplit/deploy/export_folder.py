@@ -66,7 +66,9 @@ def replace_export(folder: Path) -> Iterator[tuple[Path, str]]:
             for leftover in folder.glob(f"{_HIDDEN}*"):
                 if leftover != Path(hidden):
                     shutil.rmtree(leftover, ignore_errors=True)
-            old_files = _exported_files(folder)
+            old_files: Mapping[str, str] = {}
+            with contextlib.suppress(ConfigError):  # none is there, or one that cannot be read
+                old_files = manifest_file.read(folder).files
             # Two generations alternate: stage0.so, stage0-2.so, stage0.so again.
             yield Path(hidden), "" if all("-2" in name for name in old_files) else "-2"
             _switch(Path(hidden), folder, old_files)
@@ -90,15 +92,6 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _exported_files(folder: Path) -> Mapping[str, str]:
-    """The files of the export in ``folder`` with their digests; none where it cannot be read."""
-    try:
-        document = manifest_file.read(folder)
-    except ConfigError:
-        return {}
-    return document.files
 
 
 def _switch(hidden: Path, folder: Path, old_files: Mapping[str, str]) -> None:

@@ -108,7 +108,10 @@ def verify(
         expected, name = read_reference(folder, document, initial)
     else:
         try:
-            reference = reference_of_file(file, _input_shapes(document))
+            # States are inputs of the original model.
+            shapes = {p.name: p.shape for p in document.model.inputs}
+            shapes |= {name: state.shape for name, state in initial.items()}
+            reference = reference_of_file(file, shapes)
             below = document.model.integers_below
             inputs = drawn(pipeline.wiring, draw, count, draw_seed, below)
             phases.report(f"computing the outputs of {reference.name}")
@@ -200,13 +203,6 @@ def sample_items(document: Manifest, draw: Draw, count: int, seed: int) -> Items
     """Items for the inputs of an export."""
     inputs = [(p.name, p.shape, p.dtype) for p in document.model.inputs]
     return draw(inputs, count, seed, document.model.integers_below)
-
-
-def _input_shapes(document: Manifest) -> dict[str, tuple[int, ...]]:
-    """The shapes of the inputs of the original model, states among them."""
-    return {p.name: p.shape for p in document.model.inputs} | {
-        state.input: state.shape for stage in document.stages for state in stage.states
-    }
 
 
 def _original_model(document: Manifest, model: Path | None) -> Path | None:
