@@ -29,6 +29,10 @@ _NAMES = (
 )  # fmt: skip
 
 
+# By a stage, or None for the model's outputs, and the name of a port.
+Sources = dict[tuple[int | None, str], tuple[int, int]]
+
+
 class Code(str):
     """Text that is C++ already."""
 
@@ -49,14 +53,14 @@ def files(document: Manifest, folder: Path) -> Mapping[str, bytes]:
 
 def _wiring(document: Manifest, folder: Path) -> str:
     """A definition of ``description``, whose fields ``pipeline.hpp`` explains."""
-    wiring = wired(document)
+    sources = _sources(wired(document))
     _require_one_set_of_workers(document)
     description = (
         document.model.name,
         _ports(document.model.inputs),
         _ports(document.model.outputs),
-        _sources(wiring, None, wiring.outputs),
-        [_stage(document, stage, wiring, folder) for stage in document.stages],
+        [sources[None, port.name] for port in document.model.outputs],
+        [_stage(document, stage, sources, folder) for stage in document.stages],
         document.batch,
         Code(repr(document.load.delay_ms if document.load else 0.0)),
         document.model.steps or 0,
@@ -79,7 +83,7 @@ def _require_one_set_of_workers(document: Manifest) -> None:
         )
 
 
-def _stage(document: Manifest, stage: StageSpec, wiring: Wiring, folder: Path) -> tuple[Any, ...]:
+def _stage(document: Manifest, stage: StageSpec, sources: Sources, folder: Path) -> tuple[Any, ...]:
     package = package_of(stage.runtime)
     version = document.environment.get(TVM_PACKAGE if package == TVM else package, "0")
     replicas = stage.each_replica()
@@ -90,31 +94,26 @@ def _stage(document: Manifest, stage: StageSpec, wiring: Wiring, folder: Path) -
         ".".join(version.split(".")[:2]),
         _ports(stage.inputs),
         _ports(stage.outputs),
-        _sources(wiring, stage.index, stage.inputs),
+        [sources[stage.index, port.name] for port in stage.inputs],
         [_replica(document, replica) for replica in replicas],
         [(name, (folder / name).stat().st_size) for name in names],
     )
 
 
-def _sources(wiring: Wiring, reader: int | None, ports: Iterable[Port]) -> list[tuple[int, int]]:
-    """Where each port of a stage, or of the model's outputs, comes from: producer and position."""
-    inputs = [port.name for port in wiring.inputs]
+def _sources(wiring: Wiring) -> Sources:
+    """Producer and position of what each input of a stage, and each output of the model, gets."""
+    sources: Sources = {}
     # The caller is producer 0. A state comes from its own stage.
-    sources: dict[str, tuple[int, int]] = {}
-    if reader is not None:
-        stage = wiring.stages[reader]
-        outputs = [output for _, output in stage.state_places]
-        sources = {s.input: (reader + 1, o) for s, o in zip(stage.states, outputs, strict=True)}
+    producers = {port.name: (0, position) for position, port in enumerate(wiring.inputs)}
     for connection in wiring.connections:
-        source = connection.source
-        if isinstance(source, str):
-            producer = (0, inputs.index(source))
-        else:
-            producer = (source[0] + 1, source[1])
-        names = connection.outputs if reader is None else [connection.tensor]
-        if reader is None or reader in connection.stages:
-            sources |= dict.fromkeys(names, producer)
-    return [sources[port.name] for port in ports]
+        start = connection.source
+        producer = producers[start] if isinstance(start, str) else (start[0] + 1, start[1])
+        sources |= {(reader, connection.tensor): producer for reader in connection.stages}
+        sources |= {(None, name): producer for name in connection.outputs}
+    for stage in wiring.stages:
+        for state, (_, output) in zip(stage.states, stage.state_places, strict=True):
+            sources[stage.index, state.input] = stage.index + 1, output
+    return sources
 
 
 def _replica(document: Manifest, replica: StageSpec) -> tuple[Any, ...]:
