@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -113,30 +114,27 @@ class Batches:
         self.delay_s: float | None = None
         self._engine = engine
         self._replicas = replicas
-        # Two locks: whoever lets a batch in waits for room, which batches make as they leave. They
-        # are re-entrant, since a pipeline that nobody uses any more is closed in any thread.
+        # Re-entrant, since a pipeline that nobody uses any more is closed in any thread.
         self._entering = threading.RLock()
-        self._changed = threading.Condition(threading.RLock())
         self._open: _Batch | None = None
-        self._inside = 0
         self._watcher: threading.Thread | None = None
-        self._is_closed = False
 
     def add(self, arrays: Sequence[Array], forwarded: Mapping[str, Array]) -> Place:
         """Take the arrays of an item's inputs, which are copied; may wait for room."""
-        self._engine.start()  # here, not where a batch is due: whoever adds gets the error
         with self._entering:
-            if self._is_closed:
-                raise self._engine.closed()
+            self._engine.start()  # here, not where a batch is due: whoever adds gets the error
             batch = self._open = self._open or self._empty(arrays)
             place = Place(self, batch, forwarded)
             for whole, array in zip(batch.inputs, arrays, strict=True):
                 whole[_rows(whole, place.number, self.size)] = array
             batch.places.append(place)
-            if len(batch.places) == self.size or self._is_due(batch):
+            if len(batch.places) == self.size or self._is_due():
                 self.let_in(batch)
             elif place.number == 0 and self.delay_s is not None:
-                self._watch()
+                if self._watcher is None:
+                    self._watcher = threading.Thread(target=self._watch, daemon=True)
+                    self._watcher.start()
+                self._engine.notify()
         return place
 
     def let_in(self, batch: _Batch) -> None:
@@ -149,24 +147,20 @@ class Batches:
                 last = whole[_rows(whole, len(batch.places) - 1, self.size)]
                 for number in range(len(batch.places), self.size):
                     whole[_rows(whole, number, self.size)] = last
-            with self._changed:
-                self._inside += 1
             try:
                 batch.ticket = self._engine.enter(batch.inputs, {}, 0)
             except BaseException:
                 batch.fail(self._engine.closed())
                 raise
-        batch.ticket.add_done_callback(lambda _: self._leave(batch))
+        batch.ticket.add_done_callback(partial(self._leave, batch))
 
     def close(self) -> None:
-        """Stop the engine, discard the batch that is collected, end the thread that watches it."""
+        """Stop the engine, and discard the batch that is collected."""
         if self._engine.is_forked:
             return
         self._engine.stop()  # first, so that nobody waits for room inside
         with self._entering:
-            batch, self._open, self._is_closed = self._open, None, True
-        with self._changed:
-            self._changed.notify_all()
+            batch, self._open = self._open, None
         if batch is not None:
             batch.fail(self._engine.closed())
 
@@ -177,45 +171,37 @@ class Batches:
         delay = threading.TIMEOUT_MAX if self.delay_s is None else self.delay_s
         return _Batch(empty, time.perf_counter() + delay)
 
-    def _is_due(self, batch: _Batch) -> bool:
-        return self._inside < self._replicas and time.perf_counter() >= batch.due
+    def _is_due(self) -> bool:
+        """Whether the batch that is collected enters although it is not full."""
+        batch, is_free = self._open, len(self._engine.inside) < self._replicas
+        return batch is not None and is_free and time.perf_counter() >= batch.due
 
     def _watch(self) -> None:
-        """Let a thread see to the batch that was just begun."""
-        if self._watcher is None:
-            self._watcher = threading.Thread(target=self._collect, name="batches", daemon=True)
-            self._watcher.start()
-        with self._changed:
-            self._changed.notify_all()
+        """Let each batch in when it is due, until the engine is stopped."""
+        with contextlib.suppress(Closed), contextlib.closing(self):
+            while True:
+                self._await(self._open)
 
-    def _collect(self) -> None:
-        """Let each batch in when it is due, until the pipeline is closed."""
-        while not self._is_closed:
-            with self._changed:
-                batch = self._open
-                is_due = batch is not None and self._is_due(batch)
-                if not (is_due or self._is_closed):
-                    wait = batch.due - time.perf_counter() if batch else 0.0
-                    # One that is overdue waits for a replica.
-                    self._changed.wait(wait if wait > 0 else None)
-            if batch is not None and is_due:
-                with contextlib.suppress(Closed):
-                    self.let_in(batch)
+    def _await(self, batch: _Batch | None) -> None:
+        """Let a batch in when it is due; returns once another one is collected."""
+        wait = batch.due - time.perf_counter() if batch else 0.0
+        # One that is overdue waits for a replica.
+        self._engine.wait_for(
+            lambda: self._open is not batch or self._is_due(), wait if wait > 0 else None
+        )
+        if batch is not None and self._is_due():
+            self.let_in(batch)
 
-    def _leave(self, batch: _Batch) -> None:
+    def _leave(self, batch: _Batch, ticket: Future[Mapping[str, Any]]) -> None:
         """Hand out the outputs of a batch, or its failure."""
-        with self._changed:
-            self._inside -= 1
-            self._changed.notify_all()
-        assert batch.ticket is not None
-        error = batch.ticket.exception()
+        error = ticket.exception()
         if isinstance(error, ItemFailed):
             # The stage's own thread may not wait for items to enter.
             threading.Thread(target=self._run_alone, args=(batch, error), daemon=True).start()
         elif error is not None:
             batch.fail(error)
         else:
-            together = batch.ticket.result()
+            together = ticket.result()
             for place in batch.places:
                 place.set_result(together)
 

@@ -36,14 +36,13 @@ class Ticket(Future[Mapping[str, Any]]):
     ``initial`` they begin anew at these values; the next item inside is ``following``.
     ``failure``: of the stage that failed on it, after which no stage computes it. ``started`` is
     when its first stage began, in seconds, and ``items`` the items in it. One that ``is_alone`` is
-    the only one of its caller; the thread that ran a stage goes on with it in a lane ``borrowed``.
+    the only one of its caller.
     """
 
     items = 1
     started: float | None = None
     failure: ItemFailed | None = None
     is_alone = False
-    borrowed: Any = None
     stream: StreamRecord | None = None
     initial: Mapping[str, Any] | None = None
     following: Ticket | None = None

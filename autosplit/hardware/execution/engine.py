@@ -7,7 +7,6 @@ collected, and its engine stops.
 from __future__ import annotations
 
 import atexit
-import heapq
 import os
 import threading
 import time
@@ -15,6 +14,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import chain
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,28 +51,29 @@ _running: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 class Lane(threading.Thread):
-    """A thread that runs a stage on one of its replicas.
+    """A thread that runs a stage on one of its replicas, on the core ``site``.
 
-    It computes ``item``, on the core ``site``. It may be lent to the thread of another lane.
+    It takes items that are ``ready``, and computes ``item``: it holds ``running`` meanwhile. So
+    does the thread of another lane that goes on in this one, its ``following``.
     """
 
-    def __init__(
-        self, work: Callable[[Lane], None], stage: int, replica: int, line: int, name: str
-    ) -> None:
+    def __init__(self, work: Callable[[Lane], None], stage: int, replica: int, name: str) -> None:
         super().__init__(target=work, args=(self,), name=name, daemon=True)
-        self.stage, self.replica, self.line = stage, replica, line
+        self.stage, self.replica = stage, replica
+        self.ready: SimpleQueue[Ticket | None] = SimpleQueue()
         self.item = _IDLE
         self.site: Hashable = None
-        self.is_lent = False
+        self.running = threading.Lock()
+        self.following: Lane | None = None
 
 
 class Engine:
     """``lanes[i]`` threads for each replica of stage i, by default one.
 
-    Items enter one by one. A free lane takes the oldest item that has all inputs of its stage, so a
+    Items enter one by one. A free lane takes the next item that has all inputs of its stage, so a
     slow replica takes fewer items. In a stage with states a lane takes the items of whole streams.
 
-    At most ``limit`` items are inside, and ``capacity`` keep all replicas busy: ``depth`` for each,
+    At most ``limit`` items are ``inside``, and ``capacity`` keep all replicas busy: ``depth`` for each,
     and for the caller. The first replica that fails stops the engine. Where it ``isolates`` items,
     only the item has the failure.
 
@@ -103,20 +104,13 @@ class Engine:
         self._stages = wiring.stages
         self._edges = connect(wiring)
         self._pid = os.getpid()
-        self._inside: set[Ticket] = set()
+        self.inside: set[Ticket] = set()
         self._entered = 0
-        # Guards the items inside, the streams and the lines below. It is re-entrant, because
-        # garbage collection may stop another engine, or this one, while a thread holds it.
+        # Guards the items inside and the streams. It is re-entrant, because garbage collection may
+        # stop another engine, or this one, while a thread holds it.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self.streams = Streams(wiring, threads)
-        # The items that have all inputs of a stage, as heaps: a line for all of its lanes, or with
-        # states one for each.
-        self._ready: list[list[list[tuple[int, Ticket]]]] = [
-            [[] for _ in range(count if wiring.stages[stage].states else 1)]
-            for stage, count in enumerate(threads)
-        ]
-        self._arrived = [threading.Condition(self._lock) for _ in threads]
         self._is_stopped = False
         self._ended = threading.Event()
         self._failure: tuple[str, BaseException] | None = None
@@ -124,13 +118,14 @@ class Engine:
         self._starting = threading.Lock()
         self._is_started = False
         self._lanes: list[list[Lane]] = [[] for _ in threads]
-        for stage, lines in enumerate(self._ready):
+        for stage, row in enumerate(self._lanes):
             for number in range(threads[stage]):
                 # The first lanes of all replicas come first: so streams are dealt to all replicas.
                 replica = number % counts[stage]
                 name = replica_name(stage, replica, counts[stage])
-                lane = Lane(self._work, stage, replica, number % len(lines), name)
-                self._lanes[stage].append(lane)
+                row.append(Lane(self._work, stage, replica, name))
+                if not wiring.stages[stage].states:
+                    row[-1].ready = row[0].ready
 
     @property
     def threads(self) -> dict[str, int]:
@@ -139,8 +134,13 @@ class Engine:
         return {f"0x{t.ident:016x}": t.stage for t in lanes if t.ident is not None}
 
     def start(self) -> None:
-        """Load the replicas and start the threads, unless they run; raises as the loading does."""
+        """Load the replicas and start the threads, unless they run; raises as the loading does.
+
+        Raises Closed once the engine is stopped.
+        """
         self.require_process()
+        if self._is_stopped:
+            raise self.closed()
         with self._starting:
             if self._is_started:
                 return
@@ -165,7 +165,7 @@ class Engine:
         """
         self.start()
         with self._lock:
-            self.wait_for(lambda: len(self._inside) < self.limit)
+            self.wait_for(lambda: len(self.inside) < self.limit)
             try:
                 ticket = self._admit(values, outputs, stream)
                 ticket.is_alone = alone
@@ -192,13 +192,13 @@ class Engine:
         # Copied without the lock: a state may come from another machine.
         return {name: np.array(array_of(value)) for name, value in values.items()}
 
-    def wait_for(self, condition: Callable[[], object]) -> None:
+    def wait_for(self, condition: Callable[[], object], timeout: float | None = None) -> None:
         """Wait until a condition holds: looks when an item leaves, and at each ``notify``.
 
-        Raises Closed once the engine is stopped.
+        No longer than ``timeout`` seconds. Raises Closed once the engine is stopped.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._is_stopped or condition())
+            self._changed.wait_for(lambda: self._is_stopped or condition(), timeout)
             if self._is_stopped:
                 raise self.closed()
 
@@ -247,14 +247,13 @@ class Engine:
             if not self._is_stopped:
                 self._is_stopped, self._failure = True, failure
                 self._ended.set()
-                self._lost_items = [ticket.number for ticket in self._inside]
-            discarded = list(self._inside)
+                self._lost_items = [ticket.number for ticket in self.inside]
+            discarded = list(self.inside)
             self.streams.lose(discarded)
-            self._inside.clear()
-            for line in chain.from_iterable(self._ready):
-                line.clear()
-            for condition in (self._changed, *self._arrived):
-                condition.notify_all()
+            self.inside.clear()
+            self._changed.notify_all()
+        for lane in chain(*self._lanes):
+            lane.ready.put(None)
         for ticket in discarded:
             ticket.inputs.clear()
             ticket.set_exception(self.closed())
@@ -285,7 +284,7 @@ class Engine:
     def _admit(self, values: Sequence[Any], outputs: dict[str, Any], stream: Stream) -> Ticket:
         inputs: list[list[Any]] = [[None] * len(ports.inputs) for ports in self._stages]
         ticket = Ticket(self._entered, inputs, list(self._edges.senders), outputs)
-        self._inside.add(ticket)
+        self.inside.add(ticket)
         self.streams.begin_item(ticket, stream)
         self._entered += 1
         if self._trace:
@@ -311,32 +310,46 @@ class Engine:
                     self.stop((f"{lane.name} failed", StageError(text)))
 
     def _work(self, home: Lane) -> None:
-        """Run items in a lane until the engine stops, and in those that are lent to its thread."""
+        """Run items in a lane until the engine stops, and go on with them in the lanes after it."""
         replica = self._replicas[home.stage][home.replica]
         lane = home
         try:
             replica.open()
             home.site = site_of_thread()
-            while True:
-                ticket, values = self._take(lane)
-                self.streams.restore(lane.stage, ticket, values)
-                lane.item = ticket.number
-                start = time.perf_counter()
-                ticket.started = ticket.started or start
-                results = self._run(lane, ticket, values)
-                lane.item = _IDLE
-                if self._trace:
-                    end = time.perf_counter()
-                    event = StageEvent(lane.stage, ticket.number, start, end, lane.replica)
-                    self.events.append(event)
-                self.streams.keep(lane.stage, ticket, results)
-                lane = self._finish(lane, ticket, results) or home
-                # Otherwise they would stay in memory during the next wait.
-                del ticket, values, results
+            while (ticket := home.ready.get()) is not None:
+                home.running.acquire()
+                self._step(lane, ticket, home)
+                while home.following is not None:
+                    lane, home.following = home.following, None
+                    self._step(lane, ticket, home)
+                lane = home
+                # Otherwise its outputs would stay in memory during the next wait.
+                del ticket
         except BaseException as error:  # raised again in the thread of whoever waits; or ``closed``
             self.stop((f"{lane.name} failed", error))
         finally:
             replica.close()
+
+    def _step(self, lane: Lane, ticket: Ticket, home: Lane) -> None:
+        """Run an item in a lane that the thread of ``home`` holds."""
+        stage = lane.stage
+        try:
+            if self._is_stopped:
+                raise self.closed()
+            values, ticket.inputs[stage] = ticket.inputs[stage], []
+            self.streams.restore(stage, ticket, values)
+            lane.item = ticket.number
+            start = time.perf_counter()
+            ticket.started = ticket.started or start
+            results = self._run(lane, ticket, values)
+            lane.item = _IDLE
+            if self._trace:
+                end = time.perf_counter()
+                self.events.append(StageEvent(stage, ticket.number, start, end, lane.replica))
+            self.streams.keep(stage, ticket, results)
+        finally:
+            lane.running.release()
+        self._finish(stage, ticket, results, home)
 
     def _run(self, lane: Lane, ticket: Ticket, values: Sequence[Any]) -> Sequence[Any]:
         """The results of a stage for an item; without values once a stage has failed on it."""
@@ -349,81 +362,53 @@ class Engine:
                 ticket.failure = ItemFailed(f"{lane.name} failed", error)
         return [None] * len(self._stages[lane.stage].outputs)
 
-    def _take(self, lane: Lane) -> tuple[Ticket, list[Any]]:
-        """The oldest item that a lane may begin, with its inputs; waits for one."""
-        stage, is_lent = lane.stage, lane is not threading.current_thread()
-        ready = self._ready[stage][lane.line]
-        with self._lock:
-            self._arrived[stage].wait_for(
-                lambda: self._is_stopped or (ready and lane.is_lent == is_lent)
-            )
-            if self._is_stopped:
-                raise self.closed()
-            _, ticket = heapq.heappop(ready)
-            values, ticket.inputs[stage] = ticket.inputs[stage], []
-        return ticket, values
-
-    def _finish(self, lane: Lane, ticket: Ticket, results: Sequence[Any]) -> Lane | None:
-        """Hand the results of a stage to those that read them; returns the lane that is lent."""
-        stage = lane.stage
+    def _finish(self, stage: int, ticket: Ticket, results: Sequence[Any], home: Lane) -> None:
+        """Hand the results of a stage to those that read them."""
         with self._lock:
             if self._is_stopped:
                 raise self.closed()
-            if lane.is_lent:
-                lane.is_lent = False
-                if self._ready[stage][lane.line]:
-                    self._arrived[stage].notify_all()
-            self._deliver(stage, ticket, results)
+            self._deliver(stage, ticket, results, home)
             for name, position in self._edges.outputs[stage]:
                 ticket.outputs[name] = results[position]
             ticket.uncomputed.discard(stage)
             if ticket.following is not None and self._stages[stage].states:
                 self._arrive(stage, ticket.following)
             if not ticket.uncomputed:
-                self._inside.discard(ticket)
+                self.inside.discard(ticket)
                 self.streams.end_item(ticket)
                 self._changed.notify_all()
             # One that ``stop`` discarded has its exception already.
             is_complete = not ticket.uncomputed and not self._is_stopped
-            borrowed: Lane | None = ticket.borrowed
-            ticket.borrowed = None
         if is_complete and ticket.failure is not None:
             ticket.set_exception(ticket.failure)
         elif is_complete:
             ticket.set_result(ticket.outputs)
-        return borrowed
 
-    def _deliver(self, sender: int, ticket: Ticket, values: Sequence[Any]) -> None:
+    def _deliver(
+        self, sender: int, ticket: Ticket, values: Sequence[Any], home: Lane | None = None
+    ) -> None:
         for reader, pairs in self._edges.readers[sender].items():
             for position, place in pairs:
                 ticket.inputs[reader][place] = values[position]
-            self._arrive(reader, ticket)
+            self._arrive(reader, ticket, home)
 
-    def _arrive(self, stage: int, ticket: Ticket) -> None:
-        """Note that a stage has one more of the senders that it waits for."""
+    def _arrive(self, stage: int, ticket: Ticket, home: Lane | None = None) -> None:
+        """Note that a stage has one more of the senders that it waits for.
+
+        With the last one it is ready. To wake a thread takes longer than to go on in that of
+        ``home``, which does so where the cores are alike and no other item needs its own.
+        """
         ticket.missing[stage] -= 1
         if ticket.missing[stage]:
             return
-        lines = self._ready[stage]
-        line = ticket.stream.lanes[stage] if ticket.stream and len(lines) > 1 else 0
-        # Items overtake each other in replicas of the stage before, so the oldest may come last.
-        heapq.heappush(lines[line], (ticket.number, ticket))
-        lane = self._lanes[stage][line]
-        if len(lines) == len(self._lanes[stage]) and self._goes_on(ticket, lane):
-            ticket.borrowed, lane.is_lent = lane, True
-        elif len(lines) > 1:
-            self._arrived[stage].notify_all()  # only one lane may take it
+        stream = ticket.stream if self._stages[stage].states else None
+        lane = self._lanes[stage][stream.lanes[stage] if stream else 0]
+        goes_on = home is not None and home.site is not None and home.site == lane.site
+        is_alone = ticket.is_alone and len(self.inside) == 1
+        if home and goes_on and is_alone and not home.following and lane.running.acquire(False):
+            home.following = lane
         else:
-            self._arrived[stage].notify()
-
-    def _goes_on(self, ticket: Ticket, lane: Lane) -> bool:
-        """Whether this thread runs an item in a lane itself, since to wake another takes longer.
-
-        Both have cores that are alike, and no other item needs this one.
-        """
-        site = getattr(threading.current_thread(), "site", None)
-        is_free = ticket.is_alone and len(self._inside) == 1 and ticket.borrowed is None
-        return is_free and site is not None and site == lane.site
+            lane.ready.put(ticket)
 
 
 def replica_name(stage: int, number: int, count: int) -> str:

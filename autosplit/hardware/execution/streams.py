@@ -17,8 +17,8 @@ from autosplit.hardware.runtimes.arrays import array_of
 class Streams:
     """The streams of a pipeline that has ``lanes[i]`` lanes for stage i.
 
-    The lock of the engine guards all but ``restore`` and ``keep``: those are called by the lane
-    that has the stream, or that it is lent to.
+    The lock of the engine guards all but ``restore`` and ``keep``: those are called by whoever runs
+    the lane that has the stream.
     """
 
     def __init__(self, wiring: Wiring, lanes: Sequence[int]) -> None:
