@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
     results = []
     for result in tuning.tune(
         kernels,
-        model.target,
+        model.kernels.target,
         args.output,
         args.samples,
         args.seed,

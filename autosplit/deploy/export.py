@@ -206,7 +206,7 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
 
 def _common_parts(model: CompiledModel, wiring: Wiring) -> dict[str, Any]:
     connections = tuple(map(m.ConnectionPart.of, wiring.connections))
-    target = {"target": spelled(model.target)}
+    target = {"target": spelled(model.kernels.target)}
     return {"connections": connections, "environment": environment() | target}
 
 
@@ -222,7 +222,7 @@ def _write_stage(
     """Write one stage, and its ONNX submodel beside it; returns their entry in the manifest."""
     places = [device.parse(name, anywhere=True) for name in stage.devices]
     runtime = model.runtime_of(stage.runtime)
-    usual = spelled(model.target)
+    usual = spelled(model.kernels.target)
     spec = write_stage(runtime, spec, places, file, usual)
     if spec.onnx:
         return spec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,6 @@ from autosplit import files, phases
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, ConfigError, MachineError, MismatchError, ModelError
 from autosplit.frontend.samples import random_items
-from autosplit.graph import FusedGraph
 from autosplit.hardware import native_log
 from autosplit.hardware.batches import require_batchable
 from autosplit.hardware.cluster import nodes
@@ -40,69 +39,36 @@ from autosplit.hardware.runtimes.registry import AUTO, EXACT, RUNTIMES, TVM, is_
 from autosplit.hardware.runtimes.stage_files import runtime_class
 from autosplit.hardware.variants import with_variants
 from autosplit.lowering.external.backend import Backend
-from autosplit.lowering.fuse.lowered import Lowered, lower
+from autosplit.lowering.fuse.lowered import lower
 from autosplit.versions import require_pair
 
 MakeStages = Callable[[StageSpec, Sequence[Device]], Sequence[Stage]]
 PROFILE_S = 2.0  # seconds that ops are timed for on a device
 
 
-@dataclass(frozen=True)
-class CompiledModel:
+@dataclass(frozen=True, kw_only=True)
+class CompiledModel(StageSource):
     """A model lowered for a target, and the runtimes that can compute its stages.
 
-    ``path`` is the original file, None for an object; ``onnx_file`` the same where it is ONNX.
-    ``onnx_model`` is the ONNX model of a program of torch.
-    ``targets`` gives devices, by their spelling, targets of their own; the graph is the same for
-    all. ``reference`` computes the original without stages, and outputs may differ from it by
-    ``tolerance``, which by default follows from the model. Where
-    no runtime is named, ``runtime_in_use`` computes. ``batch`` items are computed at once, although
-    pipelines take and give single ones; ``single`` is then the model at batch 1, whose outputs are
-    expected. ``variants`` are the same model for items of other shapes. ``reload`` loads it at
-    another batch or at other shapes.
+    ``path`` is the original file, None for an object. ``reference`` computes the original without
+    stages, and outputs may differ from it by ``tolerance``, which by default follows from the
+    model. Where no runtime is named, ``runtime_in_use`` computes. ``batch`` items are computed at
+    once, although pipelines take and give single ones; ``single`` is then the model at batch 1,
+    whose outputs are expected. ``reload`` loads it at another batch.
     """
 
     path: Path | None
-    sha256: str
-    target: Any
-    lowered: Lowered
     reference: Reference
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    tuning: Path | None = None
     runtime_name: str = TVM
-    targets: Mapping[str, str] = field(default_factory=dict)
-    onnx_file: Path | None = None
-    onnx_model: Any = None
     tolerance: float | None = None
     trust_kernels: bool = False
-    batch: int = 1
     single: CompiledModel | None = field(default=None, repr=False, compare=False)
-    variants: Mapping[str, CompiledModel] = field(default_factory=dict, repr=False, compare=False)
     reload: Callable[..., CompiledModel] | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def graph(self) -> FusedGraph:
-        """The graph of fused ops."""
-        return self.lowered.graph
-
-    @cached_property
-    def kernels(self) -> DeviceKernels:
-        """The kernels for each device."""
-        return DeviceKernels(self.lowered.kernels, self.target, self.targets, self.tuning)
 
     @cached_property
     def stage_source(self) -> StageSource:
-        """What a runtime makes the stages from."""
-        return StageSource(
-            self.lowered,
-            self.sha256,
-            self.kernels,
-            self.onnx_file,
-            self.shapes,
-            self.onnx_model,
-            self.batch,
-            {name: variant.stage_source for name, variant in self.variants.items()},
-        )
+        """What a runtime makes the stages from; without a way back to its runtimes."""
+        return StageSource(**{f.name: getattr(self, f.name) for f in fields(StageSource)})
 
     @property
     def runtime(self) -> Runtime:
@@ -173,10 +139,6 @@ class CompiledModel:
     @cached_property
     def _at_batch(self) -> dict[int, CompiledModel]:
         return {}
-
-    def wiring(self, stages: Sequence[Sequence[int]]) -> Wiring:
-        """The connections of a legal split."""
-        return self.stage_source.wiring(stages)
 
     def deployment(
         self, stages: Sequence[Sequence[int]], devices: Sequence[str], runtimes: Sequence[str] = ()
@@ -351,7 +313,7 @@ class CompiledModel:
     def items(self, count: int = 3, seed: int = 0) -> list[Item]:
         """Random items, reproducible by ``seed``: the array of each input but states by name."""
         states = {state.input for state in self.graph.states}
-        items = self.stage_source.items(count, seed)
+        items = super().items(count, seed)
         return [{name: item[name] for name in item if name not in states} for item in items]
 
     def expect(self, items: Sequence[Item]) -> Expected:
@@ -395,11 +357,12 @@ class CompiledModel:
     @property
     def identity(self) -> dict[str, str]:
         """What must be equal in two measurements, besides the machine, to compare them."""
+        tuning = self.kernels.tuning
         identity = {
             "model": self.sha256,
-            "shapes": self.stage_source.input_shapes,
-            "target": spelled(self.target),
-            "tuning": files.sha256(self.tuning / RECORDS) if self.tuning else "by rule",
+            "shapes": self.input_shapes,
+            "target": spelled(self.kernels.target),
+            "tuning": files.sha256(tuning / RECORDS) if tuning else "by rule",
             "versions": ",".join(runtime.versions for runtime in self.runtimes.values()),
         }
         if self.graph.states:
@@ -463,12 +426,13 @@ class CompiledModel:
 
         require_pair()
         runtime = runtime or registry.DEFAULT
+        options: dict[str, Any] = {"target": target, "targets": targets, "tuning": tuning}
+        options |= {"tolerance": tolerance, "trust_kernels": trust_kernels}
         if variants:
-            options: dict[str, Any] = {"target": target, "tuning": tuning, "backends": backends}
-            options |= {"targets": targets, "states": states, "tolerance": tolerance}
-            load = partial(cls.load, model, **options, batch=batch)
-            return with_variants(load, shapes or {}, variants, runtime)
+            load = partial(cls.load, model, **options, backends=backends, states=states)
+            return with_variants(partial(load, batch=batch), shapes or {}, variants, runtime)
         check_options(runtime, tuning, backends)
+        by_device = device_targets(targets or {})
         path = Path(model) if isinstance(model, str | Path) else None
         static_shapes = {name: tuple(shape) for name, shape in (shapes or {}).items()}
         # No decorator: Ray could not send the method to another node.
@@ -483,30 +447,18 @@ class CompiledModel:
         return cls(
             path=path,
             sha256=importing.digest(path or source.module),
-            target=tvm_target,
             lowered=lowered,
+            kernels=DeviceKernels(lowered.kernels, tvm_target, by_device, tuning),
             reference=reference_of(source, path, tvm_target),
             shapes=static_shapes,
-            tuning=tuning,
             # External backends are TVM's.
             runtime_name=TVM if backends and runtime == AUTO else runtime,
-            targets=device_targets(targets or {}),
             onnx_file=path if source.format == "onnx" else None,
             onnx_model=source.onnx_model,
             tolerance=tolerance,
             trust_kernels=trust_kernels,
             batch=batch,
-            reload=partial(
-                cls.load,
-                model,
-                shapes,
-                target,
-                tuning,
-                runtime=runtime,
-                targets=targets,
-                tolerance=tolerance,
-                trust_kernels=trust_kernels,
-            ),
+            reload=partial(cls.load, model, shapes, runtime=runtime, **options),
         )
 
 

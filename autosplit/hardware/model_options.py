@@ -55,7 +55,7 @@ def options_there(model: CompiledModel, device: RayCores) -> tuple[dict[str, Any
         raise ConfigError(f"external backends do not run on device '{device}'; write cores:0")
     options = {
         "shapes": dict(model.shapes),
-        "target": spelled(model.target),
+        "target": spelled(model.kernels.target),
         "targets": {str(device.cores): spelled(model.kernels.target_on(device))},
         "runtime": model.runtime_name,
         "states": {state.input: state.output for state in model.graph.states},
@@ -63,6 +63,6 @@ def options_there(model: CompiledModel, device: RayCores) -> tuple[dict[str, Any
         "batch": model.batch,
     }
     files = model_files(model.path)
-    if model.tuning:
-        files |= {f"{TUNING}/{name}": model.tuning / name for name in (WORKLOADS, RECORDS)}
+    if tuning := model.kernels.tuning:
+        files |= {f"{TUNING}/{name}": tuning / name for name in (WORKLOADS, RECORDS)}
     return options, files

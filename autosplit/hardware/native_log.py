@@ -78,19 +78,9 @@ def _through_a_pipe(in_program: bool) -> Iterator[None]:
 
 
 def _pass_on(reading: int, terminal: int) -> None:
-    with open(reading, "rb", buffering=0) as pipe:
-        rest = b""
-        while chunk := pipe.read(65536):
-            # The last line may go on in the next chunk.
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                if not _LOGGED.match(line):
-                    _write(terminal, line + b"\n")
-        if rest and not _LOGGED.match(rest):
-            _write(terminal, rest)
-
-
-def _write(descriptor: int, content: bytes) -> None:
-    # The terminal may be gone.
-    with contextlib.suppress(OSError):
-        os.write(descriptor, content)
+    with open(reading, "rb") as pipe:
+        for line in pipe:
+            if not _LOGGED.match(line):
+                # The terminal may be gone.
+                with contextlib.suppress(OSError):
+                    os.write(terminal, line)

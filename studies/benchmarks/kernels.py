@@ -103,7 +103,7 @@ def measure(
     model = api.load_model(path, target=target)
     (item,) = model.items(1)
     session: Any = onnxruntime_session(path, threads=threads)
-    ports = model.stage_source.whole
+    ports = model.stage_source.whole_stage
     (stage,) = model.runtime.whole(ports, [Cores(tuple(range(threads)))])
     stage.open()
     values = [item[port.name] for port in ports.inputs]

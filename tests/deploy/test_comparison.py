@@ -88,7 +88,8 @@ def test_no_other_cause_skips_the_comparison(branches, tmp_path, monkeypatch, ca
 def test_files_for_a_server_that_is_not_here_are_written_and_said_to_be_not_compared(
     branches, tmp_path, capsys
 ):
-    model = replace(branches, targets={"rpc:127.0.0.1:9": "llvm"})
+    kernels = replace(branches.kernels, targets={"rpc:127.0.0.1:9": "llvm"})
+    model = replace(branches, kernels=kernels)
     model.split([["first"]]).export(tmp_path / "out", devices=["cores:0", "rpc:127.0.0.1:9"])
     comparison = manifest_file.read(tmp_path / "out").comparison
     assert comparison.max_rel_error is None

@@ -65,7 +65,8 @@ def test_no_replica_is_busier_than_the_whole_time(folder):
 def test_replicas_of_another_target_have_a_file_of_their_own(branches, deployment, tmp_path):
     other = str(device.Cores(device.available()[:2]))
     targets = {other: "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64"}
-    model = replace(branches, runtime_name=AUTO, targets=targets)
+    kernels = replace(branches.kernels, targets=targets)
+    model = replace(branches, runtime_name=AUTO, kernels=kernels)
     first, second = deployment.stages
     devices = (CORES[0], other, CORES[1])
     mixed = Deployment((first, Stage.on(second.ops, "tvm", devices)))

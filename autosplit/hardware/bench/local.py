@@ -82,7 +82,7 @@ class LocalBench:
         )
 
     def _identity(self) -> Mapping[str, str]:
-        identity, usual = {**self.model.identity}, spelled(self.model.target)
+        identity, usual = {**self.model.identity}, spelled(self.model.kernels.target)
         others = {device: t for device, t in sorted(self._targets.items()) if t != usual}
         if others:
             identity["targets"] = " ".join(f"{device} {t}" for device, t in others.items())

@@ -31,10 +31,10 @@ Item = dict[str, np.ndarray[Any, Any]]
 class StageSource:
     """A lowered model as a runtime sees it: what its stages are made from.
 
-    ``onnx_file`` is None where the model was not read from ONNX; ``onnx_model`` is the ONNX model
-    of such a one, where it has one. ``shapes`` are those given for its dynamic inputs, for one of
-    the ``batch`` items that are computed at once. ``variants`` are the same model at other shapes,
-    with what an item of them takes of the states, see ``Variant``.
+    ``kernels`` are for any device; the graph is the same for all. ``onnx_file`` is None where the
+    model was not read from ONNX; ``onnx_model`` is the ONNX model of such a one, where it has one.
+    ``shapes`` are those given for its dynamic inputs, for one of the ``batch`` items that are
+    computed at once. ``variants`` are the same model for items of other shapes.
     """
 
     lowered: Lowered
@@ -44,7 +44,7 @@ class StageSource:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     onnx_model: Any = None
     batch: int = 1
-    variants: Mapping[str, StageSource] = field(default_factory=dict)
+    variants: Mapping[str, StageSource] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def graph(self) -> FusedGraph:
@@ -52,7 +52,7 @@ class StageSource:
         return self.lowered.graph
 
     @cached_property
-    def whole(self) -> StageSpec:
+    def whole_stage(self) -> StageSpec:
         """The model as one stage."""
         return self.wiring([range(len(self.graph.ops))]).stages[0]
 

@@ -140,7 +140,7 @@ def test_a_kernel_that_cannot_be_built_is_named(fresh, save, monkeypatch):
     model = api.load_model(save(NET))
     monkeypatch.setattr(tvm.tirx, "build", fail)
     with pytest.raises(ModelError, match="kernel matmul cannot be built for llvm: the reason"):
-        compile_kernels(model.lowered.kernels, model.target)
+        compile_kernels(model.lowered.kernels, model.kernels.target)
 
 
 def resident_bytes():
@@ -202,7 +202,7 @@ def test_a_large_weight_that_several_ops_and_stages_read_is_right_in_each(fresh,
         a = MatMul(x, w)  b = Softmax(a)  c = MatMul(b, w)  y = MatMul(c, w)
     }"""
     model = api.load_model(save(net(text, {"w": large})))
-    whole = model.stage_source.whole
+    whole = model.stage_source.whole_stage
     # Packed once for all products, and as it is for the output.
     weights = link.large_weights(model.lowered, whole)
     assert [w.value.numpy().nbytes for w in weights] == [large.nbytes] * 2

@@ -45,8 +45,8 @@ def test_a_database_is_filled_known_again_and_serves_a_right_pipeline(small, tmp
     # Any schedule is faster than none.
     monkeypatch.setattr(tuning, "schedule", lambda functions, target: functions)
     model = api.load_model(small)
-    first = list(tune(model.lowered.kernels, model.target, tmp_path / "db", samples=2))
-    again = list(tune(model.lowered.kernels, model.target, tmp_path / "db", samples=2))
+    first = list(tune(model.lowered.kernels, model.kernels.target, tmp_path / "db", samples=2))
+    again = list(tune(model.lowered.kernels, model.kernels.target, tmp_path / "db", samples=2))
     improved = [t.kernel for t in first if not t.note]
     assert improved
     assert [t.kernel for t in again if t.note == "known to the database"] == improved
@@ -59,7 +59,7 @@ def test_a_database_is_filled_known_again_and_serves_a_right_pipeline(small, tmp
 @pytest.mark.integration
 def test_a_schedule_by_rule_is_replaced_only_by_a_faster_one(small, tmp_path):
     model = api.load_model(small)
-    results = list(tune(model.lowered.kernels, model.target, tmp_path / "db", samples=2))
+    results = list(tune(model.lowered.kernels, model.kernels.target, tmp_path / "db", samples=2))
     replaced = {t.kernel for t in results if t.after_ms is not None and t.after_ms < t.before_ms}
     assert replaced == {t.kernel for t in results if not t.note}
     tuned = api.load_model(small, tuning=tmp_path / "db").kernels.on(CORE).symbols
@@ -69,7 +69,7 @@ def test_a_schedule_by_rule_is_replaced_only_by_a_faster_one(small, tmp_path):
 
 def test_a_time_limit_ends_before_the_next_kernel(small, tmp_path):
     model = api.load_model(small)
-    tuned = tune(model.lowered.kernels, model.target, tmp_path / "db", is_over=lambda: True)
+    tuned = tune(model.lowered.kernels, model.kernels.target, tmp_path / "db", is_over=lambda: True)
     assert list(tuned) == []
 
 

@@ -99,7 +99,8 @@ def test_a_kernel_that_is_not_compiled_for_a_device_takes_for_ever(model, two, m
         return real(by_symbol, target)
 
     monkeypatch.setattr(kernels, "_build", fails)
-    limited = replace(model, targets={two[0].device: "llvm -mcpu=x86-64"})
+    targets = {two[0].device: "llvm -mcpu=x86-64"}
+    limited = replace(model, kernels=replace(model.kernels, targets=targets))
     (relu,) = (i for i, op in enumerate(limited.graph.ops) if op.kernel == "relu")
     times = limited.profile(devices.parse(two[0].device), 0.1).op_ms
     assert times[relu] == math.inf
@@ -156,7 +157,7 @@ def test_a_server_that_serves_somebody_else_is_not_waited_for_for_ever(split, tw
 
 
 def test_a_target_for_another_kind_of_device_is_refused(model, two):
-    wrong = replace(model, targets={two[0].device: "cuda"})
+    wrong = replace(model, kernels=replace(model.kernels, targets={two[0].device: "cuda"}))
     with pytest.raises(ConfigError, match="is of kind 'cuda'; give one that starts with 'llvm'"):
         wrong.kernels.target_on(devices.parse(two[0].device))
 

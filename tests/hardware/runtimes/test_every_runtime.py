@@ -107,10 +107,10 @@ def test_two_pipelines_work_side_by_side_and_arrays_need_not_be_contiguous(split
 
 
 def test_replicas_compute_at_the_same_time_each_on_its_core(model):
-    stages = model.runtime.stages(model.stage_source.whole, HERE)
+    stages = model.runtime.stages(model.stage_source.whole_stage, HERE)
     (item,) = model.items(1)
-    values = [item[port.name] for port in model.stage_source.whole.inputs]
-    names = [port.name for port in model.stage_source.whole.outputs]
+    values = [item[port.name] for port in model.stage_source.whole_stage.inputs]
+    names = [port.name for port in model.stage_source.whole_stage.outputs]
     meeting, expected = threading.Barrier(2), model.expected([item]) * 20
 
     def compute(stage):

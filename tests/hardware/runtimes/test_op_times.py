@@ -48,7 +48,7 @@ def test_executed_nodes_compute_every_op_of_the_original(net):
     from autosplit.hardware.runtimes.openvino.stage import compile_model
 
     model = replace(net, runtime_name=OPENVINO)
-    submodel = model.runtime.submodel(model.stage_source.whole)
+    submodel = model.runtime.submodel(model.stage_source.whole_stage)
     for proto in submodel.graph.node:
         proto.name = proto.output[0]
     compiled = compile_model(submodel.SerializeToString(), HERE)

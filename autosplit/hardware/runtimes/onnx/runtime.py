@@ -102,7 +102,7 @@ class SubmodelRuntime(Runtime):
         source, cores = self.source, self.cores(device)
 
         def measure() -> Profile:
-            submodel = self.submodel(source.whole)
+            submodel = self.submodel(source.whole_stage)
             # Runtimes report nodes by their names; that of a tensor is unique.
             for node in submodel.graph.node:
                 node.name = next(o for o in node.output if o)
@@ -120,8 +120,8 @@ class SubmodelRuntime(Runtime):
 
         The share that is hidden differs between runtimes, which compete.
         """
-        whole = self.stage(self.source.whole, cores)
-        values = [item[port.name] for port in self.source.whole.inputs]
+        whole = self.stage(self.source.whole_stage, cores)
+        values = [item[port.name] for port in self.source.whole_stage.inputs]
         whole_ms = _run_ms(whole, values, cores, seconds)
         with model_file.temporary(_smallest_model()) as file:
             (smallest,) = self.load_stages(file, _SMALLEST, [cores])

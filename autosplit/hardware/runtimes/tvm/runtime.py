@@ -177,7 +177,7 @@ class TvmRuntime(Runtime):
         """Op times inside the model, or of single ops, where opaque ones have infinite times."""
         if self._opaque_ops:
             return on_cores(device, lambda: self._profile_single_ops(device, seconds))
-        whole, item = self.source.whole, self.source.items(1)[0]
+        whole, item = self.source.whole_stage, self.source.items(1)[0]
         return profile.inside_model(self._linker(device), whole, item, device, seconds)
 
     def _profile_single_ops(self, device: LocalDevice | Rpc, seconds: float) -> Profile:

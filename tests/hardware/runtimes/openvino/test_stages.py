@@ -27,7 +27,7 @@ def test_single_precision_is_computed_as_such():
 
 def test_earlier_results_of_a_stage_stay(branches):
     model = replace(branches, runtime_name="openvino")
-    ports = model.stage_source.whole
+    ports = model.stage_source.whole_stage
     stage = model.runtime.stage(ports, HERE)
     items = model.items(3)
     results = [stage.run([item[port.name] for port in ports.inputs]) for item in items]
@@ -57,6 +57,6 @@ def test_a_file_that_is_no_model_is_an_error_without_native_lines(tmp_path, capf
 
 def test_a_model_with_other_shapes_than_the_ports_is_refused(branches):
     model = onnx_model([node("Relu", "x", "y")]).SerializeToString()
-    ports = branches.stage_source.whole
+    ports = branches.stage_source.whole_stage
     with pytest.raises(ModelError, match="the stage's inputs have the shapes"):
         OpenvinoStage(compile_model(model, HERE), ports, HERE)

@@ -32,13 +32,13 @@ FIRST, SECOND = (CORES[0],) * 2, (CORES[-1],) * 2
 def stage(transformer):
     """Makes the whole model as a stage on some cores."""
     model = replace(transformer, runtime_name="openvino")
-    return lambda cores: model.runtime.stage(model.stage_source.whole, devices.Cores(cores))
+    return lambda cores: model.runtime.stage(model.stage_source.whole_stage, devices.Cores(cores))
 
 
 @pytest.fixture
 def values(transformer):
     (item,) = transformer.items(1)
-    return [item[port.name] for port in transformer.stage_source.whole.inputs]
+    return [item[port.name] for port in transformer.stage_source.whole_stage.inputs]
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def thread_affinities(child):
 @pytest.mark.integration
 def test_stages_on_some_cores_have_processes_there(stage, values, transformer, thread):
     before = processes()
-    expected = transformer.stage_source.whole.outputs
+    expected = transformer.stage_source.whole_stage.outputs
     with closing(stage(FIRST)) as first, closing(stage(SECOND)) as second:
         for whole, cores in ((first, FIRST), (second, SECOND)):
             (of_thread, _) = affinities_while_running(thread, whole, values)
