@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 import autosplit
 from autosplit import api
+from autosplit.deployment import Deployment
 from autosplit.hardware.execution.pipeline import Pipeline
-from autosplit.hardware.measurement.baselines import baseline_name
 from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES
@@ -67,7 +67,7 @@ COLUMNS = (
 class Winner(NamedTuple):
     """The periods in ms of a study's winner and of the fastest unsplit model, its rival.
 
-    ``unsplit`` is the winner's name as a way to run the unsplit model, None where it is none.
+    ``unsplit`` is the rival's name where the winner runs in the same way, else None.
     ``export_ratio``: the period of the export over that of the winner. ``errors`` are those of the
     predicted periods in percent.
     """
@@ -153,16 +153,22 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
             contenders = [_contender(stack, model, pipeline) for pipeline in ways]
             budget = Budget(seconds=max(3.0, settings["measure"]["seconds"]))
             built, exported = compare_interleaved(contenders, budget)
-    columns = zip(deployment.replicas, deployment.threads, deployment.runtimes, strict=True)
+    shape, whole = _shape(deployment), rival.deployment(len(model.graph.ops))
+    is_rival = whole is not None and (_shape(whole), whole.batch) == (shape, deployment.batch)
     return Winner(
-        " | ".join(f"{replicas} x {threads} {name}" for replicas, threads, name in columns),
-        baseline_name(deployment),
+        shape,
+        rival.name if is_rival else None,
         best.figures.period_ms,
         exported.median / built.median,
         rival.name,
         rival.period_ms,
         prediction_errors(study.trials),
     )
+
+
+def _shape(deployment: Deployment) -> str:
+    columns = zip(deployment.replicas, deployment.threads, deployment.runtimes, strict=True)
+    return " | ".join(f"{replicas} x {threads} {name}" for replicas, threads, name in columns)
 
 
 def prediction_errors(trials: Sequence[Trial]) -> tuple[float, ...]:

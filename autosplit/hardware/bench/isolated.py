@@ -125,7 +125,6 @@ class IsolatedBench(Bench):
     """Implements Bench. After a crash, a timeout or an out-of-memory a fresh worker starts.
 
     ``open_handler`` is what the worker runs; the default only measures, and cannot export.
-    ``log_tail`` is the end of the log of a worker that died.
     """
 
     profile = _in_worker(Bench.profile)
@@ -143,7 +142,6 @@ class IsolatedBench(Bench):
         self._worker: Worker | None = None
         # Only a server that has answered before is waited for.
         self._wait_s = 0.0
-        self.log_tail = ""
 
     @cached_property
     def description(self) -> BenchDescription:
@@ -176,7 +174,7 @@ class IsolatedBench(Bench):
             self._wait_s = RETURN_S
             return load(returned, answer)
         except StageError as error:
-            self.log_tail = error.log = self._worker.log_tail()
+            error.log = self._worker.log_tail()
             if not self._worker.is_alive:
                 self.close()
             raise

@@ -99,17 +99,12 @@ def wire(
         port = _port(graph, state.input)
         successor = StageState(port.name, state.tensor, port.shape, port.dtype)
         states.setdefault(_stage_of(graph, specs, state), []).append(successor)
-    connections = [
-        connection
-        for connection in _connections(graph, specs, visible)
-        if connection.source not in state_inputs
-    ]
     inputs = [_port(graph, name) for name in graph.inputs if name not in state_inputs]
     return Wiring(
         inputs=tuple(replace(port, range=ranges.get(port.name)) for port in inputs),
         outputs=tuple(_port(graph, tensor, name) for name, tensor in visible),
         stages=tuple(replace(s, states=tuple(states.get(s.index, ()))) for s in specs),
-        connections=tuple(connections),
+        connections=tuple(_connections(graph, inputs, specs, visible)),
         initial=initial,
     )
 
@@ -139,13 +134,8 @@ def part(graph: FusedGraph, ops: Sequence[int], outputs: Iterable[tuple[str, str
     if not spec.outputs:
         results = [t for i in ops for t in graph.ops[i].outputs]
         spec = replace(spec, outputs=tuple(_port(graph, t) for t in results))
-    connections = []
-    for port in spec.inputs:
-        size = graph.tensors[port.name].bytes
-        connections.append(Connection(port.name, size, port.name, (0,), ()))
-    for index, port in enumerate(spec.outputs):
-        size = graph.tensors[port.name].bytes
-        connections.append(Connection(port.name, size, (0, index), (), (port.name,)))
+    names = [(port.name, port.name) for port in spec.outputs]
+    connections = _connections(graph, spec.inputs, [spec], names)
     return Wiring(spec.inputs, spec.outputs, (spec,), tuple(connections))
 
 
@@ -180,10 +170,13 @@ def _port(graph: FusedGraph, tensor: str, name: str | None = None) -> Port:
 
 
 def _connections(
-    graph: FusedGraph, stages: Sequence[StageSpec], outputs: Sequence[tuple[str, str]]
+    graph: FusedGraph,
+    inputs: Sequence[Port],
+    stages: Sequence[StageSpec],
+    outputs: Sequence[tuple[str, str]],
 ) -> Iterator[Connection]:
     # The caller sends an input under its own name.
-    sources: dict[str, tuple[int, int] | str] = {name: name for name in graph.inputs}
+    sources: dict[str, tuple[int, int] | str] = {port.name: port.name for port in inputs}
     readers: dict[str, list[int]] = {}
     for index, stage in enumerate(stages):
         for position, port in enumerate(stage.outputs):

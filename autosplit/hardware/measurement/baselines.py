@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from autosplit.deployment import Deployment
-from autosplit.hardware.devices.device import Cores, Device, parse
+from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.measurement.results import Baseline, Measurement
 from autosplit.planner.problem import useful_replicas
 from autosplit.units import counted
@@ -97,15 +96,6 @@ def unsplit_runs(
     if len(replicas) > 1:
         runs.append(UnsplitRun(runtime, tuple(replicas)))
     return [replace(run, batch=batch) for batch in batches for run in runs]
-
-
-def baseline_name(deployment: Deployment) -> str | None:
-    """The name of the baseline that equals the deployment; None where there is none."""
-    stage, *others = deployment.stages
-    if others or min(*deployment.replicas, *deployment.threads) > 1:
-        return None
-    devices = tuple(parse(name, anywhere=True) for name in stage.devices)
-    return UnsplitRun(stage.runtime, devices, batch=deployment.batch).name
 
 
 def strongest(baselines: Sequence[Baseline]) -> list[str]:
