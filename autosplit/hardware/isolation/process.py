@@ -53,7 +53,7 @@ class Worker:
         self.phase = "starting"
         self.stages: dict[str, object] = {}
         self._log_start = 0
-        module, name = _address(open_handler)
+        address = _address(open_handler)
         self._log = _open_log()
         alive_read, self._alive = os.pipe()
         answers, answers_write = os.pipe()
@@ -72,7 +72,7 @@ class Worker:
         finally:
             os.close(alive_read)
             os.close(answers_write)
-        self._send({"module": module, "name": name, "setting": setting})
+        self._send({"handler": address, "setting": setting})
 
     @property
     def pid(self) -> int:
@@ -164,12 +164,12 @@ class Worker:
         return message
 
 
-def _address(function: OpenHandler) -> tuple[str, str]:
+def _address(function: OpenHandler) -> str:
     """The module and the name by which another process imports a function."""
     module, name = function.__module__, function.__qualname__
     if module == "__main__" or getattr(sys.modules.get(module), name, None) is not function:
         raise ValueError(f"'{module}.{name}' is not a top-level function of an importable module")
-    return module, name
+    return f"{module}:{name}"
 
 
 def _open_log() -> IO[bytes]:

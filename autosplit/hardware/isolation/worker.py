@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
 import json
 import os
+import pkgutil
 import select
 import signal
 import sys
@@ -112,13 +112,11 @@ def _work(answers: Connection) -> None:
 
     phases.listen(report)
     request = json.loads(sys.stdin.readline())
-    handler: Handler | None = None
+    handler: Any = None
     for line in sys.stdin:
         try:
             if handler is None:
-                open_handler = getattr(importlib.import_module(request["module"]), request["name"])
-                handler = open_handler(request["setting"])
-            assert handler is not None
+                handler = pkgutil.resolve_name(request["handler"])(request["setting"])
             send({"answer": handler(json.loads(line))})
         except MemoryError:
             with contextlib.suppress(OSError):

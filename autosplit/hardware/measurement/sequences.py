@@ -17,7 +17,7 @@ from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.stage_spec import Port
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.measurement.reference import Item, Outputs, Reference, Step
+from autosplit.hardware.measurement.reference import Item, Outputs, Reference
 from autosplit.hardware.measurement.results import Accuracy
 
 Draw = Callable[..., list[dict[str, Any]]]
@@ -88,10 +88,12 @@ def expect(
 
     Raises as ``Reference.open``.
     """
-    outputs, states = _stepped(reference.open(), items, initial, successors)
-    if not successors:
-        return Expected(outputs, items=items)
-    return Expected.of_steps(outputs, items, states, successors)
+    step, results, states = reference.open(), [], [initial]
+    for item in items:
+        outputs = step({**item, **states[-1]})
+        states.append({name: outputs.pop(output) for name, output in successors.items()})
+        results.append(outputs)
+    return Expected.of_steps(results, items, states if successors else (), successors)
 
 
 def accuracy_of(pipeline: Pipeline, expected: Expected, tolerance: float) -> Accuracy:
@@ -135,18 +137,6 @@ def refusal(accuracy: Accuracy, runtimes: Iterable[str], reference: str) -> str:
     if error <= ROUNDING:
         text += f" or, if that is good enough, give --tolerance {1.1 * error:.2g}"
     return text
-
-
-def _stepped(
-    step: Step, items: Sequence[Item], initial: Outputs, successors: Mapping[str, str]
-) -> tuple[list[Outputs], list[Outputs]]:
-    """The outputs of the items of a stream, and the states before each item and after the last."""
-    results, states = [], [initial]
-    for item in items:
-        outputs = step({**item, **states[-1]})
-        states.append({name: outputs.pop(output) for name, output in successors.items()})
-        results.append(outputs)
-    return results, states
 
 
 def _named(states: Outputs) -> Outputs:
