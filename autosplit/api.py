@@ -167,7 +167,9 @@ class Part:
                 print([port.name for port in pipeline.wiring.inputs])
         """
         (place,) = device.along(1, (on,) if on else ())
-        return self.model.run_on(self.wiring, self.model.deployment([self.ops], [str(place)]))
+        runtime = self.model.runtime_in_use
+        deployment = Deployment.of_split([self.ops], [str(place)], [runtime])
+        return self.model.run_on(self.wiring, deployment)
 
     def export(self, file: str | Path) -> Path:
         """Write it as a library, with its manifest and, where it can be, as ONNX.

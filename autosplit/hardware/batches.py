@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from autosplit import phases
 from autosplit.cuts import bitset, with_whole_groups
+from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, MachineError, MismatchError, ModelError
 from autosplit.hardware import cache
 from autosplit.hardware.devices import device as devices
@@ -203,7 +204,8 @@ def _mixes(model: CompiledModel, variant: CompiledModel, runtime: str, length: i
     results = []
     for each in (model, variant):
         wiring = part(each.graph, range(length), each.lowered.outputs)
-        deployment = each.deployment([range(length)], [str(devices.along(1)[0])], [runtime])
+        core = str(devices.along(1)[0])
+        deployment = Deployment.of_split([range(length)], [core], [runtime])
         with each.run_on(wiring, deployment) as pipeline:
             names = {port.name for port in wiring.inputs}
             items = [{name: item[name] for name in names} for item in model.reference_outputs.items]

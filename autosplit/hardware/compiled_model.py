@@ -140,13 +140,6 @@ class CompiledModel(StageSource):
     def _at_batch(self) -> dict[int, CompiledModel]:
         return {}
 
-    def deployment(
-        self, stages: Sequence[Sequence[int]], devices: Sequence[str], runtimes: Sequence[str] = ()
-    ) -> Deployment:
-        """Stage i on device i in runtime i, without any in ``runtime_in_use``."""
-        names = runtimes or [self.runtime_in_use] * len(stages)
-        return Deployment.of_split(stages, devices, names)
-
     def pipeline(self, deployment: Deployment, depth: int = 2, trace: bool = False) -> Pipeline:
         """Link the stages of a deployment and put every replica on its device.
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import autosplit
+from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, ModelError
 from autosplit.hardware.batches import batched_profiles, checked_profiles
 from autosplit.hardware.devices.device import along
@@ -23,9 +24,9 @@ def loaded(save, body=BODY, weights=WEIGHTS, ports="float[1,4] x", **options):
 def test_a_batch_computes_each_item_as_alone(save, runtime, size):
     shapes = {"x": (1, 4)} if size == "N" else None
     model = loaded(save, ports=f"float[{size},4] x", runtime=runtime, shapes=shapes)
-    whole = model.deployment([range(len(model.graph.ops))], ["cores:0"])
+    whole = [range(len(model.graph.ops))]
     for batch in (1, 3):
-        deployment = type(whole).of_split(whole.split, ["cores:0"], [runtime], batch=batch)
+        deployment = Deployment.of_split(whole, ["cores:0"], [runtime], batch=batch)
         with model.pipeline(deployment) as pipeline:
             assert model.require_equal(pipeline, [runtime]).items == 8
             assert pipeline.run([]) == []

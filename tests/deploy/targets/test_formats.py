@@ -10,6 +10,7 @@ from autosplit.deploy import manifest_file
 from autosplit.deploy.export import write_split
 from autosplit.deploy.targets import cpp_program
 from autosplit.deploy.targets.formats import FORMATS, require_format
+from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError
 from autosplit.hardware.measurement.results import SplitResults
 from tests.deploy import manifests
@@ -126,7 +127,7 @@ def test_an_export_without_onnx_models_says_so_and_has_no_format_that_needs_them
     branches, tmp_path
 ):
     split, folder = branches.split([["first"]]), tmp_path / "out"
-    deployment = split.model.deployment(split.stages, ["cores:0"] * 2, ["tvm"] * 2)
+    deployment = Deployment.of_split(split.stages, ["cores:0"] * 2, ["tvm"] * 2)
     write_split(branches, deployment, folder, SplitResults(), "onnx")
     assert (folder / "pipeline.json").exists()
     before = sorted(folder.iterdir())

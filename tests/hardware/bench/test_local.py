@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from autosplit import api
+from autosplit.deployment import Deployment
 from autosplit.errors import MachineError, ModelError, StageError
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
@@ -222,7 +223,8 @@ def test_a_stage_stays_on_the_cores_of_its_device(branches, stages, monkeypatch)
     monkeypatch.setattr(VmStage, "run", run)
     cores = devices.available()
     names = [str(devices.Cores(cores[-1:])), str(devices.Cores(cores[:2]))]
-    with branches.pipeline(branches.deployment(stages, names)) as pipeline:
+    deployment = Deployment.of_split(stages, names, ["tvm"] * 2)
+    with branches.pipeline(deployment) as pipeline:
         pipeline.run(branches.items(1))
     assert places == {
         ("stage 0", frozenset(cores[-1:]), 1),

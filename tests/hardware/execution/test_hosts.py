@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 import autosplit
+from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, StageError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
@@ -84,7 +85,7 @@ def in_process(model, folder, _):
 @contextlib.contextmanager
 def on_server(model, folder, _):
     server = Server(folder / "server.log")
-    deployment = model.deployment([range(len(model.graph.ops))], [server.device], ["tvm"])
+    deployment = Deployment.of_split([range(len(model.graph.ops))], [server.device], ["tvm"])
     with model.pipeline(deployment) as pipeline:
         yield Host(pipeline, server.stop, server.kill)
     server.kill()
