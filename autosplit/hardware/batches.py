@@ -153,15 +153,14 @@ def _fastest(profiles: Sequence[Profile], count: int) -> list[float]:
 
 def _promising(model: CompiledModel, before: Sequence[Profile], count: int) -> list[str]:
     """The runtimes that may win, by their profiles at the batch before on so many devices."""
-    names = list(model.runtimes)
-    fastest = _fastest(before, count)
-    hopeful = {
-        profile.runtime
-        for n, least in enumerate(fastest)
+    is_hopeful = any(
+        _whole_ms(profile) <= _HOPELESS * least
+        for n, least in enumerate(_fastest(before, count))
         for profile in before[n::count]
-        if _whole_ms(profile) <= _HOPELESS * least
-    }
-    return [name for name in names if name != TVM or TVM in hopeful] or names
+        if profile.runtime == TVM
+    )
+    names = [name for name in model.runtimes if name != TVM or is_hopeful]
+    return names or list(model.runtimes)
 
 
 def _require_possible(

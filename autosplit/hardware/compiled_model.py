@@ -90,12 +90,6 @@ class CompiledModel(StageSource):
             names = [name for name in EXACT if name not in self.left_out]
         return {name: self.runtime_of(name) for name in names}
 
-    @property
-    def dtypes(self) -> frozenset[str]:
-        """The element types that the model is computed in."""
-        rounded = (runtime.rounds_to for runtime in self.runtimes.values())
-        return self.lowered.dtypes.union(filter(None, rounded))
-
     @cached_property
     def left_out(self) -> Mapping[str, str]:
         """Why runtime ``auto`` leaves out each of the other runtimes, by name."""
@@ -334,7 +328,10 @@ class CompiledModel(StageSource):
     @property
     def allowed_error(self) -> float:
         """The relative error that outputs may have: ``tolerance``, or that of the types."""
-        return tolerance_of(self.dtypes) if self.tolerance is None else self.tolerance
+        if self.tolerance is not None:
+            return self.tolerance
+        rounded = (runtime.rounds_to for runtime in self.runtimes.values())
+        return tolerance_of(self.lowered.dtypes.union(filter(None, rounded)))
 
     def require_equal(self, pipeline: Pipeline, runtimes: Sequence[str]) -> Accuracy:
         """The accuracy of a pipeline whose stages ``runtimes`` compute.
