@@ -73,9 +73,9 @@ class Engine:
     Items enter one by one. A free lane takes the next item that has all inputs of its stage, so a
     slow replica takes fewer items. In a stage with states a lane takes the items of whole streams.
 
-    At most ``limit`` items are ``inside``, and ``capacity`` keep all replicas busy: ``depth`` for each,
-    and for the caller. The first replica that fails stops the engine. Where it ``isolates`` items,
-    only the item has the failure.
+    At most ``limit`` items are ``inside``, and ``capacity`` keep all replicas busy: ``depth`` for
+    each, and for the caller. The first replica that fails stops the engine. Where it ``isolates``
+    items, only the item has the failure.
 
     ``replicas`` may be a function that loads so many of each stage as ``counts`` says; it is called
     when the engine starts.

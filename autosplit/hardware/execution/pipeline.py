@@ -38,8 +38,8 @@ class Pipeline:
     each has one core and these are alike: another thread would have to be woken for each.
 
     A stage may have several replicas, ``replicas[i]`` those of stage i. A free replica takes the
-    oldest item that waits for its stage, so unequal replicas share the items by their speed. Where
-    ``replicas`` is a function, it loads as many as ``counts`` says for the first item.
+    item that has waited longest for its stage, so unequal replicas share the items by their speed.
+    Where ``replicas`` is a function, it loads as many as ``counts`` says for the first item.
 
     Any number of threads may call ``run``, ``submit`` and ``results`` at once, in any mixture: a
     call of ``run`` returns the results of its items, and ``results`` yields those of the submitted
