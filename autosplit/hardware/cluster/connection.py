@@ -54,13 +54,9 @@ def connected(address: str | None = None) -> Any:
     try:
         if port.isdecimal() and "://" not in host:
             _require_server(host.strip("[]"), int(port))
-        before = dict(os.environ)
-        os.environ.update({**IN_CALLS, **before})  # Ray reads it here
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        finally:
-            for name in IN_CALLS.keys() - before.keys():
-                os.environ.pop(name, None)
+        for name, value in IN_CALLS.items():
+            os.environ.setdefault(name, value)  # Ray reads it here, and in each process it starts
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises errors of many kinds
         if "Version mismatch" in str(error):
             raise MachineError(

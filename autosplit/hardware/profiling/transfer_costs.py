@@ -34,13 +34,10 @@ def fit(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
     The line has the least squares of the relative errors. Where noise makes one of the two
     negative, it is left out and the other is fitted alone.
     """
-    sizes = np.array([size for size, _ in samples], dtype=np.float64)
-    times = np.array([ms for _, ms in samples], dtype=np.float64)
+    sizes, times = np.array(samples, dtype=np.float64).T
     # Dividing each equation by its time turns absolute errors into relative ones.
     weight = 1 / np.maximum(times, 1e-9)
-    columns = np.stack([sizes * weight, weight], axis=1)
-    solution = np.linalg.lstsq(columns, times * weight, rcond=None)[0]
-    ms_per_byte, latency_ms = float(solution[0]), float(solution[1])
+    ms_per_byte, latency_ms = map(float, np.polyfit(sizes, times, 1, w=weight))
     if ms_per_byte <= 0:
         return math.inf, float(1 / np.mean(weight))
     if latency_ms < 0:

@@ -70,15 +70,16 @@ def test_a_server_that_is_not_ray_s_is_named_at_once(ray):
             connected(f"127.0.0.1:{listener.getsockname()[1]}")
 
 
-def test_ray_starts_with_large_values_in_calls_and_the_environment_stays(ray, monkeypatch):
+def test_ray_starts_with_large_values_in_calls_unless_the_user_has_set_another_size(
+    ray, monkeypatch
+):
     name, started = "RAY_max_direct_call_object_size", []
     ray(lambda **_: started.append(os.environ[name]))
-    monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(name, "7")
     connected()
-    assert name not in os.environ
-    monkeypatch.setenv(name, "7")  # what the user has set stays
+    monkeypatch.delenv(name)
     connected()
-    assert started == [str(8 << 20), "7"]
+    assert started == ["7", str(8 << 20)]
 
 
 def test_the_content_of_a_file_is_put_once(ray, monkeypatch, tmp_path):

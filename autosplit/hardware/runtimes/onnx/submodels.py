@@ -77,11 +77,7 @@ class OnnxModel:
             [self._value_info(p) for p in spec.inputs],
             [self._value_info(p) for p in spec.outputs],
         )
-        for weight in subgraph.weights:
-            if weight in self._weights:
-                graph.initializer.append(self._weights[weight])
-            if weight in self._sparse_weights:
-                graph.sparse_initializer.append(self._sparse_weights[weight])
+        graph.initializer.extend(self._weights[weight] for weight in subgraph.weights)
         return helper.make_model(
             graph,
             opset_imports=self.proto.opset_import,
@@ -109,7 +105,7 @@ class OnnxModel:
             visited.add(tensor)
             if tensor in inputs:
                 inputs_read[tensor] = None
-            elif tensor in self._weights or tensor in self._sparse_weights:
+            elif tensor in self._weights:
                 weights[tensor] = None
             elif tensor in self.producers:
                 node = self.producers[tensor]
@@ -166,10 +162,6 @@ class OnnxModel:
     @cached_property
     def _weights(self) -> dict[str, Any]:
         return {w.name: w for w in self.proto.graph.initializer}
-
-    @cached_property
-    def _sparse_weights(self) -> dict[str, Any]:
-        return {w.values.name: w for w in self.proto.graph.sparse_initializer}
 
     @cached_property
     def _inputs(self) -> set[str]:

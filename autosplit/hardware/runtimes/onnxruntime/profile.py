@@ -1,6 +1,6 @@
 """Op times inside the whole model, by onnxruntime's profiler.
 
-The optimised graph that onnxruntime saves tells which tensors of the original lie around each node.
+The optimised graph that onnxruntime saves tells which tensors of the original each node makes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from autosplit.hardware.profiling.timing import on_cores, repeated_ms
 from autosplit.hardware.runtimes.interface import Item
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.submodels import OnnxModel
-from autosplit.hardware.runtimes.onnx.time_shares import ExecutedNode, Samples
+from autosplit.hardware.runtimes.onnx.time_shares import ExecutedNodes, Samples
 from autosplit.hardware.runtimes.onnxruntime.session import session_on
 
 _US_PER_MS = 1e3
@@ -27,7 +27,7 @@ _BLOCKED = "_nchwc"  # a node that makes tensor x in blocks of channels is calle
 
 def time_nodes(
     original: OnnxModel, submodel: Any, item: Item, cores: Cores, seconds: float
-) -> tuple[Samples, list[ExecutedNode]]:
+) -> tuple[Samples, ExecutedNodes]:
     """See SubmodelRuntime."""
     with tempfile.TemporaryDirectory(prefix="autosplit-profile-") as folder:
         samples = _run_rounds(submodel, item, cores, Path(folder), seconds)
@@ -35,19 +35,16 @@ def time_nodes(
         return samples, executed_nodes(original, optimised)
 
 
-def executed_nodes(original: OnnxModel, optimised: Any) -> list[ExecutedNode]:
+def executed_nodes(original: OnnxModel, optimised: Any) -> ExecutedNodes:
     """The nodes of the optimised ONNX graph."""
-    nodes = []
+    nodes = {}
     for node in optimised.graph.node:
-        outputs = tuple(t for t in node.output if t)
-        names = outputs
-        if len(outputs) == 1 and outputs[0] not in original.producers:
+        names = [tensor for tensor in node.output if tensor]
+        if len(names) == 1 and names[0] not in original.producers:
             # The tensor of the original, in another layout.
-            names = (str(node.name).removesuffix(_BLOCKED),)
+            names = [str(node.name).removesuffix(_BLOCKED)]
         # A node with an output of its own making is no part of the original.
-        is_original = all(name in original.producers for name in names)
-        inputs = tuple(t for t in node.input if t)
-        nodes.append(ExecutedNode(node.name, inputs, outputs, names if is_original else ()))
+        nodes[node.name] = names if all(name in original.producers for name in names) else []
     return nodes
 
 

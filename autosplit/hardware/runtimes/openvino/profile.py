@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.profiling.timing import MS, on_cores, repeated_ms
 from autosplit.hardware.runtimes.interface import Item
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.submodels import OnnxModel
-from autosplit.hardware.runtimes.onnx.time_shares import LEAST_DISTURBED, ExecutedNode, Samples
+from autosplit.hardware.runtimes.onnx.time_shares import ExecutedNodes, Samples
 from autosplit.hardware.runtimes.openvino.stage import Precision, compile_model
 
 # A counter is the mean of all runs of a compiled model, so each sample needs a model of its own.
@@ -27,48 +24,34 @@ def time_nodes(
     cores: Cores,
     seconds: float,
     precision: Precision = "f32",
-) -> tuple[Samples, list[ExecutedNode]]:
+) -> tuple[Samples, ExecutedNodes]:
     """See SubmodelRuntime."""
     arrays = [item[tensor.name] for tensor in submodel.graph.input]
     samples: dict[str, list[float]] = {}
     compiled: Any = None
+
+    def infer_for(seconds: float) -> Any:
+        request = compiled.create_infer_request()
+        repeated_ms(lambda: request.infer(arrays, share_inputs=True), seconds)
+        return request
+
     with model_file.temporary(submodel) as file:
         for _ in range(_SAMPLES):
             compiled = compile_model(file, cores, precision, PERF_COUNT=True)
-            for name, node_ms in _mean_times(compiled, arrays, cores, seconds / _SAMPLES).items():
-                samples.setdefault(name, []).append(node_ms)
+            request = on_cores(cores, lambda: infer_for(seconds / _SAMPLES))
+            for node in request.profiling_info:
+                if node.status.name == "EXECUTED":
+                    node_ms = node.real_time.total_seconds() * MS
+                    samples.setdefault(node.node_name, []).append(node_ms)
     return samples, executed_nodes(original, compiled.get_runtime_model())
 
 
-def executed_nodes(original: OnnxModel, optimised: Any) -> list[ExecutedNode]:
-    """The nodes of OpenVINO's runtime model; a tensor there has the name of its node."""
-    nodes = []
+def executed_nodes(original: OnnxModel, optimised: Any) -> ExecutedNodes:
+    """The nodes of OpenVINO's runtime model, each named after the first tensor that it makes."""
+    nodes = {}
     for node in optimised.get_ordered_ops():
-        name = node.get_friendly_name()
-        info = node.get_rt_info()
-        # A node is named after its first output. Weights and nodes that OpenVINO adds are unknown.
+        name, info = node.get_friendly_name(), node.get_rt_info()
+        # Weights and nodes that OpenVINO adds make no tensor of the original.
         names = info[_ORIGINAL_NAMES].astype(str).split(",") if _ORIGINAL_NAMES in info else [name]
-        sources = (port.get_source_output().get_node() for port in node.inputs())
-        inputs = tuple(source.get_friendly_name() for source in sources)
-        outputs = tuple(n for n in names if n in original.producers)
-        nodes.append(ExecutedNode(name, inputs, (name,), outputs))
+        nodes[name] = [n for n in names if n in original.producers]
     return nodes
-
-
-def _mean_times(
-    compiled: Any, arrays: Sequence[Any], cores: Cores, seconds: float
-) -> dict[str, float]:
-    """The milliseconds of each node that is executed, those of the least disturbed rounds."""
-    request = compiled.create_infer_request()
-
-    def run() -> None:
-        request.infer(arrays, share_inputs=True)
-
-    round_times = on_cores(cores, lambda: repeated_ms(run, seconds))
-    # The counters include the first round and rounds that other processes disturbed.
-    undisturbed = float(np.quantile(round_times, LEAST_DISTURBED) / np.mean(round_times))
-    return {
-        node.node_name: undisturbed * node.real_time.total_seconds() * MS
-        for node in request.profiling_info
-        if node.status.name == "EXECUTED"
-    }
