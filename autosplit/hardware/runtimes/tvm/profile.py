@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.timing import MS, on_cores, repeated_ms
 from autosplit.hardware.runtimes.tvm.stage import empty, local_machine, send
+from autosplit.lowering.layout.order import to_last
 
 _MIN_SAMPLES, _MAX_SAMPLES = 4, 60
 
@@ -90,6 +92,17 @@ def _timed_rounds(
     return rounds[1:]
 
 
+def as_inside(stage: StageSpec, channels_last: Collection[str]) -> StageSpec:
+    """A stage whose tensors lie as inside a larger one, some with channels last."""
+
+    def inside(port: Port) -> Port:
+        axes = to_last(len(port.shape)) if port.name in channels_last else range(len(port.shape))
+        return replace(port, shape=tuple(port.shape[axis] for axis in axes))
+
+    inputs, outputs = map(inside, stage.inputs), map(inside, stage.outputs)
+    return replace(stage, inputs=tuple(inputs), outputs=tuple(outputs))
+
+
 def supported_ops(linker: Linker, stages: Sequence[StageSpec]) -> dict[str, StageSpec]:
     """The stages, of one op each, that the device supports, by the name of the op.
 
@@ -122,7 +135,8 @@ def single_ops(
     for op, stage in zip(linker.lowered.graph.ops, stages, strict=True):
         for port in stage.inputs:
             if port.name not in tensors:
-                tensors[port.name] = _sent(item[port.name], port, tvm_device)
+                array = item[port.name].reshape(port.shape)  # any values do
+                tensors[port.name] = _sent(array, port, tvm_device)
         if op.name not in supported:
             for port in stage.outputs:
                 tensors[port.name] = _sent(np.zeros(port.shape, port.dtype), port, tvm_device)

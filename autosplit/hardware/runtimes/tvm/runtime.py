@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -102,6 +103,7 @@ class TvmRuntime(Runtime):
             return profile_cache.cached(key, lambda: self._profile_cores(device, seconds), force)
         # The times of a server depend on how many threads its kernels use.
         key.append(str(rpc.connect(device).call()) if isinstance(device, Rpc) else "")
+        key.append("in the layout inside a stage")
         place = on_its_machine(device)
         return profile_cache.cached(key, lambda: self._profile_single_ops(place, seconds), force)
 
@@ -181,8 +183,15 @@ class TvmRuntime(Runtime):
         return profile.inside_model(self._linker(device), whole, item, device, seconds)
 
     def _profile_single_ops(self, device: LocalDevice | Rpc, seconds: float) -> Profile:
-        linker, item = self._linker(device), self.source.items(1)[0]
-        stages = self.source.wiring([[i] for i in range(len(self.source.graph.ops))]).stages
+        lowered, item = self.source.lowered, self.source.items(1)[0]
+        # Only at a cut have tensors the layout of the source.
+        linker = replace(
+            self._linker(device), lowered=replace(lowered, channels_last=frozenset())
+        )
+        stages = [
+            profile.as_inside(stage, lowered.channels_last)
+            for stage in self.source.wiring([[i] for i in range(len(lowered.graph.ops))]).stages
+        ]
         functions = profile.supported_ops(linker, stages)
         with ExitStack() as guarded:
             if isinstance(device, Rpc):
