@@ -89,43 +89,33 @@ class DeviceKernels:
         target = self.target_on(device)
         key = (spelled(target), threads)
         if key not in self._compiled:
-            partly = spelled(target) != spelled(self.target)
-            self._compiled[key] = compile_kernels(
-                self.functions, target, self.tuning, partly, threads
-            )
+            self._compiled[key] = self._compile(target, threads)
         return self._compiled[key]
 
+    def _compile(self, target: Any, threads: bool) -> Kernels:
+        """The kernels, taken from the cache where it holds them.
 
-def compile_kernels(
-    functions: Mapping[str, Any],
-    target: Any,
-    tuning: Path | None = None,
-    partly: bool = False,
-    threads: bool = False,
-) -> Kernels:
-    """Compile PrimFuncs by name for ``target``, taking from the cache what it holds.
-
-    ``tuning`` is the folder of a tuning database; with ``threads`` a kernel divides its work among
-    the threads of its stage. Raises ModelError naming a kernel that cannot be
-    built, MachineError where the cache cannot be written; with ``partly`` such a kernel is
-    ``absent``.
-    """
-    views = frozenset(name for name, function in functions.items() if only_reshapes(function))
-    scheduled = schedule(functions, target, tuning)
-    if target.kind.name == "llvm":
-        # GPU code needs TVM's own maximum, for a reduction across threads is recognised by it.
-        scheduled = {name: completed(f, threads) for name, f in scheduled.items()}
-    where = f"{spelled(target)},{versions()}"
-    symbols = {name: _symbol(function, where) for name, function in scheduled.items()}
-    by_symbol = {symbols[name]: (name, function) for name, function in scheduled.items()}
-    in_files = target.kind.name == "llvm" and toolchain.is_available()
-    folder = cache.folder() / "kernels" / cache.digest(where) if in_files else None
-    objects, failed = _compile_each(by_symbol, target, folder, partly)
-    absent = frozenset(name for name, symbol in symbols.items() if symbol in failed)
-    symbols = {name: symbol for name, symbol in symbols.items() if symbol not in failed}
-    remaining = {symbol: named for symbol, named in by_symbol.items() if symbol not in failed}
-    built = None if in_files else _build(remaining, target)
-    return Kernels(symbols, views, objects, built, absent)
+        With ``threads`` each divides its work among the threads of its stage. Raises ModelError
+        naming a kernel that cannot be built for ``self.target``, MachineError where the cache
+        cannot be written.
+        """
+        views = frozenset(name for name, f in self.functions.items() if only_reshapes(f))
+        scheduled = schedule(self.functions, target, self.tuning)
+        if target.kind.name == "llvm":
+            # GPU code needs TVM's own maximum, for a reduction across threads is recognised by it.
+            scheduled = {name: completed(f, threads) for name, f in scheduled.items()}
+        where = f"{spelled(target)},{versions()}"
+        symbols = {name: _symbol(function, where) for name, function in scheduled.items()}
+        by_symbol = {symbols[name]: (name, function) for name, function in scheduled.items()}
+        in_files = target.kind.name == "llvm" and toolchain.is_available()
+        folder = cache.folder() / "kernels" / cache.digest(where) if in_files else None
+        partly = spelled(target) != spelled(self.target)
+        objects, failed = _compile_each(by_symbol, target, folder, partly)
+        absent = frozenset(name for name, symbol in symbols.items() if symbol in failed)
+        symbols = {name: symbol for name, symbol in symbols.items() if symbol not in failed}
+        remaining = {symbol: by_symbol[symbol] for symbol in symbols.values()}
+        built = None if in_files else _build(remaining, target)
+        return Kernels(symbols, views, objects, built, absent)
 
 
 def _symbol(function: Any, where: str) -> str:

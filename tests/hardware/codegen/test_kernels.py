@@ -12,7 +12,6 @@ import pytest
 from autosplit import api, cuts, files
 from autosplit.errors import MachineError, ModelError
 from autosplit.hardware.codegen import kernels, link, schedules, toolchain
-from autosplit.hardware.codegen.kernels import compile_kernels
 from autosplit.hardware.devices import device
 from tests.build import node, onnx_model, value
 from tests.nets import judge, net
@@ -140,7 +139,7 @@ def test_a_kernel_that_cannot_be_built_is_named(fresh, save, monkeypatch):
     model = api.load_model(save(NET))
     monkeypatch.setattr(tvm.tirx, "build", fail)
     with pytest.raises(ModelError, match="kernel matmul cannot be built for llvm: the reason"):
-        compile_kernels(model.lowered.kernels, model.kernels.target)
+        model.kernels.on(device.parse("cores:0"))
 
 
 def resident_bytes():
@@ -202,7 +201,7 @@ def test_a_large_weight_that_several_ops_and_stages_read_is_right_in_each(fresh,
         a = MatMul(x, w)  b = Softmax(a)  c = MatMul(b, w)  y = MatMul(c, w)
     }"""
     model = api.load_model(save(net(text, {"w": large})))
-    whole = model.stage_source.whole_stage
+    whole = model.stage_source.whole
     # Packed once for all products, and as it is for the output.
     weights = link.large_weights(model.lowered, whole)
     assert [w.value.numpy().nbytes for w in weights] == [large.nbytes] * 2
