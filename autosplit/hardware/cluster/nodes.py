@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from autosplit.errors import AutosplitError, MachineError
+from autosplit.errors import MachineError
 from autosplit.extras import tvm
 from autosplit.files import sha256
 from autosplit.hardware.cluster.connection import (
@@ -25,6 +25,7 @@ from autosplit.hardware.cluster.connection import (
     write_files,
 )
 from autosplit.hardware.devices.device import RayCores, parse
+from autosplit.hardware.devices.ray_nodes import RayPlace
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling import transfer_costs
 from autosplit.versions import VERSION
@@ -34,8 +35,6 @@ PROFILE_S = 3600.0  # for a node to compile the kernels of a model and to time t
 LINK_SIZES = (*transfer_costs.SIZES, 1 << 22)
 TUNING = "tuning"  # the folder of a tuning database beside the model there
 
-_actors: dict[str, Any] = {}  # by the id of their node; Ray ends them with this process
-
 
 class NodeActor:
     """Ray's actor on a node, which computes no stage."""
@@ -43,10 +42,10 @@ class NodeActor:
     def __init__(self, version: str) -> None:
         require_version(version)
 
-    def ask(self, function: str) -> str | None:
-        """The text that a function of TVM returns there; None where there is no such function."""
-        known = tvm.get_global_func(function, allow_missing=True)
-        return None if known is None else str(known())
+    def ask(self, functions: Sequence[str]) -> list[str | None]:
+        """The text that each function of TVM returns there; None where there is no such one."""
+        known = [tvm.get_global_func(name, allow_missing=True) for name in functions]
+        return [None if function is None else str(function()) for function in known]
 
     def profile(
         self,
@@ -71,10 +70,14 @@ class NodeActor:
         return array
 
 
-def ask(device: RayCores, function: str) -> str | None:
-    """The text that a function of TVM returns on a node; None where there is no such function."""
-    text = _call(device, lambda actor: actor.ask.remote(function))
-    return None if text is None else str(text)
+def ask(device: RayCores, functions: Sequence[str]) -> list[str | None]:
+    """The text that each function of TVM returns on a node; None where there is no such one.
+
+    Raises MachineError where the node is gone, as all do here.
+    """
+    with _actor(device) as (actor, _):
+        texts: list[str | None] = answer(actor.ask.remote(functions), f"device '{device}'")
+        return texts
 
 
 def profile(
@@ -93,54 +96,38 @@ def profile(
     digests = {name: sha256(file) for name, file in files.items()}
     contents = [put(file, digests[name]) for name, file in files.items()]
     timing = str(device.cores), seconds, force
-    profiles: list[Profile] = _call(
-        device,
-        lambda actor: actor.profile.remote(load_model, options, digests, timing, *contents),
-        PROFILE_S,
-    )
-    return profiles
+    with _actor(device) as (actor, _):
+        call = actor.profile.remote(load_model, options, digests, timing, *contents)
+        profiles: list[Profile] = answer(call, f"device '{device}'", PROFILE_S)
+        return profiles
 
 
 def link(device: RayCores) -> LinkCost:
-    """The costs of sending tensors to a node and of calling it, by round trips of arrays.
-
-    Raises MachineError where the node is gone.
-    """
+    """The costs of sending tensors to a node and of calling it, by round trips of arrays."""
     name = f"device '{device}'"
-    place = place_of(device)
+    with _actor(device) as (actor, place):
+        answer(actor.ask.remote(()), name)  # it has been started
+        try:
+            submit = submitter(actor.echo, place, max(LINK_SIZES))
+
+            def round_trip_ms(size: int) -> float:
+                array = np.zeros(size, np.uint8)
+                return transfer_costs.median_ms(lambda: submit(array)(timeout=START_S).copy())
+
+            call_ms = round_trip_ms(0)
+            samples = [(size, round_trip_ms(size) / 2) for size in LINK_SIZES]
+        except Exception as error:  # Ray raises errors of many kinds
+            raise MachineError(f"{name} was lost while its link was measured") from error
+        return LinkCost(str(device), *transfer_costs.fit(samples), call_ms)
+
+
+@contextlib.contextmanager
+def _actor(device: RayCores) -> Iterator[tuple[Any, RayPlace]]:
+    """An actor on the node of a device, which ends with the block; and that node."""
+    ray, place = connected(), place_of(device)
     actor = start_actor(NodeActor, place, 0, VERSION)
     try:
-        answer(actor.ask.remote(""), name)
-        submit = submitter(actor.echo, place, max(LINK_SIZES))
-
-        def round_trip_ms(size: int) -> float:
-            array = np.zeros(size, np.uint8)
-            return transfer_costs.median_ms(lambda: submit(array)(timeout=START_S).copy())
-
-        call_ms = round_trip_ms(0)
-        samples = [(size, round_trip_ms(size) / 2) for size in LINK_SIZES]
-        return LinkCost(str(device), *transfer_costs.fit(samples), call_ms)
-    except Exception as error:  # Ray raises errors of many kinds
-        if isinstance(error, AutosplitError):
-            raise
-        raise MachineError(f"{name} was lost while its link was measured") from error
+        yield actor, place
     finally:
-        connected().kill(actor)
-
-
-def _call(device: RayCores, request: Callable[[Any], Any], seconds: float = START_S) -> Any:
-    """The answer of the actor on the node of a device, which is started if there is none.
-
-    Raises MachineError where the node or the actor is gone.
-    """
-    place = place_of(device)
-    if place.node not in _actors:
-        _actors[place.node] = start_actor(NodeActor, place, 0, VERSION)
-    try:
-        return answer(request(_actors[place.node]), f"device '{device}'", seconds)
-    except BaseException:
-        # The next call starts another.
-        actor = _actors.pop(place.node)
-        with contextlib.suppress(Exception):  # it belongs to a cluster that was shut down
-            connected().kill(actor)
-        raise
+        with contextlib.suppress(Exception):  # the cluster was shut down
+            ray.kill(actor)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from autosplit.errors import ConfigError, line_of
 from autosplit.extras import tvm
 from autosplit.hardware.devices.device import Cores, Cuda, Device, RayCores
 
+_PROCESSOR = ("target.llvm_get_system_cpu", "target.llvm_get_system_triple")
 _LEVELS = {
     "x86-64-v4": ["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"],
     "x86-64-v3": ["avx2", "bmi2", "f16c", "fma"],
@@ -58,18 +57,17 @@ def target_on(device: Device, text: str | None, default: Any) -> Any:
     if isinstance(device, RayCores):
         from autosplit.hardware.cluster.nodes import ask
 
-        there = _reported(partial(ask, device))
+        there = _reported(*ask(device, _PROCESSOR))
         # A node with this machine's processor runs what this machine does.
         return default if there is None or spelled(there) == spelled(target_of()) else there
     # A server is asked only where its target was not given.
     from autosplit.hardware.devices.rpc import connect
 
     connection = connect(device)
+    host = _reported(*map(connection.ask, _PROCESSOR)) or default
     if device.kind == "cpu":
-        return _reported(connection.ask) or default
-    return _gpu(
-        device, device.kind, text, connection.tvm_device, _reported(connection.ask) or default
-    )
+        return host
+    return _gpu(device, device.kind, text, connection.tvm_device, host)
 
 
 def architecture(target: Any) -> str:
@@ -88,13 +86,11 @@ def foreign_triple(target: Any) -> str | None:
     return str(host.attrs["mtriple"]) if architecture(host) != platform.machine() else None
 
 
-def _reported(ask: Callable[[str], str | None]) -> Any | None:
-    """The target of another machine's processor as TVM there reports it, whose functions one asks.
+def _reported(cpu: str | None, triple: str | None) -> Any | None:
+    """The target of another machine's processor by what the functions ``_PROCESSOR`` say there.
 
     None where that TVM was built without a compiler.
     """
-    cpu = ask("target.llvm_get_system_cpu")
-    triple = ask("target.llvm_get_system_triple")
     if not cpu or not triple:
         return None
     kind = tvm.target.Target({"kind": "llvm", "mcpu": cpu, "mtriple": triple})
