@@ -37,8 +37,7 @@ def test_the_time_of_an_op_is_that_of_its_nodes(net):
         of_node = shares.of(node.name)
         assert sum(of_node.values()) == pytest.approx(1)
         producer = original.producers[node.output[0]]
-        of_producer = [g for g, nodes in enumerate(groups.nodes) if producer in nodes]
-        ops = {op for g in of_producer for op in groups.ops[g]}
+        ops = {op for group, nodes in groups.items() if producer in nodes for op in group}
         if ops and len(of_node) < len(model.graph.ops):
             assert set(of_node) <= ops
 

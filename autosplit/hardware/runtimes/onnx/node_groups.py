@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 from autosplit.cuts import bitset, contract, members
 from autosplit.errors import ConfigError
@@ -12,20 +11,9 @@ from autosplit.hardware.execution.wiring import part
 from autosplit.hardware.runtimes.onnx.submodels import OnnxModel
 
 
-@dataclass(frozen=True)
-class NodeGroups:
-    """Groups of ops in a topological order: any union of groups has an ONNX submodel.
-
-    ``nodes[g]`` are the ONNX nodes, by index, that compute the ops of ``ops[g]``.
-    """
-
-    ops: tuple[tuple[int, ...], ...]
-    nodes: tuple[frozenset[int], ...]
-
-    @property
-    def keep_together(self) -> tuple[tuple[int, ...], ...]:
-        """The groups of more than one op."""
-        return tuple(group for group in self.ops if len(group) > 1)
+# Groups of ops in a topological order, each with the ONNX nodes, by index, that compute it. Any
+# union of groups has an ONNX submodel.
+NodeGroups = Mapping[tuple[int, ...], frozenset[int]]
 
 
 def group_ops(
@@ -51,18 +39,16 @@ def group_ops(
     ]
     keep_together += map(bitset, further_groups)
     while True:
-        groups = [tuple(members(g)) for g in contract(graph.predecessors, keep_together).groups]
-        nodes = []
-        complete = True
-        for ops in groups:
-            group_nodes, further_ops = _nodes(original, graph, ops, outputs, runtime)
-            nodes.append(group_nodes)
+        groups: dict[tuple[int, ...], frozenset[int]] = {}
+        count = len(keep_together)
+        for group in contract(graph.predecessors, keep_together).groups:
+            ops = tuple(members(group))
+            groups[ops], further_ops = _nodes(original, graph, ops, outputs, runtime)
             # An op whose nodes read what the op does not is joined with the op that makes it.
             if further_ops:
                 keep_together.append(bitset([*ops, *further_ops]))
-                complete = False
-        if complete:
-            return NodeGroups(tuple(groups), tuple(nodes))
+        if len(keep_together) == count:
+            return groups
 
 
 def _nodes(

@@ -64,7 +64,7 @@ class SubmodelRuntime(Runtime):
     @property
     def keep_together(self) -> tuple[tuple[int, ...], ...]:
         """Ops between which the ONNX graph has no tensor, mostly the kernels of one node."""
-        return self.groups.keep_together
+        return tuple(ops for ops in self.groups if len(ops) > 1)
 
     def check(self, devices: Sequence[Device]) -> None:
         """See Runtime."""

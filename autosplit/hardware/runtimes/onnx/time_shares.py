@@ -30,8 +30,7 @@ class TimeShares:
     ) -> None:
         # The arithmetic of an opaque op is not known, but it uses each weight at least once.
         self._work = [op.flops or (op.weight_bytes / 2 if op.opaque else 0.0) for op in graph.ops]
-        groups_of_nodes = zip(groups.ops, groups.nodes, strict=True)
-        ops_of = {node: ops for ops, members in groups_of_nodes for node in members}
+        ops_of = {node: ops for ops, members in groups.items() for node in members}
         between = {tensor for tensors in nodes.values() for tensor in tensors}
         self._ops: dict[str, Sequence[int]] = {}
         ops: Sequence[int] = ()
