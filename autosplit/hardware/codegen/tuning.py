@@ -11,7 +11,6 @@ import inspect
 import math
 import random
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -159,10 +158,7 @@ def _define_intrinsics() -> None:
     """
 
     def frames_alone(context: int = 1) -> list[inspect.FrameInfo]:
-        return [
-            inspect.FrameInfo(f, f.f_code.co_filename, line, f.f_code.co_name, None, None)
-            for f, line in traceback.walk_stack(sys._getframe(1))
-        ]
+        return inspect.getouterframes(sys._getframe(1), context=0)
 
     original = inspect.stack
     inspect.stack = frames_alone

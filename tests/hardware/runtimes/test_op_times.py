@@ -1,10 +1,12 @@
 """Op times of runtimes of ONNX models: the ops of each executed node, and what they add up to."""
 
+import math
 from dataclasses import replace
 
 import pytest
 
 import autosplit
+from autosplit.hardware.codegen.kernels import DeviceKernels
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.runtimes.onnx.runtime import calibrated
@@ -55,6 +57,15 @@ def test_executed_nodes_compute_every_op_of_the_original(net):
     shares = shares_of(model, executed)
     computed = {op for name, tensors in executed.items() if tensors for op in shares.of(name)}
     assert {i for i, op in enumerate(model.graph.ops) if op.flops > 1e4} <= computed
+
+
+def test_single_ops_are_timed_without_the_swaps_of_layouts_at_cuts(branches, monkeypatch):
+    kernels = branches.kernels.on(HERE)
+    ops = {name: symbol for name, symbol in kernels.symbols.items() if "swap" not in name}
+    assert ops != kernels.symbols
+    monkeypatch.setattr(DeviceKernels, "on", lambda *_: replace(kernels, symbols=ops))
+    profile = branches.runtime_of("tvm")._profile_single_ops(HERE, 0.05)
+    assert 0 < max(profile.op_ms) < math.inf
 
 
 @pytest.mark.parametrize("runtime", [ONNXRUNTIME, OPENVINO])
