@@ -21,7 +21,7 @@ import numpy as np
 from autosplit.errors import ModelError
 from autosplit.extras import tvm
 from autosplit.hardware.codegen.link import ENTRY, Linker
-from autosplit.hardware.devices.device import Cores, Device
+from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.timing import MS, on_cores, repeated_ms
@@ -103,32 +103,22 @@ def as_inside(stage: StageSpec, channels_last: Collection[str]) -> StageSpec:
     return replace(stage, inputs=tuple(inputs), outputs=tuple(outputs))
 
 
-def supported_ops(linker: Linker, stages: Sequence[StageSpec]) -> dict[str, StageSpec]:
-    """The stages, of one op each, that the device supports, by the name of the op.
-
-    Opaque ops, external backends and kernels that were not compiled for the device are not
-    supported.
-    """
-    unsupported = linker.kernels.absent.union(linker.lowered.composites)
-    pairs = zip(linker.lowered.graph.ops, stages, strict=True)
-    return {op.name: s for op, s in pairs if not op.opaque and op.kernel not in unsupported}
-
-
 def single_ops(
     linker: Linker,
     stages: Sequence[StageSpec],
+    supported: Collection[str],
     item: Item,
-    device: Device,
     machine: Any,
     tvm_device: Any,
     seconds: float,
-) -> Profile:
-    """Time every op in ``machine``, the virtual machine of a library of ``supported_ops``.
+) -> list[list[float]]:
+    """Times of every op in ms in ``machine``, the virtual machine of a library of ``supported`` ops.
 
     The time of an unsupported op is infinite, and ops after it compute with zeros. A view or a
     constant takes no time.
     """
-    kernels, supported = linker.kernels, supported_ops(linker, stages)
+    kernels, composites = linker.kernels, linker.lowered.composites
+    computed = (kernels.symbols.keys() - kernels.views) | composites.keys()
     last_reader = {port.name: stage.index for stage in stages for port in stage.inputs}
     tensors: dict[str, Any] = {}
     samples: list[list[float]] = []
@@ -143,7 +133,7 @@ def single_ops(
             samples.append([math.inf])
             continue
         machine.set_input(op.name, *(tensors[port.name] for port in stage.inputs))
-        if op.kernel in kernels.symbols and op.kernel not in kernels.views:
+        if op.kernel in computed:
             samples.append(_sample(machine, tvm_device, op.name, seconds / len(stages)))
         else:
             machine.invoke_stateful(op.name)
@@ -153,7 +143,7 @@ def single_ops(
         for port in stage.inputs:
             if last_reader[port.name] == stage.index:
                 tensors.pop(port.name, None)  # frees the device's memory
-    return Profile.of_samples(str(device), samples)
+    return samples
 
 
 def _sample(machine: Any, tvm_device: Any, name: str, seconds: float) -> list[float]:

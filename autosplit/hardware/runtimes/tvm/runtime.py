@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -54,15 +54,12 @@ class TvmRuntime(Runtime):
 
     def check(self, devices: Sequence[Device]) -> None:
         """TVM supports every device. Raises ModelError for a model with an opaque op."""
-        self._require_code(self._opaque_ops)
+        if self._opaque_ops:
+            raise ModelError(self._refusal(self._opaque_ops[0], devices[0]))
 
     def can_run(self, device: Device) -> bool:
         """See Runtime."""
-        if self._opaque_ops:
-            return False
-        if isinstance(device, Cores):
-            return True
-        return not self.source.kernels.on(device).absent and not self.source.lowered.composites
+        return not any(self._refusal(op, device) for op in self.source.graph.ops)
 
     def prepare(self, devices: Sequence[Device] = ()) -> None:
         """Compile the kernels that the cache does not hold."""
@@ -144,36 +141,34 @@ class TvmRuntime(Runtime):
 
     def _require_supported(self, spec: StageSpec, device: Device) -> None:
         """Raises ModelError, naming the op, where a device cannot compute one of a stage."""
-        ops = [self.source.graph.ops[self.source.graph.index[op.name]] for op in spec.ops]
-        self._require_code(ops)
+        graph = self.source.graph
+        for op in (graph.ops[graph.index[op.name]] for op in spec.ops):
+            if refusal := self._refusal(op, device):
+                raise ModelError(refusal)
+
+    def _refusal(self, op: Op, device: Device) -> str:
+        """Why a device cannot compute an op; empty where it can."""
+        if op.opaque:
+            node = " ".join(op.sources or op.parts)
+            return f"node '{node}' cannot run in TVM: {op.opaque}; use --runtime onnxruntime"
         if isinstance(device, Cores):
-            return
+            return ""
         composites = self.source.lowered.composites
-        absent = self.source.kernels.on(device).absent
-        for op in ops:
-            if op.kernel in composites:
-                raise ModelError(
-                    f"op '{op.name}' of backend '{composites[op.kernel].backend.name}' runs on "
-                    f"local cores, not on '{device}'; write cores:0"
-                )
-            if op.kernel in absent:
-                raise ModelError(
-                    f"op '{op.name}' cannot be compiled for device '{device}'; "
-                    "give its stage another device"
-                )
+        if op.kernel in composites:
+            return (
+                f"op '{op.name}' of backend '{composites[op.kernel].backend.name}' runs on "
+                f"local cores, not on '{device}'; write cores:0"
+            )
+        if op.kernel in self.source.kernels.on(device).absent:
+            return (
+                f"op '{op.name}' cannot be compiled for device '{device}'; "
+                "give its stage another device"
+            )
+        return ""
 
     @property
     def _opaque_ops(self) -> list[Op]:
         return [op for op in self.source.graph.ops if op.opaque]
-
-    def _require_code(self, ops: Iterable[Op]) -> None:
-        """Raises ModelError for an op that TVM has no code for."""
-        for op in ops:
-            if op.opaque:
-                node = " ".join(op.sources or op.parts)
-                raise ModelError(
-                    f"node '{node}' cannot run in TVM: {op.opaque}; use --runtime onnxruntime"
-                )
 
     def _profile_cores(self, device: Cores, seconds: float) -> Profile:
         """Op times inside the model, or of single ops, where opaque ones have infinite times."""
@@ -192,7 +187,11 @@ class TvmRuntime(Runtime):
             profile.as_inside(stage, lowered.channels_last)
             for stage in self.source.wiring([[i] for i in range(len(lowered.graph.ops))]).stages
         ]
-        functions = profile.supported_ops(linker, stages)
+        functions = {
+            op.name: stage
+            for op, stage in zip(lowered.graph.ops, stages, strict=True)
+            if not self._refusal(op, device)
+        }
         with ExitStack() as guarded:
             if isinstance(device, Rpc):
                 connection = rpc.connect(device)
@@ -203,4 +202,5 @@ class TvmRuntime(Runtime):
             else:
                 module = linker.link(functions, merge=False)
                 vm, tvm_device = local_machine(module, device), device.tvm_device()
-            return profile.single_ops(linker, stages, item, device, vm, tvm_device, seconds)
+            times = profile.single_ops(linker, stages, functions, item, vm, tvm_device, seconds)
+            return Profile.of_samples(str(device), times)
