@@ -19,7 +19,7 @@ from autosplit.errors import ModelError, line_of
 from autosplit.extras import tvm
 from autosplit.hardware import cache, native_log
 from autosplit.hardware.codegen import toolchain
-from autosplit.hardware.codegen.schedules import completed, only_reshapes, schedule, unscheduled
+from autosplit.hardware.codegen.schedules import completed, is_scheduled, only_reshapes, schedule
 from autosplit.hardware.codegen.target import spelled, target_on
 from autosplit.hardware.codegen.target import toolchain as versions
 from autosplit.hardware.devices.device import Cores, Device, available, on_its_machine
@@ -72,8 +72,14 @@ class DeviceKernels:
 
     @property
     def unscheduled(self) -> frozenset[str]:
-        """The kernels for ``target`` that no record and no rule schedules; compiles nothing."""
-        return unscheduled(schedule(self.functions, self.target, self.tuning))
+        """The kernels for ``target`` that no record and no rule schedules; compiles nothing.
+
+        One that only reshapes does not run at all.
+        """
+        scheduled = schedule(self.functions, self.target, self.tuning).items()
+        return frozenset(
+            name for name, f in scheduled if not is_scheduled(f) and not only_reshapes(f)
+        )
 
     def target_on(self, device: Device) -> Any:
         """The target of a device. Raises MachineError where the device is not there."""

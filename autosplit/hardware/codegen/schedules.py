@@ -43,18 +43,6 @@ def is_scheduled(function: Any) -> bool:
     return bool((function.attrs or {}).get("tirx.is_scheduled", False))
 
 
-def unscheduled(scheduled: Mapping[str, Any]) -> frozenset[str]:
-    """The kernels, of those that ``schedule`` returns, that run as TVM lowered them.
-
-    One that only reshapes does not run at all.
-    """
-    return frozenset(
-        name
-        for name, function in scheduled.items()
-        if not is_scheduled(function) and not only_reshapes(function)
-    )
-
-
 def only_reshapes(function: Any) -> bool:
     """Whether a kernel copies all it reads, in its order.
 
