@@ -31,8 +31,7 @@ def measure(device: str, tvm_device: Any, call: Callable[[], object]) -> LinkCos
 def fit(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
     """Bandwidth in bytes a ms and latency in ms of the line through points (bytes, ms).
 
-    The line has the least squares of the relative errors. Where noise makes one of the two
-    negative, it is left out and the other is fitted alone.
+    The line has the least squares of the relative errors. Noise makes neither of the two negative.
     """
     sizes, times = np.array(samples, dtype=np.float64).T
     # Dividing each equation by its time turns absolute errors into relative ones.
@@ -40,10 +39,7 @@ def fit(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
     ms_per_byte, latency_ms = map(float, np.polyfit(sizes, times, 1, w=weight))
     if ms_per_byte <= 0:
         return math.inf, float(1 / np.mean(weight))
-    if latency_ms < 0:
-        ms_per_byte = float(np.mean(sizes * weight) / np.mean((sizes * weight) ** 2))
-        latency_ms = 0.0
-    return 1 / ms_per_byte, latency_ms
+    return 1 / ms_per_byte, max(0.0, latency_ms)
 
 
 def _round_trip_ms(tvm_device: Any, size: int) -> float:
