@@ -152,8 +152,7 @@ def _best(target: Any) -> dict[str, Any]:
 
 def _parsed(text: str) -> dict[str, Any] | str:
     if text.lstrip().startswith("{"):
-        parsed = json.loads(text)
-        return parsed if isinstance(parsed, dict) else text
+        return text
     kind, *options = text.split()
     attributes: dict[str, Any] = {"kind": kind}
     for option in options:

@@ -28,7 +28,6 @@ class VmStage(Stage):
     def __init__(self, module: Any, device: LocalDevice, weights: Sequence[Any] = ()) -> None:
         self._device = device
         self._tvm_device = device.tvm_device()
-        self._is_local = isinstance(device, Cores)
         self._weights = tuple(weights)
         self._main = local_machine(module, device)["main"]
 
@@ -41,8 +40,7 @@ class VmStage(Stage):
         """See Stage. Values in the same memory are not copied where TVM can use them."""
         tensors = [tensor_of(value, self._tvm_device) for value in values]
         results = tuple(self._main(*tensors, *self._weights))
-        if not self._is_local:
-            self._tvm_device.sync()  # a call only starts the kernels of a GPU
+        self._tvm_device.sync()  # a call only starts the kernels of a GPU
         return results
 
 
