@@ -10,7 +10,6 @@ from autosplit.graph import FusedGraph
 from autosplit.hardware.execution.wiring import part
 from autosplit.hardware.runtimes.onnx.submodels import OnnxModel
 
-
 # Groups of ops in a topological order, each with the ONNX nodes, by index, that compute it. Any
 # union of groups has an ONNX submodel.
 NodeGroups = Mapping[tuple[int, ...], frozenset[int]]

@@ -112,7 +112,7 @@ def single_ops(
     tvm_device: Any,
     seconds: float,
 ) -> list[list[float]]:
-    """Times of every op in ms in ``machine``, the virtual machine of a library of ``supported`` ops.
+    """The times of every op in ms in ``machine``, which holds a library of the ``supported`` ones.
 
     The time of an unsupported op is infinite, and ops after it compute with zeros. A view or a
     constant takes no time.

@@ -180,9 +180,7 @@ class TvmRuntime(Runtime):
     def _profile_single_ops(self, device: LocalDevice | Rpc, seconds: float) -> Profile:
         lowered, item = self.source.lowered, self.source.items(1)[0]
         # Only at a cut have tensors the layout of the source.
-        linker = replace(
-            self._linker(device), lowered=replace(lowered, channels_last=frozenset())
-        )
+        linker = replace(self._linker(device), lowered=replace(lowered, channels_last=frozenset()))
         stages = [
             profile.as_inside(stage, lowered.channels_last)
             for stage in self.source.wiring([[i] for i in range(len(lowered.graph.ops))]).stages
