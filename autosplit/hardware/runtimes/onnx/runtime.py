@@ -26,14 +26,17 @@ from autosplit.hardware.runtimes.interface import Item, Runtime, Stage
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.node_groups import NodeGroups, group_ops
 from autosplit.hardware.runtimes.onnx.submodels import NoSubmodel, OnnxModel, read_original
-from autosplit.hardware.runtimes.onnx.time_shares import ExecutedNodes, Samples, TimeShares
+from autosplit.hardware.runtimes.onnx.time_shares import (
+    LEAST_DISTURBED,
+    ExecutedNodes,
+    Samples,
+    TimeShares,
+)
 from autosplit.versions import machine
 
 # A model of one node on one number has these ports.
 _SMALLEST = StageSpec.planned((), [Port("x", (1,), "float32")], [Port("y", (1,), "float32")])
 _LEAST_OPS = 0.1  # share of a run that is left to the ops at least
-# The clock runs on while another process has the core.
-_LEAST_DISTURBED = 0.1
 
 
 class SubmodelStage(Stage):
@@ -191,7 +194,7 @@ def _run_ms(stage: Stage, values: Sequence[Any], cores: Cores, seconds: float) -
 
     with closing(stage):
         samples = on_cores(cores, measure)
-    return float(np.quantile(samples[1:], _LEAST_DISTURBED, method="lower"))
+    return float(np.quantile(samples[1:], LEAST_DISTURBED, method="lower"))
 
 
 def calibrated(profile: Profile, whole_ms: float, call_ms: float) -> Profile:

@@ -8,6 +8,7 @@ goes to the ops that they belong to.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.runtimes.onnx.node_groups import NodeGroups
 from autosplit.hardware.runtimes.onnx.submodels import OnnxModel
+
+# The clock runs on while another process has the core, which affects long ops most.
+LEAST_DISTURBED = 0.1
 
 Samples = Mapping[str, Sequence[float]]  # the milliseconds of each node, by round
 # By the name of each executed node, in order: the tensors of the original that it makes.
@@ -32,22 +36,28 @@ class TimeShares:
         self._work = [op.flops or (op.weight_bytes / 2 if op.opaque else 0.0) for op in graph.ops]
         ops_of = {node: ops for ops, members in groups.items() for node in members}
         between = {tensor for tensors in nodes.values() for tensor in tensors}
+        sure = {op for t in between for op in ops_of.get(original.producers[t], ())}
         self._ops: dict[str, Sequence[int]] = {}
         ops: Sequence[int] = ()
-        for name, tensors in nodes.items():
+        for name, tensors in reversed(list(nodes.items())):
+            makers = {original.producers[tensor] for tensor in tensors}
             computed = original.subgraph(tensors, between.difference(tensors)).nodes
-            # One that computes none, such as one that changes a layout, counts to the one before.
-            ops = sorted({op for node in computed for op in ops_of.get(node, ())}) or ops
+            own = {op for node in makers for op in ops_of.get(node, ())}
+            # What another node makes is not computed here again.
+            own |= {op for node in computed for op in ops_of.get(node, ())} - sure
+            # One that computes none, such as one that changes a layout, counts to the next.
+            ops = sorted(own) or ops
             self._ops[name] = ops
 
     def profile(self, cores: Cores, samples_ms: Samples) -> Profile:
-        """Op times from samples of each node."""
+        """Op times from samples of each node: of the least disturbed, and the spread of all."""
         count = min(map(len, samples_ms.values()), default=1)
         times = np.zeros((count, len(self._work)))
         for name, samples in samples_ms.items():
             for op, share in self.of(name).items():
                 times[:, op] += share * np.array(samples[:count])
-        return Profile.of_samples(str(cores), times.T.tolist())
+        op_ms = np.quantile(times, LEAST_DISTURBED, axis=0, method="lower").tolist()
+        return replace(Profile.of_samples(str(cores), times.T.tolist()), op_ms=tuple(op_ms))
 
     def of(self, name: str) -> dict[int, float]:
         """The share of each op in the time of the node ``name``; they add up to 1.
