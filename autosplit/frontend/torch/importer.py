@@ -19,7 +19,6 @@ from autosplit.frontend.shapes import Shapes
 from autosplit.frontend.source import SourceModel, unused
 from autosplit.frontend.torch import checks
 from autosplit.frontend.torch.archive import without_code
-from autosplit.frontend.torch.buffers import all_outputs, as_inputs, deciding_states, states_of
 from autosplit.frontend.torch.checks import user
 from autosplit.frontend.torch.onnx_export import export, joined, named_nodes, quiet
 from autosplit.frontend.torch.shapes import static_shapes
@@ -69,23 +68,17 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
     outputs = tuple(unused(str(spec.arg.name), used) for spec in specs)
     checks.require_computation(program)
     checks.require_inference(program)
-    exported, plain = export(program), program
-    functional = exported.decomposed
-    states = states_of(functional, deciding_states(functional), outputs)
-    if states:
-        returned, outputs = outputs, all_outputs(functional, states, outputs)
-        plain = as_inputs(functional, states, returned)
-        exported = export(plain)
-    shapes = static_shapes(plain, shapes or {})
-    proto = file.prepared(exported.proto, shapes, batch)
+    exported = export(program, outputs)
+    proto = file.prepared(exported.proto, static_shapes(program, shapes or {}), batch)
     nodes = named_nodes(proto.graph, exported.decomposed, program)
     for node in proto.graph.node:
         del node.metadata_props[:]  # they hold paths of source files, and would be exported
-    successors, used = {state.output for state in states}, set()
+    successors, used = {state.output: None for state in exported.states}, set()
+    added = [output for output in successors if output not in outputs]
     # A result that is returned twice has two names.
     names = [
         output if output in successors else unused(value.name, used)
-        for output, value in zip(outputs, proto.graph.output, strict=True)
+        for output, value in zip((*added, *outputs), proto.graph.output, strict=True)
     ]
     return replace(
         importer.convert(proto, name, tuple(nodes)),
@@ -94,7 +87,7 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
         format="torch",
         program=program,
         onnx_model=proto,
-        states=states,
+        states=exported.states,
     )
 
 

@@ -8,6 +8,7 @@ import logging
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +16,8 @@ from autosplit.errors import ModelError, line_of
 from autosplit.extras import torch
 from autosplit.frontend.onnx.importer import source_nodes
 from autosplit.frontend.onnx.nodes import scopes_of
-from autosplit.frontend.source import SourceNode, unused
+from autosplit.frontend.source import SourceNode, SourceState, unused
+from autosplit.frontend.torch.buffers import expose_states
 from autosplit.frontend.torch.checks import target_name, user
 
 _FAILED_NODE = re.compile(r"translating node %(\w+)[^\n]*target=([\w.]+)")
@@ -36,20 +38,41 @@ class OnnxProgram:
 
     proto: Any
     decomposed: Any
+    states: tuple[SourceState, ...]
 
 
-def export(program: Any) -> OnnxProgram:
-    """Export a program. Raises ModelError, which names the node that has no ONNX."""
+def export(program: Any, outputs: Sequence[str]) -> OnnxProgram:
+    """Export a program, which returns ``outputs``, with its states as further inputs and outputs.
+
+    Raises ModelError, which names the node that has no ONNX.
+    """
     # Attention has other strides where gradients are wanted, which a view of it may not allow.
     with quiet(), torch.no_grad():
         try:
-            exported = torch.onnx.export(
-                _without_lacking_ops(program), dynamo=True, optimize=False, verbose=False
-            )
-            _name_entries(exported.model.graph, program)
-            return OnnxProgram(exported.model_proto, exported.exported_program)
+            functional, states = _with_states(_without_lacking_ops(program), outputs)
+            exported = torch.onnx.export(functional, dynamo=True, optimize=False, verbose=False)
+            _name_entries(exported.model.graph, exported.exported_program)
+            return OnnxProgram(exported.model_proto, exported.exported_program, tuple(states))
         except Exception as error:
             raise ModelError(_refusal(error)) from error
+
+
+def _with_states(program: Any, outputs: Sequence[str]) -> tuple[Any, list[SourceState]]:
+    """The program as one whose states are entries once it is decomposed, which lists them then.
+
+    Its updates are known only then, and the exporter would drop them.
+    """
+    program = copy(program)
+    states: list[SourceState] = []
+    decompose = program.run_decompositions
+
+    def exposed(table: Any) -> Any:
+        decomposed = decompose(table)
+        states.extend(expose_states(decomposed, outputs))
+        return decomposed
+
+    program.run_decompositions = exposed
+    return program, states
 
 
 def _name_entries(graph: Any, program: Any) -> None:
@@ -176,6 +199,8 @@ def _refusal(error: BaseException) -> str:
     chain = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
+    if isinstance(chain[-1], ModelError):
+        return str(chain[-1])
     reason = line_of(chain[-1]).rstrip(".")
     if reason.startswith("No ONNX function found"):
         reason = "torch has no ONNX function for it"

@@ -95,18 +95,15 @@ def _op_of_node(
             for tensor in flat.tensors[call].values():
                 if tensor in flat.producer:
                     op_of[flat.producer[tensor]] = position
-    readers: dict[int, list[int]] = {}
-    for i, node in enumerate(source.nodes):
-        for tensor in node.inputs:
-            if tensor in flat.producer:
-                readers.setdefault(flat.producer[tensor], []).append(i)
     # A node that simplification merged away went into the op of its first reader. Readers come
     # later, so walking backwards meets them first.
-    for i in reversed(range(len(source.nodes))):
-        if i not in op_of and reasons[i] == MERGED:
-            later = [op_of[reader] for reader in readers.get(i, ()) if reader in op_of]
-            if later:
-                op_of[i] = later[0]
+    first_reader: dict[str, int] = {}  # node by tensor
+    for i, node in reversed(list(enumerate(source.nodes))):
+        readers = [first_reader[tensor] for tensor in node.outputs if tensor in first_reader]
+        if i not in op_of and reasons[i] == MERGED and readers:
+            op_of[i] = op_of[min(readers)]
+        if i in op_of:
+            first_reader.update(dict.fromkeys(node.inputs, i))
     return op_of
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal
 
 from autosplit.frontend.source import Signature, SourceModel
@@ -82,8 +82,9 @@ def lower(
 
     Raises ModelError where the model cannot be split, ConfigError for a wrong state.
     """
+    require_static(source)
     module, composites = partition(source, backends) if backends else (source.module, {})
-    fused = fuse(module, target, partial(require_static, source))
+    fused = fuse(module, target)
     graph, calls, outputs, channels_last = read(source, fused, composites)
     functions = fused.fused.functions.items()
     kernels = {gvar.name_hint: f for gvar, f in functions if gvar.name_hint != "main"}

@@ -8,7 +8,6 @@ calls without changing what they call on what (``attribution.match``).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,12 +36,8 @@ class FusedModule:
     fused: Any
 
 
-def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedModule:
-    """Lower and fuse the function ``main`` of ``module``. Raises ModelError where a pass fails.
-
-    ``check`` gets the module before and after constants are folded, and whether they are. It
-    raises ModelError for a module that cannot be lowered.
-    """
+def fuse(module: Any, target: Any) -> FusedModule:
+    """Lower and fuse the function ``main`` of ``module``. Raises ModelError where a pass fails."""
     simplify = [
         transform.FoldBatchnormToConv2D(),
         transform.DecomposeOpsForInference(),
@@ -69,27 +64,17 @@ def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedM
         warnings.simplefilter("ignore")
         try:
             module = adopt_names(module)
-            check(module, False)
-            module = adopt_names(_run(simplify, module))
-            check(module, True)
-            module = adopt_names(_run(layout, module))
-            module = adopt_names(_run(legalise, module))
-            check(module, True)
+            for passes in (simplify, layout, legalise):
+                for each in passes:
+                    module = each(module)
+                module = adopt_names(module)
             grouped = transform.FuseOps()(module)
             return FusedModule(module, grouped, transform.FuseTIR()(grouped))
-        except ModelError:
-            raise
         except Exception as error:  # TVM raises errors of many kinds
             raise ModelError(
                 f"the model cannot be lowered for target {target.kind.name}: "
                 f"{line_of(error, last=True)}"
             ) from error
-
-
-def _run(passes: list[Any], module: Any) -> Any:
-    for each in passes:
-        module = each(module)
-    return module
 
 
 def adopt_names(module: Any) -> Any:

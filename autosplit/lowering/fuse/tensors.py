@@ -27,24 +27,18 @@ def static_shape(name: str, kind: Any) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def require_static(source: SourceModel, module: Any, folded: bool) -> None:
-    """Raises ModelError for a ``main`` in which the size of a tensor depends on values.
+def require_static(source: SourceModel) -> None:
+    """Raises ModelError, naming the node, for a tensor whose size depends on values.
 
-    The error names the first such node of ``source``: all input sizes are known, so only an op
-    such as NonZero, Compress or Range can leave a size open. Before constants are ``folded``, a
-    size that is an expression may still become a number and is let through.
+    All input sizes are known, so only an op such as NonZero, Compress or Range can leave a size
+    open. One that is an expression may still become a number, once constants are folded.
     """
-    main = bindings(module["main"])
-    if not folded and all(t.shape is not None for b in main for t in tensor_types(b.var.ty)):
-        return
-    unknown = False
-    for binding in main:
-        unknown = unknown or any(fixed_sizes(t) is None for t in tensor_types(binding.var.ty))
+    is_open = False
+    for binding in bindings(source.module["main"]):
+        is_open = is_open or any(t.shape is None for t in tensor_types(binding.var.ty))
         # The variable with the open size may be part of a node: the next marked one names it.
-        index = marked(binding.var.name) if unknown else None
-        if index is None:
-            continue
-        for node in source.nodes:
+        index = marked(binding.var.name) if is_open else None
+        for node in source.nodes if index is not None else ():
             if source.tensors[index] in node.outputs:
                 raise ModelError(node.unknown_size)
 
