@@ -134,11 +134,12 @@ def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[Any, Any]:
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = importer.from_onnx(without_nodes, opsets[0] if opsets else 1)
-    except AutosplitError:
-        importer.leave_block()
-        raise
     except Exception as error:
-        importer.leave_block()
+        with contextlib.suppress(Exception):
+            # A block left open makes the builder write a warning when it goes.
+            importer.bb._end_block()
+        if isinstance(error, AutosplitError):
+            raise
         node = nodes[min(importer.position, len(nodes) - 1)]
         raise ModelError(
             f"node '{node.name}' ({node.kind}) cannot be imported: {_reason(error)}"
@@ -179,11 +180,6 @@ class _NodeByNode:
         self._varying = _varying(model, nodes)
         self._limits = Limits(model)
 
-    def leave_block(self) -> None:
-        """Close the block: one left open makes the builder write a warning when it goes."""
-        with contextlib.suppress(Exception):
-            self.bb._end_block()
-
     def _check_for_unsupported_ops(self, graph: Any) -> None:
         """Unsupported ops become opaque."""
 
@@ -209,11 +205,11 @@ class _NodeByNode:
             try:
                 reason = self._construct_node(proto)
             except AutosplitError:
-                self.leave_block()
                 raise
             except Exception as error:  # TVM raises errors of many kinds
                 reason = _reason(error)
-            bindings = self.bb._end_block().bindings
+            finally:
+                bindings = self.bb._end_block().bindings
             reason = reason or self._open_size(proto, bindings)
             if reason:
                 self._construct_opaque(proto, reason)
