@@ -46,33 +46,24 @@ def export(program: Any, outputs: Sequence[str]) -> OnnxProgram:
 
     Raises ModelError, which names the node that has no ONNX.
     """
+    states: list[SourceState] = []
+
+    def decomposed(table: Any) -> Any:
+        functional = program.run_decompositions(table | _decompositions(program))
+        states.extend(expose_states(functional, outputs))
+        return functional
+
+    # The exporter drops the updates of buffers, which are known once it decomposes the program.
+    observed = copy(program)
+    observed.run_decompositions = decomposed
     # Attention has other strides where gradients are wanted, which a view of it may not allow.
     with quiet(), torch.no_grad():
         try:
-            functional, states = _with_states(_without_lacking_ops(program), outputs)
-            exported = torch.onnx.export(functional, dynamo=True, optimize=False, verbose=False)
+            exported = torch.onnx.export(observed, dynamo=True, optimize=False, verbose=False)
             _name_entries(exported.model.graph, exported.exported_program)
             return OnnxProgram(exported.model_proto, exported.exported_program, tuple(states))
         except Exception as error:
             raise ModelError(_refusal(error)) from error
-
-
-def _with_states(program: Any, outputs: Sequence[str]) -> tuple[Any, list[SourceState]]:
-    """The program as one whose states are entries once it is decomposed, which lists them then.
-
-    Its updates are known only then, and the exporter would drop them.
-    """
-    program = copy(program)
-    states: list[SourceState] = []
-    decompose = program.run_decompositions
-
-    def exposed(table: Any) -> Any:
-        decomposed = decompose(table)
-        states.extend(expose_states(decomposed, outputs))
-        return decomposed
-
-    program.run_decompositions = exposed
-    return program, states
 
 
 def _name_entries(graph: Any, program: Any) -> None:
@@ -168,18 +159,16 @@ def quiet() -> Iterator[None]:
         logging.disable(disabled)
 
 
-def _without_lacking_ops(program: Any) -> Any:
-    """The program without ops, or forms of them, that its exporter or TVM misreads."""
+def _decompositions(program: Any) -> dict[Any, Any]:
+    """Those of ops, or forms of them, that the exporter or TVM misreads, for a program with any."""
     if not any(map(_is_lacking, program.graph.nodes)):
-        return program
+        return {}
     table, aten = torch.export.default_decompositions(), torch.ops.aten
     table[aten.atleast_1d.Sequence] = lambda parts: list(map(torch.atleast_1d, parts))
     table[aten.atleast_2d.Sequence] = lambda parts: list(map(torch.atleast_2d, parts))
-    table[aten.copy.default] = _copy
     table[aten.atleast_3d.Sequence] = lambda parts: list(map(torch.atleast_3d, parts))
-    return program.run_decompositions(
-        {op: function for op, function in table.items() if target_name(op) in _DECOMPOSED}
-    )
+    table[aten.copy.default] = _copy
+    return {op: function for op, function in table.items() if target_name(op) in _DECOMPOSED}
 
 
 def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
