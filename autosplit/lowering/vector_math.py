@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import mul
 from typing import Any
 
 from autosplit.extras import tirx, tvm, tvm_ffi
@@ -183,15 +185,8 @@ def _power(x: Any, exponent: Any) -> Any:
     whole, rest = divmod(int(quarters), 4)
 
     def product(x: Any) -> Any:
-        factors = [x] * whole
-        if rest == 2:
-            factors.append(tirx.sqrt(x))
-        elif rest:
-            root = tirx.sqrt(tirx.sqrt(x))
-            factors.append(root if rest == 1 else tirx.sqrt(x) * root)
-        result = factors[0]
-        for factor in factors[1:]:
-            result = result * factor
-        return result
+        root = tirx.sqrt(x)
+        roots = ((), (tirx.sqrt(root),), (root,), (root * tirx.sqrt(root),))
+        return reduce(mul, (*[x] * whole, *roots[rest]))
 
     return shared(x, product)

@@ -25,36 +25,24 @@ def enlarge(model: Any, batch: int) -> None:
     """
     filled = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in filled]
-    item = common_size(
-        [(v.name, tuple(d.dim_value for d in v.type.tensor_type.shape.dim)) for v in inputs]
-    )
+    sizes: dict[str, int] = {}  # of the first axis, by input
     for value in inputs:
-        value.type.tensor_type.shape.dim[0].dim_value *= batch
+        name, shape = value.name, value.type.tensor_type.shape.dim
+        if not shape:
+            raise ModelError(f"input '{name}' is a scalar, which has no axis for a batch; use 1")
+        sizes[name] = shape[0].dim_value
+        first, item = next(iter(sizes.items()))
+        if sizes[name] != item:
+            raise ModelError(
+                f"inputs '{first}' and '{name}' have {item} and {sizes[name]} along their first "
+                "axis, so they share no axis for a batch; use batch 1"
+            )
+        shape[0].dim_value *= batch
     # What the model states of other tensors holds for one item only.
     del model.graph.value_info[:]
     for value in model.graph.output:
         value.type.tensor_type.ClearField("shape")
-    _enlarge_shapes(model.graph, item, batch)
-
-
-def common_size(inputs: list[tuple[str, tuple[int, ...]]]) -> int:
-    """How long the first axis of every input is, along which the items of a batch lie.
-
-    Raises ModelError where an input has none, or another size than those before it.
-    """
-    first = ""
-    size = 0
-    for name, shape in inputs:
-        if not shape:
-            raise ModelError(f"input '{name}' is a scalar, which has no axis for a batch; use 1")
-        size = size or shape[0]
-        if shape[0] != size:
-            raise ModelError(
-                f"inputs '{first}' and '{name}' have {size} and {shape[0]} along their first "
-                "axis, so they share no axis for a batch; use batch 1"
-            )
-        first = first or name
-    return size
+    _enlarge_shapes(model.graph, next(iter(sizes.values()), 0), batch)
 
 
 def _enlarge_shapes(graph: Any, item: int, batch: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any
 
@@ -83,13 +83,17 @@ def _mutator() -> Any:
     return Mutator
 
 
-def rebind(mutator: Any, var: Any, value: Any, name: str = "") -> None:
-    """Inside a mutator, replace ``var`` by a variable bound to ``value``; ``name`` renames it."""
+def rebind(mutator: Any, var: Any, value: Any, name: str = "") -> Any:
+    """Inside a mutator, replace ``var`` by a variable bound to ``value``, and return that.
+
+    ``name`` renames it.
+    """
     value = mutator.builder_.normalize(value)
     kind = relax.DataflowVar if isinstance(var, relax.DataflowVar) else relax.Var
     replacement = kind(name or var.name, value.ty)
     mutator.set_var_remap(var.vid if hasattr(var, "vid") else var, replacement)
     mutator.builder_.emit_normalized(relax.VarBinding(replacement, value))
+    return replacement
 
 
 def with_main(module: Any, main: Any) -> Any:
@@ -113,37 +117,30 @@ def inlined(module: Any) -> Any:
     Raises:
         ModelError: There is no ``main``, or a function calls itself.
     """
-    functions = {
-        variable.name_hint: (variable, function)
+    callees = {
+        variable.name_hint: function
         for variable, function in module.functions.items()
         if isinstance(function, relax.Function)
     }
-    if ENTRY not in functions:
-        names = ", ".join(sorted(functions)) or "no Relax function"
+    main = callees.pop(ENTRY, None)
+    names = ", ".join(sorted(callees))
+    if main is None:
         raise ModelError(
-            f"the module has no function '{ENTRY}' (it has {names}); "
+            f"the module has no function '{ENTRY}' (it has {names or 'no Relax function'}); "
             f"rename the one to split to '{ENTRY}'"
         )
-    main_variable, main = functions[ENTRY]
-    callees = dict(pair for name, pair in functions.items() if name != ENTRY)
-    if callees:
-        try:
-            main = main.inline_functions(callees)
-        except Exception as error:
-            names = ", ".join(sorted(variable.name_hint for variable in callees))
-            reason = line_of(error, last=True)
-            raise ModelError(
-                f"functions {names} cannot be inlined into '{ENTRY}': {reason}"
-            ) from error
+    try:
+        main = main.inline_functions(callees) if callees else main
+    except Exception as error:
+        reason = line_of(error, last=True)
+        raise ModelError(f"functions {names} cannot be inlined into '{ENTRY}': {reason}") from error
     # All calls are inside now: one that is left calls itself, directly or through others.
-    _require_no_recursion(main, functions)
-    if not callees:
-        return module
-    remaining = {g: f for g, f in module.functions.items() if g not in callees}
-    return tvm.IRModule({**remaining, main_variable: main}, attrs=module.attrs)
+    _require_no_recursion(main, {ENTRY, *callees})
+    remaining = {g: f for g, f in module.functions.items() if g.name_hint not in callees}
+    return with_main(tvm.IRModule(remaining, attrs=module.attrs), main)
 
 
-def _require_no_recursion(main: Any, functions: Mapping[str, Any]) -> None:
+def _require_no_recursion(main: Any, functions: Collection[str]) -> None:
     """Raise ModelError if ``main``, with its callees inside, still calls one of ``functions``."""
     called: list[str] = []
 

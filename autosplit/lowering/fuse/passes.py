@@ -82,32 +82,22 @@ def adopt_names(module: Any) -> Any:
 
     Run before a pass that removes such renamings, so that whichever name survives has the mark.
     """
-    main = module["main"]
-    names: dict[Any, str] = {}
-    for variables in _aliases(bindings(main), set(main.params)):
-        marks = [var.name for var in variables if marked(var.name) is not None]
-        for var in variables if marks else ():
-            if var.name != marks[0]:
-                names[var] = marks[0]
-    return renamed(module, names) if names else module
-
-
-def _aliases(main: list[Any], params: set[Any]) -> list[list[Any]]:
-    """Sets of variables that hold the same value, each in order of definition.
-
-    Parameters are in none, for they keep their names.
-    """
-    root: dict[Any, Any] = {}
+    main, params = module["main"], set(module["main"].params)
+    # A set of variables that hold the same value by its first one. Parameters are in none, for they
+    # keep their names.
+    first_of: dict[Any, Any] = {}
+    marks: dict[Any, str] = {}
     tuples: dict[Any, Any] = {}
-    for binding in main:
+    for binding in bindings(main):
         value: Any = binding.value if isinstance(binding, relax.VarBinding) else None
         if isinstance(value, relax.Tuple):
             tuples[binding.var] = value
         if isinstance(value, relax.TupleGetItem) and value.tuple_value in tuples:
             value = tuples[value.tuple_value].fields[value.index]
         is_alias = isinstance(value, relax.Var) and value not in params
-        root[binding.var] = root.get(value, value) if is_alias else binding.var
-    classes: dict[Any, list[Any]] = {}
-    for var, first in root.items():
-        classes.setdefault(first, []).append(var)
-    return [variables for variables in classes.values() if len(variables) > 1]
+        first = first_of[binding.var] = first_of.get(value, value) if is_alias else binding.var
+        if marked(binding.var.name) is not None:
+            marks.setdefault(first, binding.var.name)
+    names = {var: marks[first] for var, first in first_of.items() if first in marks}
+    names = {var: name for var, name in names.items() if var.name != name}
+    return renamed(module, names) if names else module

@@ -95,14 +95,7 @@ class Values:
             result = None
         if result is None:
             return False
-        result = self.builder.normalize(result)
-        kind = relax.DataflowVar if isinstance(var, relax.DataflowVar) else relax.Var
-        new = kind(f"{var.name}{SUFFIX}", result.ty)
-        self.builder.emit_normalized(relax.VarBinding(new, result))
-        self.last[var] = new
-        if kind is relax.Var:
-            # The result of ``main`` refers to it.
-            self.mutator.set_var_remap(var, new)
+        self.last[var] = rebind(self.mutator, var, result, f"{var.name}{SUFFIX}")
         return True
 
     def restore(self, var: Any) -> None:
