@@ -9,6 +9,8 @@ from typing import Any
 from autosplit.errors import ModelError
 from autosplit.extras import tvm
 from autosplit.files import open_regular, sha256
+from autosplit.frontend.onnx import file as onnx_file
+from autosplit.frontend.onnx import importer as onnx_importer
 from autosplit.frontend.relax import file
 from autosplit.frontend.relax.saved_module import require_data
 from autosplit.frontend.shapes import Shapes
@@ -44,9 +46,6 @@ def read(model: Any, shapes: Shapes, *, trust_kernels: bool = False, batch: int 
         return file.convert(module, model.stem, _enlarged(shapes, batch))
     if model.suffix == importer.SUFFIX:
         return importer.convert(importer.read(model), model.stem, shapes, batch)
-    from autosplit.frontend.onnx import file as onnx_file
-    from autosplit.frontend.onnx import importer as onnx_importer
-
     return onnx_importer.convert(onnx_file.read(model, shapes, batch), model.stem)
 
 
@@ -59,8 +58,6 @@ def digest(model: Any) -> str:
         return hashlib.sha256(tvm.ir.save_json(model).encode()).hexdigest()
     if model.suffix in SUFFIXES:
         return sha256(model)
-    from autosplit.frontend.onnx import file as onnx_file
-
     return onnx_file.digest(model)
 
 
@@ -71,8 +68,6 @@ def model_files(path: Path) -> dict[str, Path]:
     """
     files = {path.name: path}
     if path.suffix not in SUFFIXES:
-        from autosplit.frontend.onnx import file as onnx_file
-
         files |= onnx_file.external_files(path)
     return files
 

@@ -28,15 +28,9 @@ def fixed_sizes(kind: Any) -> list[int] | None:
     return [int(size.value) for size in sizes]
 
 
-def variables(value: Any) -> Iterator[Any]:
-    """The variables an expression reads."""
-    if isinstance(value, relax.Var):
-        yield value
-    elif isinstance(value, relax.TupleGetItem):
-        yield from variables(value.tuple_value)
-    elif isinstance(value, relax.Call | relax.Tuple):
-        for part in value.args if isinstance(value, relax.Call) else value.fields:
-            yield from variables(part)
+def variables(value: Any) -> list[Any]:
+    """The variables an expression reads, in order."""
+    return list(relax.analysis.free_vars(value))
 
 
 def resolve(value: Any, contents: Mapping[Any, Any], other: Callable[[Any], Any]) -> Any:

@@ -12,15 +12,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from autosplit.errors import ConfigError, ModelError, line_of
 from autosplit.extras import relax, transform, tvm
-from autosplit.frontend.relax.expressions import is_constant, variables
+from autosplit.frontend.relax.expressions import variables
 from autosplit.frontend.relax.main_function import bindings, renamed, with_calls
 from autosplit.frontend.source import SourceModel, mark
 from autosplit.lowering.external.backend import Backend
 from autosplit.lowering.fuse.attribution import match
+from autosplit.lowering.fuse.calls import Call, constants
 from autosplit.lowering.fuse.flat_calls import FlatCalls
 from autosplit.lowering.fuse.passes import adopt_names
 
@@ -47,14 +49,8 @@ class Composite:
     @cached_property
     def constants(self) -> tuple[Any, ...]:
         """The weights inside."""
-        constants: dict[Any, None] = {}
-
-        def visit(node: Any) -> None:
-            if is_constant(node):
-                constants[node] = None
-
-        relax.analysis.post_order_visit(self.function, visit)
-        return tuple(constants)
+        read = (constants(Call(b.value, {})) for b in bindings(self.function))
+        return tuple(dict.fromkeys(chain.from_iterable(read)))
 
 
 def partition(source: SourceModel, backends: Sequence[Backend]) -> tuple[Any, dict[str, Composite]]:
