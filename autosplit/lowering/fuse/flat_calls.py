@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from autosplit.extras import relax, tvm, tvm_ffi
+from autosplit.extras import relax, tvm
 from autosplit.frontend.relax.expressions import flat, resolve, variables
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import SourceModel, marked
@@ -32,7 +32,6 @@ class FlatCalls:
         self.tensors: list[dict[int, str]] = []  # by call: result index -> source tensor
         self.node_of: dict[int, int] = {}  # call -> source node
         self._last: set[Any] = set()  # contents with channels last
-        self._copied: dict[int, Any] = {}  # call that only copies -> the content it copies
         self._by_key: dict[Any, list[int]] = defaultdict(list)
         self._representative: list[int] = []  # by call: the first call that computes the same
         self._read(source, module["main"])
@@ -42,20 +41,16 @@ class FlatCalls:
         return self._by_key[self._key(call, environment)].pop(0)
 
     def name(self, content: Any) -> str | None:
-        """The source tensor that a content is, or merely copies; None where none matches."""
-        while content[0] == "call":
-            _, number, item = content
-            name: str | None = self.tensors[number].get(item)
-            if name is not None or number not in self._copied:
-                return name
-            content = self._copied[number]
-        return None
+        """The source tensor that a content is; None where none matches."""
+        if content[0] != "call":
+            return None
+        _, number, item = content
+        return self.tensors[number].get(item)
 
     @property
     def channels_last(self) -> frozenset[str]:
         """The source tensors with channels last."""
-        names = {self.name(content) for content in self._last if content[0] == "call"}
-        return frozenset(name for name in names if name is not None)
+        return frozenset(filter(None, map(self.name, self._last)))
 
     def _read(self, source: SourceModel, main: Any) -> None:
         environment = parameters(main)
@@ -85,8 +80,6 @@ class FlatCalls:
         for content in flat([environment.get(v) for v in variables(call)]):
             if content[0] == "call":
                 readers[content[1]].append(number)
-        if _only_copies(call):
-            self._copied[number] = content_of(call.args[1][0], environment)
         return number
 
     def _key(self, call: Any, environment: Environment) -> tuple[Any, ...]:
@@ -143,15 +136,3 @@ def walk(
 def content_of(value: Any, environment: Environment) -> Any:
     """The content of an expression without computation."""
     return resolve(value, environment, lambda constant: ("const", constant))
-
-
-def _only_copies(call: Any) -> bool:
-    """Whether a call broadcasts a tensor to the shape it has.
-
-    Importers leave such calls, and fusion keeps them.
-    """
-    if not call.args or not isinstance(call.args[0], tvm.ir.GlobalVar):
-        return False
-    if not call.args[0].name_hint.startswith("broadcast_to") or len(call.args[1]) != 1:
-        return False
-    return bool(tvm_ffi.structural_equal(call.args[1][0].ty, call.ty))
