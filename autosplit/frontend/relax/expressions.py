@@ -33,6 +33,16 @@ def variables(value: Any) -> list[Any]:
     return list(relax.analysis.free_vars(value))
 
 
+def callee(call: Any) -> str:
+    """The name of what a call runs: a kernel, a symbol, an operator, a function."""
+    is_operator = isinstance(call.op, tvm.ir.Op)
+    if is_operator and not call.op.name.startswith("relax.call_"):
+        return str(call.op.name)
+    function = call.args[0] if is_operator else call.op
+    is_symbol = isinstance(function, relax.ExternFunc)
+    return str(function.global_symbol if is_symbol else function.name_hint)
+
+
 def resolve(value: Any, contents: Mapping[Any, Any], other: Callable[[Any], Any]) -> Any:
     """The content of an expression without computation; for a tuple it is a list.
 

@@ -91,7 +91,7 @@ def rebind(mutator: Any, var: Any, value: Any, name: str = "") -> Any:
     value = mutator.builder_.normalize(value)
     kind = relax.DataflowVar if isinstance(var, relax.DataflowVar) else relax.Var
     replacement = kind(name or var.name, value.ty)
-    mutator.set_var_remap(var.vid if hasattr(var, "vid") else var, replacement)
+    mutator.set_var_remap(var, replacement)
     mutator.builder_.emit_normalized(relax.VarBinding(replacement, value))
     return replacement
 

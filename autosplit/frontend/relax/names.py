@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from autosplit.errors import ModelError
-from autosplit.extras import relax, tvm
-from autosplit.frontend.relax.expressions import flat, resolve, shape_of
+from autosplit.extras import relax
+from autosplit.frontend.relax.expressions import callee, flat, resolve, shape_of
 from autosplit.frontend.relax.main_function import ENTRY, bindings, renamed
 from autosplit.frontend.source import Signature, SourceModel, SourceNode, mark, unused
 
@@ -75,7 +75,7 @@ class _MainReader:
             self._values[var] = name
             self._mark(var, name)
         reads = dict.fromkeys(flat(list(map(self._resolve, value.args))))
-        self._nodes.append(SourceNode(name, _kind(value), tuple(reads), tuple(outputs)))
+        self._nodes.append(SourceNode(name, callee(value), tuple(reads), tuple(outputs)))
 
     def _read_alias(self, var: Any, value: Any) -> None:
         """A binding that computes nothing: another variable, an item of a tuple, a constant."""
@@ -116,12 +116,3 @@ def _item_names(in_order: list[Any]) -> dict[Any, dict[int, str]]:
         if isinstance(value, relax.TupleGetItem) and isinstance(value.tuple_value, relax.Var):
             names.setdefault(value.tuple_value, {}).setdefault(value.index, binding.var.name)
     return names
-
-
-def _kind(call: Any) -> str:
-    """What a call computes: its operator, or the kernel it calls."""
-    if not isinstance(call.op, tvm.ir.Op):
-        return str(call.op.name_hint)
-    if call.op.name.startswith("relax.call_tir"):
-        return str(call.args[0].name_hint)
-    return str(call.op.name)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from autosplit.extras import relax, tvm
-from autosplit.frontend.relax.expressions import flat, resolve, variables
+from autosplit.frontend.relax.expressions import callee, flat, resolve, variables
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import SourceModel, marked
 from autosplit.lowering.layout.order import SUFFIX
@@ -87,10 +87,8 @@ class FlatCalls:
 
         Calls that compute the same stand for each other, for a pass may reorder them.
         """
-        key = [getattr(call.op, "name", None) or getattr(call.op, "name_hint", str(call.op))]
-        arguments = list(call.args)
-        if arguments and isinstance(arguments[0], tvm.ir.GlobalVar):
-            key.append(arguments.pop(0).name_hint)
+        key: list[Any] = [callee(call)]
+        arguments = [a for a in call.args if not isinstance(a, tvm.ir.GlobalVar)]
         for kind, *content in flat([content_of(a, environment) for a in arguments]):
             if kind == "call":
                 content[0] = self._representative[content[0]]

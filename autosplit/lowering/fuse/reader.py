@@ -10,7 +10,7 @@ from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.extras import relax, tvm
-from autosplit.frontend.relax.expressions import flat, is_constant, resolve, variables
+from autosplit.frontend.relax.expressions import callee, flat, is_constant, resolve, variables
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import OPAQUE, SourceModel, unused
 from autosplit.graph import FusedGraph, Op, build
@@ -122,16 +122,7 @@ class _Reader:
                 f"op {value.op.name} of node '{' '.join(names)}' has no kernel for this target; "
                 "replace it in the model"
             )
-        callee = value.args[0] if value.args else None
-        # Where the name stands depends on the kind of call: a kernel, a symbol, an operator, a
-        # function.
-        candidates = (
-            getattr(callee, "name_hint", None),
-            getattr(callee, "global_symbol", None),
-            getattr(value.op, "name", None),
-            getattr(value.op, "name_hint", None),
-        )
-        return next((str(name) for name in candidates if name), "call")
+        return callee(value)
 
     def _enter_op(
         self, name: str, kernel: str, call: Call, results: list[str], position: int
