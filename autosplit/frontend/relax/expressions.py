@@ -33,6 +33,11 @@ def variables(value: Any) -> list[Any]:
     return list(relax.analysis.free_vars(value))
 
 
+def operator(value: Any) -> str:
+    """The operator that an expression calls, without "relax."; empty where it calls none."""
+    return str(getattr(getattr(value, "op", None), "name", "")).removeprefix("relax.")
+
+
 def callee(call: Any) -> str:
     """The name of what a call runs: a kernel, a symbol, an operator, a function."""
     is_operator = isinstance(call.op, tvm.ir.Op)

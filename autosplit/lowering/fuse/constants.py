@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.extras import relax, tvm, tvm_ffi
-from autosplit.frontend.relax.expressions import fixed_sizes, is_constant, variables
+from autosplit.frontend.relax.expressions import fixed_sizes, is_constant, operator, variables
 from autosplit.frontend.relax.main_function import bindings, rebind, with_bindings, with_main
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -75,8 +75,7 @@ def _with_constants(module: Any, constant_of: Callable[[Any, Any], Any]) -> Any:
 
 def _folded(value: Any, kind: Any) -> Any:
     """The constant, or the shape, that a call comes to; None where it is no such call."""
-    is_call = isinstance(value, relax.Call)
-    name = str(getattr(value.op, "name", "")).removeprefix("relax.") if is_call else ""
+    name = operator(value)
     if name == "shape_of":
         sizes = fixed_sizes(value.args[0].ty)
         return None if sizes is None else relax.ShapeExpr(sizes)

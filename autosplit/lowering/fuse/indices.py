@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.extras import relax, topi, tvm
-from autosplit.frontend.relax.expressions import fixed_sizes, is_constant, variables
+from autosplit.frontend.relax.expressions import fixed_sizes, is_constant, operator, variables
 from autosplit.frontend.relax.kernel_bounds import clamped
 from autosplit.frontend.relax.main_function import bindings, with_kernels
 from autosplit.frontend.source import SourceModel
@@ -114,7 +114,7 @@ def _look_ups(main: Any) -> Iterator[_LookUp]:
     values = {binding.var: binding.value for binding in bindings(main)}
     depends = {param: frozenset([param]) for param in main.params}
     for var, value in values.items():
-        name = _name(value)
+        name = operator(value)
         read = list(value.args) if isinstance(value, relax.Call) else [value]
         if name in _SIZED:
             # The elements that are read do not depend on how large legal indices are.
@@ -140,14 +140,14 @@ def _look_up(call: Any, values: Mapping[Any, Any], depends: frozenset[Any]) -> _
         added = _added(value)
         if isinstance(value, relax.Var):
             index = value
-        elif _name(value) in _SAME_ELEMENTS or _is_only_element(value):
+        elif operator(value) in _SAME_ELEMENTS or _is_only_element(value):
             index = value.args[0]
-        elif _name(value) == "concat" and len(_fields(value.args[0], values)) == 1:
+        elif operator(value) == "concat" and len(_fields(value.args[0], values)) == 1:
             (index,) = _fields(value.args[0], values)
         elif added is not None:
             index, numbers = added
             low, high = low + int(numbers.min()), high + int(numbers.max())
-        elif _name(value) == "astype" and _is_integer_cast(value):
+        elif operator(value) == "astype" and _is_integer_cast(value):
             index = value.args[0]
             is_exact = is_exact and bool(np.can_cast(str(index.ty.dtype), str(value.ty.dtype)))
         elif _wraps(value, call.args[0], values):
@@ -161,7 +161,7 @@ def _look_up(call: Any, values: Mapping[Any, Any], depends: frozenset[Any]) -> _
 
 def _is_only_element(value: Any) -> bool:
     """Whether a value is the element of a tensor that has no other."""
-    return _name(value) in ("strided_slice", "take") and _has_one_element(value.args[0])
+    return operator(value) in ("strided_slice", "take") and _has_one_element(value.args[0])
 
 
 def _has_one_element(tensor: Any) -> bool:
@@ -171,7 +171,7 @@ def _has_one_element(tensor: Any) -> bool:
 
 def _added(value: Any) -> tuple[Any, Any] | None:
     """The integer that constants are added to, and these; None for any other value."""
-    if _name(value) != "add":
+    if operator(value) != "add":
         return None
     number, constant = value.args if is_constant(value.args[1]) else value.args[::-1]
     is_integer = is_constant(constant) and "int" in str(constant.ty.dtype)
@@ -218,19 +218,19 @@ def _is_integer_cast(cast: Any) -> bool:
 
 def _wraps(value: Any, data: Any, values: Mapping[Any, Any]) -> bool:
     """Whether a value is ``where(x < 0, x + size of data, x)``, as importers write it."""
-    if _name(value) != "where":
+    if operator(value) != "where":
         return False
     condition: Any = values.get(value.args[0])
     total: Any = values.get(value.args[1])
-    if _name(condition) != "less" or _name(total) != "add":
+    if operator(condition) != "less" or operator(total) != "add":
         return False
     zero = condition.args[1]
     if not is_constant(zero) or zero.value.numpy().any():
         return False
     size: Any = values.get(total.args[1])
-    while _name(size) in ("astype", "shape_to_tensor", "strided_slice", "take"):
+    while operator(size) in ("astype", "shape_to_tensor", "strided_slice", "take"):
         size = values.get(size.args[0])
-    is_size = _name(size) == "shape_of" and size.args[0].same_as(data)
+    is_size = operator(size) == "shape_of" and size.args[0].same_as(data)
     return is_size and all(each.args[0].same_as(value.args[2]) for each in (condition, total))
 
 
@@ -239,11 +239,7 @@ def _axis_sizes(call: Any) -> list[int]:
     shape, indices = (fixed_sizes(operand.ty) for operand in call.args[:2])
     if shape is None or indices is None:
         return []
-    if _name(call).endswith("_nd"):
+    if operator(call).endswith("_nd"):
         start = int(getattr(call.attrs, "batch_dims", 0))
         return shape[start : start + indices[-1]]
     return [prod(shape) if call.attrs.axis is None else shape[int(call.attrs.axis)]]
-
-
-def _name(value: Any) -> str:
-    return str(getattr(getattr(value, "op", None), "name", "")).removeprefix("relax.")

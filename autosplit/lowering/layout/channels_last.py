@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from autosplit.extras import relax
-from autosplit.frontend.relax.expressions import is_constant, shape_of, variables
+from autosplit.frontend.relax.expressions import is_constant, operator, shape_of, variables
 from autosplit.frontend.relax.main_function import bindings, rebind, with_bindings, with_main
-from autosplit.lowering.layout.convolution import can_pack
-from autosplit.lowering.layout.ops import CONVOLUTIONS, RULES, SourceLayout, has_few_channels
+from autosplit.lowering.layout.convolution import SOURCE_LAYOUTS, can_pack
+from autosplit.lowering.layout.ops import RULES, SourceLayout, has_few_channels
 from autosplit.lowering.layout.order import SUFFIX, to_last, to_source
 
 
@@ -84,15 +84,13 @@ class Values:
             result = self.last[value]
         elif isinstance(value, relax.TupleGetItem) and value.tuple_value in self.last:
             result = relax.TupleGetItem(self.last[value.tuple_value], value.index)
-        elif isinstance(value, relax.Call) and hasattr(value.op, "name"):
-            name = value.op.name.removeprefix("relax.")
-            rule = RULES.get(name)
-            result = rule(self, name, value) if rule and self._applies(name, value) else None
-            if isinstance(result, SourceLayout):
-                rebind(self.mutator, var, result.value)
-                return True
         else:
-            result = None
+            name = operator(value)
+            applies = name in RULES and self._applies(name, value)
+            result = RULES[name](self, name, value) if applies else None
+        if isinstance(result, SourceLayout):
+            rebind(self.mutator, var, result.value)
+            return True
         if result is None:
             return False
         self.last[var] = rebind(self.mutator, var, result, f"{var.name}{SUFFIX}")
@@ -131,7 +129,7 @@ class Values:
             rebind(self.mutator, var, relax.Tuple(fields))
 
     def _applies(self, name: str, call: Any) -> bool:
-        if name in CONVOLUTIONS:
+        if name in SOURCE_LAYOUTS:
             return can_pack(call)
         read = set(variables(call))
         for var in read.intersection(self.tuples):

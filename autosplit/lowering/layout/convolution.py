@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autosplit.extras import relax, te, tirx
-from autosplit.frontend.relax.expressions import is_constant, shape_of
+from autosplit.frontend.relax.expressions import is_constant, operator, shape_of
 from autosplit.lowering.layout.shape import (
     ConvolutionShape,
     convolution_shape,
@@ -27,17 +27,17 @@ from autosplit.lowering.layout.tiles import Registers, padded_channels, padded_w
 PACKED = "conv2d_packed"
 DEPTHWISE = "conv2d_depthwise"
 # How each op calls the layouts of the source: its data and its weight.
-_SOURCE_LAYOUTS = {
-    "relax.nn.conv1d": ("NCW", "OIW"),
-    "relax.nn.conv2d": ("NCHW", "OIHW"),
-    "relax.nn.conv1d_transpose": ("NCW", "IOW"),
-    "relax.nn.conv2d_transpose": ("NCHW", "IOHW"),
+SOURCE_LAYOUTS = {
+    "nn.conv1d": ("NCW", "OIW"),
+    "nn.conv2d": ("NCHW", "OIHW"),
+    "nn.conv1d_transpose": ("NCW", "IOW"),
+    "nn.conv2d_transpose": ("NCHW", "IOHW"),
 }
 
 
 def can_pack(call: Any) -> bool:
     """Whether a call of the source is a convolution whose weights can be packed now."""
-    layouts = _SOURCE_LAYOUTS.get(str(getattr(getattr(call, "op", None), "name", "")))
+    layouts = SOURCE_LAYOUTS.get(operator(call))
     if layouts is None:
         return False
     data, weight = call.args
@@ -71,7 +71,7 @@ def legalize_convolutions(registers: Registers) -> dict[str, Any]:
             packed_weights[key] = relax.const(kernel.pack())
         return builder.call_te(kernel.compute, data, packed_weights[key], primfunc_name_hint=name)
 
-    return dict.fromkeys(_SOURCE_LAYOUTS, legalize)
+    return {f"relax.{name}": legalize for name in SOURCE_LAYOUTS}
 
 
 class _Kernel(NamedTuple):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.extras import relax, tvm
 from autosplit.frontend.relax.expressions import is_constant, shape_of
+from autosplit.lowering.layout.convolution import SOURCE_LAYOUTS
 from autosplit.lowering.layout.order import pixel_axes, to_last
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ _ELEMENTWISE = frozenset({
 _REDUCTIONS = frozenset({"max", "mean", "min", "sum"})
 _POOLS = frozenset({
     "nn.adaptive_avg_pool2d", "nn.avg_pool1d", "nn.avg_pool2d", "nn.max_pool1d", "nn.max_pool2d",
-})  # fmt: skip
-CONVOLUTIONS = frozenset({
-    "nn.conv1d", "nn.conv1d_transpose", "nn.conv2d", "nn.conv2d_transpose",
 })  # fmt: skip
 
 
@@ -188,7 +186,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
     **dict.fromkeys(_POOLS, _pool),
     **dict.fromkeys(_REDUCTIONS, _reduction),
-    **dict.fromkeys(CONVOLUTIONS, _convolution),
+    **dict.fromkeys(SOURCE_LAYOUTS, _convolution),
     "concat": _concat,
     "dequantize": _quantize,
     "expand_dims": _reshape,
