@@ -101,21 +101,18 @@ class Values:
         if var in self.restored or var not in {**self.last, **self.tuples}:
             return
         self.restored.add(var)
-        if var in self.tuples:
+        value = self.last.get(var)
+        if value is None:
             for field in variables(self.tuples[var]):
                 self.restore(field)
-            new = self.builder.emit(self.mutator.visit_expr(self.tuples[var]))
-            self.mutator.set_var_remap(var, new)
-            return
-        value = self.last[var]
-        if isinstance(value.ty, relax.TupleType):
-            fields = [relax.TupleGetItem(value, i) for i in range(len(value.ty.fields))]
-            fields = [self.builder.emit(field) for field in fields]
-            permuted: Any = relax.Tuple([self._permuted(f, to_source) for f in fields])
+            restored = self.mutator.visit_expr(self.tuples[var])
+        elif isinstance(value.ty, relax.TupleType):
+            items = [relax.TupleGetItem(value, i) for i in range(len(value.ty.fields))]
+            fields = [self._permuted(self.builder.emit(item), to_source) for item in items]
+            restored = relax.Tuple(fields)
         else:
-            permuted = self._permuted(value, to_source)
-        new = self.builder.emit(permuted)
-        self.mutator.set_var_remap(var, new)
+            restored = self._permuted(value, to_source)
+        self.mutator.set_var_remap(var, self.builder.emit(restored))
 
     def _tuple(self, var: Any, value: Any) -> None:
         """A tuple is made where it is read, in the layout that its reader needs."""

@@ -105,9 +105,8 @@ def with_zeros(shape: ConvolutionShape, x: Any) -> Any:
     return topi.nn.pad(x, before, after, name="pad")
 
 
-def coordinates(position: tuple[Any, ...], is_image: bool = False) -> tuple[Any, Any, Any, Any]:
-    """Item, row, column and channel of a position; a row of pixels is row 0."""
-    n, *pixel = position
-    channel = pixel.pop(0 if is_image else -1)
+def coordinates(position: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
+    """Item, row, column and channel of a position with channels last; a row of pixels is row 0."""
+    n, *pixel, channel = position
     h, w = pixel if len(pixel) == 2 else (0, *pixel)
     return n, h, w, channel
