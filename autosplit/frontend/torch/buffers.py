@@ -28,8 +28,8 @@ def expose_states(program: Any, outputs: Sequence[str]) -> tuple[SourceState, ..
     renewals = _renewals(signature)
     states = _states(program, renewals, outputs)
     nodes = {node.name: node for node in program.graph.nodes}
-    returned = [renewals[name] for name, state in states.items() if state.output not in outputs]
-    returned = [_made(program.graph, nodes[name]) for name in returned]
+    added = [renewals[name] for name, state in states.items() if state.output not in outputs]
+    returned = [_made(program.graph, nodes[name]) for name in added]
     returned += [nodes[spec.arg.name] for spec in user(signature.output_specs)]
     for i, spec in enumerate(signature.input_specs):
         state = states.get(spec.arg.name)
