@@ -29,8 +29,8 @@ def expose_states(program: Any, outputs: Sequence[str]) -> tuple[SourceState, ..
     states = _states(program, renewals, outputs)
     nodes = {node.name: node for node in program.graph.nodes}
     added = [renewals[name] for name, state in states.items() if state.output not in outputs]
-    returned = [_made(program.graph, nodes[name]) for name in added]
-    returned += [nodes[spec.arg.name] for spec in user(signature.output_specs)]
+    added += [spec.arg.name for spec in user(signature.output_specs)]
+    returned = [nodes[name] for name in added]
     for i, spec in enumerate(signature.input_specs):
         state = states.get(spec.arg.name)
         if state is not None and state.name:
@@ -103,17 +103,3 @@ def _deciding(program: Any, renewals: Mapping[str, str]) -> set[str]:
         if successors <= needed:
             return deciding
         needed |= successors
-
-
-def _made(graph: Any, value: Any) -> Any:
-    """A value as the result of a node, because an op has to make the new value of a state.
-
-    The maximum of a number and itself is that number, NaN and -0 included. A node that copies would
-    be removed by the export.
-    """
-    if value.op != "placeholder":
-        return value
-    with graph.inserting_before(graph.output_node()):
-        node = graph.call_function(torch.ops.aten.maximum.default, (value, value))
-    node.meta = {"val": value.meta["val"]}
-    return node

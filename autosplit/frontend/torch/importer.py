@@ -69,7 +69,7 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
     checks.require_computation(program)
     checks.require_inference(program)
     exported = export(program, outputs)
-    proto = file.prepared(exported.proto, static_shapes(program, shapes or {}), batch)
+    proto = file.prepared(exported.proto, static_shapes(exported.decomposed, shapes or {}), batch)
     nodes = named_nodes(proto.graph, exported.decomposed, program)
     for node in proto.graph.node:
         del node.metadata_props[:]  # they hold paths of source files, and would be exported
