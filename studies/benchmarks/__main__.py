@@ -30,6 +30,7 @@ WORKLOADS = "WORKLOADS"  # stands for the folder in a command
 COMMANDS = {
     "planner": ("planner", WORKLOADS, "--wide"),
     "deployments": ("planner", WORKLOADS, "--deployments"),
+    "clusters": ("planner", WORKLOADS, "--clusters"),
     "search": ("search", WORKLOADS),
     "deployment_search": ("search", "--deployments"),
     "overhead": ("search", "--overhead"),

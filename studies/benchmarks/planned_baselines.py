@@ -12,7 +12,8 @@ import numpy as np
 from autosplit.cuts import members
 from autosplit.cuts.stages import stages_between
 from autosplit.deployment import Option, Stage
-from autosplit.planner import CostModel, Plan, Question, evaluate, fits
+from autosplit.errors import Infeasible
+from autosplit.planner import CostModel, Plan, Question, evaluate, fits, partition
 from autosplit.planner.bound import weights_of
 from autosplit.planner.cut_set import Words, to_words
 from autosplit.planner.moves import spread_places
@@ -37,7 +38,7 @@ def planned_baselines(costs: CostModel, stages: int) -> dict[str, Plan | None]:
         "equal parameters": [float(size) for size in problem.sizes],
         "equal FLOPs": [sum(map(costs.flops.__getitem__, members(ops))) for ops in groups],
     }
-    places = {name: _equal_shares(asked, values) for name, values in weights.items()}
+    places = {name: _by_shares(values, [1.0] * stages) for name, values in weights.items()}
     runnable = problem.times[np.isfinite(problem.times).all(axis=1)]
     times = runnable.mean(axis=0).tolist() if len(runnable) else [0.0] * problem.size
     places["block partition by time"] = block_partition(times, stages)
@@ -64,13 +65,8 @@ class _Asked:
         """The split near some places along the order of the groups; None where it does not fit."""
         if places is None:
             return None
-        spread = spread_places(places, self.problem.size)
-        cuts = [self.problem.contraction.expand((1 << place) - 1) for place in spread]
-        option = Option(self.costs.rows[0].row)
-        plan = evaluate(
-            self.costs, [Stage(ops, (option,)) for ops in stages_between(self.costs, cuts)]
-        )
-        return plan if plan.period < math.inf and fits(self.costs, plan) else None
+        plan = _ranges(self.costs, places, [0] * self.stages)
+        return plan if fits(self.costs, plan) else None
 
 
 def _prefixes(problem: Problem) -> Words:
@@ -78,13 +74,58 @@ def _prefixes(problem: Problem) -> Words:
     return to_words([(1 << place) - 1 for place in range(problem.size + 1)], problem.size)
 
 
-def _equal_shares(asked: _Asked, weights: Sequence[float]) -> list[int] | None:
-    """Cuts where the running sum of weights is nearest to equal shares; None without weights."""
+def planned_or_none(
+    costs: CostModel, question: Question, deadline: Callable[[], bool] | None = None
+) -> Plan | None:
+    """The best plan, None where nothing fits."""
+    try:
+        return partition(costs, question, deadline=deadline)
+    except Infeasible:
+        return None
+
+
+def unlike_baselines(costs: CostModel, speeds: Sequence[float]) -> dict[str, Plan]:
+    """What rules of other programs give unlike devices, by name: each a range of ops.
+
+    Device i has row and kind i of the costs, and speed i. The ranges follow the order of the
+    devices, or the largest memory comes first. No rule looks at limits: a plan may exceed them.
+    """
+    groups = costs.contraction.groups
+    counts = [float(ops.bit_count()) for ops in groups]
+    bytes_of_groups = [sum(map(costs.sizes.__getitem__, members(ops))) for ops in groups]
+    memory = [kind.memory for kind in costs.kinds]
+    in_order = list(range(len(speeds)))
+    largest_first = sorted(in_order, key=lambda device: -memory[device])
+    rules = {
+        "equal layer counts": (counts, [1.0] * len(speeds), in_order),
+        "equal parameters": (bytes_of_groups, [1.0] * len(speeds), in_order),
+        "layers by memory": (counts, memory, in_order),
+        "layers by memory, largest first": (counts, memory, largest_first),
+        "layers by speed": (counts, speeds, in_order),
+    }
+    plans = {}
+    for name, (weights, shares, order) in rules.items():
+        places = _by_shares(weights, [shares[device] for device in order])
+        if places is not None:
+            plans[name] = _ranges(costs, places, order)
+    return plans
+
+
+def _ranges(costs: CostModel, places: Sequence[int], devices: Sequence[int]) -> Plan:
+    """A range of groups on each of some devices, cut near some places; none is empty."""
+    spread = spread_places(places, len(costs.contraction.groups))
+    cuts = [costs.contraction.expand((1 << place) - 1) for place in spread]
+    pairs = zip(stages_between(costs, cuts), devices, strict=True)
+    return evaluate(costs, [Stage(ops, (Option(costs.rows[device].row),)) for ops, device in pairs])
+
+
+def _by_shares(weights: Sequence[float], shares: Sequence[float]) -> list[int] | None:
+    """Cuts where the running sum of weights is nearest to these shares; None without weights."""
     if not sum(weights):
         return None
     running = np.cumsum([0.0, *weights])
-    shares = [running[-1] * n / asked.stages for n in range(1, asked.stages)]
-    return [int(np.abs(running - share).argmin()) for share in shares]
+    ends = running[-1] * np.cumsum(shares)[:-1] / sum(shares)
+    return [int(np.abs(running - end).argmin()) for end in ends]
 
 
 def block_partition(times: Sequence[float], count: int) -> list[int]:

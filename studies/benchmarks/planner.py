@@ -3,6 +3,7 @@ today.
 
   python -m studies.benchmarks.planner [FOLDER] [--wide] [-o FILE]
   python -m studies.benchmarks.planner [FOLDER] --deployments [--cores 6 16] [-o FILE]
+  python -m studies.benchmarks.planner [FOLDER] --clusters [NUMBER] [-o FILE]
 
 FOLDER holds the workloads of msr-fiddle/dnn-partitioning (any *.json graph file of that format).
 Printed are, for each workload and number of stages: downsets, period, proven bound, gap, processor
@@ -13,6 +14,10 @@ With ``--deployments``, stages with replicas on equal cores, where a replica may
 model, a half, a third and a quarter of it: the periods of a pure pipeline (the best found in 1 s),
 of replicas of the whole model, and of the best deployment. Bars: every deployment is proven the
 best, none is worse than a pipeline or replicas, none takes more than 5 s.
+
+With ``--clusters``, on that many seeded clusters of 2 to 6 unlike devices (default 200): how much
+longer the period is when ranges of layers follow a rule of other programs, and how often a rule
+exceeds a memory limit. Bars: every plan is proven the best, none is worse than a rule.
 """
 
 from __future__ import annotations
@@ -20,17 +25,17 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from autosplit import cuts, planner
-from autosplit.errors import Infeasible
 from autosplit.hardware.profiling.graph_file import read_graph
-from autosplit.planner import CostModel, Kind, Plan, Question, Row, RowCosts, Transfer
-from studies.benchmarks.planned_baselines import planned_baselines
+from autosplit.planner import CostModel, Kind, Question, Row, RowCosts, Transfer
+from studies.benchmarks import clusters
+from studies.benchmarks.planned_baselines import planned_baselines, planned_or_none
 from studies.benchmarks.result import Bar, arguments, at_most, finish
 
 STAGES = (2, 3, 4, 6)
@@ -59,7 +64,12 @@ def main() -> int:
     )
     parser.add_argument("--deployments", action="store_true", help="plan for equal cores")
     parser.add_argument("--cores", type=int, nargs="+", default=[6, 16], metavar="N")
+    parser.add_argument(
+        "--clusters", type=int, nargs="?", const=200, metavar="NUMBER", help="plan unlike devices"
+    )
     args = parser.parse_args()
+    if args.clusters:
+        return clusters.compare(public(args.folder) or synthetic(), args.clusters, args.file)
     if args.deployments:
         return deployments(args.folder, args.cores, args.file)
     if not (args.folder or args.wide):
@@ -127,10 +137,7 @@ def measure(costs: CostModel, stages: int, seconds: float | None) -> dict[str, A
 
 def deployments(folder: Path | None, cores: Sequence[int], file: Path | None) -> int:
     """The table of stages with replicas."""
-    models = [read_graph(path) for path in sorted(folder.glob("*.json"))] if folder else []
-    made = (cells(2), chains(3, 12), chains(1, 48))
-    # An op of the graphs made here weighs as much as it takes time.
-    models += [replace(costs, sizes=costs.rows[0].times) for costs in made]
+    models = [*public(folder), *synthetic()]
     cases = [(costs, n, share) for costs in models for n in cores for share in SHARES]
     rows = [deployment_row(*case) for case in cases]
     planned = [row for row in rows if row["best"] is not None]
@@ -147,6 +154,17 @@ def deployments(folder: Path | None, cores: Sequence[int], file: Path | None) ->
     table = [[cell(row[c]) for c in columns] for row in rows]
     notes = ["shape: the replicas of each stage; empty where nothing fits"]
     return finish("deployments", columns, table, notes=notes, bars=bars, file=file)
+
+
+def public(folder: Path | None) -> list[CostModel]:
+    """The graph files of a folder."""
+    return [read_graph(path) for path in sorted(folder.glob("*.json"))] if folder else []
+
+
+def synthetic() -> list[CostModel]:
+    """Graphs with a size for each op: it weighs as much as it takes time."""
+    graphs = (cells(2), chains(3, 12), chains(1, 48))
+    return [replace(costs, sizes=costs.rows[0].times) for costs in graphs]
 
 
 def deployment_row(costs: CostModel, cores: int, share: str) -> dict[str, Any]:
@@ -172,15 +190,6 @@ def deployment_row(costs: CostModel, cores: int, share: str) -> dict[str, Any]:
         "seconds": seconds,
         "gap %": best and 100 * best.gap,
     }
-
-
-def planned_or_none(
-    costs: CostModel, question: Question, deadline: Callable[[], bool] | None = None
-) -> Plan | None:
-    try:
-        return planner.partition(costs, question, deadline=deadline)
-    except Infeasible:
-        return None
 
 
 def loss(row: Mapping[str, Any]) -> float:

@@ -57,6 +57,13 @@ def test_the_planner_proves_what_it_finds(bench, tmp_path):
     assert outcome.command == "python -m studies.benchmarks.planner w"
 
 
+def test_the_plan_for_unlike_devices_is_as_good_as_every_rule(bench, tmp_path):
+    assert bench(planner, "--clusters", 9, "-o", tmp_path / "clusters.json") == 0
+    rows = result.read(tmp_path / "clusters.json").rows
+    assert len(rows) == 6
+    assert all(row[-1] == "" or float(row[-1]) >= 1 for row in rows)
+
+
 def test_a_benchmark_that_fails_is_reported_and_the_others_run(
     bench, tmp_path, monkeypatch, capsys
 ):

@@ -4,8 +4,8 @@ from dataclasses import replace
 from hypothesis import given
 
 from autosplit.errors import Infeasible
-from autosplit.planner import Question, partition
-from studies.benchmarks.planned_baselines import planned_baselines
+from autosplit.planner import Kind, Question, Row, RowCosts, fits, partition
+from studies.benchmarks.planned_baselines import planned_baselines, unlike_baselines
 from tests.planner.graphs import costed, parallel_chains
 from tests.planner.models import models
 
@@ -39,3 +39,21 @@ def test_a_baseline_that_does_not_fit_is_left_out():
     baselines = planned_baselines(replace(UNSIZED, sizes=sizes).with_memory(20.0), 2)
     assert baselines["equal op count"] is None
     assert baselines["equal parameters"] is not None
+
+
+def test_rules_for_unlike_devices_give_each_a_range_of_layers():
+    times = tuple(1.0 for _ in CHAIN.names)
+    rows = tuple(RowCosts(Row(name), times) for name in "01")
+    kinds = (Kind("0", memory=2.0), Kind("1", memory=4.0))
+    model = replace(CHAIN, rows=rows, kinds=kinds, sizes=(3.0, 1.0, 1.0, 1.0, 0.0, 0.0))
+    plans = unlike_baselines(model, [5.0, 1.0])
+    assert {rule: tuple(map(len, plan.split)) for rule, plan in plans.items()} == {
+        "equal layer counts": (3, 3),
+        "equal parameters": (1, 5),
+        "layers by memory": (2, 4),
+        "layers by memory, largest first": (4, 2),
+        "layers by speed": (5, 1),
+    }
+    first = plans["layers by memory, largest first"].stages[0]
+    assert first.options[0].row.kind == "1"
+    assert not any(fits(model, plan) for plan in plans.values())

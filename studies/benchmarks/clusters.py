@@ -1,0 +1,92 @@
+"""Clusters of unlike devices, and what the rules of other programs make of them.
+
+Nothing is timed: periods are those of the planner's cost model.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from statistics import median
+
+from autosplit.planner import CostModel, Kind, Plan, Question, Row, fits
+from studies.benchmarks.planned_baselines import planned_or_none, unlike_baselines
+from studies.benchmarks.result import Bar, at_most, finish, percentile
+
+COLUMNS = ("rule", "clusters", "exceeds a memory limit", "median", "90th percentile", "worst")
+ALONG = "best split, devices in this order"
+GAP = 1e-6  # relative difference of two periods that are equal
+SECONDS = 20.0  # of the processor, for one plan
+
+
+def compare(graphs: Sequence[CostModel], number: int, file: Path | None) -> int:
+    """The table of ``number`` clusters: the period of each rule as a multiple of the plan's."""
+    ratios: dict[str, list[float]] = {}
+    broken: dict[str, int] = {}
+    unproven = without_plan = 0
+    for seed in range(number):
+        costs, speeds = cluster(graphs[seed % len(graphs)], seed)
+        end = time.process_time() + SECONDS
+        question = Question(dict.fromkeys(costs.kind_index, 1))
+        best = planned_or_none(costs, question, lambda end=end: time.process_time() > end)
+        if best is None:
+            without_plan += 1
+            continue
+        unproven += not best.optimal
+        for rule, plan in plans(costs, speeds):
+            ratios.setdefault(rule, [])
+            if plan is not None and fits(costs, plan):
+                ratios[rule].append(plan.period / best.period)
+            else:
+                broken[rule] = broken.get(rule, 0) + 1
+    least = min(min(values, default=1.0) for values in ratios.values())
+    bars: list[Bar] = [
+        at_most("plans without a proof", unproven, 0),
+        at_most("largest loss against a rule, %", 100 * (1 - least), 100 * GAP),
+    ]
+    rows = [row(rule, values, broken.get(rule, 0)) for rule, values in ratios.items()]
+    notes = [
+        "median, 90th percentile, worst: the period as a multiple of that of the best plan, on the "
+        "clusters where the rule keeps all memory limits",
+        f"{without_plan} of {number} clusters have no split that fits, and are left out",
+    ]
+    return finish("clusters", COLUMNS, rows, notes=notes, bars=bars, file=file)
+
+
+def plans(costs: CostModel, speeds: Sequence[float]) -> Iterator[tuple[str, Plan | None]]:
+    """The rules, and the best that a stage on each device can do without another order."""
+    yield from unlike_baselines(costs, speeds).items()
+    yield ALONG, planned_or_none(costs, Question.along(tuple(costs.kind_index)))
+
+
+def row(rule: str, ratios: Sequence[float], broken: int) -> tuple[str, ...]:
+    """A rule in the table."""
+    figures = (median(ratios), percentile(ratios), max(ratios)) if ratios else ()
+    shown = [f"{figure:.2f}" for figure in figures] or ["", "", ""]
+    return rule, str(len(ratios) + broken), str(broken), *shown
+
+
+def cluster(graph: CostModel, seed: int) -> tuple[CostModel, list[float]]:
+    """A graph on 2 to 6 unlike devices, and their speeds; device i is row and kind i of the costs.
+
+    The fastest is up to 8 times as fast as the slowest. A link takes a quarter of the time that
+    the graph says to four times as long. Memories are up to 4 times apart, and together
+    1.2 to 3 times what the graph needs.
+    """
+    random = Random(seed)
+    count = random.randint(2, 6)
+    speeds = [8 ** random.random() for _ in range(count)]
+    links = [16 ** random.random() / 4 for _ in range(count)]
+    parts = [4 ** random.random() for _ in range(count)]
+    room = random.uniform(1.2, 3) * sum(graph.sizes)
+    only, moves = graph.rows[0], graph.kinds[0].send
+    rows, kinds = [], []
+    for n in range(count):
+        times = tuple(op_time / speeds[n] for op_time in only.times)
+        rows.append(replace(only, row=Row(str(n)), times=times))
+        moved = tuple(cost * links[n] for cost in moves)
+        kinds.append(Kind(str(n), moved, moved, room * parts[n] / sum(parts)))
+    return replace(graph, rows=tuple(rows), kinds=tuple(kinds)), speeds
