@@ -103,7 +103,7 @@ def arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
             f"`{n} {value}`" if action.option_strings and value else f"`{n}`" for n in names
         )
         needed = " (required)" if action.required and action.option_strings else ""
-        yield spelled, (action.help or "") + needed
+        yield spelled, (action.help or "").replace("%%", "%") + needed
 
 
 def shown_value(action: argparse.Action) -> str:
