@@ -44,7 +44,8 @@ def test_every_module_with_a_main_function_is_run_by_the_command_for_all():
 def test_every_benchmark_has_its_table_on_a_page_and_no_other_has():
     pages = "".join(page.read_text() for page in tables.PAGES)
     marked = set(re.findall(r"<!-- results: (\w+) -->", pages)) - {"summary"}
-    assert marked == set(all_benchmarks.COMMANDS)
+    # A result of a larger machine is called after it.
+    assert {re.sub(r"_\d+_cores$", "", name) for name in marked} == set(all_benchmarks.COMMANDS)
     assert {file.stem for file in tables.RESULTS.glob("*.json")} <= marked
 
 
