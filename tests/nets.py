@@ -6,7 +6,7 @@ A node has no name in the text, so it goes by its first output.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -195,22 +195,6 @@ def live(split: Any, cut: int = 0) -> tuple[str, ...]:
 
     graph = split.model.graph
     return cuts.live(graph, cuts.cuts_of(graph, split.stages)[cut])
-
-
-def sources(split: Any, stage: int) -> set[str]:
-    """The source nodes of a stage."""
-    return {n for i in split.stages[stage] for n in split.model.graph.ops[i].sources}
-
-
-def readers(split: Any, tensor: str) -> tuple[int, ...]:
-    """The stages that read a tensor."""
-    (connection,) = (c for c in split.model.wiring(split.stages).connections if c.tensor == tensor)
-    return tuple(connection.stages)
-
-
-def names(model: Any, ops: Iterable[int]) -> Sequence[str]:
-    """The names of some ops."""
-    return [model.graph.ops[i].name for i in ops]
 
 
 def inside_a_node() -> Any:

@@ -5,7 +5,6 @@ import io
 import json
 import random
 import zipfile
-from collections.abc import Callable
 
 NUMBERS = (0, 1, -1, 2, 7, 29, 255, 1 << 20, 1 << 31, -(1 << 31), 1 << 40, 1 << 62, -(1 << 63))
 TEXTS = ("", "x", "y", "w", "main", "a b", "é", "\u202e", "\n", "\x00", "a" * 3000, "%s{}", "../x")
@@ -86,7 +85,6 @@ def archive_changed(content, rng):
     return buffer.getvalue()
 
 
-Change = Callable[[bytes, random.Random], bytes]
 CHANGES = {
     ".onnx": (bytes_changed, message_changed),
     ".json": (json_changed, json_changed, bytes_changed),

@@ -1,5 +1,7 @@
 """Any convex set of fused ops by itself, equal to the intermediate tensors of the whole net."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -64,13 +66,16 @@ def test_a_block_between_two_nodes_is_written_runs_and_verifies_by_itself(block,
     assert verify(manifest).accuracy.equal
 
 
-def test_a_part_whose_boundary_is_inside_a_node_says_so(save, tmp_path):
+def test_a_boundary_inside_a_node_leaves_no_submodel_and_the_manifest_says_why(save, tmp_path):
     model = autosplit.load_model(save(nets.inside_a_node()))
     inner = next(op.name for op in model.graph.ops if not op.sources)
-    manifest = model.extract([inner]).export(tmp_path / "block.so")
+    part = model.extract([inner]).export(tmp_path / "block.so")
     assert not (tmp_path / "block.onnx").exists()
-    assert "not in the ONNX graph" in manifest.read_text()
-    with autosplit.load(manifest) as pipeline:
+    for manifest in (part, model.split([[inner]]).export(tmp_path / "out")):
+        for stage in json.loads(manifest.read_text(encoding="utf-8"))["stages"]:
+            assert stage["onnx"] is None
+            assert "is not in the ONNX graph" in stage["onnx_absent"]
+    with autosplit.load(part) as pipeline:
         item = {p.name: np.ones(p.shape, p.dtype) for p in pipeline.wiring.inputs}
         assert len(pipeline.run([item])) == 1
 

@@ -18,44 +18,6 @@ def split(save):
     return make
 
 
-SKIPPING = nets.net(
-    """g (float[4,4] x) => (float[4,4] y) {
-        s = MatMul(x, w)  a = MatMul(x, v)  b = MatMul(a, w)
-        y = MatMul(b, s)
-    }""",
-    {"w": (4, 4), "v": (4, 4)},
-)
-
-
-@pytest.mark.parametrize(
-    ("proto", "after", "live"),
-    [
-        (nets.preactivation(), [["add0"]], {"add0"}),  # a sum with two readers
-        (nets.preactivation(), [["add0"], ["r1"]], {"add0"}),  # on two stages
-        (nets.residual(), [["relu1a"]], {"out0", "relu1a"}),  # inside a residual block
-        (nets.residual(4), [["out2"]], {"out2"}),  # after several blocks
-        (nets.parallel(), [["b0", "d1"]], {"stem", "b0", "d1"}),  # branches at different depths
-        (nets.parallel(), [["d2"], ["b1"]], {"stem", "d2"}),  # one branch wholly before
-        (nets.tuples(), [["k"]], {"p", "r", "q", "k"}),  # only the items that are read later
-        (nets.boundaries(), [["skip", "early"]], {"skip"}),  # which is not of the last op
-        (nets.boundaries(), [["both"], ["mid"]], {"both", "skip"}),
-        (SKIPPING, [["s"], ["a"], ["b"]], {"s"}),
-    ],
-)
-def test_what_is_read_behind_the_first_cut_crosses_it_once(split, proto, after, live):
-    parts = split(proto, *after)
-    wiring = parts.model.wiring(parts.stages)
-    assert set(nets.live(parts)) == live
-    sent = [c for c in wiring.connections if c.source != "x" and c.source[0] == 0 and c.stages]
-    assert sorted(c.tensor for c in sent) == sorted(live)
-    assert set(live) <= {p.name for stage in wiring.stages[1:] for p in stage.inputs}
-
-
-def test_a_tensor_goes_to_its_readers_only(split):
-    assert nets.readers(split(SKIPPING, ["s"], ["a"], ["b"]), "s") == (3,)
-    assert nets.readers(split(nets.preactivation(), ["add0"], ["r1"]), "add0") == (1, 2)
-
-
 def test_tensors_out_of_tuples_cross_cuts(split):
     model = split(nets.tuples()).model
     for i, op in enumerate(model.graph.ops):

@@ -209,6 +209,12 @@ def test_single_numbers_are_written_into_a_state_as_before(load):
         assert model.require_equal(pipeline, ["onnxruntime"]).max_abs_error == 0
 
 
+def test_a_model_file_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(MachineError, match="cannot write"):
+        model_file.write(nets.residual(1), tmp_path / "taken" / "stage0.onnx")
+
+
 def test_an_unreadable_model_is_a_model_error(tmp_path):
     (tmp_path / "net.onnx").write_bytes(b"no model")
     with pytest.raises(ModelError, match="onnxruntime cannot load the model"):
