@@ -1,11 +1,8 @@
-import sys
-
 import pytest
 
 import autosplit
 from autosplit import api, versions
 from autosplit.errors import MachineError
-from autosplit.extras import require
 
 
 @pytest.fixture
@@ -55,14 +52,3 @@ def test_a_wrong_pair_is_told_before_tvm_is_loaded(pretend, exported, branches):
 def test_what_is_not_installed_has_no_version():
     assert versions.installed("no-such-package-here") is None
     assert versions.installed("numpy")
-
-
-def test_a_package_that_is_installed_is_returned():
-    assert require("json.decoder", "any") is sys.modules["json.decoder"]
-
-
-def test_a_missing_package_is_named_with_its_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(MachineError, match=r"onnx .*; pip install 'autosplit\[onnx\]'") as error:
-        require("onnx", "onnx")
-    assert error.value.exit_code == 3

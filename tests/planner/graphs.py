@@ -122,46 +122,6 @@ def parallel_chains(number, length, seed=0, **costs):
     )
 
 
-def cells(number, seed=0, **costs):
-    """NASNet-like: each cell joins five pairs of branches of the two cells before it."""
-    random = Random(seed)
-    edges, n, before, last = [(0, 1)], 2, 0, 1
-    for _ in range(number):
-        states, used = [n, n + 1], set()
-        edges += [(before, n), (last, n + 1)]
-        n += 2
-        for _ in range(5):
-            ends = []
-            for _ in range(2):
-                source = random.choice(states)
-                used.add(source)
-                edges += [(source, n), (n, n + 1)]
-                ends.append(n + 1)
-                n += 2
-            edges += [(end, n) for end in ends]
-            states.append(n)
-            n += 1
-        edges += [(s, n) for s in states[2:] if s not in used]
-        before, last = last, n
-        n += 1
-    return costed(n, edges, seed, **costs)
-
-
-def branchy(blocks, branches, seed=0, **costs):
-    """Blocks one after the other: an op that parallel branches of two ops read, then one that joins
-    them.
-    """
-    edges, n = [], 0
-    for block in range(blocks):
-        fork, join = n, n + 2 * branches + 1
-        if block:
-            edges.append((fork - 1, fork))
-        for branch in range(fork + 1, join, 2):
-            edges += [(fork, branch), (branch, branch + 1), (branch + 1, join)]
-        n = join + 1
-    return costed(n, edges, seed, **costs)
-
-
 def decoder(layers):
     """A decoder as exporters write it: parallel projections, caches, small ops at every layer."""
     edges, number = [], 4  # op 0 embeds; 1 to 3 make the position tables and the mask

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from autosplit.cuts import bitset, count, members
 from autosplit.planner import Question, evaluate, front, k_best, partition, solver
 from autosplit.planner.cut_set import all_cuts, to_int
-from tests.planner.graphs import cells, costed, decoder, parallel_chains
+from studies.benchmarks.planner import cells
+from tests.planner.graphs import costed, decoder, parallel_chains
 from tests.planner.models import answers, models, split_questions
 
 

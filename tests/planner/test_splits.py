@@ -21,7 +21,7 @@ from autosplit.planner import (
     k_best,
     partition,
 )
-from tests.planner.graphs import branchy, chain, parallel_chains, table, ticks, with_times, workload
+from tests.planner.graphs import chain, parallel_chains, table, ticks, with_times, workload
 from tests.planner.models import models
 from tests.planner.reference import file_loads
 
@@ -171,6 +171,7 @@ def test_a_deadline_leaves_no_bound_above_the_least_period(asked, unit):
 
 
 def test_equal_branches_are_solved():
-    model = with_times(branchy(1, 6, transfer=0.0), (1.0, *(2.0, 3.0) * 6, 1.0))
-    best = plan(model, 3)
+    branches = [reads for i in range(6) for reads in (1, 1 << 2 * i + 1)]
+    join = sum(1 << 2 * i + 2 for i in range(6))
+    best = plan(table((0, *branches, join), (1.0, *(2.0, 3.0) * 6, 1.0)), 3)
     assert (best.period, best.optimal) == (11.0, True)

@@ -14,18 +14,14 @@ from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
 from autosplit.hardware.devices.rpc import RETURN_S
 from autosplit.hardware.measurement import results
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.planner.workload import Workload
 from autosplit.serialization import dump, load
 
 TENSORS = dict.fromkeys("xy", ((2,), "f4", 8))
 GRAPH = build("g", [Op("a", "k", ("s",), ("x",), ("y",), 4)], TENSORS, ("x",), ("y",))
 SPREAD = results.Spread(2.0, 1.0, 3.0, (1.0, 2.0, 3.0))
 MEASURED = results.Measurement(SPREAD, SPREAD, (1.0, 2.0), results.Accuracy(True, 1e-7, 1e-6, 3))
-POINT = results.LoadPoint(100.0, 9, {"p99": SPREAD}, ("a loud neighbour",))
-LOADED = results.LoadTest((POINT,), 1.0, 200.0)
 BASELINE = results.Baseline("one core", SPREAD, SPREAD, 1)
 PROFILE = results.Profile("cores:0", (1.5,), (0.1,))
-LINK = results.LinkCost("cores:0", 4e6, 0.5, 0.25)
 DEPLOYMENT = Deployment((Stage.on((0,), "tvm", ("cores:0", "cores:1")),))
 SETTING = BenchSetting(
     Path("net.onnx"),
@@ -48,11 +44,8 @@ ANSWERS = {
         "identity": {"cpu": "c"},
     },
     "profile": [dump(PROFILE)],
-    "links": [dump(LINK)],
     "measure": dump(MEASURED),
-    "baselines": [dump(BASELINE)],
     "compare_interleaved": [[dump(MEASURED)], {"one core": dump(BASELINE)}],
-    "under_load": dump(LOADED),
     "export": "split.json",
 }
 
@@ -95,18 +88,13 @@ def bench(workers):
 
 def test_values_cross_unchanged(bench, workers):
     assert bench.description.graph == GRAPH
-    assert (bench.description.devices, bench.description.runtimes) == (("cores:0",), ("tvm",))
-    assert bench.description.keep_together == {"tvm": [[0]]}
-    assert (bench.description.regions, bench.description.identity) == ({"npu": [0]}, {"cpu": "c"})
+    assert dump(bench.description) == ANSWERS["description"] | {"measures_alone": True}
     assert bench.profile() == [PROFILE]
-    assert bench.links() == [LINK]
     (row,) = bench.cost_table([PROFILE], [results.LinkCost("cores:0")]).rows
     assert (row.row.runtime, row.times) == ("tvm", (1.5,))
     assert bench.measure(DEPLOYMENT) == MEASURED
-    assert bench.baselines() == [BASELINE]
     compared = bench.compare_interleaved([DEPLOYMENT], ["one core"])
     assert compared == ([MEASURED], {"one core": BASELINE})
-    assert bench.under_load(DEPLOYMENT, Workload(100.0), MEASURED.period_ms) == LOADED
     (worker,) = workers
     kinds = [job["kind"] for job in worker.jobs]
     assert kinds.count("description") == 1
@@ -166,7 +154,7 @@ def test_an_interrupted_job_leaves_no_answer_for_the_next_one(bench, workers, mo
     monkeypatch.setitem(ANSWERS, "profile", KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         bench.profile()
-    assert bench.links()
+    assert bench.measure(DEPLOYMENT) == MEASURED
     assert [worker.is_closed for worker in workers] == [True, False]
     for _ in range(2):
         bench.close()

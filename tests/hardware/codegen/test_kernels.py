@@ -61,21 +61,14 @@ def test_a_model_loaded_again_compiles_nothing(fresh, built, save):
     assert built == []
 
 
-@pytest.mark.parametrize(
-    ("suffix", "damage"),
-    [
-        ("o", lambda b: b[:-1] + bytes([b[-1] ^ 1])),
-        ("so", lambda b: b[: len(b) // 2]),
-        ("so", lambda b: b""),
-    ],
-)
-def test_a_damaged_file_is_made_again(fresh, save, suffix, damage):
+@pytest.mark.parametrize("suffix", ["o", "so"])
+def test_a_damaged_file_is_made_again(fresh, save, suffix):
     path = save(NET)
     assert api.load_model(path).kernels.on(device.parse("cores:0")).module
     for file in fresh.rglob(f"*.{suffix}"):
-        whole = file.read_bytes()
+        half = file.read_bytes()[: file.stat().st_size // 2]
         file.unlink()  # a library that is loaded must not change under the process
-        file.write_bytes(damage(whole))
+        file.write_bytes(half)
     require_right(api.load_model(path))
 
 

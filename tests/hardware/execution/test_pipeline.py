@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, StageError
@@ -59,7 +59,6 @@ def deployments(draw):
     return graph(ops, inputs, outputs), stages, outputs, inputs, replicas
 
 
-@settings(max_examples=120)
 @given(deployments(), st.integers(1, 3), st.integers(0, 30), st.randoms(use_true_random=False))
 def test_any_replicas_compute_what_the_unsplit_graph_does_and_never_hang(
     deployment, depth, count, random
@@ -73,20 +72,6 @@ def test_any_replicas_compute_what_the_unsplit_graph_does_and_never_hang(
     with pipeline:
         results = in_time(lambda: pipeline.run(submitted))
     assert values_of(results, outputs) == expected_of(net, submitted, outputs)
-
-
-@pytest.mark.parametrize(("depth", "replicas"), [(1, ()), (2, ()), (1, [2, 3, 1, 2] * 6)])
-def test_a_deep_pipeline_with_the_longest_skips_flows(depth, replicas):
-    names = [f"t{i}" for i in range(24)]
-    ops = [(n, ["x", *names[:i][-1:], *names[:1]][: 3 if i else 1]) for i, n in enumerate(names)]
-    ops[-1] = (names[-1], ["x", *names[:-1]])
-    outputs = [names[-1], names[0]]
-    net = graph(ops, ["x"], outputs)
-    stages = [[i] for i in range(24)]
-    pipeline, _ = fake_pipeline(net, stages, outputs, depth, replicas=replicas)
-    with pipeline:
-        results = in_time(lambda: pipeline.run(items(200)))
-    assert values_of(results, outputs) == expected_of(net, items(200), outputs)
 
 
 def test_a_tensor_reaches_only_the_stages_that_read_it_and_an_input_is_copied():
@@ -173,7 +158,7 @@ def test_a_replica_that_stands_still_holds_the_others_back_only_after_some_items
         assert len(in_time(lambda: pipeline.run(items(8)))) == 8
 
 
-@pytest.mark.parametrize("depth", [1, 2, 5])
+@pytest.mark.parametrize("depth", [1, 5])
 def test_a_slow_stage_holds_the_caller_back(depth):
     gate = threading.Event()
     before = {2: lambda item: gate.wait(PATIENCE_S)}
@@ -197,7 +182,7 @@ def test_a_slow_stage_holds_the_caller_back(depth):
     assert not caller.is_alive()
 
 
-@pytest.mark.parametrize(("depth", "pause", "most"), [(1, 0, 17), (5, 0, 81), (2, 0.03, 10)])
+@pytest.mark.parametrize(("depth", "pause", "most"), [(1, 0, 17), (2, 0.03, 10)])
 def test_items_are_read_as_there_is_room_and_results_do_not_wait_for_slow_ones(depth, pause, most):
     read = []
 
@@ -210,10 +195,10 @@ def test_items_are_read_as_there_is_room_and_results_do_not_wait_for_slow_ones(d
     pipeline, _ = fake_pipeline(CHAIN, THREE, ["c"], depth)
     with pipeline:
         results = []
-        for result in pipeline.map(reading(50)):
+        for result in pipeline.map(reading(25)):
             assert len(read) - len(results) <= most
             results.append(result)
-    assert values_of(results, "c") == expected_of(CHAIN, items(50), "c")
+    assert values_of(results, "c") == expected_of(CHAIN, items(25), "c")
 
 
 class Broken(RuntimeError):
@@ -228,7 +213,6 @@ def breaks_at(number, error):
     return before
 
 
-@settings(max_examples=40)
 @given(deployments(), st.data())
 def test_whichever_replica_fails_the_pipeline_fails_and_closes_all(deployment, data):
     net, stages, outputs, inputs, replicas = deployment

@@ -188,4 +188,4 @@ class Calls(RuleBasedStateMachine):
 
 
 TestAnySequenceOfCalls = Calls.TestCase
-TestAnySequenceOfCalls.settings = settings(max_examples=50, stateful_step_count=20)
+TestAnySequenceOfCalls.settings = settings(stateful_step_count=20)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, SplitError, StageError
@@ -79,7 +79,6 @@ def recurrent(draw):
     return net, stages, outputs, states, [draw(st.integers(1, 3)) for _ in stages]
 
 
-@settings(max_examples=80)
 @given(
     recurrent(),
     st.integers(1, 2),
@@ -244,7 +243,6 @@ def test_a_split_that_tears_a_state_apart_is_refused():
         fake_pipeline(SUM, THREE, ["y", "total", "last"], states={"before": "last"})
 
 
-@settings(max_examples=40)
 @given(recurrent(), st.integers(0, 6), st.lists(st.integers(0, 3), min_size=1, max_size=25))
 def test_a_failure_leaves_no_stream_half_advanced(net, at, calls):
     net, stages, outputs, states, replicas = net

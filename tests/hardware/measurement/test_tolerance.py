@@ -8,7 +8,7 @@ import pytest
 
 from autosplit import api
 from autosplit.deploy.verify import verify
-from autosplit.errors import MismatchError, ModelError
+from autosplit.errors import MismatchError
 from autosplit.frontend.source import SourceModel
 from autosplit.hardware.measurement import reference
 from autosplit.hardware.measurement.parity import compare, tolerance_of
@@ -94,8 +94,3 @@ def test_the_reference_is_the_program_that_the_model_comes_from(form, with_file,
     source = SourceModel("net", None, (), (), {}, frozenset(), (), (), format=form)
     for path, name in ((Path("net"), with_file), (None, without)):
         assert reference.reference_of(source, path, "llvm").name == name
-
-
-def test_a_model_that_onnxruntime_cannot_read_is_a_model_error(tmp_path):
-    with pytest.raises(ModelError, match="onnxruntime cannot load the model"):
-        reference.onnxruntime_reference(tmp_path / "absent.onnx").open()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from autosplit.errors import ConfigError
 from autosplit.study.config.study_file import SECTIONS, load
 
-QUICK = settings(max_examples=300, derandomize=True)  # 1,200 files in all
+QUICK = settings(max_examples=5 * settings().max_examples, derandomize=True)
 GOOD = """
 name = "fuzz"
 zoo = "squeezenet"
