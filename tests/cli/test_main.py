@@ -157,8 +157,7 @@ def test_help_imports_nothing_heavy():
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-@pytest.mark.parametrize("words", ["--help", "zoo list"])
-@pytest.mark.parametrize("is_buffered", [True, False])
+@pytest.mark.parametrize(("words", "is_buffered"), [("--help", False), ("zoo list", True)])
 def test_an_output_that_takes_nothing_is_one_line_and_exit_code_3(words, is_buffered):
     command = [sys.executable, "-m", "autosplit", *words.split()]
     environment = os.environ | {"PYTHONUNBUFFERED": "" if is_buffered else "1"}

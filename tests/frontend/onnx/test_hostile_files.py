@@ -60,6 +60,7 @@ def test_a_long_chain_of_functions_does_not_call_itself(save):
 _HUGE = np.array([2**20, 2**20], np.int64)
 _ONE = np.ones((1, 1), np.float32)
 _NUMBER = np.array(2**40, np.int64)
+_TALL = np.ones((12000, 128), np.float32)
 _IMAGE = np.ones((1, 1, 4, 4), np.float32)
 
 
@@ -75,7 +76,7 @@ _IMAGE = np.ones((1, 1, 4, 4), np.float32)
         ("Einsum", {"equation": "a,b,c->abc"}, [np.ones(4096, np.float32)] * 3),
         ("HannWindow", {}, [_NUMBER]),
         ("ConstantOfShape", {}, [_HUGE]),
-        ("MatMul", {}, [np.ones((4096, 4096), np.float32)] * 2),
+        ("MatMul", {}, [_TALL, _TALL.T.copy()]),
         ("Einsum", {"equation": "...a,...b,c->..."}, [np.ones(4096, np.float32)] * 3),
         ("AveragePool", {"kernel_shape": [2**18, 2**18], "pads": [2**17] * 4}, [_IMAGE]),
     ],
