@@ -45,6 +45,18 @@ def sequential(graph: FusedGraph, item: dict[str, Any], outputs: Sequence[str]) 
     return {o: known[o] for o in outputs}
 
 
+def plain(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Results as lists of numbers, to compare."""
+    return [{name: array.tolist() for name, array in result.items()} for result in results]
+
+
+def computed(
+    graph: FusedGraph, items: Iterable[dict[str, Any]], outputs: Sequence[str]
+) -> list[dict[str, Any]]:
+    """What the unsplit graph computes of items, as lists of numbers."""
+    return plain(sequential(graph, item, outputs) for item in items)
+
+
 class FakeStage:
     """Runs the ops of a stage with numpy; ``before`` gets the number of each item first.
 

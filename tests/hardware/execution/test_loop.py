@@ -17,11 +17,10 @@ from tests.hardware.execution.test_streams import (
     THREE,
     Broken,
     ByHand,
-    plain,
     recurrent,
     summing,
 )
-from tests.hardware.fakes import FakeStage, PinnedStage, fake_pipeline, in_time, items
+from tests.hardware.fakes import FakeStage, PinnedStage, fake_pipeline, in_time, items, plain
 
 OUTPUTS = ["y", "total", "last"]
 KINDS = [FakeStage, PinnedStage]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from autosplit.errors import ConfigError, StageError
-from tests.hardware.fakes import PATIENCE_S, fake_pipeline, graph, in_time, sequential
+from tests.hardware.fakes import PATIENCE_S, computed, fake_pipeline, graph, in_time, plain
 
 SKIP = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b", "a", "x"])], ["x"], ["c", "b"])
 STAGES = [[0], [1], [2]]
@@ -29,16 +29,11 @@ def new_pipeline(depth=1, before=None, replicas=(1, 1, 1)):
 
 
 def outputs_of(numbers):
-    expected = [sequential(SKIP, item_of(n), ["c", "b"]) for n in numbers]
-    return [(e["c"].tolist(), e["b"].tolist()) for e in expected]
+    return computed(SKIP, map(item_of, numbers), ["c", "b"])
 
 
 def item_of(number):
     return {"x": np.array([number, -number], dtype=float)}
-
-
-def plain(results):
-    return [(r["c"].tolist(), r["b"].tolist()) for r in results]
 
 
 def interrupt():

@@ -18,7 +18,15 @@ from autosplit.hardware.execution.streams import Streams
 from autosplit.hardware.execution.wiring import Connection, Wiring, wire
 from autosplit.hardware.runtimes.interface import Stage
 from autosplit.lowering.states import match_states
-from tests.hardware.fakes import FakeStage, fake_pipeline, graph, in_time, items, sequential
+from tests.hardware.fakes import (
+    FakeStage,
+    fake_pipeline,
+    graph,
+    in_time,
+    items,
+    plain,
+    sequential,
+)
 
 # The sum of all items so far goes through stage 1; stage 2 has a state of its own.
 SUM = graph(
@@ -51,10 +59,6 @@ class ByHand:
         self.left[stream] = {name: results[output] for name, output in self.states.items()}
         hidden = self.states.values()
         return {name: value.tolist() for name, value in results.items() if name not in hidden}
-
-
-def plain(results):
-    return [{name: value.tolist() for name, value in result.items()} for result in results]
 
 
 @st.composite
