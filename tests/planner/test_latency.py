@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from autosplit.errors import Infeasible
 from autosplit.planner import Question, front, k_best, labels, partition
-from tests.planner.graphs import random_dag, ticks
+from tests.planner.graphs import Clock, random_dag
 from tests.planner.models import answers, deployment_questions, models, split_questions
 
 THIRDS = Question.of_split(3)
@@ -16,13 +16,13 @@ THIRDS = Question.of_split(3)
 def test_whatever_time_there_is_what_is_claimed_holds(asked):
     model = random_dag(8, 5, size=1.0)
     limit = 1.5 * partition(model, THIRDS).period
-    quickest = partition(model, THIRDS, max_period=limit, deadline=ticks(asked))
+    quickest = partition(model, THIRDS, max_period=limit, deadline=Clock(asked))
     assert quickest.period <= limit
     assert not quickest.optimal or quickest == partition(model, THIRDS, max_period=limit)
-    points, complete = front(model, THIRDS, deadline=ticks(asked))
+    points, complete = front(model, THIRDS, deadline=Clock(asked))
     assert points
     assert not complete or points == front(model, THIRDS)[0]
-    listed = k_best(model, THIRDS, 9, deadline=ticks(asked))
+    listed = k_best(model, THIRDS, 9, deadline=Clock(asked))
     assert (len(listed) == 9) == (not listed[0].note)
 
 

@@ -8,7 +8,7 @@ from autosplit.cuts import bitset, count, members
 from autosplit.planner import Question, evaluate, front, k_best, partition, solver
 from autosplit.planner.cut_set import all_cuts, to_int
 from studies.benchmarks.planner import cells
-from tests.planner.graphs import costed, decoder, parallel_chains
+from tests.planner.graphs import Clock, costed, decoder, parallel_chains
 from tests.planner.models import answers, models, split_questions
 
 
@@ -59,17 +59,6 @@ def test_all_cuts_of_a_graph_of_many_ops_are_listed_each_once():
     model = costed(81, [(n, n + 1) for n in range(78) if n != 39] + [(39, 80), (78, 80)])
     rows = all_cuts(model.predecessors, 10**6)
     assert len({to_int(row) for row in rows}) == len(rows) == 41 * 40 * 2 + 2
-
-
-class Clock:
-    """A deadline that passes after some questions, and counts them."""
-
-    def __init__(self, most):
-        self.most, self.asked = most, 0
-
-    def __call__(self):
-        self.asked += 1
-        return self.asked > self.most
 
 
 @pytest.mark.parametrize("most", [0, 3, 30])

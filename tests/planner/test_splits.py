@@ -21,7 +21,7 @@ from autosplit.planner import (
     k_best,
     partition,
 )
-from tests.planner.graphs import chain, parallel_chains, table, ticks, with_times, workload
+from tests.planner.graphs import Clock, chain, parallel_chains, table, with_times, workload
 from tests.planner.models import models
 from tests.planner.reference import file_loads
 
@@ -153,7 +153,7 @@ def test_what_cannot_be_asked_is_refused():
 @pytest.mark.parametrize("asked", [0, 3, 10])
 def test_a_deadline_leaves_a_split_and_a_bound(asked):
     document = workload("layer_inceptionv3")
-    best = plan(from_document(document), 6, deadline=ticks(asked))
+    best = plan(from_document(document), 6, deadline=Clock(asked))
     assert not best.optimal
     assert 51.8 < best.lower_bound <= 52.2017
     assert 52.2016 < best.period < math.inf
@@ -164,7 +164,7 @@ def test_a_deadline_leaves_a_split_and_a_bound(asked):
 def test_a_deadline_leaves_no_bound_above_the_least_period(asked, unit):
     times = tuple(unit * t for t in (1.0, 1.0, 1.0, 7.0, 8.0, 2.0, 0.5, 1.5))
     model = with_times(parallel_chains(2, 4, transfer=0.0), times)
-    best, least = plan(model, 2, deadline=ticks(asked)), plan(model, 2).period
+    best, least = plan(model, 2, deadline=Clock(asked)), plan(model, 2).period
     assert least == pytest.approx(11 * unit)
     assert best.lower_bound <= least <= best.period
     assert not best.optimal or best.period == least

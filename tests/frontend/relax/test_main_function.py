@@ -1,10 +1,7 @@
 """Changes of ``main`` free what they know once they are done."""
 
-from __future__ import annotations
-
 import gc
 import weakref
-from typing import Any
 
 import pytest
 
@@ -15,11 +12,11 @@ from tests.relax_nets import parsed
 class Weights:
     """Stands for what a change holds: TVM's own objects take no weak references."""
 
-    def unchanged(self, *arguments: Any) -> Any:
+    def unchanged(self, *arguments):
         """Leave a call as it is."""
         return arguments[-1]
 
-    def is_changed(self, *arguments: Any) -> bool:
+    def is_changed(self, *arguments):
         """Leave a binding as it is."""
         return False
 

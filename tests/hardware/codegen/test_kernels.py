@@ -194,7 +194,7 @@ def test_a_large_weight_that_several_ops_and_stages_read_is_right_in_each(fresh,
         a = MatMul(x, w)  b = Softmax(a)  c = MatMul(b, w)  y = MatMul(c, w)
     }"""
     model = api.load_model(save(net(text, {"w": large})))
-    whole = model.stage_source.whole
+    whole = model.stage_source.whole_stage
     # Packed once for all products, and as it is for the output.
     weights = link.large_weights(model.lowered, whole)
     assert [w.value.numpy().nbytes for w in weights] == [large.nbytes] * 2
