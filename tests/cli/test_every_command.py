@@ -15,6 +15,7 @@ from autosplit.cli import main
 from studies.simulation.command import Hardware, simulated
 from tests.cli.test_plan import GRAPH
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
 GOLDEN = Path(__file__).with_name("golden")
 EXACT = ("plan", "zoo", "inspect", "split", "extract")  # these print no measured number
 STUDY = 'model = "net.onnx"\nstages = 2\n[search]\ntrials = 2\n'
@@ -71,7 +72,6 @@ def test_standard_output_is_one_document(command, run, capfd):
     assert printed.endswith("\n")
 
 
-@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in MACHINE])
 def test_a_command_prints_what_its_golden_file_says(command, run, capfd):
     """``GOLDEN=write`` in the environment writes the files. Measured numbers are left out."""

@@ -184,7 +184,7 @@ def test_the_file_of_another_stage_is_an_error_and_no_crash(export, branches, st
         runs(export.folder, branches)
 
 
-def test_a_manifest_that_does_not_fit_is_refused_on_the_command_line(export, said):
+def test_a_manifest_that_does_not_fit_is_refused_on_the_command_line(export, said, in_this_process):
     export.edit(lambda d: swap_sources(d, "hinted", "first"))
     line = "tensor 'first' goes backwards, from stage 1 to 1; export the split again"
     assert said("verify", export.folder) == (2, line)

@@ -64,7 +64,7 @@ def test_a_lock_keeps_others_out_until_it_is_released(folder):
 
 def test_a_process_that_waits_says_once_who_holds_the_lock_and_since_when(holder):
     waiting = Lock()
-    waiting.wait(0.5, holder)
+    waiting.wait(0.2, holder)
     (note,) = waiting.notes
     assert f"process {holder.pid}" in note
     assert "study 'theirs'" in note
@@ -85,7 +85,7 @@ def test_what_another_program_wrote_of_the_holder_is_obeyed_by_no_terminal(
     else:
         description.write_bytes(content)
     waiting = Lock()
-    waiting.wait(0.3, holder)
+    waiting.wait(0.15, holder)
     assert waiting.notes == [f"waiting for the devices, held by {shown}"]
 
 
