@@ -77,13 +77,7 @@ def preactivation() -> Any:
             add1 = Add(c2, add0)
             y = Relu(add1)
         }""",
-        {
-            "w0": (4, 4, 3, 3),
-            "w1": (4, 4, 3, 3),
-            "w2": (4, 4, 3, 3),
-            **batch_norm(0),
-            **batch_norm(1),
-        },
+        dict.fromkeys(("w0", "w1", "w2"), (4, 4, 3, 3)) | batch_norm(0) | batch_norm(1),
     )
 
 
@@ -146,13 +140,9 @@ def tuples() -> Any:
             y = Concat<axis=1>(u, v)
             z = Add(q, v)
         }""",
-        {
-            "w0": (4, 4, 1, 1),
-            "w1": (4, 4, 1, 1),
-            "parts": np.array([4, 8]),
-            **batch_norm(0),
-            **batch_norm(1),
-        },
+        {"w0": (4, 4, 1, 1), "w1": (4, 4, 1, 1), "parts": np.array([4, 8])}
+        | batch_norm(0)
+        | batch_norm(1),
     )
 
 

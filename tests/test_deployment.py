@@ -1,5 +1,3 @@
-"""Deployments as values."""
-
 import pytest
 
 from autosplit import deployment

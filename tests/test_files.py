@@ -1,5 +1,3 @@
-"""Atomic writes and digests."""
-
 import os
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Variables are named by what they hold."""
-
 import ast
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Cuts of graphs: downsets of ops, how many there are, groups, and the stages between them."""
-
 from dataclasses import dataclass
 from types import SimpleNamespace
 

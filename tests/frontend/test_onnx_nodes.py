@@ -1,5 +1,3 @@
-"""Nodes of an ONNX graph: their names, their tensors, dropouts and constants."""
-
 import gc
 
 import numpy as np

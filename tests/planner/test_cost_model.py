@@ -1,5 +1,3 @@
-"""The cost table: what it refuses, and what is alike in it."""
-
 import math
 from dataclasses import replace
 

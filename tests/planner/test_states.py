@@ -1,5 +1,3 @@
-"""A state that leaves too few groups of ops for a split is named."""
-
 from dataclasses import replace
 
 import pytest

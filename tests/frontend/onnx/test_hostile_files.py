@@ -13,15 +13,8 @@ from tests.nets import net
 FLOAT = TensorProto.FLOAT
 
 
-def _model(nodes, **more):
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("x", FLOAT, [2, 4])],
-        [helper.make_tensor_value_info("y", FLOAT, [2, 4])],
-    )
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8, **more)
+def _model(nodes):
+    return onnx_model(nodes, [value("x", (2, 4))], [value("y", (2, 4))])
 
 
 def _functions(bodies):
@@ -35,7 +28,9 @@ def _functions(bodies):
             for j, (kind, domain) in enumerate(body)
         ]
         functions.append(helper.make_function("local", f"f{i}", ["x"], ["y"], nodes, opsets))
-    return _model([helper.make_node("f0", ["x"], ["y"], domain="local")], functions=functions)
+    model = _model([helper.make_node("f0", ["x"], ["y"], domain="local")])
+    model.functions.extend(functions)
+    return model
 
 
 def test_functions_that_multiply_are_refused_before_they_are_inlined(save):

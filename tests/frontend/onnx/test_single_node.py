@@ -1,5 +1,3 @@
-"""Small values that are known before the model runs."""
-
 import re
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Relax modules as objects and files: names, dynamic sizes, element types."""
-
 import subprocess
 import sys
 

@@ -1,5 +1,3 @@
-"""Names of PyTorch's modules stand for all of their ops."""
-
 import pytest
 
 import autosplit

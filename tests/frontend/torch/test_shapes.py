@@ -1,5 +1,3 @@
-"""Dynamic dimensions of a program, also those that follow from others."""
-
 import pytest
 
 import autosplit

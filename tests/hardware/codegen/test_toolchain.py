@@ -1,5 +1,3 @@
-"""Which linker is taken, and what is said when there is none or it fails."""
-
 import shutil
 import sys
 

@@ -1,5 +1,3 @@
-"""Which node of a Ray cluster a replica is put on."""
-
 import pytest
 
 from autosplit.errors import ConfigError, MachineError

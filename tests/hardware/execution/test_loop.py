@@ -1,5 +1,3 @@
-"""Streams whose next item is made from their last outputs."""
-
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -1,5 +1,3 @@
-"""The unsplit runs that the devices of a pipeline allow."""
-
 import pytest
 
 from autosplit.hardware.devices.device import parse, with_copies

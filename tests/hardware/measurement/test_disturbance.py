@@ -1,5 +1,3 @@
-"""What disturbs a measurement, and how its figures show it."""
-
 import subprocess
 import sys
 import time

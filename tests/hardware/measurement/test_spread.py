@@ -1,5 +1,3 @@
-"""The median of samples and its interval."""
-
 import math
 
 import pytest

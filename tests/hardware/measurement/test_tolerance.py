@@ -1,5 +1,3 @@
-"""Which errors of outputs are accepted, and what is said of those that are not."""
-
 from pathlib import Path
 from types import SimpleNamespace
 

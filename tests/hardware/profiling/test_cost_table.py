@@ -1,5 +1,3 @@
-"""The planner's cost table of measured profiles and links."""
-
 import math
 
 import pytest

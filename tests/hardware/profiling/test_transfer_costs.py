@@ -1,5 +1,3 @@
-"""The line through measured round trips."""
-
 import math
 import os
 

@@ -1,5 +1,3 @@
-"""One suite for every runtime."""
-
 import os
 import sys
 import threading

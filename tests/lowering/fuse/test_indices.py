@@ -1,5 +1,3 @@
-"""Lookups with an index that is out of bounds stay inside of their tensors."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Stages in OpenVINO that round to bfloat16."""
-
 from dataclasses import replace
 
 import pytest

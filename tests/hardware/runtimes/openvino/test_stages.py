@@ -1,5 +1,3 @@
-"""Stages in OpenVINO: their precision, results, errors and op times."""
-
 from dataclasses import replace
 
 import numpy as np
