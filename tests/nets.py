@@ -140,9 +140,13 @@ def tuples() -> Any:
             y = Concat<axis=1>(u, v)
             z = Add(q, v)
         }""",
-        {"w0": (4, 4, 1, 1), "w1": (4, 4, 1, 1), "parts": np.array([4, 8])}
-        | batch_norm(0)
-        | batch_norm(1),
+        {
+            "w0": (4, 4, 1, 1),
+            "w1": (4, 4, 1, 1),
+            "parts": np.array([4, 8]),
+            **batch_norm(0),
+            **batch_norm(1),
+        },
     )
 
 
