@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import networkx
@@ -67,60 +68,54 @@ def imports(tree):
             yield from imports(node)
 
 
-def our_imports(code):
-    return {name for name in imports(ast.parse(code)) if name.split(".")[0] == "autosplit"}
+@cache
+def tree_of(module):
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+def our_imports(module):
+    return {name for name in imports(tree_of(module)) if name.split(".")[0] == "autosplit"}
 
 
 def room(module):
     return module.removeprefix("autosplit").removeprefix(".").partition(".")[0]
 
 
-def arrows_up(code, own_room):
-    """The rooms imported from that do not lie below ``own_room``."""
-    rooms = set(map(room, our_imports(code)))
-    return {other for other in rooms if other != own_room and FLOOR[other] >= FLOOR[own_room]}
+def arrows_up(module):
+    """The rooms imported from that do not lie below that of the module."""
+    rooms, level = set(map(room, our_imports(module))), FLOOR[room(module)]
+    return {other for other in rooms if other != room(module) and FLOOR[other] >= level}
 
 
-def impure(code):
-    """What a pure file must not import or read."""
-    tree = ast.parse(code)
-    parts = [name.split(".") for name in imports(tree)]
+def impure(module):
+    """What a pure module must not import or read."""
+    parts = [name.split(".") for name in imports(tree_of(module))]
     names = {".".join(p[:2] if p[0] == "autosplit" else p[:1]) for p in parts}
     # A field may be called ``input``; what counts is what a file reads.
-    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    nodes = (node for node in ast.walk(tree_of(module)) if isinstance(node, ast.Name))
     read = {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
     return (names - IMPORTED_BY_PURE) | (read & CALLED_BY_IMPURE)
 
 
-def modules_in_strings(code):
+def modules_in_strings(module):
     """Modules of ours that a string names, whole or as the begin of a formatted one."""
-    strings = [
-        node.value
-        for node in ast.walk(ast.parse(code))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
+    nodes = (node for node in ast.walk(tree_of(module)) if isinstance(node, ast.Constant))
     named = set()
-    for text in strings:
+    for text in (node.value for node in nodes if isinstance(node.value, str)):
         match = re.fullmatch(r"(autosplit(\.\w+)*)(:\w+|\.)?", text)
         if match and "." in text and match[1] in MODULES:
             named.add(text)
     return named
 
 
-def cases(modules):
-    return [pytest.param(path, id=name) for name, path in sorted(modules.items())]
+@pytest.mark.parametrize("wrong", [arrows_up, modules_in_strings])
+def test_a_module_imports_from_rooms_below_its_own_and_names_none_in_a_string(wrong):
+    assert {name: wrong(name) for name in MODULES if wrong(name)} == {}
 
 
-@pytest.mark.parametrize("file", cases(MODULES))
-def test_a_module_imports_from_rooms_below_its_own(file):
-    assert not arrows_up(file.read_text(encoding="utf-8"), room(module_name(file)))
-
-
-@pytest.mark.parametrize("room_name", PURE)
-def test_a_pure_room_imports_no_tvm_no_optuna_no_file_and_no_clock(room_name):
-    files = {name: file for name, file in MODULES.items() if room(name) == room_name}
-    found_in = {name: impure(file.read_text(encoding="utf-8")) for name, file in files.items()}
-    assert not any(found_in.values()), found_in
+def test_a_pure_room_imports_no_tvm_no_optuna_no_file_and_no_clock():
+    pure = [name for name in MODULES if room(name) in PURE]
+    assert {name: impure(name) for name in pure if impure(name)} == {}
 
 
 def test_planning_loads_nothing_slow():
@@ -137,24 +132,19 @@ def test_planning_loads_nothing_slow():
 
 def test_no_files_import_each_other_in_a_circle():
     graph = networkx.DiGraph()
-    for name, file in MODULES.items():
-        graph.add_edges_from((name, other) for other in our_imports(file.read_text()) - {name})
+    for name in MODULES:
+        graph.add_edges_from((name, other) for other in our_imports(name) - {name})
     circles = [ring for ring in networkx.strongly_connected_components(graph) if len(ring) > 1]
     assert [sorted(ring) for ring in circles] == []
 
 
-@pytest.mark.parametrize("file", cases(MODULES))
-def test_no_module_is_named_in_a_string(file):
-    assert not modules_in_strings(file.read_text(encoding="utf-8"))
+def test_a_folder_holds_about_a_dozen_files():
+    counts = {folder: len(list(folder.glob("*.py"))) for folder in PACKAGES.values()}
+    assert {f: n for f, n in counts.items() if n > MOST_FILES.get(f.name, 14)} == {}
 
 
-@pytest.mark.parametrize("folder", cases(PACKAGES))
-def test_a_folder_holds_about_a_dozen_files(folder):
-    assert len(list(folder.glob("*.py"))) <= MOST_FILES.get(folder.name, 14)
-
-
-@pytest.mark.parametrize("folder", cases(PACKAGES))
-def test_the_docstring_of_a_package_is_a_map(folder):
-    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
-    assert len(text or "") >= FEWEST_LETTERS
-    assert "\n" in (text or "")
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_docstring_of_a_package_is_a_map(name):
+    text = ast.get_docstring(tree_of(name)) or ""
+    assert len(text) >= FEWEST_LETTERS
+    assert "\n" in text

@@ -159,15 +159,16 @@ def test_a_deadline_leaves_a_split_and_a_bound(asked):
     assert 52.2016 < best.period < math.inf
 
 
-@pytest.mark.parametrize("asked", range(0, 24, 2))
 @pytest.mark.parametrize("unit", [1.0, 0.1, 1.1])
-def test_a_deadline_leaves_no_bound_above_the_least_period(asked, unit):
+def test_a_deadline_leaves_no_bound_above_the_least_period(unit):
     times = tuple(unit * t for t in (1.0, 1.0, 1.0, 7.0, 8.0, 2.0, 0.5, 1.5))
     model = with_times(parallel_chains(2, 4, transfer=0.0), times)
-    best, least = plan(model, 2, deadline=Clock(asked)), plan(model, 2).period
+    least = plan(model, 2).period
     assert least == pytest.approx(11 * unit)
-    assert best.lower_bound <= least <= best.period
-    assert not best.optimal or best.period == least
+    for asked in range(0, 24, 2):
+        best = plan(model, 2, deadline=Clock(asked))
+        assert best.lower_bound <= least <= best.period
+        assert not best.optimal or best.period == least
 
 
 def test_equal_branches_are_solved():
