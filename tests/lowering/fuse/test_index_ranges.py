@@ -1,6 +1,7 @@
 """Random integers are as wide as the net can take them; indices out of their tensor are refused."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -17,62 +18,75 @@ TABLE = {"w": (9, 4)}
 LOOK_UP = "(int64[6] i) => (float[6,4] y)"
 
 
-@pytest.mark.parametrize(
-    ("text", "weights", "legal", "below"),
-    [
-        (f"{LOOK_UP} {{ y = Gather(w, i) }}", TABLE, (-9, 8), 9),
-        (f"{LOOK_UP} {{ y = Gather(t, i) }}", {"t": (2, 4)}, (-2, 1), None),
-        (f"{LOOK_UP} {{ a = Gather(w, i) b = Gather(v, i) y = Add(a, b) }}",
-         TABLE | {"v": (8, 4)}, (-8, 7), 8),
-        (f"{LOOK_UP} {{ y = Gather(w, i) unread = Gather(v, i) }}",
-         TABLE | {"v": (3, 4)}, (-9, 8), 3),
-        ("(int32[6] i) => (float[6,4] y) { c = Cast<to=7>(i) d = Reshape(c, s) y = Gather(w, d) }",
-         TABLE | {"s": np.array([6])}, (-9, 8), 9),
-        (f"{LOOK_UP} {{ j = Gather(t, i) y = Gather(w, j) }}",
-         TABLE | {"t": np.array([3, 8, 0, 1, 2])}, (-5, 4), 5),
-        ("(int64[2] i) => (float[4,2] y) { y = Gather<axis=1>(v, i) }", {"v": (4, 7)}, (-7, 6), 7),
-        ("(int64[2,6] i) => (float[2,6] y) { y = GatherElements<axis=0>(w, i) }",
-         {"w": (3, 6)}, (-3, 2), 3),
-        ("(int64[2,1] i) => (float[2,6] y) { y = GatherND(w, i) }", {"w": (7, 6)}, (-7, 6), 7),
-        ("(int64[2,1] i, float[2,4] u) => (float[9,4] y) { y = ScatterND(w, i, u) }",
-         TABLE, (-9, 8), 9),
-        ("(int64[1] i) => (float[3,4] y) { j = Add(k, i) y = Gather(w, j) }",
-         TABLE | {"k": np.array([2, 0, 1])}, (-9, 6), 7),
-        ("(int64[1] i) => (float[4] y) { j = Gather(i, k) y = Gather(w, j) }",
-         TABLE | {"k": np.array(0)}, (-9, 8), 9),
-        (f"{LOOK_UP} {{ n = Equal(i, k) c = Cast<to=7>(n) a = Gather(w, c) b = Gather(w, i) "
-         f"y = Add(a, b) }}", TABLE | {"k": np.array(2)}, (-9, 8), 9),
-        (f"{LOOK_UP} {{ j = Add(i, k) a = Gather(w, j) b = Gather(w, i) y = Add(a, b) }}",
-         TABLE | {"k": np.array(2)}, (-9, 8), None),
-        # The range is not sure: some value beyond the axis, or some element, is not looked up.
-        (f"{LOOK_UP} {{ j = Add(i, k) y = Gather(w, j) }}", TABLE | {"k": np.array(2)}, None, None),
-        (f"{LOOK_UP} {{ j = Clip(i, a, b) y = Gather(w, j) }}",
-         TABLE | {"a": np.array(0), "b": np.array(8)}, None, None),
-        (f"{LOOK_UP} {{ j = Mod(i, k) y = Gather(w, j) }}", TABLE | {"k": np.array(9)}, None, None),
-        (f"{LOOK_UP} {{ j = Cast<to=3>(i) k = Cast<to=7>(j) y = Gather(w, k) }}",
-         {"w": (200, 4)}, None, None),
-        (f"{LOOK_UP} {{ c = Cast<to=6>(i) d = Reshape(c, s) y = Gather(w, d) }}",
-         TABLE | {"s": np.array([6])}, None, 9),
-        ("(int64[6] i) => (float[3,4] y) { j = Slice(i, a, b) y = Gather(w, j) }",
-         TABLE | {"a": np.array([0]), "b": np.array([3])}, None, None),
-        (f"{LOOK_UP} {{ n = Less(i, z) a = Add(i, k) j = Where(n, a, i) y = Gather(w, j) }}",
-         TABLE | {"z": np.array(0), "k": np.array(18)}, None, None),
-        (f"{LOOK_UP} {{ c = CumSum(i, z) j = Mul(c, i) y = Gather(w, j) }}",
-         TABLE | {"z": np.array(0)}, None, None),
-        ("(int64[2,2] i) => (float[2] y) { y = GatherND(w, i) }", {"w": (7, 6)}, None, 6),
-        ("(int32[2,6] i) => (int32[2,6] y) { a = Mul(i, i) y = Sub(a, i) }", {}, None, None),
-        ("(int64[2,6] i) => (float[2,6] y) { f = Cast<to=1>(i) y = Softmax(f) }", {}, None, None),
-    ],
-)  # fmt: skip
-def test_an_input_has_the_range_of_what_it_looks_into_and_is_drawn_from_it(
-    save, text, weights, legal, below
-):
-    model = api.load_model(save(net(f"g {text}", weights)))
-    assert model.lowered.index_ranges.get("i") == legal
-    assert model.lowered.integers_below.get("i") == below
+# A net, its weights, the indices that it takes, and the numbers below which they are drawn.
+NETS = [
+    (f"{LOOK_UP} {{ y = Gather(w, i) }}", TABLE, (-9, 8), 9),
+    (f"{LOOK_UP} {{ y = Gather(t, i) }}", {"t": (2, 4)}, (-2, 1), None),
+    (f"{LOOK_UP} {{ a = Gather(w, i) b = Gather(v, i) y = Add(a, b) }}",
+     TABLE | {"v": (8, 4)}, (-8, 7), 8),
+    (f"{LOOK_UP} {{ y = Gather(w, i) unread = Gather(v, i) }}",
+     TABLE | {"v": (3, 4)}, (-9, 8), 3),
+    ("(int32[6] i) => (float[6,4] y) { c = Cast<to=7>(i) d = Reshape(c, s) y = Gather(w, d) }",
+     TABLE | {"s": np.array([6])}, (-9, 8), 9),
+    (f"{LOOK_UP} {{ j = Gather(t, i) y = Gather(w, j) }}",
+     TABLE | {"t": np.array([3, 8, 0, 1, 2])}, (-5, 4), 5),
+    ("(int64[2] i) => (float[4,2] y) { y = Gather<axis=1>(v, i) }", {"v": (4, 7)}, (-7, 6), 7),
+    ("(int64[2,6] i) => (float[2,6] y) { y = GatherElements<axis=0>(w, i) }",
+     {"w": (3, 6)}, (-3, 2), 3),
+    ("(int64[2,1] i) => (float[2,6] y) { y = GatherND(w, i) }", {"w": (7, 6)}, (-7, 6), 7),
+    ("(int64[2,1] i, float[2,4] u) => (float[9,4] y) { y = ScatterND(w, i, u) }",
+     TABLE, (-9, 8), 9),
+    ("(int64[1] i) => (float[3,4] y) { j = Add(k, i) y = Gather(w, j) }",
+     TABLE | {"k": np.array([2, 0, 1])}, (-9, 6), 7),
+    ("(int64[1] i) => (float[4] y) { j = Gather(i, k) y = Gather(w, j) }",
+     TABLE | {"k": np.array(0)}, (-9, 8), 9),
+    (f"{LOOK_UP} {{ n = Equal(i, k) c = Cast<to=7>(n) a = Gather(w, c) b = Gather(w, i) "
+     f"y = Add(a, b) }}", TABLE | {"k": np.array(2)}, (-9, 8), 9),
+    (f"{LOOK_UP} {{ j = Add(i, k) a = Gather(w, j) b = Gather(w, i) y = Add(a, b) }}",
+     TABLE | {"k": np.array(2)}, (-9, 8), None),
+    # The range is not sure: some value beyond the axis, or some element, is not looked up.
+    (f"{LOOK_UP} {{ j = Add(i, k) y = Gather(w, j) }}", TABLE | {"k": np.array(2)}, None, None),
+    (f"{LOOK_UP} {{ j = Clip(i, a, b) y = Gather(w, j) }}",
+     TABLE | {"a": np.array(0), "b": np.array(8)}, None, None),
+    (f"{LOOK_UP} {{ j = Mod(i, k) y = Gather(w, j) }}", TABLE | {"k": np.array(9)}, None, None),
+    (f"{LOOK_UP} {{ j = Cast<to=3>(i) k = Cast<to=7>(j) y = Gather(w, k) }}",
+     {"w": (200, 4)}, None, None),
+    (f"{LOOK_UP} {{ c = Cast<to=6>(i) d = Reshape(c, s) y = Gather(w, d) }}",
+     TABLE | {"s": np.array([6])}, None, 9),
+    ("(int64[6] i) => (float[3,4] y) { j = Slice(i, a, b) y = Gather(w, j) }",
+     TABLE | {"a": np.array([0]), "b": np.array([3])}, None, None),
+    (f"{LOOK_UP} {{ n = Less(i, z) a = Add(i, k) j = Where(n, a, i) y = Gather(w, j) }}",
+     TABLE | {"z": np.array(0), "k": np.array(18)}, None, None),
+    (f"{LOOK_UP} {{ c = CumSum(i, z) j = Mul(c, i) y = Gather(w, j) }}",
+     TABLE | {"z": np.array(0)}, None, None),
+    ("(int64[2,2] i) => (float[2] y) { y = GatherND(w, i) }", {"w": (7, 6)}, None, 6),
+    ("(int32[2,6] i) => (int32[2,6] y) { a = Mul(i, i) y = Sub(a, i) }", {}, None, None),
+    ("(int64[2,6] i) => (float[2,6] y) { f = Cast<to=1>(i) y = Softmax(f) }", {}, None, None),
+]  # fmt: skip
+
+
+def together(nets_and_weights):
+    """One net of many: to every name of a tensor the number of its net is added."""
+    parts, weights = [], {}
+    for number, (text, arrays) in enumerate(nets_and_weights):
+        named = re.sub(r"\b(?!int64|int32|float|to\b|axis\b)[a-z]\w*", rf"\g<0>_{number}", text)
+        parts.append(re.fullmatch(r"\((.*)\) => \((.*)\) \{(.*)\}", named).groups())
+        weights |= {f"{name}_{number}": array for name, array in arrays.items()}
+    ports, outputs, bodies = zip(*parts, strict=True)
+    text = f"g ({', '.join(ports)}) => ({', '.join(outputs)}) {{ {' '.join(bodies)} }}"
+    return net(text, weights)
+
+
+def test_an_input_has_the_range_of_what_it_looks_into_and_is_drawn_from_it(save):
+    model = api.load_model(save(together(row[:2] for row in NETS)))
+    items = model.items(40)
+    for number, (text, _, legal, below) in enumerate(NETS):
+        name = f"i_{number}"
+        assert model.lowered.index_ranges.get(name) == legal, text
+        assert model.lowered.integers_below.get(name) == below, text
+        top = max(int(item[name].max()) for item in items)
+        assert 0.9 * ((below or 2) - 1) <= top < (below or 2), text
     judge(model, model.split([]))
-    top = max(int(item["i"].max()) for item in model.items(40))
-    assert 0.9 * ((below or 2) - 1) <= top < (below or 2)
 
 
 def test_an_index_out_of_its_table_is_refused_here_and_where_it_is_loaded(save, tmp_path):
