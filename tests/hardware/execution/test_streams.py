@@ -18,15 +18,7 @@ from autosplit.hardware.execution.streams import Streams
 from autosplit.hardware.execution.wiring import Connection, Wiring, wire
 from autosplit.hardware.runtimes.interface import Stage
 from autosplit.lowering.states import match_states
-from tests.hardware.fakes import (
-    FakeStage,
-    fake_pipeline,
-    graph,
-    in_time,
-    items,
-    plain,
-    sequential,
-)
+from tests.hardware.fakes import FakeStage, fake_pipeline, graph, in_time, items, plain, sequential
 
 # The sum of all items so far goes through stage 1; stage 2 has a state of its own.
 SUM = graph(
