@@ -16,9 +16,9 @@ from tests.study.conftest import space_of
 
 @pytest.mark.parametrize("name", [name for name in SAMPLERS if name != "gp"])
 def test_every_sampler_measures_each_candidate_once(name, chain_bench, ran):
-    opened = ran(chain_bench(ops=12), trials=6, sampler=name, converge=False)
+    opened = ran(chain_bench(ops=12), trials=4, sampler=name, converge=False)
     keys = [record_of(trial).key for trial in opened.study.trials]
-    assert len(set(keys)) == len(keys) == 6
+    assert len(set(keys)) == len(keys) == 4
     for trial in opened.study.trials:
         names = opened.space.moves.names(len(opened.space.candidate(record_of(trial).key)))
         assert set(trial.params) == set(names)

@@ -1,5 +1,7 @@
 """Whole clusters with Ray's TLS and with its tokens: who does not belong to them is refused."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re
@@ -9,8 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,9 +25,10 @@ from tests.hardware.servers import HOST, free_port
 pytest.importorskip("ray")
 pytestmark = pytest.mark.integration
 LIMIT_S = 240.0
+Environment = Mapping[str, str]
 
 
-def certificates(folder):
+def certificates(folder: Path) -> dict[str, str]:
     """Ray's settings for a new certificate, which is its own authority."""
     if not shutil.which("openssl"):
         pytest.skip("openssl is not installed")
@@ -39,18 +44,18 @@ def certificates(folder):
     return settings | {f"RAY_TLS_{n}": str(certificate) for n in ("SERVER_CERT", "CA_CERT")}
 
 
-def own_address():
+def own_address() -> str:
     from ray.util import get_node_ip_address
 
     return str(get_node_ip_address())
 
 
-def tokens(token):
+def tokens(token: str) -> dict[str, str]:
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
 
 
 @contextlib.contextmanager
-def cluster(environment):
+def cluster(environment: Environment) -> Iterator[str]:
     """The address of a cluster of two nodes, with resources ``left`` and ``right``."""
     address = f"{HOST}:{free_port()}"
     # The paths of Ray's sockets must be short.
@@ -77,11 +82,11 @@ def cluster(environment):
         yield address
 
 
-def printed(log):
+def printed(log: Any) -> bytes:
     return os.pread(log.fileno(), 1 << 20, 0)
 
 
-def end(process):
+def end(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(20)
@@ -91,7 +96,7 @@ def end(process):
 
 
 @pytest.fixture(scope="module")
-def folder(branches, tmp_path_factory):
+def folder(branches: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export")
     branches.split([["first"]]).export(folder)
     return folder
@@ -110,7 +115,7 @@ except AutosplitError as error:
 """
 
 
-def on_cluster(folder, environment, address, *files):
+def on_cluster(folder: Path, environment: Environment, address: str, *files: Path) -> Any:
     """A program that runs the items of a file on a cluster and saves the outputs."""
     command = [sys.executable, "-c", PROGRAM, str(folder), address, *map(str, files)]
     return subprocess.run(
@@ -120,8 +125,8 @@ def on_cluster(folder, environment, address, *files):
 
 @pytest.mark.parametrize("means", ["tls", "token"])
 def test_an_export_runs_on_a_secured_cluster_and_strangers_are_refused(
-    means, folder, branches, tmp_path
-):
+    means: str, folder: Path, branches: Any, tmp_path: Path
+) -> None:
     plain = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
     plain["RAY_prestart_worker_first_driver"] = "0"  # one process for each CPU
     if means == "tls":

@@ -34,14 +34,14 @@ def claim(opened, **record):
 def test_a_worker_that_died_leaves_its_candidate_to_the_next(
     chain_bench, new_study, ran, has_chosen
 ):
-    whole = ran(chain_bench(), name="whole", trials=4)
+    whole = ran(chain_bench(), name="whole", trials=3)
     notes = []
-    opened = new_study(chain_bench(), name="died", trials=4, notify=notes.append)
+    opened = new_study(chain_bench(), name="died", trials=3, notify=notes.append)
     claim(opened, worker=DEAD, **({"key": keys(whole)[0]} if has_chosen else {}))
     run_study(opened)
     assert keys(opened) == keys(whole)
     assert state_of(opened.study.trials[0]) == "interrupted"
-    assert states(opened) == ["FAIL", *["COMPLETE"] * 4]
+    assert states(opened) == ["FAIL", *["COMPLETE"] * 3]
     assert any("its candidate is free again" in note for note in notes)
 
 

@@ -106,7 +106,7 @@ def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
     chain_bench, new_study, timeout, left
 ):
     """Each trial takes 3 s by a clock that only measuring turns."""
-    bench, now, notes = chain_bench(ops=40), [0.0], list[str]()
+    bench, now, notes = chain_bench(ops=12), [0.0], list[str]()
     search = {"trials": 4, "sampler": "random", "timeout": timeout}
     opened, measure = new_study(bench, notify=notes.append, **search), bench.measure
 
@@ -192,10 +192,10 @@ def test_the_best_compete_once_more_and_the_winner_is_the_best(chain_bench, ran)
 def test_a_study_goes_on_after_its_final_comparison_as_if_it_had_none(chain_bench, new_study, ran):
     bench = chain_bench(ops=40, stages=3, noise=0.2)
     ran(bench, trials=3)
-    resumed = new_study(bench, trials=6)
+    resumed = new_study(bench, trials=5)
     assert COMPARISON in resumed.study.user_attrs
     run_study(resumed)
-    at_once = ran(bench, trials=6, name="at-once")
+    at_once = ran(bench, trials=5, name="at-once")
     assert keys(resumed) == keys(at_once)
 
 
@@ -215,11 +215,11 @@ def test_baselines_measured_beside_the_best_decide_the_verdict(chain_bench, ran)
 
 def test_a_study_that_is_continued_chooses_as_it_would_have(chain_bench, ran):
     def run(name, trials):
-        opened = ran(chain_bench(40, 4), name=name, trials=trials, converge=False)
+        opened = ran(chain_bench(30, 4), name=name, trials=trials, converge=False)
         return keys(opened)
 
-    run("parts", 7)  # without transfers many splits are equal
-    assert run("parts", 14) == run("whole", 14)
+    run("parts", 4)  # without transfers many splits are equal
+    assert run("parts", 8) == run("whole", 8)
 
 
 def test_another_question_under_the_same_name_is_refused(chain_bench, new_study, ran):
