@@ -96,10 +96,11 @@ def edit(document, random_numbers):
     return edited
 
 
-def test_an_edited_manifest_is_read_or_refused():
+@pytest.mark.parametrize("edits", [300, pytest.param(EDITS, marks=pytest.mark.integration)])
+def test_an_edited_manifest_is_read_or_refused(edits):
     random_numbers = random.Random(0)
     outcomes = set()
-    for _ in range(EDITS):
+    for _ in range(edits):
         document = sound()
         for _ in range(random_numbers.randint(1, 3)):
             document = edit(document, random_numbers)

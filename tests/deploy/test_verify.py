@@ -202,17 +202,17 @@ def test_bench_measures_every_stage(export):
 
 
 def test_bench_measures_an_export_under_load(export, capsys, tmp_path, monkeypatch, as_json):
-    monkeypatch.setattr(open_loop, "items_measured", lambda rate, seconds: 60)
+    monkeypatch.setattr(open_loop, "items_measured", lambda rate, seconds: 30)
     chart = tmp_path / "chart.svg"
-    options = ["--seconds", "0.1", "--rate", "100", "--p99", "1000", "--chart", str(chart)]
+    options = ["--seconds", "0.1", "--rate", "200", "--p99", "1000", "--chart", str(chart)]
     document = as_json("bench", export.folder, *options)
-    assert document["rate"] == 100
+    assert document["rate"] == 200
     assert 0 < document["p50_ms"] <= document["p99_ms"]
     assert document["goodput"] > 0
     assert "limit" in chart.read_text()
     assert main(["bench", str(export.folder), *options]) == 0
     shown = capsys.readouterr().out
-    assert "100 items/s: latency p50" in shown
+    assert "200 items/s: latency p50" in shown
     assert "items/s within p99 1000 ms: " in shown
 
 
