@@ -1,7 +1,6 @@
 import contextlib
 import os
 import re
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -99,19 +98,6 @@ def test_another_number_of_devices_than_stages_is_refused():
         devices.along(3, ["cores:0"])
 
 
-@pytest.mark.skipif(not devices.can_pin(), reason="this system cannot keep a thread on a core")
-def test_a_thread_stays_on_its_cores_and_others_stay_free():
-    affinities = []
-    core = devices.available()[-1]
-    thread = threading.Thread(
-        target=lambda: (Cores((core,)).bind(), affinities.append(os.sched_getaffinity(0)))
-    )
-    thread.start()
-    thread.join()
-    assert affinities == [{core}]
-    assert tuple(sorted(os.sched_getaffinity(0))) == devices.available()
-
-
 def test_without_pinning_every_core_is_there(monkeypatch):
     for name in ("sched_getaffinity", "sched_setaffinity"):
         monkeypatch.delattr(os, name, raising=False)
@@ -162,17 +148,6 @@ def test_a_gpu_that_cannot_be_used_says_why(monkeypatch, enabled, there, remedy)
     monkeypatch.setattr(tvm, "cuda", lambda number: SimpleNamespace(exist=there, number=number))
     with pytest.raises(MachineError, match=f"device 'cuda:3' .*{remedy}"):
         Cuda(3).tvm_device()
-
-
-def test_the_kernels_of_a_stage_get_one_thread_a_core_on_its_cores(monkeypatch):
-    import tvm
-
-    asked = []
-    monkeypatch.setattr(
-        tvm, "get_global_func", lambda name: lambda *arguments: asked.append((name, *arguments))
-    )
-    Cores((3, 1)).bind_kernels()
-    assert asked == [("runtime.config_threadpool", -2, 2, ["3", "1"])]
 
 
 def write(file, text):
