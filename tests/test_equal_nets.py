@@ -37,7 +37,7 @@ ODD_CUTS = {
         nets.parallel, [["d2"], ["b1"]], {"stem": (1, 2), "d2": (2,)}
     ),
     "tuples": (nets.tuples, [["k"], ["j"]], {"p": (1,), "r": (1,), "q": (2,), "k": (1,)}),
-    "boundaries": (nets.boundaries, [["skip"], ["early", "both"], ["far"]], {"skip": (1, 3)}),
+    "boundaries": (nets.boundaries, [["skip"], ["early", "both"], ["far"]], {"skip": (1, 2)}),
     "no input of the model": (nets.boundaries, [["both"], ["mid"]], {"both": (1,), "skip": (2,)}),
     "past two stages": (
         partial(net, SKIPPING, {"w": (4, 4), "v": (4, 4)}), [["s"], ["a"], ["b"]], {"s": (3,)}
