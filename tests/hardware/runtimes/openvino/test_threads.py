@@ -1,21 +1,22 @@
+"""On which cores OpenVINO's threads run."""
+
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import MagicMock
 
 import psutil
 import pytest
 
-import autosplit
 from autosplit.errors import ModelError, StageError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.runtimes.openvino import runtime
 from autosplit.hardware.runtimes.openvino import stage as openvino_stage
-from tests import nets
 from tests.hardware.fakes import in_time
 
 CORES = devices.available()
@@ -28,23 +29,16 @@ FIRST, SECOND = (CORES[0],) * 2, (CORES[-1],) * 2
 
 
 @pytest.fixture
-def model(save):
-    """A convolution with work for several threads."""
-    text = """g (float[1,32,56,56] x) => (float[1,32,56,56] y) {
-        a = Conv<pads=[1,1,1,1]>(x, w)  y = Relu(a)
-    }"""
-    return autosplit.load_model(save(nets.net(text, {"w": (32, 32, 3, 3)})), runtime="openvino")
-
-
-@pytest.fixture
-def stage(model):
+def stage(transformer):
     """Makes the whole model as a stage on some cores."""
+    model = replace(transformer, runtime_name="openvino")
     return lambda cores: model.runtime.stage(model.stage_source.whole_stage, devices.Cores(cores))
 
 
 @pytest.fixture
-def values(model):
-    return list(model.items(1)[0].values())
+def values(transformer):
+    (item,) = transformer.items(1)
+    return [item[port.name] for port in transformer.stage_source.whole_stage.inputs]
 
 
 @pytest.fixture
@@ -120,9 +114,9 @@ def thread_affinities(child):
 
 
 @pytest.mark.integration
-def test_stages_on_some_cores_have_processes_there(stage, values, model, thread):
+def test_stages_on_some_cores_have_processes_there(stage, values, transformer, thread):
     before = processes()
-    expected = model.stage_source.whole_stage.outputs
+    expected = transformer.stage_source.whole_stage.outputs
     with closing(stage(FIRST)) as first, closing(stage(SECOND)) as second:
         for whole, cores in ((first, FIRST), (second, SECOND)):
             (of_thread, _) = affinities_while_running(thread, whole, values)
@@ -133,10 +127,10 @@ def test_stages_on_some_cores_have_processes_there(stage, values, model, thread)
     assert processes() == before
 
 
-def test_a_process_that_dies_is_an_error_of_its_stage(stage, model):
+def test_a_process_that_dies_is_an_error_of_its_stage(stage, transformer):
     before = processes()
-    (item,) = model.items(1)
-    wiring = model.wiring([range(len(model.graph.ops))])
+    (item,) = transformer.items(1)
+    wiring = transformer.wiring([range(len(transformer.graph.ops))])
     with Pipeline(wiring, [[stage(FIRST)]]) as pipeline:
         pipeline.run([item])
         for each in processes() - before:
