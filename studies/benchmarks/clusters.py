@@ -6,7 +6,7 @@ Nothing is timed: periods are those of the planner's cost model.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -29,9 +29,8 @@ def compare(graphs: Sequence[CostModel], number: int, file: Path | None) -> int:
     unproven = without_plan = 0
     for seed in range(number):
         costs, speeds = cluster(graphs[seed % len(graphs)], seed)
-        end = time.process_time() + SECONDS
         question = Question(dict.fromkeys(costs.kind_index, 1))
-        best = planned_or_none(costs, question, lambda end=end: time.process_time() > end)
+        best = planned_or_none(costs, question, is_over(time.process_time() + SECONDS))
         if best is None:
             without_plan += 1
             continue
@@ -54,6 +53,11 @@ def compare(graphs: Sequence[CostModel], number: int, file: Path | None) -> int:
         f"{without_plan} of {number} clusters have no split that fits, and are left out",
     ]
     return finish("clusters", COLUMNS, rows, notes=notes, bars=bars, file=file)
+
+
+def is_over(end: float) -> Callable[[], bool]:
+    """Says whether this process has had the processor for so many seconds."""
+    return lambda: time.process_time() > end
 
 
 def plans(costs: CostModel, speeds: Sequence[float]) -> Iterator[tuple[str, Plan | None]]:

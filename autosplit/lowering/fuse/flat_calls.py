@@ -45,7 +45,8 @@ class FlatCalls:
         if content[0] != "call":
             return None
         _, number, item = content
-        return self.tensors[number].get(item)
+        name: str | None = self.tensors[number].get(item)
+        return name
 
     @property
     def channels_last(self) -> frozenset[str]:

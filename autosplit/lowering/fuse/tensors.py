@@ -38,7 +38,9 @@ def require_static(source: SourceModel) -> None:
         is_open = is_open or any(t.shape is None for t in tensor_types(binding.var.ty))
         # The variable with the open size may be part of a node: the next marked one names it.
         index = marked(binding.var.name) if is_open else None
-        for node in source.nodes if index is not None else ():
+        if index is None:
+            continue
+        for node in source.nodes:
             if source.tensors[index] in node.outputs:
                 raise ModelError(node.unknown_size)
 
