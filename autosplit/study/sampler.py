@@ -1,7 +1,7 @@
 """The samplers of a study, and the candidate of each trial.
 
-The planner chooses a candidate, Optuna's own samplers choose parameters; ``Assignment`` makes a
-candidate of them that no other trial has. It keeps nothing that a resumed study would need: the
+``PlannerSampler`` and Optuna's own samplers choose the parameters of a trial; ``Assignment`` makes
+a candidate of them that no other trial has. Neither keeps what a resumed study would need: the
 trials in the storage and the seed decide, and any number of processes may ask.
 
 Imports Optuna at once, so it is imported late.
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import IntDistribution
+from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
@@ -45,48 +45,73 @@ def distributions(space: Space) -> dict[str, IntDistribution]:
     return {name: IntDistribution(values[0], values[-1]) for name, values in ranges.items()}
 
 
-class Assignment:
-    """Gives each trial of a study a candidate, chosen by the sampler of some ``name``."""
+class PlannerSampler(BaseSampler):
+    """Chooses the candidate that is expected to gain most, as parameters of its ``space``.
 
-    def __init__(self, name: str, goal: Goal, reader: TrialReader, seed: int = 0) -> None:
-        self.name, self.goal, self.reader, self.seed = name, goal, reader, seed
-        self.space = reader.space
+    ``reader``: of the trials; without one nothing is known before the first trial.
+    """
+
+    def __init__(self, space: Space, goal: Goal, reader: TrialReader | None = None) -> None:
+        self.space, self.goal, self.reader = space, goal, reader or TrialReader(space)
 
     def view(self, trials: Sequence[FrozenTrial], exclude: int | None = None) -> Acquisition:
         """What is promising after some trials, but for the one numbered ``exclude``."""
         return acquisition(self.space, self.goal, self.reader.history(trials, exclude))
 
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """All parameters."""
+        return dict(distributions(self.space))
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """The parameters of the candidate to measure; none where none is left."""
+        candidate = self.view(study.get_trials(deepcopy=False), exclude=trial.number).best
+        return {} if candidate is None else self.space.moves.encode(candidate)
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: Any
+    ) -> Any:
+        """The first value: parameters of other stages than those of the candidate."""
+        return param_distribution.low
+
+
+class Assignment:
+    """Gives each trial of a study a candidate, chosen by the sampler of some name."""
+
+    def __init__(self, name: str, planner: PlannerSampler, seed: int = 0) -> None:
+        self.name, self.planner, self.seed = name, planner, seed
+        self.space, self.reader = planner.space, planner.reader
+
     def sampler(self, ordinal: int) -> BaseSampler:
         """Optuna's sampler for the trial at a place in its study.
 
         A seeded sampler repeats itself in every process, so each trial has a seed of its own.
-        Beside the planner it only chooses what a user left open in a trial.
         """
         seed = int(np.random.default_rng((self.seed, ordinal)).integers(1 << 31))
-        return OTHERS["random" if self.name == PLANNER else self.name](seed)
+        return self.planner if self.name == PLANNER else OTHERS[self.name](seed)
 
     def enqueue(self, study: optuna.Study, trials: Sequence[FrozenTrial]) -> None:
-        """Enqueue the next trial, with the candidate of the planner and all of its parameters.
+        """Enqueue the next candidate of the planner, whose parameters are stored at once.
 
         Nothing where a trial waits already: one that a user enqueued, or that a dead worker left.
         Optuna's samplers choose within their trial. ``trials``: those that there are.
         """
-        if any(trial.state.name == "WAITING" for trial in trials):
+        if self.name != PLANNER or any(trial.state.name == "WAITING" for trial in trials):
             return
-        # Named at once, so that others see when this process dies before it measures.
-        record: dict[str, Any] = {"worker": this_worker()}
-        params: dict[str, int] = {}
-        candidate = self.view(trials).best if self.name == PLANNER else None
+        candidate = self.planner.view(trials).best
         if candidate is not None:
-            record["key"], params = self.space.key(candidate), self.space.moves.encode(candidate)
-        ranges = distributions(self.space)
-        enqueued = optuna.trial.create_trial(
-            state=optuna.trial.TrialState.WAITING,
-            params=params,
-            distributions={name: ranges[name] for name in params},
-            user_attrs={RECORD: record},
-        )
-        study.add_trial(enqueued)
+            ranges, params = distributions(self.space), self.space.moves.encode(candidate)
+            enqueued = optuna.trial.create_trial(
+                state=optuna.trial.TrialState.WAITING,
+                params=params,
+                distributions={name: ranges[name] for name in params},
+                # Named at once, so that others see when this process dies before it measures.
+                user_attrs={RECORD: {"key": self.space.key(candidate), "worker": this_worker()}},
+            )
+            study.add_trial(enqueued)
 
     def assign(
         self, study: optuna.Study, trial: Trial, trials: Sequence[FrozenTrial]
@@ -127,7 +152,7 @@ class Assignment:
         waits for a random time, in which the rival chooses again or goes on, and chooses again.
         """
         for attempt in range(_ATTEMPTS):
-            view = self.view(study.get_trials(deepcopy=False), exclude=trial.number)
+            view = self.planner.view(study.get_trials(deepcopy=False), exclude=trial.number)
             candidate = view.best if self.name == PLANNER else view.nearest(self._suggested(trial))
             if candidate is None:
                 return None

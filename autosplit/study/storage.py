@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
+    from autosplit.study.database import Database
+
 OnStale = Callable[["optuna.Study", "FrozenTrial"], None]
 
 VARIABLE = "AUTOSPLIT_STORAGE"
@@ -100,13 +102,17 @@ def missing_driver(url: str, error: ImportError) -> MachineError:
 
 
 def connect(
-    url: str, lease: int | None = None, on_stale: OnStale | None = None
+    url: str,
+    lease: int | None = None,
+    on_stale: OnStale | None = None,
+    first_attributes: dict[str, Any] | None = None,
 ) -> optuna.storages.BaseStorage:
     """Open a storage and create what is missing; ``lease`` in seconds for workers that measure.
 
-    ``on_stale`` is called for a trial that failed because its worker was silent for longer. Raises
-    ConfigError for what is no database URL and for a database of another program, MachineError
-    where the storage cannot be used.
+    ``on_stale`` is called for a trial that failed because its worker was silent for longer;
+    ``first_attributes`` are those of each trial that begins. Raises ConfigError for what is no
+    database URL and for a database of another program, MachineError where the storage cannot be
+    used.
     """
     import optuna
     from sqlalchemy.exc import IntegrityError, ProgrammingError
@@ -119,6 +125,7 @@ def connect(
                 storage = _open(url, lease, on_stale)
             except (IntegrityError, ProgrammingError):  # another worker made the tables meanwhile
                 storage = _open(url, lease, on_stale)
+            storage.first_attributes = first_attributes
             return optuna.storages.get_storage(storage)
     except ImportError as error:
         raise missing_driver(url, error) from None
@@ -147,15 +154,8 @@ def _refuse_other_programs(url: str) -> None:
     )
 
 
-def _open(url: str, lease: int | None, on_stale: OnStale | None) -> optuna.storages.RDBStorage:
-    import optuna
-    from sqlalchemy.exc import SQLAlchemyError
-
-    class Database(optuna.storages.RDBStorage):
-        def record_heartbeat(self, trial_id: int) -> None:
-            # What fails here shows when a result is written, not as a traceback of a thread.
-            with contextlib.suppress(SQLAlchemyError, optuna.exceptions.StorageInternalError):
-                super().record_heartbeat(trial_id)
+def _open(url: str, lease: int | None, on_stale: OnStale | None) -> Database:
+    from autosplit.study.database import Database
 
     options: dict[str, Any] = {"pool_pre_ping": True}
     if url.startswith("sqlite"):

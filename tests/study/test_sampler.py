@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import optuna
 import pytest
 
 from autosplit.errors import SplitError
@@ -10,7 +11,7 @@ from autosplit.study.acquisition import Acquisition, Goal, acquisition
 from autosplit.study.history import TrialReader
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import RECORD, record_of, update
-from autosplit.study.sampler import SAMPLERS, Assignment
+from autosplit.study.sampler import SAMPLERS, PlannerSampler
 from tests.study.conftest import space_of
 
 
@@ -22,6 +23,14 @@ def test_every_sampler_measures_each_candidate_once(name, chain_bench, ran):
     for trial in opened.study.trials:
         names = opened.space.moves.names(len(opened.space.candidate(record_of(trial).key)))
         assert set(trial.params) == set(names)
+
+
+def test_the_planner_is_a_sampler_of_optuna(chain_bench):
+    space = space_of(chain_bench())
+    study = optuna.create_study(sampler=PlannerSampler(space, Goal()))
+    whole = optuna.distributions.IntDistribution
+    trial = study.ask({name: whole(r[0], r[-1]) for name, r in space.moves.ranges.items()})
+    assert space.moves.decode(trial.params) == space.plan.stages
 
 
 def test_an_enqueued_candidate_is_measured(chain_bench, new_study):
@@ -48,7 +57,7 @@ def test_a_candidate_that_was_chosen_before_it_is_enqueued_again_is_measured_onc
 def test_where_all_is_taken_nothing_is_promised(chain_bench, ran):
     opened = ran(chain_bench(ops=4, stages=2), trials=20)
     assert len(opened.study.trials) <= 3
-    view = opened.assignment.view(opened.study.trials)
+    view = opened.assignment.planner.view(opened.study.trials)
     assert view.converged
 
 
@@ -82,17 +91,17 @@ def test_a_claim_is_written_before_those_of_others_are_read(chain_bench, new_stu
     opened = new_study(chain_bench(), trials=9)
     study, space = opened.study, opened.space
     first, second = study.ask(), study.ask()
-    view = Assignment.view
+    view = PlannerSampler.view
     chosen = {}
 
-    def viewed(assignment, trials, exclude=None):
-        promised = view(assignment, trials, exclude)
+    def viewed(sampler, trials, exclude=None):
+        promised = view(sampler, trials, exclude)
         if exclude == first.number and not chosen:  # the rival chooses alike before this one claims
             chosen[second.number] = None
             chosen[second.number] = opened.assignment.assign(study, second, study.trials)
         return promised
 
-    monkeypatch.setattr(Assignment, "view", viewed)
+    monkeypatch.setattr(PlannerSampler, "view", viewed)
     chosen[first.number] = opened.assignment.assign(study, first, study.trials)
     assert None not in chosen.values()
     assert chosen[first.number] != chosen[second.number] == space.plan.stages

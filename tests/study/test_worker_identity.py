@@ -63,10 +63,8 @@ def test_a_wall_clock_that_jumps_kills_no_worker(monkeypatch):
     assert not is_dead(worker)  # the kernel rounds the time of its boot
 
 
-@pytest.mark.parametrize("sampler", ["planner", "random"])
-def test_a_trial_names_its_worker_from_its_first_moment(sampler, chain_bench, new_study):
-    opened = new_study(chain_bench(), sampler=sampler)
-    opened.assignment.enqueue(opened.study, [])
-    assert record_of(opened.study.ask()).worker == this_worker()
-    opened.study.enqueue_trial({"cut_1": 1})
-    assert record_of(opened.study.trials[-1]).worker == {}
+def test_a_trial_names_its_worker_from_its_first_moment(chain_bench, new_study):
+    study = new_study(chain_bench()).study
+    assert record_of(study.ask()).worker == this_worker()
+    study.enqueue_trial({"cut_1": 1})
+    assert record_of(study.trials[-1]).worker == {}

@@ -24,10 +24,10 @@ from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.documents import differences, document_of, graph_document, read
 from autosplit.study.history import History, TrialReader, measured_baselines
 from autosplit.study.record import FORMAT, RECORD, StudyRecord, mapping, study_record
-from autosplit.study.sampler import Assignment
+from autosplit.study.sampler import Assignment, PlannerSampler
 from autosplit.study.space import Space, useful_threads
 from autosplit.study.storage import connect, redact_password, storage_errors
-from autosplit.study.workers import Retry, host_lock
+from autosplit.study.workers import Retry, host_lock, this_worker
 from autosplit.units import size
 from autosplit.versions import VERSION, machine
 
@@ -81,8 +81,8 @@ class OpenStudy:
     @cached_property
     def assignment(self) -> Assignment:
         """What gives a trial its candidate."""
-        search = self.config.search
-        return Assignment(search.sampler, self.goal, self.reader, search.seed)
+        planner = PlannerSampler(self.space, self.goal, self.reader)
+        return Assignment(self.config.search.sampler, planner, self.config.search.seed)
 
     @cached_property
     def device_lock(self) -> HoldLock:
@@ -120,7 +120,9 @@ def open_study(
     holder = f"study '{name or config.name}', which is being opened"
     lock = host_lock(url, f"storage '{redact_password(url)}'", holder, notify)
     with lock, storage_errors(url):
-        storage = connect(url, config.search.lease, Retry(notify))
+        # Others see from its first moment when the worker of a trial dies.
+        named = {RECORD: {"worker": this_worker()}}
+        storage = connect(url, config.search.lease, Retry(notify), named)
         chosen = name or config.name
         if force:
             known = optuna.get_all_study_names(storage)

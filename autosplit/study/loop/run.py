@@ -80,7 +80,7 @@ class StudyLoop:
         """Why no further trial starts; None to continue."""
         check_failures(self._known)
         elapsed = self.clock() - self.began
-        promised = partial(self.opened.assignment.view, self._known)
+        promised = partial(self.opened.assignment.planner.view, self._known)
         return stop_reason(self.opened.config.search, promised, self._known, elapsed)
 
     def _run_trial(self) -> bool:
@@ -139,7 +139,7 @@ class StudyLoop:
         if candidate is None:
             # Else the rivals of this worker may leave some.
             trials = self.study.get_trials(deepcopy=False)
-            if self.opened.assignment.view(trials).is_exhausted:
+            if self.opened.assignment.planner.view(trials).is_exhausted:
                 self._stopped = "exhausted: no unmeasured candidate that fits the devices is left"
             self._lose(trial, "no unmeasured candidate is left")
         return candidate
