@@ -42,11 +42,11 @@ class TimeShares:
         for name, tensors in reversed(list(nodes.items())):
             makers = {original.producers[tensor] for tensor in tensors}
             computed = original.subgraph(tensors, between.difference(tensors)).nodes
-            own = {op for node in makers for op in ops_of.get(node, ())}
+            computed_ops = {op for node in makers for op in ops_of.get(node, ())}
             # What another node makes is not computed here again.
-            own |= {op for node in computed for op in ops_of.get(node, ())} - sure
+            computed_ops |= {op for node in computed for op in ops_of.get(node, ())} - sure
             # One that computes none, such as one that changes a layout, counts to the next.
-            ops = sorted(own) or ops
+            ops = sorted(computed_ops) or ops
             self._ops[name] = ops
 
     def profile(self, cores: Cores, samples_ms: Samples) -> Profile:
