@@ -212,15 +212,10 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
                 trial = measured[contender.trial]
                 stages, stage_ms = trial.stages, list(trial.stage_ms)
             delay = served(goal.workload, stages, stage_ms, period.median)[1]
+            what = deployment, replace(workload, delay_ms=delay), period, least
             loads[contender.name] = calm.measured(
                 f"{'' if contender.baseline else 'trial '}{contender.name} under load",
-                partial(
-                    opened.bench.under_load,
-                    deployment,
-                    replace(workload, delay_ms=delay),
-                    period,
-                    least,
-                ),
+                partial(opened.bench.under_load, *what),
                 lambda result: result.disturbances,
             )
     document = mapping(opened.study.user_attrs.get(COMPARISON))
