@@ -45,7 +45,8 @@ def convert(model: Any, name: str, nodes: tuple[SourceNode, ...] | None = None) 
         check_input(signature.name, signature.shape)
     importer, module = _import(model, nodes)
     table = importer.table
-    _check_types(model.graph, table)
+    results = (t for node in nodes for t in node.outputs if t in table)
+    _check_types(model.graph, {t: table[t] for t in results})
     return SourceModel(
         name=name,
         module=module,
@@ -106,7 +107,7 @@ def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
 
 
 def _check_types(graph: Any, values: Mapping[str, Any]) -> None:
-    """What the graph declares of a tensor is its type; onnxruntime refuses any other."""
+    """What the graph declares of a node's result is its type; onnxruntime refuses any other."""
     for info in (*graph.value_info, *graph.output):
         value, kind = values.get(info.name), info.type.WhichOneof("value")
         if value is None or kind is None or not isinstance(value.ty, relax.TensorType):
