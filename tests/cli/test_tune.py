@@ -23,7 +23,8 @@ def tuned(monkeypatch):
         yield from FOUND
 
     lowered = SimpleNamespace(kernels={"conv": 1, "relu": 2})
-    model = SimpleNamespace(lowered=lowered, target="llvm", graph="graph")
+    kernels = SimpleNamespace(target="llvm")
+    model = SimpleNamespace(lowered=lowered, kernels=kernels, graph="graph")
     monkeypatch.setattr(options, "load_model", lambda args: model)
     monkeypatch.setattr(tuning, "work_of", lambda graph: {"work of": graph})
     monkeypatch.setattr(tuning, "tune", tune)
