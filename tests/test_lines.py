@@ -11,14 +11,14 @@ ROOT = Path(__file__).parents[1]
 MOST = {
     "autosplit/cuts autosplit/planner": 3_730,
     "autosplit/study": 3_925,
-    "autosplit/frontend": 3_725,
-    "autosplit/lowering": 3_160,
-    "autosplit/hardware": 11_415,
-    "autosplit/deploy": 2_700,
-    "autosplit/report autosplit/cli autosplit/zoo": 5_915,
-    "autosplit": 36_190,
-    "studies": 4_255,
-    "tests": 29_235,
+    "autosplit/frontend": 3_650,
+    "autosplit/lowering": 3_070,
+    "autosplit/hardware": 11_200,
+    "autosplit/deploy": 2_695,
+    "autosplit/report autosplit/cli autosplit/zoo": 5_895,
+    "autosplit": 35_750,
+    "studies": 4_415,
+    "tests": 28_655,
 }
 
 
