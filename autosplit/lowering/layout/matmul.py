@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.extras import relax, te, tirx
+from autosplit.extras import relax, te, tirx, topi
 from autosplit.frontend.relax.expressions import is_constant, shape_of
 from autosplit.lowering.layout.tiles import Registers, Tile, padded_channels, padded_width, tile_of
 
@@ -81,7 +81,8 @@ def _product(
     depth = int(left.shape[len(left.shape) - 1])
     k = te.reduce_axis((0, depth), "k")
     if not is_packed and padded != columns:
-        right = _widened(right, padded)
+        none = [0] * len(right.shape)
+        right = topi.nn.pad(right, none, [*none[1:], padded - columns], name="pad")
 
     attributes = {"padded_channels": padded, "group_channels": columns, "row_width": rows}
 
@@ -108,14 +109,3 @@ def _batch_position(operand: Any, outer: list[Any]) -> list[Any]:
     sizes = list(map(int, operand.shape))[:-2]
     position = outer[len(outer) - len(sizes) :]
     return [0 if size == 1 else index for size, index in zip(sizes, position, strict=True)]
-
-
-def _widened(right: Any, padded: int) -> Any:
-    """A right-hand side with zeros behind its columns."""
-    sizes = list(map(int, right.shape))
-    zero = tirx.const(0.0, "float32")
-    return te.compute(
-        (*sizes[:-1], padded),
-        lambda *at: tirx.if_then_else(at[-1] < sizes[-1], right[at], zero),
-        name="pad",
-    )

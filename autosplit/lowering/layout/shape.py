@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autosplit.extras import te, tirx
+from autosplit.extras import topi
 from autosplit.frontend.relax.expressions import shape_of
 
 
@@ -98,21 +98,11 @@ def _two(sizes: Sequence[Any]) -> tuple[int, int]:
 
 def with_zeros(shape: ConvolutionShape, x: Any) -> Any:
     """The input with zeros around each image."""
-    top, left, bottom, right = shape.padding
     if not any(shape.padding):
         return x
-    height, width = shape.height + top + bottom, shape.width + left + right
-
-    def pixel(*at: Any) -> Any:
-        n, h, w, c = coordinates(at, shape.is_image)
-        inside = [w >= left, w < left + shape.width]
-        if shape.rank == 4:
-            inside += [h >= top, h < top + shape.height]
-        zero = tirx.const(0, x.dtype)
-        return tirx.if_then_else(tirx.all(*inside), x[shape.read(n, h - top, w - left, c)], zero)
-
-    sizes = shape.read(shape.batch, height, width, shape.channels)
-    return te.compute(sizes, pixel, name="pad")
+    top, left, bottom, right = shape.padding
+    before, after = shape.read(0, top, left, 0), shape.read(0, bottom, right, 0)
+    return topi.nn.pad(x, before, after, name="pad")
 
 
 def coordinates(position: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
