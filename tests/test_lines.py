@@ -12,11 +12,11 @@ MOST = {
     "autosplit/cuts autosplit/planner": 3_730,
     "autosplit/study": 3_925,
     "autosplit/frontend": 3_650,
-    "autosplit/lowering": 3_070,
+    "autosplit/lowering": 3_050,
     "autosplit/hardware": 11_200,
     "autosplit/deploy": 2_695,
     "autosplit/report autosplit/cli autosplit/zoo": 5_895,
-    "autosplit": 35_750,
+    "autosplit": 35_730,
     "studies": 4_415,
     "tests": 28_655,
 }
