@@ -108,7 +108,9 @@ class Server:
     def _started(self) -> Pipeline:
         pipeline = self._load()
         pipeline.start()
-        # No request waits while the collector looks through what stays anyway.
+        # No request waits while the collector looks through what stays anyway. What belonged to a
+        # pipeline before goes.
+        gc.unfreeze()
         gc.collect()
         gc.freeze()
         return pipeline
