@@ -191,8 +191,9 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
     contenders = able if goal.is_served or not able else [judge(able)[0]]
     contenders.sort(key=lambda contender: contender.time.median)
     if comparison.workload == asked.key and comparison.loads:
+        least = _to_beat(goal, comparison.loads)
         left = [c for c in contenders if c.name not in comparison.loads]
-        if not any(_may_serve_more(goal, each, comparison.loads) for each in left):
+        if not any(1e3 / contender.time.median > least for contender in left):
             return
     opened.notify("the best deployments with items that come by themselves")
     if opened.config.objective == "cores":  # its goodput does not matter
@@ -202,9 +203,9 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
     measured = {m.number: m for m in opened.history().trials}
     with opened.device_lock():
         for contender in contenders:
-            if not _may_serve_more(goal, contender, loads):
-                continue
-            least = _most_served(loads) if goal.objective == "goodput" else 0.0
+            least = _to_beat(goal, loads)
+            if 1e3 / contender.time.median <= least:
+                break  # no deployment serves more than it computes with all items waiting
             period, deployment = contender.time, contender.deployment
             assert deployment
             stages, stage_ms = deployment.stages, [period.median * deployment.replicas[0]]
@@ -223,13 +224,7 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
     opened.study.set_user_attr(COMPARISON, {**document, "workload": asked.key, "loads": tests})
 
 
-def _may_serve_more(goal: Goal, contender: Contender, loads: Mapping[str, LoadTest]) -> bool:
-    """Whether the goodput of a contender may exceed all that were measured.
-
-    It is no more than what the contender computes with all items waiting.
-    """
-    return goal.objective != "goodput" or 1e3 / contender.time.median > _most_served(loads)
-
-
-def _most_served(loads: Mapping[str, LoadTest]) -> float:
-    return max((test.goodput or 0.0 for test in loads.values()), default=0.0)
+def _to_beat(goal: Goal, loads: Mapping[str, LoadTest]) -> float:
+    """The greatest measured goodput; 0 where it is not what the study is for."""
+    rates = [test.goodput or 0.0 for test in loads.values()]
+    return max(rates, default=0.0) if goal.objective == "goodput" else 0.0
