@@ -104,6 +104,7 @@ def folder(branches: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 PROGRAM = """
 import sys, numpy as np
+import autosplit
 from autosplit.errors import AutosplitError
 folder, address, items, outputs = sys.argv[1:]
 try:
