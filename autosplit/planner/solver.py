@@ -46,9 +46,9 @@ def partition(
     With replicas fewest devices come before latency.
     ``deadline`` returns true when the time is up: the best plan so far is returned, with
     ``optimal`` false and the lower bound proven by then. With ``max_period`` the plan of least
-    latency among those with at most this period. ``cuts``: for each batch the only cuts that are
-    searched, all of which are legal. ``known``: the stages of a deployment that satisfies the
-    question; a good one shortens the search.
+    latency among those with at most this period. ``cuts``: the only batches that
+    are searched, and for each its only cuts, all of which are legal. ``known``: the stages of a
+    deployment that satisfies the question; a good one shortens the search.
 
     Raises:
         Infeasible: No deployment satisfies the question; the message says what clashes.
@@ -76,6 +76,8 @@ def solve(
     if too_many is not None:
         raise too_many
     for problem in every_problem:
+        if cuts is not None and problem.batch not in cuts:
+            continue
         solver = _Solver(problem, deadline, max_period)
         plan = solver.solve(start, None if cuts is None else cuts[problem.batch])
         bound, unsure = min(bound, solver.bound), unsure or not solver.proven

@@ -12,9 +12,10 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import product
 
 import numpy as np
 
@@ -165,14 +166,13 @@ class Acquisition:
 
     @cached_property
     def _plans(self) -> list[Candidate]:
-        """The best candidates for the mean costs and some draws."""
+        """The best candidates for the mean costs and some draws, of least expected value first."""
         near = self._best_measured[0] if self._best_measured else self.space.plan.stages
         plans: list[Candidate] = []
         count = 0 if len(self.history.trials) > PLANNED_TRIALS else PLANNED
         for costs in [self.corrected.mean, *(self._draws[n] for n in range(count))]:
-            with contextlib.suppress(Infeasible):
-                plans += self._best_under(costs, near)
-        return plans
+            plans += self._best_under(costs, near)
+        return [plans[n] for n in np.argsort(self._values(plans), kind="stable")] if plans else []
 
     @property
     def _teacher(self) -> Candidate | None:
@@ -215,14 +215,20 @@ class Acquisition:
         ]
         return list(filter(self.space.fits, [(Stage(ops, (option,)),) for option in options]))
 
-    def _best_under(self, costs: Factors, near: Candidate) -> list[Candidate]:
-        """The candidates of least period and of least latency, as far as these count."""
+    def _best_under(self, costs: Factors, near: Candidate) -> Iterator[Candidate]:
+        """The candidates of least period and of least latency, as far as these count.
+
+        Where a limit counts, which large batches may miss, those of each batch.
+        """
         objective = self.goal.objective
         limits = [] if objective == "latency" else [0.0]
         if objective != "throughput" or self.goal.latency_ms < math.inf:
             limits.append(math.inf)
+        batches = list(self.space.moves.problems) if self.goal.is_served else [None]
         model, seed = self.corrected.model(costs), len(self.history.measured)
-        return [self.space.best(model, near, seed, limit) for limit in limits]
+        for batch, limit in product(batches, limits):
+            with contextlib.suppress(Infeasible):
+                yield self.space.best(model, near, seed, limit, batch)
 
     def _gains(self, candidates: Iterable[Candidate]) -> dict[Candidate, float]:
         """The gains of those that are free and fit."""

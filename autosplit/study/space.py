@@ -68,14 +68,22 @@ class Space:
         return partition(self.costs, self.question, deadline=lambda: time.monotonic() > end)
 
     def best(
-        self, costs: CostModel, near: Candidate, seed: int = 0, max_period: float = 0.0
+        self,
+        costs: CostModel,
+        near: Candidate,
+        seed: int = 0,
+        max_period: float = 0.0,
+        batch: int | None = None,
     ) -> Candidate:
-        """The best candidate under some costs; ``max_period`` as in ``partition``.
+        """The best candidate under some costs, or of a batch; ``max_period`` as in ``partition``.
 
         Where the cuts are too many to search all of them for every trial, those near the cuts of a
         candidate are. Raises Infeasible where none fits.
         """
         cuts = self._cuts or self._cuts_near(near, seed)
+        if batch is not None:
+            cuts = {batch: cuts[batch]}
+            near = near if near[0].options[0].row.batch == batch else ()
         question = self.question
         return partition(costs, question, max_period=max_period, cuts=cuts, known=near).stages
 

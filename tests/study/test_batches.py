@@ -3,10 +3,15 @@ import json
 import pytest
 
 from autosplit.cli import main
-from autosplit.deployment import Stage
+from autosplit.deployment import Option, Row, Stage
 from autosplit.errors import ConfigError
+from autosplit.planner.costs import CostModel, Kind, RowCosts
+from autosplit.planner.problem import Question
 from autosplit.planner.workload import Workload, served
+from autosplit.study.acquisition import Goal, acquisition
 from autosplit.study.config.study_file import StudyConfig, load
+from autosplit.study.history import TrialReader
+from autosplit.study.space import Space
 from tests.hardware.test_batches import loaded
 
 
@@ -57,3 +62,21 @@ def test_a_batch_waits_as_long_as_serves_most():
 def test_a_single_item_does_not_wait():
     stages = (Stage.on([0], "tvm", ["cpu:0"]),)
     assert served(TIGHT, stages, [20.0], 20.0)[1] == 0
+
+
+@pytest.mark.parametrize("limit", [30.0, 60.0, 400.0])
+def test_the_batch_that_serves_most_within_the_limit_is_tried_first(limit):
+    # An item takes less time the larger the batch is, and a batch of 16 more than the first limits.
+    rows = [
+        RowCosts(Row("core", "tvm", 1, batch), (ms, ms))
+        for batch, ms in ((1, 5.0), (4, 2.0), (16, 1.8))
+    ]
+    costs = CostModel("net", ("a", "b"), (0, 1), tuple(rows), (Kind("core"),))
+    space = Space(costs, Question.of_cores({"core": 2}), cores={"core": (0, 1)})
+    goal = Goal("goodput", workload=Workload(limit_ms=limit))
+    view = acquisition(space, goal, TrialReader(space).history([]))
+    rates = {
+        batch: served(goal.workload, (Stage((0, 1), (Option(row, 2),)),), [2 * ms], ms)[0]
+        for row, batch, ms in ((r.row, r.row.batch, r.times[0]) for r in rows)
+    }
+    assert view.best[0].options[0].row.batch == max(rates, key=rates.get)

@@ -46,7 +46,7 @@ def compare(opened: OpenStudy) -> None:
         return
     if not covers(opened.record.final_comparison, chosen, count):
         # As the search measured them, so that a comparison that is repeated has the same.
-        baselines = strongest(opened.record.measured_baselines())
+        baselines = strongest(_able(opened.goal, opened.record.measured_baselines()))
         opened.notify(
             f"final comparison: {counted(len(chosen), 'candidate')} and "
             f"{counted(len(baselines), 'baseline')}, interleaved"
@@ -222,6 +222,12 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
     document = mapping(opened.study.user_attrs.get(COMPARISON))
     tests = {name: asdict(test) for name, test in loads.items()}
     opened.study.set_user_attr(COMPARISON, {**document, "workload": asked.key, "loads": tests})
+
+
+def _able(goal: Goal, baselines: Sequence[Baseline]) -> Sequence[Baseline]:
+    """Those where an item that comes alone keeps the limit of the workload, or all."""
+    limit = (goal.is_served and goal.workload.limit_ms) or math.inf
+    return [b for b in baselines if b.latency_ms.median <= limit] or baselines
 
 
 def _to_beat(goal: Goal, loads: Mapping[str, LoadTest]) -> float:
