@@ -220,11 +220,11 @@ class Acquisition:
 
         Where a limit counts, which large batches may miss, those of each batch.
         """
-        objective = self.goal.objective
-        limits = [] if objective == "latency" else [0.0]
-        if objective != "throughput" or self.goal.latency_ms < math.inf:
-            limits.append(math.inf)
-        batches = list(self.space.moves.problems) if self.goal.is_served else [None]
+        limits, batches = [0.0], list[int | None]([None])
+        if self.goal.objective == "latency":
+            limits = [math.inf]
+        elif self.goal.is_served or self.goal.latency_ms < math.inf:
+            limits, batches = [0.0, math.inf], list(self.space.moves.problems)
         model, seed = self.corrected.model(costs), len(self.history.measured)
         for batch, limit in product(batches, limits):
             with contextlib.suppress(Infeasible):
