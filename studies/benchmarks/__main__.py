@@ -33,7 +33,6 @@ COMMANDS = {
     "clusters": ("planner", WORKLOADS, "--clusters"),
     "search": ("search", WORKLOADS),
     "deployment_search": ("search", "--deployments"),
-    "overhead": ("search", "--overhead"),
     "kernels": ("kernels",),
     "kernels_avx2": ("kernels", "--target", "llvm -mcpu=x86-64-v3"),
     "kernels_threads": ("kernels", "--threads", "2"),

@@ -5,7 +5,8 @@
 A Llama with random weights is exported by transformers. In each runtime it generates in ``loop``,
 whole on one core and as two stages on two, all ways in turns. Times are those of a token. ``over
 the stages`` is the time of one stream in two stages over what the stages compute in it. Beside them
-runs onnxruntime's own loop with two threads, which binds the caches as inputs and outputs. Bars:
+runs onnxruntime's own loop with two threads, which binds the caches as inputs and outputs, and
+where it is installed onnxruntime-genai, with one text and with four as a batch. Bars:
 one stream takes at most 1.1 times what its stages compute, four streams on two cores have at least
 1.6 times the throughput of one core. Needs torch and transformers. Leave the machine alone while it
 runs.
@@ -14,10 +15,11 @@ runs.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,9 +27,10 @@ from typing import Any
 import numpy as np
 
 import autosplit
-from autosplit.hardware.measurement.measure import Budget, measure_rounds
+from autosplit.hardware.measurement.measure import MS, Budget, measure_rounds
 from autosplit.hardware.measurement.results import Spread, spread
 from autosplit.hardware.runtimes.registry import EXACT
+from studies.benchmarks import genai
 from studies.benchmarks.result import arguments, at_least, at_most, finish, shown
 from studies.examples.generate import export_onnx, item_of, small_llama
 
@@ -35,31 +38,36 @@ LENGTH = 128  # tokens of the cache
 STEPS = 32  # of a loop
 ROUNDS = 9
 STREAMS = 4
-MS = 1e3
 WAYS = ("one core", "two stages", f"{STREAMS} on one core", f"{STREAMS} on two stages")
-COLUMNS = ("runtime", *(f"{way}, ms" for way in WAYS), "over the stages", "gain", "own loop, ms")
+LOOPS = ("own loop", "genai", f"{STREAMS} in genai")
+Loop = Callable[[Budget], Spread]
 
 
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--layers", type=int, default=8)
-    parser.add_argument("--size", type=int, default=256, help="of the hidden state")
+    parser.add_argument("--size", type=int, default=384, help="of the hidden state")
     parser.add_argument("--seconds", type=float, default=10.0, help="for each way")
     args = parser.parse_args()
     rows, bars = [], []
     with tempfile.TemporaryDirectory() as folder:
         llama = small_llama(args.layers, LENGTH, args.size)
         file = export_onnx(llama, LENGTH, Path(folder))
+        loops = list[Loop]()
+        if importlib.util.find_spec(genai.PACKAGE):
+            built = genai.build(llama, Path(folder))
+            loops = [genai.loop(built, texts, STEPS) for texts in (1, STREAMS)]
         for runtime in EXACT:
-            *times, own, over = measured(file, runtime, args.seconds)
+            over, *times = measured(file, runtime, args.seconds, loops)
             gain = times[2].median / times[3].median
-            figures = f"{over.median:.2f}", f"{gain:.2f}", shown(own)
-            rows.append((runtime, *map(shown, times), *figures))
+            rows.append((runtime, *map(shown, times), f"{over.median:.2f}", f"{gain:.2f}"))
             bars += [
                 at_most(f"{runtime}: one stream over its stages", over.median, 1.1),
                 at_least(f"{runtime}: {STREAMS} streams over one core", gain, 1.6),
             ]
-    return finish("decoders", COLUMNS, rows, bars=bars, file=args.file)
+    ways = [f"{way}, ms" for way in (*WAYS, *LOOPS[: 1 + len(loops)])]
+    columns = ("runtime", *ways, "over the stages", "gain")
+    return finish("decoders", columns, rows, bars=bars, file=args.file)
 
 
 @dataclass
@@ -90,8 +98,8 @@ class Generating:
         return spread(samples)
 
 
-def measured(file: Path, runtime: str, seconds: float) -> list[Spread]:
-    """The times of all ways, of onnxruntime's own loop, and of one stream over its stages."""
+def measured(file: Path, runtime: str, seconds: float, loops: Sequence[Loop]) -> list[Spread]:
+    """One stream over its stages, and the times of all ways, onnxruntime's own loop and others."""
     model = autosplit.load_model(file, states="auto", runtime=runtime)
     split, whole = autosplit.plan(model, stages=2), model.split([])
     states = {state.input: state.output for state in model.graph.states}
@@ -102,14 +110,12 @@ def measured(file: Path, runtime: str, seconds: float) -> list[Spread]:
         ]
         ways = [Generating(pipeline, n) for n in (1, STREAMS) for pipeline in pipelines]
         own = own_loop(file, item_of(pipelines[0].wiring.inputs, [1], 0), states)
-        rounds = list(measure_rounds([*ways, own], Budget(seconds=seconds), ROUNDS))
+        rounds = list(measure_rounds([*ways, own, *loops], Budget(seconds=seconds), ROUNDS))
     times = [spread([turn.median for turn in turns]) for turns in zip(*rounds, strict=True)]
-    return [*times, spread(ways[1].over)]
+    return [spread(ways[1].over), *times]
 
 
-def own_loop(
-    file: Path, item: Mapping[str, Any], states: Mapping[str, str]
-) -> Callable[[Budget], Spread]:
+def own_loop(file: Path, item: Mapping[str, Any], states: Mapping[str, str]) -> Loop:
     """onnxruntime's loop with two threads, which has two sets of caches and changes them."""
     import onnxruntime as ort
 

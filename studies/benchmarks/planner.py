@@ -1,5 +1,4 @@
-"""The planner on the public workloads and on graphs too wide to list, against the ways people split
-today.
+"""The planner on public graphs and on ones too wide to list, against the ways people split today.
 
   python -m studies.benchmarks.planner [FOLDER] [--wide] [-o FILE]
   python -m studies.benchmarks.planner [FOLDER] --deployments [--cores 6 16] [-o FILE]

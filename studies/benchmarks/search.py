@@ -2,7 +2,6 @@
 
     python -m studies.benchmarks.search [FOLDER] [--seeds 20] [--graphs NAME,NAME] [-o FILE]
     python -m studies.benchmarks.search --deployments [--seeds 20] [-o FILE]
-    python -m studies.benchmarks.search --overhead [-o FILE]
 
 Graphs: the zoo's, with times by the operations and bytes of each op, and the graph files in FOLDER
 (msr-fiddle/dnn-partitioning), split into 4 and 8 stages. The known op times are wrong by 35 %
@@ -17,17 +16,16 @@ Median / 90th percentile over the seeds. Beside them the medians of Optuna's TPE
 search on the same space over some of the seeds, up to a cap (> 40: not within it), and the loss of
 the plan alone. --deployments searches stages, replicas and threads instead, for a chain of 60 ops
 on 8 and 16 cores, where each busy core slows the others down by 2 % and a further thread adds 0.7
-of a core; a replica may hold the whole model, or a share of it. --overhead measures the time of a
-trial beside building and measuring.
+of a core; a replica may hold the whole model, or a share of it.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
-from itertools import chain, pairwise, product, repeat
+from itertools import chain, product, repeat
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -62,9 +60,6 @@ TRIALS = 20  # of a study at most, its own default
 CAP = 40  # trials of the other samplers
 SHARE = 4  # the other samplers are tried on every so many of the seeds
 SAMPLERS = ("tpe", "random")
-OVERHEAD_NETS, OVERHEAD_STAGES, OVERHEAD_TRIALS = ("densenet121", "inception_v1"), (4, 8), 210
-OVERHEAD_MS = 100.0
-EARLY, LATE = 40, 190  # trials up to, and from which on, a median is taken
 # A core of a small machine: operations and bytes a ms, and ms for a call.
 FLOPS_MS, BYTES_MS, CALL_MS = 2e7, 1e7, 0.005
 
@@ -88,11 +83,8 @@ def main() -> int:
     parser.add_argument("--graphs", default="", help="names, separated by commas; all without")
     parser.add_argument("--jobs", type=int, default=len(available()), help="processes side by side")
     parser.add_argument("--deployments", action="store_true", help="stages, replicas and threads")
-    parser.add_argument("--overhead", action="store_true", help="the time of a trial")
     args = parser.parse_args()
     names = set(filter(None, args.graphs.split(",")))
-    if args.overhead:
-        return overhead(names or OVERHEAD_NETS, args.file)
     with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
         if args.deployments:
             return deployments(pool, range(args.seeds), args.file)
@@ -236,39 +228,13 @@ def zoo_costs(name: str) -> CostModel:
 
 
 def op_times(graph: FusedGraph) -> list[float]:
-    """The roofline of each op, in ms: its operations or its bytes, whichever takes longer, and its
-    call.
-    """
+    """The roofline of each op in ms: its operations or bytes, what takes longer, and its call."""
     times = []
     for op in graph.ops:
         tensors = sum(graph.tensors[t].bytes for t in (*op.inputs, *op.outputs))
         moved_bytes = op.weight_bytes + tensors
         times.append(max(op.flops / FLOPS_MS, moved_bytes / BYTES_MS) + CALL_MS)
     return times
-
-
-def overhead(nets: Iterable[str], file: Path | None) -> int:
-    """The table of the time between trials, in ms, early in a study and late."""
-    rows, bars = [], []
-    for name, stages in product(sorted(nets), OVERHEAD_STAGES):
-        between = gaps(zoo_costs(name), stages)
-        early, late = (1000 * median(part) for part in (between[:EARLY], between[LATE:]))
-        rows.append((name, stages, f"{early:.0f}", f"{late:.0f}"))
-        bars.append(at_most(f"ms about trial 200, {name}, K={stages}", late, OVERHEAD_MS))
-    columns = ("graph", "K", f"trials 1 to {EARLY}, ms", "about trial 200, ms")
-    return finish("overhead", columns, rows, bars=bars, file=file)
-
-
-def gaps(costs: CostModel, stages: int) -> list[float]:
-    """Seconds from the begin of a trial to that of the next, in a study that does not converge; on
-    simulated hardware a measurement takes no time.
-    """
-    silence_optuna_logs()
-    search = {"trials": OVERHEAD_TRIALS, "converge": False}
-    config = config_of({"stages": stages, "search": search})
-    with finished(config, split_bench(costs, stages)) as opened:
-        starts = [trial.datetime_start for trial in opened.study.get_trials(deepcopy=False)]
-    return [(b - a).total_seconds() for a, b in pairwise(starts) if a and b]
 
 
 if __name__ == "__main__":

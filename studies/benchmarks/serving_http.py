@@ -232,12 +232,8 @@ def soak(folder: Path, items: Sequence[Item], rate: float, minutes: float) -> li
     third = len(memory) // 3
     grown = median(memory[-third:]) / median(memory[third : 2 * third]) if third else float("nan")
     what = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+    asked = sum(counts[kind] for kind in ("right", "wrong", "lost", "refused"))
     return [
-        at_least(f"share of right answers ({what})", counts["right"] / max(1, asked(counts)), 1.0),
+        at_least(f"share of right answers ({what})", counts["right"] / max(1, asked), 1.0),
         at_most(f"growth of the memory ({median(memory) / 2**20:.0f} MiB)", grown, GROWTH, ".3f"),
     ]
-
-
-def asked(counts: Counter[str]) -> int:
-    """The good requests."""
-    return sum(counts[kind] for kind in ("right", "wrong", "lost", "refused"))

@@ -6,16 +6,14 @@ Each format's program runs an export in turns with ``autosplit.load``, in many s
 ratio of a round is the program's period over load's; that of a net is the median over its rounds.
 For C++ it is the plan's two-stage split of each net. For Ray, on a cluster of two nodes that this
 machine starts, it is two stages of about 5 ms, with a tensor of 1 MB between them: on the node of
-the program, and with the second one on the other node. In onnxruntime, and in TVM,
-where two of TVM's RPC servers, each on a core, run the same split in the same rounds. A hop is how
-much longer than with load one item takes that is alone in the pipeline, half of it for each stage.
-Needs g++, cmake and ray. Leave the machine alone while it runs.
+the program, and with the second one on the other node, in onnxruntime and in TVM. A hop is how much
+longer than with load one item takes that is alone in the pipeline, half of it for each stage. Needs
+g++, cmake and ray. Leave the machine alone while it runs.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import re
 import subprocess
 import sys
@@ -43,13 +41,11 @@ from autosplit.zoo.onnx_builder import Builder
 from studies.benchmarks.finished_study import streamed
 from studies.benchmarks.result import Bar, arguments, at_most, finish, shown
 from tests.hardware.cluster.clusters import Nodes
-from tests.hardware.servers import Servers, own_core
 
 ROUNDS = 15
 NETS = ("squeezenet", "shufflenet", "resnet50")
 # The largest ratio of the period to that of ``load``, by format.
 BARS = {"cpp": 1.03, "ray": 1.35, "ray nodes": 1.35}
-RAY = ("ray", "ray nodes")
 SIDE = 512  # of the matrices that the stages on Ray multiply, each a MB
 STAGE_MS = 5.0
 
@@ -70,10 +66,6 @@ def main() -> int:
             periods = [shown(spread([t.median for t in c.turns])) for c in (load, program)]
             hop = f"{program.hop_ms(load):.3f}" if program.latencies else ""
             rows.append((net, target, *periods, shown(ratio), hop))
-        if {"ray", "rpc"} <= set(targets):
-            ray_over_rpc = programs[targets.index("ray")].against(programs[targets.index("rpc")])
-            ratios["ray over rpc"] = [ray_over_rpc.median]
-            rows.append((net, "ray against rpc", "", "", shown(ray_over_rpc), ""))
     columns = ("net", "target", "load ms", "target ms", "target / load", "hop ms")
     return finish("targets", columns, rows, bars=bars(ratios), file=args.file)
 
@@ -102,7 +94,6 @@ def bars(ratios: Mapping[str, Sequence[float]]) -> list[Bar]:
     return [
         at_most(f"{target}: median period against load", median(values), BARS[target], ".4g")
         for target, values in ratios.items()
-        if target in BARS
     ]
 
 
@@ -110,14 +101,11 @@ def splits(nets: Sequence[str], runtime: str) -> Iterator[tuple[str, tuple[str, 
     """The name of each net, the targets it is for, and its split."""
     for net in nets:
         yield net, ("cpp",), api.plan(api.load_model(catalog.cached(net), runtime=runtime), 2)
-    if importlib.util.find_spec("ray") is None:
-        print("ray is not installed, and is left out", file=sys.stderr)
-        return
     # The file is read again when its split is compared with it.
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(Nodes()):
-        for name, targets in ((ONNXRUNTIME, RAY), (TVM, (*RAY, "rpc"))):
+        for name in (ONNXRUNTIME, TVM):
             count, split = products(name, Path(folder) / f"{name}.onnx")
-            yield f"{2 * count} products, {name}", targets, split
+            yield f"{2 * count} products, {name}", ("ray", "ray nodes"), split
 
 
 def products(runtime: str, file: Path) -> tuple[int, api.Split]:
@@ -172,14 +160,6 @@ def ray(
     return Contestant(partial(streamed, pipeline, items), pipeline)
 
 
-def rpc(folder: Path, items: Sequence[Item], stack: contextlib.ExitStack) -> Contestant:
-    """The pipeline on two of TVM's RPC servers, each on a core of this machine."""
-    start = Servers(stack, folder.parent)
-    places = [start(core=own_core(number)).device for number in range(2)]
-    pipeline = stack.enter_context(autosplit.load(folder, places, trace=True))
-    return Contestant(partial(streamed, pipeline, items), pipeline)
-
-
 def cpp(folder: Path, items: Sequence[Item], stack: contextlib.ExitStack) -> Contestant:
     """The C++ program, built here."""
     build = folder / "build"
@@ -221,7 +201,6 @@ TARGETS: Mapping[str, Callable[[Path, Sequence[Item], contextlib.ExitStack], Con
     "cpp": cpp,
     "ray": ray,
     "ray nodes": partial(ray, last="right"),
-    "rpc": rpc,
 }
 
 
