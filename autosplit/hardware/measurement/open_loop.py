@@ -7,6 +7,7 @@ omission).
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -44,14 +45,17 @@ def load_test(
     delay_ms = workload.delays(pipeline.batch)[0]
     pipeline.with_delay(delay_ms)
 
-    def at(rate: float) -> LoadPoint:
+    limit = workload.limit_ms
+
+    def at(rate: float, limit: float | None = limit) -> LoadPoint:
         phases.report(f"running {rate:.4g} items/s", pipeline.threads)
-        return load_point(pipeline, items, replace(workload, rate=rate), seconds, streams)
+        at_rate = replace(workload, rate=rate, limit_ms=limit)
+        return load_point(pipeline, items, at_rate, seconds, streams)
 
     lone = min(_lone(pipeline, item) for item in [*items, *items][:_LONE_ITEMS])
-    points = [] if workload.rate is None else [at(workload.rate)]
+    # At the rate that is asked for all latencies count, not only whether they keep the limit.
+    points = [] if workload.rate is None else [at(workload.rate, limit=None)]
     test = LoadTest((), lone, capacity, delay_ms, quantile=workload.quantile)
-    limit = workload.limit_ms
     if limit is None:
         return replace(test, points=tuple(points))
     low, high, rate = 0.0, capacity, least or _FIRST * capacity
@@ -87,23 +91,28 @@ def open_latencies(
 ) -> list[float]:
     """The latencies in ms of so many items, repeated, that come at the workload's rate.
 
-    The items belong to the streams in turn. Where the pipeline falls behind so far that it takes
-    twice the time, the last items are not sent.
+    The items belong to the streams in turn. The last items are not sent where the pipeline falls
+    behind so far that it takes twice the time, or once so many have exceeded the limit of the
+    workload that its quantile does.
     """
     due = (workload.arrivals(count) / MS).tolist()
-    latest = _LATE * due[-1]
+    latest, first = _LATE * due[-1], WARM_UP * count
+    limit_s = math.inf if workload.limit_ms is None else workload.limit_ms / MS
+    late, most_late = list[int](), (1 - workload.share) * count
     ends, done = [0.0] * len(due), threading.Semaphore(0)
     tickets: list[Inside] = []
 
     def note(number: int, _: object) -> None:
         ends[number] = time.perf_counter()
+        if number >= first and ends[number] - start - due[number] > limit_s:
+            late.append(number)
         done.release()
 
     start = time.perf_counter()
     in_turn = items_in_turn(pipeline, items, streams)
     for number, (at, (stream, item)) in enumerate(zip(due, in_turn, strict=False)):
         now = time.perf_counter() - start
-        if number and now > latest:
+        if number and (now > latest or len(late) > most_late):
             break
         time.sleep(max(0.0, at - now))
         tickets.append(pipeline.enter(item, stream))

@@ -10,7 +10,7 @@ from autosplit.errors import StageError
 from autosplit.hardware.measurement import open_loop
 from autosplit.hardware.measurement.open_loop import load_test, open_latencies
 from autosplit.hardware.measurement.results import LoadPoint, LoadTest, Spread, spread
-from autosplit.planner.workload import Workload, items_measured
+from autosplit.planner.workload import WARM_UP, Workload, items_measured
 from studies.benchmarks import serving_simulation
 from tests.hardware.fakes import fake_pipeline, graph, items
 
@@ -29,6 +29,17 @@ def test_an_item_that_has_to_wait_is_late():
     assert 2 <= len(latencies) < 100
     assert latencies == sorted(latencies)
     assert latencies[-1] - latencies[0] > 10 * (len(latencies) - 1)
+
+
+@pytest.mark.parametrize("limit", [None, 1e3, 5.0])
+def test_no_further_item_comes_once_the_limit_is_surely_exceeded(limit):
+    workload = Workload(50.0, limit_ms=limit)
+    with slow_pipeline(0.01) as pipeline:
+        latencies = open_latencies(pipeline, items(3), workload, 200)
+    assert (len(latencies) < 200) == (limit == 5.0)
+    if limit == 5.0:
+        timed = spread(latencies[int(WARM_UP * len(latencies)) :], share=workload.share)
+        assert timed.median > limit
 
 
 @pytest.mark.parametrize("batch", [1, 4])
