@@ -36,7 +36,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module 'autosplit' has no attribute '{name}'")
+        remedy = "; use Split.deployment" if name == "ModelDeployment" else ""  # until 0.2.0
+        raise AttributeError(f"module 'autosplit' has no attribute '{name}'{remedy}")
     if name in ("load", "LoadedPipeline"):  # an export runs without importers and planner
         from autosplit.deploy import load
 

@@ -158,6 +158,8 @@ def test_every_public_name_is_there_and_listed():
     assert all(getattr(autosplit, name) for name in autosplit.__all__)
     with pytest.raises(AttributeError, match="module 'autosplit' has no attribute 'nope'"):
         autosplit.nope  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'ModelDeployment'; use Split\.deployment"):
+        autosplit.ModelDeployment  # noqa: B018
 
 
 HEAVY = {"tvm", "optuna", "onnx", "onnxruntime", "numpy", "pydantic", "torch"}

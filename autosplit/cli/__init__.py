@@ -48,7 +48,18 @@ _MODULES = (
     dashboard, zoo, doctor,
 )  # fmt: skip
 COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
-FORMER_OPTIONS = {"--backend": "--runtime"}
+# Options of earlier versions, and what to do without them.
+FORMER_OPTIONS = {
+    "--backend": "is now called --runtime",
+    "--items-per-second": "is now called --rate",
+    "--baselines": "is gone; `autosplit run` measures the baselines",
+    "--count": "is gone; `autosplit inspect` counts the cuts",
+    "--k-best": "is gone; autosplit.planner.k_best lists plans",
+    "--max-period": "is gone; autosplit.planner.partition takes max_period",
+    "--objective": "is gone, and so are plans of least latency, which nothing could run",
+    "--pareto": "is gone; autosplit.planner.front lists plans",
+    "--precision": "is gone, and so are the less exact kernels; leave it out",
+}
 INTERRUPTED = 130
 EXPORTING = ("export", "split")  # their --format is that of the export
 
@@ -110,7 +121,7 @@ def _parse(args: argparse.Namespace, argv: Sequence[str] | None) -> None:
         if option in parser._option_string_actions:
             parser.error(f"{option!r} stands before the command; write it after")
         if option in FORMER_OPTIONS:
-            parser.error(f"{option!r} is now called {FORMER_OPTIONS[option]}")
+            parser.error(f"{option!r} {FORMER_OPTIONS[option]}")
         remedy = nearest(option, parser._option_string_actions)
         parser.error(f"unknown argument {unknown[0]!r}{remedy.removesuffix('?')}")
 

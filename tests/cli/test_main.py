@@ -65,6 +65,16 @@ def test_without_arguments_the_help_is_printed(capsys):
             "autosplit plan: '--backend' is now called --runtime; see `autosplit plan --help`\n",
         ),
         (
+            ["bench", "out", "--items-per-second", "5"],
+            "autosplit bench: '--items-per-second' is now called --rate; "
+            "see `autosplit bench --help`\n",
+        ),
+        (
+            ["plan", "net.onnx", "--stages", "2", "--count"],
+            "autosplit plan: '--count' is gone; `autosplit inspect` counts the cuts; "
+            "see `autosplit plan --help`\n",
+        ),
+        (
             ["inpsect", "net.onnx"],
             "autosplit: unknown command 'inpsect'; did you mean 'inspect'; "
             "see `autosplit --help`\n",

@@ -50,7 +50,13 @@ from autosplit.units import bytes_of
 MOST_CORES = 256
 MOST_STREAMS = 10_000
 SIZE_LIMIT = 1_000_000  # bytes; a study file is a page of text
-FORMER_NAMES = {"backend": "runtime"}  # keys of earlier versions
+# Keys of earlier versions, and what to write instead.
+FORMER_NAMES = {
+    "backend": "is now called runtime; write runtime = {value!r}",
+    "precision": "is gone, and so are the less exact kernels; remove it",
+    "realtime": "is gone; write workload = {{ rate = R }} with its items_per_second",
+    "simulated": "is gone; python -m studies.simulation in the repository has simulated devices",
+}
 VALUE_LIMIT = 60  # characters of a value that are shown
 # What pydantic writes after a key for each type that it tried.
 _TYPE = re.compile(r"constrained-.*|(literal|list)\[.*")
@@ -358,8 +364,7 @@ def explain(error: ValidationError) -> str:
     key = ".".join(part for part in map(str, first["loc"]) if not _TYPE.fullmatch(part))
     if first["type"] == "extra_forbidden":
         if key in FORMER_NAMES:
-            new_key = FORMER_NAMES[key]
-            return f"{key} is now called {new_key}; write {new_key} = {first['input']!r}"
+            return f"{key} {FORMER_NAMES[key]}".format(value=first["input"])
         return f"unknown key '{key}'; {_known_keys(key)}"
     if first["type"] == "missing":
         return f"{key} is missing; add {key} = ..."
