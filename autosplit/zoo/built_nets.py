@@ -26,11 +26,10 @@ def transformer(
     # Small enough that a masked token has next to no weight after the softmax.
     net.constant("mask.weight", FLOAT, [-30.0])
     net.constant("mask.axes", INT64, [1, 2])
-    hidden = net.op("Clip", "mask.clipped", "mask", "zero", "one")
-    hidden = net.op(
-        "Mul", "mask.weighted", net.op("Sub", "mask.inverted", "one", hidden), "mask.weight"
-    )
-    bias = net.op("Unsqueeze", "mask.bias", hidden, "mask.axes")
+    clipped = net.op("Clip", "mask.clipped", "mask", "zero", "one")
+    inverted = net.op("Sub", "mask.inverted", "one", clipped)
+    weighted = net.op("Mul", "mask.weighted", inverted, "mask.weight")
+    bias = net.op("Unsqueeze", "mask.bias", weighted, "mask.axes")
     net.constant("heads.scale", FLOAT, [1 / math.sqrt(width // heads)])
     net.constant("heads.split", INT64, [1, length, heads, width // heads])
     net.constant("heads.join", INT64, [1, length, width])
@@ -49,15 +48,13 @@ def _encoder(net: Builder, name: str, x: str, bias: str, width: int) -> str:
     attended = _attention(net, f"{name}.attention", x, bias, width)
     x = net.norm(f"{name}.norm1", net.op("Add", f"{name}.residual1", x, attended), width)
     hidden = net.linear(f"{name}.expand", x, (width, 2 * width))
-    gate = net.op(
-        "Erf", f"{name}.gelu.erf", net.op("Mul", f"{name}.gelu.scaled", hidden, "gelu.scale")
+    scaled = net.op("Mul", f"{name}.gelu.scaled", hidden, "gelu.scale")
+    shifted = net.op(
+        "Add", f"{name}.gelu.shifted", net.op("Erf", f"{name}.gelu.erf", scaled), "one"
     )
-    gate = net.op(
-        "Mul", f"{name}.gelu.gate", net.op("Add", f"{name}.gelu.shifted", gate, "one"), "gelu.half"
-    )
-    hidden = net.linear(
-        f"{name}.reduce", net.op("Mul", f"{name}.gelu", hidden, gate), (2 * width, width)
-    )
+    gate = net.op("Mul", f"{name}.gelu.gate", shifted, "gelu.half")
+    gated = net.op("Mul", f"{name}.gelu", hidden, gate)
+    hidden = net.linear(f"{name}.reduce", gated, (2 * width, width))
     return net.norm(f"{name}.norm2", net.op("Add", f"{name}.residual2", x, hidden), width)
 
 
@@ -69,19 +66,13 @@ def _attention(net: Builder, name: str, x: str, bias: str, width: int) -> str:
         split = net.op("Reshape", f"{name}.{part}.split", projected, "heads.split")
         heads[part] = net.op("Transpose", f"{name}.{part}.heads", split, perm=axes)
     scores = net.op("MatMul", f"{name}.scores", heads["query"], heads["key"])
-    scores = net.op(
-        "Add", f"{name}.masked", net.op("Mul", f"{name}.scaled", scores, "heads.scale"), bias
-    )
-    mixed = net.op(
-        "MatMul",
-        f"{name}.mixed",
-        net.op("Softmax", f"{name}.weights", scores, axis=-1),
-        heads["value"],
-    )
-    mixed = net.op("Transpose", f"{name}.joined", mixed, perm=[0, 2, 1, 3])
-    return net.linear(
-        f"{name}.output", net.op("Reshape", f"{name}.flat", mixed, "heads.join"), (width, width)
-    )
+    scaled = net.op("Mul", f"{name}.scaled", scores, "heads.scale")
+    masked = net.op("Add", f"{name}.masked", scaled, bias)
+    weights = net.op("Softmax", f"{name}.weights", masked, axis=-1)
+    mixed = net.op("MatMul", f"{name}.mixed", weights, heads["value"])
+    joined = net.op("Transpose", f"{name}.joined", mixed, perm=[0, 2, 1, 3])
+    flat = net.op("Reshape", f"{name}.flat", joined, "heads.join")
+    return net.linear(f"{name}.output", flat, (width, width))
 
 
 def branches(channels: int = 16, size: int = 28) -> tuple[Any, dict[str, Shape]]:
@@ -104,13 +95,11 @@ def branches(channels: int = 16, size: int = 28) -> tuple[Any, dict[str, Shape]]
     x = net.conv("reduce", x, (2 * channels, channels), size=1, relu=True)
     x = net.op("Add", "hinted", x, net.conv("hint.conv", "hint", wide, size=1))
     x = _nested_residual(net, "second", x, channels)
-    net.op(
-        "GlobalAveragePool", "late", net.conv("late.conv", x, (channels, 2 * channels), relu=True)
-    )
+    x = net.conv("late.conv", x, (channels, 2 * channels), relu=True)
+    net.op("GlobalAveragePool", "late", x)
     inputs = {"image": (1, 3, size, size), "hint": (1, channels, size, size)}
-    return net.model(
-        "branches", inputs, {"early": (1, half, 1, 1), "late": (1, 2 * channels, 1, 1)}
-    )
+    outputs = {"early": (1, half, 1, 1), "late": (1, 2 * channels, 1, 1)}
+    return net.model("branches", inputs, outputs)
 
 
 def _nested_residual(net: Builder, name: str, x: str, channels: int) -> str:

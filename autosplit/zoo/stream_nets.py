@@ -42,6 +42,15 @@ class _StreamBuilder(Builder):
         self.op("Slice", f"{name}.last", joined, *bounds, outputs=[f"present_{name}"])
         return joined
 
+    def attention(self, name: str, query: str, key: str, value: str, width: int) -> str:
+        """What a query reads of values by their keys, and a linear layer."""
+        key = self.op("Transpose", f"{name}.key.turned", key, perm=[0, 2, 1])
+        scores = self.op("MatMul", f"{name}.scores", query, key)
+        scaled = self.op("Mul", f"{name}.scaled", scores, "scale")
+        weights = self.op("Softmax", f"{name}.weights", scaled, axis=-1)
+        mixed = self.op("MatMul", f"{name}.mixed", weights, value)
+        return self.linear(f"{name}.out", mixed, (width, width))
+
     def finish(self, name: str, output: str) -> Net:
         """The model; the last node makes ``output``."""
         self.nodes[-1].output[0] = output
@@ -101,9 +110,8 @@ def _gated_unit(net: _StreamBuilder, name: str, x: str, width: int) -> str:
         total = net.op("Add", f"{name}.{gate}.sum", f"{from_input}.{gate}", f"{from_state}.{gate}")
         gates[gate] = net.op("Sigmoid", f"{name}.{gate}", total)
     reset = net.op("Mul", f"{name}.forgotten", gates["reset"], f"{from_state}.new")
-    new = net.op(
-        "Tanh", f"{name}.new", net.op("Add", f"{name}.new.sum", f"{from_input}.new", reset)
-    )
+    new_sum = net.op("Add", f"{name}.new.sum", f"{from_input}.new", reset)
+    new = net.op("Tanh", f"{name}.new", new_sum)
     # The state is a mean of the old and the new one, weighed by this gate.
     share = net.op("Sub", f"{name}.share", "one", gates["update"])
     new_part = net.op("Mul", f"{name}.new.part", share, new)
@@ -128,22 +136,11 @@ def encoder(layers: int = 4, width: int = 192, chunk: int = 16, memory: int = 64
         query = net.linear(f"{name}.query", normed, (width, width))
         key = net.linear(f"{name}.key", joined, (width, width), bias=False)
         value = net.linear(f"{name}.value", joined, (width, width))
-        key = net.op("Transpose", f"{name}.key.turned", key, perm=[0, 2, 1])
-        attended = _attended(net, name, query, key, value)
-        x = net.op(
-            "Add", f"{name}.residual1", x, net.linear(f"{name}.out", attended, (width, width))
-        )
+        attended = net.attention(name, query, key, value, width)
+        x = net.op("Add", f"{name}.residual1", x, attended)
         x = net.op("Add", f"{name}.residual2", x, _convolved(net, name, x, (chunk, width)))
         x = _fed_forward(net, name, x, net.norm(f"{name}.norm3", x, width), width)
     return net.finish("encoder", "encoded")
-
-
-def _attended(net: Builder, name: str, query: str, key: str, value: str) -> str:
-    scores = net.op(
-        "Mul", f"{name}.scaled", net.op("MatMul", f"{name}.scores", query, key), "scale"
-    )
-    weights = net.op("Softmax", f"{name}.weights", scores, axis=-1)
-    return net.op("MatMul", f"{name}.mixed", weights, value)
 
 
 def _fed_forward(net: Builder, name: str, x: str, normed: str, width: int) -> str:
@@ -156,9 +153,8 @@ def _fed_forward(net: Builder, name: str, x: str, normed: str, width: int) -> st
 def _convolved(net: _StreamBuilder, name: str, x: str, sizes: tuple[int, int]) -> str:
     """A depthwise convolution along time, over this chunk and the last four frames before it."""
     chunk, width = sizes
-    turned = net.op(
-        "Transpose", f"{name}.turned", net.norm(f"{name}.norm2", x, width), perm=[0, 2, 1]
-    )
+    normed = net.norm(f"{name}.norm2", x, width)
+    turned = net.op("Transpose", f"{name}.turned", normed, perm=[0, 2, 1])
     joined = net.remember(f"{name}.conv", turned, (1, width, 4), 2, chunk)
     weight = net.weight(f"{name}.depthwise.weight", width, 1, 5)
     hidden = net.op("Conv", f"{name}.depthwise", joined, weight, group=width)
@@ -179,10 +175,7 @@ def decoder(layers: int = 6, width: int = 256, length: int = 64) -> Net:
             new = net.linear(f"{name}.{part}", normed, (width, width))
             cached.append(net.remember(f"{name}.{part}", new, (1, length, width), 1, 1))
         query = net.linear(f"{name}.query", normed, (width, width))
-        key = net.op("Transpose", f"{name}.key.turned", cached[0], perm=[0, 2, 1])
-        attended = _attended(net, name, query, key, cached[1])
-        x = net.op(
-            "Add", f"{name}.residual", x, net.linear(f"{name}.out", attended, (width, width))
-        )
+        attended = net.attention(name, query, cached[0], cached[1], width)
+        x = net.op("Add", f"{name}.residual", x, attended)
         x = _fed_forward(net, name, x, net.norm(f"{name}.norm2", x, width), width)
     return net.finish("decoder", "decoded")
