@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts import is_downset
@@ -28,16 +29,14 @@ _CORES = re.compile(r"cores:\d{1,4}(,\d{1,4}){0,1023}", re.ASCII)
 class Trial:
     """One candidate: its record as the search stored it, and ``final``, its figures when compared.
 
-    ``state`` is complete, fail, interrupted, running, pruned or waiting. ``places`` are for each
-    stage the index of its device, or of the profiled one with as many cores. ``values`` are those
-    that Optuna has. What makes no sense in the record is left out: stages are a legal split.
+    ``state`` is complete, fail, interrupted, running, pruned or waiting. ``values`` are those that
+    Optuna has. What makes no sense in the record is left out: stages are a legal split.
     """
 
     number: int
     state: str
     record: TrialRecord = field(default_factory=TrialRecord)
     final: Figures | None = None
-    places: tuple[int, ...] = ()
     values: tuple[float, ...] = ()
     error: str = ""
 
@@ -145,9 +144,7 @@ class Study:
         if record.devices:
             return [" and ".join(of_stage) for of_stage in record.devices]
         count = max(len(record.stages), len(record.stage_ms))
-        places = [*trial.places, *range(len(trial.places), count)]
-        names = self.record.devices
-        return [names[i] if i < len(names) else "" for i in places]
+        return [*self.record.devices, *[""] * count][:count]
 
     def title_of(self, op: str) -> str:
         """The name that people know an op by."""
@@ -155,29 +152,23 @@ class Study:
         return op_title(self.graph.ops[self.graph.index[op]]) if self.graph and known else op
 
     def stage_names(self, trial: Trial) -> list[str]:
-        """Each stage of a trial by its number, device and runtime."""
-        runtimes = trial.record.runtimes
-        names = []
-        for number, device in enumerate(self.devices_of(trial)):
-            runtime = runtimes[number] if number < len(runtimes) else ""
-            names.append(", ".join(filter(None, (f"stage {number}", device, runtime))))
-        return names
+        """The device and the runtime of each stage of a trial."""
+        pairs = zip_longest(self.devices_of(trial), trial.record.runtimes)
+        return [", ".join(filter(None, pair)) for pair in pairs]
 
     def profile_of(self, trial: Trial) -> tuple[float, ...]:
         """The profiled time of each op on the device of its stage; empty if it is not known."""
-        profiles, stages = self.record.profile, trial.record.stages
-        row_of_op = {}
+        record, times = trial.record, dict[int, float]()
+        profiles = [p for p in self.record.profile if p.batch == record.batch]
         try:
-            for number, ops in enumerate(stages):
-                rows: Sequence[int] = range(len(profiles))
-                if trial.record.runtimes:
-                    runtime = trial.record.runtimes[number]
-                    # A stored profile of one runtime may lack its name.
-                    rows = [row for row in rows if profiles[row].runtime in ("", runtime)]
-                rows = [row for row in rows if profiles[row].batch == trial.record.batch]
-                place = trial.places[number] if trial.places else number
-                row_of_op.update(dict.fromkeys(ops, rows[place]))
-            return tuple(profiles[row_of_op[i]].op_ms[i] for i in range(len(row_of_op)))
+            for number, ops in enumerate(record.stages):
+                # A stored profile of one runtime may lack its name.
+                rows = [
+                    p for p in profiles if p.runtime in ("", *record.runtimes[number : number + 1])
+                ]
+                place = _place(record.devices[number][0], self.record.devices)
+                times |= {op: rows[place].op_ms[op] for op in ops}
+            return tuple(times[op] for op in range(len(times)))
         # A foreign database may name more ops or devices than its profile has.
         except (IndexError, KeyError):
             return ()
@@ -215,7 +206,6 @@ def _trial(trial: optuna.trial.FrozenTrial, graph: FusedGraph | None, study: Stu
         state=state_of(trial),
         record=record,
         final=study.final_comparison.figures.get(trial.number),
-        places=tuple(_place(of_stage[0], study.devices) for of_stage in record.devices),
         values=tuple(trial.values or ()),
         error=error_of(trial),
     )

@@ -158,9 +158,7 @@ def _facts(study: Study, best: Trial | None) -> Iterator[tuple[str, str]]:
 
 def _graph(study: Study, trial: Trial) -> Figure:
     assert study.graph is not None
-    # The picture numbers the stages itself.
-    names = [name.partition(", ")[2] for name in study.stage_names(trial)]
-    times = study.profile_of(trial)
+    names, times = study.stage_names(trial), study.profile_of(trial)
     view = SplitGraph(study.graph, trial.record.stages, names, times)
     return Figure(view.draw(), _ABOUT_GRAPH)
 

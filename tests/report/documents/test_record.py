@@ -151,21 +151,15 @@ def test_the_days_are_the_first_and_the_last(days, text):
     assert read(study).days == text
 
 
-def with_stages(stages, **attributes):
-    study = study_of([], devices=["cores:0,1", "cores:0"])
-    asked = study.ask()
-    update(asked, stages=stages, **attributes)
-    study.tell(asked, 1.0)
-    return read(study).trials[0]
-
-
 def test_each_stage_has_the_profile_of_its_device():
-    devices = [["cores:0"], ["cores:0,1", "cores:2,3"]]
-    trial = with_stages([[0, 1], [2]], stage_ms=[2.0, 3.0], devices=devices)
-    assert (trial.places, trial.record.stage_ms) == ((1, 0), (2.0, 3.0))
+    times = [(1.0, 2.0, 3.0), (4.0, 5.0, 6.0)]
+    stored = study_of([], devices=["cores:0,1", "cores:0"], profile=[{"op_ms": t} for t in times])
+    study = read(stored)
+    devices = (("cores:0",), ("cores:0,1", "cores:2,3"))
+    assert study.profile_of(trial(0, stages=((0, 1), (2,)), devices=devices)) == (4.0, 5.0, 3.0)
     # As many cores as a profiled device has.
-    assert with_stages([[0, 1, 2]], devices=[["cores:7"]]).places == (1,)
-    assert with_stages([[0], [-1]]).places == ()
+    assert study.profile_of(trial(0, stages=((0, 1, 2),), devices=(("cores:7",),))) == times[1]
+    assert study.profile_of(trial(0, stages=((0,), (1,)))) == ()
 
 
 def test_an_op_has_the_time_of_the_runtime_and_the_device_of_its_stage():
@@ -173,11 +167,11 @@ def test_an_op_has_the_time_of_the_runtime_and_the_device_of_its_stage():
     profile = [{"runtime": name, "op_ms": times} for name, times in rows]
     stored = study_of([], devices=["cores:0", "cores:1"], profile=profile)
     study = read(stored)
-    ways = {"places": (0, 1), "stage_ms": (1.0, 2.0), "runtimes": ("openvino", "tvm")}
+    ways = {"devices": (("cores:0",), ("cores:1",)), "runtimes": ("openvino", "tvm")}
     one = trial(0, stages=((0,), (1,)), **ways)
     assert study.profile_of(one) == (5.0, 4.0)
-    assert study.stage_names(one) == ["stage 0, cores:0, openvino", "stage 1, cores:1, tvm"]
-    gone = trial(0, stages=((0,), (1,)), places=(0, 1), runtimes=("gone", "tvm"))
+    assert study.stage_names(one) == ["cores:0, openvino", "cores:1, tvm"]
+    gone = trial(0, stages=((0,), (1,)), **ways | {"runtimes": ("gone", "tvm")})
     assert study.profile_of(gone) == ()
 
 
