@@ -80,7 +80,7 @@ def storage_errors(url: str) -> Iterator[None]:
         # trial, and a failed assertion for a write that never arrived, above all on a full disk.
         cause = error if isinstance(error, failures) else error.__context__
         if isinstance(cause, failures):
-            message = f"failed: {_cause(cause)}; repair it and run again"
+            message = f"failed: {cause_line(cause)}; repair it and run again"
         elif str(error) == "Should not reach.":
             message = "lost a write; is its disk full? free some space and run again"
         else:
@@ -179,7 +179,7 @@ def silence_optuna_logs() -> None:
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
 
-def _cause(error: BaseException) -> str:
+def cause_line(error: BaseException) -> str:
     """The driver's own words: the first line of the innermost cause."""
     import sqlalchemy.exc
 

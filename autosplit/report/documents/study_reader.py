@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autosplit.errors import AutosplitError, ConfigError, MachineError, line_of
+from autosplit.errors import AutosplitError, ConfigError, MachineError
 from autosplit.study import storage as storages
 from autosplit.study.record import FORMAT, RECORD
 
@@ -85,22 +85,17 @@ class StudyReader:
         except Exception as error:
             # the database is untrusted: its rows can make Optuna raise anything
             operational = sqlalchemy.exc.OperationalError
-            line = _first_line(error)
+            line = storages.cause_line(error)
             # Optuna wraps the error of a server that cannot be reached, and of missing tables
             wrapped = self.file is None and isinstance(error.__cause__, operational)
             if isinstance(error, operational) or wrapped:
-                message = (
+                raise MachineError(
                     f"storage '{self.location}' cannot be read: {line}; repair it and try again"
-                )
-                raise MachineError(message) from error
-            if self.file is not None and _UNINITIALISED in line:
-                raise ConfigError(
-                    f"storage '{self.location}' was created but never initialised; "
-                    "run the study again"
                 ) from error
-            raise ConfigError(
-                f"storage '{self.location}' is damaged or not a study: {line}; give another"
-            ) from error
+            problem = f"is damaged or not a study: {line}; give another"
+            if self.file is not None and _UNINITIALISED in line:
+                problem = "was created but never initialised; run the study again"
+            raise ConfigError(f"storage '{self.location}' {problem}") from error
 
     def check(self) -> None:
         """Check that the URL is readable and a SQLite file exists.
@@ -108,15 +103,8 @@ class StudyReader:
         Raises:
             ConfigError: they are not.
         """
-        import sqlalchemy.exc
-
-        try:
+        with storages.storage_errors(self.url):
             file = self.file
-        except sqlalchemy.exc.ArgumentError:
-            raise ConfigError(
-                f"storage '{self.location}' is not a database URL; "
-                "give a file path or postgresql+psycopg://USER@HOST/NAME"
-            ) from None
         if file is None:
             return
         try:
@@ -233,8 +221,3 @@ def _rolled_back_copy(file: Path) -> sqlite3.Connection:
         with contextlib.closing(sqlite3.connect(f"{folder}/copy")) as copy:
             copy.backup(memory)
     return memory
-
-
-def _first_line(error: BaseException) -> str:
-    cause = getattr(error, "orig", None) or error.__cause__ or error
-    return line_of(cause)
