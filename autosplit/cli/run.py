@@ -97,10 +97,10 @@ def run(args: argparse.Namespace) -> None:
     url = storage_url(config.name, args.storage, config.storage)
     dashboard: Thread | None = None
     with contextlib.ExitStack() as stack:
-        check_linker(config, output.note)
-        # Nothing else is shown until the first kernels are compiled.
-        output.note("reading the model and compiling its ops")
         try:
+            check_linker(config, output.note)
+            # Nothing else is shown until the first kernels are compiled.
+            output.note("reading the model and compiling its ops")
             bench = open_bench(config, trust_kernels=args.trust_kernels)
         except BaseException:
             if is_new:  # of a study that never began nothing is left

@@ -53,6 +53,8 @@ def test_a_model_gets_a_study_file_and_the_same_command_resumes(tmp_path, monkey
     lines = 'model = "my net.onnx"', "stages = 3", "trials = 2", 'runtime = "tvm"'
     for line in (*lines, "[shapes]", '    { input = "h", output = "h_next" },'):
         assert line in written.splitlines()
+    noted = written.replace('onnx"', 'onnx"  # the second one', 1)
+    Path("my-net.toml").write_text(noted)
     assert main(command) == 0
     again, err = capsys.readouterr()
     assert "wrote" not in err
@@ -61,12 +63,13 @@ def test_a_model_gets_a_study_file_and_the_same_command_resumes(tmp_path, monkey
     assert "study file of another model" in failed(capsys, 2, "run", "my net.onnx")
 
 
-def test_a_refused_model_leaves_no_study_file(tmp_path, monkeypatch, capsys):
-    def refuse(config, **options):
+@pytest.mark.parametrize("step", ["check_linker", "open_bench"])
+def test_a_refused_model_leaves_no_study_file(tmp_path, monkeypatch, capsys, step):
+    def refuse(config, *note, **options):
         raise ModelError("input 'x' has a dynamic shape")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("autosplit.study.loop.benches.open_bench", refuse)
+    monkeypatch.setattr(f"autosplit.study.loop.benches.{step}", refuse)
     Path("net.onnx").touch()
     assert "dynamic shape" in failed(capsys, 2, "run", "net.onnx", "--cores", "2")
     assert [file.name for file in tmp_path.iterdir()] == ["net.onnx"]

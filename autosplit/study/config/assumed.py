@@ -10,7 +10,7 @@ from typing import Any
 from autosplit.errors import ConfigError
 from autosplit.files import atomic_write
 from autosplit.hardware.devices.device import available
-from autosplit.study.config.study_file import StudyConfig, checked, overlay, study_name
+from autosplit.study.config.study_file import StudyConfig, checked, overlay, read, study_name
 
 MODEL_SUFFIXES = (".onnx", ".pt2", ".json")
 _KEYS = {
@@ -31,7 +31,7 @@ def study_file_for(model: Path, options: Mapping[str, Any]) -> tuple[Path, bool]
         raise ConfigError(f"model file '{model}' does not exist; give a model or a study file")
     path = os.path.relpath(model)
     if file.exists():
-        if f'model = "{path}"' not in file.read_text(encoding="utf-8").splitlines():
+        if Path(str(read(file).get("model"))).resolve() != model.resolve():
             raise ConfigError(f"'{file}' is the study file of another model; run it, or move it")
         return file, False
     import tomli_w

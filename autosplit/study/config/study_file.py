@@ -323,7 +323,7 @@ def load(path: Path, options: Mapping[str, Any] | None = None) -> StudyConfig:
 
     Raises ConfigError, one line, naming the key, its value and the remedy.
     """
-    data, chosen = _read(path), {k for k, value in (options or {}).items() if value is not None}
+    data, chosen = read(path), {k for k, value in (options or {}).items() if value is not None}
     # Cores are in place of stages and devices: what is asked for now replaces the other.
     for keys, others in (({"cores"}, ("stages", "devices")), ({"stages", "devices"}, ("cores",))):
         for other in others if keys & chosen else ():
@@ -397,7 +397,8 @@ def _known_keys(unknown: str) -> str:
     return f"keys{f' of {section}' if section else ''} are {', '.join(known)}"
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> dict[str, Any]:
+    """The document of a study file. Raises ConfigError where it is no TOML."""
     try:
         with path.open("rb") as file:
             raw = file.read(SIZE_LIMIT + 1)
