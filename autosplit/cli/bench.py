@@ -26,22 +26,14 @@ if TYPE_CHECKING:
 HELP = "measure an exported split"
 _LATENCY_ITEMS = 20
 OPTIONS = (
-    options.value(
-        "--seconds",
-        "S",
-        "longest time to measure; under load that of a rate, or until 1,000 items",
-        options.seconds,
-        default=5.0,
-    ),
-    options.value("--chart", "FILE", "draw the latency against the rate, as SVG", Path),
-    options.value(
-        "--streams",
-        "N",
-        "streams whose items come in turn (default: as many as the export is for)",
-        options.streams,
-    ),
-    options.value("--trace", "FILE", "write the run as a Chrome or Perfetto trace", Path),
-    options.EXPORT,
+    *options.of("""
+        --seconds S    longest time to measure; under load that of a rate, or until 1,000 items
+                       [default: 5.0]
+        --chart FILE   draw the latency against the rate, as SVG
+        --streams N    streams whose items come in turn (default: as many as the export is for)
+        --trace FILE   write the run as a Chrome or Perfetto trace
+    """),
+    *options.EXPORT,
     *options.WORKLOAD,
 )
 

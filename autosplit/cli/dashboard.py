@@ -16,9 +16,11 @@ from autosplit.errors import ConfigError
 
 HELP = "show a study in the browser, read-only and by default for this machine only"
 OPTIONS = (
-    options.value("--port", "PORT", "port, 0 for a free one", int, default=8080),
-    options.value("--host", "ADDR", "address to serve on (default: 127.0.0.1)"),
-    options.flag("--allow-remote", "let other machines connect, without a password"),
+    *options.of("""
+        --port PORT      port, 0 for a free one [default: 8080]
+        --host ADDR      address to serve on (default: 127.0.0.1)
+        --allow-remote   let other machines connect, without a password
+    """),
     *options.STUDY,
 )
 

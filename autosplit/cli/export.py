@@ -15,11 +15,16 @@ HELP = "write what a study advises as split.json and stage files"
 
 
 OPTIONS = (
-    options.output("DIR", "folder to write into", required=True),
-    options.value("--trial", "N", "export trial N instead of what the verdict advises", int),
+    *options.of(
+        """
+        -o, --output DIR   folder to write into
+        --trial N          export trial N instead of what the verdict advises
+        """,
+        {"output": {"required": True}},
+    ),
     *options.STUDY,
     *options.TARGET,
-    options.TRUST,
+    *options.TRUST,
 )
 
 

@@ -18,12 +18,17 @@ HELP = "write a block of fused ops of a model as a library and as ONNX"
 
 
 OPTIONS = (
-    options.repeated("--from", "OP", "first op of the block", dest="first"),
-    options.repeated("--to", "OP", "last op of the block", dest="last"),
-    options.repeated("--ops", "OP[,OP]", "ops or source nodes of the block"),
-    options.output("FILE", "library to write; without it the block is only shown"),
+    *options.of(
+        """
+        --from OP ...        first op of the block
+        --to OP ...          last op of the block
+        --ops OP[,OP] ...    ops or source nodes of the block
+        -o, --output FILE    library to write; without it the block is only shown
+        """,
+        {"from": {"dest": "first"}, "to": {"dest": "last"}},
+    ),
     *options.MODEL,
-    options.RUNTIME,
+    *options.RUNTIME,
 )
 
 

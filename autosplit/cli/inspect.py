@@ -19,9 +19,11 @@ from autosplit.hardware.devices import device
 HELP = "show fused ops, source nodes, tensors and the number of legal cuts"
 
 OPTIONS = (
-    options.value("--node", "NAME", "print only which fused op this source node is in"),
-    options.flag("--folded", "list the source nodes that left no op"),
-    options.flag("--profile", "time each op on one core, or take a known profile"),
+    *options.of("""
+        --node NAME   print only which fused op this source node is in
+        --folded      list the source nodes that left no op
+        --profile     time each op on one core, or take a known profile
+    """),
     *options.MODEL,
 )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,38 +28,36 @@ _PAIR = re.compile(r"([^=]+)=(.+)", re.DOTALL)
 _SHAPE = re.compile(r"(.+)=(\d+(?:x\d+)*|)", re.DOTALL | re.IGNORECASE | re.ASCII)
 
 
-def argument(name: str, text: str, **settings: Any) -> Option:
-    """An argument by its place."""
-    return (name,), {"help": text, **settings}
+def of(text: str, settings: Mapping[str, Mapping[str, Any]] | None = None) -> tuple[Option, ...]:
+    """Options as help lists them: what it is, two spaces or more, and its text.
+
+    ``--name VALUE`` has a value, ``--name {a,b}`` one of these, ``--name VALUE ...`` may stand
+    several times, ``--name`` has none, and ``NAME`` is an argument by its place. A text may end in
+    a default as in ``[default: 5]``, and goes on in lines that begin further to the right.
+    ``settings``: other arguments of ``add_argument`` by the names of options.
+    """
+    entries = re.split(r"\n(?=\S)", textwrap.dedent(text).strip())
+    return tuple(_option(*re.split("  +", entry, maxsplit=1), settings or {}) for entry in entries)
 
 
-def value(name: str, metavar: str, text: str, kind: Any = str, **settings: Any) -> Option:
-    """An option with a value; a default is named in its help."""
-    if settings.get("default") not in (None, ()):
-        text += f" (default: {settings['default']})"
-    return (name,), {"metavar": metavar, "type": kind, "help": text, **settings}
-
-
-def choice(name: str, choices: Sequence[str], text: str, **settings: Any) -> Option:
-    """An option with one of some values."""
-    return (name,), {"choices": choices, "help": text, **settings}
-
-
-def flag(name: str, text: str) -> Option:
-    """An option without a value."""
-    return (name,), {"action": "store_true", "help": text}
-
-
-def repeated(name: str, metavar: str, text: str, **settings: Any) -> Option:
-    """An option that may stand several times."""
-    more = {"action": "append", "default": [], "metavar": metavar, **settings}
-    return (name,), {"help": f"{text}; repeatable", **more}
-
-
-def output(metavar: str, text: str, *, required: bool = False) -> Option:
-    """The file or the folder that the command writes."""
-    settings = {"type": Path, "metavar": metavar, "required": required, "help": text}
-    return ("-o", "--output"), settings
+def _option(form: str, text: str, settings: Mapping[str, Mapping[str, Any]]) -> Option:
+    text, default = re.findall(r"(.*?)(?: \[default: (.*)\])?$", " ".join(text.split()))[0]
+    words = form.replace(", -", " -").split()
+    flags = [word for word in words if word.startswith("-")]
+    places = words[len(flags) :]
+    name = (flags or places)[-1].lstrip("-").lower()
+    known: dict[str, Any] = {"help": f"{text} (default: {default})" if default else text}
+    if not places:
+        known["action"] = "store_true"
+    elif places[0].startswith("{"):
+        known["choices"] = places[0].strip("{}").split(",")
+    else:
+        known |= {"metavar": places[0], "type": TYPES.get(name, str)}
+    if "..." in places:
+        known |= {"action": "append", "default": [], "help": f"{text}; repeatable"}
+    if default:
+        known["default"] = default
+    return tuple(flags) or (name,), known | dict(settings.get(name, {}))
 
 
 def workload(args: argparse.Namespace) -> Workload | None:
@@ -177,102 +176,74 @@ def _above_zero(quantity: str, text: str) -> float:
     return value
 
 
-# argparse types: numbers of 1 or more, one for each stage, and finite numbers above zero.
-cores, streams = partial(_number, "cores"), partial(_number, "streams")
-items = partial(_number, "items")
-replicas = partial(_numbers, "replicas")
-seconds = partial(_above_zero, "time in seconds")
-rate = partial(_above_zero, "number of items a second")
-p99 = partial(_above_zero, "number of milliseconds")
-tolerance = partial(_above_zero, "tolerance")
+_milliseconds = partial(_above_zero, "number of milliseconds")
 
 
 def delay(text: str) -> float:
     """A number of milliseconds, which may be 0."""
-    return 0.0 if text == "0" else p99(text)
+    return 0.0 if text == "0" else _milliseconds(text)
 
 
-SHAPE = repeated("--shape", "INPUT=1x3x224x224", "shape of a dynamic input; one item by default")
-STATE = repeated(
-    "--state",
-    "INPUT=OUTPUT",
-    "input that the next item of a stream gets from an output, or auto: those that inspect "
-    "proposes",
-)
-TRUST = flag("--trust-kernels", "read a Relax module with kernels of its own, which are code")
+TYPES: dict[str, Any] = {
+    **dict.fromkeys(("chart", "folder", "model", "output", "save", "trace", "tuning"), Path),
+    **dict.fromkeys(("items", "port", "samples", "seed", "trial", "trials"), int),
+    **dict.fromkeys(("body", "memory"), memory),
+    **dict.fromkeys(("seconds", "timeout"), partial(_above_zero, "time in seconds")),
+    "batch": batches,
+    "cores": partial(_number, "cores"),
+    "delay": delay,
+    "p99": _milliseconds,
+    "queue": partial(_number, "items"),
+    "rate": partial(_above_zero, "number of items a second"),
+    "replicas": partial(_numbers, "replicas"),
+    "stages": stages,
+    "streams": partial(_number, "streams"),
+    "tolerance": partial(_above_zero, "tolerance"),
+}
+SHAPE = of("--shape INPUT=1x3x224x224 ...  shape of a dynamic input; one item by default")
+STATE = of("""
+    --state INPUT=OUTPUT ...  input that the next item of a stream gets from an output, or auto:
+        those that inspect proposes
+""")
+TRUST = of("--trust-kernels  read a Relax module with kernels of its own, which are code")
 MODEL = (
-    argument(
-        "model",
-        "ONNX file, Relax module (.json) or exported PyTorch program (.pt2)",
-        type=Path,
-        metavar="MODEL",
-    ),
-    SHAPE,
-    value(
-        "--target",
-        "TARGET",
-        "target of the kernels, e.g. 'llvm -mcpu=x86-64-v3' (default: this CPU)",
-    ),
-    repeated(
-        "--device-target",
-        "DEVICE=TARGET",
-        "target of one device, e.g. 'rpc:pi:9090=llvm -mtriple=aarch64-linux-gnu'",
-    ),
-    value("--tuning", "DIR", "tuning database of `autosplit tune`", Path),
-    STATE,
-    TRUST,
+    *of("MODEL  ONNX file, Relax module (.json) or exported PyTorch program (.pt2)"),
+    *SHAPE,
+    *of("""
+        --target TARGET  target of the kernels, e.g. 'llvm -mcpu=x86-64-v3' (default: this CPU)
+        --device-target DEVICE=TARGET ...  target of one device, e.g. 'rpc:pi:9090=llvm
+            -mtriple=aarch64-linux-gnu'
+        --tuning DIR     tuning database of `autosplit tune`
+    """),
+    *STATE,
+    *TRUST,
 )
-STUDY = (
-    argument(
-        "study",
-        "study file (.toml), database (.db), or name of a study in --storage",
-        metavar="STUDY",
-    ),
-    value(
-        "--storage",
-        "URL",
-        "file or database URL of the study (default: AUTOSPLIT_STORAGE, or NAME.db)",
-    ),
+STUDY = of("""
+    STUDY          study file (.toml), database (.db), or name of a study in --storage
+    --storage URL  file or database URL of the study (default: AUTOSPLIT_STORAGE, or NAME.db)
+""")
+TARGET = of(
+    """
+    --format {}  write a program for the stages too: in ONNX, in C++ or on Ray (default: native)
+    --no-onnx    leave out the copies of TVM's stages as ONNX models
+    """,
+    {"format": {"choices": FORMATS, "dest": "target_format", "default": NATIVE}},
 )
-TARGET = (
-    choice(
-        "--format",
-        FORMATS,
-        f"write a program for the stages too: in ONNX, in C++ or on Ray (default: {NATIVE})",
-        dest="target_format",
-        default=NATIVE,
-    ),
-    flag("--no-onnx", "leave out the copies of TVM's stages as ONNX models"),
-)
-EXPORT = argument("folder", "folder written by `export` or `split`", type=Path, metavar="DIR")
-BATCH = value(
-    "--batch",
-    "N[,N...]",
-    "items computed at once: one of these numbers, or auto: 1, doubled while that is "
-    "faster (default: 1)",
-    batches,
-)
-WORKLOAD = (
-    value("--rate", "R", "items a second that come by themselves", rate),
-    value("--p99", "MS", "latency that 99 %% of the items keep within", p99),
-    value(
-        "--delay",
-        "MS",
-        "longest time that a batch waits to be full (default: what serves most)",
-        delay,
-    ),
-)
-TOLERANCE = value(
-    "--tolerance",
-    "SHARE",
-    "largest error of outputs as a share of the largest value (default: by the model)",
-    tolerance,
-)
-RUNTIME = choice(
-    "--runtime",
-    (*RUNTIMES, AUTO),
-    "runtime of the stages (default auto: the fastest installed one for each stage)",
-)
-STAGES = value(
-    "--stages", "K", "number of stages, or auto: any number up to one per device", stages
+EXPORT = of("FOLDER  folder written by `export` or `split`", {"folder": {"metavar": "DIR"}})
+BATCH = of("""
+    --batch N[,N...]  items computed at once: one of these numbers, or auto: 1, doubled while that
+        is faster (default: 1)
+""")
+WORKLOAD = of("""
+    --rate R    items a second that come by themselves
+    --p99 MS    latency that 99 %% of the items keep within
+    --delay MS  longest time that a batch waits to be full (default: what serves most)
+""")
+TOLERANCE = of("""
+    --tolerance SHARE  largest error of outputs as a share of the largest value (default: by the
+        model)
+""")
+RUNTIME = of(
+    "--runtime {}  runtime of the stages (default auto: the fastest installed one for each stage)",
+    {"runtime": {"choices": (*RUNTIMES, AUTO)}},
 )

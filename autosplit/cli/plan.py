@@ -48,49 +48,28 @@ SHAPE = ("replicas", "threads")  # of the stages of a deployment
 
 
 OPTIONS = (
-    options.output("DIR", "folder to write split.json and the stages of a model into"),
-    options.value(
-        "--stages",
-        "K",
-        "number of stages, or auto: up to one per device (graph file: up to its maxFPGAs)",
-        options.stages,
-    ),
-    options.value("--cores", "N", "plan stages and their replicas on N equal cores", options.cores),
-    options.value(
-        "--memory",
-        "BYTES",
-        "memory limit of each stage and replica (default: the graph file's limit)",
-        options.memory,
-    ),
-    options.value(
-        "--streams",
-        "N",
-        "with --cores: streams that share the deployment of a model with states (default 1)",
-        options.streams,
-    ),
-    options.value(
-        "--devices", "DEVICES", "one device per stage of a model (default: one core per stage)"
-    ),
-    options.value(
-        "--timeout",
-        "S",
-        "stop after S seconds with the best split so far (default for a model: 10)",
-        options.seconds,
-    ),
-    options.flag("--assign", "also search the order of the devices"),
-    options.flag("--allow-empty", "allow empty stages"),
-    options.choice(
-        "--as",
-        ("llama.cpp", "vllm", "exo"),
-        "also print the plan of a graph file of layers as an option of this program",
-    ),
-    options.value(
-        "--save", "FILE", "write the costs as a graph file, which other planners read", Path
+    *options.of(
+        """
+        -o, --output DIR   folder to write split.json and the stages of a model into
+        --stages K         number of stages, or auto: up to one per device (graph file: up to its
+                           maxFPGAs)
+        --cores N          plan stages and their replicas on N equal cores
+        --memory BYTES     memory limit of each stage and replica (default: the graph file's limit)
+        --streams N        with --cores: streams that share the deployment of a model with states
+                           (default 1)
+        --devices DEVICES  one device per stage of a model (default: one core per stage)
+        --timeout S        stop after S seconds with the best split so far (default for a model: 10)
+        --assign           also search the order of the devices
+        --allow-empty      allow empty stages
+        --as {llama.cpp,vllm,exo}  also print the plan of a graph file of layers as an option of
+                           this program
+        --save FILE        write the costs as a graph file, which other planners read
+        """
     ),
     *options.MODEL,
-    options.RUNTIME,
-    options.TOLERANCE,
-    options.BATCH,
+    *options.RUNTIME,
+    *options.TOLERANCE,
+    *options.BATCH,
 )
 
 

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 HELP = "time every fused op, in each runtime and on each device"
 
 OPTIONS = (
-    options.repeated(
-        "--device", "DEVICE", "device to measure, such as cores:0-1 (default: the first core)"
-    ),
-    options.value("--seconds", "S", "time to measure", options.seconds, default=2.0),
-    options.flag("--force", "measure again even if the profile is cached"),
+    *options.of("""
+        --device DEVICE ...  device to measure, such as cores:0-1 (default: the first core)
+        --seconds S          time to measure [default: 2.0]
+        --force              measure again even if the profile is cached
+    """),
     *options.MODEL,
-    options.RUNTIME,
+    *options.RUNTIME,
 )
 
 

@@ -11,7 +11,6 @@ The study may be running; it is not changed.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from autosplit.cli import options, output
 
@@ -19,8 +18,13 @@ HELP = "write a study as one HTML page: verdict, pictures, trials, how to reprod
 
 OPTIONS = (
     *options.STUDY,
-    options.output("FILE", "page to write", required=True),
-    options.value("--trace", "FILE", "show a run that `bench DIR --trace FILE` wrote", Path),
+    *options.of(
+        """
+        -o, --output FILE   page to write
+        --trace FILE        show a run that `bench DIR --trace FILE` wrote
+        """,
+        {"output": {"required": True}},
+    ),
 )
 
 

@@ -43,38 +43,38 @@ HELP = (
 AFTER_INTERRUPT = "; the study is saved, run the same command to resume"
 
 OPTIONS = (
-    options.argument("study", "study file or model", type=Path, metavar="STUDY.toml|MODEL"),
-    options.output("DIR", "folder to export what the verdict advises into"),
-    options.STAGES,
-    options.value(
-        "--cores",
-        "N",
-        "search deployments on N cores, or on those of a list such as 0-3: "
-        "stages, replicas and threads",
+    *options.of(
+        """
+        STUDY              study file or model
+        -o, --output DIR   folder to export what the verdict advises into
+        --stages K         number of stages, or auto: any number up to one per device
+        --cores N          search deployments on N cores, or on those of a list such as 0-3: stages,
+                           replicas and threads
+        --devices DEVICE   one device per stage: cores:0, cores:0-3, ...
+        --trials N         stop when the study has this many finished trials
+        --timeout SECONDS  start no trial after this time
+        --storage URL      file or database URL to store the study in (default: AUTOSPLIT_STORAGE,
+                           the study file's storage, or NAME.db)
+        --seed N           seed of the search
+        """,
+        {
+            "study": {"type": Path, "metavar": "STUDY.toml|MODEL"},
+            "cores": {"type": str},  # the study file checks it
+            "devices": {"nargs": "+"},
+            "timeout": {"type": float},
+        },
     ),
-    options.value(
-        "--devices", "DEVICE", "one device per stage: cores:0, cores:0-3, ...", nargs="+"
-    ),
-    options.value("--trials", "N", "stop when the study has this many finished trials", int),
-    options.value("--timeout", "SECONDS", "start no trial after this time", float),
-    options.value(
-        "--storage",
-        "URL",
-        "file or database URL to store the study in "
-        "(default: AUTOSPLIT_STORAGE, the study file's storage, or NAME.db)",
-    ),
-    options.value("--seed", "N", "seed of the search", int),
-    options.RUNTIME,
-    options.BATCH,
+    *options.RUNTIME,
+    *options.BATCH,
     *options.WORKLOAD,
-    options.SHAPE,
-    options.STATE,
-    options.TRUST,
-    options.value(
-        "--name", "NAME", "name of the study in its storage (default: that of the study file)"
-    ),
-    options.flag("--force", "start a new study even where one has this name; nothing is deleted"),
-    options.flag("--open", "open the dashboard in the browser while it runs"),
+    *options.SHAPE,
+    *options.STATE,
+    *options.TRUST,
+    *options.of("""
+        --name NAME   name of the study in its storage (default: that of the study file)
+        --force       start a new study even where one has this name; nothing is deleted
+        --open        open the dashboard in the browser while it runs
+    """),
 )
 
 

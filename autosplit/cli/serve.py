@@ -24,29 +24,19 @@ HELP = "serve an exported split over HTTP, by default for this machine only"
 AFTER_INTERRUPT = "; requests that were being computed are finished"
 
 OPTIONS = (
-    options.value("--port", "PORT", "port, 0 for a free one", int, default=8000),
-    options.value("--host", "ADDR", "address to serve on", default="127.0.0.1"),
-    options.value("--name", "NAME", "name of the model (default: that of the export)"),
-    options.value(
-        "--delay",
-        "MS",
-        "longest time that a batch waits to be full (default: that of the export, or 0)",
-        options.delay,
-    ),
-    options.value(
-        "--queue",
-        "N",
-        "items inside at most; others get 503 (default: what the pipeline holds)",
-        options.items,
-    ),
-    options.value("--body", "BYTES", "longest body of a request", options.memory, default="100 MB"),
-    options.choice(
-        "--hint",
-        ("triton", "ovms", "ray"),
-        "print what another server should be told to run an export of one stage, and end",
-    ),
-    options.flag("--ray", "run the replicas on a Ray cluster, that of RAY_ADDRESS"),
-    options.EXPORT,
+    *options.of("""
+        --port PORT    port, 0 for a free one [default: 8000]
+        --host ADDR    address to serve on [default: 127.0.0.1]
+        --name NAME    name of the model (default: that of the export)
+        --delay MS     longest time that a batch waits to be full (default: that of the export, or
+                       0)
+        --queue N      items inside at most; others get 503 (default: what the pipeline holds)
+        --body BYTES   longest body of a request [default: 100 MB]
+        --hint {triton,ovms,ray}  print what another server should be told to run an export of one
+                       stage, and end
+        --ray          run the replicas on a Ray cluster, that of RAY_ADDRESS
+    """),
+    *options.EXPORT,
 )
 
 

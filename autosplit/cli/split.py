@@ -18,27 +18,20 @@ from autosplit.errors import ConfigError
 HELP = "cut a model by hand, show what crosses the cuts, write the stages"
 
 OPTIONS = (
-    options.repeated(
-        "--after",
-        "NODE[,NODE]",
-        "source nodes, modules or fused ops before the cut; one --after a cut, in order",
-    ),
-    options.value(
-        "--replicas",
-        "R[,R]",
-        "replicas of each stage, which take items in turn (default: 1)",
-        options.replicas,
-        default=(),
-    ),
-    options.output("DIR", "folder to write split.json and the stages into"),
-    options.value(
-        "--devices",
-        "DEVICES",
-        "one device per replica, e.g. 'cores:0 cores:1' (default: one core per replica)",
+    *options.of(
+        """
+        --after NODE[,NODE] ...  source nodes, modules or fused ops before the cut; one --after a
+                           cut, in order
+        --replicas R[,R]   replicas of each stage, which take items in turn (default: 1)
+        -o, --output DIR   folder to write split.json and the stages into
+        --devices DEVICES  one device per replica, e.g. 'cores:0 cores:1' (default: one core per
+                           replica)
+        """,
+        {"replicas": {"default": ()}},
     ),
     *options.MODEL,
-    options.RUNTIME,
-    options.TOLERANCE,
+    *options.RUNTIME,
+    *options.TOLERANCE,
     *options.TARGET,
 )
 

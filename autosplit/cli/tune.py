@@ -22,10 +22,15 @@ HELP = "tune the kernels of a model and store the schedules in a database"
 AFTER_INTERRUPT = "; the tuned kernels are saved, run the same command to resume"
 
 OPTIONS = (
-    options.output("DIR", "folder of the database", required=True),
-    options.value("--samples", "N", "schedules to try per kernel, on average", int, default=8),
-    options.value("--timeout", "SECONDS", "start no kernel after this time", options.seconds),
-    options.value("--seed", "N", "seed of the random schedules", int, default=0),
+    *options.of(
+        """
+        -o, --output DIR   folder of the database
+        --samples N        schedules to try per kernel, on average [default: 8]
+        --timeout SECONDS  start no kernel after this time
+        --seed N           seed of the random schedules [default: 0]
+        """,
+        {"output": {"required": True}},
+    ),
     *options.MODEL,
 )
 

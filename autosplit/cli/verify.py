@@ -12,21 +12,20 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
 
 from autosplit.cli import options, output
 
 HELP = "compare an exported split with onnxruntime"
 
 OPTIONS = (
-    options.value("--model", "FILE", "the original model, if it has moved", Path),
-    options.value(
-        "--items", "N", "number of random items to compare (default: as at export, 8)", int
-    ),
-    options.flag("--special", "include NaN, infinities and denormals in the items"),
-    options.value("--seed", "N", "seed of the random items (default: that of the export)", int),
-    options.EXPORT,
-    options.TOLERANCE,
+    *options.of("""
+        --model FILE   the original model, if it has moved
+        --items N      number of random items to compare (default: as at export, 8)
+        --special      include NaN, infinities and denormals in the items
+        --seed N       seed of the random items (default: that of the export)
+    """),
+    *options.EXPORT,
+    *options.TOLERANCE,
 )
 
 

@@ -20,17 +20,17 @@ from autosplit.zoo import catalog
 
 HELP = "make a well-known net as an ONNX file, offline, with random weights"
 
-OPTIONS = (
-    options.argument(
-        "action", "list the nets, or make one", choices=("list", "make"), metavar="list|make"
-    ),
-    options.argument(
-        "name", "the net to make; `autosplit zoo list` names them", nargs="?", metavar="[NAME]"
-    ),
-    options.output("FILE", "the ONNX file to write (default: NAME.onnx)"),
-    options.value(
-        "--seed", "N", "seed of the weights; the same seed makes the same file", int, default=0
-    ),
+OPTIONS = options.of(
+    """
+    ACTION            list the nets, or make one
+    NAME              the net to make; `autosplit zoo list` names them
+    -o, --output FILE  the ONNX file to write (default: NAME.onnx)
+    --seed N          seed of the weights; the same seed makes the same file [default: 0]
+    """,
+    {
+        "action": {"choices": ("list", "make"), "metavar": "list|make"},
+        "name": {"nargs": "?", "metavar": "[NAME]"},
+    },
 )
 
 

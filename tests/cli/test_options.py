@@ -29,8 +29,8 @@ TARGETS = ["cores:0=llvm -mcpu=x86-64-v3", "rpc:pi:9090=llvm"]
         (options.memory, "3e9", 3e9),
         (options.memory, "3 GB", 3e9),
         (options.memory, "3000MB", 3e9),
-        (options.seconds, "1e-9", 1e-9),
-        (options.delay, "0", 0.0),
+        (options.TYPES["seconds"], "1e-9", 1e-9),
+        (options.TYPES["delay"], "0", 0.0),
     ],
 )
 def test_options_are_read(read, text, value):
@@ -41,8 +41,8 @@ def test_options_are_read(read, text, value):
     ("read", "texts", "says"),
     [
         (options.stages, ["", "two", "1.5", "Auto"], "give 1 or more, or auto"),
-        (options.cores, ["", "0", "-1", "1.5"], "give 1 or more"),
-        (options.seconds, ["0", "-1", "nan", "inf", "soon", ""], "give a number above 0"),
+        (options.TYPES["cores"], ["", "0", "-1", "1.5"], "give 1 or more"),
+        (options.TYPES["seconds"], ["0", "-1", "nan", "inf", "soon", ""], "give a number above 0"),
         (options.memory, ["0", "-1", "nan", "1e999", "3 XB", ""], "give 3e9 or 3 GB"),
     ],
 )
@@ -75,3 +75,17 @@ def test_a_comma_parts_names_unless_the_whole_is_one():
     for name in ("a,b", "s,1", "f,1"):
         assert options.names(name, graph) == (name,)
     assert options.names(" s2 ,, z ", graph) == ("s2", "z")
+
+
+def test_an_option_is_what_help_lists():
+    text = """
+        --port PORT   a port
+                      [default: 80]
+        -o, --to {a,b} ...  where to
+    """
+    names, port = options.of(text)[0]
+    assert names == ("--port",)
+    assert port == {"metavar": "PORT", "type": int, "default": "80", "help": "a port (default: 80)"}
+    names, to = options.of(text, {"to": {"dest": "place"}})[1]
+    assert (names, to["choices"], to["action"]) == (("-o", "--to"), ["a", "b"], "append")
+    assert (to["dest"], to["help"]) == ("place", "where to; repeatable")
