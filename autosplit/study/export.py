@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import optuna
 
 from autosplit.deploy.targets.formats import NATIVE
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.measurement.results import Measurement, SplitResults
+from autosplit.study.config.study_file import StudyConfig, stored
 from autosplit.study.documents import differences
+from autosplit.study.loop import benches
 from autosplit.study.loop.open import OpenStudy, identity_of
 from autosplit.study.record import RECORD, mapping, record_of, study_record
 from autosplit.study.results import best_of_study, error_of, tally
 from autosplit.study.storage import storage_errors
-
-if TYPE_CHECKING:
-    import optuna
-
-    from autosplit.study.config.study_file import StudyConfig
 
 Exported = tuple[Deployment, SplitResults]
 
@@ -53,13 +52,11 @@ def export_stored_split(
     split to export in this format, or where model or machine are not those of the study; Infeasible
     where no trial was completed.
     """
-    from autosplit.study.loop.benches import open_bench
-
     # Not as StudyRecord has it, which cuts long texts.
     document = mapping(study.user_attrs.get(RECORD))
     identity = mapping(document.get("identity"))
     config = _on_stored_devices(document.get("config"), identity, study.study_name)
-    bench = open_bench(config, measures=False, trust_kernels=trust_kernels)
+    bench = benches.open_bench(config, measures=False, trust_kernels=trust_kernels)
     try:
         chosen = _advised(study, config, bench, number)
         if chosen is None:
@@ -81,8 +78,6 @@ def export_stored_split(
 
 def _on_stored_devices(document: Any, identity: Mapping[str, Any], name: str) -> StudyConfig:
     """The study file with the devices that the study had, not those it would get here."""
-    from autosplit.study.config.study_file import stored
-
     config = stored(document, name)
     key, separator = ("devices", " ") if config.cores is None else ("cores", "; ")
     text = identity.get(key)  # a database may hold anything
@@ -122,10 +117,10 @@ def _advised(
     if trial and trial.state.name == "FAIL":
         state = f"failed ({error_of(trial)})"
     if trial and trial.state.name == "COMPLETE":
-        stored = record.final_comparison.of(number, record_of(trial))
+        final = record.final_comparison.of(number, record_of(trial))
         try:
-            measured = results(str(number), stored.measurement(), stored.predicted_ms)
-            return stored.deployment(), measured
+            measured = results(str(number), final.measurement(), final.predicted_ms)
+            return final.deployment(), measured
         except ValueError as error:  # a database may hold anything
             state = f"is complete, but {error}"
     known = sorted(t.number for t in tally(trials).complete) or "none"

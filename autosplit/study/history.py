@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from optuna.trial import FrozenTrial
 
 from autosplit.errors import SplitError
 from autosplit.hardware.measurement.results import Baseline
@@ -16,9 +17,6 @@ from autosplit.study.record import record_of
 from autosplit.study.results import is_lost
 from autosplit.study.space import Space
 from autosplit.study.surrogate.correction import Measured
-
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
 
 
 @dataclass(frozen=True, eq=False)

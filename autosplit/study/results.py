@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import optuna
+from optuna.trial import FrozenTrial
 
 from autosplit.study.config.sections import objective_of
 from autosplit.study.record import Figures, StudyRecord, TrialRecord, record_of, study_record
-
-if TYPE_CHECKING:
-    import optuna
-    from optuna.trial import FrozenTrial
 
 DEATHS_LIMIT = 5  # processes that may die while measuring a candidate before it counts as failed
 

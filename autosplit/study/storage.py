@@ -1,6 +1,7 @@
 """Where a study is stored: a SQLite file, or any database that Optuna can open.
 
-Every failure of a storage becomes one line: MachineError, or ConfigError for a wrong name.
+Every failure of a storage becomes one line: MachineError, or ConfigError for a wrong name. Imports
+Optuna at once, so it is imported late.
 """
 
 from __future__ import annotations
@@ -8,25 +9,56 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import optuna
+import sqlalchemy
+from optuna.storages._rdb.models import BaseModel
+from optuna.trial import FrozenTrial, TrialState, create_trial
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    IntegrityError,
+    ProgrammingError,
+    SQLAlchemyError,
+)
 
 from autosplit.errors import ConfigError, MachineError, line_of
 from autosplit.extras import install
 from autosplit.printable import printable
 
-if TYPE_CHECKING:
-    import optuna
-    from optuna.trial import FrozenTrial
-
-    from autosplit.study.database import Database
-
-OnStale = Callable[["optuna.Study", "FrozenTrial"], None]
+OnStale = Callable[[optuna.Study, FrozenTrial], None]
 
 VARIABLE = "AUTOSPLIT_STORAGE"
 LOCK_WAIT = 60.0  # seconds that a writer waits for another one on a SQLite file
 BEATS_PER_LEASE = 4  # heartbeats in the time of a lease
+
+
+class Database(optuna.storages.RDBStorage):
+    """Optuna's storage, whose heartbeats survive a database that fails for a moment.
+
+    Whatever fails there shows when a result is written, not as a traceback of a thread.
+    ``first_attributes``: what a trial that begins has at once, such as its worker.
+    """
+
+    first_attributes: dict[str, Any] | None = None
+
+    def record_heartbeat(self, trial_id: int) -> None:
+        """Record that the worker of a trial is alive, if the database can be reached."""
+        with contextlib.suppress(SQLAlchemyError, optuna.exceptions.StorageInternalError):
+            super().record_heartbeat(trial_id)
+
+    def _create_new_trial(
+        self, study_id: int, template_trial: FrozenTrial | None = None
+    ) -> FrozenTrial:
+        if template_trial is None and self.first_attributes:
+            attributes = dict(self.first_attributes)
+            template_trial = create_trial(state=TrialState.RUNNING, user_attrs=attributes)
+        return super()._create_new_trial(study_id, template_trial)
 
 
 def storage_url(name: str, option: str | None = None, configured: str | None = None) -> str:
@@ -44,9 +76,6 @@ def storage_url(name: str, option: str | None = None, configured: str | None = N
 
 def redact_password(url: str) -> str:
     """A URL as it may be printed: without its password, a SQLite file by its path."""
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -59,18 +88,11 @@ def redact_password(url: str) -> str:
 @contextlib.contextmanager
 def storage_errors(url: str) -> Iterator[None]:
     """Turn whatever a full, broken or unreachable storage raises into one line with a remedy."""
-    import optuna
-    import sqlalchemy.exc
-
     shown = redact_password(url)
-    failures = (
-        optuna.exceptions.StorageInternalError,
-        sqlalchemy.exc.SQLAlchemyError,
-        sqlite3.Error,
-    )
+    failures = optuna.exceptions.StorageInternalError, SQLAlchemyError, sqlite3.Error
     try:
         yield
-    except sqlalchemy.exc.ArgumentError:
+    except ArgumentError:
         raise ConfigError(
             f"storage '{shown}' is not a database URL; "
             "give a file path or postgresql+psycopg://USER@HOST/NAME"
@@ -114,9 +136,6 @@ def connect(
     database URL and for a database of another program, MachineError where the storage cannot be
     used.
     """
-    import optuna
-    from sqlalchemy.exc import IntegrityError, ProgrammingError
-
     silence_optuna_logs()
     try:
         with storage_errors(url):
@@ -136,9 +155,6 @@ def connect(
 
 def _refuse_other_programs(url: str) -> None:
     """Refuse a database that another program uses: Optuna would add its tables to it."""
-    import sqlalchemy
-    from optuna.storages._rdb.models import BaseModel
-
     engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
     inspector = sqlalchemy.inspect(engine)
     names = inspector.get_table_names()
@@ -155,8 +171,6 @@ def _refuse_other_programs(url: str) -> None:
 
 
 def _open(url: str, lease: int | None, on_stale: OnStale | None) -> Database:
-    from autosplit.study.database import Database
-
     options: dict[str, Any] = {"pool_pre_ping": True}
     if url.startswith("sqlite"):
         options = {"connect_args": {"timeout": LOCK_WAIT}}
@@ -171,20 +185,14 @@ def _open(url: str, lease: int | None, on_stale: OnStale | None) -> Database:
 
 def silence_optuna_logs() -> None:
     """Silence Optuna's log lines and its warnings of experimental parts."""
-    import warnings
-
-    import optuna
-
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
 
 def cause_line(error: BaseException) -> str:
     """The driver's own words: the first line of the innermost cause."""
-    import sqlalchemy.exc
-
     while error.__cause__ is not None:
         error = error.__cause__
-    if isinstance(error, sqlalchemy.exc.DBAPIError) and error.orig is not None:
+    if isinstance(error, DBAPIError) and error.orig is not None:
         error = error.orig
     return line_of(error)

@@ -15,17 +15,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import filelock
+import optuna
 import psutil
+from optuna.storages import RetryHeartbeatStaleTrialCallback
+from optuna.trial import FrozenTrial
 
 from autosplit.printable import printable
 from autosplit.study.record import RECORD, record_of
 from autosplit.study.results import DEATHS_LIMIT, tally
-
-if TYPE_CHECKING:
-    import optuna
-    from optuna.trial import FrozenTrial
 
 # Seconds by which two readings of one start may differ: the kernel rounds the time of its boot.
 START_TOLERANCE = 2.0
@@ -78,8 +78,6 @@ class Retry:
 
     def __call__(self, study: optuna.Study, trial: FrozenTrial) -> None:
         """Enqueue the candidate, unless it has killed too many workers."""
-        from optuna.storages import RetryHeartbeatStaleTrialCallback
-
         result = record_of(trial)
         name = f"process {result.worker.get('pid')} on {result.worker.get('host')}"
         reason = f"{printable(name)} died or was silent for longer than its lease"
@@ -104,8 +102,6 @@ def free_lost_trials(study: optuna.Study, retry: Retry) -> list[FrozenTrial]:
 
     Returns the trials as they are then.
     """
-    import optuna
-
     optuna.storages.fail_stale_trials(study)
     trials = study.get_trials(deepcopy=False)
     lost = list(filter(retry.is_lost, tally(trials).running))
@@ -126,8 +122,6 @@ def host_lock(
     the words of a message. ``notify`` receives a line when taking it lasts. Where no lock file can
     be made, nothing is locked.
     """
-    import filelock
-
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError, NotImplementedError):
             path = _folder() / hashlib.sha256(key.encode()).hexdigest()[:16]

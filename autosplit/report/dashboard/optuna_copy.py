@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial
 
 from autosplit.report.documents.record import Study, Trial
 from autosplit.study.config.sections import METRICS, objective_of
 from autosplit.study.record import RECORD, mapping
-
-if TYPE_CHECKING:
-    import optuna
-    from optuna.trial import FrozenTrial
 
 STUDY_ID = 1  # of the copy
 _MAX_ATTRIBUTE = 2000  # characters
@@ -23,8 +22,6 @@ def copy(study: optuna.Study, record: Study) -> optuna.Study:
 
     Notes and artifacts stay behind: they may come from anybody.
     """
-    import optuna
-
     storage = optuna.storages.InMemoryStorage()
     # Pages take identity 0 for none.
     first = storage.create_new_study([optuna.study.StudyDirection.MINIMIZE])
@@ -43,8 +40,6 @@ def copy(study: optuna.Study, record: Study) -> optuna.Study:
 
 def _bare(trial: FrozenTrial, read: Trial) -> FrozenTrial:
     """A trial without long attributes; a damaged one becomes a failed one."""
-    import optuna
-
     start, end = trial.datetime_start, trial.datetime_complete
     try:
         bare = optuna.trial.create_trial(

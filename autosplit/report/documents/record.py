@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import optuna
 
 from autosplit.cuts import is_downset
 from autosplit.cuts.stages import cuts_of
@@ -18,9 +20,6 @@ from autosplit.lowering.states import match_states
 from autosplit.study.record import Figures, StudyRecord, TrialRecord, record_of, study_record
 from autosplit.study.results import best_number, error_of, state_of
 from autosplit.units import bound_text, counted
-
-if TYPE_CHECKING:
-    import optuna
 
 _CORES = re.compile(r"cores:\d{1,4}(,\d{1,4}){0,1023}", re.ASCII)
 

@@ -12,14 +12,17 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import optuna
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.pool import NullPool
 
 from autosplit.errors import AutosplitError, ConfigError, MachineError
 from autosplit.study import storage as storages
+from autosplit.study.config.study_file import load
 from autosplit.study.record import FORMAT, RECORD
-
-if TYPE_CHECKING:
-    import optuna
 
 _SQLITE_HEADER = b"SQLite format 3\x00"
 _DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
@@ -41,8 +44,6 @@ class StudyReader:
     @property
     def file(self) -> Path | None:
         """The SQLite file; None for another storage."""
-        from sqlalchemy.engine import make_url
-
         url = make_url(self.url)
         return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
 
@@ -59,8 +60,6 @@ class StudyReader:
             ConfigError: the storage has no such study, or is damaged.
             MachineError: the storage cannot be reached.
         """
-        import optuna
-
         storages.silence_optuna_logs()
         with self._one_line_errors():
             storage = optuna.storages.RDBStorage(skip_table_creation=True, **self._options())
@@ -73,8 +72,6 @@ class StudyReader:
     @contextlib.contextmanager
     def _one_line_errors(self) -> Iterator[None]:
         """Turn what a missing, locked, damaged or hostile storage raises into one line."""
-        import sqlalchemy.exc
-
         try:
             yield
         except (AutosplitError, BrokenPipeError):
@@ -84,11 +81,10 @@ class StudyReader:
             raise storages.missing_driver(self.url, error) from error
         except Exception as error:
             # the database is untrusted: its rows can make Optuna raise anything
-            operational = sqlalchemy.exc.OperationalError
             line = storages.cause_line(error)
             # Optuna wraps the error of a server that cannot be reached, and of missing tables
-            wrapped = self.file is None and isinstance(error.__cause__, operational)
-            if isinstance(error, operational) or wrapped:
+            wrapped = self.file is None and isinstance(error.__cause__, OperationalError)
+            if isinstance(error, OperationalError) or wrapped:
                 raise MachineError(
                     f"storage '{self.location}' cannot be read: {line}; repair it and try again"
                 ) from error
@@ -126,9 +122,6 @@ class StudyReader:
 
     def _options(self) -> dict[str, Any]:
         """The arguments of RDBStorage."""
-        from sqlalchemy.engine import make_url
-        from sqlalchemy.pool import NullPool
-
         # SQLAlchemy would keep one connection a thread for a URL without a file.
         options: dict[str, Any] = {"poolclass": NullPool}
         if file := self.file:
@@ -178,8 +171,6 @@ def find_study(study: str, storage: str | None = None) -> StudyReader:
     """
     path = Path(study)
     if path.suffix == ".toml":
-        from autosplit.study.config.study_file import load
-
         config = load(path)
         url = storages.storage_url(config.name, storage or config.storage)
         reader = StudyReader(url, config.name)

@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import optuna
 
 from autosplit.errors import ConfigError
 from autosplit.hardware.bench.interface import Bench
@@ -30,9 +32,6 @@ from autosplit.study.storage import connect, redact_password, storage_errors
 from autosplit.study.workers import Retry, host_lock, this_worker
 from autosplit.units import size
 from autosplit.versions import VERSION, machine
-
-if TYPE_CHECKING:
-    import optuna
 
 HoldLock = Callable[[], contextlib.AbstractContextManager[None]]
 Notify = Callable[[str], None]
@@ -113,8 +112,6 @@ def open_study(
     With ``force`` a new study is started beside one of the same name. Raises ConfigError where a
     study of that name measures something else, MachineError where the storage fails.
     """
-    import optuna
-
     identity = identity_of(config, bench)
     # Optuna's tables are made at the first connection, which two processes must not do at once.
     holder = f"study '{name or config.name}', which is being opened"

@@ -9,7 +9,10 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
+
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.trial import FrozenTrial, Trial
 
 from autosplit import phases
 from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitError
@@ -27,9 +30,6 @@ from autosplit.study.space import Candidate
 from autosplit.study.storage import storage_errors
 from autosplit.study.workers import Retry, free_lost_trials, this_worker
 from autosplit.units import bound_text, duration, milliseconds
-
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial, Trial
 
 Clock = Callable[[], float]
 LOG_LIMIT = 2000  # characters of the end of a failed worker's log that are stored
@@ -105,8 +105,6 @@ class StudyLoop:
 
     def _objective(self, trial: Trial) -> float:
         """Measure a new trial, and return its value. Raises FailedTrial for one without a value."""
-        from optuna.exceptions import UpdateFinishedTrialError
-
         self._number = trial.number
         try:
             # Before anything that takes long: a trial without a worker looks lost.

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+
+from optuna.trial import FrozenTrial
 
 from autosplit.errors import Infeasible
 from autosplit.study.acquisition import WORTH, Acquisition
 from autosplit.study.config.sections import Search
 from autosplit.study.results import Tally, error_of, tally
-
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
 
 FEWEST_TRIALS = 5  # finished trials before failures can stop a study
 
