@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from autosplit import cuts
+from autosplit import cuts, planner
 from autosplit.cuts.stages import Stages
+from autosplit.deploy.export import write_part, write_split
 from autosplit.deployment import Deployment, Option, Row, Stage
 from autosplit.errors import ConfigError, MachineError, SplitError
-from autosplit.graph import ops_named
+from autosplit.graph import FusedGraph, ops_named
 from autosplit.hardware.batches import AUTO_BATCHES, batched_profiles
 from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.devices import device
@@ -26,10 +27,7 @@ from autosplit.hardware.execution.wiring import Wiring, part
 from autosplit.hardware.measurement.results import Profile, SplitResults
 from autosplit.hardware.profiling.cost_table import cost_table, place_regions, slowed
 from autosplit.lowering import convex
-
-if TYPE_CHECKING:
-    from autosplit.graph import FusedGraph
-    from autosplit.planner import CostModel
+from autosplit.planner import CostModel
 
 SINGLE = (1,)  # batches: items are computed one by one
 Batches = int | Sequence[int] | Literal["auto"]
@@ -187,8 +185,6 @@ class Part:
         Example:
             part.export("part.so")
         """
-        from autosplit.deploy.export import write_part
-
         return write_part(self.model, self.ops, Path(file))
 
 
@@ -284,8 +280,6 @@ class Split:
         Example:
             split.export("out")
         """
-        from autosplit.deploy.export import write_split
-
         known = SplitResults(streams=self.streams, **results)
         return write_split(self.model, self._along(devices), Path(folder), known, format, onnx)
 
@@ -346,8 +340,6 @@ def plan(
     Example:
         split = autosplit.plan(model, stages=2)
     """
-    from autosplit import planner
-
     if cores is not None:
         if stages is not None:
             raise ConfigError("give cores or stages, not both: cores=N plans the stages too")
@@ -386,8 +378,6 @@ def _batches(batch: Batches) -> Sequence[int] | str:
 def _on_cores(
     model: Model, cores: int, memory: float | None, streams: int, batches: Sequence[int] | str
 ) -> Split:
-    from autosplit import planner
-
     numbers = device.available()
     is_size = isinstance(memory, Real) and not isinstance(memory, bool) and memory > 0
     if memory is not None and not is_size:
@@ -453,8 +443,6 @@ def fastest_runtimes(
 
     Raises SplitError where no runtime can cut so.
     """
-    from autosplit import planner
-
     if len(model.runtimes) == 1:
         return ()
     costs, _ = costs_along(model, devices)

@@ -16,15 +16,12 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from autosplit.cli.table import LEGIBLE, fitted, shortened
 from autosplit.errors import MachineError
 from autosplit.printable import printable
-
-if TYPE_CHECKING:
-    from autosplit.report.documents.table import Table
-
+from autosplit.report.documents.table import Table
 
 # How the running command prints tables, and whether the line of a phase is on the terminal.
 _forms = {"csv": False, "line": False}

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
-from autosplit.graph import op_title
+from autosplit.graph import FusedGraph, op_title
+from autosplit.hardware.measurement.results import Profile, left_out
 from autosplit.report.documents.table import Table
 from autosplit.units import counted, digits, milliseconds
-
-if TYPE_CHECKING:
-    from autosplit.graph import FusedGraph
-    from autosplit.hardware.measurement.results import Profile
 
 HELP = "time every fused op, in each runtime and on each device"
 
@@ -40,7 +37,6 @@ OPTIONS = (
 def run(args: argparse.Namespace) -> None:
     """Print the profiles."""
     from autosplit.hardware.devices import device as devices
-    from autosplit.hardware.measurement.results import left_out
 
     model = options.load_model(args)
     places = devices.along(len(args.device) or 1, args.device)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autosplit import cuts
 from autosplit.errors import SplitError, nearest
 from autosplit.graph import FusedGraph, Op, op_title
+from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.execution.stage_spec import SourceOp
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.cost_table import cost_table
@@ -17,9 +18,6 @@ from autosplit.planner import Question, partition
 from autosplit.planner.explain import forbidden_by_states
 from autosplit.report.documents.table import Table
 from autosplit.units import counted, digits, size
-
-if TYPE_CHECKING:
-    from autosplit.hardware.compiled_model import CompiledModel
 
 
 def document(model: CompiledModel) -> dict[str, Any]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autosplit.deployment import resources_of, threads_of
 from autosplit.errors import ConfigError
-
-if TYPE_CHECKING:
-    from autosplit.hardware.measurement.results import Profile
-    from autosplit.planner import CostModel, Plan
+from autosplit.hardware.measurement.results import Profile
+from autosplit.planner import CostModel, Plan
 
 _PROOF = ("lower_bound", "gap", "optimal", "note")  # what a plan says of itself
 

@@ -13,7 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import jinja2
+import markupsafe
+import tomli_w
 
 from autosplit.files import atomic_write
 from autosplit.report.documents import study as documents
@@ -23,9 +27,6 @@ from autosplit.report.drawing.charts import study_charts
 from autosplit.report.drawing.graph import SplitGraph
 from autosplit.report.drawing.timeline import timeline
 from autosplit.units import milliseconds
-
-if TYPE_CHECKING:
-    import jinja2
 
 _FOLDER = Path(__file__).parent
 _MAX_STUDY_FILE = 20_000  # characters of a study file that are shown
@@ -114,9 +115,6 @@ def status(study: Study) -> str:
 
 @cache
 def _template() -> jinja2.Template:
-    import jinja2
-    import markupsafe
-
     def shown(value: object) -> object:
         # Markup is a string too, of which nothing may be left out.
         return plain(value) if type(value) is str else value
@@ -187,8 +185,6 @@ def study_file(config: Mapping[str, Any]) -> str:
     ``storage`` is left out: a URL may hold a password. So is what TOML cannot hold, and what says
     nothing: empty values.
     """
-    import tomli_w
-
     shared = {key: value for key, value in config.items() if key not in ("name", "storage")}
     for key in ("model", "tuning"):
         if isinstance(shared.get(key), str):

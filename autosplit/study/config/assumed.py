@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from autosplit.errors import ConfigError
 from autosplit.files import atomic_write
 from autosplit.hardware.devices.device import available
@@ -34,8 +36,6 @@ def study_file_for(model: Path, options: Mapping[str, Any]) -> tuple[Path, bool]
         if Path(str(read(file).get("model"))).resolve() != model.resolve():
             raise ConfigError(f"'{file}' is the study file of another model; run it, or move it")
         return file, False
-    import tomli_w
-
     known = overlay({}, options)
     if not {"cores", "stages", "devices"} & known.keys():
         known["cores"] = len(available())

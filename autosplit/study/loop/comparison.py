@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autosplit import phases
 from autosplit.deployment import Deployment
@@ -20,15 +20,13 @@ from autosplit.hardware.profiling.cost_table import over_memory
 from autosplit.planner.explain import forbidden_by_states
 from autosplit.planner.workload import served
 from autosplit.study.acquisition import Goal, corrected_costs
+from autosplit.study.config.sections import Workload
 from autosplit.study.documents import document_of, measured_document
+from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.verdict import Contender, judge
 from autosplit.study.record import COMPARISON, FinalComparison, StudyRecord, mapping, record_of
 from autosplit.study.surrogate.correction import Corrected, Measured
 from autosplit.units import counted, digits, milliseconds
-
-if TYPE_CHECKING:
-    from autosplit.study.config.sections import Workload
-    from autosplit.study.loop.open import OpenStudy
 
 Interleaved = tuple[Sequence[Measurement], Mapping[str, Baseline]]
 FINALISTS = 4  # candidates that are compared at most
