@@ -14,14 +14,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
+from autosplit.files import atomic_write
+from autosplit.hardware.measurement.results import LoadTest, Spread
 from autosplit.report.documents.table import Table
 from autosplit.units import between, digits, milliseconds
 
 if TYPE_CHECKING:
     from autosplit.deploy.verify import BenchResult
-    from autosplit.hardware.measurement.results import LoadTest, Spread
 
 HELP = "measure an exported split"
 _LATENCY_ITEMS = 20
@@ -103,7 +106,6 @@ def _under_load(load: LoadTest, rate: float | None) -> dict[str, Any]:
 
 
 def _draw(load: LoadTest | None, file: Path) -> None:
-    from autosplit.files import atomic_write
     from autosplit.report.drawing.charts import latency_rate
 
     if load is None:
@@ -113,8 +115,6 @@ def _draw(load: LoadTest | None, file: Path) -> None:
 
 
 def _percentiles(samples: Sequence[float]) -> dict[str, float]:
-    import numpy as np
-
     shares = {"min": 0, "p50": 50, "p90": 90, "p99": 99, "max": 100}
     return dict(zip(shares, np.percentile(samples, list(shares.values())).tolist(), strict=True))
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from autosplit.deploy.targets.formats import FORMATS, NATIVE
 from autosplit.errors import ConfigError
+from autosplit.graph import FusedGraph
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
 from autosplit.units import bytes_of
 
 if TYPE_CHECKING:
     from autosplit.api import Model
-    from autosplit.graph import FusedGraph
     from autosplit.planner.workload import Workload
 
 

@@ -28,13 +28,14 @@ from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError
 from autosplit.files import open_regular
 from autosplit.graph import op_title
+from autosplit.hardware.devices import device
+from autosplit.hardware.devices.device import Cores, Device, available
 from autosplit.hardware.runtimes import registry
 from autosplit.report.documents.table import Table
 from autosplit.units import between, digits, size
 
 if TYPE_CHECKING:
     from autosplit.api import Model
-    from autosplit.hardware.devices.device import Device
     from autosplit.planner import CostModel, Plan
 
 HELP = "find the provably best split of a model or of a graph file"
@@ -168,7 +169,6 @@ def _graph_costs(args: argparse.Namespace) -> _Asked:
 
 def _model_costs(args: argparse.Namespace, model: Model) -> _Asked:
     from autosplit import api
-    from autosplit.hardware.devices import device
 
     args.timeout = args.timeout or api.SEARCH_S
     batches, titles = args.batch or api.SINGLE, {op.name: op_title(op) for op in model.graph.ops}
@@ -216,7 +216,6 @@ def _planned(args: argparse.Namespace, asked: _Asked, start: float) -> Plan:
 def _export(args: argparse.Namespace, model: Model, costs: CostModel, best: Plan) -> Path:
     """Write the planned stages, compared with the model; returns their ``split.json``."""
     from autosplit import api
-    from autosplit.hardware.devices.device import available
 
     deployment = Deployment(best.stages)
     if args.cores is not None:
@@ -232,7 +231,6 @@ def _certainty(
 ) -> dict[str, Any]:
     """How far the profile is to be trusted: keys of the document of a model."""
     from autosplit import api
-    from autosplit.hardware.devices.device import Cores, available
     from autosplit.report.documents import plan as planned
 
     batches, costs = args.batch or api.SINGLE, asked.costs

@@ -17,6 +17,7 @@ from typing import Any
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
 from autosplit.graph import FusedGraph, op_title
+from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.results import Profile, left_out
 from autosplit.report.documents.table import Table
 from autosplit.units import counted, digits, milliseconds
@@ -36,10 +37,8 @@ OPTIONS = (
 
 def run(args: argparse.Namespace) -> None:
     """Print the profiles."""
-    from autosplit.hardware.devices import device as devices
-
     model = options.load_model(args)
-    places = devices.along(len(args.device) or 1, args.device)
+    places = device.along(len(args.device) or 1, args.device)
     profiles = model.profiles(places, args.seconds, args.force)
     names = [op.name for op in model.graph.ops]
     measured = [_document(profile, names) for profile in profiles if profile.is_possible]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
+from autosplit.extras import require
 
 if TYPE_CHECKING:
     from autosplit.hardware.execution.pipeline import Pipeline
@@ -45,7 +46,6 @@ def run(args: argparse.Namespace) -> None:
     from autosplit.deploy import manifest_file
     from autosplit.deploy.server import app
     from autosplit.deploy.server.hints import hint
-    from autosplit.extras import require
 
     if args.hint:
         text = hint(manifest_file.read(args.folder), args.hint)
