@@ -10,6 +10,7 @@ Needs optuna-dashboard and waitress: pip install 'autosplit[dashboard]'
 from __future__ import annotations
 
 import argparse
+import contextlib
 
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     reader = find_study(args.study, args.storage)
     host = args.host or "127.0.0.1"
     server, url = app.open_server(reader, host, args.port, allow_remote=args.allow_remote)
-    with server:
+    with contextlib.closing(server):
         if args.allow_remote:
             output.note("autosplit: everyone who can reach this address can read the study")
         output.emit(args.format, {"url": url}, url)

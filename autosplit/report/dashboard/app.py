@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from autosplit.errors import AutosplitError, ConfigError
 from autosplit.extras import require
@@ -24,8 +25,6 @@ from autosplit.report.documents.study_reader import StudyReader
 from autosplit.report.html.page import page
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
-
     from autosplit.report.dashboard.server import Server
 
 REFRESH = 3.0  # seconds after which a request looks whether the study has changed

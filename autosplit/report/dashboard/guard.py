@@ -10,12 +10,10 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from autosplit.report.html.page import LIVE_POLICY
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 _SAFE_METHODS = ("GET", "HEAD")
 # The dashboard's parallel coordinates compile their shaders with eval; its styles are set in place.

@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from wsgiref.types import WSGIApplication
 
 from waitress import wasyncore
 from waitress.server import create_server
 
 from autosplit.deploy.server.app import listen
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIApplication
 
 THREADS = 8
 CONNECTIONS = 100
@@ -51,12 +49,6 @@ class Server:
             log_socket_errors=False,
         )
         self._stopped = threading.Event()
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def serve_forever(self) -> None:
         """Answer requests until ``stop`` is called from another thread."""
