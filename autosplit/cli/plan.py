@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> None:
     else:
         document |= planned.placed(best, asked.devices, asked.names)
     if model:
-        document |= _certainty(args, model, document, asked)
+        document |= _certainty(args, model, document, asked, best)
     document["seconds"] = time.perf_counter() - start
     notes = (document["note"], asked.note, over_memory(asked.costs))
     document["note"] = "; ".join(filter(None, notes))
@@ -227,22 +227,21 @@ def _export(args: argparse.Namespace, model: Model, costs: CostModel, best: Plan
 
 
 def _certainty(
-    args: argparse.Namespace, model: Model, document: dict[str, Any], asked: _Asked
+    args: argparse.Namespace, model: Model, document: dict[str, Any], asked: _Asked, best: Plan
 ) -> dict[str, Any]:
     """How far the profile is to be trusted: keys of the document of a model."""
     from autosplit import api
     from autosplit.report.documents import plan as planned
 
-    batches, costs = args.batch or api.SINGLE, asked.costs
-    if args.cores is None:
-        profiles = api.measured_profiles(model, asked.along, batches)
-        places = [asked.devices[n] for n in document["devices"]]
-        return planned.certainty(document, costs.ids, profiles, places)
     # Replicas of as many threads cost the same wherever they run.
-    of_threads = {row.threads: Cores(available()[: row.threads]) for row in costs.row_index}
-    profiles = api.measured_profiles(model, list(of_threads.values()), batches)
-    places = [str(of_threads[n]) for n in document["threads"]]
-    return planned.certainty(document, costs.ids, profiles, places, shared=False)
+    of_threads = {row.threads: Cores(available()[: row.threads]) for row in asked.costs.row_index}
+    along = asked.along if args.cores is None else list(of_threads.values())
+    profiles = api.measured_profiles(model, along, args.batch or api.SINGLE)
+    if args.cores is None:
+        places = [asked.devices[n] for n in document["devices"]]
+    else:
+        places = [str(of_threads[n]) for n in document["threads"]]
+    return planned.certainty(document, best, profiles, places)
 
 
 def _is_graph_file(args: argparse.Namespace) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from autosplit.deployment import resources_of, threads_of
+from autosplit.deployment import threads_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.measurement.results import Profile
 from autosplit.planner import CostModel, Plan
@@ -75,46 +75,35 @@ def layer_flags(document: Mapping[str, Any], costs: CostModel, tool: str) -> str
 
 
 def certainty(
-    document: Mapping[str, Any],
-    ids: Sequence[Any],
-    profiles: Sequence[Profile],
-    places: Sequence[str],
-    *,
-    shared: bool = True,
+    document: Mapping[str, Any], plan: Plan, profiles: Sequence[Profile], places: Sequence[str]
 ) -> dict[str, Any]:
     """What is known of the ``profiles`` that a plan rests on: keys of its document.
 
     ``period_interval``, None without a known spread of every stage, ``disturbances``, and when each
-    profile was measured. The interval is that of the largest load, each between the sums of the low
-    and of the high ends of its ops: what makes one op slow for a while, such as the processor's
-    clock, makes all slow. ``ids`` are the names of the ops in their order, ``places`` the device of
-    each stage. Where they are ``shared`` the loads on a core add up.
+    profile was measured. The interval is that of the largest period, each of a load between the
+    sums of the low and of the high ends of its ops: what makes one op slow for a while, such as the
+    processor's clock, makes all slow. ``places`` are the device of each stage.
     """
     chosen = [profile for profile in profiles if profile.batch == document["batch"]]
     by_place = {(profile.runtime, profile.device): profile for profile in chosen}
-    index = {op: number for number, op in enumerate(ids)}
-    ends: dict[object, tuple[float, float]] = {}
+    ends: list[tuple[float, float]] = []
     used: dict[tuple[str, str], Profile] = {}
     is_spread_known = True
-    for number, ops in enumerate(document["stages"]):
-        profile = by_place.get((document["runtimes"][number], places[number]))
-        if not ops or profile is None:
-            continue
-        used[profile.runtime, profile.device] = profile
-        half = sum(profile.spread_ms[index[op]] for op in ops)
-        load = document["loads"][number]
+    keys = zip(document["runtimes"], places, strict=True)
+    stages = zip(keys, plan.stages, plan.loads, plan.periods, strict=True)
+    for key, stage, load, period in (each for each in stages if each[0] in by_place):
+        profile = used[key] = by_place[key]
+        half = sum(profile.spread_ms[op] for op in stage.ops)
         # A runtime that times an op once knows no spread, whatever it is.
         is_spread_known &= half > 0 or load == 0
-        # What the replicas of a stage make of its load, by the streams that they share.
-        share = document["periods"][number] / load if "periods" in document and load else 1.0
-        low, high = max(0.0, load - half) * share, (load + half) * share
-        for core in (shared and resources_of(places[number])) or (number,):
-            others = ends.get(core, (0.0, 0.0))
-            ends[core] = others[0] + low, others[1] + high
-    interval = [max(side) for side in zip(*ends.values(), strict=True)]
-    keys = ("runtime", "device", "measured_at")
+        share = half / load if load else 0.0
+        ends.append((period * max(0.0, 1 - share), period * (1 + share)))
+    interval = [max(side) for side in zip(*ends, strict=True)]
     return {
         "period_interval": interval if interval and is_spread_known else None,
         "disturbances": [profile.doubt for profile in used.values() if profile.doubt],
-        "profiles": [{key: getattr(profile, key) for key in keys} for profile in used.values()],
+        "profiles": [
+            {"runtime": p.runtime, "device": p.device, "measured_at": p.measured_at}
+            for p in used.values()
+        ],
     }
