@@ -49,8 +49,7 @@ SHAPE = ("replicas", "threads")  # of the stages of a deployment
 
 
 OPTIONS = (
-    *options.of(
-        """
+    *options.of("""
         -o, --output DIR   folder to write split.json and the stages of a model into
         --stages K         number of stages, or auto: up to one per device (graph file: up to its
                            maxFPGAs)
@@ -65,8 +64,7 @@ OPTIONS = (
         --as {llama.cpp,vllm,exo}  also print the plan of a graph file of layers as an option of
                            this program
         --save FILE        write the costs as a graph file, which other planners read
-        """
-    ),
+    """),
     *options.MODEL,
     *options.RUNTIME,
     *options.TOLERANCE,
