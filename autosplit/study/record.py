@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+from optuna.trial import FrozenTrial, Trial
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -27,15 +28,12 @@ from pydantic import (
 
 from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.results import Accuracy, Baseline, LoadTest, Measurement, Spread
-
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial, Trial
+from autosplit.study.config.sections import MOST_STAGES
 
 FORMAT = 3  # of the studies that this version writes and continues
 RECORD = "autosplit"  # the attribute of a study, and that of a trial
 COMPARISON = "final_comparison"  # attribute of a study
 RESULT = "result"  # attribute of a study: why it stopped, and the verdict
-MOST_STAGES = 256
 _MAX_TEXT = 2000
 _UNKNOWN = Spread(math.nan, math.nan, math.nan)
 

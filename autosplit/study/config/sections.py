@@ -21,6 +21,7 @@ from autosplit.planner import workload
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+MOST_STAGES = 256
 
 Objective = Literal["throughput", "latency", "goodput", "cores"]
 METRICS: Mapping[str, str] = {

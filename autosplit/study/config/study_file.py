@@ -32,6 +32,7 @@ from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
 from autosplit.planner.problem import MOST_STATES
 from autosplit.planner.workload import QUANTILES
 from autosplit.study.config.sections import (
+    MOST_STAGES,
     Limits,
     Measure,
     Name,
@@ -44,7 +45,6 @@ from autosplit.study.config.sections import (
     Text,
     Workload,
 )
-from autosplit.study.record import MOST_STAGES
 from autosplit.units import bytes_of
 
 MOST_CORES = 256
