@@ -37,10 +37,11 @@ def of(text: str, settings: Mapping[str, Mapping[str, Any]] | None = None) -> tu
     ``settings``: other arguments of ``add_argument`` by the names of options.
     """
     entries = re.split(r"\n(?=\S)", textwrap.dedent(text).strip())
-    return tuple(_option(*re.split("  +", entry, maxsplit=1), settings or {}) for entry in entries)
+    return tuple(_option(entry, settings or {}) for entry in entries)
 
 
-def _option(form: str, text: str, settings: Mapping[str, Mapping[str, Any]]) -> Option:
+def _option(entry: str, settings: Mapping[str, Mapping[str, Any]]) -> Option:
+    form, text = re.split("  +", entry, maxsplit=1)
     text, default = re.findall(r"(.*?)(?: \[default: (.*)\])?$", " ".join(text.split()))[0]
     words = form.replace(", -", " -").split()
     flags = [word for word in words if word.startswith("-")]
