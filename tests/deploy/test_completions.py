@@ -1,7 +1,5 @@
 """Completions of token ids by a server, of a decoder that adds up what it sees."""
 
-import contextlib
-import http.client
 import json
 from dataclasses import replace
 
@@ -13,7 +11,7 @@ from autosplit.errors import StageError
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.stage_spec import Port, StageSpec, StageState
 from autosplit.hardware.execution.wiring import Connection, Variant, Wiring
-from tests.deploy.test_server import served
+from tests.deploy.test_server import post, request, served
 
 LENGTH, VOCABULARY = 12, 7
 CACHE = (LENGTH,)
@@ -70,15 +68,12 @@ def expected(prompt, count):
 
 def ask(address, **document):
     """The status and the documents of an answer."""
-    with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as connection:
-        connection.request("POST", "/v1/completions", json.dumps(document))
-        answer = connection.getresponse()
-        text = answer.read().decode()
-    if not answer.headers["content-type"].startswith("text/event-stream"):
-        return answer.status, [json.loads(text)]
+    status, headers, text = request(address, "POST", "/v1/completions", json.dumps(document))
+    if not headers["content-type"].startswith("text/event-stream"):
+        return status, [json.loads(text)]
     *events, end = text.strip().split("\n\n")
     assert end == "data: [DONE]"
-    return answer.status, [json.loads(event.removeprefix("data: ")) for event in events]
+    return status, [json.loads(event.removeprefix("data: ")) for event in events]
 
 
 @pytest.fixture(scope="module")
@@ -149,11 +144,9 @@ def test_scores_are_drawn_as_softmax_says():
     ],
 )
 def test_a_bad_request_gets_a_line(address, document, reason):
-    with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as connection:
-        connection.request("POST", "/v1/completions", json.dumps(document))
-        answer = connection.getresponse()
-        line = json.loads(answer.read())["error"]
-    assert (answer.status, reason in line, "\n" in line) == (400, True, False), line
+    status, _, answer = post(address, document, "/v1/completions")
+    line = answer["error"]
+    assert (status, reason in line, "\n" in line) == (400, True, False), line
 
 
 def test_the_cache_may_be_filled(address):

@@ -23,22 +23,10 @@ STRANGE = [
     {}, {"stage": 0}, [1, "x"], "cores:0", "rpc:127.0.0.1:1", "tvm",
     "onnxruntime", "float32", "0" * 64,
 ]  # fmt: skip
+PATHS = ["n" * 5000, "\ud800", "a\0b", "loop", "loop/split.json", "pipe", "pipe/split.json", "file"]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "n" * 5000,
-        "\ud800",
-        "a\0b",
-        "loop",
-        "loop/split.json",
-        "pipe",
-        "pipe/split.json",
-        "file",
-        "",
-    ],
-)
+@pytest.mark.parametrize("path", [*PATHS, ""])
 def test_a_path_that_is_no_export_is_refused(tmp_path, path):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "file").touch()

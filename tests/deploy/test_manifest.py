@@ -31,6 +31,7 @@ def test_what_is_written_reads_back(put, tmp_path):
     parsed = manifest_file.read(put(sound()))
     manifest_file.write(parsed, tmp_path / "again" / manifest.NAME)
     assert manifest_file.read(tmp_path / "again") == parsed
+    assert {stage.runtime for stage in parsed.stages} == {"tvm"}  # where none is named
     written = json.loads((tmp_path / "again" / manifest.NAME).read_text())
     assert all("from" in connection for connection in written["connections"])
 

@@ -1,8 +1,5 @@
 """Exports on a real Ray cluster of several nodes, beside the same exports on this machine."""
 
-import contextlib
-import os
-import signal
 import subprocess
 import sys
 from itertools import cycle
@@ -127,30 +124,18 @@ def test_an_index_out_of_its_table_is_refused_and_the_pipeline_stays(save, tmp_p
 
 
 def test_the_server_has_its_replicas_on_the_cluster(branches, nodes, tmp_path):
-    triton = pytest.importorskip("tritonclient.http")
+    pytest.importorskip("tritonclient.http")
+    from tests.deploy.test_server import served_by_command, tensors
+
     deployed = Stage.on(range(len(branches.graph.ops)), "tvm", (CORE, CORE), batch=2)
     write_split(branches, Deployment((deployed,)), tmp_path, SplitResults())
-    environment = {**os.environ, "RAY_ADDRESS": nodes.cluster.address}
-    command = [sys.executable, "-m", "autosplit", "serve", str(tmp_path), "--port", "0", "--ray"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-    try:
-        url, _, name = process.stdout.readline().partition(" serves ")
+    items = branches.items(3)
+    expected, address = branches.expected(items), nodes.cluster.address
+    with served_by_command(tmp_path, "--ray", RAY_ADDRESS=address) as infer:
         assert nodes.actors(nodes.cluster.head_node) or nodes.actors(nodes.right)
-        items = branches.items(3)
-        expected, results = branches.expected(items), []
-        address = url.removeprefix("http://")
-        with contextlib.closing(triton.InferenceServerClient(address)) as client:
-            for item in items:
-                inputs = []
-                for key, array in item.items():
-                    inputs.append(triton.InferInput(key, array.shape, "FP32"))
-                    inputs[-1].set_data_from_numpy(array)
-                answer = client.infer(name.strip().strip("'"), inputs)
-                results.append({key: answer.as_numpy(key) for key in expected[0]})
-        assert compare(results, expected).equal
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        answers = [infer(tensors(item)) for item in items]
+    results = [{name: answer.as_numpy(name) for name in expected[0]} for answer in answers]
+    assert compare(results, expected).equal
 
 
 def test_a_decoder_generates_on_two_nodes_and_a_killed_one_names_its_streams(

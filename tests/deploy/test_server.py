@@ -5,6 +5,7 @@ import gc
 import http.client
 import importlib.util
 import json
+import os
 import re
 import signal
 import socket
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +21,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import autosplit
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.server import app, protocol
 from autosplit.deploy.server.hints import hint
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.stage_spec import Port
+from autosplit.zoo.catalog import cached
 from tests.deploy.manifests import sound
 from tests.hardware.fakes import fake_pipeline, graph, in_time, items, sequential
 
@@ -61,15 +65,18 @@ def address():
         yield here
 
 
-def tensor(item, binary=True):
-    value = triton.InferInput("x", item["x"].shape, "FP64")
-    value.set_data_from_numpy(item["x"], binary_data=binary)
-    return value
+def tensors(item, binary=True):
+    """An item as Triton's client sends it."""
+    values = []
+    for name, array in item.items():
+        values.append(triton.InferInput(name, array.shape, protocol.DATATYPES[str(array.dtype)]))
+        values[-1].set_data_from_numpy(array, binary_data=binary)
+    return values
 
 
 def infer(client, item, binary=True, **options):
     asked = [triton.InferRequestedOutput("b", binary_data=binary)]
-    return client.infer("net", [tensor(item, binary)], outputs=asked, **options).as_numpy("b")
+    return client.infer("net", tensors(item, binary), outputs=asked, **options).as_numpy("b")
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -138,14 +145,24 @@ def test_health_and_metadata_are_what_the_client_expects(address):
     assert [output["name"] for output in metadata["outputs"]] == ["b"]
 
 
+def request(address, method, path, body=None, **headers):
+    """The status, the headers and the text of an answer."""
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as connection:
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.headers, answer.read().decode()
+
+
 def post(address, document, path="/v2/models/net/infer", **headers):
     """The status, the headers and the document of an answer."""
-    connection = http.client.HTTPConnection(address, timeout=60)
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
-    with contextlib.closing(connection):
-        connection.request("POST", path, body, {k.replace("_", "-"): v for k, v in headers.items()})
-        response = connection.getresponse()
-        return response.status, response.headers, json.loads(response.read())
+    *head, text = request(address, "POST", path, body, **headers)
+    return *head, json.loads(text)
+
+
+def metrics(address):
+    return request(address, "GET", "/metrics")[2]
 
 
 def asked(**changes):
@@ -216,13 +233,6 @@ def test_another_model_a_long_body_and_a_compressed_one_are_refused(address):
     status, _, answer = post(address, asked(data=[0] * 1000))
     assert (status, answer) == (413, {"error": "the body has more than 1000 bytes"})
     assert post(address, asked(), content_encoding="gzip")[0] == 415
-
-
-def metrics(address):
-    connection = http.client.HTTPConnection(address, timeout=60)
-    with contextlib.closing(connection):
-        connection.request("GET", "/metrics")
-        return connection.getresponse().read().decode()
 
 
 def test_metrics_count_requests_batches_and_times(address):
@@ -355,35 +365,34 @@ def test_a_response_is_read_as_what_was_written(dtype, shape, is_binary, number)
     np.testing.assert_array_equal(item["y"], array)
 
 
-@pytest.mark.integration
-def test_the_command_serves_an_export_until_it_is_ended(tmp_path):
-    import autosplit
-    from autosplit.zoo.catalog import cached
-
-    (tmp_path / "net.onnx").write_bytes(cached("transformer").read_bytes())
-    out = tmp_path / "out"
-    model = autosplit.load_model(tmp_path / "net.onnx", runtime="onnxruntime")
-    model.split([]).export(out)
-    command = [sys.executable, "-m", "autosplit", "serve", str(out), "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+@contextlib.contextmanager
+def served_by_command(folder, *words, **environment):
+    """Triton's client of the command ``serve``, which is interrupted at the end."""
+    command = [sys.executable, "-m", "autosplit", "serve", str(folder), "--port", "0", *words]
+    environment = os.environ | environment
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         url, _, name = process.stdout.readline().partition(" serves ")
         client = triton.InferenceServerClient(url.removeprefix("http://"))
         with contextlib.closing(client):
-            (item,) = model.items(1)
-            inputs = []
-            for key, array in item.items():
-                datatype = protocol.DATATYPES[str(array.dtype)]
-                inputs.append(triton.InferInput(key, array.shape, datatype))
-                inputs[-1].set_data_from_numpy(array)
-            result = client.infer(name.strip().strip("'"), inputs)
-        with autosplit.load(out) as pipeline:
-            (expected,) = pipeline.run([item])
-        for key, array in expected.items():
-            np.testing.assert_array_equal(result.as_numpy(key), array)
+            yield partial(client.infer, name.strip().strip("'"))
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
+
+
+@pytest.mark.integration
+def test_the_command_serves_an_export_until_it_is_ended(tmp_path):
+    (tmp_path / "net.onnx").write_bytes(cached("transformer").read_bytes())
+    model = autosplit.load_model(tmp_path / "net.onnx", runtime="onnxruntime")
+    model.split([]).export(tmp_path / "out")
+    (item,) = model.items(1)
+    with served_by_command(tmp_path / "out") as infer:
+        result = infer(tensors(item))
+    with autosplit.load(tmp_path / "out") as pipeline:
+        (expected,) = pipeline.run([item])
+    for key, array in expected.items():
+        np.testing.assert_array_equal(result.as_numpy(key), array)
 
 
 def one_stage(runtime="onnxruntime", batch=1):

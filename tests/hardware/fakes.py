@@ -129,6 +129,14 @@ def fake_pipeline(
     return pipeline, [fake for copies in fakes for fake in copies]
 
 
+CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
+
+
+def chain(**options: Any) -> tuple[Pipeline, list[FakeStage]]:
+    """A pipeline of three stages, each of an op that reads the one before, and their replicas."""
+    return fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], **options)
+
+
 class Scripted:
     """A pipeline of times: stage 1 takes ``takes(i)`` ms for item i, other stages 0.25 ms.
 

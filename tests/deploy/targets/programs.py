@@ -11,7 +11,6 @@ import pytest
 
 # Where the wheels are installed; they hold headers and libraries.
 PACKAGES = Path(str(importlib.util.find_spec("tvm").origin)).parents[1]
-SUPPRESSIONS = Path(__file__).with_name("thread_sanitizer.txt")
 # OpenVINO's TBB opens a library in a way that sanitizers refuse, unless it is told of them.
 # GCC 12's sanitizer sometimes crashes in its own records of thread-local storage (DTLS_Destroy),
 # when one of TBB's threads ends with the program: it keeps none.
@@ -19,6 +18,7 @@ SANITIZED = {
     "TBB_ENABLE_SANITIZERS": "1",
     "ASAN_OPTIONS": "detect_leaks=1:intercept_tls_get_addr=0",
     "LSAN_OPTIONS": f"suppressions={Path(__file__).with_name('leak_sanitizer.txt')}",
+    "TSAN_OPTIONS": f"suppressions={Path(__file__).with_name('thread_sanitizer.txt')}",
 }
 
 

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.integration
 HERE = Path(__file__).parent
 SOURCES = ("pipeline.cpp", "system.cpp", "wiring.cpp")
 ITEMS, STREAMS = 60, 3
+ONE_ITEM = np.zeros((1, 2, 3), "float32")
 COMPILED = shutil.ignore_patterns("*_*")
 
 
@@ -148,10 +149,8 @@ def test_outputs_that_are_fed_back_are_the_inputs_of_the_next_step(folder, progr
 def test_a_step_that_the_states_have_no_room_for_is_refused(folder, tmp_path):
     changed = changed_export(folder, tmp_path, lambda d: d["model"].update(steps=3))
     program = compile_with(changed, changed / "main.cpp", ADDRESS, objects=folder)
-    items = np.zeros((1, 2, 3), "float32")
-    run(program, changed, {"x": items}, ["y"], "--repeat", "3")
-    words = ["--input", f"x={changed / 'in0.npy'}", "--feed", "x=y", "--repeat", "4"]
-    code, line = failed(program, changed, *words)
+    run(program, changed, {"x": ONE_ITEM}, ["y"], "--repeat", "3")
+    code, line = failed_on(ONE_ITEM, program, changed, "--feed", "x=y", "--repeat", "4")
     assert (code, "stream 0 has had 3 items and its states are full" in line) == (2, True), line
 
 
@@ -161,13 +160,18 @@ def test_many_threads_use_one_pipeline(folder, sanitizer):
     assert printed in ("same, the pipeline is closed; make a new one\n", "same, finished\n")
 
 
+def failed_on(items, program, folder, *words, **environment):
+    """The exit code and the error of the program that gets some items."""
+    np.save(folder / "items.npy", items)
+    return failed(program, folder, "--input", f"x={folder / 'items.npy'}", *words, **environment)
+
+
 @pytest.mark.parametrize(
     ("fail", "name"), [("stage0.so:3", r"replica . of stage 0"), ("stage2.so:20", "stage 2")]
 )
 def test_a_stage_that_fails_closes_the_pipeline(folder, program, fail, name):
-    np.save(folder / "items.npy", np.zeros((ITEMS, 2, 3), "float32"))
-    words = [folder, "--input", f"x={folder / 'items.npy'}", "--streams", "2"]
-    code, line = failed(program, *words, FAIL=fail)
+    items = np.zeros((ITEMS, 2, 3), "float32")
+    code, line = failed_on(items, program, folder, "--streams", "2", FAIL=fail)
     assert code == 1
     assert re.fullmatch(
         rf"net: {name} failed: out of luck; the pipeline is closed; lost streams: [01](, 1)?", line
@@ -224,8 +228,8 @@ def test_an_index_out_of_its_tensor_is_refused(folder, tmp_path, dtype):
     changed = changed_export(folder, tmp_path, change)
     program = compile_with(changed, changed / "main.cpp", ADDRESS, objects=folder)
     for value in (-3, 2):
-        np.save(changed / "items.npy", np.array([[[0, 1, -1], [1, -2, value]]], dtype))
-        code, line = failed(program, changed, "--input", f"x={changed / 'items.npy'}")
+        items = np.array([[[0, 1, -1], [1, -2, value]]], dtype)
+        code, line = failed_on(items, program, changed)
         assert (code, f"input 'x' holds {value}; its values are -2 to 1" in line) == (2, True)
     run(program, changed, {"x": np.array([[[0, 1, -1], [1, -2, 0]]], dtype)}, ["x"])
 
@@ -239,10 +243,9 @@ def test_an_index_out_of_its_tensor_is_refused(folder, tmp_path, dtype):
 )
 def test_a_pipe_and_a_file_that_is_cut_off_are_refused(folder, tmp_path, refusing, replace, reason):
     changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
-    np.save(changed / "items.npy", np.zeros((1, 2, 3), "float32"))
     (changed / "stage1.so").unlink()
     replace(changed / "stage1.so")
-    code, line = failed(refusing, changed, "--input", f"x={changed / 'items.npy'}")
+    code, line = failed_on(ONE_ITEM, refusing, changed)
     assert (code, f"stage1.so' {reason}" in line) == (2, True), line
 
 
@@ -277,7 +280,6 @@ def test_a_machine_that_does_not_fit_is_refused(folder, tmp_path, old, new, reas
     wiring = (changed / "wiring.cpp").read_text()
     assert old in wiring
     (changed / "wiring.cpp").write_text(wiring.replace(old, new))
-    np.save(changed / "items.npy", np.zeros((1, 2, 3), "float32"))
     program = compile_with(changed, changed / "main.cpp", ADDRESS, objects=folder)
-    code, line = failed(program, changed, "--input", f"x={changed / 'items.npy'}")
+    code, line = failed_on(ONE_ITEM, program, changed)
     assert (code, reason in line) == (2 if "missing" in reason else 3, True), line

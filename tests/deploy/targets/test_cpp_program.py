@@ -17,7 +17,6 @@ from tests import nets
 from tests.deploy.exports import Export
 from tests.deploy.targets.programs import (
     SANITIZED,
-    SUPPRESSIONS,
     build,
     checked,
     failed,
@@ -76,6 +75,15 @@ def items_of(folder, count):
     return sample_items(manifest_file.read(folder), random_items, count, seed=7)
 
 
+def one_item(folder):
+    """The words that give the program an item."""
+    words = []
+    for name, array in stacked(items_of(folder, 1)).items():
+        np.save(folder / f"{name}.npy", array)
+        words += ["--input", f"{name}={folder / name}.npy"]
+    return words
+
+
 def require_same_as_load(program, folder, count, *options, **environment):
     """Assert that the program gives what ``autosplit.load`` does, to the bit."""
     items = items_of(folder, count)
@@ -99,8 +107,7 @@ def test_batches_equal_those_of_load_and_the_last_may_be_incomplete(branches, tm
     )
     write_split(branches, Deployment(stages), tmp_path, SplitResults(), "cpp")
     program = build(tmp_path, sanitizer)
-    suppressed = {"TSAN_OPTIONS": f"suppressions={SUPPRESSIONS}", **SANITIZED}
-    require_same_as_load(program, tmp_path, 7, "--repeat", "3", **(suppressed if sanitizer else {}))
+    require_same_as_load(program, tmp_path, 7, "--repeat", "3", **(SANITIZED if sanitizer else {}))
 
 
 def test_stages_in_bfloat16_round_in_the_program_too(branches, tmp_path):
@@ -116,11 +123,8 @@ def test_stages_in_bfloat16_round_in_the_program_too(branches, tmp_path):
 
 
 def test_an_output_is_fed_to_an_input_of_its_shape_alone(branches_export, program):
-    files = []
-    for name, array in stacked(items_of(branches_export, 1)).items():
-        np.save(branches_export / f"{name}.npy", array)
-        files += ["--input", f"{name}={branches_export / name}.npy"]
-    code, line = failed(program, branches_export, *files, "--feed", "image=early")
+    words = *one_item(branches_export), "--feed", "image=early"
+    code, line = failed(program, branches_export, *words)
     assert code == 2
     assert "output 'early' has another type or shape than input 'image'" in line
 
@@ -136,11 +140,7 @@ def test_a_file_that_is_no_stage_does_not_load(branches_export, program, tmp_pat
     stage = Export(changed).document["stages"][0]
     file = changed / stage["file"]
     file.write_bytes(bytes(file.stat().st_size))
-    files = []
-    for name, array in stacked(items_of(changed, 1)).items():
-        np.save(changed / f"{name}.npy", array)
-        files += ["--input", f"{name}={changed / name}.npy"]
-    code, line = failed(program, changed, *files)
+    code, line = failed(program, changed, *one_item(changed))
     assert code == 3
     assert line.startswith(f"branches: '{stage['file']}' does not load with this tvm: ")
 
@@ -152,13 +152,9 @@ def test_streams_are_right_and_the_sanitizer_is_content(amplifier_export, saniti
         results = pipeline.run(items)
     expected = stacked([result for result in results for _ in range(STREAMS)])
     interleaved = stacked([item for item in items for _ in range(STREAMS)])
-    options = ("--streams", str(STREAMS))
-    suppressed = f"suppressions={SUPPRESSIONS}"
+    words = ["amplified"], "--streams", str(STREAMS)
     program = build(amplifier_export, sanitizer)
-    outputs = run(
-        program, amplifier_export, interleaved, ["amplified"], *options,
-        TSAN_OPTIONS=suppressed, **SANITIZED,
-    )  # fmt: skip
+    outputs = run(program, amplifier_export, interleaved, *words, **SANITIZED)
     np.testing.assert_array_equal(outputs["amplified"], expected["amplified"])
 
 
@@ -190,9 +186,8 @@ def test_a_decoder_generates_the_tokens_that_it_does_in_python(tmp_path, sanitiz
     shutil.copy(Path(__file__).with_name("generate.cpp"), tmp_path / "out" / "main.cpp")
     program = build(tmp_path / "out", sanitizer)
     words = [",".join(map(str, prompt)) for prompt in prompts]
-    environment = {**SANITIZED, "TSAN_OPTIONS": f"suppressions={SUPPRESSIONS}"}
-    lines = checked([program, tmp_path / "out", "8", *words], env=environment).splitlines()
+    lines = checked([program, tmp_path / "out", "8", *words], env=SANITIZED).splitlines()
     expected = [[*prompt, *text] for prompt, text in zip(prompts, texts, strict=True)]
     assert [list(map(int, line.split())) for line in lines] == expected
-    code, line = failed(program, tmp_path / "out", "12", *words, **environment)
+    code, line = failed(program, tmp_path / "out", "12", *words, **SANITIZED)
     assert (code, "has had 12 items and its states are full" in line) == (2, True), line

@@ -13,7 +13,6 @@ import pytest
 
 import autosplit
 from autosplit import phases
-from autosplit.cli import main
 from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, MachineError, ModelError, StageError
 from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
@@ -127,23 +126,6 @@ def test_an_export_runs_on_its_servers(split, two, tmp_path):
     assert verify(tmp_path).accuracy.equal
     assert len(bench(tmp_path, BRIEF).busy_ms) == 3
     nets.judge(split.model, autosplit.load(tmp_path, [two[1].device] * 3))
-
-
-def test_a_server_that_is_not_there_is_named_with_the_remedy(split):
-    port = processes.free_port()
-    text = rf"no TVM RPC server answers at 127.0.0.1:{port} .*start one there: python -m"
-    with pytest.raises(MachineError, match=text):
-        split.pipeline([f"rpc:127.0.0.1:{port}"] * 3)
-    with pytest.raises(MachineError, match="has no server registered under key 'pi'"):
-        split.pipeline([f"tracker:127.0.0.1:{port}/pi"] * 3)
-
-
-def test_a_study_on_a_server_that_is_not_there_ends_with_exit_code_3(model, capsys, tmp_path):
-    file = tmp_path / "study.toml"
-    port = processes.free_port()
-    file.write_text(f'model = "{model.path}"\ndevices = ["rpc:127.0.0.1:{port}", "{HERE}"]')
-    assert main(["run", str(file), "--storage", str(tmp_path / "study.db")]) == 3
-    assert f"127.0.0.1:{port}" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_server_that_serves_somebody_else_is_not_waited_for_for_ever(split, two, monkeypatch):

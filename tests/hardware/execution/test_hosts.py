@@ -80,6 +80,7 @@ def in_process(model, folder, _):
     (child,) = psutil.Process(stage._worker.pid).children()
     with Pipeline(whole(model), [[stage]]) as pipeline:
         yield Host(pipeline, child.suspend, child.kill)
+    assert child not in psutil.Process().children(recursive=True)
 
 
 @contextlib.contextmanager

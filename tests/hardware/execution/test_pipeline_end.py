@@ -14,11 +14,9 @@ from autosplit.errors import MachineError, StageError
 from autosplit.hardware.execution import engine as engines
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.runtimes import stage_files
-from tests.hardware.fakes import PATIENCE_S, fake_pipeline, graph, in_time, items, wait_for
+from tests.hardware.fakes import PATIENCE_S, chain, in_time, items, wait_for
 from tests.nets import net
 
-CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
-STAGES = [[0], [1], [2]]
 LEAVE = """
 import sys
 import numpy as np
@@ -34,7 +32,7 @@ print("leaves", flush=True)
 
 @pytest.mark.parametrize("replicas", [(1, 1, 1), (2, 1, 3)])
 def test_a_pipeline_without_references_lets_its_threads_end(replicas):
-    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c"], replicas=replicas)
+    pipeline, stages = chain(replicas=replicas)
     for item in items(pipeline.capacity):
         pipeline.submit(item)
     next(pipeline.results())
@@ -57,7 +55,7 @@ def test_what_hangs_does_not_hold_close_up(monkeypatch, method, replicas, name):
         begun.set()
         goes_on.wait(PATIENCE_S)
 
-    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c"], replicas=(1, replicas, 1))
+    pipeline, stages = chain(replicas=(1, replicas, 1))
     setattr(stages[1], method, hang)
     pipeline.submit(items(1)[0])
     assert begun.wait(PATIENCE_S)
@@ -70,7 +68,7 @@ def test_what_hangs_does_not_hold_close_up(monkeypatch, method, replicas, name):
 
 @pytest.mark.parametrize(("is_started", "replicas"), [(False, (1, 1, 1)), (True, (1, 2, 1))])
 def test_a_fork_gets_an_error(is_started, replicas):
-    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c"], replicas=replicas)
+    pipeline, _ = chain(replicas=replicas)
     if is_started:
         pipeline.submit(items(1)[0])
     child = os.fork()
@@ -92,7 +90,7 @@ def test_a_fork_gets_an_error(is_started, replicas):
 
 def test_a_fork_closes_a_pipeline_whose_batches_wait_for_room():
     gate = threading.Event()
-    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c"], batch=2, before={0: lambda _: gate.wait()})
+    pipeline, _ = chain(batch=2, before={0: lambda _: gate.wait()})
     with pipeline:
         fill = threading.Thread(target=lambda: [pipeline.enter(item) for item in items(400)])
         fill.start()
@@ -126,7 +124,7 @@ def test_the_interpreter_ends_cleanly_with_items_inside(save):
 
 @pytest.mark.parametrize(("lanes", "is_named"), [(1, True), (2, False)])
 def test_an_item_that_waits_for_another_in_its_replica_does_not_hang(lanes, is_named):
-    usual, stages = fake_pipeline(CHAIN, STAGES, ["c"])
+    usual, stages = chain()
     pipeline = Pipeline(usual.wiring, [[stage] for stage in stages], lanes=[lanes] * 3)
     waits = Mock(side_effect=[False] * (2 * engines._TICKS) + [True])
     engine = pipeline._engine

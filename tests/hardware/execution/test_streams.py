@@ -30,6 +30,9 @@ STATES = {"before": "total", "older": "last"}
 THREE = [[0], [1], [2, 3]]
 
 
+BOTH, ANY = ("x", "z"), st.booleans()
+
+
 class Broken(Exception):
     pass
 
@@ -54,14 +57,17 @@ class ByHand:
 
 
 @st.composite
-def recurrent(draw):
-    """A random graph with states in any of its stages, its stages and their replicas."""
-    count = draw(st.integers(1, 8))
+def recurrent(draw, inputs=("x",)):
+    """A random graph with states in any of its stages or none, its stages and their replicas.
+
+    Any tensor may leave it.
+    """
+    count = draw(st.integers(1, 12))
     names = [f"t{i}" for i in range(count)]
-    bounds = sorted(draw(st.sets(st.integers(1, count - 1), max_size=4))) if count > 1 else []
+    bounds = sorted(draw(st.sets(st.integers(1, count - 1), max_size=7))) if count > 1 else []
     stages = [list(range(a, b)) for a, b in zip([0, *bounds], [*bounds, count], strict=True)]
     reads = [
-        draw(st.lists(st.sampled_from(["x", *names[:i]]), max_size=3, unique=True))
+        draw(st.lists(st.sampled_from([*inputs, *names[:i]]), max_size=3, unique=True))
         for i in range(count)
     ]
     states = {}
@@ -70,18 +76,22 @@ def recurrent(draw):
         for reader in draw(st.sets(st.sampled_from(stage))):  # or a state that no op reads
             reads[reader].append(f"s{number}")
         states[f"s{number}"] = name
-    outputs = [*states.values(), *(n for n in names if n not in states.values())]
-    net = graph(list(zip(names, reads, strict=True)), ["x", *states], outputs)
+    read = {tensor for tensors in reads for tensor in tensors}
+    others = [n for n in names if n not in states.values() and (n not in read or draw(ANY))]
+    outputs = [*states.values(), *others, *(name for name in inputs if draw(ANY))]
+    net = graph(list(zip(names, reads, strict=True)), [*inputs, *states], outputs)
     return net, stages, outputs, states, [draw(st.integers(1, 3)) for _ in stages]
 
 
 @given(
-    recurrent(),
-    st.integers(1, 2),
+    recurrent(BOTH),
+    st.integers(1, 3),
     st.lists(st.integers(-2, 3), max_size=30),
     st.randoms(use_true_random=False),
 )
-def test_any_recurrent_graph_computes_what_stepping_by_hand_does(net, depth, calls, random):
+def test_any_graph_with_states_or_none_computes_what_stepping_by_hand_does(
+    net, depth, calls, random
+):
     net, stages, outputs, states, replicas = net
     by_hand = ByHand(net, outputs, states)
     # Some items are slow in one replica, so the items behind them overtake.
@@ -92,7 +102,7 @@ def test_any_recurrent_graph_computes_what_stepping_by_hand_does(net, depth, cal
     expected, results = [], []
     with pipeline:
         reader = pipeline.results()
-        for item, stream in zip(items(len(calls)), calls, strict=True):
+        for item, stream in zip(items(len(calls), BOTH), calls, strict=True):
             if stream < 0:  # a reset of a stream
                 pipeline.reset(stream=-stream)
                 by_hand.left.pop(-stream, None)
@@ -239,8 +249,8 @@ def test_a_split_that_tears_a_state_apart_is_refused():
         fake_pipeline(SUM, THREE, ["y", "total", "last"], states={"before": "last"})
 
 
-@given(recurrent(), st.integers(0, 6), st.lists(st.integers(0, 3), min_size=1, max_size=25))
-def test_a_failure_leaves_no_stream_half_advanced(net, at, calls):
+@given(recurrent(BOTH), st.integers(0, 6), st.lists(st.integers(0, 3), min_size=1, max_size=25))
+def test_a_failure_leaves_no_stream_half_advanced_and_closes_all_replicas(net, at, calls):
     net, stages, outputs, states, replicas = net
     by_hand = ByHand(net, outputs, states)
 
@@ -249,12 +259,12 @@ def test_a_failure_leaves_no_stream_half_advanced(net, at, calls):
             raise Broken
 
     options = {"before": {at % len(stages): fail}, "replicas": replicas, "states": states}
-    pipeline, _ = fake_pipeline(net, stages, outputs, **options)
-    message = ""
+    pipeline, replicas = fake_pipeline(net, stages, outputs, **options)
+    submitted, message = zip(items(len(calls), BOTH), calls, strict=True), ""
     with pipeline:
         reader = pipeline.results()
         try:
-            for number, (item, stream) in enumerate(zip(items(len(calls)), calls, strict=True)):
+            for number, (item, stream) in enumerate(submitted):
                 if number >= pipeline.capacity:
                     in_time(lambda: next(reader))
                 pipeline.submit(item, stream=stream)
@@ -271,8 +281,10 @@ def test_a_failure_leaves_no_stream_half_advanced(net, at, calls):
             except StageError:
                 lost.add(str(stream))
     assert lost == set(message.partition("lost streams: ")[2].split(", ")) - {""}
+    assert not message or message.startswith(f"stage {at % len(stages)} failed: Broken")
     # What failed was an item of some stream.
     assert bool(lost) == bool(message and states)
+    assert [replica.closed for replica in replicas] == [1] * len(replicas)
 
 
 @pytest.mark.parametrize("stream", [[], {}, [1]])

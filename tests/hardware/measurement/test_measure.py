@@ -1,6 +1,7 @@
 """Which results are timed, measured with a scripted pipeline and a clock of the test."""
 
 import time
+from functools import partial
 from itertools import accumulate, count
 
 import pytest
@@ -9,10 +10,9 @@ from hypothesis import strategies as st
 
 from autosplit.errors import StageError
 from autosplit.hardware.measurement import measure
-from autosplit.hardware.measurement.measure import Budget
-from tests.hardware.fakes import Scripted, fake_pipeline, graph, in_time, items
-
-CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
+from autosplit.hardware.measurement.measure import Budget, compare_interleaved, measure_rounds
+from autosplit.hardware.measurement.results import Spread
+from tests.hardware.fakes import CHAIN, Scripted, chain, fake_pipeline, graph, in_time, items
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
     [Budget(seconds=0.05, items=8), Budget(seconds=1e-9, items=5), Budget(seconds=0.05, share=0.0)],
 )
 def test_a_pipeline_is_empty_again_after_measuring(budget):
-    pipeline, stages = fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], trace=True)
+    pipeline, stages = chain(trace=True)
     with pipeline:
         period, busy = in_time(lambda: measure.period_and_busy(pipeline, items(3), budget))
         latency = in_time(lambda: measure.latency(pipeline, items(3), budget))
@@ -57,7 +57,7 @@ def test_a_failing_stage_ends_the_measurement():
         if item == 10:
             raise RuntimeError("broken")
 
-    pipeline, _ = fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], trace=True, before={1: fail})
+    pipeline, _ = chain(trace=True, before={1: fail})
     with pytest.raises(StageError, match="broken"):
         in_time(lambda: measure.period_and_busy(pipeline, items(3), Budget(seconds=20, share=0)))
 
@@ -71,29 +71,13 @@ def steady(takes, budget, clock=lambda: 0.0):
     return period, [ms for (ms,) in busy], scripted
 
 
-def test_the_fill_of_the_pipeline_does_not_count():
-    budget = Budget(seconds=1.0, share=0.001, items=16)
-    period, busy, scripted = steady(lambda i: 500.0 if i < FILL else 2.0, budget)
-    assert len(scripted.submitted) == len(steady(lambda i: 2.0, budget)[2].submitted)
-    assert (period.low, period.median, period.high) == pytest.approx((2.0, 2.0, 2.0))
-    assert busy == pytest.approx([0.25, 2.0, 0.25])
-
-
-def test_the_drain_of_the_pipeline_does_not_count():
-    counted = FILL + 16
-    budget = Budget(seconds=1.0, share=0.5, items=16)
-    period, busy, scripted = steady(lambda i: 2.0 if i < counted else 500.0, budget)
-    assert len(scripted.submitted) > counted
-    assert period.high == pytest.approx(2.0)
-    assert busy == pytest.approx([0.25, 2.0, 0.25])
-
-
-def test_busy_is_the_median_of_the_items_that_count():
+def test_neither_the_fill_nor_the_drain_of_the_pipeline_counts():
     usual = [2.0, 3.0, 3.0, 4.0] * 4
     takes = dict(enumerate(usual, FILL))
     budget = Budget(seconds=1.0, share=1.0, items=len(usual))
-    _, busy, scripted = steady(lambda i: takes.get(i, 500.0), budget)
+    period, busy, scripted = steady(lambda i: takes.get(i, 500.0), budget)
     assert len(scripted.submitted) == FILL + len(usual) + scripted.capacity
+    assert 2.0 <= period.low <= period.median <= period.high <= 4.0
     assert busy == pytest.approx([0.25, 3.0, 0.25])
 
 
@@ -165,3 +149,55 @@ def test_gaps_add_up_to_the_time_they_span(steps, sources):
     covered = len(samples) * width
     assert sum(samples) * width / 1e3 == pytest.approx(ends[covered] - ends[0], abs=1e-6)
     assert len(ends) - 1 - covered <= width
+
+
+# who works when in an interleaved comparison, for how long, and what becomes of the samples
+
+
+@pytest.fixture
+def turns():
+    """The turns that were taken: who, and with which budget."""
+    return []
+
+
+@pytest.fixture
+def contenders(turns):
+    """Three contenders; the samples of a turn are its number and a mark of the contender."""
+
+    def work(name, budget):
+        turns.append((name, budget))
+        return Spread(0.0, 0.0, 0.0, (float(len(turns)), 100.0 * name))
+
+    return [partial(work, n) for n in range(3)]
+
+
+def test_the_order_is_reversed_after_every_round(contenders, turns):
+    rounds = list(measure_rounds(contenders, Budget(), 3))
+    assert [name for name, _ in turns] == [0, 1, 2, 2, 1, 0, 0, 1, 2]
+    assert [[s.samples[0] for s in row] for row in rounds] == [[1, 2, 3], [6, 5, 4], [7, 8, 9]]
+    assert [[s.samples[1] for s in row] for row in rounds] == [[0, 100, 200]] * 3
+
+
+@pytest.mark.parametrize(
+    ("items", "rounds", "each"), [(100, 5, 20), (16, 5, 4), (2, 1, 4), (40, 8, 5)]
+)
+def test_a_turn_has_its_share_of_the_budget_and_never_ends_early(
+    contenders, turns, items, rounds, each
+):
+    budget = Budget(seconds=10.0, share=0.5, items=items, latency_items=7)
+    list(measure_rounds(contenders, budget, rounds))
+    assert {budget for _, budget in turns} == {Budget(10.0 / rounds, 0.0, each, 7)}
+
+
+def test_a_period_is_that_of_the_samples_of_all_turns(contenders):
+    periods = compare_interleaved(contenders, Budget())
+    assert sorted(periods[0].samples) == [0] * 6 + [1, 6, 7, 12, 13, 18]
+    assert sorted(periods[1].samples) == [2, 5, 8, 11, 14, 17] + [100] * 6
+    assert (periods[0].low, periods[0].median) == (0, 0.5)
+    assert compare_interleaved([], Budget()) == []
+
+
+def test_a_single_item_that_takes_longer_than_a_turn_is_its_only_latency():
+    slow = Scripted(lambda i: 2000.0)
+    budget = Budget(seconds=1.0, latency_items=3)
+    assert len(measure.latency(slow, [{}], budget, lambda: slow.now).samples) == 1

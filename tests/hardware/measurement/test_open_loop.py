@@ -85,8 +85,9 @@ def point(rate, p99):
     return LoadPoint(rate, 900, {name: Spread(ms, ms, ms) for name, ms in times.items()})
 
 
-@pytest.mark.parametrize(("quantile", "limit"), [("p99", 20.0), ("p95", 14.0)])
-def test_goodput_is_bisected_to_the_greatest_rate_within_the_limit(monkeypatch, quantile, limit):
+@pytest.fixture
+def rates(monkeypatch):
+    """The rates that were measured; items are late above 70 a second."""
     rates = []
 
     def measured(pipeline, items, workload, *_):
@@ -94,6 +95,11 @@ def test_goodput_is_bisected_to_the_greatest_rate_within_the_limit(monkeypatch, 
         return point(workload.rate, 20.0 if workload.rate <= 70 else 20.1)
 
     monkeypatch.setattr(open_loop, "load_point", measured)
+    return rates
+
+
+@pytest.mark.parametrize(("quantile", "limit"), [("p99", 20.0), ("p95", 14.0)])
+def test_goodput_is_bisected_to_the_greatest_rate_within_the_limit(rates, quantile, limit):
     with fake_pipeline(ONE_OP, [[0]], ["y"])[0] as pipeline:
         asked = Workload(50.0, limit, quantile=quantile)
         test = load_test(pipeline, items(1), asked, 1.0, 100.0)
@@ -111,14 +117,7 @@ def test_goodput_is_bisected_to_the_greatest_rate_within_the_limit(monkeypatch, 
     ("least", "tried", "goodput"),
     [(64.0, [64, 82, 73, 68.5, 70.75, 69.625], 69.625), (72.0, [72], None)],
 )
-def test_a_goodput_below_the_least_stays_unknown(monkeypatch, least, tried, goodput):
-    rates = []
-
-    def measured(pipeline, items, workload, *_):
-        rates.append(workload.rate)
-        return point(workload.rate, 20.0 if workload.rate <= 70 else 20.1)
-
-    monkeypatch.setattr(open_loop, "load_point", measured)
+def test_a_goodput_below_the_least_stays_unknown(rates, least, tried, goodput):
     with fake_pipeline(ONE_OP, [[0]], ["y"])[0] as pipeline:
         test = load_test(pipeline, items(1), Workload(limit_ms=20.0), 1.0, 100.0, least=least)
     assert (rates, test.goodput) == (tried, goodput)

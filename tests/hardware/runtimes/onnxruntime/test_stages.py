@@ -1,8 +1,6 @@
 """Stages in onnxruntime: where cuts are possible, what they need, what an export holds."""
 
 import json
-import subprocess
-import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -117,37 +115,12 @@ def test_replicas_with_one_thread_share_weights(monkeypatch, nodes, places, sess
     assert (len(stages), len(opened)) == (len(places), sessions)
 
 
-@pytest.mark.integration
-def test_an_export_runs_without_tvm(branches, tmp_path):
-    autosplit.plan(replace(branches, runtime_name="onnxruntime"), 2).export(tmp_path / "out")
-    code = (
-        "import sys; sys.modules['tvm'] = None\n"
-        "from pathlib import Path; from autosplit.hardware.measurement.measure import Budget\n"
-        "from autosplit.deploy.verify import bench, verify\n"
-        "assert verify(Path(sys.argv[1])).accuracy.equal\n"
-        "bench(Path(sys.argv[1]), Budget(seconds=0.1, items=4))\n"
-        "assert 'tvm.relax' not in sys.modules"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 def test_the_manifest_says_what_runs_a_stage(load, tmp_path):
     file = load(nets.residual()).split([["relu1a"]]).export(tmp_path)
     for stage in json.loads(file.read_text(encoding="utf-8"))["stages"]:
         assert stage["runtime"] == "onnxruntime"
         assert stage["file"] == stage["onnx"]["file"] == f"stage{stage['index']}.onnx"
     assert not list(tmp_path.glob("*.so"))
-
-
-def test_a_manifest_without_a_runtime_is_for_tvm(branches, tmp_path):
-    file = autosplit.plan(branches, 2).export(tmp_path)
-    document = json.loads(file.read_text(encoding="utf-8"))
-    for stage in document["stages"]:
-        assert stage.pop("runtime") == "tvm"
-    file.write_text(json.dumps(document), encoding="utf-8")
-    nets.judge(branches, autosplit.load(tmp_path))
 
 
 def test_large_weights_lie_beside_a_stage_and_are_checked(load, tmp_path, monkeypatch):

@@ -1,6 +1,3 @@
-from dataclasses import replace
-
-import numpy as np
 import pytest
 
 import autosplit
@@ -21,17 +18,6 @@ def load(save):
 def test_single_precision_is_computed_as_such():
     compiled = compile_model(nets.residual().SerializeToString(), HERE)
     assert compiled.get_property("INFERENCE_PRECISION_HINT").to_string() == "f32"
-
-
-def test_earlier_results_of_a_stage_stay(branches):
-    model = replace(branches, runtime_name="openvino")
-    ports = model.stage_source.whole_stage
-    stage = model.runtime.stage(ports, HERE)
-    items = model.items(3)
-    results = [stage.run([item[port.name] for port in ports.inputs]) for item in items]
-    for arrays, expected in zip(results, model.expected(items), strict=True):
-        for port, array in zip(ports.outputs, arrays, strict=True):
-            np.testing.assert_allclose(array, expected[port.name], rtol=1e-4, atol=1e-6)
 
 
 def test_an_input_whose_name_openvino_drops_is_read(load):

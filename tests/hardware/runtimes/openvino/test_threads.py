@@ -11,13 +11,11 @@ from unittest.mock import MagicMock
 import psutil
 import pytest
 
-from autosplit.errors import ModelError, StageError
+from autosplit.errors import ModelError
 from autosplit.hardware.devices import device as devices
-from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.runtimes.openvino import runtime
 from autosplit.hardware.runtimes.openvino import stage as openvino_stage
-from tests.hardware.fakes import in_time
 
 CORES = devices.available()
 pytestmark = pytest.mark.skipif(
@@ -124,32 +122,6 @@ def test_stages_on_some_cores_have_processes_there(stage, values, transformer, t
             assert [result.shape for result in whole.run(values)] == [p.shape for p in expected]
         affinities = set().union(*map(thread_affinities, processes() - before))
         assert affinities == {frozenset(FIRST), frozenset(SECOND)}
-    assert processes() == before
-
-
-def test_a_process_that_dies_is_an_error_of_its_stage(stage, transformer):
-    before = processes()
-    (item,) = transformer.items(1)
-    wiring = transformer.wiring([range(len(transformer.graph.ops))])
-    with Pipeline(wiring, [[stage(FIRST)]]) as pipeline:
-        pipeline.run([item])
-        for each in processes() - before:
-            each.kill()
-        with pytest.raises(StageError, match=f"stage 0 failed: .* OpenVINO on cores:{FIRST[0]}"):
-            pipeline.run([item])
-    assert processes() == before
-
-
-@pytest.mark.integration
-def test_a_process_that_hangs_is_an_error_in_time(stage, values, monkeypatch):
-    before = processes()
-    with closing(stage(FIRST)) as whole:
-        whole.run(values)
-        monkeypatch.setattr(devices, "SILENCE_S", 1.0)
-        for each in processes() - before:
-            each.suspend()
-        with pytest.raises(StageError, match=r"timeout 1 s while running OpenVINO on cores"):
-            in_time(lambda: whole.run(values))
     assert processes() == before
 
 
