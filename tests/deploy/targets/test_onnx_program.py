@@ -53,56 +53,43 @@ def raw(items, document):
     return b"".join(item[port.name].tobytes() for item in items for port in document.model.inputs)
 
 
-@pytest.fixture(scope="module", params=["branches", "number", "amplifier"])
-def folder(request, exported, tmp_path_factory):
+@pytest.fixture(params=["branches", "number", "amplifier"])
+def folder(request, exported, tmp_path):
     if request.param == "branches":
-        folder = Path(shutil.copytree(exported, tmp_path_factory.mktemp("branches") / "out"))
+        folder = Path(shutil.copytree(exported, tmp_path / "out"))
         add_program(folder, "onnx")
         return folder
-    place = tmp_path_factory.mktemp(request.param)
     if request.param == "number":
         text = """g (float x, float[4] v) => (float[4] y) {
             m = Mul(v, x)  s = Softmax(m)  y = Softmax(s)
         }"""
-        (place / "net.onnx").write_bytes(nets.net(text).SerializeToString())
-        model = autosplit.load_model(place / "net.onnx")
+        (tmp_path / "net.onnx").write_bytes(nets.net(text).SerializeToString())
+        model = autosplit.load_model(tmp_path / "net.onnx")
     else:
-        model = nets.amplifier(place, "tvm", layers=2)
+        model = nets.amplifier(tmp_path, "tvm", layers=2)
     after = model.graph.ops[0].name if request.param == "number" else "layer0.sum"
-    model.split(after=[[after]]).export(place / "out", format="onnx")
-    return place / "out"
-
-
-@pytest.fixture(scope="module")
-def items(folder):
-    return sample_items(manifest_file.read(folder), random_items, ITEMS, seed=3)
-
-
-@pytest.fixture(scope="module")
-def expected(folder, items):
-    with autosplit.load(folder) as pipeline:
-        results = pipeline.run(items)
-    return np.concatenate([array.ravel() for result in results for array in result.values()])
-
-
-def require_close(output, expected):
-    # The stages of the export itself are TVM's.
-    np.testing.assert_allclose(np.frombuffer(output, "float32"), expected, rtol=1e-4, atol=1e-5)
+    model.split(after=[[after]]).export(tmp_path / "out", format="onnx")
+    return tmp_path / "out"
 
 
 @pytest.mark.integration
-def test_the_python_program_computes_what_load_does(folder, items, expected):
-    data = raw(items, manifest_file.read(folder))
-    command = [sys.executable, folder / "run.py"]
+def test_the_python_program_computes_what_load_does(folder):
+    items = sample_items(manifest_file.read(folder), random_items, ITEMS, seed=3)
+    with autosplit.load(folder) as pipeline:
+        results = pipeline.run(items)
+    expected = np.concatenate([array.ravel() for result in results for array in result.values()])
+    command, data = [sys.executable, folder / "run.py"], raw(items, manifest_file.read(folder))
     done = subprocess.run(command, input=data, capture_output=True, timeout=300, check=True)
-    require_close(done.stdout, expected)
+    # The stages of the export itself are TVM's.
+    outputs = np.frombuffer(done.stdout, "float32")
+    np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_python_program_says_that_it_runs_one_replica(folder, tmp_path):
-    wiring = json.loads((folder / "pipeline.json").read_text())
-    wiring["pipeline"][1]["stage1"]["replicas"] = 3
-    shutil.copy(folder / "run.py", tmp_path)
-    (tmp_path / "pipeline.json").write_text(json.dumps(wiring))
+def test_the_python_program_says_that_it_runs_one_replica(tmp_path):
+    document = manifests.sound()
+    document["stages"][1]["replicas"] = [{"device": "cores:0"}] * 3
+    for name, content in onnx_program.files(with_onnx(document), tmp_path).items():
+        (tmp_path / name).write_bytes(content)
     command = [sys.executable, tmp_path / "run.py"]
     done = subprocess.run(command, input=b"", capture_output=True, timeout=60)
     assert b"run.py runs one of 3 replicas of stage1" in done.stderr

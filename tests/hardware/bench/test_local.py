@@ -95,15 +95,6 @@ def test_a_baseline_with_other_outputs_is_rejected(bench, monkeypatch):
         bench.baselines()
 
 
-def test_an_empty_stage_leaves_its_device_unused(branches, stages):
-    first, second = stages
-    bench = LocalBench(branches, api.device.along(4), QUICK)
-    deployment = deployed(bench, (first, (), second, ()))
-    names = bench.description.devices
-    assert [s.devices for s in deployment.stages] == [names[:1], names[2:3]]
-    assert [ms > 0 for ms in bench.measure(deployment).stage_ms] == [True, True]
-
-
 def test_a_candidate_is_measured_at_a_rate(bench, stages):
     test = bench.under_load(deployed(bench, stages), Workload(100.0), Spread(2.5, 2.4, 2.6))
     (point,) = test.points

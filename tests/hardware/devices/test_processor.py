@@ -1,12 +1,19 @@
+"""Code for other machines: what this processor lacks, and stages that are not loaded here."""
+
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import autosplit
 from autosplit import api
-from autosplit.hardware.codegen.target import target_of
-from autosplit.hardware.devices import processor
+from autosplit.errors import ConfigError, MachineError
+from autosplit.hardware.codegen import toolchain
+from autosplit.hardware.codegen.target import foreign_triple, target_of
+from autosplit.hardware.devices import device, processor
+from autosplit.hardware.devices.device import Rpc
 from tests import nets
 
 NEWER = "llvm -mcpu=sapphirerapids -mattr=+amx-tile,+amx-int8,+avx512fp16"
@@ -83,3 +90,57 @@ def test_a_target_that_is_none_is_one_line(export, said, target):
     export.edit(lambda d: d["environment"].update(target=target))
     code, line = said("bench", export.folder)
     assert (code, line.startswith("target '")) == (2, True)
+
+
+# stages for another architecture: compiled and linked here, never loaded here
+
+
+FOREIGN = "llvm -mtriple=aarch64-linux-gnu"
+
+
+@ON_X86
+def test_a_triple_says_whether_code_is_for_this_machine():
+    assert foreign_triple(target_of()) is None
+    assert foreign_triple(target_of("llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64")) is None
+    assert foreign_triple(target_of(FOREIGN)) == "aarch64-linux-gnu"
+
+
+@pytest.fixture
+def for_arm(save, tmp_path, monkeypatch):
+    """A split whose first stage is for an ARM server; its linker joins the bytes of objects."""
+    linked = []
+
+    def link(output, objects, triple=None):
+        linked.append(triple)
+        Path(output).write_bytes(b"".join(Path(file).read_bytes() for file in objects))
+
+    monkeypatch.setattr(toolchain, "link_shared", link)
+    monkeypatch.setattr(toolchain, "compiler", lambda triple=None: ("cc",))
+    there = "rpc:127.0.0.1:1"
+    model = autosplit.load_model(save(nets.residual()), targets={there: FOREIGN})
+    model.split([["relu0a"]]).export(tmp_path / "out", [there, str(device.along(1)[0])])
+    assert set(linked) == {"aarch64-linux-gnu", None}
+    return tmp_path / "out"
+
+
+@ON_X86
+def test_a_foreign_stage_is_refused_on_local_cores_and_sent_to_its_server(for_arm):
+    aarch64 = 183  # e_machine of an ELF header, at byte 18 (elf.h)
+    header = (for_arm / "stage0.so").read_bytes()[:20]
+    assert header[:4] == b"\x7fELF"
+    assert int.from_bytes(header[18:20], "little") == aarch64
+    text = f"the split was exported for aarch64, this machine is {platform.machine()}"
+    with pytest.raises(MachineError, match=text):
+        autosplit.load(for_arm, [str(device.along(1)[0])] * 2).start()
+    text = "no TVM RPC server answers at 127.0.0.1:1 .*start one there: python -m"
+    with pytest.raises(MachineError, match=text):
+        autosplit.load(for_arm).start()
+
+
+def test_targets_are_for_known_devices(save):
+    path = save(nets.residual())
+    with pytest.raises(ConfigError, match="device 'arm' is unknown"):
+        autosplit.load_model(path, targets={"arm": FOREIGN})
+    with pytest.raises(ConfigError, match="is not a TVM target"):
+        autosplit.load_model(path, targets={"rpc:pi:9090": "nonsense"})
+    assert isinstance(device.parse("rpc:pi:9090"), Rpc)

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from autosplit import api
+from autosplit.errors import ModelError
 from autosplit.hardware.devices.device import along
 from autosplit.hardware.measurement.parity import compare
+from tests import nets
 from tests.build import node, onnx_model, value
-from tests.nets import judge
 
 ONES = np.ones((1, 4), np.float32)
 BN = {k: np.linspace(0.5, 1.5, 3, dtype=np.float32) for k in "sbmv"}
@@ -111,7 +112,7 @@ def test_an_odd_graph_has_every_node_once_and_computes_the_same_whole_and_op_by_
         pytest.skip("onnxruntime refuses nodes of the same name")
     ops = range(len(model.graph.ops))
     for stages in {(tuple(ops),), tuple((i,) for i in ops)} if ops else ():
-        judge(model, api.Split(model, stages), items=2)
+        nets.judge(model, api.Split(model, stages), items=2)
 
 
 def test_any_rank_and_any_number_is_taken(save):
@@ -178,3 +179,57 @@ def test_a_computed_index_out_of_bounds_reads_nothing_else(save):
     with api.load_model(save(gather)).unsplit(along(1)[0]) as pipeline:
         (out,) = pipeline.run([{"i": np.array([[2, 0, 1 << 40]])}])
     assert np.array_equal(out["y"], table[[[1, 3, 3]]])
+
+
+# what crosses cuts
+
+
+@pytest.fixture
+def split(save):
+    """Write a net, load it, split it."""
+
+    def make(proto, *after):
+        return api.load_model(save(proto)).split(after)
+
+    return make
+
+
+def test_tensors_out_of_tuples_cross_cuts(split):
+    model = split(nets.tuples()).model
+    one_each = api.Split(model, tuple((i,) for i in range(len(model.graph.ops))))
+    nets.judge(model, one_each, items=2)
+
+
+def test_inputs_outputs_and_weights_go_where_they_are_read(split):
+    parts = split(nets.boundaries(), ["skip", "early", "both"], ["far"], ["end"])
+    wiring = parts.model.wiring(parts.stages)
+    by_tensor = {c.tensor: c for c in wiring.connections}
+    assert by_tensor["x"].stages == (0, 2, 3)  # several stages read it
+    assert by_tensor["late"].stages == (3,)  # only a late one does
+    assert by_tensor["early"].outputs == ("early",)  # made early
+    assert by_tensor["early"].stages == ()
+    assert by_tensor["both"].outputs == ("both",)  # leaves, and is read on
+    assert by_tensor["both"].stages == (1,)
+    nets.judge(parts.model, parts)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "float16", "bool"])
+def test_element_types_cross_a_cut_unchanged(split, dtype):
+    lines = "a = Transpose(x)  y = Concat<axis=0>(a, a)  z = Concat<axis=1>(a, a)"
+    proto = nets.net(f"g ({dtype}[3,4] x) => ({dtype}[8,3] y, {dtype}[4,6] z) {{ {lines} }}")
+    parts = split(proto, ["a"])
+    assert nets.live(parts) == ("a",)
+    assert parts.model.graph.tensors["a"].dtype == dtype
+    nets.judge(parts.model, parts)
+
+
+def test_onnx_control_flow_is_opaque(split):
+    text = """g (float[2] x, bool c) => (float[2] y) {
+        r = Relu(x)
+        y = If(c) <then_branch = t () => (float[2] a) { a = Exp(r) },
+                   else_branch = e () => (float[2] b) { b = Tanh(r) }>
+    }"""
+    parts = split(nets.net(text), ["r"])
+    assert [op.sources for op in parts.model.graph.ops if op.opaque] == [("y",)]
+    with pytest.raises(ModelError, match="node 'y' cannot run in TVM"):
+        parts.pipeline()

@@ -128,17 +128,6 @@ def test_random_convolutions_of_bytes_are_equal(save, net, target):
     check(save(net), target)
 
 
-@pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3"])
-def test_kernels_are_the_same_byte_for_byte_every_time(save, mcpu):
-    nodes = [node("Conv", "x w", "c"), node("Relu", "c", "y")]
-    weights = {"w": np.ones((20, 3, 3, 3), np.float32)}
-    path = save(onnx_model(nodes, [value("x", (1, 3, 9, 11))], weights=weights))
-    first, second = (api.load_model(path, target=f"llvm -mcpu={mcpu}").kernels for _ in range(2))
-    (core,) = along(1)
-    assert first.on(core).symbols == second.on(core).symbols
-    assert first.unscheduled == frozenset()
-
-
 REGISTERS = st.sampled_from([Registers(32, 16), Registers(16, 8), Registers(16, 4)])
 SIZES = st.integers(1, 300)
 
