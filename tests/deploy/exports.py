@@ -3,8 +3,10 @@
 import hashlib
 import json
 
+from autosplit.api import Split
 from autosplit.deploy import manifest_file
 from autosplit.deploy.targets.formats import write_program
+from autosplit.deployment import Deployment, Stage
 
 
 class Export:
@@ -44,3 +46,9 @@ def swap_sources(document, first, second):
 def add_program(folder, name):
     """Add to an export the program of a format."""
     write_program(manifest_file.read(folder), folder, name)
+
+
+def split_on(model, after, *where):
+    """A split whose stages have a runtime, the devices of their replicas, and perhaps a batch."""
+    stages = zip(model.split(after).stages, where, strict=True)
+    return Split.of(model, Deployment(tuple(Stage.on(ops, *how) for ops, how in stages)))

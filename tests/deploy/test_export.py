@@ -30,6 +30,7 @@ from autosplit.hardware.measurement.results import (
 )
 from autosplit.hardware.runtimes.registry import AUTO
 from tests.benches import deployed
+from tests.deploy.exports import split_on
 from tests.lowering.fuse.test_lowered import ODD
 
 
@@ -39,10 +40,10 @@ def runs(folder, model):
         return compare(pipeline.run(items), model.expected(items))
 
 
-@pytest.mark.parametrize("name", ["with spaces", "ünïcödé 🌲", 'it\'s "quoted"', "-o", "deep/er"])
-def test_a_folder_may_be_called_anything(branches, tmp_path, name):
-    branches.split([["first"]]).export(tmp_path / name)
-    assert runs(tmp_path / name, branches).equal
+def test_a_folder_may_be_called_anything(branches, tmp_path):
+    folder = tmp_path / "-o" / "with spaces" / "ünïcödé 🌲" / 'it\'s "quoted"'
+    branches.split([["first"]]).export(folder)
+    assert runs(folder, branches).equal
 
 
 @pytest.fixture
@@ -155,9 +156,6 @@ def test_an_export_of_onnxruntime_runs_without_other_packages(branches, tmp_path
     assert (done.returncode, done.stdout) == (0, "set()\n"), done.stderr
 
 
-# what was changed since
-
-
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.6, 0.9, 0.999])
 def test_a_library_that_is_cut_off_is_named(export, share):
     file = export.folder / "stage0.so"
@@ -198,63 +196,41 @@ def test_odd_models_are_exported_too(save, tmp_path, name):
 CORES = [str(place) for place in device.along(2)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def model(branches):
     return replace(branches, runtime_name=AUTO)
 
 
-@pytest.fixture(scope="module")
-def deployment(model):
-    first, second = model.split([["first"]]).stages
-    stages = Stage.on(first, "onnxruntime", (CORES[0],)), Stage.on(second, "tvm", tuple(CORES))
-    return Deployment(stages)
-
-
-@pytest.fixture(scope="module")
-def folder(model, deployment, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("export")
-    write_split(model, deployment, folder, SplitResults())
-    return folder
-
-
-def test_replicas_and_runtimes_are_written_and_cpu_replicas_share_a_file(folder):
-    document = manifest_file.read(folder)
+def test_replicas_and_runtimes_are_written_loaded_verified_and_measured(model, tmp_path):
+    where = ("onnxruntime", (CORES[0],)), ("tvm", tuple(CORES))
+    split_on(model, [["first"]], *where).export(tmp_path)
+    document, items = manifest_file.read(tmp_path), model.items(8)
     assert [stage.runtime for stage in document.stages] == ["onnxruntime", "tvm"]
     devices = [[replica.device for replica in stage.replicas] for stage in document.stages]
     assert devices == [[CORES[0]], CORES]
+    # Replicas on cores share a file.
     assert {replica.file for stage in document.stages for replica in stage.replicas} == {None}
-    assert sorted(file.name for file in folder.glob("stage*.so")) == ["stage1.so"]
-
-
-def test_replicas_are_loaded_and_verified(model, folder):
-    items = model.items(8)
-    with autosplit.load(folder) as pipeline:
+    assert [file.name for file in tmp_path.glob("stage*.so")] == ["stage1.so"]
+    with autosplit.load(tmp_path) as pipeline:
         assert pipeline.replicas == (1, 2)
         assert compare(pipeline.run(items), model.expected(items)).equal
-    assert verify(folder).accuracy.equal
-
-
-def test_no_replica_is_busier_than_the_whole_time(folder):
-    result = bench(folder, Budget(seconds=0.3, items=24))
+    assert verify(tmp_path).accuracy.equal
+    result = bench(tmp_path, Budget(seconds=0.3, items=24))
     assert list(map(len, result.busy_ms)) == [1, 2]
     assert max(result.busy_ms[1]) <= result.period.median
     assert [list(map(str, places)) for places in result.devices] == [[CORES[0]], CORES]
 
 
 @pytest.mark.integration
-def test_replicas_of_another_target_have_a_file_of_their_own(branches, deployment, tmp_path):
+def test_replicas_of_another_target_have_a_file_of_their_own(model, tmp_path):
     other = str(device.Cores(device.available()[:2]))
     targets = {other: "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64"}
-    kernels = replace(branches.kernels, targets=targets)
-    model = replace(branches, runtime_name=AUTO, kernels=kernels)
-    first, second = deployment.stages
-    devices = (CORES[0], other, CORES[1])
-    mixed = Deployment((first, Stage.on(second.ops, "tvm", devices)))
-    write_split(model, mixed, tmp_path, SplitResults())
+    model = replace(model, kernels=replace(model.kernels, targets=targets))
+    first, second = model.split([["first"]]).stages
+    stages = Stage.on(first, "tvm", CORES[:1]), Stage.on(second, "tvm", (CORES[0], other, CORES[1]))
+    write_split(model, Deployment(stages), tmp_path, SplitResults())
     document = manifest_file.read(tmp_path)
     files = [replica.file for replica in document.stages[1].replicas]
     assert files == [None, "stage1_1.so", None]
     assert document.stages[1].replicas[1].target != document.stages[1].replicas[0].target
-    items = model.items(6)
-    with autosplit.load(tmp_path) as pipeline:
-        assert compare(pipeline.run(items), model.expected(items)).equal
+    assert runs(tmp_path, model).equal

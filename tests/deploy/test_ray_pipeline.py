@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 import autosplit
-from autosplit.deploy.export import write_split
-from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, MachineError, StageError
 from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.measurement.results import SplitResults
+from tests.deploy.exports import split_on
 from tests.hardware.cluster.clusters import Nodes, ray_nodes  # noqa: F401  a fixture
 from tests.hardware.fakes import in_time, wait_for
 from tests.nets import net
@@ -24,18 +22,11 @@ CORE = str(device.along(1)[0])
 LIMIT_S = 240.0
 
 
-def written(model, after, copies, folder):
-    """An export whose last stage has ``copies`` replicas."""
-    stages = model.split(after).stages
-    deployed = [Stage.on(ops, "tvm", (CORE,)) for ops in stages[:-1]]
-    deployed.append(Stage.on(stages[-1], "tvm", (CORE,) * copies))
-    write_split(model, Deployment(tuple(deployed)), folder, SplitResults())
-    return folder
-
-
 @pytest.fixture(scope="module")
 def folder(branches, tmp_path_factory):
-    return written(branches, [["first"], ["hinted"]], 2, tmp_path_factory.mktemp("branches"))
+    where = ("tvm", (CORE,)), ("tvm", (CORE,)), ("tvm", (CORE, CORE))
+    folder = tmp_path_factory.mktemp("branches")
+    return split_on(branches, [["first"], ["hinted"]], *where).export(folder)
 
 
 def places(count):
@@ -127,8 +118,7 @@ def test_the_server_has_its_replicas_on_the_cluster(branches, nodes, tmp_path):
     pytest.importorskip("tritonclient.http")
     from tests.deploy.test_server import served_by_command, tensors
 
-    deployed = Stage.on(range(len(branches.graph.ops)), "tvm", (CORE, CORE), batch=2)
-    write_split(branches, Deployment((deployed,)), tmp_path, SplitResults())
+    split_on(branches, [], ("tvm", (CORE, CORE), 2)).export(tmp_path)
     items = branches.items(3)
     expected, address = branches.expected(items), nodes.cluster.address
     with served_by_command(tmp_path, "--ray", RAY_ADDRESS=address) as infer:

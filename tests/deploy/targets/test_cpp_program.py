@@ -8,13 +8,9 @@ import numpy as np
 import pytest
 
 import autosplit
-from autosplit.api import Split
-from autosplit.deploy.export import write_split
-from autosplit.deployment import Deployment, Stage
 from autosplit.hardware.devices.device import available
-from autosplit.hardware.measurement.results import SplitResults
 from tests import nets
-from tests.deploy.exports import Export
+from tests.deploy.exports import Export, split_on
 from tests.deploy.targets.programs import (
     SANITIZED,
     build,
@@ -32,13 +28,6 @@ STREAMS = 3
 BUILT = shutil.ignore_patterns("build*")
 
 
-def export(model, after, *stages):
-    """Stages with their runtimes and devices."""
-    cuts = model.split(after).stages
-    deployed = [Stage.on(ops, *where) for ops, where in zip(cuts, stages, strict=True)]
-    return Split.of(model, Deployment(tuple(deployed)))
-
-
 @pytest.fixture(scope="module")
 def branches_export(tmp_path_factory):
     """Replicas, threads, tensors that skip a stage, in two runtimes."""
@@ -47,7 +36,7 @@ def branches_export(tmp_path_factory):
     model = autosplit.load_model(catalog.cached("branches"), runtime="auto")
     folder = tmp_path_factory.mktemp("branches") / "out"
     where = ("tvm", (FIRST, LAST)), ("openvino", (LAST, FIRST)), ("tvm", (BOTH,))
-    export(model, [["first"], ["hinted"]], *where).export(folder, format="cpp")
+    split_on(model, [["first"], ["hinted"]], *where).export(folder, format="cpp")
     return folder
 
 
@@ -58,7 +47,7 @@ def amplifier_export(tmp_path_factory):
     model = nets.amplifier(folder)
     where = ("tvm", (FIRST, LAST)), ("openvino", (BOTH,)), ("tvm", (FIRST, LAST, FIRST))
     cuts = [["layer0.sum"], ["layer1.sum"]]
-    export(model, cuts, *where).export(folder / "out", format="cpp")
+    split_on(model, cuts, *where).export(folder / "out", format="cpp")
     return folder / "out"
 
 
@@ -100,12 +89,8 @@ def test_outputs_equal_those_of_load(branches_export, program):
 
 @pytest.mark.parametrize("sanitizer", ["", "thread"])
 def test_batches_equal_those_of_load_and_the_last_may_be_incomplete(branches, tmp_path, sanitizer):
-    first, last = branches.split([["hinted"]]).stages
-    stages = (
-        Stage.on(first, "tvm", (FIRST, LAST), batch=4),
-        Stage.on(last, "tvm", (LAST,), batch=4),
-    )
-    write_split(branches, Deployment(stages), tmp_path, SplitResults(), "cpp")
+    where = ("tvm", (FIRST, LAST), 4), ("tvm", (LAST,), 4)
+    split_on(branches, [["hinted"]], *where).export(tmp_path, format="cpp")
     program = build(tmp_path, sanitizer)
     require_same_as_load(program, tmp_path, 7, "--repeat", "3", **(SANITIZED if sanitizer else {}))
 
@@ -116,9 +101,8 @@ def test_stages_in_bfloat16_round_in_the_program_too(branches, tmp_path):
         pytest.skip("this processor has no bfloat16")
     runtime = "openvino-bfloat16"
     model = autosplit.load_model(branches.path, runtime=runtime)
-    export(model, [["first"]], (runtime, (FIRST,)), (runtime, (LAST,))).export(
-        tmp_path, format="cpp"
-    )
+    where = (runtime, (FIRST,)), (runtime, (LAST,))
+    split_on(model, [["first"]], *where).export(tmp_path, format="cpp")
     require_same_as_load(build(tmp_path), tmp_path, 3)
 
 
@@ -152,9 +136,9 @@ def test_streams_are_right_and_the_sanitizer_is_content(amplifier_export, saniti
         results = pipeline.run(items)
     expected = stacked([result for result in results for _ in range(STREAMS)])
     interleaved = stacked([item for item in items for _ in range(STREAMS)])
-    words = ["amplified"], "--streams", str(STREAMS)
-    program = build(amplifier_export, sanitizer)
-    outputs = run(program, amplifier_export, interleaved, *words, **SANITIZED)
+    program, words = build(amplifier_export, sanitizer), ["--streams", str(STREAMS)]
+    names = list(expected)
+    outputs = run(program, amplifier_export, interleaved, names, *words, **SANITIZED)
     np.testing.assert_array_equal(outputs["amplified"], expected["amplified"])
 
 
@@ -167,7 +151,7 @@ def test_onnxruntime_s_stages_run_where_its_headers_are(branches, tmp_path):
         pytest.skip("onnxruntime's C++ headers are not installed; its wheel has none")
     model = autosplit.load_model(branches.path, runtime="auto")
     where = ("onnxruntime", (FIRST, LAST)), ("tvm", (BOTH,))
-    export(model, [["first"]], *where).export(tmp_path, format="cpp")
+    split_on(model, [["first"]], *where).export(tmp_path, format="cpp")
     require_same_as_load(build(tmp_path), tmp_path, 10)
 
 

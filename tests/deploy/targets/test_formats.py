@@ -7,12 +7,9 @@ from pathlib import Path
 import pytest
 
 from autosplit.deploy import manifest_file
-from autosplit.deploy.export import write_split
 from autosplit.deploy.targets import cpp_program
 from autosplit.deploy.targets.formats import FORMATS, require_format
-from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError
-from autosplit.hardware.measurement.results import SplitResults
 from tests.deploy import manifests
 from tests.deploy.exports import add_program
 
@@ -73,11 +70,7 @@ STATES = {"file": "states.npz", "sha256": "0" * 64}
         ("onnx", lambda d: d.update(initial=STATES), "do not begin at zero, which format 'onnx'"),
         ("cpp", lambda d: d.update(initial=STATES), "do not begin at zero, which format 'cpp'"),
         ("onnx", lambda d: d["stages"][1].update(onnx_absent="no 'a'"), "stage 1 has no ONNX file"),
-        (
-            "cpp",
-            lambda d: d["stages"][1]["replicas"][0].update(device="cuda:0"),
-            "stage 1 is on 'cuda:0'; the cpp format runs stages on local cores",
-        ),
+        ("cpp", place("cores:0", "cuda:0", "cores:0"), "stage 1 is on 'cuda:0'; the cpp format"),
         ("cpp", place("cores:0,1", "cores:2", "cores:2,3"), "not on cores:0,1 and cores:2,3; use"),
         ("cpp", retype, "tensor 'x' is float8_none, which the cpp format lacks; use native"),
     ],
@@ -127,14 +120,13 @@ def test_an_export_without_onnx_models_says_so_and_has_no_format_that_needs_them
     branches, tmp_path
 ):
     split, folder = branches.split([["first"]]), tmp_path / "out"
-    deployment = Deployment.of_split(split.stages, ["cores:0"] * 2, ["tvm"] * 2)
-    write_split(branches, deployment, folder, SplitResults(), "onnx")
+    split.export(folder, format="onnx")
     assert (folder / "pipeline.json").exists()
     before = sorted(folder.iterdir())
     with pytest.raises(ConfigError, match=r"stage 0 has no ONNX file: .*--no-onnx"):
-        write_split(branches, deployment, folder, SplitResults(), "onnx", onnx=False)
+        split.export(folder, format="onnx", onnx=False)
     assert sorted(folder.iterdir()) == before
-    write_split(branches, deployment, folder, SplitResults(), "cpp", onnx=False)
+    split.export(folder, format="cpp", onnx=False)
     assert not list(folder.glob("*.onnx"))
     # The program of the export before has gone with its stages.
     assert not (folder / "pipeline.json").exists()

@@ -2,7 +2,6 @@
 
 import gc
 import time
-from statistics import median
 
 import pytest
 
@@ -11,7 +10,6 @@ from autosplit.hardware.measurement import open_loop
 from autosplit.hardware.measurement.open_loop import load_test, open_latencies
 from autosplit.hardware.measurement.results import LoadPoint, LoadTest, Spread, spread
 from autosplit.planner.workload import WARM_UP, Workload, items_measured
-from studies.benchmarks import serving_simulation
 from tests.hardware.fakes import fake_pipeline, graph, items
 
 ONE_OP = graph([("y", ["x"])], ["x"], ["y"])
@@ -70,14 +68,6 @@ def test_no_full_collection_of_garbage_stops_the_pipeline():
 
 def test_a_rate_is_measured_with_enough_items():
     assert [items_measured(rate, 5.0) for rate in (1000.0, 50.0, 1.0, 0.001)] == [5000, 1000, 60, 1]
-
-
-@pytest.mark.slow  # and only right on an idle machine
-def test_goodput_is_that_of_the_simulation():
-    cases = [([(20, 2)], 1), ([(20, 1), (10, 1)], 1), ([(40, 2)], 4), ([(30, 1), (30, 2)], 4)]
-    results = serving_simulation.of_sleepers(0.5, cases)
-    errors = [serving_simulation.error(*result) for result in results.values()]
-    assert median(errors) < 0.15, results
 
 
 def point(rate, p99):
