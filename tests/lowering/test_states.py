@@ -42,28 +42,18 @@ def test_a_wrong_pair_is_refused_by_name(pairs, problem):
         match_states(recurrent(), OUTPUTS, pairs)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("past_3", "present_3"),
-        ("past_of_past_3", "present_of_past_3"),
-        ("past_key_values.0.key", "present_key_values.0.key"),
-        ("past3", "next3"),
-        ("prev_mem", "next_mem"),
-        ("h0", "hn"),
-        ("c_0", "c_n"),
-        ("mem2_in", "mem2_out"),
-        ("h", "h_next"),
-        ("state", "new_state"),
-        ("p1", "n1"),
-        ("input.X", "output.X"),
-        ("input.past_key_values.layers.0.keys", "output.past_key_values.layers.0.keys"),
-        ("past_key_values.0.key", "present.0.key"),
-        ("input.past.0.key", "output.present.0.key"),
-        ("k_cache", "updated_k_cache"),
-        ("in_state_1", "state_out_1"),
-    ],
-)
+LAYER = "past_key_values.layers.0.keys"
+PAIRS = {
+    "past_3": "present_3", "past_of_past_3": "present_of_past_3", "past3": "next3",
+    "past_key_values.0.key": "present_key_values.0.key", "prev_mem": "next_mem", "h0": "hn",
+    "c_0": "c_n", "mem2_in": "mem2_out", "h": "h_next", "state": "new_state", "p1": "n1",
+    "input.X": "output.X", f"input.{LAYER}": f"output.{LAYER}", "k_cache": "updated_k_cache",
+    "past_key_values.1.key": "present.1.key", "input.past.0.key": "output.present.0.key",
+    "in_state_1": "state_out_1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after"), PAIRS.items())
 def test_names_that_belong_together_are_proposed(before, after):
     op = Op("op", "k", (), ("x", before), (after,))
     tensors = {"x": SMALL, before: SMALL, after: SMALL}

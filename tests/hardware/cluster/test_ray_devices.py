@@ -4,18 +4,27 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
 import autosplit
-from autosplit.errors import MachineError
+from autosplit.errors import MachineError, StageError
+from autosplit.hardware.cluster import replica
+from autosplit.hardware.cluster.actor import StageActor
+from autosplit.hardware.cluster.pipeline import pipeline_of
+from autosplit.hardware.cluster.replica import RayReplica
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import RayCores
+from autosplit.hardware.devices.ray_nodes import only_place
+from autosplit.hardware.execution.stage_spec import StageSpec
+from autosplit.hardware.execution.wiring import wire
 from autosplit.hardware.measurement.parity import compare
 from tests.hardware.cluster.clusters import Nodes, ray_nodes  # noqa: F401  a fixture
-from tests.hardware.fakes import in_time, wait_for
+from tests.hardware.fakes import FakeStage, computed, graph, in_time, items, plain, wait_for
 
-pytest.importorskip("ray")
+ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.integration
 HERE = str(devices.along(1)[0])
 LEFT, RIGHT = f"ray:left/{HERE}", f"ray:right/{HERE}"
@@ -92,3 +101,74 @@ def test_the_export_of_a_study_runs_where_it_was_measured(branches, nodes, tmp_p
         assert nodes.actors(nodes.right)
         assert compare(in_time(lambda: pipeline.run(items)), branches.expected(items)).equal
     assert isinstance(devices.parse(LEFT), RayCores)
+
+
+# replicas that are actors, their stages made of numpy
+
+
+NET = graph([("a", ["x"]), ("b", ["a", "z"]), ("y", ["b", "a"])], ["x", "z"], ["y", "a"])
+
+
+class Fragile(FakeStage):
+    """Fails where its input holds 6; keeps no inputs, whose memory Ray needs for later."""
+
+    def run(self, values):
+        if 6 in values[0]:
+            raise ValueError("bad tensor\nmore")
+        results = super().run(values)
+        self.seen.clear()
+        return results
+
+
+@dataclass(frozen=True)
+class FakeFile:
+    """A stage file whose stage is a fake."""
+
+    net: Any
+    ports: StageSpec
+    digests: dict[str, str] = field(default_factory=dict)
+
+    inputs = property(lambda self: self.ports.inputs)
+    outputs = property(lambda self: self.ports.outputs)
+    file = "fake"
+
+
+class FakeActor(StageActor):
+    """Loads the stage of a FakeFile on every machine."""
+
+    def _loaded(self, spec, *_):
+        return Fragile(spec.net, spec.ports)
+
+
+@pytest.fixture
+def fake_actors(monkeypatch):
+    monkeypatch.setattr(replica, "StageActor", FakeActor)
+
+
+def deployed(stages, copies=1, batch=1):
+    larger = {n: replace(t, shape=(batch * t.shape[0],)) for n, t in NET.tensors.items()}
+    wiring = wire(replace(NET, tensors=larger), stages, [("y", "y"), ("a", "a")])
+    place = only_place(devices.parse(f"ray:left/{HERE}"), ray.nodes())
+    files = [FakeFile(NET, ports) for ports in wiring.stages]
+    replicas = [[RayReplica(f, {}, {}, place) for _ in range(copies)] for f in files]
+    return pipeline_of(wiring, replicas, batch=batch)
+
+
+@pytest.mark.usefixtures("fake_actors")
+def test_a_stage_that_fails_is_named_with_its_error_and_the_items_inside(nodes):
+    text = r"stage 0 failed: StageError: stage 0 on node .*: ValueError: bad tensor; .*items inside"
+    with deployed([[0, 1], [2]]) as pipeline, pytest.raises(StageError, match=text):
+        in_time(lambda: pipeline.run(items(30, ["x", "z"])))
+
+
+@pytest.mark.usefixtures("fake_actors")
+@pytest.mark.parametrize("copies", [1, 2])
+def test_an_item_that_fails_in_a_batch_does_not_fail_its_neighbours(nodes, copies):
+    many = items(12, ["x", "z"])
+    with deployed([[0, 1], [2]], copies, batch=4) as pipeline:
+        places = [pipeline.enter(item) for item in many]
+        text = r"on this item: StageError: .*: ValueError: bad tensor"
+        with pytest.raises(StageError, match=text):
+            in_time(lambda: pipeline.result(places.pop(5)))
+        results = in_time(lambda: [pipeline.result(place) for place in places])
+    assert plain(results) == computed(NET, (*many[:5], *many[6:]), ["y", "a"])

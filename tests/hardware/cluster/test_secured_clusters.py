@@ -1,7 +1,5 @@
 """Whole clusters with Ray's TLS and with its tokens: who does not belong to them is refused."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -11,10 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,10 +20,9 @@ from tests.hardware.servers import HOST, free_port
 pytest.importorskip("ray")
 pytestmark = pytest.mark.integration
 LIMIT_S = 240.0
-Environment = Mapping[str, str]
 
 
-def certificates(folder: Path) -> dict[str, str]:
+def certificates(folder):
     """Ray's settings for a new certificate, which is its own authority."""
     if not shutil.which("openssl"):
         pytest.skip("openssl is not installed")
@@ -44,18 +38,18 @@ def certificates(folder: Path) -> dict[str, str]:
     return settings | {f"RAY_TLS_{n}": str(certificate) for n in ("SERVER_CERT", "CA_CERT")}
 
 
-def own_address() -> str:
+def own_address():
     from ray.util import get_node_ip_address
 
     return str(get_node_ip_address())
 
 
-def tokens(token: str) -> dict[str, str]:
+def tokens(token):
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
 
 
 @contextlib.contextmanager
-def cluster(environment: Environment) -> Iterator[str]:
+def cluster(environment):
     """The address of a cluster of two nodes, with resources ``left`` and ``right``."""
     address = f"{HOST}:{free_port()}"
     # The paths of Ray's sockets must be short.
@@ -82,11 +76,11 @@ def cluster(environment: Environment) -> Iterator[str]:
         yield address
 
 
-def printed(log: Any) -> bytes:
+def printed(log):
     return os.pread(log.fileno(), 1 << 20, 0)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end(process):
     process.send_signal(signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(20)
@@ -96,7 +90,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(branches: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(branches, tmp_path_factory):
     folder = tmp_path_factory.mktemp("export")
     branches.split([["first"]]).export(folder)
     return folder
@@ -116,7 +110,7 @@ except AutosplitError as error:
 """
 
 
-def on_cluster(folder: Path, environment: Environment, address: str, *files: Path) -> Any:
+def on_cluster(folder, environment, address, *files):
     """A program that runs the items of a file on a cluster and saves the outputs."""
     command = [sys.executable, "-c", PROGRAM, str(folder), address, *map(str, files)]
     return subprocess.run(
@@ -126,8 +120,8 @@ def on_cluster(folder: Path, environment: Environment, address: str, *files: Pat
 
 @pytest.mark.parametrize("means", ["tls", "token"])
 def test_an_export_runs_on_a_secured_cluster_and_strangers_are_refused(
-    means: str, folder: Path, branches: Any, tmp_path: Path
-) -> None:
+    means, folder, branches, tmp_path
+):
     plain = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
     plain["RAY_prestart_worker_first_driver"] = "0"  # one process for each CPU
     if means == "tls":

@@ -13,14 +13,9 @@ from autosplit import api, cuts, files
 from autosplit.errors import MachineError, ModelError
 from autosplit.hardware.codegen import kernels, link, schedules, toolchain
 from autosplit.hardware.devices import device
-from tests.build import node, onnx_model, value
-from tests.nets import judge, net
+from tests.nets import judge, net, products
 
-NET = onnx_model(
-    [node("MatMul", "x w", "a"), node("Softmax", "a", "b"), node("MatMul", "b w", "y")],
-    [value("x", (4, 4))],
-    weights={"w": np.eye(4, dtype=np.float32) + 1},
-)
+NET = products()
 
 
 @pytest.fixture

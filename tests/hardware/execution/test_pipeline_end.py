@@ -134,6 +134,14 @@ def test_an_item_that_waits_for_another_in_its_replica_does_not_hang(lanes, is_n
         assert pipeline.has_failed == is_named
 
 
+def test_both_lanes_of_a_replica_call_it_at_once():
+    both = threading.Barrier(2)
+    usual, stages = chain(before={0: lambda _: both.wait(PATIENCE_S)})
+    with Pipeline(usual.wiring, [[stage] for stage in stages], lanes=[2, 1, 1]) as pipeline:
+        assert len(in_time(lambda: pipeline.run(items(6)))) == 6
+        assert pipeline.replicas == (1, 1, 1)
+
+
 def test_a_stage_whose_loading_hangs_is_named_in_time(branches, monkeypatch):
     goes_on = threading.Event()
     monkeypatch.setattr(type(branches.runtime), "stages", lambda *_: goes_on.wait(60))

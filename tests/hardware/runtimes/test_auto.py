@@ -35,13 +35,6 @@ def noted(profiles):
     return {p.runtime: p.note for p in profiles if not p.is_possible}
 
 
-def test_every_installed_runtime_competes(model):
-    assert {TVM, ONNXRUNTIME} <= set(model.runtimes)
-    profiles = model.profiles(HERE, seconds=0.05)
-    assert [p.runtime for p in profiles][::2] == [*model.runtimes]
-    assert all(0 < min(p.op_ms) < math.inf for p in profiles)
-
-
 def test_cores_of_one_kind_are_timed_once(branches, monkeypatch):
     places = [Cores((core,)) for core in (0, 1, 0)]
     timed = []
@@ -57,12 +50,6 @@ def test_cores_of_one_kind_are_timed_once(branches, monkeypatch):
         profiles = batches.checked_profiles(branches, places)
         assert [p.device for p in profiles] == list(map(str, places))
         assert timed == [Cores((core,)) for core in cores]
-
-
-def test_a_runtime_that_is_not_installed_is_left_out(model, monkeypatch):
-    monkeypatch.setattr(compiled_model, "is_installed", lambda name: name != ONNXRUNTIME)
-    assert ONNXRUNTIME not in model.runtimes
-    assert noted(model.profiles(HERE, seconds=0.05))[ONNXRUNTIME] == "it is not installed"
 
 
 def test_a_model_that_was_not_read_from_onnx_runs_in_tvm_alone(branches):
