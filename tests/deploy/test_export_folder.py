@@ -67,9 +67,15 @@ def names(folder):
     return sorted(file.name for file in folder.iterdir())
 
 
-def test_an_export_has_the_plain_names_in_a_new_folder(tmp_path):
-    write(tmp_path / "deep" / "out", "old")
-    assert names(tmp_path / "deep" / "out") == ["split.json", "stage0.so", "stage1.so", "stage2.so"]
+def test_an_export_has_plain_names_that_all_can_read_whatever_a_killed_one_left(tmp_path):
+    leftover = tmp_path / "deep" / "out" / ".autosplit-export-1"
+    leftover.mkdir(parents=True)
+    (leftover / "stage0.so").write_text("half")
+    write(folder := tmp_path / "deep" / "out", "new")
+    write(tmp_path / "new", "new")
+    plain = ["split.json", "stage0.so", "stage1.so", "stage2.so"]
+    assert names(folder) == names(tmp_path / "new") == plain
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o644}
 
 
 def test_an_export_replaces_the_one_before_and_nothing_else(tmp_path):
@@ -85,19 +91,6 @@ def test_an_export_replaces_the_one_before_and_nothing_else(tmp_path):
         before = stages
     assert before == {"stage0-2.so", "stage1-2.so", "stage2-2.so"}
     assert (tmp_path / "notes.txt").read_text() == "mine"
-
-
-def test_what_a_killed_export_left_is_removed(tmp_path):
-    leftover = tmp_path / ".autosplit-export-1"
-    leftover.mkdir(parents=True)
-    (leftover / "stage0.so").write_text("half")
-    write(tmp_path, "new")
-    assert names(tmp_path) == ["split.json", "stage0.so", "stage1.so", "stage2.so"]
-
-
-def test_the_files_can_be_read_by_others(tmp_path):
-    write(tmp_path, "old")
-    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o644}
 
 
 def test_an_export_that_fails_leaves_the_old_one(tmp_path):

@@ -4,17 +4,15 @@ import subprocess
 import sys
 from itertools import cycle
 
-import numpy as np
 import pytest
 
 import autosplit
-from autosplit.errors import ConfigError, MachineError, StageError
+from autosplit.errors import MachineError, StageError
 from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.parity import compare
 from tests.deploy.exports import split_on
 from tests.hardware.cluster.clusters import Nodes, ray_nodes  # noqa: F401  a fixture
 from tests.hardware.fakes import in_time, wait_for
-from tests.nets import net
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.integration
@@ -102,16 +100,6 @@ for _ in range(3):
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, timeout=LIMIT_S, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-
-
-def test_an_index_out_of_its_table_is_refused_and_the_pipeline_stays(save, tmp_path, nodes):
-    text = "g (int64[2] i) => (float[2,4] y) { y = Gather(w, i) }"
-    autosplit.load_model(save(net(text, {"w": (9, 4)}))).split([]).export(tmp_path / "out")
-    with autosplit.load(tmp_path / "out").on_ray(places(1)) as pipeline:
-        for index in (-10, 9, 5000):
-            with pytest.raises(ConfigError, match=f"input 'i' holds {index}; .* -9 to 8"):
-                pipeline.run([{"i": np.array([0, index])}])
-        assert pipeline.run([{"i": np.array([-9, 8])}])[0]["y"].shape == (2, 4)
 
 
 def test_the_server_has_its_replicas_on_the_cluster(branches, nodes, tmp_path):

@@ -7,6 +7,7 @@ import autosplit
 from autosplit.deploy.verify import verify
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, ModelError
+from autosplit.hardware import batches
 from autosplit.hardware.batches import batched_profiles, checked_profiles
 from autosplit.hardware.devices.device import along
 from tests.nets import net
@@ -45,8 +46,6 @@ def test_profiles_of_batches_are_those_of_an_item(save):
 
 @pytest.mark.integration
 def test_auto_ends_where_an_item_gets_no_faster(save, monkeypatch):
-    from autosplit.hardware import batches
-
     model = loaded(save)
     monkeypatch.setattr(batches, "_whole_ms", lambda p: {1: 8.0, 2: 5.0, 4: 4.9}[p.batch])
     profiles = batched_profiles(model, along(1), "auto")

@@ -90,7 +90,7 @@ def test_functions_of_half_precision_give_what_onnxruntime_gives(save, ops, low,
 # Of a window with a NaN onnxruntime's maximum gives the NaN or what comes after it, by their order,
 # and a window of -inf alone is the largest negative number in some of its kernels. TVM's stages
 # give what numpy gives.
-def test_pools_give_what_numpy_gives(save):
+def test_pools_and_maxima_of_rows_give_what_numpy_gives(save):
     arrays = []
     for value in (NAN, INF, -INF):
         for place in ((0, 0), (1, 2), (3, 3), (slice(4), slice(4))):
@@ -100,9 +100,6 @@ def test_pools_give_what_numpy_gives(save):
     for op, x, actual, _ in both(save, "float[1,1,8,8]", ops, {}, *arrays):
         reduce = np.max if op.startswith("Max") else np.mean
         assert_alike(actual, reduce(x.reshape(1, 1, 2, 4, 2, 4), axis=(3, 5)), op)
-
-
-def test_a_maximum_of_a_row_gives_what_numpy_gives(save):
     ops = ["ReduceMax<axes=[1]>(x)", "ReduceMin<axes=[1]>(x)"]
     for op, x, actual, _ in both(save, "float[6,16]", ops, {}, rows()):
         reduce = np.max if "Max" in op else np.min

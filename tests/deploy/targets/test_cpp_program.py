@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 import autosplit
+from autosplit.deploy import manifest_file
+from autosplit.deploy.verify import sample_items
+from autosplit.frontend.samples import random_items
 from autosplit.hardware.devices.device import available
+from autosplit.zoo import catalog
 from tests import nets
 from tests.deploy.exports import Export, split_on
 from tests.deploy.targets.programs import (
@@ -31,8 +35,6 @@ BUILT = shutil.ignore_patterns("build*")
 @pytest.fixture(scope="module")
 def branches_export(tmp_path_factory):
     """Replicas, threads, tensors that skip a stage, in two runtimes."""
-    from autosplit.zoo import catalog
-
     model = autosplit.load_model(catalog.cached("branches"), runtime="auto")
     folder = tmp_path_factory.mktemp("branches") / "out"
     where = ("tvm", (FIRST, LAST)), ("openvino", (LAST, FIRST)), ("tvm", (BOTH,))
@@ -57,10 +59,6 @@ def program(branches_export):
 
 
 def items_of(folder, count):
-    from autosplit.deploy import manifest_file
-    from autosplit.deploy.verify import sample_items
-    from autosplit.frontend.samples import random_items
-
     return sample_items(manifest_file.read(folder), random_items, count, seed=7)
 
 

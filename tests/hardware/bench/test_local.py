@@ -15,6 +15,7 @@ import pytest
 from autosplit import api
 from autosplit.deployment import Deployment
 from autosplit.errors import MachineError, ModelError, StageError
+from autosplit.extras import tvm
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices import rpc
@@ -58,8 +59,6 @@ def spoilt(monkeypatch, change):
 
 def of_outputs(change):
     def changed(run, values):
-        import tvm
-
         return [tvm.runtime.tensor(change(v.numpy()).astype("float32")) for v in run(values)]
 
     return changed
@@ -202,8 +201,6 @@ def test_every_baseline_is_measured_with_work_for_all_replicas(bench, branches, 
     not devices.can_pin(), reason="threads are kept on cores, which this system cannot do"
 )
 def test_a_stage_stays_on_the_cores_of_its_device(branches, stages, monkeypatch):
-    import tvm
-
     threads, real = tvm.get_global_func("runtime.NumThreads"), VmStage.run
     places = set()
 

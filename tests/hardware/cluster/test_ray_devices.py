@@ -52,24 +52,7 @@ def test_op_times_are_those_of_the_node_and_links_those_between_nodes(branches, 
     assert here.latency_ms + 1 / here.bandwidth == 0 < left.latency_ms + 1 / left.bandwidth
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("ray:nowhere/cores:0", "no node or resource 'nowhere'"),
-        ("ray:*/cores:0", "one of 2 nodes"),
-        ("ray:left/cores:0-8", "has 8 CPUs in Ray, its replicas need 9"),
-        ("ray:left/cores:4000", "needs core 4000"),
-    ],
-)
-def test_a_device_that_is_not_there_is_named_in_one_line(branches, name, text, nodes):
-    with pytest.raises(MachineError, match=text) as error:
-        branches.profiles([devices.parse(name)], 0.1)
-    assert "\n" not in str(error.value)
-
-
 def test_another_autosplit_on_a_node_is_named(branches, nodes, monkeypatch):
-    from autosplit.hardware.cluster import replica
-
     monkeypatch.setattr(replica, "VERSION", "9.9")
     with pytest.raises(MachineError, match=r"there and 9\.9 here; install the same"):
         branches.split([["first"]]).pipeline([LEFT, RIGHT])

@@ -11,6 +11,7 @@ import pytest
 
 from autosplit import api, cuts, files
 from autosplit.errors import MachineError, ModelError
+from autosplit.extras import tvm
 from autosplit.hardware.codegen import kernels, link, schedules, toolchain
 from autosplit.hardware.devices import device
 from tests.nets import judge, net, products
@@ -119,8 +120,6 @@ def test_a_target_that_is_none_is_named(said, save, text, reason):
 
 
 def test_a_kernel_that_cannot_be_built_is_named(fresh, save, monkeypatch):
-    import tvm
-
     def fail(*_, **__):
         raise RuntimeError("first line\nthe reason")
 

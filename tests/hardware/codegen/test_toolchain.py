@@ -41,11 +41,19 @@ def test_the_compiler_is_that_of_cc_or_the_first_there_is(machine, commands, cc,
     assert toolchain.is_available()
 
 
-def test_without_any_the_remedy_is_named(machine):
-    machine()
-    assert not toolchain.is_available()
-    with pytest.raises(MachineError, match="install gcc or clang"):
-        toolchain.compiler()
+@pytest.mark.parametrize(
+    ("commands", "triple", "remedy"),
+    [
+        ([], None, "install gcc or clang"),
+        (["cc", "gcc"], "aarch64-linux-gnu",
+         "nothing here links for 'aarch64-linux-gnu'.* install aarch64-linux-gnu-gcc"),
+    ],
+)  # fmt: skip
+def test_without_a_compiler_the_one_to_install_is_named(machine, commands, triple, remedy):
+    machine(commands)
+    assert toolchain.is_available() == bool(commands)
+    with pytest.raises(MachineError, match=remedy):
+        toolchain.compiler(triple)
 
 
 def script(text):
@@ -98,10 +106,3 @@ def test_a_linker_imports_nothing_from_the_current_folder(monkeypatch, tmp_path)
 def test_for_another_machine_a_cross_compiler_links_or_zig(machine, triple, commands, taken):
     machine(commands, zig=True)
     assert toolchain.compiler(triple) == taken
-
-
-def test_without_a_cross_compiler_the_one_to_install_is_named(machine):
-    machine(["cc", "gcc"])
-    text = "nothing here links for 'aarch64-linux-gnu'.* install aarch64-linux-gnu-gcc"
-    with pytest.raises(MachineError, match=text):
-        toolchain.compiler("aarch64-linux-gnu")

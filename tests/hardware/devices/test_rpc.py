@@ -17,6 +17,7 @@ from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, MachineError, ModelError, StageError
 from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
+from autosplit.hardware.codegen import kernels
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices import rpc, session
 from autosplit.hardware.measurement.measure import Budget
@@ -88,8 +89,6 @@ def test_a_pipeline_lets_go_of_its_server_in_time_whatever_became_of_it(split, s
 
 
 def test_a_kernel_that_is_not_compiled_for_a_device_takes_for_ever(model, two, monkeypatch):
-    from autosplit.hardware.codegen import kernels
-
     real = kernels._build
 
     def fails(by_symbol, target):

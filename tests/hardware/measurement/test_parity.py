@@ -40,17 +40,10 @@ def test_one_wrong_value_is_seen(position, value):
     assert not accuracy_of(output).equal
 
 
-@pytest.mark.parametrize(
-    "output",
-    [
-        RIGHT.astype(np.float64),
-        RIGHT.astype(np.float16),
-        RIGHT.reshape(4),
-        RIGHT.reshape(1, 2, 2),
-        RIGHT[:1],
-        np.full_like(RIGHT, np.nan),
-    ],
-)
+OTHERS = [*map(RIGHT.astype, ("f8", "f2")), RIGHT.reshape(4), RIGHT.reshape(1, 2, 2), RIGHT[:1]]
+
+
+@pytest.mark.parametrize("output", [*OTHERS, np.full_like(RIGHT, np.nan)])
 def test_another_shape_or_dtype_is_infinitely_wrong(output):
     assert accuracy_of(output) == Accuracy(False, np.inf, np.inf, 1, 1e-4)
 

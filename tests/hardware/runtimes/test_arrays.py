@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tvm
 
+from autosplit.hardware.devices.device import along
 from autosplit.hardware.runtimes.arrays import array_of, tensor_of
 
 
@@ -53,8 +54,6 @@ def test_any_other_array_is_copied_with_its_values(array):
 
 
 def test_results_of_onnxruntime_reach_tvm_without_a_copy(branches):
-    from autosplit.hardware.devices.device import along
-
     ports = branches.split([["first"]])
     first = branches.wiring(ports.stages).stages[0]
     stage = branches.runtime_of("onnxruntime").stage(first, along(1)[0])

@@ -11,6 +11,9 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.runtimes.onnx.runtime import calibrated
 from autosplit.hardware.runtimes.onnx.time_shares import TimeShares
+from autosplit.hardware.runtimes.onnxruntime import profile as onnxruntime_profile
+from autosplit.hardware.runtimes.openvino import profile as openvino_profile
+from autosplit.hardware.runtimes.openvino.stage import compile_model
 from autosplit.hardware.runtimes.registry import ONNXRUNTIME, OPENVINO
 from tests import nets
 
@@ -29,11 +32,9 @@ def shares_of(model, nodes):
 
 
 def test_the_time_of_an_op_is_that_of_its_nodes(net):
-    from autosplit.hardware.runtimes.onnxruntime import profile
-
     model = replace(net, runtime_name=ONNXRUNTIME)
     original, groups = model.runtime.original, model.runtime.groups
-    shares = shares_of(model, profile.executed_nodes(original, original.proto))
+    shares = shares_of(model, onnxruntime_profile.executed_nodes(original, original.proto))
     assert set(shares.of("nobody")) == set(range(len(model.graph.ops)))
     for node in original.proto.graph.node:
         of_node = shares.of(node.name)
@@ -45,15 +46,12 @@ def test_the_time_of_an_op_is_that_of_its_nodes(net):
 
 
 def test_executed_nodes_compute_every_op_of_the_original(net):
-    from autosplit.hardware.runtimes.openvino.profile import executed_nodes
-    from autosplit.hardware.runtimes.openvino.stage import compile_model
-
     model = replace(net, runtime_name=OPENVINO)
     submodel = model.runtime.submodel(model.stage_source.whole_stage)
     for proto in submodel.graph.node:
         proto.name = proto.output[0]
     compiled = compile_model(submodel.SerializeToString(), HERE)
-    executed = executed_nodes(model.runtime.original, compiled.get_runtime_model())
+    executed = openvino_profile.executed_nodes(model.runtime.original, compiled.get_runtime_model())
     shares = shares_of(model, executed)
     computed = {op for name, tensors in executed.items() if tensors for op in shares.of(name)}
     assert {i for i, op in enumerate(model.graph.ops) if op.flops > 1e4} <= computed

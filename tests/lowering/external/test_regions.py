@@ -9,6 +9,7 @@ from onnxruntime import quantization
 import autosplit
 from autosplit import api
 from autosplit.errors import ConfigError, MachineError, SplitError
+from autosplit.extras import relax, tvm, tvm_ffi
 from autosplit.lowering.external.backend import Backend
 from tests import external_backend, nets
 
@@ -76,9 +77,7 @@ def test_a_composite_is_one_op_with_all_its_nodes(load, reference):
 
 
 def test_patterns_come_from_tvms_registry_by_prefix(save, reference):
-    from tvm.relax.backend import pattern_registry
-
-    pattern_registry.register_patterns(list(reversed(external_backend.patterns())))
+    relax.backend.pattern_registry.register_patterns(list(reversed(external_backend.patterns())))
     model = autosplit.load_model(save(row()), backends=[Backend(NAME)])
     assert len(external(model)) == 3
     nets.judge(model, model.split([["r0"]]))
@@ -158,8 +157,6 @@ def test_a_missing_code_generator_names_the_ops(load):
 
 
 def test_a_code_generator_that_fails_names_the_ops(load, reference):
-    import tvm
-
     def fails(*_):
         raise ValueError("no such device")
 
@@ -201,9 +198,6 @@ def test_patterns_of_another_backend_or_none_are_an_error(save, reference):
 
 
 def test_two_backends_never_share_a_region(save, reference):
-    import tvm
-    from tvm_ffi.registry import remove_global_func
-
     other = external_backend.Reference()
     tvm.register_global_func("relax.ext.second", other.generate, override=True)
     second = tuple(
@@ -222,7 +216,7 @@ def test_two_backends_never_share_a_region(save, reference):
     nets.judge(model, model.split([]))
     assert list(reference.layers().values()) == [["reference.conv_norm_relu"]]
     assert list(other.layers().values()) == [["second.conv_relu"]]
-    remove_global_func("relax.ext.second")
+    tvm_ffi.registry.remove_global_func("relax.ext.second")
 
 
 @pytest.fixture

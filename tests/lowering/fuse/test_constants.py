@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from autosplit.extras import relax, tvm
 from autosplit.lowering.fuse.constants import fold_others, fold_weights
 from autosplit.lowering.fuse.tensors import flops_of
 from tests.relax_nets import parsed
@@ -13,8 +14,6 @@ B = np.array([[2.0], [4.0]], np.float32)
 
 def module(body):
     """A module that adds ``body``, computed of two weights, to its input."""
-    from tvm import relax
-
     builder = relax.BlockBuilder()
     module = body(relax.const(A), relax.const(B))
     scope = relax.BlockBuilder()
@@ -32,8 +31,6 @@ def module(body):
 
 def weight(body):
     """What the weight of such a module is folded to, None where a call is left."""
-    import tvm
-
     (block,) = fold_weights(module(body))["main"].body.blocks
     if len(block.bindings) > 1:
         return None
@@ -41,36 +38,24 @@ def weight(body):
     return np.asarray(constant.value.numpy())
 
 
-def const(array):
-    from tvm import relax
-
-    return relax.const(array)
-
-
-def ops():
-    from tvm import relax
-
-    return relax.op
-
-
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (lambda a, b: ops().add(a, b), A + B),
-        (lambda a, b: ops().subtract(a, b), A - B),
-        (lambda a, b: ops().multiply(b, a), A * B),
-        (lambda a, b: ops().divide(a, b), A / B),
-        (lambda a, b: ops().sqrt(a), np.sqrt(A)),
-        (lambda a, b: ops().permute_dims(a), A.T),
-        (lambda a, b: ops().permute_dims(a, [1, 0]), A.T),
-        (lambda a, b: ops().permute_dims(const(A[None]), [1, 2, 0]), A[..., None]),
-        (lambda a, b: ops().reshape(a, (3, 2)), A.reshape(3, 2)),
-        (lambda a, b: ops().expand_dims(a, 1), A[:, None]),
-        (lambda a, b: ops().squeeze(b, 1), B[:, 0]),
-        (lambda a, b: ops().broadcast_to(b, (2, 5)), np.broadcast_to(B, (2, 5))),
-        (lambda a, b: ops().strided_slice(a, [1], [0], [-1]), A[:, :-1]),
-        (lambda a, b: ops().strided_slice(a, [1, 0], [2, 0], [-4, 1], [-1, 1]), A[:1, ::-1]),
-        (lambda a, b: ops().shape_to_tensor(ops().shape_of(a)), np.array(A.shape)),
+        (lambda a, b: relax.op.add(a, b), A + B),
+        (lambda a, b: relax.op.subtract(a, b), A - B),
+        (lambda a, b: relax.op.multiply(b, a), A * B),
+        (lambda a, b: relax.op.divide(a, b), A / B),
+        (lambda a, b: relax.op.sqrt(a), np.sqrt(A)),
+        (lambda a, b: relax.op.permute_dims(a), A.T),
+        (lambda a, b: relax.op.permute_dims(a, [1, 0]), A.T),
+        (lambda a, b: relax.op.permute_dims(relax.const(A[None]), [1, 2, 0]), A[..., None]),
+        (lambda a, b: relax.op.reshape(a, (3, 2)), A.reshape(3, 2)),
+        (lambda a, b: relax.op.expand_dims(a, 1), A[:, None]),
+        (lambda a, b: relax.op.squeeze(b, 1), B[:, 0]),
+        (lambda a, b: relax.op.broadcast_to(b, (2, 5)), np.broadcast_to(B, (2, 5))),
+        (lambda a, b: relax.op.strided_slice(a, [1], [0], [-1]), A[:, :-1]),
+        (lambda a, b: relax.op.strided_slice(a, [1, 0], [2, 0], [-4, 1], [-1, 1]), A[:1, ::-1]),
+        (lambda a, b: relax.op.shape_to_tensor(relax.op.shape_of(a)), np.array(A.shape)),
     ],
 )
 def test_a_weight_is_what_numpy_makes_of_it(body, expected):
@@ -82,20 +67,18 @@ def test_a_weight_is_what_numpy_makes_of_it(body, expected):
 
 @pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan])
 def test_what_fills_with_no_number_is_folded(number):
-    folded = weight(lambda a, b: ops().full((2, 3), const(np.float32(number)), "float32"))
+    folded = weight(lambda a, b: relax.op.full((2, 3), relax.const(np.float32(number)), "float32"))
     np.testing.assert_array_equal(folded, np.full((2, 3), number))
 
 
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (lambda a, b: ops().exp(a), np.exp(A)),
-        (lambda a, b: ops().concat([a, b], 1), np.concatenate([A, B], 1)),
+        (lambda a, b: relax.op.exp(a), np.exp(A)),
+        (lambda a, b: relax.op.concat([a, b], 1), np.concatenate([A, B], 1)),
     ],
 )
 def test_what_is_not_in_the_table_is_folded_by_the_compiler(body, expected):
-    import tvm
-
     (block,) = fold_others(module(body))["main"].body.blocks
     constant = block.bindings[-1].value.args[1]
     assert isinstance(constant, tvm.ir.GenericConst)

@@ -12,6 +12,7 @@ import autosplit
 from autosplit import api, files
 from autosplit.deploy.verify import verify
 from autosplit.errors import ConfigError, ModelError
+from autosplit.extras import relax, tvm
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.lowering.fuse.indices import LOOKUPS, bound_lookups
@@ -166,8 +167,7 @@ THREE = np.array([-1.0, -2.0, -3.0], "float32")
 
 def _lookups():
     """By op a call of it, and what it is called with: some indices are far outside."""
-    from tvm.relax import op
-
+    op = relax.op
     uniform = np.array([[0.5], [0.1], [0.9]], "float32")
     rows = np.array([[0], [FAR], [2]])
     return {
@@ -189,11 +189,6 @@ def _lookups():
 
 def _results(calls):
     """By name what each call comes to, all in one function."""
-    import tvm
-    from tvm import relax
-    from tvm.relax import backend
-    from tvm.relax import transform as t
-
     builder, inputs, values = relax.BlockBuilder(), [], []
     for number, (_, arrays) in enumerate(calls.values()):
         kinds = [relax.TensorType(array.shape, str(array.dtype)) for array in arrays]
@@ -207,8 +202,8 @@ def _results(calls):
         builder.emit_func_output(relax.Tuple(outputs))
     with tvm.target.Target("llvm"):
         # The sums before a random draw are another op.
-        module = backend.DispatchSortScan()(bound_lookups(builder.get()))
-        module = t.LegalizeOps()(module)
+        module = relax.backend.DispatchSortScan()(bound_lookups(builder.get()))
+        module = relax.transform.LegalizeOps()(module)
     machine = relax.VirtualMachine(relax.build(module, "llvm"), tvm.cpu())
     return dict(zip(calls, (r.numpy() for r in machine["main"](*values)), strict=True))
 
@@ -221,9 +216,7 @@ def test_an_index_out_of_bounds_stays_in_the_tensor():
 
 
 def test_an_index_in_bounds_takes_its_element():
-    from tvm.relax import op
-
     indices = np.array([2, 0, 1])
-    calls = {axis: (partial(op.take, axis=axis), [DATA, indices]) for axis in (0, 1)}
+    calls = {axis: (partial(relax.op.take, axis=axis), [DATA, indices]) for axis in (0, 1)}
     for axis, result in _results(calls).items():
         assert np.array_equal(result, np.take(DATA, indices, axis))
