@@ -124,6 +124,9 @@ def test_scores_are_drawn_as_softmax_says():
         chosen(np.array([np.nan, 1.0]), 0.0, random)
 
 
+TOO_LONG = "the prompt has 4 tokens and max_tokens is 10, but the model's cache holds 12"
+
+
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
@@ -136,10 +139,7 @@ def test_scores_are_drawn_as_softmax_says():
         ({"prompt": [1], "temperature": -1}, "temperature: Input should be greater than or equal"),
         ({"prompt": [1], "temperature": 1e300}, "temperature: Input should be less than or equal"),
         ({"prompt": [1], "top_p": 0.5}, "top_p: Extra inputs are not permitted"),
-        (
-            {"prompt": [1] * 4, "max_tokens": 10},
-            "the prompt has 4 tokens and max_tokens is 10, but the model's cache holds 12",
-        ),
+        ({"prompt": [1] * 4, "max_tokens": 10}, TOO_LONG),
         ([], "the request: Input should be an object"),
     ],
 )
@@ -170,16 +170,16 @@ def test_a_mask_of_floats_is_added_to_scores():
     assert item["attention_mask"].tolist() == [[0] * 5 + [lowest] * (LENGTH - 5)]
 
 
+MASKS = ["mask.sliding_attention", "mask.chunked_attention", "mask.window", "mask.local_attention"]
+
+
 @pytest.mark.parametrize(
     "other",
     [
         {"inputs": inputs(3), "variants": {}},
         {"inputs": (*inputs(1), Port("image", (3,), "float32"))},
         {"inputs": inputs(1)[1:]},
-        *(
-            {"inputs": (*inputs(1)[:2], Port(f"mask.{kind}", (1, 1, 1, LENGTH), "bool"))}
-            for kind in ("sliding_attention", "chunked_attention", "window", "local_attention")
-        ),
+        *({"inputs": (*inputs(1)[:2], Port(name, (1, 1, 1, LENGTH), "bool"))} for name in MASKS),
         {"outputs": (Port("logits", (1, 1, 7), "int64"),)},
         {"stages": ()},
     ],

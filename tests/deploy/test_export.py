@@ -19,15 +19,9 @@ from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, MachineError, StageError
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device
+from autosplit.hardware.measurement import results
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.measurement.results import (
-    Accuracy,
-    Baseline,
-    Measurement,
-    SplitResults,
-    Spread,
-)
 from autosplit.hardware.runtimes.registry import AUTO
 from tests.benches import deployed
 from tests.deploy.exports import split_on
@@ -114,24 +108,22 @@ def test_an_export_fits_the_schema(export):
 
 
 def test_a_worker_exports_a_deployment_with_its_results(branches, tmp_path):
-    spread = Spread(2.0, 1.5, 2.5)
-    measured = Measurement(spread, Spread(5.0, 4.0, 6.0), (1.0, 2.0), Accuracy(True, 1e-6, 1e-7, 3))
+    period, latency = results.Spread(2.0, 1.5, 2.5), results.Spread(5.0, 4.0, 6.0)
+    accuracy = results.Accuracy(True, 1e-6, 1e-7, 3)
+    measured = results.Measurement(period, latency, (1.0, 2.0), accuracy)
+    baseline = results.Baseline("replicas", period, period, 2)
+    known = results.SplitResults(measured, 1.9, [baseline], "Split.")
     first, second = branches.split([["first"]]).stages
-    baseline = Baseline("replicas", spread, spread, 2)
-    results = SplitResults(measured, predicted=1.9, baselines=[baseline], verdict="Split.")
     bench = LocalBench(branches, api.device.along(3))
     deployment = deployed(bench, (first, (), second))
-    file = worker.export(bench, deployment, folder=tmp_path, results=results)
+    file = worker.export(bench, deployment, folder=tmp_path, results=known)
     assert file == tmp_path / manifest.NAME
     written = manifest_file.read(tmp_path)
     used = bench.description.devices
     assert [s.device for s in written.stages] == [used[0], used[2]]
     assert written.measured.stage_ms == (1.0, 2.0)
-    assert (
-        written.measured.period_ms.high,
-        written.measured.latency_ms.high,
-        written.measured.max_rel_error,
-    ) == (2.5, 6.0, 1e-7)
+    assert written.measured.max_rel_error == 1e-7
+    assert (written.measured.period_ms.high, written.measured.latency_ms.high) == (2.5, 6.0)
     assert [(b.name, b.copies) for b in written.baselines] == [("replicas", 2)]
     assert (written.predicted.period_ms, written.verdict) == (1.9, "Split.")
 
@@ -228,7 +220,7 @@ def test_replicas_of_another_target_have_a_file_of_their_own(model, tmp_path):
     model = replace(model, kernels=replace(model.kernels, targets=targets))
     first, second = model.split([["first"]]).stages
     stages = Stage.on(first, "tvm", CORES[:1]), Stage.on(second, "tvm", (CORES[0], other, CORES[1]))
-    write_split(model, Deployment(stages), tmp_path, SplitResults())
+    write_split(model, Deployment(stages), tmp_path, results.SplitResults())
     document = manifest_file.read(tmp_path)
     files = [replica.file for replica in document.stages[1].replicas]
     assert files == [None, "stage1_1.so", None]

@@ -1,7 +1,6 @@
 """Where the stages of an export run on another machine, and what is checked first."""
 
 import contextlib
-import json
 import threading
 from types import SimpleNamespace
 
@@ -15,6 +14,7 @@ from autosplit.hardware.cluster import connection
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Rpc
 from autosplit.hardware.runtimes import stage_files as files
+from tests.deploy.exports import Export
 from tests.deploy.manifests import digest, sound, write_export
 
 
@@ -120,14 +120,13 @@ def loaded(monkeypatch):
     return stages
 
 
+NO_SYMBOL = "'stage2.onnx' does not load with this onnxruntime: no symbol f; see"
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "text"),
     [
-        (
-            OSError("first\nno symbol f"),
-            MachineError,
-            "'stage2.onnx' does not load with this onnxruntime: no symbol f; see",
-        ),
+        (OSError("first\nno symbol f"), MachineError, NO_SYMBOL),
         (ConfigError("wrong device"), ConfigError, "^wrong device$"),
         (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
     ],
@@ -216,14 +215,9 @@ def test_a_pipeline_that_goes_to_a_cluster_loads_nothing_here(exported, loaded, 
 
 def test_the_weights_beside_an_onnx_stage_are_checked(exported, loaded):
     (exported / "stage0.data").write_text("weights")
-    document = json.loads((exported / "split.json").read_text())
-    document["stages"][0]["onnx"] = {
-        "file": "stage0.onnx",
-        "sha256": document["stages"][0]["sha256"],
-        "data": "stage0.data",
-        "data_sha256": digest("weights"),
-    }
-    (exported / "split.json").write_text(json.dumps(document))
+    model = {"file": "stage0.onnx", "sha256": digest("stage0.onnx")}
+    model |= {"data": "stage0.data", "data_sha256": digest("weights")}
+    Export(exported).edit(lambda document: document["stages"][0].update(onnx=model))
     load(exported).start()
     (exported / "stage0.data").write_text("changed")
     with pytest.raises(ConfigError, match=r"stage0\.data' has sha256"):

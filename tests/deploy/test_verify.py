@@ -169,21 +169,19 @@ def test_a_stage_that_hides_nan_is_not_equal(export, monkeypatch):
     assert not verify(export.folder, special=True).accuracy.equal
 
 
+NO_REFERENCE = "the export has no reference outputs; give the original model with --model FILE"
+NO_LOAD = "--chart draws latencies under load; give --rate or --p99 too"
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (
-            ["verify"],
-            "the export has no reference outputs; give the original model with --model FILE",
-        ),
+        (["verify"], NO_REFERENCE),
         (["verify", "--special"], "--special needs the original model; give it with --model FILE"),
         (["verify", "--items", "0"], "--items 0 is invalid; give 1 or more"),
         (["verify", "--items", "-1"], "--items -1 is invalid; give 1 or more"),
         (["verify", "--seed", "-5"], "--seed -5 is invalid; give 0 or more"),
-        (
-            ["bench", "--seconds", "0.1", "--chart", "x.svg"],
-            "--chart draws latencies under load; give --rate or --p99 too",
-        ),
+        (["bench", "--seconds", "0.1", "--chart", "x.svg"], NO_LOAD),
     ],
 )
 @pytest.mark.usefixtures("in_this_process")

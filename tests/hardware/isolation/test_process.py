@@ -13,13 +13,8 @@ import pytest
 
 from autosplit import errors
 from autosplit.errors import StageError
-from autosplit.hardware.isolation.process import (
-    Worker,
-    cause_of_death,
-    child_environment,
-    error_of,
-    python_command,
-)
+from autosplit.hardware.isolation import process
+from autosplit.hardware.isolation.process import Worker
 from tests.hardware.faults import open_faulty
 from tests.hardware.servers import session_of
 
@@ -57,6 +52,7 @@ def ends(pid):
 
 
 ECHO = {"code": "result = [1, 2]", "phase": "running"}
+TAKE_ALL = "[b'x' * (1 << 28) for _ in range(1000)]"
 FAIL = "raise ValueError('the handler said no')"
 FLOOD = "import os\nfor _ in range(30): os.write(1, b'x' * (1 << 20))\nresult = 'done'"
 GRANDCHILD = """
@@ -88,11 +84,7 @@ def reason(worker, code, phase="running", timeout_s=30.0):
         ("import os; os.abort()", "crash SIGABRT while running"),
         ("import os; os._exit(7)", "exit 7 without a result while running"),
         (IN_STAGE, "crash SIGSEGV in stage 2"),
-        pytest.param(
-            "[b'x' * (1 << 28) for _ in range(1000)]",
-            "out of memory while running",
-            marks=pytest.mark.integration,
-        ),
+        pytest.param(TAKE_ALL, "out of memory while running", marks=pytest.mark.integration),
     ],
 )
 def test_a_death_is_reported_with_its_cause(start, code, cause):
@@ -190,8 +182,11 @@ def test_nothing_in_the_current_folder_is_imported(monkeypatch, tmp_path, search
     assert worker.call({"code": code, "phase": "x"}, 30) == "queue psutil"
     worker.close()
     script = "import json, queue, os, sys; print(os.environ['PYTHONPATH'], sys.flags.safe_path)"
-    command = python_command("-c", script)
-    assert subprocess.check_output(command, env=child_environment()) == f"{ROOT} True\n".encode()
+    command = process.python_command("-c", script)
+    assert (
+        subprocess.check_output(command, env=process.child_environment())
+        == f"{ROOT} True\n".encode()
+    )
 
 
 def test_freed_memory_is_returned_to_the_system():
@@ -219,7 +214,7 @@ STAGES = {"0x00000000000000aa": 0, "0x00000000000000bb": 1}
 @pytest.mark.parametrize("status", [1, 0, -int(signal.SIGABRT), -int(signal.SIGKILL)])
 def test_a_log_that_names_memory_is_out_of_memory_whatever_the_status(word, status):
     log = f"lines\n{word}\nmore"
-    assert cause_of_death(status, "running", log, {}) == "out of memory while running"
+    assert process.cause_of_death(status, "running", log, {}) == "out of memory while running"
 
 
 @pytest.mark.parametrize(
@@ -234,12 +229,12 @@ def test_a_log_that_names_memory_is_out_of_memory_whatever_the_status(word, stat
     ],
 )
 def test_the_cause_names_status_signal_and_stage(status, log, cause):
-    assert cause_of_death(status, "building", log, STAGES) == cause
+    assert process.cause_of_death(status, "building", log, STAGES) == cause
 
 
 def test_an_error_of_the_project_crosses_as_itself():
     for kind in (errors.ModelError, errors.Infeasible, errors.MachineError, errors.StageError):
-        error = error_of(kind.__name__, "one line")
+        error = process.error_of(kind.__name__, "one line")
         assert (type(error), str(error)) == (kind, "one line")
 
 
@@ -248,5 +243,5 @@ OTHERS = ["ValueError", "Iterable", "nearest", "line_of", "difflib", "", "__name
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_any_other_name_is_a_stage_error_and_is_never_called(name):
-    error = error_of(name, "text")
+    error = process.error_of(name, "text")
     assert (type(error), str(error)) == (errors.StageError, f"{name}: text")

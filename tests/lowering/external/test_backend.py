@@ -82,17 +82,3 @@ def test_a_study_measures_regions_in_its_worker(package, save):
     assert set(group) <= set(external)
     assert all(profile.op_ms[i] > 0 for i in external)
     assert result.accuracy.equal
-
-
-def test_the_study_file_has_a_table_of_regions(tmp_path):
-    from autosplit.study.config import study_file
-
-    file = tmp_path / "s.toml"
-    text = 'zoo = "branches"\nstages = 2\n[[regions]]\nbackend = "npu"\nmarkers = ["relax.astype"]'
-    file.write_text(text, encoding="utf-8")
-    (regions,) = study_file.load(file).regions
-    assert (regions.backend, regions.markers) == ("npu", ["relax.astype"])
-    assert (regions.merge, regions.together) == (True, [])
-    file.write_text(text.replace("stages", 'runtime = "onnxruntime"\nstages'), encoding="utf-8")
-    with pytest.raises(ConfigError, match="regions are given"):
-        study_file.load(file)
