@@ -183,10 +183,8 @@ def test_nothing_in_the_current_folder_is_imported(monkeypatch, tmp_path, search
     worker.close()
     script = "import json, queue, os, sys; print(os.environ['PYTHONPATH'], sys.flags.safe_path)"
     command = process.python_command("-c", script)
-    assert (
-        subprocess.check_output(command, env=process.child_environment())
-        == f"{ROOT} True\n".encode()
-    )
+    printed = subprocess.check_output(command, env=process.child_environment(), text=True)
+    assert printed == f"{ROOT} True\n"
 
 
 def test_freed_memory_is_returned_to_the_system():
