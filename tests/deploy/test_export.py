@@ -148,6 +148,13 @@ def test_an_export_of_onnxruntime_runs_without_other_packages(branches, tmp_path
     assert (done.returncode, done.stdout) == (0, "set()\n"), done.stderr
 
 
+def test_a_changed_stage_file_is_refused(export):
+    file = export.folder / "stage1.so"
+    file.write_bytes(file.read_bytes() + b"\0")
+    with pytest.raises(ConfigError, match=r"so' has sha256 .*; it was changed, export it again"):
+        autosplit.load(export.folder)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.6, 0.9, 0.999])
 def test_a_library_that_is_cut_off_is_named(export, share):
     file = export.folder / "stage0.so"

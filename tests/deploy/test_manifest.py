@@ -36,12 +36,6 @@ def test_what_is_written_reads_back(put, tmp_path):
     assert all("from" in connection for connection in written["connections"])
 
 
-@pytest.mark.parametrize("source", ["b", (0, 1)])
-def test_a_connection_to_stages_and_outputs_reads_back(source):
-    connection = Connection("b", 24, source, (1, 2), ("b", "too"))
-    assert manifest.ConnectionPart.of(connection).connection() == connection
-
-
 def test_a_folder_or_the_file_itself_is_read(put, tmp_path):
     folder = put(sound(), "other.json")
     assert manifest_file.read(folder / "other.json").model.name == "net"

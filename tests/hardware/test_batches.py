@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 
@@ -10,6 +8,7 @@ from autosplit.errors import ConfigError, ModelError
 from autosplit.hardware import batches
 from autosplit.hardware.batches import batched_profiles, checked_profiles
 from autosplit.hardware.devices.device import along
+from tests.deploy.exports import Export
 from tests.nets import net
 
 BODY = """hidden = Gemm(x, w)  relu = Relu(hidden)  rows = Reshape(relu, shape)
@@ -34,14 +33,6 @@ def test_a_batch_computes_each_item_as_alone(save, runtime, size):
         with model.pipeline(deployment) as pipeline:
             assert model.require_equal(pipeline, [runtime]).items == 8
             assert pipeline.run([]) == []
-
-
-@pytest.mark.integration
-def test_profiles_of_batches_are_those_of_an_item(save):
-    model = loaded(save)
-    profiles = batched_profiles(model, along(1), [1, 2, 5])
-    assert [profile.batch for profile in profiles] == [1, 2, 5]
-    assert all(profile.is_possible for profile in profiles)
 
 
 @pytest.mark.integration
@@ -115,7 +106,7 @@ def exported(save, tmp_path):
 
 def test_an_export_at_a_batch_takes_and_gives_single_items(exported):
     model, folder = exported
-    document = json.loads((folder / "split.json").read_text())
+    document = Export(folder).document
     assert (document["format"], document["batch"]) == (3, 3)
     assert document["model"]["inputs"][0]["shape"] == [1, 4]
     assert document["stages"][0]["inputs"][0]["shape"] == [3, 4]
@@ -129,7 +120,6 @@ def test_an_export_at_a_batch_takes_and_gives_single_items(exported):
 
 def test_a_batch_that_does_not_fit_the_stages_is_refused(exported):
     _, folder = exported
-    document = json.loads((folder / "split.json").read_text())
-    (folder / "split.json").write_text(json.dumps({**document, "batch": 2}))
+    Export(folder).edit(lambda document: document.update(batch=2))
     with pytest.raises(ConfigError, match="where it is read"):
         autosplit.load(folder)

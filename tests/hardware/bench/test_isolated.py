@@ -45,7 +45,6 @@ ANSWERS = {
     },
     "profile": [dump(PROFILE)],
     "measure": dump(MEASURED),
-    "compare_interleaved": [[dump(MEASURED)], {"one core": dump(BASELINE)}],
     "export": "split.json",
 }
 
@@ -84,22 +83,6 @@ def workers(monkeypatch):
 @pytest.fixture
 def bench(workers):
     return IsolatedBench(SETTING)
-
-
-def test_values_cross_unchanged(bench, workers):
-    assert bench.description.graph == GRAPH
-    assert dump(bench.description) == ANSWERS["description"] | {"measures_alone": True}
-    assert bench.profile() == [PROFILE]
-    (row,) = bench.cost_table([PROFILE], [results.LinkCost("cores:0")]).rows
-    assert (row.row.runtime, row.times) == ("tvm", (1.5,))
-    assert bench.measure(DEPLOYMENT) == MEASURED
-    compared = bench.compare_interleaved([DEPLOYMENT], ["one core"])
-    assert compared == ([MEASURED], {"one core": BASELINE})
-    (worker,) = workers
-    kinds = [job["kind"] for job in worker.jobs]
-    assert kinds.count("description") == 1
-    job = worker.jobs[kinds.index("measure")]
-    assert load(Deployment, job["arguments"]["deployment"]) == DEPLOYMENT
 
 
 def test_a_worker_gets_the_setting_of_the_bench_and_four_times_its_measuring_time(bench, workers):

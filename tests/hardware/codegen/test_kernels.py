@@ -169,19 +169,6 @@ def test_packed_weights_replace_those_of_the_source(save):
     assert resident_bytes() - before < 1.3 * lowered.weight_bytes
 
 
-@pytest.mark.parametrize(("shape", "axis"), [((1, 8, 4), 1), ((6, 4), 0)])
-def test_the_first_part_of_a_tensor_is_no_reshape_of_it(save, shape, axis):
-    sizes, result = ",".join(map(str, shape)), "1,3,5" if len(shape) > 2 else "3,5"
-    text = f"""g (float[{sizes}] x) => (float[{result}] y) {{
-        from = Constant<value_ints=[0]>()
-        to = Constant<value_ints=[3]>()
-        axis = Constant<value_ints=[{axis}]>()
-        first = Slice(x, from, to, axis)  y = MatMul(first, w)
-    }}"""
-    model = api.load_model(save(net(text, {"w": (4, 5)})))
-    judge(model, model.split([]), items=1)
-
-
 def test_a_large_weight_that_several_ops_and_stages_read_is_right_in_each(fresh, save):
     large = np.random.default_rng(0).standard_normal((160, 160), np.float32) / 13
     text = """g (float[4,160] x) => (float[4,160] y, float[160,160] w) {

@@ -75,14 +75,6 @@ def _meet(meeting, number):
     return lambda item: meeting.wait(PATIENCE_S) if item == number else None
 
 
-def test_all_replicas_of_a_stage_work_at_the_same_time():
-    meeting = threading.Barrier(3)
-    before = {1: lambda number: meeting.wait(PATIENCE_S)}
-    pipeline, _ = chain(depth=1, before=before, replicas=[1, 3, 1])
-    with pipeline:
-        assert len(in_time(lambda: pipeline.run(items(9)))) == 9
-
-
 def test_a_slow_replica_takes_fewer_items_and_results_keep_their_order():
     pipeline, replicas = chain(replicas=[1, 2, 1])
     slow, fast = replicas[1:3]
@@ -99,20 +91,6 @@ def test_a_slow_replica_takes_fewer_items_and_results_keep_their_order():
     assert plain(results) == computed(CHAIN, items(20), "c")
     assert len(slow.seen) + len(fast.seen) == 20
     assert 1 <= len(slow.seen) <= 5
-
-
-def test_a_replica_that_stands_still_holds_the_others_back_only_after_some_items():
-    gate = threading.Event()
-    pipeline, replicas = chain(depth=1, replicas=[2, 1, 1])
-    stuck, other = replicas[:2]
-    stuck.before = lambda _: gate.wait(PATIENCE_S)
-    with pipeline:
-        # The first replica that asks gets item 0; either way the other one goes on.
-        for item in items(pipeline.capacity):
-            pipeline.submit(item)
-        wait_for(lambda: len(other.seen) >= 2)
-        gate.set()
-        assert len(in_time(lambda: pipeline.run(items(8)))) == 8
 
 
 @pytest.mark.parametrize("depth", [1, 5])

@@ -130,17 +130,7 @@ def test_the_zeros_that_states_begin_at_take_no_memory_and_cannot_be_written():
         assert not pipeline.state()["before"].any()
 
 
-def test_a_stream_moves_to_another_pipeline_with_its_states():
-    by_hand = ByHand(SUM, ["y", "total", "last"], STATES)
-    expected = [by_hand.step(item) for item in items(20)]
-    with summing() as first, summing() as second:
-        results = plain(first.run(items(20)[:11]))
-        second.reset(stream="moved", state=first.state())
-        results += plain(second.run(items(20)[11:], stream="moved"))
-    assert results == expected
-
-
-def test_a_stream_that_is_reset_begins_anew_beside_the_others():
+def test_a_stream_that_is_reset_begins_anew_or_with_given_states_beside_the_others():
     with summing() as pipeline:
         # States are no inputs and no outputs.
         assert {tuple(result) for result in pipeline.run(items(3), stream="other")} == {("y",)}
@@ -157,6 +147,10 @@ def test_a_stream_that_is_reset_begins_anew_beside_the_others():
         state = {"before": np.array([3.0, 4.0]), "older": np.array([5.0, 6.0])}
         pipeline.reset(stream="b", state=state)
         assert plain([pipeline.state("b")]) == plain([state])
+        by_hand = ByHand(SUM, ["y", "total", "last"], STATES)
+        by_hand.left["b"] = state
+        expected = [by_hand.step(item, "b") for item in items(3)]
+        assert plain(pipeline.run(items(3), stream="b")) == expected
 
 
 def test_a_changed_output_leaves_the_state_that_it_is_too():

@@ -1,5 +1,6 @@
 """Which results are timed, measured with a scripted pipeline and a clock of the test."""
 
+import math
 import time
 from functools import partial
 from itertools import accumulate, count
@@ -8,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.errors import StageError
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget, compare_interleaved, measure_rounds
-from autosplit.hardware.measurement.results import Spread
+from autosplit.hardware.measurement.results import Spread, spread
 from tests.hardware.fakes import CHAIN, Scripted, chain, fake_pipeline, graph, in_time, items
 
 
@@ -50,16 +50,6 @@ def test_at_least_one_result_of_each_replica_is_timed():
         budget = Budget(seconds=1e-9, items=3, share=0)
         period, _ = in_time(lambda: measure.period_and_busy(pipeline, items(3), budget))
     assert period.median > 0
-
-
-def test_a_failing_stage_ends_the_measurement():
-    def fail(item):
-        if item == 10:
-            raise RuntimeError("broken")
-
-    pipeline, _ = chain(trace=True, before={1: fail})
-    with pytest.raises(StageError, match="broken"):
-        in_time(lambda: measure.period_and_busy(pipeline, items(3), Budget(seconds=20, share=0)))
 
 
 FILL = 6 + 3  # six items inside, and one more for each of three stages
@@ -201,3 +191,38 @@ def test_a_single_item_that_takes_longer_than_a_turn_is_its_only_latency():
     slow = Scripted(lambda i: 2000.0)
     budget = Budget(seconds=1.0, latency_items=3)
     assert len(measure.latency(slow, [{}], budget, lambda: slow.now).samples) == 1
+
+
+# the interval of a median
+
+
+positive = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=200)
+
+
+@given(positive)
+def test_the_median_lies_in_its_interval(samples):
+    result = spread(samples)
+    assert min(samples) <= result.low <= result.median <= result.high <= max(samples)
+
+
+def test_few_samples_give_their_range():
+    assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0, (3.0, 1.0, 2.0))
+
+
+def coverage(count):
+    """How often the interval of ``count`` samples contains the median of their distribution."""
+    interval = spread(list(map(float, range(count))))
+    # The interval contains the median if this many samples are below the median.
+    below = range(int(interval.low) + 1, int(interval.high) + 1)
+    return sum(math.comb(count, k) for k in below) / 2**count
+
+
+@pytest.mark.parametrize("count", [*range(6, 60), 99, 100, 500, 501])
+def test_the_interval_covers_95_percent_and_hardly_more(count):
+    assert 0.945 <= coverage(count) <= (0.99 if count < 20 else 0.98)
+
+
+@given(positive, st.floats(0.1, 10))
+def test_the_relative_half_width_does_not_depend_on_the_unit(samples, factor):
+    scaled = spread([factor * s for s in samples]).relative_half_width
+    assert scaled == pytest.approx(spread(samples).relative_half_width, rel=1e-6, abs=1e-9)

@@ -91,14 +91,6 @@ def test_a_runtime_with_wrong_outputs_is_left_out_of_a_study(model, monkeypatch)
     assert ONNXRUNTIME not in [row.row.runtime for row in costs.rows]
 
 
-def test_stages_in_several_runtimes_equal_the_model_and_are_exported(model, tmp_path):
-    split = replace(model.split([["first"], ["hinted"]]), runtimes=(TVM, ONNXRUNTIME, TVM))
-    split.export(tmp_path)
-    assert {file.suffix for file in tmp_path.glob("stage*")} >= {".so", ".onnx"}
-    for pipeline in (split.pipeline(), autosplit.load(tmp_path)):
-        nets.judge(model, pipeline)
-
-
 def test_a_split_by_hand_has_the_fastest_runtime_for_each_stage(model, monkeypatch):
     split = model.split([["first"]])
     times = {TVM: 1.0, ONNXRUNTIME: 2.0, "openvino": 3.0}

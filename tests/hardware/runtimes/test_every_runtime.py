@@ -55,13 +55,6 @@ def split(model):
     return autosplit.plan(model, 2)
 
 
-@pytest.mark.integration
-def test_the_whole_model_runs_on_one_device_and_on_all(model):
-    cores = tuple({n for device in HERE for n in device.numbers})
-    for device in (HERE[0], devices.Cores(cores)):
-        nets.judge(model, model.unsplit(device), items=2)
-
-
 def test_results_keep_the_order_of_the_items_and_outlive_their_pipeline(split):
     items = split.model.items(9)
     with split.pipeline() as pipeline:
@@ -150,27 +143,6 @@ def test_an_exported_part_runs(model, tmp_path):
     with part.pipeline() as live, autosplit.load(manifest) as loaded:
         items = [{p.name: np.ones(p.shape, p.dtype) for p in part.wiring.inputs}]
         assert compare(loaded.run(items), live.run(items)).equal
-
-
-def test_a_changed_stage_file_is_refused(split, tmp_path):
-    split.export(tmp_path)
-    file = tmp_path / f"stage1{split.model.runtime.suffix}"
-    file.write_bytes(file.read_bytes() + b"\0")
-    with pytest.raises(ConfigError, match="it was changed, export it again"):
-        autosplit.load(tmp_path)
-
-
-@pytest.mark.integration
-def test_a_bench_measures_candidates_baselines_and_turns(split):
-    here = LocalBench(split.model, HERE, BRIEF)
-    assert here.description.identity["backend"] == split.model.runtime_name
-    measurement = here.measure(deployed(here, split.stages))
-    assert measurement.accuracy.equal
-    assert len(measurement.stage_ms) == 2
-    names = [f"{split.model.runtime_name}, 1 thread"]
-    assert {*names} <= {b.name for b in here.baselines()}
-    candidates, baselines = here.compare_interleaved([deployed(here, split.stages)], names)
-    assert (len(candidates), [*baselines]) == (1, names)
 
 
 @pytest.mark.integration

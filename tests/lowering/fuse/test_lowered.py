@@ -16,6 +16,7 @@ ONES = np.ones((1, 4), np.float32)
 BN = {k: np.linspace(0.5, 1.5, 3, dtype=np.float32) for k in "sbmv"}
 SQUARE = [value("x", (4, 4))]
 LONG = "block/" * 300
+FIRST = {"a": np.array([0]), "b": np.array([3]), "w": np.eye(4, 5, dtype=np.float32)}
 
 
 def odd(text, *ports, **options):
@@ -97,6 +98,9 @@ ODD = {
     "names of each other": onnx_model(
         [node("Softmax", "x", "a", "b"), node("MatMul", "a a", "b", "a"),
          node("Softmax", "b", "y", "x")], SQUARE),
+    "first rows": odd("f = Slice(x a b a); y = MatMul(f w)", [value("x", (6, 4))], weights=FIRST),
+    "first rows of a batch": odd("f = Slice(x a b c); y = MatMul(f w)", [value("x", (1, 8, 4))],
+        weights=FIRST | {"c": np.array([1])}),
     "skipping mask": odd("a = MatMul(x m); b = MatMul(a m); y = MatMul(b m)",
         [value("x", (4, 4)), value("m", (4, 4))]),
 }  # fmt: skip

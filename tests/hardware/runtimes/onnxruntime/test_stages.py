@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 import autosplit
-from autosplit import api, planner
+from autosplit import api
 from autosplit.errors import ConfigError, MachineError, ModelError, SplitError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnxruntime import runtime
-from studies.simulation.bench import costs_of
 from tests import nets
 from tests.build import node, onnx_model
 from tests.nets import onnxruntime_outputs
@@ -28,14 +27,6 @@ def load(save):
     return lambda proto, **options: autosplit.load_model(
         save(proto), runtime="onnxruntime", **options
     )
-
-
-def aliased():
-    """TVM may fold the reshape of ``b`` to ``c`` away; the ONNX nodes after it read ``c``."""
-    text = """g (float[2,6] x) => (float[2,6] y) {
-        a = Relu(x)  b = MatMul(a, w)  c = Reshape(b, same)  d = Exp(c)  y = Add(d, c)
-    }"""
-    return nets.net(text, {"w": (6, 6), "same": np.array([2, 6])})
 
 
 def test_kernels_of_one_node_are_kept_together(load):
@@ -59,15 +50,6 @@ def test_ops_whose_nodes_read_what_the_ops_do_not_are_kept_together(load):
     model = load(nets.net(text, weights, opset=11))
     assert model.runtime.keep_together == (tuple(range(len(model.graph.ops))),)
     nets.judge(model, model.split([]))
-
-
-def test_every_cut_that_parts_no_group_runs(load):
-    for proto in (nets.inside_a_node(), nets.tuples(), nets.boundaries(), aliased()):
-        model = load(proto)
-        costs = costs_of(model.graph, [1.0] * len(model.graph.ops))
-        grouped = costs.with_groups(model.runtime.keep_together)
-        for best in planner.k_best(grouped, planner.Question.of_split(2), 50):
-            nets.judge(model, api.Split(model, best.split), 1)
 
 
 def test_a_cut_inside_a_node_is_refused(load):
