@@ -12,7 +12,7 @@ import pytest
 from autosplit import api, cuts, files
 from autosplit.errors import MachineError, ModelError
 from autosplit.extras import tvm
-from autosplit.hardware.codegen import kernels, link, schedules, toolchain
+from autosplit.hardware.codegen import kernels, link, toolchain
 from autosplit.hardware.devices import device
 from tests.nets import judge, net, products
 
@@ -181,14 +181,6 @@ def test_a_large_weight_that_several_ops_and_stages_read_is_right_in_each(fresh,
     assert [w.value.numpy().nbytes for w in weights] == [large.nbytes] * 2
     for last in ("a", "b", "c"):
         judge(model, model.split([[last]]), items=2)
-
-
-def test_kernels_that_no_rule_schedules_are_listed(branches, monkeypatch):
-    kernels = branches.kernels
-    assert not kernels.unscheduled
-    monkeypatch.setattr(schedules, "scheduled_by_rule", lambda *_: None)
-    views = {name for name, f in kernels.functions.items() if schedules.only_reshapes(f)}
-    assert kernels.unscheduled == set(branches.lowered.kernels) - views
 
 
 def test_only_kernels_for_several_threads_divide_their_work(fresh, branches):

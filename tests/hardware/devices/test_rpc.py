@@ -3,6 +3,8 @@
 import contextlib
 import gc
 import math
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -186,3 +188,16 @@ def test_a_tracker_gives_each_stage_a_server_of_its_key(split, servers):  # noqa
     with split.pipeline([key, key, HERE]) as pipeline:
         assert all(map(rpc.is_connected, devices.along(3, [key, key, "cores:0"])[:2]))
         nets.judge(split.model, pipeline)
+
+
+@pytest.mark.slow
+def test_two_workers_take_turns_at_the_same_server(model, server, tmp_path):
+    file = tmp_path / "s.toml"
+    places = f'devices = ["{server.device}", "{HERE}"]\n[measure]\nseconds = 0.3\n'
+    search = "[search]\ntrials = 4\nconverge = false\n"
+    file.write_text(f'model = "{model.path}"\nruntime = "tvm"\n{places}{search}')
+    command = [sys.executable, "-m", "autosplit", "run", file, "--storage", tmp_path / "s.db"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    workers = [subprocess.Popen(command, **pipes) for _ in range(2)]
+    printed = [worker.communicate(timeout=300) for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], printed
