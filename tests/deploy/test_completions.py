@@ -11,6 +11,7 @@ from autosplit.errors import StageError
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.stage_spec import Port, StageSpec, StageState
 from autosplit.hardware.execution.wiring import Connection, Variant, Wiring
+from autosplit.hardware.runtimes.interface import Stage
 from tests.deploy.test_server import post, request, served
 
 LENGTH, VOCABULARY = 12, 7
@@ -36,17 +37,11 @@ def decoder(**others):
     return replace(wiring, variants={"three": Variant(inputs(3), 3)}, **others)
 
 
-class Adding:
+class Adding(Stage):
     """The next token is the sum of those that a token sees, each times its place from 1."""
 
     def __init__(self, fails_on=None):
         self.counts, self._fails_on = [], fails_on
-
-    def open(self):
-        pass
-
-    def close(self):
-        pass
 
     def run(self, values):
         ids, places, mask, cache = map(np.array, values)

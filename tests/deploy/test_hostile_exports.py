@@ -5,6 +5,8 @@ import copy
 import json
 import os
 import random
+from functools import reduce
+from operator import getitem
 
 import pytest
 
@@ -67,9 +69,7 @@ def edit(document, random_numbers):
     """Replace, remove or duplicate one value of a document, or swap it with another."""
     edited = copy.deepcopy(document)
     *path, key = random_numbers.choice([p for p in places(edited) if p])
-    parent = edited
-    for step in path:
-        parent = parent[step]
+    parent = reduce(getitem, path, edited)
     action = random_numbers.randrange(4)
     if action == 0:
         parent[key] = random_numbers.choice(STRANGE)

@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,6 +15,7 @@ from autosplit.hardware.cluster import connection
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Rpc
 from autosplit.hardware.runtimes import stage_files as files
+from autosplit.hardware.runtimes.interface import Stage
 from tests.deploy.exports import Export
 from tests.deploy.manifests import digest, sound, write_export
 
@@ -84,18 +86,6 @@ def test_a_device_of_a_manifest_that_is_none_is_named(name):
         placed("cores:0", name, "cores:0")
 
 
-class Stage:
-    def __init__(self, content):
-        self.content = content
-        self.closed = 0
-
-    def open(self):
-        pass
-
-    def close(self):
-        self.closed += 1
-
-
 @pytest.fixture
 def exported(tmp_path):
     """An export of three ONNX stages whose files hold their names."""
@@ -113,7 +103,7 @@ def loaded(monkeypatch):
     stages = []
 
     def load_stages(file, spec, places):
-        stages.extend(Stage(file.read_text()) for _ in places)
+        stages.extend(Mock(Stage, content=file.read_text()) for _ in places)
         return stages[-len(places) :]
 
     load_by(load_stages, monkeypatch)
@@ -144,7 +134,7 @@ def test_a_stage_that_does_not_load_closes_those_before_it(
     load_by(fail_at_two, monkeypatch)
     with pytest.raises(kind, match=text), load(exported):
         pass
-    assert [stage.closed for stage in loaded] == [1, 1]
+    assert [stage.close.call_count for stage in loaded] == [1, 1]
 
 
 def test_a_stage_whose_loading_hangs_is_named_in_time(exported, loaded, monkeypatch):
@@ -159,9 +149,9 @@ def test_a_stage_whose_loading_hangs_is_named_in_time(exported, loaded, monkeypa
 
 def test_a_closed_pipeline_closes_its_stages_once(exported, loaded):
     with load(exported, depth=3, trace=True) as pipeline:
-        assert [stage.closed for stage in loaded] == [0, 0, 0]
+        assert [stage.close.call_count for stage in loaded] == [0, 0, 0]
         assert pipeline.capacity == 3 * 4
-    assert [stage.closed for stage in loaded] == [1, 1, 1]
+    assert [stage.close.call_count for stage in loaded] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("name", [".", "split.json"])

@@ -145,15 +145,6 @@ def test_outputs_that_are_fed_back_are_the_inputs_of_the_next_step(folder, progr
     assert outputs["y"].tobytes() == looped(items, 6).tobytes()
 
 
-@pytest.mark.usefixtures("refusing")
-def test_a_step_that_the_states_have_no_room_for_is_refused(folder, tmp_path):
-    changed = changed_export(folder, tmp_path, lambda d: d["model"].update(steps=3))
-    program = compile_with(changed, changed / "main.cpp", ADDRESS, objects=folder)
-    run(program, changed, {"x": ONE_ITEM}, ["y"], "--repeat", "3")
-    code, line = failed_on(ONE_ITEM, program, changed, "--feed", "x=y", "--repeat", "4")
-    assert (code, "stream 0 has had 3 items and its states are full" in line) == (2, True), line
-
-
 def test_many_threads_use_one_pipeline(folder, sanitizer):
     program = compile_with(folder, HERE / "concurrency.cpp", sanitizer)
     printed = checked([program, folder])

@@ -2,6 +2,8 @@ import copy
 import json
 import math
 from dataclasses import replace
+from functools import reduce
+from operator import getitem
 
 import pytest
 from hypothesis import given
@@ -93,9 +95,7 @@ GOOD = {
 def changed(path, value):
     """GOOD with the entry at a path replaced, or left out where value is ..."""
     document = copy.deepcopy(GOOD)
-    holder = document
-    for key in path[:-1]:
-        holder = holder[key]
+    holder = reduce(getitem, path[:-1], document)
     if value is ...:
         del holder[path[-1]]
     else:

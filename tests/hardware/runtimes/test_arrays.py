@@ -5,21 +5,14 @@ import pytest
 import tvm
 
 from autosplit.hardware.devices.device import along
-from autosplit.hardware.runtimes.arrays import array_of, tensor_of
+from autosplit.hardware.runtimes.arrays import aligned_copy, array_of, tensor_of
 
-
-def aligned(shape=(4, 16), dtype="float32"):
-    """An array as onnxruntime returns it: its memory begins at a multiple of 64 bytes."""
-    count = int(np.prod(shape))
-    memory = np.zeros(count * np.dtype(dtype).itemsize + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    array = memory[start:-64] if start == 0 else memory[start : start - 64]
-    return array.view(dtype).reshape(shape)
+ALIGNED = aligned_copy(np.zeros((4, 16), np.float32))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "uint8", "bool"])
 def test_an_aligned_array_is_shared(dtype):
-    array = aligned(dtype=dtype)
+    array = aligned_copy(np.zeros((4, 16), dtype))
     tensor = tensor_of(array, tvm.cpu())
     array[1, 2] = 1
     assert (tensor.dtype, tuple(tensor.shape)) == (dtype, (4, 16))
@@ -41,9 +34,9 @@ def test_a_tensor_is_shared_as_an_array_which_is_the_same_tensor_again():
 @pytest.mark.parametrize(
     "array",
     [
-        aligned().reshape(-1)[1:17],
-        aligned().T,
-        np.broadcast_to(aligned((1, 16)), (4, 16)),
+        ALIGNED.reshape(-1)[1:17],
+        ALIGNED.T,
+        np.broadcast_to(ALIGNED[:1], (4, 16)),
         np.zeros((0, 3), np.float32),
     ],
     ids=["odd address", "transposed", "read only", "empty"],
