@@ -47,10 +47,6 @@ def there(request):
     return HERE if request.param == "core" else "cores:" + ",".join(map(str, devices.available()))
 
 
-def test_its_spelling_is_read_and_written_alike(there):
-    assert str(devices.parse(there)) == there
-
-
 @pytest.mark.parametrize("place", ["first", "last", "both"])
 def test_a_stage_on_it_computes_what_the_whole_does(branches, there, place):
     along = {"first": [there, HERE], "last": [HERE, there], "both": [there, there]}[place]

@@ -9,14 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit import api
-from autosplit.deploy.verify import verify
 from autosplit.errors import MismatchError
 from autosplit.frontend.source import SourceModel
 from autosplit.hardware.measurement import reference
 from autosplit.hardware.measurement.parity import compare, tolerance_of
 from autosplit.hardware.measurement.results import Accuracy
 from autosplit.hardware.measurement.sequences import refusal
-from tests import nets
 
 RIGHT = np.array([[1.0, -200.0], [3.0, 0.0]], np.float32)
 
@@ -159,18 +157,6 @@ def test_a_refusal_names_runtimes_error_tolerance_and_remedies():
     assert "--tolerance" not in refusal(compare(*wrong), ["tvm"], "onnxruntime")
 
 
-QDQ = """g (float[1,8] x) => (float[1,8] y) {
-    a = QuantizeLinear(x, s, z)  b = DequantizeLinear(a, s, z)
-    c = MatMul(b, w)  d = QuantizeLinear(c, s, z)  e = DequantizeLinear(d, s, z)  y = Relu(e)
-}"""
-
-
-@pytest.fixture
-def quantised(save):
-    weights = {"w": (8, 8), "s": np.array(0.05, np.float32), "z": np.array(0, np.int8)}
-    return save(nets.net(QDQ, weights))
-
-
 class _Off(SimpleNamespace):
     """A pipeline whose outputs are too large by a share."""
 
@@ -179,17 +165,11 @@ class _Off(SimpleNamespace):
         return [{n: a * np.float32(1 + self.share) for n, a in item.items()} for item in outputs]
 
 
-def test_a_model_accepts_the_tolerance_that_was_asked_for(quantised):
-    model = api.load_model(quantised)
+def test_a_model_accepts_the_tolerance_that_was_asked_for(branches):
     with pytest.raises(MismatchError, match=r"error 0.05, tolerance 0.0001.*--tolerance 0.055"):
-        model.require_equal(_Off(model=model, share=0.05), ["tvm"])
-    tolerant = api.load_model(quantised, tolerance=0.055)
+        branches.require_equal(_Off(model=branches, share=0.05), ["tvm"])
+    tolerant = api.load_model(branches.path, tolerance=0.055)
     assert tolerant.require_equal(_Off(model=tolerant, share=0.05), ["tvm"]).equal
-
-
-def test_an_export_is_verified_with_the_tolerance_that_is_given(quantised, tmp_path):
-    api.load_model(quantised).split([]).export(tmp_path / "out")
-    assert verify(tmp_path / "out", tolerance=1e-6).accuracy.equal
 
 
 @pytest.mark.parametrize(

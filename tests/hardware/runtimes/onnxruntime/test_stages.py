@@ -1,6 +1,5 @@
 """Stages in onnxruntime: where cuts are possible, what they need, what an export holds."""
 
-import json
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -95,14 +94,6 @@ def test_replicas_with_one_thread_share_weights(monkeypatch, nodes, places, sess
     cores = [devices.Cores(numbers) for numbers in places]
     stages = runtime.session_stages(Path(), StageSpec.planned((), (), ()), cores)
     assert (len(stages), len(opened)) == (len(places), sessions)
-
-
-def test_the_manifest_says_what_runs_a_stage(load, tmp_path):
-    file = load(nets.residual()).split([["relu1a"]]).export(tmp_path)
-    for stage in json.loads(file.read_text(encoding="utf-8"))["stages"]:
-        assert stage["runtime"] == "onnxruntime"
-        assert stage["file"] == stage["onnx"]["file"] == f"stage{stage['index']}.onnx"
-    assert not list(tmp_path.glob("*.so"))
 
 
 def test_large_weights_lie_beside_a_stage_and_are_checked(load, tmp_path, monkeypatch):
