@@ -10,7 +10,7 @@ import pytest
 from autosplit.deploy import manifest_file
 from autosplit.deploy.export_folder import checked, replace_export
 from autosplit.errors import ConfigError, MachineError, ModelError
-from tests.deploy.manifests import digest, sound
+from tests.deploy.exports import digest, sound
 
 # Exports over an old export, killed before each call to the file system in turn, until one ends.
 KILL = """

@@ -15,7 +15,7 @@ from autosplit.deploy import manifest_file
 from autosplit.deploy import verify as verifying
 from autosplit.deploy.manifest_wiring import wired
 from autosplit.errors import AutosplitError, ConfigError
-from tests.deploy.manifests import sound
+from tests.deploy.exports import sound
 
 EDITS = 3000  # of split.json; docs/explanation/security.md names the number
 LOADED_EDITS = 400  # of an export that is then loaded and verified

@@ -16,8 +16,7 @@ from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Rpc
 from autosplit.hardware.runtimes import stage_files as files
 from autosplit.hardware.runtimes.interface import Stage
-from tests.deploy.exports import Export
-from tests.deploy.manifests import digest, sound, write_export
+from tests.deploy.exports import Export, digest, sound, write_export
 
 
 @pytest.fixture(autouse=True)

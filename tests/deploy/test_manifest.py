@@ -13,7 +13,7 @@ from autosplit.deploy.manifest_wiring import wired
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.stage_spec import Port
 from autosplit.hardware.execution.wiring import Connection
-from tests.deploy.manifests import sound
+from tests.deploy.exports import sound
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from autosplit.deploy.server.hints import hint
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.stage_spec import Port
 from autosplit.zoo.catalog import cached
-from tests.deploy.manifests import sound
+from tests.deploy.exports import sound
 from tests.hardware.fakes import fake_pipeline, graph, in_time, items, sequential
 
 triton = pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed")
@@ -65,6 +65,10 @@ def address():
         yield here
 
 
+def connected(address):
+    return contextlib.closing(triton.InferenceServerClient(address))
+
+
 def tensors(item, binary=True):
     """An item as Triton's client sends it."""
     values = []
@@ -81,7 +85,7 @@ def infer(client, item, binary=True, **options):
 
 @pytest.mark.parametrize("binary", [True, False])
 def test_tritons_client_gets_the_outputs_of_its_items(address, binary):
-    with contextlib.closing(triton.InferenceServerClient(address)) as client:
+    with connected(address) as client:
         for item in items(6):
             expected = sequential(CHAIN, item, ["b"])["b"]
             np.testing.assert_array_equal(infer(client, item, binary), expected)
@@ -92,10 +96,7 @@ def test_items_of_a_request_are_answered_in_order(batch):
     asked_items = items(6)
     together = {"x": np.concatenate([item["x"] for item in asked_items])}
     expected = [sequential(CHAIN, item, ["b"])["b"] for item in asked_items]
-    with (
-        served(chain(batch=batch)) as address,
-        contextlib.closing(triton.InferenceServerClient(address)) as client,
-    ):
+    with served(chain(batch=batch)) as address, connected(address) as client:
         np.testing.assert_array_equal(infer(client, together), np.concatenate(expected))
 
 
@@ -121,7 +122,7 @@ def test_clients_at_once_get_their_own_outputs(address):
     wrong = []
 
     def ask(item):
-        with contextlib.closing(triton.InferenceServerClient(address)) as client:
+        with connected(address) as client:
             for _ in range(10):
                 expected = sequential(CHAIN, item, ["b"])["b"]
                 if not np.array_equal(infer(client, item), expected):
@@ -133,7 +134,7 @@ def test_clients_at_once_get_their_own_outputs(address):
 
 
 def test_health_and_metadata_are_what_the_client_expects(address):
-    with contextlib.closing(triton.InferenceServerClient(address)) as client:
+    with connected(address) as client:
         assert client.is_server_live()
         assert client.is_server_ready()
         assert client.is_model_ready("net")
@@ -302,10 +303,7 @@ def stateful():
 
 def test_a_sequence_has_its_own_states():
     submitted = items(3)
-    with (
-        served(stateful) as address,
-        contextlib.closing(triton.InferenceServerClient(address)) as client,
-    ):
+    with served(stateful) as address, connected(address) as client:
         for sequence in (7, "b"):
             state = np.zeros(2)
             for number, item in enumerate(submitted):
@@ -373,8 +371,7 @@ def served_by_command(folder, *words, **environment):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         url, _, name = process.stdout.readline().partition(" serves ")
-        client = triton.InferenceServerClient(url.removeprefix("http://"))
-        with contextlib.closing(client):
+        with connected(url.removeprefix("http://")) as client:
             yield partial(client.infer, name.strip().strip("'"))
     finally:
         process.send_signal(signal.SIGINT)

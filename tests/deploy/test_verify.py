@@ -1,4 +1,3 @@
-import hashlib
 import io
 import platform
 import sys
@@ -13,12 +12,12 @@ from autosplit.deploy.arrays import read_reference
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, MachineError
+from autosplit.files import sha256
 from autosplit.frontend.importing import digest
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement import disturbance, open_loop
 from autosplit.hardware.measurement.measure import Budget
-from tests.deploy.exports import swap_sources
-from tests.deploy.manifests import sound
+from tests.deploy.exports import sound, swap_sources
 
 
 def test_verify_compares_with_onnxruntime_on_the_model(export, as_json):
@@ -145,8 +144,7 @@ def test_recorded_outputs_that_are_none_are_named(export, content, problem):
 def test_the_name_of_a_recorded_tensor_may_hold_slashes(tmp_path):
     file = tmp_path / "reference.npz"
     np.savez(file, **{"0/in/deep/x": np.ones(1), "0/out/deep/er/y": np.zeros(1)})
-    sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
-    recorded = {"reference": {"file": file.name, "sha256": sha256}}
+    recorded = {"reference": {"file": file.name, "sha256": sha256(file)}}
     document = Manifest.model_validate(sound() | recorded)
     expected, _ = read_reference(tmp_path, document, {})
     assert ([*expected.items[0]], [*expected.along[0]]) == (["deep/x"], ["deep/er/y"])

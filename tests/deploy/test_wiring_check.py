@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.manifest_wiring import wired
 from autosplit.errors import ConfigError
-from tests.deploy.manifests import SOUND, port, sound, tensor
+from tests.deploy.exports import SOUND, port, sound, tensor
 
 TO = [(c, t) for c, tensor in enumerate(SOUND["connections"]) for t in range(len(tensor["to"]))]
 

@@ -12,7 +12,7 @@ import pytest
 
 from autosplit.deploy import manifest_file
 from autosplit.deploy.manifest_wiring import wired
-from tests.deploy import manifests
+from tests.deploy import exports
 from tests.deploy.exports import Export, add_program
 from tests.deploy.targets.programs import checked, failed, require_tools, run
 
@@ -26,19 +26,19 @@ COMPILED = shutil.ignore_patterns("*_*")
 
 def write_export(folder):
     """Stages with replicas, a skip, a state, and an input that is an output too."""
-    document = manifests.sound() | {"environment": {"architecture": platform.machine()}}
+    document = exports.sound() | {"environment": {"architecture": platform.machine()}}
     for stage, replicas in zip(document["stages"], (2, 3, 1), strict=True):
         stage.update(runtime="tvm", replicas=[{"device": "cores:0"}] * replicas)
-        stage["sha256"] = manifests.digest(stage["file"])
+        stage["sha256"] = exports.digest(stage["file"])
     middle = document["stages"][1]
-    middle["inputs"].append(manifests.port('s"\\'))
-    middle["outputs"].append(manifests.port("s_next"))
-    middle["states"] = [manifests.port('s"\\') | {"input": 's"\\', "output": "s_next"}]
+    middle["inputs"].append(exports.port('s"\\'))
+    middle["outputs"].append(exports.port("s_next"))
+    middle["states"] = [exports.port('s"\\') | {"input": 's"\\', "output": "s_next"}]
     document["model"].update(states={'s"\\': "s_next"})
-    document["model"]["outputs"].append(manifests.port("x"))
+    document["model"]["outputs"].append(exports.port("x"))
     document["connections"][0]["to"].append({"output": "x"})
     folder.mkdir()
-    manifests.write_stages(folder)
+    exports.write_stages(folder)
     (folder / "split.json").write_text(json.dumps(document))
     wired(manifest_file.read(folder))
     add_program(folder, "cpp")
@@ -241,7 +241,7 @@ def test_a_pipe_and_a_file_that_is_cut_off_are_refused(folder, tmp_path, refusin
 
 
 def test_an_item_that_fails_in_a_batch_does_not_fail_its_neighbours(folder, tmp_path, sanitizer):
-    document = manifests.sound() | {"batch": 3}
+    document = exports.sound() | {"batch": 3}
     for stage in document["stages"]:
         stage.update(runtime="tvm")
         for port in (*stage["inputs"], *stage["outputs"]):

@@ -10,7 +10,7 @@ from autosplit.deploy import manifest_file
 from autosplit.deploy.targets import cpp_program
 from autosplit.deploy.targets.formats import FORMATS, require_format
 from autosplit.errors import ConfigError
-from tests.deploy import manifests
+from tests.deploy import exports
 from tests.deploy.exports import add_program
 
 
@@ -23,8 +23,8 @@ def test_an_unknown_format_is_refused_with_the_nearest(branches, tmp_path):
 
 
 def test_the_cpp_program_is_its_sources_and_nothing_that_lies_beside(tmp_path, monkeypatch):
-    document = manifest_file.parse(json.dumps(manifests.sound()).encode(), "split.json")
-    expected = set(cpp_program.files(document, manifests.write_stages(tmp_path)))
+    document = manifest_file.parse(json.dumps(exports.sound()).encode(), "split.json")
+    expected = set(cpp_program.files(document, exports.write_stages(tmp_path)))
     shutil.copytree(Path(cpp_program.__file__).parent / "cpp", tmp_path / "cpp")
     (tmp_path / "cpp" / "build").mkdir()
     (tmp_path / "cpp" / "main.cpp~").write_text("an older one")
@@ -76,12 +76,12 @@ STATES = {"file": "states.npz", "sha256": "0" * 64}
     ],
 )
 def test_a_format_refuses_what_it_cannot_run_and_writes_nothing(tmp_path, name, change, reason):
-    document = manifests.sound()
+    document = exports.sound()
     for number in (0, 2):
         onnx = {"file": f"stage{number}.onnx", "sha256": "0" * 64}
         document["stages"][number]["onnx"] = onnx
     change(document)
-    (manifests.write_stages(tmp_path) / "split.json").write_text(json.dumps(document))
+    (exports.write_stages(tmp_path) / "split.json").write_text(json.dumps(document))
     with pytest.raises(ConfigError, match=reason):
         add_program(tmp_path, name)
     assert len(list(tmp_path.iterdir())) == 4
@@ -91,9 +91,9 @@ def test_a_format_refuses_what_it_cannot_run_and_writes_nothing(tmp_path, name, 
     ("dtype", "code"), [("bfloat16", "<V2"), ("float8_e4m3fn", "<V1"), ("int8", "|i1")]
 )
 def test_the_types_of_arrays_are_those_that_numpy_saves(tmp_path, dtype, code):
-    text = json.dumps(manifests.sound()).replace("float32", dtype)
+    text = json.dumps(exports.sound()).replace("float32", dtype)
     document = manifest_file.parse(text.encode(), "split.json")
-    files = cpp_program.files(document, manifests.write_stages(tmp_path))
+    files = cpp_program.files(document, exports.write_stages(tmp_path))
     wiring = files["wiring.cpp"].decode()
     assert f'"x", "{dtype}", "{code}", {{2, 3}}' in wiring
 

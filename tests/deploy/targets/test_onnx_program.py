@@ -15,7 +15,7 @@ from autosplit.deploy.targets import onnx_program
 from autosplit.deploy.verify import sample_items
 from autosplit.frontend.samples import random_items
 from tests import nets
-from tests.deploy import manifests
+from tests.deploy import exports
 from tests.deploy.exports import add_program
 
 ITEMS = 6
@@ -29,10 +29,10 @@ def with_onnx(document):
 
 
 def test_the_wiring_names_files_tensors_threads_and_states():
-    document = manifests.sound()
+    document = exports.sound()
     document["stages"][1]["replicas"] = [{"device": "cores:0,1"}] * 2
-    document["stages"][1]["inputs"].append(manifests.port("s"))
-    document["stages"][1]["states"] = [manifests.port("s") | {"input": "s", "output": "c"}]
+    document["stages"][1]["inputs"].append(exports.port("s"))
+    document["stages"][1]["states"] = [exports.port("s") | {"input": "s", "output": "c"}]
     document["model"]["states"] = {"s": "c"}
     wiring = onnx_program.wiring(with_onnx(document))
     assert wiring["pipeline"][1] == {
@@ -44,7 +44,7 @@ def test_the_wiring_names_files_tensors_threads_and_states():
             "replicas": 2,
         }
     }
-    assert wiring["inputs"] == [manifests.port("x") | {"shape": (2, 3), "range": None, "bytes": 24}]
+    assert wiring["inputs"] == [exports.port("x") | {"shape": (2, 3), "range": None, "bytes": 24}]
     assert wiring["outputs"] == [{"name": "b", "tensor": "b"}, {"name": "y", "tensor": "y"}]
     assert [(state["input"], state["output"]) for state in wiring["states"]] == [("s", "c")]
 
@@ -86,7 +86,7 @@ def test_the_python_program_computes_what_load_does(folder):
 
 
 def test_the_python_program_says_that_it_runs_one_replica(tmp_path):
-    document = manifests.sound()
+    document = exports.sound()
     document["stages"][1]["replicas"] = [{"device": "cores:0"}] * 3
     for name, content in onnx_program.files(with_onnx(document), tmp_path).items():
         (tmp_path / name).write_bytes(content)
