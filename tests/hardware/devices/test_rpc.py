@@ -15,7 +15,6 @@ import pytest
 
 import autosplit
 from autosplit import phases
-from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, MachineError, ModelError, StageError
 from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
@@ -120,13 +119,6 @@ def test_an_op_of_an_external_backend_stays_on_local_cores(model, two):
     assert not mixed.runtime.can_run(device)
     with pytest.raises(ModelError, match="of backend 'dsp' runs on local cores, not on 'rpc:"):
         mixed.unsplit(device)
-
-
-def test_an_export_runs_on_its_servers(split, two, tmp_path):
-    split.export(tmp_path, [two[0].device, HERE, two[1].device])
-    assert verify(tmp_path).accuracy.equal
-    assert len(bench(tmp_path, BRIEF).busy_ms) == 3
-    nets.judge(split.model, autosplit.load(tmp_path, [two[1].device] * 3))
 
 
 def test_a_server_that_serves_somebody_else_is_not_waited_for_for_ever(split, two, monkeypatch):
