@@ -29,7 +29,7 @@ from autosplit.errors import ConfigError
 from autosplit.hardware.execution.stage_spec import Port
 from autosplit.zoo.catalog import cached
 from tests.deploy.exports import sound
-from tests.hardware.fakes import fake_pipeline, graph, in_time, items, sequential
+from tests.hardware.fakes import fake_pipeline, graph, in_time, items, sequential, wait_for
 
 triton = pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
@@ -253,8 +253,7 @@ def test_beyond_the_queue_requests_are_told_to_come_again():
         threads = [threading.Thread(target=ask) for _ in range(2)]
         for thread in threads:
             thread.start()
-        while "autosplit_items_inside 2" not in metrics(address):
-            time.sleep(0.01)
+        wait_for(lambda: "autosplit_items_inside 2" in metrics(address))
         refused = post(address, asked())
         release.set()
         in_time(lambda: [thread.join() for thread in threads])
@@ -326,7 +325,7 @@ def test_a_client_that_goes_in_the_middle_of_a_request_is_counted():
         head = b"POST /v2/models/net/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"
         with socket.create_connection((host, int(port))) as connection:
             connection.sendall(head)
-        in_time(lambda: [time.sleep(0.01) for _ in iter(lambda: '"499"' in metrics(address), True)])
+        wait_for(lambda: '"499"' in metrics(address))
         assert post(address, asked())[0] == 200
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from autosplit.deployment import Deployment, Stage
 from autosplit.errors import ConfigError, StageError
-from autosplit.graph import Op, build
 from autosplit.hardware.bench import isolated
 from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
 from autosplit.hardware.devices.rpc import RETURN_S
@@ -16,8 +15,6 @@ from autosplit.hardware.measurement import results
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.serialization import dump, load
 
-TENSORS = dict.fromkeys("xy", ((2,), "f4", 8))
-GRAPH = build("g", [Op("a", "k", ("s",), ("x",), ("y",), 4)], TENSORS, ("x",), ("y",))
 SPREAD = results.Spread(2.0, 1.0, 3.0, (1.0, 2.0, 3.0))
 MEASURED = results.Measurement(SPREAD, SPREAD, (1.0, 2.0), results.Accuracy(True, 1e-7, 1e-6, 3))
 BASELINE = results.Baseline("one core", SPREAD, SPREAD, 1)
@@ -34,19 +31,7 @@ SETTING = BenchSetting(
     regions=({"backend": "npu", "merge": "m:f"},),
     budget=Budget(seconds=3.0),
 )
-ANSWERS = {
-    "description": {
-        "graph": dump(GRAPH),
-        "devices": ["cores:0"],
-        "runtimes": ["tvm"],
-        "keep_together": {"tvm": [[0]]},
-        "regions": {"npu": [0]},
-        "identity": {"cpu": "c"},
-    },
-    "profile": [dump(PROFILE)],
-    "measure": dump(MEASURED),
-    "export": "split.json",
-}
+ANSWERS = {"profile": [dump(PROFILE)], "measure": dump(MEASURED), "export": "split.json"}
 
 
 class FakeWorker:
@@ -121,7 +106,7 @@ def test_a_relative_folder_of_an_export_is_that_of_the_asking_process(
 
 
 def test_after_a_crash_a_fresh_worker_waits_for_the_servers(bench, workers, monkeypatch):
-    assert bench.description.graph
+    bench.profile()
     monkeypatch.setitem(ANSWERS, "measure", StageError("crash SIGSEGV in stage 1"))
     with pytest.raises(StageError, match="crash SIGSEGV") as caught:
         bench.measure(DEPLOYMENT)

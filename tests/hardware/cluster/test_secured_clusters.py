@@ -17,7 +17,7 @@ import pytest
 from autosplit.hardware.measurement.parity import compare
 from tests.hardware.servers import HOST, free_port
 
-pytest.importorskip("ray")
+ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.integration
 LIMIT_S = 240.0
 
@@ -28,20 +28,15 @@ def certificates(folder):
         pytest.skip("openssl is not installed")
     folder.mkdir()
     key, certificate = folder / "key.pem", folder / "cert.pem"
-    addresses = ",".join(f"IP:{address}" for address in dict.fromkeys([HOST, own_address()]))
+    addresses = dict.fromkeys([HOST, ray.util.get_node_ip_address()])
+    names = ",".join([*(f"IP:{address}" for address in addresses), "DNS:localhost"])
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=ray"
-    words = ["-addext", f"subjectAltName={addresses},DNS:localhost"]
+    words = ["-addext", f"subjectAltName={names}"]
     files = ["-keyout", str(key), "-out", str(certificate)]
     subprocess.run([*command.split(), *words, *files], check=True, capture_output=True)
     # Where a token lies in the home folder Ray would ask for it too.
     settings = {"RAY_AUTH_MODE": "disabled", "RAY_USE_TLS": "1", "RAY_TLS_SERVER_KEY": str(key)}
     return settings | {f"RAY_TLS_{n}": str(certificate) for n in ("SERVER_CERT", "CA_CERT")}
-
-
-def own_address():
-    from ray.util import get_node_ip_address
-
-    return str(get_node_ip_address())
 
 
 def tokens(token):

@@ -1,5 +1,4 @@
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -18,7 +17,15 @@ from tests.hardware.execution.test_streams import (
     recurrent,
     summing,
 )
-from tests.hardware.fakes import FakeStage, PinnedStage, fake_pipeline, in_time, items, plain
+from tests.hardware.fakes import (
+    FakeStage,
+    PinnedStage,
+    fake_pipeline,
+    in_time,
+    items,
+    plain,
+    wait_for,
+)
 
 OUTPUTS = ["y", "total", "last"]
 KINDS = [FakeStage, PinnedStage]
@@ -111,14 +118,8 @@ def test_what_fails_inside_a_loop_is_told(kind):
 def alone(pipeline):
     """A loop of one stream, which begins once all threads of the pipeline wait."""
     pipeline.start()
-    in_time(lambda: all(wait_for_site(lane) for row in pipeline._engine._lanes for lane in row))
+    wait_for(lambda: all(lane.site is not None for row in pipeline._engine._lanes for lane in row))
     return pipeline.loop(items(1), lambda o, s, n: items(n + 2)[-1] if n < 9 else None)
-
-
-def wait_for_site(lane):
-    while lane.site is None:
-        time.sleep(0.001)
-    return True
 
 
 @needs_pinning

@@ -4,7 +4,6 @@ import contextlib
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from autosplit import errors
 from autosplit.errors import StageError
 from autosplit.hardware.isolation import process
 from autosplit.hardware.isolation.process import Worker
+from tests.hardware.fakes import wait_for
 from tests.hardware.faults import open_faulty
 from tests.hardware.servers import session_of
 
@@ -39,16 +39,10 @@ def start(monkeypatch):
         assert not session_of(worker.pid)
 
 
-def ends(pid):
-    """Whether a process ends within some seconds."""
-    deadline = time.monotonic() + 10
+def require_end(pid):
     with contextlib.suppress(psutil.NoSuchProcess):
         # An orphan that ended stays a zombie until the init process looks after it.
-        while psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.05)
-    return True
+        wait_for(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
 
 
 ECHO = {"code": "result = [1, 2]", "phase": "running"}
@@ -128,7 +122,7 @@ def test_a_worker_survives_an_exception_and_its_grandchild_dies_with_it(start):
     assert worker.call(ECHO, 30) == [1, 2]
     pid = worker.call({"code": GRANDCHILD, "phase": "running"}, 30)
     worker.kill()
-    assert ends(pid)
+    require_end(pid)
 
 
 def test_nothing_is_left_when_the_asking_process_is_killed(monkeypatch, tmp_path):
@@ -137,6 +131,7 @@ def test_nothing_is_left_when_the_asking_process_is_killed(monkeypatch, tmp_path
     script = f"""
 import time
 from autosplit.hardware.isolation.process import Worker
+from tests.hardware.fakes import wait_for
 from tests.hardware.faults import open_faulty
 worker = Worker(open_faulty, {{}})
 codes = {[FLOOD, "import os; result = os.getpid()", GRANDCHILD]}
@@ -149,8 +144,8 @@ time.sleep(600)
         assert asking.stdout is not None
         worker, grandchild = map(int, asking.stdout.readline().split())
         asking.send_signal(signal.SIGKILL)
-    assert ends(worker)
-    assert ends(grandchild)
+    require_end(worker)
+    require_end(grandchild)
     assert list(tmp_path.iterdir()) == []  # of the log
 
 
