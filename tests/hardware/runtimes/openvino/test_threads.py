@@ -3,9 +3,8 @@
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from unittest.mock import MagicMock
 
 import psutil
@@ -47,14 +46,10 @@ def thread():
 
 
 def native_threads():
-    """How long each thread that is not Python's has worked, in ticks."""
+    """How long each thread that is not Python's has worked, in seconds."""
     python_threads = {thread.native_id for thread in threading.enumerate()}
-    ticks = {}
-    for task in Path("/proc/self/task").glob("*"):
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-            fields = (task / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-            ticks[int(task.name)] = int(fields[11]) + int(fields[12])
-    return {number: ticks[number] for number in ticks.keys() - python_threads}
+    others = (t for t in psutil.Process().threads() if t.id not in python_threads)
+    return {thread.id: thread.user_time + thread.system_time for thread in others}
 
 
 def affinities_while_running(thread, stage, values):
@@ -71,7 +66,7 @@ def affinities_while_running(thread, stage, values):
     while not running.done():
         of_thread.add(frozenset(os.sched_getaffinity(number)))
     running.result()
-    working = [n for n, ticks in native_threads().items() if ticks > before.get(n, 0)]
+    working = [n for n, seconds in native_threads().items() if seconds > before.get(n, 0)]
     return of_thread, {frozenset(os.sched_getaffinity(n)) for n in working}
 
 
