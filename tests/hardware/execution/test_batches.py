@@ -1,5 +1,6 @@
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from unittest.mock import Mock
@@ -67,6 +68,15 @@ def test_items_enter_as_those_inside_leave(delay_ms):
     require_single_results(results, submitted)
 
 
+def test_threads_that_share_batches_get_the_results_of_their_own_items():
+    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], batch=3)
+    every = two_inputs(40)
+    parts = [every[n::4] for n in range(4)]
+    with pipeline, ThreadPoolExecutor(4) as threads:
+        for results, part in zip(threads.map(pipeline.run, parts), parts, strict=True):
+            require_single_results(results, part)
+
+
 def test_an_input_that_is_an_output_too_belongs_to_its_item():
     net = graph([("a", ["x"])], ["x"], ["a", "x"])
     pipeline, _ = fake_pipeline(net, [[0]], ["a", "x"], batch=2)
@@ -74,6 +84,13 @@ def test_an_input_that_is_an_output_too_belongs_to_its_item():
     with pipeline:
         results = in_time(lambda: pipeline.run(submitted))
     assert [r["x"].tolist() for r in results] == [i["x"].tolist() for i in submitted]
+
+
+def test_a_stage_that_fails_fails_all_items_of_a_batch():
+    fail = Mock(side_effect=ValueError("broken"))
+    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], before={1: fail}, batch=4)
+    with pipeline, pytest.raises(StageError, match="broken"):
+        in_time(lambda: pipeline.run(two_inputs(6)))
 
 
 def failing(count, bad, **options):
