@@ -32,6 +32,7 @@ class Host:
     pipeline: Pipeline
     hang: Callable[[], object]
     die: Callable[[], object]
+    name: str = ""
 
 
 class Stage:
@@ -79,7 +80,7 @@ def in_process(model, folder, _):
     stage = process.ProcessStage(folder / "stage.onnx", ports, CORES, "f32")
     (child,) = psutil.Process(stage._worker.pid).children()
     with Pipeline(whole(model), [[stage]]) as pipeline:
-        yield Host(pipeline, child.suspend, child.kill)
+        yield Host(pipeline, child.suspend, child.kill, f"OpenVINO on {CORES}")
     assert child not in psutil.Process().children(recursive=True)
 
 
@@ -127,8 +128,9 @@ def test_a_stage_that_hangs_or_dies_amid_items_is_named_in_time_with_them(
         end = threading.Timer(0.1, getattr(host, event))
         end.start()
         lost = r"; items inside: \d+(, \d+)*; lost streams: 0$"
-        with pytest.raises(StageError, match=rf"^stage 0 failed: .*{text}.*{lost}"):
+        with pytest.raises(StageError, match=rf"^stage 0 failed: .*{text}.*{lost}") as caught:
             in_time(lambda: host.pipeline.run(itertools.repeat(item)))
+        assert host.name in str(caught.value)
         end.join()
         with pytest.raises(StageError, match=r"^stage 0 failed: .*"):
             host.pipeline.submit(item)
