@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -41,7 +40,7 @@ class Server:
         self.port, self.core, self._log = free_port(), core if core >= 0 else own_core(-1), log
         self._tracker, self._key, self._is_tracker = tracker, key, is_tracker
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._launch(*self._command())
+        self._launch()
         if wait:
             self.wait()
 
@@ -51,7 +50,7 @@ class Server:
 
     def start(self) -> None:
         """Start it again."""
-        self._launch(*self._command())
+        self._launch()
         self.wait()
 
     def wait(self) -> None:
@@ -64,20 +63,16 @@ class Server:
             process = self._processes.pop()
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            wait_for(partial(is_over, process.pid))
-
-    @property
-    def processes(self) -> list[int]:
-        """The numbers of all its processes."""
-        return [number for process in self._processes for number in session_of(process.pid)]
+            wait_for(lambda leader=process.pid: not session_of(leader))
 
     def stop(self) -> None:
         """Stop its processes, which stay there and answer no more."""
-        for number in self.processes:
-            os.kill(number, signal.SIGSTOP)
+        for process in self._processes:
+            for number in session_of(process.pid):
+                os.kill(number, signal.SIGSTOP)
 
-    def _launch(self, code: str, *arguments: str) -> None:
-        command = [sys.executable, "-c", code, str(self.core), *arguments]
+    def _launch(self) -> None:
+        command = [sys.executable, "-c", _PINNED, str(self.core), *self._words()]
         # TVM would take the first core.
         environment = {**os.environ, "TVM_NUM_THREADS": "1", "TVM_BIND_THREADS": "0"}
         with self._log.open("ab") as log:
@@ -99,14 +94,14 @@ class Server:
             return False
         return True
 
-    def _command(self) -> list[str]:
+    def _words(self) -> list[str]:
         port, end = str(self.port), str(self.port + 1)
         where = ["--host", HOST, "--port", port, "--port-end", end]
         if self._is_tracker:
-            return [_PINNED, "tvm.exec.rpc_tracker", *where]
+            return ["tvm.exec.rpc_tracker", *where]
         tracker = ["--tracker", f"{HOST}:{self._tracker}"] if self._tracker else []
         key = ["--key", self._key] if self._key else []
-        return [_PINNED, "tvm.exec.rpc_server", *where, *tracker, *key]
+        return ["tvm.exec.rpc_server", *where, *tracker, *key]
 
 
 class Servers:
@@ -148,8 +143,3 @@ def session_of(leader: int) -> list[int]:
             if os.getsid(process.pid) == leader and process.info["status"] != psutil.STATUS_ZOMBIE:
                 members.append(process.pid)
     return members
-
-
-def is_over(leader: int) -> bool:
-    """Whether the session of a process has none left."""
-    return not session_of(leader)
