@@ -1,5 +1,3 @@
-"""Many items through an export, and many candidates in a process: right, in order, memory flat."""
-
 import gc
 from itertools import cycle, islice
 from statistics import median

@@ -1,5 +1,3 @@
-"""The manifest by itself: what it takes, what it refuses, and that it reads back."""
-
 import json
 
 import pytest

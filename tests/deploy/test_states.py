@@ -1,5 +1,3 @@
-"""Streams through real stages: split, exported, loaded, verified and measured."""
-
 import json
 from pathlib import Path
 

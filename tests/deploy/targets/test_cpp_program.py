@@ -1,5 +1,3 @@
-"""The C++ program of real exports: it computes what ``autosplit.load`` computes."""
-
 import shutil
 import subprocess
 from pathlib import Path

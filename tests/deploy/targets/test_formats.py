@@ -1,5 +1,3 @@
-"""The formats on the command line, in the API and from a study."""
-
 import json
 import shutil
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The ONNX format: its wiring file, and the program that runs it."""
-
 import json
 import shutil
 import subprocess

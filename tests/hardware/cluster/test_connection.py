@@ -1,5 +1,3 @@
-"""What is refused before any actor is started."""
-
 import os
 import socket
 import sys

@@ -1,5 +1,3 @@
-"""Which results are timed, measured with a scripted pipeline and a clock of the test."""
-
 import math
 import time
 from functools import partial

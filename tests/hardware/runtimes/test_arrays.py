@@ -1,5 +1,3 @@
-"""Tensors cross from one runtime to another without a copy where their memory allows it."""
-
 import numpy as np
 import pytest
 import tvm

@@ -1,5 +1,3 @@
-"""Op times of runtimes of ONNX models: the ops of each executed node, and what they add up to."""
-
 import math
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""Weight expressions come to what numpy makes of them; what is not in the table stays."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Convolutions and matrix products of any shape compute what onnxruntime computes."""
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
