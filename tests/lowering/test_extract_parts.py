@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 import autosplit
 from autosplit.deploy.verify import verify
 from autosplit.errors import ConfigError, SplitError
-from autosplit.graph import Op, build
 from autosplit.hardware.measurement.parity import compare
 from autosplit.lowering.convex import between, require_convex
 from tests import nets
+from tests.hardware.fakes import graph
 from tests.nets import onnxruntime_outputs
 
 
@@ -58,10 +58,8 @@ def test_a_part_reads_and_makes_what_crosses_its_boundary(save, net, names, inpu
 
 
 def test_a_block_between_two_nodes_is_written_runs_and_verifies_by_itself(block, tmp_path):
-    assert [[p.name for p in ports] for ports in (block.wiring.inputs, block.wiring.outputs)] == [
-        ["out0"],
-        ["out1"],
-    ]
+    assert [port.name for port in block.wiring.inputs] == ["out0"]
+    assert [port.name for port in block.wiring.outputs] == ["out1"]
     judge_part(block, known := intermediate(block.model))
     manifest = block.export(tmp_path / "block.so")
     with autosplit.load(manifest) as pipeline:
@@ -94,14 +92,10 @@ def test_a_part_is_no_json_file(block, tmp_path):
 # convex sets of ops, against paths listed one by one
 
 
-def graph(reads):
+def net_of(reads):
     """Op i reads the tensors of the ops ``reads[i]``; those that read none read the input."""
-    ops = [
-        Op(f"o{i}", "k", (), tuple(f"t{p}" for p in sorted(read_ops)) or ("x",), (f"t{i}",))
-        for i, read_ops in enumerate(reads)
-    ]
-    shapes = dict.fromkeys(["x", *(f"t{i}" for i in range(len(reads)))], ((1,), "float32", 4))
-    return build("g", ops, shapes, ("x",), (f"t{len(reads) - 1}",))
+    ops = [(f"t{i}", [f"t{p}" for p in sorted(ops)] or ["x"]) for i, ops in enumerate(reads)]
+    return graph(ops, ["x"], [f"t{len(reads) - 1}"])
 
 
 @st.composite
@@ -125,12 +119,12 @@ def test_between_are_the_ops_on_a_path_and_an_end_on_none_is_named(question):
     reads, first, last = question
     on = {i for s in first for path in paths(reads, s) if path[-1] in last for i in path}
     if first | last <= on:
-        assert between(graph(reads), first, last) == tuple(sorted(on))
-        assert require_convex(graph(reads), on) == tuple(sorted(on))
+        assert between(net_of(reads), first, last) == tuple(sorted(on))
+        assert require_convex(net_of(reads), on) == tuple(sorted(on))
         return
     lone = min(first - on) if first - on else min(last - on)
-    with pytest.raises(SplitError, match=f"'o{lone}'"):
-        between(graph(reads), first, last)
+    with pytest.raises(SplitError, match=f"'op_t{lone}'"):
+        between(net_of(reads), first, last)
 
 
 @given(questions())
@@ -138,27 +132,26 @@ def test_a_set_is_convex_if_no_path_leaves_it_and_returns(question):
     reads, ops, _ = question
     outside = {i for s in ops for path in paths(reads, s) if path[-1] in ops for i in path} - ops
     if not outside:
-        assert require_convex(graph(reads), [*ops, *ops]) == tuple(sorted(ops))
+        assert require_convex(net_of(reads), [*ops, *ops]) == tuple(sorted(ops))
         return
     with pytest.raises(SplitError) as error:
-        require_convex(graph(reads), ops)
-    path = [
-        int(o[1:]) for o in str(error.value).split("the path ")[1].split(" leaves")[0].split(" -> ")
-    ]
+        require_convex(net_of(reads), ops)
+    names = str(error.value).split("the path ")[1].split(" leaves")[0].split(" -> ")
+    path = [int(name.removeprefix("op_t")) for name in names]
     assert all(a in reads[b] for a, b in pairwise(path))
     assert {path[0], path[-1]} <= ops
     assert not ops & set(path[1:-1])
-    assert str(error.value).endswith("add " + ", ".join(f"'o{i}'" for i in sorted(outside)))
+    assert str(error.value).endswith("add " + ", ".join(f"'op_t{i}'" for i in sorted(outside)))
 
 
 def test_no_op_at_all_is_no_set():
     with pytest.raises(SplitError, match="no op is named"):
-        require_convex(graph([set(), {0}]), [])
+        require_convex(net_of([set(), {0}]), [])
 
 
 @pytest.mark.parametrize(
-    ("last", "message"), [([0], "to op 'o0'"), ([0, 1], "to any of 'o0', 'o1'")]
+    ("last", "message"), [([0], "to op 'op_t0'"), ([0, 1], "to any of 'op_t0', 'op_t1'")]
 )
 def test_ends_that_no_path_joins_are_told(last, message):
-    with pytest.raises(SplitError, match=f"no path leads from op 'o2' {message}; swap them"):
-        between(graph([set(), {0}, {1}]), [2], last)
+    with pytest.raises(SplitError, match=f"no path leads from op 'op_t2' {message}; swap them"):
+        between(net_of([set(), {0}, {1}]), [2], last)
