@@ -94,7 +94,7 @@ def test_a_part_is_no_json_file(block, tmp_path):
 
 def net_of(reads):
     """Op i reads the tensors of the ops ``reads[i]``; those that read none read the input."""
-    ops = [(f"t{i}", [f"t{p}" for p in sorted(ops)] or ["x"]) for i, ops in enumerate(reads)]
+    ops = [(f"t{i}", [f"t{p}" for p in sorted(read)] or ["x"]) for i, read in enumerate(reads)]
     return graph(ops, ["x"], [f"t{len(reads) - 1}"])
 
 
