@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -128,8 +129,8 @@ def test_clients_at_once_get_their_own_outputs(address):
                 if not np.array_equal(infer(client, item), expected):
                     wrong.append(item)
 
-    threads = [threading.Thread(target=ask, args=(item,)) for item in items(8)]
-    in_time(lambda: [t.start() for t in threads] + [t.join() for t in threads])
+    with ThreadPoolExecutor(8) as threads:
+        in_time(lambda: list(threads.map(ask, items(8))))
     assert not wrong
 
 

@@ -137,10 +137,3 @@ def test_a_tensor_nobody_reads_does_no_harm():
     document["stages"][1]["outputs"].append(port("idle"))
     document["connections"].append(tensor("idle", {"stage": 1, "output": 1}))
     assert check(document).connections[-1].stages == ()
-
-
-def test_an_input_may_be_an_output():
-    document = sound()
-    document["model"]["outputs"].append(port("x"))
-    document["connections"][0]["to"].append({"output": "x"})
-    assert check(document).connections[0].outputs == ("x",)
