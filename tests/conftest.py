@@ -147,17 +147,23 @@ def save(tmp_path):
 
 
 @pytest.fixture
-def as_json(capsys):
-    """Run a command that must succeed; returns the document that it prints with ``-f json``."""
+def as_text(capsys):
+    """Run a command that must succeed; returns what it prints."""
 
     def run(*arguments):
         from autosplit.cli import main
 
         capsys.readouterr()
-        assert main([*map(str, arguments), "-f", "json"]) == 0
-        return json.loads(capsys.readouterr().out)
+        assert main(list(map(str, arguments))) == 0
+        return capsys.readouterr().out
 
     return run
+
+
+@pytest.fixture
+def as_json(as_text):
+    """Run a command that must succeed; returns the document that it prints with ``-f json``."""
+    return lambda *arguments: json.loads(as_text(*arguments, "-f", "json"))
 
 
 @pytest.fixture
