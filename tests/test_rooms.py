@@ -11,6 +11,7 @@ import networkx
 import pytest
 
 import autosplit
+from autosplit.cli import COMMANDS
 
 ROOT = Path(autosplit.__file__).parent
 FLOORS = (
@@ -118,16 +119,31 @@ def test_a_pure_room_imports_no_tvm_no_optuna_no_file_and_no_clock():
     assert {name: bad for name in pure if (bad := impure(name))} == {}
 
 
-def test_planning_loads_nothing_slow():
-    code = (
-        "import sys; from autosplit.planner import CostModel, Question, Row, RowCosts, partition;"
-        "costs = CostModel('m', ('a', 'b'), (0, 1), (RowCosts(Row(), (1.0, 2.0)),));"
-        "partition(costs, Question.of_split(2)); print(*sys.modules)"
-    )
+PLAN = """
+from autosplit.planner import CostModel, Question, Row, RowCosts, partition
+costs = CostModel("m", ("a", "b"), (0, 1), (RowCosts(Row(), (1.0, 2.0)),))
+partition(costs, Question.of_split(2))
+"""
+HELP = """
+from autosplit import cli
+for command in ([], *([name] for name in cli.COMMANDS)):
+    try:
+        cli.main([*command, "--help"])
+    except SystemExit:
+        print(command)
+"""
+SLOW = {"tvm", "optuna", "torch", "onnx", "onnxruntime", "scipy", "pydantic"}
+
+
+@pytest.mark.parametrize(
+    ("code", "slow"), [("import autosplit", {"numpy", *SLOW}), (HELP, SLOW), (PLAN, SLOW)]
+)
+def test_importing_help_and_planning_load_nothing_slow(code, slow):
+    code = f"import sys\n{code}\nprint(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "numpy" in run.stdout.split()
-    slow = {"tvm", "optuna", "torch", "onnx", "scipy", "pydantic"}
-    assert not slow & set(run.stdout.split())
+    lines = run.stdout.splitlines()
+    assert not slow & set(lines[-1].split())
+    assert all(f"['{name}']" in lines for name in COMMANDS if "cli" in code)
 
 
 def test_no_files_import_each_other_in_a_circle():

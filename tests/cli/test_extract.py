@@ -1,9 +1,6 @@
-"""The command that takes a block of ops out of a model."""
-
 import pytest
 
 import autosplit
-from autosplit.cli import main
 from tests import nets
 
 
@@ -38,7 +35,7 @@ def test_what_cannot_be_taken_out_is_one_line(residual, said, options, text):
     assert text in line
 
 
-def test_the_table_ends_with_the_files_that_were_written(residual, tmp_path, capsys):
-    assert main(["extract", str(residual), "--ops", "conv1a", "-o", str(tmp_path / "b.so")]) == 0
+def test_the_table_ends_with_the_files_that_were_written(residual, tmp_path, as_text):
+    printed = as_text("extract", residual, "--ops", "conv1a", "-o", tmp_path / "b.so")
     written = [str(tmp_path / f"b.{end}") for end in ("so", "json", "onnx")]
-    assert capsys.readouterr().out.splitlines()[-3:] == written
+    assert printed.splitlines()[-3:] == written

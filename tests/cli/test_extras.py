@@ -4,6 +4,9 @@ import sys
 
 import pytest
 
+from tests.report import graphs
+from tests.report.studies import make_study
+
 
 @pytest.fixture
 def without(monkeypatch):
@@ -29,6 +32,8 @@ def without(monkeypatch):
             "postgres",
             ["show", "study", "--storage", "postgresql+psycopg://me@host/base"],
         ),
+        ("optuna_dashboard", "dashboard", ["dashboard", "FINISHED", "--port", "0"]),
+        ("waitress", "dashboard", ["dashboard", "FINISHED", "--port", "0"]),
     ],
 )
 def test_a_package_that_is_missing_is_named_with_the_extra_that_has_it(
@@ -37,6 +42,8 @@ def test_a_package_that_is_missing_is_named_with_the_extra_that_has_it(
     monkeypatch.chdir(tmp_path)
     for name in ("net.onnx", "net.pt2"):
         (tmp_path / name).touch()
+    if "FINISHED" in arguments:
+        make_study(tmp_path / "FINISHED", graphs.chain(), trials=1)
     without(package)
     code, line = said(*arguments)
     assert code == 3

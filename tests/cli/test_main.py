@@ -6,7 +6,6 @@ import sys
 import pytest
 
 import autosplit
-from autosplit import cli
 from autosplit.cli import inspect, main
 from autosplit.errors import ConfigError, Infeasible, MachineError
 
@@ -144,26 +143,6 @@ def test_a_reader_that_leaves_is_no_error():
     process = subprocess.Popen([sys.executable, "-c", code], stdout=pipe, stderr=pipe)
     process.stdout.close()
     assert (process.wait(60), process.stderr.read()) == (0, b"")
-
-
-HEAVY = {"tvm", "optuna", "onnx", "onnxruntime", "pydantic", "torch", "scipy"}
-HELP = """
-import sys
-from autosplit import cli
-for command in ([], *([name] for name in cli.COMMANDS)):
-    try:
-        cli.main([*command, "--help"])
-    except SystemExit:
-        print("LOADED", *command, *sys.modules)
-"""
-
-
-def test_help_imports_nothing_heavy():
-    command = [sys.executable, "-c", HELP]
-    process = subprocess.run(command, capture_output=True, text=True, check=True)
-    lines = [line.split() for line in process.stdout.splitlines() if line.startswith("LOADED")]
-    assert len(lines) == 1 + len(cli.COMMANDS)
-    assert [HEAVY & set(modules) for modules in lines] == [set()] * len(lines)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")

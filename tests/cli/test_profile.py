@@ -52,33 +52,33 @@ def test_a_disturbed_profile_is_marked(capsys, branches, monkeypatch, as_json):
     assert "was disturbed: loud (measured at noon" in capsys.readouterr().err
 
 
-def test_the_table_sums_up(capsys, net):
-    assert main(["profile", str(net.path), *QUICK, "--device", str(devices.along(1)[0])]) == 0
-    shown = capsys.readouterr().out
-    assert f"{len(net.graph.ops)} fused ops" in shown
-    assert all(op_title(op) in shown for op in net.graph.ops)
-    rows = [line.split() for line in shown.splitlines()[2:]]
+def require_shares(rows):
+    """The third column is the share of each op, the largest first."""
     shares = [float(row[2]) for row in rows]
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) == pytest.approx(100, abs=1)
+
+
+def test_the_table_sums_up(as_text, net):
+    shown = as_text("profile", net.path, *QUICK, "--device", devices.along(1)[0])
+    assert f"{len(net.graph.ops)} fused ops" in shown
+    assert all(op_title(op) in shown for op in net.graph.ops)
+    require_shares(rows := [line.split() for line in shown.splitlines()[2:]])
     assert max(len(row[3].replace(".", "").lstrip("0")) for row in rows) <= 3
 
 
-def test_every_runtime_and_number_of_threads_has_its_times(capsys, net, as_json):
+def test_every_runtime_and_number_of_threads_has_its_times(as_text, net, as_json):
     runtimes = {name for name in EXACT if is_installed(name)}
     cores = [str(devices.Cores(devices.available()[:count])) for count in (1, 2)]
-    words = [str(net.path), *QUICK, "--runtime", "auto"]
+    words = ["profile", net.path, *QUICK, "--runtime", "auto"]
     words += [word for device in cores for word in ("--device", device)]
-    document = as_json("profile", *words)
+    document = as_json(*words)
     profiles = {(p["runtime"], p["device"]): p["total_ms"] for p in document["profiles"]}
     assert profiles.keys() == {(runtime, device) for runtime in runtimes for device in cores}
     assert document["total_ms"] == min(profiles.values())
-    assert main(["profile", *words]) == 0
-    shown = capsys.readouterr().out
+    shown = as_text(*words)
     assert all(name in shown for name in (*runtimes, *cores, "(op0)"))
-    shares = [float(line.split()[2]) for line in shown.splitlines()[3:]]
-    assert shares == sorted(shares, reverse=True)
-    assert sum(shares) == pytest.approx(100, abs=1)
+    require_shares([line.split() for line in shown.splitlines()[3:]])
 
 
 def test_what_is_not_installed_is_left_out_or_an_error(capsys, net, monkeypatch):
@@ -91,11 +91,9 @@ def test_what_is_not_installed_is_left_out_or_an_error(capsys, net, monkeypatch)
 
 
 @pytest.mark.parametrize("more", [[], ["-f", "json"]])
-def test_a_model_that_computes_nothing_has_a_profile(capsys, save, more):
-    assert main(["profile", str(save(onnx_model([node("Flatten", "x", "y")]))), *QUICK, *more]) == 0
+def test_a_model_that_computes_nothing_has_a_profile(as_text, save, more):
     for op in ("Flatten", "Identity"):
-        model = save(onnx_model([node(op, "x", "y")]))
-        assert main(["profile", str(model), *QUICK, *more]) == 0
+        assert as_text("profile", save(onnx_model([node(op, "x", "y")])), *QUICK, *more)
 
 
 @pytest.mark.parametrize(("device", "code"), [("gpu:0", 2), ("cores:100000", 3)])

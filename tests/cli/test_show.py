@@ -6,7 +6,7 @@ from pathlib import Path
 import optuna
 import pytest
 
-from autosplit.cli import main, output
+from autosplit.cli import output
 from autosplit.hardware.measurement.results import Spread
 from autosplit.report.documents.record import Study
 from autosplit.report.documents.study import shown
@@ -48,14 +48,14 @@ def test_a_study_is_found_by_file_database_and_name(as_json, args):
     assert document["bound_ms"] > 0
 
 
-def test_a_database_whose_run_was_stopped_at_once_holds_no_study_yet(folder, capsys):
+def test_a_database_whose_run_was_stopped_at_once_holds_no_study_yet(said):
     with sqlite3.connect("begun.db") as begun:
         tables = "SELECT sql FROM sqlite_master WHERE sql LIKE 'CREATE TABLE%'"
         for (table,) in sqlite3.connect("net.db").execute(tables):
             begun.execute(table)
     begun.close()
-    assert main(["show", "begun.db"]) == 2
-    assert "begun.db' was created but never initialised" in capsys.readouterr().err
+    code, line = said("show", "begun.db")
+    assert (code, "begun.db' was created but never initialised" in line) == (2, True)
 
 
 TRIALS = (
@@ -98,17 +98,15 @@ def test_the_tables_tell_what_the_document_holds(capsys):
     assert lines[-1] == "exported to out"
 
 
-def test_a_study_without_attributes_says_so(folder, capsys):
+def test_a_study_without_attributes_says_so(as_text):
     study = optuna.create_study(study_name="empty", storage="sqlite:///empty.db")
     study.set_user_attr("autosplit", {"format": FORMAT})
-    assert main(["show", "empty.db"]) == 0
-    assert capsys.readouterr().out.startswith("study empty: nothing is stored yet\n")
+    assert as_text("show", "empty.db").startswith("study empty: nothing is stored yet\n")
 
 
-def test_an_export_is_told_in_lines_and_its_study_in_one(monkeypatch, capsys):
+def test_an_export_is_told_in_lines_and_its_study_in_one(monkeypatch, as_text):
     lines = ["wrote out/split.json", "outputs equal"]
     module = "autosplit.study.export.export_stored_split"
     monkeypatch.setattr(module, lambda *args: Path("out/split.json"))
     monkeypatch.setattr("autosplit.report.documents.exported.lines", lambda file: lines)
-    assert main(["export", "net.db", "-o", "out"]) == 0
-    assert capsys.readouterr().out.splitlines()[:2] == lines
+    assert as_text("export", "net.db", "-o", "out").splitlines()[:2] == lines

@@ -1,5 +1,3 @@
-"""A model that is split by hand."""
-
 import contextlib
 import json
 import re
@@ -51,12 +49,12 @@ def test_replicas_by_hand_are_exported_and_run(residual, document, tmp_path):
 
 @pytest.mark.parametrize(("form", "is_said"), [("onnx", True), ("native", False)])
 def test_replicas_that_the_program_of_onnx_lacks_are_said(
-    residual, capsys, tmp_path, form, is_said
+    residual, as_text, tmp_path, form, is_said
 ):
     words = ["--after", "out0", "--runtime", "onnxruntime", "--replicas", "1,2", "--format", form]
     devices = ["--devices", "cores:0 cores:0 cores:1"]
-    assert main(["split", str(residual), *words, *devices, "-o", str(tmp_path / "out")]) == 0
-    assert ("run one replica of each stage" in capsys.readouterr().out) == is_said
+    printed = as_text("split", residual, *words, *devices, "-o", tmp_path / "out")
+    assert ("run one replica of each stage" in printed) == is_said
 
 
 @pytest.mark.parametrize(
@@ -124,23 +122,21 @@ def test_the_number_of_an_op_stands_for_it(residual, document):
         ops_named(graph, "op99")
 
 
-def test_the_table_ends_with_the_file_that_was_written(residual, monkeypatch, capsys):
+def test_the_table_ends_with_the_file_that_was_written(residual, monkeypatch, as_text):
     monkeypatch.setattr(exported, "lines", lambda file: [f"wrote {file}"])
     asked = []
     monkeypatch.setattr(
         api.Split, "export", lambda split, *to, onnx: asked.append((*to, onnx)) or "out/split.json"
     )
     options = ["--after", "out0", "-o", "out", "--devices", "cores:0;cores:0"]
-    assert main(["split", str(residual), *options]) == 0
-    assert capsys.readouterr().out.endswith("\nwrote out/split.json\n")
+    assert as_text("split", residual, *options).endswith("\nwrote out/split.json\n")
     assert asked == [(Path("out"), ("cores:0", "cores:0"), "native", True)]
 
 
-def test_an_export_says_its_size_and_the_next_command(request):
-    folder = request.getfixturevalue("exported")
-    first, *_ = exported.lines(folder / "split.json")
-    (folder / "notes").mkdir()
-    (folder / "notes" / "mine.txt").write_text("a file of somebody else")
-    assert exported.lines(folder / "split.json")[0] == first
+def test_an_export_says_its_size_and_the_next_command(export):
+    first, *_ = exported.lines(export.folder / "split.json")
+    (export.folder / "notes").mkdir()
+    (export.folder / "notes" / "mine.txt").write_text("a file of somebody else")
+    assert exported.lines(export.folder / "split.json")[0] == first
     pattern = r"wrote .*/split\.json \(\d+ files, [\d.]+ [kM]B\); `autosplit verify .*` compares"
     assert re.match(pattern, first)

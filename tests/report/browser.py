@@ -90,9 +90,6 @@ class Browser:
         self._driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         self._driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
 
-    def screenshot(self, file):
-        self._driver.save_screenshot(str(file))
-
 
 @contextlib.contextmanager
 def browsing(profile):

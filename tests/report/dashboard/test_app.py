@@ -5,12 +5,9 @@ import hashlib
 import json
 import os
 import sqlite3
-import sys
 
 import optuna
-import pytest
 
-from autosplit.errors import ConfigError, MachineError
 from autosplit.report.dashboard import app
 from autosplit.report.documents.study_reader import find_study
 from autosplit.report.html.page import page
@@ -118,19 +115,7 @@ def test_a_damaged_trial_is_shown_as_failed(small):
     assert any("damaged" in attribute["value"] for attribute in trial["user_attrs"])
 
 
-def test_another_address_must_be_asked_for_by_name(finished):
-    with pytest.raises(ConfigError, match="--allow-remote"):
-        app.open_server(find_study(str(finished)), "0.0.0.0", 0)
-
-
 def test_a_remote_server_answers_to_addresses_and_to_no_strange_name(small):
     with dashboard(find_study(str(small)), host="0.0.0.0", allow_remote=True) as client:
         assert client.ask("/api/studies", Host="192.168.1.7:8080").status == 200
         assert client.ask("/api/studies", Host="rebound.evil.example:8080").status == 403
-
-
-@pytest.mark.parametrize("package", ["optuna_dashboard", "waitress"])
-def test_a_missing_package_is_named_with_its_extra(finished, monkeypatch, package):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MachineError, match=rf"{package} .*pip install 'autosplit\[dashboard\]'"):
-        app.open_server(find_study(str(finished)), port=0)

@@ -42,13 +42,6 @@ def test_a_study_file_reads_back(values):
     assert tomllib.loads(study_file({"a": values})) == full({"a": values})
 
 
-def test_folders_and_the_storage_are_left_out():
-    config = {"storage": "postgresql://me:secret@db/x", "model": "/home/me/net.onnx", "name": "s"}
-    config |= {"tuning": "/tmp/tuned"}
-    expected = {"name": "s", "model": "net.onnx", "tuning": "tuned"}
-    assert tomllib.loads(study_file(config)) == expected
-
-
 @pytest.mark.parametrize("key", ["", "a.b", "a b", "ü", '"', "]", "\n", "#", "=", "a\x7f"])
 def test_any_key_and_number_reads_back(key):
     values = {key: 1, "s": {key: {key: True}}, "inf": -math.inf, "text": "\ud800b"}
