@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autosplit.deployment import Stage
 from autosplit.planner.workload import (
     Server,
     Station,
@@ -15,6 +16,7 @@ from autosplit.planner.workload import (
     latencies,
     quantile,
     quantile_at,
+    served,
 )
 
 ARRIVALS = 1_000_000
@@ -103,6 +105,22 @@ def test_goodput_keeps_the_limit_and_a_higher_rate_does_not():
     rate = goodput(server, Workload(limit_ms=20.0))
     assert quantile_at(server, Workload(rate)) <= 20.0 < quantile_at(server, Workload(1.02 * rate))
     assert rate < server.capacity
+
+
+TIGHT = Workload(limit_ms=30.0)  # for batches that take 20 ms
+
+
+def test_a_batch_waits_as_long_as_serves_most():
+    stages = (Stage.on([0], "tvm", ["cpu:0", "cpu:1"], batch=16),)
+    rate, delay = served(TIGHT, stages, [20 / 16], 10 / 16)
+    assert delay == pytest.approx(9)
+    fixed = Workload(limit_ms=30.0, delay_ms=0.0)
+    assert rate > 300 > served(fixed, stages, [20 / 16], 10 / 16)[0]
+
+
+def test_a_single_item_does_not_wait():
+    stages = (Stage.on([0], "tvm", ["cpu:0"]),)
+    assert served(TIGHT, stages, [20.0], 20.0)[1] == 0
 
 
 def test_no_rate_keeps_a_limit_below_the_shortest_latency():

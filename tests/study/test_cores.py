@@ -5,7 +5,7 @@ from statistics import median
 
 import pytest
 
-from autosplit.errors import ConfigError, Infeasible
+from autosplit.errors import Infeasible
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import trial_table, written
 from autosplit.study.config.study_file import checked
@@ -128,28 +128,6 @@ def test_cores_are_a_number_or_numbers(monkeypatch, cores, numbers, counts):
     threads = tuple(threads for _, threads in config.rows)
     assert (tuple(chain(*config.core_kinds)), threads) == (numbers, counts)
     assert config.stages == "auto"
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"cores": 0}, "give a number from 1"),
-        ({"cores": "1-"}, "core numbers"),
-        ({"cores": True}, "give a number"),
-        ({"cores": ["3-1", "4-5"]}, "core numbers"),
-        ({"cores": ["0-49", "50-99"]}, "of 2 kinds are too many to plan for; list fewer"),
-        ({"streams": 0}, "greater than or equal to 1"),
-        ({"stages": 2}, "cores and stages are both given"),
-        ({"devices": ["cores:0"]}, "cores and devices are both given"),
-        ({"memory": [1e6, 2e6]}, "with cores give one"),
-        ({"cores": None, "stages": 2, "memory": [1e6] * 3}, "one for each of the 2 devices"),
-        ({"memory": "3 bytes"}, "; give 3e9 or 3 GB"),
-        ({"memory": 0}, "invalid number of bytes"),
-    ],
-)
-def test_what_does_not_go_with_cores_is_refused(changes, problem):
-    with pytest.raises(ConfigError, match=problem):
-        config_of(**changes)
 
 
 @pytest.mark.integration

@@ -13,7 +13,9 @@ from autosplit.errors import SplitError
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.planner.costs import CostModel, Kind, RowCosts
 from autosplit.planner.problem import Question
-from autosplit.study.history import measured_baselines
+from autosplit.planner.workload import Workload
+from autosplit.study.acquisition import Goal, acquisition
+from autosplit.study.history import TrialReader, measured_baselines
 from autosplit.study.space import Space, useful_threads
 
 CORES = Question.of_cores({"big": 3, "little": 2})
@@ -110,3 +112,23 @@ def test_a_candidate_with_an_op_that_its_row_cannot_run_does_not_fit():
     assert of_question.fits(can)
     assert not of_question.fits(cannot)
     assert of_question.batch([cannot, can]).deployments == (can,)
+
+
+@pytest.mark.parametrize(
+    ("goal", "batch"),
+    [
+        (Goal("goodput", workload=Workload(limit_ms=30.0)), 4),
+        (Goal("goodput", workload=Workload(limit_ms=60.0)), 4),
+        (Goal("goodput", workload=Workload(limit_ms=400.0)), 16),
+        (Goal(latency_ms=30.0), 4),
+        (Goal(), 16),
+    ],
+)
+def test_the_best_batch_within_a_limit_is_tried_first(goal, batch):
+    # An item takes less time the larger the batch is; a batch of 4 takes 16 ms, one of 16 takes 58.
+    per_item = {1: 5.0, 4: 2.0, 16: 1.8}
+    rows = tuple(RowCosts(Row("core", "tvm", 1, n), (ms, ms)) for n, ms in per_item.items())
+    costs = CostModel("net", ("a", "b"), (0, 1), rows, (Kind("core"),))
+    of_question = Space(costs, Question.of_cores({"core": 2}), cores={"core": (0, 1)})
+    view = acquisition(of_question, goal, TrialReader(of_question).history([]))
+    assert view.best[0].options[0].row.batch == batch

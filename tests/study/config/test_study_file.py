@@ -5,6 +5,7 @@ from autosplit.study.config.sections import arrival_times
 from autosplit.study.config.study_file import SIZE_LIMIT, load, stored
 
 GOOD = 'zoo = "squeezenet"\nstages = 2\n'
+CORES = 'zoo = "x"\ncores = ["0-3"]\n'
 
 
 def write(folder, text):
@@ -36,6 +37,11 @@ def test_the_model_lies_beside_the_study_file(tmp_path):
     assert read(tmp_path, 'model = "net.onnx"\nstages = 2').model == str(tmp_path / "net.onnx")
 
 
+def test_a_study_has_one_batch_several_or_auto(tmp_path):
+    batches = [read(tmp_path, f"{GOOD}batch = {text}").batch for text in ("8", "[4, 1]", '"auto"')]
+    assert batches == [[8], [1, 4], "auto"]
+
+
 def test_devices_give_the_number_of_stages(tmp_path):
     assert read(tmp_path, 'zoo = "x"\ndevices = ["cores:0", "cores:1", "cores:2"]').stages == 3
 
@@ -55,10 +61,8 @@ def test_options_lie_over_the_file_and_none_changes_nothing(tmp_path):
         (GOOD + "[search]\nzebra = 1", "unknown key 'search.zebra'; keys of search are sampler"),
         (GOOD + "[search]\ntrials = 0", "search.trials must be greater than or equal to 1, not 0"),
         (GOOD + '[search]\ntrials = "7"', "search.trials must be a valid integer, not '7'"),
-        (
-            GOOD + '[search]\nsampler = "annealing"',
-            "search.sampler is 'annealing'; give planner, brute_force, gp, nsga2, random or tpe",
-        ),
+        (GOOD + '[search]\nsampler = "annealing"',
+         "search.sampler is 'annealing'; give planner, brute_force, gp, nsga2, random or tpe"),
         (GOOD + "[search]\ntimeout = nan", "search.timeout must be a finite number, not nan"),
         (GOOD + "search = 3", "search must be a table, not 3"),
         (GOOD + 'objective = "speed"', "give throughput, latency, goodput or cores"),
@@ -69,10 +73,8 @@ def test_options_lie_over_the_file_and_none_changes_nothing(tmp_path):
         (GOOD + 'runtime = "simulated"', "runtime is 'simulated': give tvm"),
         (GOOD + 'name = "../x"', "name is '../x'"),
         (GOOD + "[shapes]\nx = [1, 0]", "shapes.x.1 must be greater"),
-        (
-            GOOD + 'objective = "latency"\nworkload = {rate = 5}',
-            "workload is given, but the objective is",
-        ),
+        (GOOD + 'objective = "latency"\nworkload = {rate = 5}',
+         "workload is given, but the objective is"),
         (GOOD + 'objective = "goodput"', 'objective is "goodput" without a limit'),
         (GOOD + 'objective = "cores"\nworkload = {p99_ms = 5}', '"cores" without a rate'),
         (GOOD + "workload = {rate = 0}", "workload.rate must be greater than 0, not 0"),
@@ -86,17 +88,12 @@ def test_options_lie_over_the_file_and_none_changes_nothing(tmp_path):
         (GOOD + 'devices = ["a", "b"]\ntargets = {c = "llvm"}', "unknown device 'c' in targets"),
         (GOOD + 'runtime = "onnxruntime"\ntuning = "tuned"', "remove tuning"),
         (GOOD + 'runtime = "onnxruntime"\n[[regions]]\nbackend = "b"', 'set runtime = "tvm"'),
-        (
-            GOOD + 'devices = ["a", "b"]\n[[regions]]\nbackend = "b"\ndevice = "c"',
-            "unknown regions.device 'c'",
-        ),
-        (GOOD + "[search]\nlease = 1", "search.lease must be"),
-        (GOOD + "[search]\nlease = 86401", "search.lease must be"),
-        (GOOD + "[search]\nstagnation = 0", "search.stagnation must be"),
-        (GOOD + "[search]\nseed = -1", "search.seed must be"),
-        (GOOD + "[search]\ntimeout = 0.0", "search.timeout must be"),
-        (GOOD + "[measure]\nitems = 1", "measure.items must be"),
-        (GOOD + "[measure]\nlatency_items = 0", "measure.latency_items must be"),
+        (GOOD + 'devices = ["a", "b"]\n[[regions]]\nbackend = "b"\ndevice = "c"',
+         "unknown regions.device 'c'"),
+        *((GOOD + f"[search]\n{key} = {value}", f"search.{key} must be") for key, value in (
+            ("lease", 1), ("lease", 86401), ("stagnation", 0), ("seed", -1), ("timeout", 0.0))),
+        *((GOOD + f"[measure]\n{key} = {value}", f"measure.{key} must be")
+          for key, value in (("items", 1), ("latency_items", 0))),
         (GOOD + "[measure]\nsecond = 1.0", "did you mean 'measure.seconds'?"),
         (GOOD + 'model = ""', "model is ''"),
         (GOOD + "name = '" + "x" * 101 + "'", "xxx...: string should have at most 100"),
@@ -104,10 +101,24 @@ def test_options_lie_over_the_file_and_none_changes_nothing(tmp_path):
         ('zoo = "x"\nstages = 257', "stages must be less than or equal to 256"),
         ('zoo = "x"\nstages = true', "stages must be a valid integer or 'auto', not True"),
         ('zoo = "x"\nstages = "many"', "stages must be a valid integer or 'auto', not 'many'"),
+        *((GOOD + f"batch = {batch}", "batch must be a number from 1 to 4096, ")
+          for batch in ("0", "[]", '"all"', "[1.5]", "true", "[5000]")),
+        ('zoo = "x"\ncores = 0', "give a number from 1"),
+        ('zoo = "x"\ncores = "1-"', "core numbers"),
+        ('zoo = "x"\ncores = true', "give a number"),
+        ('zoo = "x"\ncores = ["3-1", "4-5"]', "core numbers"),
+        ('zoo = "x"\ncores = ["0-49", "50-99"]', "of 2 kinds are too many to plan for; list fewer"),
+        (CORES + "streams = 0", "greater than or equal to 1"),
+        (CORES + "stages = 2", "cores and stages are both given"),
+        (CORES + 'devices = ["cores:0"]', "cores and devices are both given"),
+        (CORES + "memory = [1e6, 2e6]", "with cores give one"),
+        (GOOD + "memory = [1e6, 1e6, 1e6]", "one for each of the 2 devices"),
+        (CORES + 'memory = "3 bytes"', "; give 3e9 or 3 GB"),
+        (CORES + "memory = 0", "invalid number of bytes"),
         ("stages = = 2", "is not TOML"),
         ("stages = " + "[" * 5000, "is not TOML"),
     ],
-)
+)  # fmt: skip
 def test_an_error_names_key_value_and_remedy_in_one_line(tmp_path, text, message):
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)

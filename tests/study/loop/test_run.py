@@ -189,14 +189,22 @@ def test_the_best_compete_once_more_and_the_winner_is_the_best(chain_bench, ran)
     assert not calls
 
 
-def test_a_study_goes_on_after_its_final_comparison_as_if_it_had_none(chain_bench, new_study, ran):
-    bench = chain_bench(ops=40, stages=3, noise=0.2)
-    ran(bench, trials=3)
-    resumed = new_study(bench, trials=5)
+@pytest.mark.parametrize(
+    ("shape", "first", "last"),
+    [
+        ({"ops": 40, "stages": 3, "noise": 0.2}, 3, 5),
+        ({"ops": 30, "stages": 4}, 4, 8),  # without transfers many splits are equal
+    ],
+)
+def test_a_study_goes_on_after_its_final_comparison_as_if_it_had_none(
+    chain_bench, new_study, ran, shape, first, last
+):
+    search = {"converge": False}
+    ran(chain_bench(**shape), trials=first, **search)
+    resumed = new_study(chain_bench(**shape), trials=last, **search)
     assert COMPARISON in resumed.study.user_attrs
     run_study(resumed)
-    at_once = ran(bench, trials=5, name="at-once")
-    assert keys(resumed) == keys(at_once)
+    assert keys(resumed) == keys(ran(chain_bench(**shape), trials=last, name="at-once", **search))
 
 
 def test_baselines_measured_beside_the_best_decide_the_verdict(chain_bench, ran):
@@ -211,15 +219,6 @@ def test_baselines_measured_beside_the_best_decide_the_verdict(chain_bench, ran)
     assert verdict(opened)["choice"] == "split"
     baselines = written(record.read(opened.study), opened.url)["baselines"]
     assert baselines[0]["period_ms"]["median"] == 1e3
-
-
-def test_a_study_that_is_continued_chooses_as_it_would_have(chain_bench, ran):
-    def run(name, trials):
-        opened = ran(chain_bench(30, 4), name=name, trials=trials, converge=False)
-        return keys(opened)
-
-    run("parts", 4)  # without transfers many splits are equal
-    assert run("parts", 8) == run("whole", 8)
 
 
 def test_another_question_under_the_same_name_is_refused(chain_bench, new_study, ran):
