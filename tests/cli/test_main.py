@@ -49,46 +49,22 @@ def test_without_arguments_the_help_is_printed(capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (
-            ["tune", "net.onnx", "-o", "out", "--sampels", "3"],
-            "autosplit tune: unknown argument '--sampels'; did you mean '--samples' or '--shape' "
-            "or '--state'; see `autosplit tune --help`\n",
-        ),
-        (
-            ["--debug", "run", "a.toml"],
-            "autosplit run: '--debug' stands before the command; write it after; "
-            "see `autosplit run --help`\n",
-        ),
-        (
-            ["plan", "net.onnx", "--stages", "2", "--backend", "tvm"],
-            "autosplit plan: '--backend' is now called --runtime; see `autosplit plan --help`\n",
-        ),
-        (
-            ["bench", "out", "--items-per-second", "5"],
-            "autosplit bench: '--items-per-second' is now called --rate; "
-            "see `autosplit bench --help`\n",
-        ),
-        (
-            ["plan", "net.onnx", "--stages", "2", "--count"],
-            "autosplit plan: '--count' is gone; `autosplit inspect` counts the cuts; "
-            "see `autosplit plan --help`\n",
-        ),
-        (
-            ["inpsect", "net.onnx"],
-            "autosplit: unknown command 'inpsect'; did you mean 'inspect'; "
-            "see `autosplit --help`\n",
-        ),
-        (
-            ["report", "a.db"],
-            "autosplit report: missing -o/--output; see `autosplit report --help`\n",
-        ),
-        (
-            ["--versoin"],
-            "autosplit: unknown argument '--versoin'; did you mean '--version'; "
-            "see `autosplit --help`\n",
-        ),
+        (["tune", "net.onnx", "-o", "out", "--sampels", "3"],
+         "autosplit tune: unknown argument '--sampels'; did you mean '--samples' or '--shape' "
+         "or '--state'; see `autosplit tune --help`\n"),
+        (["--debug", "run", "a.toml"],
+         "autosplit run: '--debug' stands before the command; write it after; "
+         "see `autosplit run --help`\n"),
+        (["plan", "net.onnx", "--stages", "2", "--backend", "tvm"],
+         "autosplit plan: '--backend' is now called --runtime; see `autosplit plan --help`\n"),
+        (["inpsect", "net.onnx"], "autosplit: unknown command 'inpsect'; did you mean 'inspect'; "
+         "see `autosplit --help`\n"),
+        (["report", "a.db"],
+         "autosplit report: missing -o/--output; see `autosplit report --help`\n"),
+        (["--versoin"], "autosplit: unknown argument '--versoin'; did you mean '--version'; "
+         "see `autosplit --help`\n"),
     ],
-)
+)  # fmt: skip
 def test_an_unknown_option_is_answered_with_the_nearest_one(capsys, arguments, said):
     with pytest.raises(SystemExit, match="2"):
         main(arguments)

@@ -51,28 +51,20 @@ def promises(exhausted=False, converged=False):
         ([(COMPLETE, 1.0)] * 3, {"trials": 3}, 0, "stopped: 3 trials (limit)"),
         ([(COMPLETE, 1.0), (FAIL,), (COMPLETE, 2.0)], {"trials": 3}, 0, "3 trials (limit)"),
         ([(COMPLETE, 1.0), (FAIL, None, {"lost": True}), (COMPLETE, 2.0)], {"trials": 3}, 0, None),
-        (
-            [(COMPLETE, 1.0), (RUNNING,), (RUNNING,)],
-            {"trials": 3},
-            0,
-            "other workers measure the last 2",
-        ),
+        ([(COMPLETE, 1.0), (RUNNING,), (RUNNING,)], {"trials": 3}, 0,
+         "other workers measure the last 2"),
         ([(COMPLETE, 1.0), (RUNNING,)], {"trials": 3}, 0, None),
         ([], {"timeout": 2.0}, 1.99, None),
         ([], {"timeout": 2.5}, 2.5, "stopped: 2.5 s (limit)"),
         ([], {}, 1e9, None),
         ([(COMPLETE, 1.0), (COMPLETE, 1.0)], {"stagnation": 2}, 0, None),
-        (
-            [(COMPLETE, 1.0), (COMPLETE, 1.0), (FAIL,)],
-            {"stagnation": 2},
-            0,
-            "no improvement in 2 trials",
-        ),
+        ([(COMPLETE, 1.0), (COMPLETE, 1.0), (FAIL,)], {"stagnation": 2}, 0,
+         "no improvement in 2 trials"),
         ([(COMPLETE, 1.0), (FAIL,), (COMPLETE, 0.9)], {"stagnation": 2}, 0, None),
         ([(FAIL,), (FAIL,)], {"stagnation": 2}, 0, "no improvement in 2 trials"),
         ([(FAIL,), (FAIL,), (WAITING,)], {"stagnation": 2}, 0, None),
     ],
-)
+)  # fmt: skip
 def test_each_limit_stops_when_it_is_met(finished, search, elapsed, expected):
     stopped = reason(finished, elapsed, **search)
     assert stopped is None if expected is None else stopped is not None and expected in stopped
