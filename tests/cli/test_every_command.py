@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,6 @@ from tests.cli.test_plan import GRAPH
 pytestmark = pytest.mark.usefixtures("in_this_process")
 GOLDEN = Path(__file__).with_name("golden")
 EXACT = ("plan", "zoo", "inspect", "split", "extract")  # these print no measured number
-STUDY = 'model = "net.onnx"\nstages = 2\n[search]\ntrials = 2\n'
 OF_A_STUDY = "study trials best baselines bound_ms verdict"
 COMMANDS = {
     "plan g.json --stages 2": "stages loads period lower_bound optimal seconds",
@@ -44,21 +42,10 @@ def _hardware():
         yield
 
 
-@pytest.fixture(scope="module")
-def finished(_hardware, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("documents")
-    (folder / "net.toml").write_text(STUDY)
-    (folder / "g.json").write_text(json.dumps(GRAPH))
-    assert main(["run", str(folder / "net.toml"), "--storage", str(folder / "net.db")]) == 0
-    return folder
-
-
 @pytest.fixture
-def run(finished, branches, exported, tmp_path, monkeypatch):
-    """Run the words of a command in a copy of the folder of a finished study."""
-    monkeypatch.delenv("AUTOSPLIT_STORAGE", raising=False)
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
+def run(finished, branches, exported):
+    """Run the words of a command in the folder of a finished study."""
+    (finished / "g.json").write_text(json.dumps(GRAPH))
     places = {"MODEL": str(branches.path), "EXPORT": str(exported)}
     return lambda command, *more: main([places.get(w, w) for w in (*command.split(), *more)])
 

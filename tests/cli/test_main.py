@@ -8,6 +8,8 @@ import pytest
 import autosplit
 from autosplit.cli import inspect, main
 from autosplit.errors import ConfigError, Infeasible, MachineError
+from tests.report import graphs
+from tests.report.studies import make_study
 
 
 @pytest.fixture
@@ -47,28 +49,23 @@ def test_without_arguments_the_help_is_printed(capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("words", "program", "said"),
     [
-        (["tune", "net.onnx", "-o", "out", "--sampels", "3"],
-         "autosplit tune: unknown argument '--sampels'; did you mean '--samples' or '--shape' "
-         "or '--state'; see `autosplit tune --help`\n"),
-        (["--debug", "run", "a.toml"],
-         "autosplit run: '--debug' stands before the command; write it after; "
-         "see `autosplit run --help`\n"),
-        (["plan", "net.onnx", "--stages", "2", "--backend", "tvm"],
-         "autosplit plan: '--backend' is now called --runtime; see `autosplit plan --help`\n"),
-        (["inpsect", "net.onnx"], "autosplit: unknown command 'inpsect'; did you mean 'inspect'; "
-         "see `autosplit --help`\n"),
-        (["report", "a.db"],
-         "autosplit report: missing -o/--output; see `autosplit report --help`\n"),
-        (["--versoin"], "autosplit: unknown argument '--versoin'; did you mean '--version'; "
-         "see `autosplit --help`\n"),
+        ("tune net.onnx -o out --sampels 3", "autosplit tune",
+         "unknown argument '--sampels'; did you mean '--samples' or '--shape' or '--state'"),
+        ("--debug run a.toml", "autosplit run",
+         "'--debug' stands before the command; write it after"),
+        ("plan net.onnx --stages 2 --backend tvm", "autosplit plan",
+         "'--backend' is now called --runtime"),
+        ("inpsect net.onnx", "autosplit", "unknown command 'inpsect'; did you mean 'inspect'"),
+        ("report a.db", "autosplit report", "missing -o/--output"),
+        ("--versoin", "autosplit", "unknown argument '--versoin'; did you mean '--version'"),
     ],
 )  # fmt: skip
-def test_an_unknown_option_is_answered_with_the_nearest_one(capsys, arguments, said):
+def test_an_unknown_option_is_answered_with_the_nearest_one(capsys, words, program, said):
     with pytest.raises(SystemExit, match="2"):
-        main(arguments)
-    assert capsys.readouterr().err == said
+        main(words.split())
+    assert capsys.readouterr().err == f"{program}: {said}; see `{program} --help`\n"
 
 
 def test_the_options_of_a_command_stand_before_those_of_all(capsys):
@@ -134,3 +131,53 @@ def test_an_output_that_takes_nothing_is_one_line_and_exit_code_3(words, is_buff
         "autosplit: cannot write standard output: No space left on device; "
         "free the disk or write it elsewhere\n"
     )
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Pretend that a package is not installed."""
+
+    def hide(package):
+        for name in [n for n in sys.modules if n == package or n.startswith(f"{package}.")]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, package, None)
+
+    return hide
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "arguments"),
+    [
+        ("onnx", "onnx", ["zoo", "list"]),
+        ("onnx", "onnx", ["inspect", "net.onnx"]),
+        ("torch", "torch", ["inspect", "net.pt2"]),
+        ("onnxscript", "torch", ["inspect", "net.pt2"]),
+        (
+            "psycopg",
+            "postgres",
+            ["show", "study", "--storage", "postgresql+psycopg://me@host/base"],
+        ),
+        ("optuna_dashboard", "dashboard", ["dashboard", "FINISHED", "--port", "0"]),
+        ("waitress", "dashboard", ["dashboard", "FINISHED", "--port", "0"]),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_the_extra_that_has_it(
+    without, said, tmp_path, monkeypatch, package, extra, arguments
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("net.onnx", "net.pt2"):
+        (tmp_path / name).touch()
+    if "FINISHED" in arguments:
+        make_study(tmp_path / "FINISHED", graphs.chain(), trials=1)
+    without(package)
+    code, line = said(*arguments)
+    assert code == 3
+    assert package in line
+    assert f"pip install 'autosplit[{extra}]'" in line
+
+
+def test_a_database_for_another_driver_is_named_with_the_one_that_is_supported(without, said):
+    without("psycopg2")
+    code, line = said("show", "study", "--storage", "postgresql+psycopg2://me@host/base")
+    assert code == 3
+    assert line.endswith("write postgresql+psycopg://… and pip install 'autosplit[postgres]'")

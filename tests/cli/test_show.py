@@ -1,5 +1,4 @@
 import re
-import shutil
 import sqlite3
 from pathlib import Path
 
@@ -11,28 +10,9 @@ from autosplit.hardware.measurement.results import Spread
 from autosplit.report.documents.record import Study
 from autosplit.report.documents.study import shown
 from autosplit.study.record import FORMAT, Figures, StudyRecord
-from studies.simulation.command import main as simulation
 from tests.report.studies import trial
 
-STUDY = 'model = "net.onnx"\nstages = 2\n[search]\ntrials = 2\n'
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("finished")
-    (folder / "net.toml").write_text(STUDY)
-    run = ["run", str(folder / "net.toml"), "--storage", str(folder / "net.db")]
-    assert simulation(["ops=12", *run]) == 0
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def folder(finished, tmp_path, monkeypatch):
-    """A copy of the folder of a finished study, as the working folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("AUTOSPLIT_STORAGE", raising=False)
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("finished")
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,14 @@ import re
 import pytest
 
 from autosplit.hardware.measurement.results import Spread
+from autosplit.study.config.study_file import load
+from autosplit.zoo import catalog
 from studies.benchmarks import __main__ as all_benchmarks
 from studies.benchmarks import planner, result, winners
 from studies.tools import tables
 from tests.studies.conftest import STUDIES
 
-FAST, SAME, SLOW = Spread(2.0, 1.9, 2.1), Spread(2.1, 2.0, 2.2), Spread(4.0, 3.9, 4.1)
+FAST, SAME, SLOW = Spread(2.0, 1.9, 2.1), Spread(2.2, 2.1, 2.3), Spread(4.0, 3.9, 4.1)
 COMMANDS = ["studies.tools.tables", "studies.benchmarks.__main__"]
 COMMANDS += [f"studies.benchmarks.{module}" for module, *_ in all_benchmarks.COMMANDS.values()]
 SUPPORTED = {"supportedOnFpga": 1, "isBackwardNode": 0}
@@ -99,3 +101,13 @@ def test_the_winner_of_a_small_net_is_compared_with_the_unsplit_model(bench, tmp
     (row,) = result.read(file).rows
     assert row[0] == "branches"
     assert row[7] in ("gain", "tie", "loss", "same")
+
+
+FILES = sorted(STUDIES.rglob("*.toml"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(STUDIES).as_posix())
+def test_every_study_file_is_sound(file):
+    config = load(file)
+    assert config.zoo in catalog.NAMES
+    assert f"autosplit run studies/{file.relative_to(STUDIES)}" in file.read_text().splitlines()[0]

@@ -1,5 +1,7 @@
 """Relax modules of unusual build: several functions, repeated names, tuples."""
 
+import gc
+import weakref
 from textwrap import indent
 
 import pytest
@@ -8,7 +10,7 @@ import autosplit
 from autosplit.errors import ConfigError, ModelError
 from autosplit.frontend.importing import read
 from autosplit.frontend.relax import file
-from autosplit.frontend.relax.main_function import bind_shapes
+from autosplit.frontend.relax.main_function import bind_shapes, with_bindings, with_calls
 from tests.nets import judge
 from tests.relax_nets import parsed
 
@@ -96,3 +98,33 @@ def test_a_shape_for_a_module_without_inputs_is_refused():
 def test_what_is_no_model_is_called_by_its_type(thing):
     with pytest.raises(ModelError, match=f"from a {type(thing).__name__}; give a file"):
         read(thing, {})
+
+
+class Weights:
+    """Stands for what a change holds: TVM's own objects take no weak references."""
+
+    def unchanged(self, *arguments):
+        """Leave a call as it is."""
+        return arguments[-1]
+
+    def is_changed(self, *arguments):
+        """Leave a binding as it is."""
+        return False
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "change"), [(with_bindings, Weights.is_changed), (with_calls, Weights.unchanged)]
+)
+def test_memory_stays_flat_over_changes(rewrite, change):
+    module = parsed(
+        "@I.ir_module\nclass M:\n    @R.function\n"
+        "    def main(x: R.Tensor((2, 3), 'float32')):\n        y = R.exp(x)\n        return y\n"
+    )
+    remaining = []
+    for _ in range(3):
+        weights = Weights()
+        remaining.append(weakref.ref(weights))
+        rewrite(module, lambda *arguments, weights=weights: change(weights, *arguments))
+        del weights
+    gc.collect()
+    assert [weights() for weights in remaining] == [None] * 3
