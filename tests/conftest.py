@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy
 from alembic.script import ScriptDirectory
 
+from autosplit import versions
 from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.runtimes import registry
 
@@ -185,6 +186,20 @@ def said(capfd):
         return code, printed.err.removeprefix("autosplit: ").strip()
 
     return run
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    """Pretend that a package has another version, or none."""
+    real = versions.installed
+
+    def install(**packages):
+        by_name = {name.replace("_", "-"): version for name, version in packages.items()}
+        monkeypatch.setattr(
+            versions, "installed", lambda name: by_name[name] if name in by_name else real(name)
+        )
+
+    return install
 
 
 @pytest.fixture

@@ -5,21 +5,10 @@ from autosplit import api, versions
 from autosplit.errors import MachineError
 
 
-@pytest.fixture
-def pretend(monkeypatch):
-    """Pretend that these versions are installed."""
-
-    def install(tvm, ffi):
-        packages = {"apache-tvm": tvm, "apache-tvm-ffi": ffi}
-        monkeypatch.setattr(versions, "installed", packages.get)
-
-    return install
-
-
 @pytest.mark.parametrize("ffi", ["0.1.14.post0", "0.1.14.post9", "0.1.14"])
 @pytest.mark.parametrize("tvm", ["0.27.0", "0.27.0.post1", "0.27.3"])
 def test_a_pair_that_fits_is_fine(pretend, tvm, ffi):
-    pretend(tvm, ffi)
+    pretend(apache_tvm=tvm, apache_tvm_ffi=ffi)
     assert versions.wrong_pair() is None
 
 
@@ -35,14 +24,14 @@ def test_a_pair_that_fits_is_fine(pretend, tvm, ffi):
     ],
 )
 def test_a_pair_that_does_not_fit_is_named_with_the_remedy(pretend, tvm, ffi, line):
-    pretend(tvm, ffi)
+    pretend(apache_tvm=tvm, apache_tvm_ffi=ffi)
     with pytest.raises(MachineError, match="pip install '") as error:
         versions.require_pair()
     assert str(error.value).startswith(line)
 
 
 def test_a_wrong_pair_is_told_before_tvm_is_loaded(pretend, exported, branches):
-    pretend("0.27.0", "0.1.15.post2")
+    pretend(apache_tvm="0.27.0", apache_tvm_ffi="0.1.15.post2")
     with pytest.raises(MachineError, match=r"0\.1\.15\.post2 crashes"):
         api.load_model(branches.path)
     with pytest.raises(MachineError, match=r"0\.1\.15\.post2 crashes"):

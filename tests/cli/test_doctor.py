@@ -2,7 +2,6 @@ import json
 
 import pytest
 
-from autosplit import versions
 from autosplit.cli import main
 from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.devices import device
@@ -19,22 +18,6 @@ def examined(capsys):
         return code, {c["name"]: c for c in document["checks"]}
 
     return run
-
-
-@pytest.fixture
-def pretend(monkeypatch):
-    """Pretend that a package has another version, or none."""
-    real = versions.installed
-
-    def install(**packages):
-        by_name = {name.replace("_", "-"): version for name, version in packages.items()}
-
-        def installed(name):
-            return by_name[name] if name in by_name else real(name)
-
-        monkeypatch.setattr(versions, "installed", installed)
-
-    return install
 
 
 def test_a_machine_that_has_everything_is_fine(examined):

@@ -63,12 +63,9 @@ def test_empty_stages(graph, planned):
     assert document["period"] == pytest.approx(4.5)
 
 
-CYCLE = {"edges": [*GRAPH["edges"], {"sourceId": 3, "destId": 0, "cost": 1}]}
-
-
-@pytest.mark.parametrize("wrong", [CYCLE, {"nodes": [node(0, float("nan"))], "edges": []}])
-def test_a_malformed_graph_is_one_line_and_exit_code_2(wrong, graph, said):
-    assert said("plan", graph(GRAPH | wrong), "--stages", "2", "-f", "json")[0] == 2
+def test_a_malformed_graph_is_one_line_and_exit_code_2(graph, said):
+    cycle = [*GRAPH["edges"], {"sourceId": 3, "destId": 0, "cost": 1}]
+    assert said("plan", graph(GRAPH | {"edges": cycle}), "--stages", "2", "-f", "json")[0] == 2
 
 
 def test_a_relax_module_is_planned_as_the_model_that_it_is(graph, measured, planned, tmp_path):

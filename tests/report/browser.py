@@ -12,17 +12,10 @@ from selenium import webdriver
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 _OPTIONS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1400,1000",
-)
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--window-size=1400,1000",
+)  # fmt: skip
 
 ROOT = "document.documentElement"
 WIDER = f"return {ROOT}.scrollWidth - {ROOT}.clientWidth"  # what is cut off at the right

@@ -9,7 +9,7 @@ from autosplit.deploy.verify import verify
 from autosplit.errors import ConfigError, ModelError
 from autosplit.hardware.measurement.parity import compare
 from tests.nets import judge
-from tests.relax_nets import parsed
+from tests.relax_nets import function, module, parsed
 
 SCRIPT = """
 from tvm.script import ir as I
@@ -89,17 +89,10 @@ def test_a_saved_module_is_read_in_a_process_that_has_used_nothing_of_relax_befo
 
 
 def test_constants_of_a_module_are_weights(saved):
-    text = """
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((4, 6), "float32")):
-        y = R.add(x, R.const([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "float32"))
-        return y
-"""
-    model = autosplit.load_model(saved(parsed(text)))
+    main = function("main", "y = R.add(x, R.const([1.0, 2.0, 3.0], 'float32'))\nreturn y")
+    model = autosplit.load_model(saved(module(main)))
     (item,) = model.items(1)
-    np.testing.assert_allclose(model.expected([item])[0]["y"], item["x"] + np.arange(1, 7))
+    np.testing.assert_allclose(model.expected([item])[0]["y"], item["x"] + np.arange(1, 4))
     assert [i.name for i in model.lowered.inputs] == ["x"]
 
 
@@ -112,21 +105,16 @@ def test_an_exported_relax_model_is_verified_with_its_file(saved, tmp_path):
 
 
 def test_dynamic_sizes_are_bound_by_shape():
-    text = """
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("n", 4), "float32")):
-        n = T.int64()
-        out = R.nn.relu(R.add(x, y))
-        return out
-"""
-    model = autosplit.load_model(parsed(text), {"x": (3, 4)})
+    params = "x: R.Tensor(('n', 4), 'float32'), y: R.Tensor(('n', 4), 'float32')"
+    source = module(
+        function("main", "n = T.int64()\nout = R.nn.relu(R.add(x, y))\nreturn out", params)
+    )
+    model = autosplit.load_model(source, {"x": (3, 4)})
     assert [i.shape for i in model.lowered.inputs] == [(3, 4), (3, 4)]
     judge(model, model.split([]))
     for shapes, problem in (({"x": (3, 5)}, "axis 1"), ({"x": (2, 4), "y": (3, 4)}, "axis 0")):
         with pytest.raises(ConfigError, match=problem):
-            autosplit.load_model(parsed(text), shapes)
+            autosplit.load_model(source, shapes)
 
 
 @pytest.mark.parametrize("functions", [("main",), ("main", "a"), ("main", "a", "b")])
@@ -143,18 +131,12 @@ def test_a_function_that_calls_itself_is_refused_by_name(functions):
 
 
 def test_an_index_out_of_bounds_is_judged_without_reading_foreign_memory():
-    text = """
-@I.ir_module
-class M:
-    @R.function
-    def main(i: R.Tensor((3,), "int64"), t: R.Tensor((4, 2), "float32")):
-        y = R.take(t, i, axis=0)
-        return y
-"""
-    table = np.arange(8, dtype=np.float32).reshape(4, 2)
-    (outputs,) = autosplit.load_model(parsed(text)).expected(
-        [{"i": np.array([1, 1 << 40, -1]), "t": table}]
+    params = "i: R.Tensor((3,), 'int64'), t: R.Tensor((4, 2), 'float32')"
+    model = autosplit.load_model(
+        module(function("main", "y = R.take(t, i, axis=0)\nreturn y", params))
     )
+    table = np.arange(8, dtype=np.float32).reshape(4, 2)
+    (outputs,) = model.expected([{"i": np.array([1, 1 << 40, -1]), "t": table}])
     assert outputs["y"][:2].tolist() == table[[1, 3]].tolist()
 
 

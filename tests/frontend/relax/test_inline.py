@@ -2,7 +2,6 @@
 
 import gc
 import weakref
-from textwrap import indent
 
 import pytest
 
@@ -12,18 +11,7 @@ from autosplit.frontend.importing import read
 from autosplit.frontend.relax import file
 from autosplit.frontend.relax.main_function import bind_shapes, with_bindings, with_calls
 from tests.nets import judge
-from tests.relax_nets import parsed
-
-HEAD = "@I.ir_module\nclass M:\n"
-ONE = "    @R.function{}\n    def {}({}):\n{}\n"
-
-
-def module(*functions):
-    return parsed(HEAD + "\n".join(functions))
-
-
-def function(name, body, params="x: R.Tensor((2, 3), 'float32')", options=""):
-    return ONE.format(options, name, params, indent(body, " " * 8))
+from tests.relax_nets import function, module
 
 
 def test_functions_that_main_calls_are_put_inside_it():
@@ -116,15 +104,11 @@ class Weights:
     ("rewrite", "change"), [(with_bindings, Weights.is_changed), (with_calls, Weights.unchanged)]
 )
 def test_memory_stays_flat_over_changes(rewrite, change):
-    module = parsed(
-        "@I.ir_module\nclass M:\n    @R.function\n"
-        "    def main(x: R.Tensor((2, 3), 'float32')):\n        y = R.exp(x)\n        return y\n"
-    )
-    remaining = []
+    exponential, remaining = module(function("main", "y = R.exp(x)\nreturn y")), []
     for _ in range(3):
         weights = Weights()
         remaining.append(weakref.ref(weights))
-        rewrite(module, lambda *arguments, weights=weights: change(weights, *arguments))
+        rewrite(exponential, lambda *arguments, weights=weights: change(weights, *arguments))
         del weights
     gc.collect()
     assert [weights() for weights in remaining] == [None] * 3

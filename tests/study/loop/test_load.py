@@ -13,8 +13,13 @@ from autosplit.study.loop.run import run_study
 from tests.study.conftest import verdict
 
 
-def loaded(bench, goodput=90.0):
-    """Let a bench answer tests under load, and return what it is asked for."""
+@pytest.fixture
+def loaded(chain_bench, new_study):
+    """What a bench is asked for under load, where it serves so much, and a study over it."""
+    return lambda goodput=90.0: _loaded(chain_bench(ops=8, stages=2), new_study, goodput)
+
+
+def _loaded(bench, new_study, goodput):
     asked = []
 
     def under_load(deployment, workload, period, least):
@@ -26,7 +31,7 @@ def loaded(bench, goodput=90.0):
         return LoadTest(tuple(points), 2.0, 1e3 / period.median, 0.0, *served)
 
     bench.under_load = under_load
-    return asked
+    return asked, new_study(bench, trials=3)
 
 
 def with_workload(opened, objective, **section):
@@ -34,9 +39,8 @@ def with_workload(opened, objective, **section):
     return replace(opened, config=opened.config.model_copy(update=update))
 
 
-def test_the_winner_is_measured_at_the_rate_of_the_study_once(chain_bench, new_study):
-    bench = chain_bench(ops=8, stages=2)
-    asked, opened = loaded(bench), new_study(bench, trials=3)
+def test_the_winner_is_measured_at_the_rate_of_the_study_once(loaded):
+    asked, opened = loaded()
     for rate in (1.0, 1.0, 2.0):
         opened = with_workload(opened, "throughput", rate=rate)
         run_study(opened)
@@ -54,11 +58,8 @@ def test_the_winner_is_measured_at_the_rate_of_the_study_once(chain_bench, new_s
         ("cores", 5.0, "1 core within the limit", "p99 3 ms (2 to 4)."),
     ],
 )
-def test_a_study_finds_what_serves_within_the_limit(
-    chain_bench, new_study, objective, rate, figure, ends
-):
-    bench = chain_bench(ops=8, stages=2)
-    asked, opened = loaded(bench), new_study(bench, trials=3)
+def test_a_study_finds_what_serves_within_the_limit(loaded, objective, rate, figure, ends):
+    asked, opened = loaded()
     opened = with_workload(opened, objective, p99_ms=1e4, **({"rate": rate} if rate else {}))
     run_study(opened)
     lines = verdict(opened)["text"].splitlines()
@@ -71,22 +72,18 @@ def test_a_study_finds_what_serves_within_the_limit(
     assert all(value and value < 1e4 for value in values)
 
 
-def test_what_computes_less_than_the_best_serves_is_not_run_under_load(chain_bench, new_study):
-    bench = chain_bench(ops=8, stages=2)
-    asked, opened = loaded(bench, goodput=1e6), new_study(bench, trials=3)
+def test_what_computes_less_than_the_best_serves_is_not_run_under_load(loaded):
+    asked, opened = loaded(goodput=1e6)
     for _ in range(2):
         opened = with_workload(opened, "goodput", p99_ms=1e4)
         run_study(opened)
     assert len(asked) == 1
 
 
-def test_a_limit_that_nothing_keeps_is_said(chain_bench, new_study):
-    bench = chain_bench(ops=8, stages=2)
-    loaded(bench, goodput=0.0)
-    opened = with_workload(new_study(bench, trials=3), "goodput", p99_ms=1e-3)
+def test_a_limit_that_nothing_keeps_is_said(loaded):
+    opened = with_workload(loaded(goodput=0.0)[1], "goodput", p99_ms=1e-3)
     run_study(opened)
-    lines = verdict(opened)["text"].splitlines()
     alone = "; an item that comes alone takes 2 ms at least."
-    assert lines[3] == f"No measured deployment keeps p99 0.001 ms{alone}"
-    assert lines[3].endswith(" takes 2 ms at least.")
+    line = f"No measured deployment keeps p99 0.001 ms{alone}"
+    assert verdict(opened)["text"].splitlines()[3] == line
     assert {t.value for t in opened.study.trials} == {math.inf}
