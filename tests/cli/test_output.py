@@ -7,13 +7,13 @@ import sys
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from autosplit import phases
 from autosplit.cli import main, output
 from autosplit.cli.output import PhaseLines
 from autosplit.zoo import catalog
 from tests import nets
+from tests.strategies import documents
 
 
 def test_a_table_shows_title_columns_and_rows(capsys):
@@ -97,19 +97,11 @@ def test_a_long_line_is_broken_between_words_on_a_terminal_only(capsys, monkeypa
     assert capsys.readouterr().out == f"{text}\n"
 
 
-numbers = st.floats() | st.integers() | st.booleans() | st.none() | st.text(max_size=4)
-documents = st.recursive(
-    numbers,
-    lambda i: st.lists(i, max_size=3) | st.dictionaries(st.text(max_size=4), i, max_size=3),
-    max_leaves=8,
-)
-
-
 def refuse(name):
     raise ValueError(name)
 
 
-@given(st.lists(documents, max_size=3))
+@given(documents())
 def test_any_document_is_strict_json_that_says_the_same(capsys, document):
     output.emit_json(document)
     parsed = json.loads(capsys.readouterr().out, parse_constant=refuse)

@@ -8,13 +8,8 @@ from hypothesis import strategies as st
 
 from autosplit.hardware.measurement.results import Spread
 from autosplit.study.record import StudyRecord, TrialRecord
+from tests.strategies import documents
 
-TEXT = st.text(max_size=5)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
-    max_leaves=5,
-)
 STUDY_KEYS = st.sampled_from(sorted(StudyRecord.model_fields))
 TRIAL_KEYS = st.sampled_from(sorted(TrialRecord.model_fields))
 
@@ -99,7 +94,7 @@ def test_a_baseline_needs_a_name_and_a_period(stored, baseline):
         assert (read.period_ms.median, known, read.copies) == baseline
 
 
-@given(st.dictionaries(STUDY_KEYS, JSON), st.dictionaries(TRIAL_KEYS, JSON))
+@given(st.dictionaries(STUDY_KEYS, documents()), st.dictionaries(TRIAL_KEYS, documents()))
 def test_whatever_is_stored_is_read(of_a_study, of_a_trial):
     study, trial = of_study(**of_a_study), TrialRecord.model_validate(of_a_trial)
     assert isinstance(study.devices, tuple)

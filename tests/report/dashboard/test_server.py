@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from autosplit.errors import ConfigError, MachineError
+from autosplit.errors import MachineError
 from autosplit.report.dashboard import server as module
 from autosplit.report.dashboard.server import Server
 from tests.report.serving import running
@@ -67,12 +67,9 @@ def test_a_port_in_use_names_the_remedy():
             Server(application, "127.0.0.1", port)
 
 
-@pytest.mark.parametrize(
-    ("host", "port", "error"), [("127.0.0.1", 70000, ConfigError), ("192.0.2.1", 0, MachineError)]
-)
-def test_an_impossible_address_is_refused(host, port, error):
-    with pytest.raises(error, match="give"):
-        Server(application, host, port)
+def test_an_impossible_address_is_refused():
+    with pytest.raises(MachineError, match="give"):
+        Server(application, "192.0.2.1", 0)
 
 
 def test_an_address_of_version_6_is_served():

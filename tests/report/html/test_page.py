@@ -18,6 +18,7 @@ from autosplit.study.record import RECORD, FinalComparison, StudyRecord, TrialRe
 from tests.report import graphs
 from tests.report.browser import WIDER
 from tests.report.studies import changed, make_study, store, trial
+from tests.strategies import documents
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;"
 WORDS = re.compile(r"\w+")
@@ -170,12 +171,7 @@ def test_text_of_a_database_is_shown_and_never_run(database, tmp_path, text):
         assert "<script>alert(1)</script>" in parsed.text
 
 
-TEXT = st.text(max_size=8)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
-    max_leaves=6,
-)
+JSON = documents(st.integers() | st.floats(allow_nan=False))
 OF_STUDY = st.sampled_from(sorted(StudyRecord.model_fields.keys() - {"format"}))
 OF_TRIAL = st.sampled_from(sorted(TrialRecord.model_fields))
 
