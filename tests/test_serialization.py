@@ -1,5 +1,3 @@
-"""Our values as JSON and back: what a worker answers and a cache keeps."""
-
 import json
 import math
 

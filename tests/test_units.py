@@ -1,5 +1,3 @@
-"""Numbers read as people write them, from the smallest to the largest."""
-
 import re
 
 import pytest

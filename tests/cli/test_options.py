@@ -1,5 +1,3 @@
-"""What several commands read from their options."""
-
 import argparse
 
 import pytest

@@ -1,5 +1,3 @@
-"""The command around the tuner: what it hands over, what it tells while it lasts and at the end."""
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

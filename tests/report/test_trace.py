@@ -1,5 +1,3 @@
-"""Traces of runs, as Perfetto and chrome://tracing read them."""
-
 import itertools
 import json
 

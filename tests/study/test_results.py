@@ -1,5 +1,3 @@
-"""The best trial of a study and what it is compared with, from what the study stored."""
-
 from types import SimpleNamespace
 
 import optuna

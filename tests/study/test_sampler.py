@@ -1,5 +1,3 @@
-"""The candidates of trials, by the planner and by Optuna's samplers."""
-
 from dataclasses import replace
 from statistics import median
 

@@ -1,5 +1,3 @@
-"""The candidates of a study: keys, parameters, and what is around a candidate."""
-
 import json
 import math
 

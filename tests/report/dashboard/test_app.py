@@ -1,5 +1,3 @@
-"""The dashboard: what it shows, and that it changes nothing."""
-
 import contextlib
 import json
 import os

@@ -1,5 +1,3 @@
-"""The server of the dashboard, also under greedy clients."""
-
 import contextlib
 import socket
 

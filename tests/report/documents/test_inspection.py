@@ -1,5 +1,3 @@
-"""A graph in words: titles, shapes, where a source node went."""
-
 import pytest
 
 from autosplit.graph import Op, build

@@ -1,5 +1,3 @@
-"""The record of a study: its best trial, its final comparison, and unused devices."""
-
 from dataclasses import replace
 from datetime import UTC, datetime
 

@@ -1,5 +1,3 @@
-"""The charts of a study: what they hold, and that they can be drawn."""
-
 from dataclasses import replace
 from xml.etree import ElementTree
 

@@ -1,5 +1,3 @@
-"""The graph, the timeline and what pictures are made of."""
-
 import json
 from dataclasses import replace
 from itertools import pairwise

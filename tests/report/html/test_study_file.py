@@ -1,5 +1,3 @@
-"""The recorded study file as TOML, whatever a database holds."""
-
 import functools
 import math
 import tomllib

@@ -1,5 +1,3 @@
-"""The objectives of a study, throughput or latency, and devices that it may leave out."""
-
 import optuna
 import pytest
 

@@ -33,10 +33,6 @@ def test_a_file_with_a_name_that_no_study_can_have_gives_one_near_it(tmp_path, f
     assert load(tmp_path / file).name == name
 
 
-def test_the_model_lies_beside_the_study_file(tmp_path):
-    assert read(tmp_path, 'model = "net.onnx"\nstages = 2').model == str(tmp_path / "net.onnx")
-
-
 def test_a_study_has_one_batch_several_or_auto(tmp_path):
     batches = [read(tmp_path, f"{GOOD}batch = {text}").batch for text in ("8", "[4, 1]", '"auto"')]
     assert batches == [[8], [1, 4], "auto"]
@@ -155,7 +151,8 @@ def test_files_that_are_read_lie_beside_the_study_file_and_what_is_written_does_
     config = read(tmp_path, GOOD + 'tuning = "tuned"\nstorage = "s.db"\nexport = "out"')
     assert config.tuning == str(tmp_path / "tuned")
     assert (config.storage, config.export) == ("s.db", "out")
-    assert read(tmp_path, 'model = "/net.onnx"\nstages = 2').model == "/net.onnx"
+    for name, model in (("net.onnx", str(tmp_path / "net.onnx")), ("/net.onnx", "/net.onnx")):
+        assert read(tmp_path, f'model = "{name}"\nstages = 2').model == model
 
 
 def test_a_file_larger_than_a_study_file_can_be_is_not_parsed(tmp_path):

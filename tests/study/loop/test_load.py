@@ -1,5 +1,3 @@
-"""Studies with a workload: the winner is measured under load, or chosen by it."""
-
 import math
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""Studies from the first trial to the verdict: limits, interruptions, questions, what is stored."""
-
 import contextlib
 from collections import Counter
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""When a study stops, from the trials it has: each limit by itself, just before it and at it."""
-
 from types import SimpleNamespace
 
 import optuna
