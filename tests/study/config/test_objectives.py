@@ -1,9 +1,9 @@
 import optuna
 import pytest
 
-from autosplit.deployment import Option, Row, Stage
+from autosplit.deployment import Option, Stage
 from autosplit.errors import ConfigError
-from autosplit.planner import CostModel, Kind, RowCosts, Transfer
+from autosplit.planner import Transfer
 from autosplit.report.dashboard.optuna_copy import copy
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import written
@@ -11,6 +11,7 @@ from autosplit.study.export import export_stored_split
 from autosplit.study.record import record_of
 from autosplit.study.results import best_of_study
 from studies.simulation.bench import SimulatedBench, Simulation, graph_of, on_devices
+from tests.planner.graphs import chain, on_unlike_devices
 from tests.report.studies import store
 from tests.study.conftest import loss, stopped, verdict
 
@@ -20,34 +21,27 @@ def asked(bench, objective="throughput", **more):
     return {"devices": list(bench.description.devices), "objective": objective, **more}
 
 
-def chain(rows, kinds, devices, auto, simulation, **costs):
-    """A bench over a chain of ops."""
-    count = len(rows[0].times)
-    before = tuple(1 << i - 1 if i else 0 for i in range(count))
-    names = tuple(f"op{i}" for i in range(count))
-    model = CostModel("c", names, before, tuple(rows), tuple(kinds), **costs)
-    question = on_devices(model, devices, auto)
-    return SimulatedBench(graph_of(model), model, question, devices, simulation)
+def bench_of(costs, auto, **simulation):
+    """A bench over costs, with a device of each kind or three of the only one."""
+    devices = [f"cuda:{n}" for n in range(len(costs.kinds) if len(costs.kinds) > 1 else 3)]
+    question = on_devices(costs, devices, auto)
+    return SimulatedBench(graph_of(costs), costs, question, devices, Simulation(**simulation))
 
 
-def weighted(stages=3, ops=10, auto=False, **simulation):
+def weighted(auto=False, **simulation):
     """A chain with weights that do not follow the times, and tensors that cost to transfer."""
-    times = tuple(float(3 + (7 * i) % 5) for i in range(ops))
-    sizes = tuple(float(20 + (11 * i) % 13) for i in range(ops))
-    tensors = tuple(Transfer(f"t{i}", i, (i + 1,), 8.0 + i % 3) for i in range(ops - 1))
-    transfers = tuple(0.5 + i % 2 for i in range(ops - 1))
-    rows, kinds = [RowCosts(Row(), times)], [Kind("", transfers, transfers)]
-    costs = {"tensors": tensors, "sizes": sizes, "activations": True}
-    devices = [f"cuda:{i}" for i in range(stages)]
-    return chain(rows, kinds, devices, auto, Simulation(error=0.05, **simulation), **costs)
+    times = [float(3 + (7 * i) % 5) for i in range(10)]
+    sizes = tuple(float(20 + (11 * i) % 13) for i in range(10))
+    tensors = tuple(Transfer(f"t{i}", i, (i + 1,), 8.0 + i % 3) for i in range(9))
+    moves = {"send": [0.5 + i % 2 for i in range(9)], "receive": [0.5 + i % 2 for i in range(9)]}
+    costs = chain(*times, **moves, tensors=tensors, sizes=sizes, activations=True)
+    return bench_of(costs, auto, error=0.05, **simulation)
 
 
 def unlike(*speeds, **simulation):
     """A chain on devices of some speeds, all different."""
-    devices = [f"cuda:{n}" for n in range(len(speeds))]
-    pairs = list(zip(devices, speeds, strict=True))
-    rows = [RowCosts(Row(d, ""), tuple((1 + i % 3) / s for i in range(24))) for d, s in pairs]
-    return chain(rows, map(Kind, devices), devices, True, Simulation(error=0.2, **simulation))
+    times = [[(1 + i % 3) / speed for i in range(24)] for speed in speeds]
+    return bench_of(on_unlike_devices(chain(*times[0]), *times), True, error=0.2, **simulation)
 
 
 def test_the_least_latency_leaves_most_devices_unused(ran):

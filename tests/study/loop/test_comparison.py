@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from autosplit.deployment import Option, Row, Stage
 from autosplit.hardware.measurement import baselines
-from autosplit.planner import CostModel, Question, RowCosts, evaluate
+from autosplit.planner import Question, evaluate
 from autosplit.planner.batch import BatchEvaluator
 from autosplit.study.acquisition import Goal
 from autosplit.study.loop.comparison import FINALISTS, finalists
@@ -14,6 +14,7 @@ from autosplit.study.record import COMPARISON, record_of, study_record
 from autosplit.study.results import best_of_study
 from autosplit.study.surrogate.correction import Measured, correct
 from studies.simulation.bench import SimulatedBench
+from tests.planner.graphs import chain
 
 
 def two(end, ops=8):
@@ -26,8 +27,7 @@ def chosen_of(times, slow=-1):
 
     The best split has the highest number. The one at ``slow`` was measured in next to no time.
     """
-    before = tuple(1 << i - 1 if i else 0 for i in range(8))
-    costs = CostModel("c", tuple("abcdefgh"), before, (RowCosts(Row(), times),))
+    costs = chain(*times)
     evaluator = BatchEvaluator(costs, Question.of_split(2))
     plans = sorted((evaluate(costs, two(end)) for end in range(1, 8)), key=lambda p: p.period)
     numbers = list(range(len(plans)))[::-1]
