@@ -17,6 +17,11 @@ from tests import nets
 
 
 @pytest.fixture
+def residual(save):
+    return save(nets.residual())
+
+
+@pytest.fixture
 def document(as_json):
     return partial(as_json, "split")
 
