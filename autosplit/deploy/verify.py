@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from autosplit import phases
+from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import read_reference
 from autosplit.deploy.load import load
 from autosplit.deploy.manifest import Manifest
@@ -90,7 +91,7 @@ def verify(
     denormals among the items. Raises ConfigError where there is neither, for fewer than one item
     and a negative seed; MachineError or ModelError where ``model`` cannot be run.
     """
-    pipeline = load(folder)
+    pipeline, folder = load(folder), manifest_file.locate(folder).parent
     document = pipeline.document
     before = document.comparison
     count = items or (before.items if before else ITEMS)
@@ -219,10 +220,8 @@ def _original_model(document: Manifest, model: Path | None) -> Path | None:
 
 
 def _is_unchanged(file: Path, digest: str) -> bool:
-    # The file alone first: it is read as a model only where it can have weights in other files.
-    if sha256(file) == digest:
-        return True
     try:
-        return importing.digest(file) == digest
-    except (ModelError, MachineError):  # no model, or one whose weights are not here
+        # The file alone first: it is read as a model only where it can have weights in other files.
+        return sha256(file) == digest or importing.digest(file) == digest
+    except (OSError, ModelError, MachineError):  # no model, or one that cannot be read here
         return False

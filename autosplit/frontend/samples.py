@@ -27,9 +27,9 @@ def random_items(
     """``count`` items for inputs given as (name, shape, dtype), alike for the same arguments.
 
     Floats are normal, of unlike scale in eight items and standard normal in the first. Booleans are
-    true or false with equal probability, integers of 8 and 16 bits 0 to 7, wider ones 0 and 1.
-    ``below`` gives the upper end of an input's integers by its
-    name. An item depends on its number and not on ``count``, an array on the name of its input and
+    true or false with equal probability, integers of 8 and 16 bits 0 to 7, in every second item
+    any, wider ones 0 and 1. ``below`` gives the upper end of an input's integers by its name. An
+    item depends on its number and not on ``count``, an array on the name of its input and
     not on its place.
 
     Raises:
@@ -79,7 +79,12 @@ def _draw(
     if dtype.kind == "f":
         scale = _SCALES[item % len(_SCALES)]
         return np.asarray(scale * generator.standard_normal(shape)).astype(dtype)
-    limit = 2 if dtype.kind == "b" else below or _INTEGERS[dtype.itemsize]
+    if dtype.kind == "b":
+        return np.asarray(generator.integers(0, 2, shape)).astype(dtype)
+    limits = np.iinfo(dtype)
+    if below is None and dtype.itemsize <= 2 and item % 2:
+        return np.asarray(generator.integers(limits.min, limits.max, shape, dtype, endpoint=True))
+    limit = min(below or _INTEGERS[dtype.itemsize], int(limits.max))
     return np.asarray(generator.integers(0, limit, shape)).astype(dtype)
 
 

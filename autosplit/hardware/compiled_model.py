@@ -421,7 +421,7 @@ class CompiledModel(StageSource):
         if variants:
             load = partial(cls.load, model, **options, backends=backends, states=states)
             return with_variants(partial(load, batch=batch), shapes or {}, variants, runtime)
-        check_options(runtime, tuning, backends)
+        check_options(runtime, tuning, backends, tolerance)
         by_device = device_targets(targets or {})
         path = Path(model) if isinstance(model, str | Path) else None
         static_shapes = {name: tuple(shape) for name, shape in (shapes or {}).items()}

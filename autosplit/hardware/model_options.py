@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
 
 
-def check_options(runtime: str, tuning: Path | None, backends: Sequence[Backend]) -> None:
-    """Raises ConfigError for an unknown runtime, and options of another runtime."""
+def check_options(
+    runtime: str, tuning: Path | None, backends: Sequence[Backend], tolerance: float | None
+) -> None:
+    """Raises ConfigError for an unknown runtime, options of another one, and no tolerance."""
+    if tolerance is not None and not 0 < tolerance < math.inf:
+        raise ConfigError(f"tolerance is {tolerance}; give a number above 0")
     if runtime not in (*RUNTIMES, AUTO):
         raise ConfigError(f"runtime '{runtime}' is unknown; use {' or '.join((*RUNTIMES, AUTO))}")
     if runtime not in (TVM, AUTO) and (tuning or backends):

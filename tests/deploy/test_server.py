@@ -171,6 +171,7 @@ def asked(**changes):
     return {"inputs": [{"name": "x", "shape": [2], "datatype": "FP64", "data": [1, 2]} | changes]}
 
 
+SEVERAL = asked(shape=[4], data=[0] * 4)["inputs"]
 BINARY = {"data": None, "parameters": {"binary_data_size": 16}}
 
 
@@ -195,6 +196,9 @@ BINARY = {"data": None, "parameters": {"binary_data_size": 16}}
         (asked(datatype="INT8", data=[1, 2.5]), "data of input 'x' is not INT8"),
         (asked(data=["1", "2"]), "data of input 'x' is not FP64"),
         (asked(data=[[1], [2, 3]]), "data of input 'x' does not fit"),
+        (asked(datatype="FP32", data=[1, 1e39]), "data of input 'x' does not fit"),
+        (asked(shape=[0, 10**30], data=None, parameters={"binary_data_size": 0}), "is too large"),
+        ({"inputs": SEVERAL + asked(name="z", shape=[], data=5)["inputs"]}, "unknown input 'z'"),
         (asked(**BINARY), "input 'x' has 0 bytes of 16; its shape and datatype need 16"),
         (json.dumps(asked()).encode() + b"{}", "the request is not JSON"),
         (asked() | {"outputs": [{"name": "c"}]}, "unknown output 'c'; the model's outputs are b"),
@@ -220,7 +224,14 @@ def test_bytes_of_any_number_that_json_has_are_an_array(shape, size):
     assert request.item["x"].tolist() == [0.0] * shape[0]
 
 
-@pytest.mark.parametrize("length", ["9999", "-1", "x"])
+def test_nulls_and_fractions_of_bfloat16_are_read():
+    document = asked(datatype="BF16", data=[1, 2.5], parameters=None)
+    document |= dict.fromkeys(("id", "outputs", "parameters"))
+    request = protocol.read(json.dumps(document).encode(), None, ())
+    assert (request.id, request.item["x"].tolist()) == ("", [1.0, 2.5])
+
+
+@pytest.mark.parametrize("length", ["9999", "-1", "x", "1" * 5000])
 def test_a_length_that_is_none_is_refused(address, length):
     status, _, answer = post(address, asked(), inference_header_content_length=length)
     assert (status, "the body has" in answer["error"]) == (400, True)

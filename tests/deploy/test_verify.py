@@ -39,6 +39,7 @@ def test_without_the_model_the_recorded_outputs_judge(export, capsys):
     export.edit(lambda d: d["model"].update(file="/nowhere/net.onnx"))
     assert main(["verify", str(export.folder)]) == 0
     assert "recorded in reference.npz" in capsys.readouterr().out
+    assert main(["verify", str(export.folder / "split.json")]) == 0
     export.edit(lambda d: swap_sources(d, "first", "stem.relu"))
     assert main(["verify", str(export.folder)]) == 1
 

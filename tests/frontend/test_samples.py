@@ -32,10 +32,11 @@ def test_an_item_depends_on_seed_and_number_only(signature, seed):
 
 def test_floats_are_standard_normal_and_integers_fit_into_a_table_of_two_rows():
     kinds = ["float32", "int8", "uint16", "int32", "int64"]
-    (item,) = random_items([(kind, (10_000,), kind) for kind in kinds], 1, seed=0)
+    item, other = random_items([(kind, (10_000,), kind) for kind in kinds], 2, seed=0)
     assert abs(item["float32"].mean()) < 0.05
     assert abs(item["float32"].std() - 1) < 0.05
     assert [len(set(item[kind].tolist())) for kind in kinds[1:]] == [8, 8, 2, 2]
+    assert (other["int8"].min(), other["int8"].max(), other["int64"].max()) == (-128, 127, 1)
 
 
 def test_integers_stay_below_what_is_given_for_their_name():

@@ -52,6 +52,17 @@ def test_items_that_influence_one_another_are_refused_by_op(save):
         batched_profiles(model, along(1), [4])
 
 
+def test_every_place_of_a_batch_is_compared(save):
+    body = """s = Shape(x)  n = Gather(s, zero)  places = Range(zero, n, one)
+        late = GreaterOrEqual(places, nine)  c = Cast<to=1>(late)  u = Unsqueeze(c, axis)
+        y = Add(x, u)"""
+    numbers = {"zero": 0, "one": 1, "nine": 9}
+    weights = {name: np.array(number) for name, number in numbers.items()}
+    model = loaded(save, body, weights | {"axis": np.array([1])})
+    with pytest.raises(ModelError, match=r"batch 16 of .* influence one another in op"):
+        batched_profiles(model, along(1), [16])
+
+
 @pytest.mark.parametrize(
     ("ports", "body", "reason"),
     [

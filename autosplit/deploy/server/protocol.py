@@ -17,6 +17,7 @@ import numpy as np
 
 from autosplit.errors import ConfigError, line_of
 from autosplit.hardware.execution.stage_spec import Port
+from autosplit.hardware.runtimes.arrays import dtype_of
 
 HEADER_LENGTH = "inference-header-content-length"
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -55,14 +56,14 @@ def read(body: bytes, header_length: str | None, outputs: Sequence[Port]) -> Req
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"the request is not JSON: {line_of(error)}") from None
     document = _table(document, "the request")
-    parameters = _table(document.get("parameters", {}), "parameters")
+    parameters = _parameters(document)
     sequence = parameters.get("sequence_id") or None
     if sequence is not None and (isinstance(sequence, bool) or not isinstance(sequence, int | str)):
         raise ConfigError(f"sequence_id is {sequence!r}; give a number or a text")
     return Request(
         _items(document.get("inputs"), memoryview(body)[length:]),
         _asked(document.get("outputs"), bool(parameters.get("binary_data_output")), outputs),
-        str(document.get("id", "")),
+        str(document.get("id") or ""),
         sequence,
         bool(parameters.get("sequence_start")),
         bool(parameters.get("sequence_end")),
@@ -73,7 +74,8 @@ def items_of(tensors: Mapping[str, Array], ports: Sequence[Port]) -> list[Mappin
     """The items of a request: one, unless each input has so many times the rows of an item."""
     counts = {_count(tensors[port.name], port) for port in ports if port.name in tensors}
     count = counts.pop() if len(counts) == 1 else 1
-    if count == 1:
+    # A tensor that is no input is refused as such.
+    if count == 1 or tensors.keys() != {port.name for port in ports}:
         return [tensors]
     parts = {name: np.split(array, count) for name, array in tensors.items()}
     return [{name: arrays[i] for name, arrays in parts.items()} for i in range(count)]
@@ -129,7 +131,7 @@ def _items(inputs: object, binary: memoryview) -> dict[str, Array]:
         name = str(tensor.get("name"))
         if name in arrays:
             raise ConfigError(f"input '{name}' is there twice")
-        size = _table(tensor.get("parameters", {}), "parameters").get("binary_data_size")
+        size = _parameters(tensor).get("binary_data_size")
         if size is None:
             arrays[name] = _of_json(name, tensor)
         else:
@@ -144,10 +146,12 @@ def _of_json(name: str, tensor: Mapping[str, Any]) -> Array:
     try:
         source = np.asarray(tensor.get("data"))
         # Fractions would be cut off, and truth values counted.
-        if source.size and source.dtype.kind not in {"b": "b", "f": "iuf"}.get(dtype.kind, "iu"):
+        kinds = {"b": "b", "i": "iu", "u": "iu"}.get(dtype.kind, "iuf")  # bfloat16 is of kind V
+        if source.size and source.dtype.kind not in kinds:
             raise ConfigError(f"data of input '{name}' is not {tensor['datatype']}")
-        return np.array(tensor.get("data"), dtype=dtype).reshape(shape)
-    except (ValueError, TypeError, OverflowError) as error:
+        with np.errstate(over="raise"):
+            return np.array(tensor.get("data"), dtype=dtype).reshape(shape)
+    except (ValueError, TypeError, ArithmeticError) as error:
         raise ConfigError(f"data of input '{name}' does not fit: {line_of(error)}") from None
 
 
@@ -162,13 +166,16 @@ def _of_bytes(
             f"input '{name}' has {min(len(binary), expected)} bytes of {size!r}; its shape and "
             f"datatype need {expected}"
         )
-    return np.frombuffer(binary[:expected], dtype).reshape(shape), binary[expected:]
+    try:
+        return np.frombuffer(binary[:expected], dtype).reshape(shape), binary[expected:]
+    except ValueError as error:  # one size is 0, another beyond what an array can have
+        raise ConfigError(f"shape of input '{name}' is too large: {error}") from None
 
 
 def _type(name: str, tensor: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
     datatype, shape = tensor.get("datatype"), tensor.get("shape")
     try:
-        dtype = np.dtype(DTYPES[datatype])  # type: ignore[index]
+        dtype = dtype_of(DTYPES[datatype])  # type: ignore[index]
     except (KeyError, TypeError):
         known = ", ".join(DTYPES)
         raise ConfigError(
@@ -193,11 +200,16 @@ def _asked(asked: object, is_binary: bool, ports: Sequence[Port]) -> dict[str, b
             raise ConfigError(
                 f"unknown output {name!r}; the model's outputs are {', '.join(names)}"
             )
-        parameters = _table(tensor.get("parameters", {}), "parameters")
+        parameters = _parameters(tensor)
         if parameters.get("classification"):
             raise ConfigError(f"output '{name}' is asked for as classes; ask for the tensor")
         outputs[str(name)] = bool(parameters.get("binary_data", is_binary))
     return outputs
+
+
+def _parameters(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    parameters = table.get("parameters")  # some clients send null
+    return {} if parameters is None else _table(parameters, "parameters")
 
 
 def _table(value: object, name: str) -> Mapping[str, Any]:
@@ -209,6 +221,6 @@ def _table(value: object, name: str) -> Mapping[str, Any]:
 def _length(text: str | None, total: int) -> int:
     if text is None:
         return total
-    if not text.isdecimal() or int(text) > total:
+    if not text.isdecimal() or len(text) > 20 or int(text) > total:
         raise ConfigError(f"{HEADER_LENGTH} is {text[:20]!r}; the body has {total} bytes")
     return int(text)

@@ -470,7 +470,7 @@ def _checked(item: Item, variant: Variant, variants: Sequence[Variant]) -> dict[
         # Lists and scalars are welcome, as long as their type is exact.
         try:
             array = np.asarray(item[port.name])
-        except ValueError as error:
+        except Exception as error:  # the object may convert itself, and raises what it likes
             raise ConfigError(f"input '{port.name}' is no array: {line_of(error)}") from error
         dtype = dtype_of(port.dtype)
         if array.shape != port.shape or array.dtype != dtype:

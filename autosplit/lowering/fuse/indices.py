@@ -89,10 +89,10 @@ def index_ranges(source: SourceModel) -> Mapping[str, Range]:
 
 
 def integers_below(source: SourceModel) -> Mapping[str, int]:
-    """By input of 32 or 64 bit integers the number that random values stay below.
+    """By input of integers the number that random values stay below.
 
-    It is the size of the smallest axis that they index. An input is left out where only 0 and 1 are
-    safe.
+    It is the size of the smallest axis that they index. An input is left out where nothing limits
+    it, and one of wide integers where only 0 and 1 are safe.
     """
     limits: dict[Any, int] = {}
     # A reference may compute what no output depends on, too.
@@ -100,9 +100,11 @@ def integers_below(source: SourceModel) -> Mapping[str, int]:
         for param in look_up.depends:
             size = look_up.size if param == look_up.origin else _ALWAYS_LEGAL
             limits[param] = min(limits.get(param, _LARGEST), size)
-    wide = {i.name for i in source.inputs if i.dtype in _WIDE_INTEGERS}
-    below = {name: limits.get(param, 0) for param, name in _names(source).items() if name in wide}
-    return {name: limit for name, limit in below.items() if limit > _ALWAYS_LEGAL}
+    dtypes = {i.name: i.dtype for i in source.inputs if "int" in i.dtype}
+    names = {name: param for param, name in _names(source).items() if name in dtypes}
+    below = {name: max(1, limits[param]) for name, param in names.items() if param in limits}
+    is_usual = {n: b == _ALWAYS_LEGAL and dtypes[n] in _WIDE_INTEGERS for n, b in below.items()}
+    return {name: limit for name, limit in below.items() if not is_usual[name]}
 
 
 def _names(source: SourceModel) -> Mapping[Any, str]:

@@ -276,6 +276,11 @@ def test_items_and_results_of_several_threads_are_not_mixed(writers, readers):
     assert plain(results) == computed(SKIP, submitted, "eb")
 
 
+class OnAnotherDevice:
+    def __array__(self, *arguments, **options):
+        raise TypeError("copy it to this machine first")
+
+
 @pytest.mark.parametrize(
     ("item", "line"),
     [
@@ -284,6 +289,7 @@ def test_items_and_results_of_several_threads_are_not_mixed(writers, readers):
         (np.zeros(2), "item is a ndarray; give the array of each input by its name"),
         ({"x": np.zeros(2), "z": np.zeros(2)}, "unknown input 'z'; the model's inputs are x"),
         ({"x": [[1.0], [1.0, 2.0]]}, "input 'x' is no array: "),
+        ({"x": OnAnotherDevice()}, "input 'x' is no array: copy it to this machine first"),
         ({"x": np.zeros(3)}, "input 'x' is float64[3], but the model takes float64[2]"),
         ({"x": np.zeros((2, 1))}, "input 'x' is float64[2, 1]"),
         ({"x": np.zeros(2, np.float32)}, "input 'x' is float32[2], but the model takes float64[2]"),

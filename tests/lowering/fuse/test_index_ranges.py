@@ -48,6 +48,9 @@ NETS = [
      f"y = Add(a, b) }}", TABLE | {"k": np.array(2)}, (-9, 8), 9),
     (f"{LOOK_UP} {{ j = Add(i, k) a = Gather(w, j) b = Gather(w, i) y = Add(a, b) }}",
      TABLE | {"k": np.array(2)}, (-9, 8), None),
+    (f"{LOOK_UP} {{ y = Gather(t, i) }}", {"t": (1, 4)}, (-1, 0), 1),
+    ("(uint8[6] i) => (float[6,4] y) { c = Cast<to=7>(i) y = Gather(w, c) }",
+     {"w": (3, 4)}, (-3, 2), 3),
     # The range is not sure: some value beyond the axis, or some element, is not looked up.
     (f"{LOOK_UP} {{ j = Add(i, k) y = Gather(w, j) }}", TABLE | {"k": np.array(2)}, None, None),
     (f"{LOOK_UP} {{ j = Clip(i, a, b) y = Gather(w, j) }}",
@@ -73,7 +76,7 @@ def together(nets_and_weights):
     """One net of many: to every name of a tensor the number of its net is added."""
     parts, weights = [], {}
     for number, (text, arrays) in enumerate(nets_and_weights):
-        named = re.sub(r"\b(?!int64|int32|float|to\b|axis\b)[a-z]\w*", rf"\g<0>_{number}", text)
+        named = re.sub(r"\b(?!int64|int32|uint8|float|to\b|axis\b)[a-z]\w*", rf"\g<0>_{number}", text)
         parts.append(re.fullmatch(r"\((.*)\) => \((.*)\) \{(.*)\}", named).groups())
         weights |= {f"{name}_{number}": array for name, array in arrays.items()}
     ports, outputs, bodies = zip(*parts, strict=True)

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from autosplit.errors import ModelError
+from autosplit.errors import ModelError, StageError
 from autosplit.extras import require
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.stage_spec import Port, StageSpec
@@ -35,12 +35,29 @@ _loading = threading.Lock()
 _is_loaded = False
 
 Array = np.ndarray[Any, Any]
+_WIDE_INTEGERS = (np.uint32, np.int64, np.uint64)
 Precision = Literal["f32", "bf16"]  # OpenVINO's names
 # What precedes the reason in the text of an error of OpenVINO.
 _PREAMBLE = ("Exception from", "Check '", "FrontEnd API failed", "Model wasn't", "Summary:")
 
 
-class OpenvinoStage(SubmodelStage):
+class NarrowStage(SubmodelStage):
+    """Refuses integers of more than the 32 bits that OpenVINO computes all integers in."""
+
+    def _feed(self, values: Sequence[Any]) -> dict[str, Any]:
+        feed = super()._feed(values)
+        least, most = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+        for name, array in feed.items():
+            is_wide = array.dtype in _WIDE_INTEGERS and array.size
+            if is_wide and not least <= array.min() <= array.max() <= most:
+                raise StageError(
+                    f"'{name}' holds integers of more than 32 bits, which OpenVINO cuts off; "
+                    "choose another --runtime"
+                )
+        return feed
+
+
+class OpenvinoStage(NarrowStage):
     """Implements Stage for a compiled model on one core, or on all cores of the process."""
 
     def __init__(self, compiled: Any, spec: StageSpec, cores: Cores) -> None:

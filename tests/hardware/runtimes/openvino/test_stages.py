@@ -1,7 +1,7 @@
 import pytest
 
 import autosplit
-from autosplit.errors import ModelError
+from autosplit.errors import ModelError, StageError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.runtimes.openvino.stage import OpenvinoStage, compile_model
 from tests import nets
@@ -23,6 +23,15 @@ def test_single_precision_is_computed_as_such():
 def test_an_input_whose_name_openvino_drops_is_read(load):
     model = load(nets.net("g (float[4,4] x) => (float[4,4] y) { a = Dropout(x) y = Add(x, a) }"))
     nets.judge(model, model.split([]))
+
+
+def test_integers_of_more_than_32_bits_are_refused(load):
+    model = load(nets.net("g (int64[2] x) => (int64[2] y) { y = Add(x, x) }"))
+    with model.split([]).pipeline() as pipeline:
+        (outputs,) = pipeline.run([{"x": np.array([2**30 - 1, -(2**30)])}])
+        assert outputs["y"].tolist() == [2**31 - 2, -(2**31)]
+        with pytest.raises(StageError, match="'x' holds integers of more than 32 bits"):
+            pipeline.run([{"x": np.array([2**31, 1])}])
 
 
 def test_a_model_that_openvino_refuses_is_a_model_error_without_native_lines(tmp_path, capfd):
