@@ -108,7 +108,7 @@ def _write(
     """Write a deployment, compare what was written, and replace the export in ``folder``."""
     # First, since it refuses models and items.
     expected = model.reference_outputs
-    wiring, initial = model.wiring(deployment.split), model.lowered.initial
+    wiring, initial = model.wiring(deployment.split, deployment.runtimes), model.lowered.initial
     of_item = of_items(wiring, model.batch)
     submodels = _submodels(model, deployment.runtimes) if onnx else _NOT_ASKED
     with replace_export(folder) as (new, suffix):

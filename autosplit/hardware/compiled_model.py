@@ -155,7 +155,8 @@ class CompiledModel(StageSource):
                 outputs = pipeline.run(model.items(8))
         """
         model = self.at_batch(deployment.batch)
-        return model.run_on(model.wiring(deployment.split), deployment, depth, trace)
+        wiring = model.wiring(deployment.split, deployment.runtimes)
+        return model.run_on(wiring, deployment, depth, trace)
 
     def run_on(
         self, wiring: Wiring, deployment: Deployment, depth: int = 2, trace: bool = False
@@ -196,7 +197,8 @@ class CompiledModel(StageSource):
 
         ``by_hint``: with as many replicas as the runtime wants for throughput.
         """
-        wiring, maker = self.wiring([range(len(self.graph.ops))]), self.runtime_of(runtime)
+        maker = self.runtime_of(runtime)
+        wiring = self.wiring([range(len(self.graph.ops))], [runtime])
         (spec,) = wiring.stages
         replicas = self._replicas(maker, spec, places, partial(maker.whole, by_hint=by_hint))
         return pipeline_of(wiring, [replicas], trace=trace, batch=self.batch)

@@ -19,11 +19,14 @@ from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.execution.wiring import Variant, Wiring, wire
 from autosplit.hardware.measurement.results import LinkCost, Profile
+from autosplit.hardware.runtimes.registry import IN_32_BITS
 
 if TYPE_CHECKING:
     from autosplit.hardware.codegen.kernels import DeviceKernels
     from autosplit.lowering.fuse.lowered import Lowered
 
+_WIDE_INTEGERS = ("int64", "uint32", "uint64")
+_OF_32_BITS = (-(1 << 31), (1 << 31) - 1)
 Item = dict[str, np.ndarray[Any, Any]]
 
 
@@ -62,10 +65,15 @@ class StageSource:
         text = ",".join(f"{i.name}={'x'.join(map(str, i.shape))}" for i in self.lowered.inputs)
         return "|".join([text, *(source.input_shapes for source in self.variants.values())])
 
-    def wiring(self, stages: Sequence[Sequence[int]]) -> Wiring:
-        """The connections of a legal split."""
+    def wiring(self, stages: Sequence[Sequence[int]], runtimes: Sequence[str] = ()) -> Wiring:
+        """The connections of a legal split, whose inputs have the range that ``runtimes`` take."""
         lowered = self.lowered
-        ranges = lowered.index_ranges
+        ranges = dict(lowered.index_ranges)
+        for ops, runtime in zip(stages, runtimes, strict=False):
+            for name in {name for i in ops for name in self.graph.ops[i].inputs}:
+                if runtime in IN_32_BITS and self.graph.tensors[name].dtype in _WIDE_INTEGERS:
+                    least, most = ranges.get(name, _OF_32_BITS)
+                    ranges[name] = max(least, _OF_32_BITS[0]), min(most, _OF_32_BITS[1])
         wiring = wire(self.graph, stages, lowered.outputs, lowered.initial, ranges)
         variants = {name: self._variant(source) for name, source in self.variants.items()}
         return replace(wiring, steps=lowered.steps, variants=variants)

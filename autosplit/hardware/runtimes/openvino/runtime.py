@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from autosplit.errors import ConfigError
+from autosplit.errors import ConfigError, ModelError
 from autosplit.hardware.devices.device import Cores, Device, available, can_pin
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.runtimes.interface import Stage, closed_on_error
@@ -42,6 +42,15 @@ class OpenvinoRuntime(SubmodelRuntime):
     def version(self) -> str:
         """See SubmodelRuntime."""
         return str(require_openvino().__version__)
+
+    def prepare(self, devices: Sequence[Device] = ()) -> None:
+        """See Runtime."""
+        if "float64" in self.source.lowered.dtypes and not self.rounds_to:
+            raise ModelError(
+                f"runtime '{self.name}' computes float64 in 32 bits; "
+                f"'{self.source.graph.name}' needs another --runtime"
+            )
+        super().prepare(devices)
 
     def submodel(self, spec: StageSpec) -> Any:
         """See SubmodelRuntime."""

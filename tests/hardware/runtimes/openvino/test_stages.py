@@ -1,7 +1,7 @@
 import pytest
 
 import autosplit
-from autosplit.errors import ModelError, StageError
+from autosplit.errors import ConfigError, ModelError, StageError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.runtimes.openvino.stage import OpenvinoStage, compile_model
 from tests import nets
@@ -25,13 +25,33 @@ def test_an_input_whose_name_openvino_drops_is_read(load):
     nets.judge(model, model.split([]))
 
 
-def test_integers_of_more_than_32_bits_are_refused(load):
+def test_integers_of_more_than_32_bits_are_refused(load, tmp_path):
     model = load(nets.net("g (int64[2] x) => (int64[2] y) { y = Add(x, x) }"))
-    with model.split([]).pipeline() as pipeline:
-        (outputs,) = pipeline.run([{"x": np.array([2**30 - 1, -(2**30)])}])
-        assert outputs["y"].tolist() == [2**31 - 2, -(2**31)]
-        with pytest.raises(StageError, match="'x' holds integers of more than 32 bits"):
-            pipeline.run([{"x": np.array([2**31, 1])}])
+    split = model.split([])
+    split.export(tmp_path / "out")
+    for pipeline in (split.pipeline(), autosplit.load(tmp_path / "out")):
+        with pipeline:
+            with pytest.raises(ConfigError, match=r"'x' holds 1099511627776; .* to 2147483647"):
+                pipeline.run([{"x": np.array([2**40, 1])}])
+            (outputs,) = pipeline.run([{"x": np.array([2**30 - 1, -(2**30)])}])
+            assert outputs["y"].tolist() == [2**31 - 2, -(2**31)]
+
+
+def test_integers_of_more_than_32_bits_do_not_cross_a_cut(save):
+    proto = nets.net("g (float[2] x) => (int64[2] y) { a = Cast<to=7>(x) y = Add(a, a) }")
+    model = autosplit.load_model(save(proto))
+    split = replace(model.split([["a"]]), runtimes=("tvm", "openvino"), devices=("cores:0",) * 2)
+    with split.pipeline() as pipeline:
+        (outputs,) = pipeline.run([{"x": np.array([7, -5], np.float32)}])
+        assert outputs["y"].tolist() == [14, -10]
+        with pytest.raises(StageError, match="'a' holds integers of more than 32 bits"):
+            pipeline.run([{"x": np.array([1e12, 1], np.float32)}])
+
+
+def test_numbers_of_float64_are_refused(load):
+    model = load(nets.net("g (double[2] x) => (double[2] y) { y = Add(x, x) }"))
+    with pytest.raises(ModelError, match="runtime 'openvino' computes float64 in 32 bits"):
+        model.split([]).pipeline()
 
 
 def test_a_model_that_openvino_refuses_is_a_model_error_without_native_lines(tmp_path, capfd):
