@@ -8,9 +8,10 @@ from typing import Any
 
 import optuna
 
+from autosplit.cuts.stages import cuts_of
 from autosplit.deploy.targets.formats import NATIVE
 from autosplit.deployment import Deployment
-from autosplit.errors import ConfigError, Infeasible
+from autosplit.errors import ConfigError, Infeasible, SplitError
 from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.measurement.results import Measurement, SplitResults
 from autosplit.study.config.study_file import StudyConfig, stored
@@ -120,8 +121,10 @@ def _advised(
         final = record.final_comparison.of(number, record_of(trial))
         try:
             measured = results(str(number), final.measurement(), final.predicted_ms)
-            return final.deployment(), measured
-        except ValueError as error:  # a database may hold anything
+            deployment = final.deployment()
+            cuts_of(bench.description.graph, deployment.split)
+            return deployment, measured
+        except (ValueError, SplitError) as error:  # a database may hold anything
             state = f"is complete, but {error}"
     known = sorted(t.number for t in tally(trials).complete) or "none"
     raise ConfigError(f"trial {number} {state}; complete trials are {known}")

@@ -89,6 +89,20 @@ def test_other_hardware_or_another_model_is_not_exported_from(bench, ran, writte
     assert bench.closed
 
 
+def test_a_stored_trial_whose_stages_are_none_of_the_model_is_refused(
+    bench, ran, written, tmp_path, monkeypatch
+):
+    study = ran(bench, trials=1).study
+
+    def changed(trial):
+        return record_of(trial).model_copy(update={"stages": ((0,), (10**9,))})
+
+    monkeypatch.setattr("autosplit.study.export.record_of", changed)
+    with pytest.raises(ConfigError, match="is complete, but stage 1 names op 1000000000"):
+        export_stored_split(study, tmp_path / "out")
+    assert not written
+
+
 def test_simulated_hardware_has_nothing_to_export(chain_bench, ran, tmp_path, monkeypatch):
     plain = chain_bench(ops=8, stages=2)
     monkeypatch.setattr(benches, "open_bench", lambda config, **_: plain)
