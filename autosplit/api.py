@@ -348,7 +348,7 @@ def plan(
         count = _number("cores", cores)
         return _on_cores(model, count, memory, _number("streams", streams), _batches(batch))
     if memory is not None or streams != 1:
-        raise ConfigError("memory and streams are for cores=N; give it instead of stages")
+        raise ConfigError("memory and streams are for cores=N; give cores instead of stages")
     if stages == "auto":
         count = most_stages(devices)
     else:

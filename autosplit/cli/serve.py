@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
         require(package, "serve")
     name = args.name or manifest_file.read(args.folder).model.name
     if not name or "/" in name:
-        raise ConfigError(f"the model is called '{name}'; give a name without / with --name")
+        raise ConfigError(f"the model is called '{name}'; give one without a slash by --name")
     with app.listen(args.host, args.port) as listener:
         server = app.Server(partial(_load, args), name, int(args.body), args.queue)
         host, port = listener.getsockname()[:2]
