@@ -38,14 +38,15 @@ def test_integers_of_more_than_32_bits_are_refused(load, tmp_path):
 
 
 def test_integers_of_more_than_32_bits_do_not_cross_a_cut(save):
-    proto = nets.net("g (float[2] x) => (int64[2] y) { a = Cast<to=7>(x) y = Add(a, a) }")
-    model = autosplit.load_model(save(proto))
+    body = "c = Cast<to=7>(x) a = ReduceSum<keepdims=0>(c, axis) y = Add(a, a)"
+    proto = nets.net(f"g (float[1,2] x) => (int64[2] y) {{ {body} }}", {"axis": np.array([0])})
+    model = autosplit.load_model(save(proto), runtime="auto")
     split = replace(model.split([["a"]]), runtimes=("tvm", "openvino"), devices=("cores:0",) * 2)
     with split.pipeline() as pipeline:
-        (outputs,) = pipeline.run([{"x": np.array([7, -5], np.float32)}])
+        (outputs,) = pipeline.run([{"x": np.array([[7, -5]], np.float32)}])
         assert outputs["y"].tolist() == [14, -10]
         with pytest.raises(StageError, match="'a' holds integers of more than 32 bits"):
-            pipeline.run([{"x": np.array([1e12, 1], np.float32)}])
+            pipeline.run([{"x": np.array([[1e12, 1]], np.float32)}])
 
 
 def test_numbers_of_float64_are_refused(load):
