@@ -150,7 +150,10 @@ class Linker:
         call, op, kernels = self.lowered.calls[i], self.lowered.graph.ops[i], self.kernels
         value = call.value
         if not isinstance(value, relax.Call):
-            return values.get(value, value)
+            # A copy, since the caller may overwrite what it gets.
+            place = map(relax.prim_value, (tvm.cpu().dlpack_device_type(), 0))
+            copy, weight = "vm.builtin.to_device", values.get(value, value)
+            return relax.call_pure_packed(copy, weight, *place, ty_args=value.ty)
 
         def of_stage(part: Any) -> Any:
             return _value(call.reads.get(part, part), values)

@@ -84,6 +84,18 @@ def test_numbers_of_bfloat16_come_and_go(save, runtime):
     np.testing.assert_array_equal(array_of(item["y"]), x + x)
 
 
+def test_what_a_caller_overwrites_is_not_the_model_s(save, runtime, tmp_path):
+    text = "g (float[4,4] x) => (float[4,4] y, float[4,4] z) { y = MatMul(x, w) z = Identity(w) }"
+    split = autosplit.load_model(save(nets.net(text, {"w": (4, 4)})), runtime=runtime).split([])
+    split.export(tmp_path / "out")
+    expected = split.model.reference_outputs
+    for pipeline in (split.pipeline(), autosplit.load(tmp_path / "out")):
+        with pipeline:
+            for array in pipeline.run(expected.items)[0].values():
+                array.fill(0)
+            assert compare(pipeline.run(expected.items), expected.along).equal
+
+
 def test_two_pipelines_work_side_by_side_and_arrays_need_not_be_contiguous(split):
     items = split.model.items(4)
     strided = [{n: np.repeat(a, 2, -1)[..., ::2] for n, a in item.items()} for item in items]
