@@ -21,6 +21,7 @@ from autosplit.frontend.onnx.nodes import graphs_in
 from autosplit.frontend.onnx.shapes import bind_shapes
 from autosplit.frontend.shapes import Shapes
 
+_LONGEST_NAME = 10_000
 _MOST_NODES = 1_000_000  # of a model whose functions are inlined
 
 
@@ -102,9 +103,12 @@ def _parse(path: Path) -> Any:
         missing = "outputs" if model.graph.node else "nodes"
         raise ModelError(f"model '{path}' has a graph without {missing}; there is nothing to split")
     for name in chain(_names(model.graph), *map(_names, model.functions)):
-        if isinstance(name, bytes):  # protobuf's way to return what is no text
+        problem = "is not UTF-8" if isinstance(name, bytes) else ""  # protobuf's way to say so
+        if not problem and ("\0" in name or len(name) > _LONGEST_NAME):
+            problem = f"has a null character, or more than {_LONGEST_NAME} characters"
+        if problem:
             raise ModelError(
-                f"model '{path}' has the name {name[:40]!r}, which is not UTF-8; rename it"
+                f"model '{path}' has the name {name[:40]!r}, which {problem}; rename it"
             )
     return model
 

@@ -204,3 +204,10 @@ def test_external_data_with_a_very_long_value_is_named(save, key):
 def test_a_model_without_ops_has_no_cuts(save, as_text):
     path = save(onnx_model([helper.make_node("Identity", ["x"], ["y"])], [value("x", (2,))], ["y"]))
     assert "0 cuts into two stages" in as_text("inspect", path)
+
+
+@pytest.mark.parametrize("name", ["x\0y", "x" * 70_000])
+def test_a_name_that_no_archive_of_arrays_holds_is_refused(save, name):
+    path = save(_model([helper.make_node("Relu", ["x"], [name])]))
+    with pytest.raises(ModelError, match="has the name 'x.*has a null character, or more than"):
+        file.read(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.runtimes.interface import Stage, closed_on_error
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime
+from autosplit.hardware.runtimes.onnx.submodels import OnnxModel
 from autosplit.hardware.runtimes.openvino.process import ProcessStage
 from autosplit.hardware.runtimes.openvino.profile import time_nodes
 from autosplit.hardware.runtimes.openvino.rewrites import with_flat_softmax, with_relayed_inputs
@@ -43,14 +44,15 @@ class OpenvinoRuntime(SubmodelRuntime):
         """See SubmodelRuntime."""
         return str(require_openvino().__version__)
 
-    def prepare(self, devices: Sequence[Device] = ()) -> None:
-        """See Runtime."""
+    @cached_property
+    def original(self) -> OnnxModel:
+        """See SubmodelRuntime. Raises ModelError for one in float64."""
         if "float64" in self.source.lowered.dtypes and not self.rounds_to:
             raise ModelError(
                 f"runtime '{self.name}' computes float64 in 32 bits; "
                 f"'{self.source.graph.name}' needs another --runtime"
             )
-        super().prepare(devices)
+        return super().original
 
     def submodel(self, spec: StageSpec) -> Any:
         """See SubmodelRuntime."""

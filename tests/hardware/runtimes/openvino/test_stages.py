@@ -1,3 +1,6 @@
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 import autosplit
@@ -49,10 +52,11 @@ def test_integers_of_more_than_32_bits_do_not_cross_a_cut(save):
             pipeline.run([{"x": np.array([[1e12, 1]], np.float32)}])
 
 
-def test_numbers_of_float64_are_refused(load):
-    model = load(nets.net("g (double[2] x) => (double[2] y) { y = Add(x, x) }"))
-    with pytest.raises(ModelError, match="runtime 'openvino' computes float64 in 32 bits"):
-        model.split([]).pipeline()
+def test_numbers_of_float64_are_refused(load, tmp_path):
+    split = load(nets.net("g (double[2] x) => (double[2] y) { y = Add(x, x) }")).split([])
+    for use in (split.pipeline, lambda: split.export(tmp_path / "out")):
+        with pytest.raises(ModelError, match="runtime 'openvino' computes float64 in 32 bits"):
+            use()
 
 
 def test_a_model_that_openvino_refuses_is_a_model_error_without_native_lines(tmp_path, capfd):
