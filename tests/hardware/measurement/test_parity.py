@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit import api
-from autosplit.errors import MismatchError
+from autosplit.errors import ConfigError, MismatchError
 from autosplit.frontend.source import SourceModel
 from autosplit.hardware.measurement import reference
 from autosplit.hardware.measurement.parity import compare, tolerance_of
@@ -160,6 +160,8 @@ def test_a_refusal_names_runtimes_error_tolerance_and_remedies():
 class _Off(SimpleNamespace):
     """A pipeline whose outputs are too large by a share."""
 
+    batch = 1
+
     def run(self, items):
         outputs = self.model.expected(items)
         return [{n: a * np.float32(1 + self.share) for n, a in item.items()} for item in outputs]
@@ -170,6 +172,12 @@ def test_a_model_accepts_the_tolerance_that_was_asked_for(branches):
         branches.require_equal(_Off(model=branches, share=0.05), ["tvm"])
     tolerant = api.load_model(branches.path, tolerance=0.055)
     assert tolerant.require_equal(_Off(model=tolerant, share=0.05), ["tvm"]).equal
+
+
+@pytest.mark.parametrize("tolerance", [0, -1.0, float("nan"), float("inf")])
+def test_a_tolerance_that_is_none_is_refused(branches, tolerance):
+    with pytest.raises(ConfigError, match=f"tolerance is {tolerance}; give a number above 0"):
+        api.load_model(branches.path, tolerance=tolerance)
 
 
 @pytest.mark.parametrize(
