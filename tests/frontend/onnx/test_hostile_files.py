@@ -209,5 +209,5 @@ def test_a_model_without_ops_has_no_cuts(save, as_text):
 @pytest.mark.parametrize("name", ["x\0y", "x" * 70_000])
 def test_a_name_that_no_archive_of_arrays_holds_is_refused(save, name):
     path = save(_model([helper.make_node("Relu", ["x"], [name])]))
-    with pytest.raises(ModelError, match="has the name 'x.*has a null character, or more than"):
+    with pytest.raises(ModelError, match=r"has the name 'x.*has a null character, or more than"):
         file.read(path)
