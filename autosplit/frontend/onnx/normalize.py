@@ -91,6 +91,8 @@ def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
         return "TVM leaves amounts that the type has no bits for to the processor"
     if kind == "Mod" and not attrs.get("fmod", 0) and "float" in str(inputs[0].ty.dtype):
         return "TVM multiplies a rounded quotient, which large ones make wrong; fmod=1 is exact"
+    if kind in ("Div", "Mod") and "int" in str(inputs[0].ty.dtype) and not _divides(inputs[1]):
+        return "TVM ends the process where an integer is divided by 0"
     if kind == "RoiAlign":
         return "TVM samples regions at other places"
     if kind == "ConvTranspose" and "output_shape" in attrs:
@@ -103,6 +105,11 @@ def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
     if any(is_constant(p) and (p.value.numpy() < 0).any() for p in pads):
         return "TVM wraps a tensor whole"
     return ""
+
+
+def _divides(divisor: Any) -> bool:
+    """Whether a processor can divide all integers by it: the least one by -1 overflows."""
+    return is_constant(divisor) and not np.isin(divisor.value.numpy(), (0, -1)).any()
 
 
 def _with_sizes(inputs: Any, attrs: Attributes) -> Any:

@@ -38,7 +38,12 @@ def test_a_spelling_of_another_opset_is_read(save, model):
 
 @pytest.mark.parametrize(
     ("line", "dtype", "reason"),
-    [('BitShift<direction="LEFT">', "uint8", "no bits for"), ("Mod<fmod=0>", "float", "fmod=1")],
+    [
+        ('BitShift<direction="LEFT">', "uint8", "no bits for"),
+        ("Mod<fmod=0>", "float", "fmod=1"),
+        ("Mod", "int32", "divided by 0"),
+        ("Div", "int8", "divided by 0"),
+    ],
 )
 def test_operands_at_the_edges_are_left_to_another_runtime(save, line, dtype, reason):
     ports = f"g ({dtype}[4] x, {dtype}[4] z) => ({dtype}[4] y)"
