@@ -24,10 +24,9 @@ from autosplit.hardware.profiling.timing import on_cores
 from autosplit.hardware.runtimes.arrays import aligned_copy, dtype_of
 from autosplit.hardware.runtimes.openvino.stage import (
     NarrowStage,
+    OpenvinoStage,
     Precision,
     compile_model,
-    infer_request,
-    shared_tensor,
 )
 from autosplit.serialization import dump, load
 
@@ -83,18 +82,15 @@ class ProcessStage(NarrowStage):
 def open_stage(document: Mapping[str, Any]) -> Handler:
     """The handler of a process; each job is an item."""
     setting = load(StageSetting, document)
-    count = len(setting.inputs)
     compiled = compile_model(Path(setting.file), setting.cores, setting.precision)
-    request = infer_request(compiled, setting.inputs, setting.outputs)
+    spec = StageSpec.planned((), setting.inputs, setting.outputs)
+    stage = OpenvinoStage(compiled, spec, setting.cores)
     arrays = mapped(setting.memory, _shapes((*setting.inputs, *setting.outputs)))
-    for position, array in enumerate(arrays[:count]):
-        request.set_input_tensor(position, shared_tensor(array))
-    for position, array in enumerate(arrays[count:]):
-        request.set_output_tensor(position, shared_tensor(array))
+    inputs, outputs = arrays[: len(setting.inputs)], arrays[len(setting.inputs) :]
 
-    # A tensor does not keep the memory that it shares.
-    def infer(_: Mapping[str, Any], memory: object = arrays) -> None:
-        request.infer(share_outputs=True)
+    def infer(_: Mapping[str, Any]) -> None:
+        for array, result in zip(outputs, stage.run(inputs), strict=True):
+            np.copyto(array, result)
 
     return infer
 

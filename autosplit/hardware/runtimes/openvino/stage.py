@@ -58,12 +58,18 @@ class NarrowStage(SubmodelStage):
 
 
 class OpenvinoStage(NarrowStage):
-    """Implements Stage for a compiled model on one core, or on all cores of the process."""
+    """Implements Stage for a compiled model on one core, or on all cores of the process.
+
+    Raises ModelError where the model does not have the ports of ``spec``.
+    """
 
     def __init__(self, compiled: Any, spec: StageSpec, cores: Cores) -> None:
         super().__init__(spec, cores)
         self._types = [dtype_of(port.dtype) for port in spec.outputs]
-        self._request = infer_request(compiled, spec.inputs, spec.outputs)
+        # By position: OpenVINO forgets the name of an input that a Dropout node reads.
+        _require_shapes("inputs", spec.inputs, compiled.inputs)
+        _require_shapes("outputs", spec.outputs, compiled.outputs)
+        self._request = compiled.create_infer_request()
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. Inputs are shared; outputs are copies, because the next run writes there.
@@ -74,15 +80,6 @@ class OpenvinoStage(NarrowStage):
         results = self._request.infer(arrays, share_inputs=True)
         # OpenVINO has bfloat16 as float16 with the same bits.
         return [np.asarray(results[place]).view(t) for place, t in enumerate(self._types)]
-
-
-def shared_tensor(array: Array) -> Any:
-    """An OpenVINO tensor in the memory of an array."""
-    openvino = require_openvino()
-    if array.dtype != dtype_of("bfloat16"):
-        return openvino.Tensor(array, shared_memory=True)
-    shape = openvino.Shape(array.shape)
-    return openvino.Tensor(array.view(np.float16), shape, openvino.Type.bf16)
 
 
 def require_openvino() -> Any:
@@ -139,14 +136,6 @@ def compile_model(
         return openvino.Core().compile_model(network, "CPU", properties)
     except Exception as error:
         raise ModelError(f"OpenVINO cannot load the model: {_reason(error)}") from error
-
-
-def infer_request(compiled: Any, inputs: Sequence[Port], outputs: Sequence[Port]) -> Any:
-    """A request for inferences. Raises ModelError where the model does not have these ports."""
-    # By position: OpenVINO forgets the name of an input that a Dropout node reads.
-    _require_shapes("inputs", inputs, compiled.inputs)
-    _require_shapes("outputs", outputs, compiled.outputs)
-    return compiled.create_infer_request()
 
 
 def _require_shapes(kind: str, ports: Sequence[Port], tensors: Sequence[Any]) -> None:
