@@ -32,20 +32,18 @@ class Ticket(Future[Mapping[str, Any]]):
     """One item inside a pipeline. Its result are the outputs by name, once every stage ran it.
 
     ``inputs`` are those of each stage, which waits for so many ``missing`` senders. ``uncomputed``:
-    the stages that have not run it. ``stream`` is there where the model has states: with
-    ``initial`` they begin anew at these values; the next item inside is ``following``.
-    ``failure``: of the stage that failed on it, after which no stage computes it. ``started`` is
-    when its first stage began, in seconds, and ``items`` the items in it. One that ``is_alone`` is
-    the only one of its caller.
+    the stages that have not run it. Where the model has states, it is a ``step`` of its stream, and
+    gets those of the one ``before``. ``failure``: of the stage that failed on it, after which no
+    stage computes it. ``started`` is when its first stage began, in seconds, and ``items`` the
+    items in it. One that ``is_alone`` is the only one of its caller.
     """
 
     items = 1
     started: float | None = None
     failure: ItemFailed | None = None
     is_alone = False
-    stream: StreamRecord | None = None
-    initial: Mapping[str, Any] | None = None
-    following: Ticket | None = None
+    step: StreamStep | None = None
+    before: StreamStep | None = None
 
     def __init__(
         self, number: int, inputs: list[list[Any]], missing: list[int], outputs: dict[str, Any]
@@ -59,20 +57,19 @@ class Ticket(Future[Mapping[str, Any]]):
 
 
 @dataclass(eq=False)
-class StreamRecord:
-    """A stream that has begun, with what its last item left in each stage.
+class StreamStep:
+    """What an item of a stream left in each stage, or what a stream begins with.
 
-    Each stage with states has it in one of its ``lanes``. ``last``: its last item, while that is
-    inside. ``initial`` has states where the next item begins anew: at these, and else as the model
-    begins.
+    Each stage with states has the stream in one of its ``lanes``. ``uncomputed``: the stages that
+    have not run the item; the next one, ``following``, waits for them. States that are
+    ``is_shared`` are copied for it, as its stage may overwrite what it gets.
     """
 
-    name: Stream
     lanes: Mapping[int, int]
-    left: dict[int, list[Any]] = field(default_factory=dict)
-    last: Ticket | None = None
-    initial: Mapping[str, Any] | None = field(default_factory=dict)
-    is_lost: bool = False
+    left: dict[int, list[Any]]
+    uncomputed: set[int] = field(default_factory=set)
+    following: Ticket | None = None
+    is_shared: bool = False
 
 
 @dataclass(frozen=True)

@@ -249,7 +249,6 @@ class Engine:
                 self._ended.set()
                 self._lost_items = [ticket.number for ticket in self.inside]
             discarded = list(self.inside)
-            self.streams.lose(discarded)
             self.inside.clear()
             self._changed.notify_all()
         for lane in chain(*self._lanes):
@@ -371,11 +370,11 @@ class Engine:
             for name, position in self._edges.outputs[stage]:
                 ticket.outputs[name] = results[position]
             ticket.uncomputed.discard(stage)
-            if ticket.following is not None and self._stages[stage].states:
-                self._arrive(stage, ticket.following)
+            if ticket.step and ticket.step.following and self._stages[stage].states:
+                self._arrive(stage, ticket.step.following)
             if not ticket.uncomputed:
                 self.inside.discard(ticket)
-                self.streams.end_item(ticket)
+                ticket.before = None  # they refer to each other
                 self._changed.notify_all()
             # One that ``stop`` discarded has its exception already.
             is_complete = not ticket.uncomputed and not self._is_stopped
@@ -401,8 +400,8 @@ class Engine:
         ticket.missing[stage] -= 1
         if ticket.missing[stage]:
             return
-        stream = ticket.stream if self._stages[stage].states else None
-        lane = self._lanes[stage][stream.lanes[stage] if stream else 0]
+        step = ticket.step if self._stages[stage].states else None
+        lane = self._lanes[stage][step.lanes[stage] if step else 0]
         goes_on = home is not None and home.site is not None and home.site == lane.site
         is_alone = ticket.is_alone and len(self.inside) == 1
         if home and goes_on and is_alone and not home.following and lane.running.acquire(False):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from autosplit.errors import ConfigError, StageError
-from autosplit.hardware.execution.edges import Stream, StreamRecord, Ticket
+from autosplit.hardware.execution.edges import Stream, StreamStep, Ticket
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.runtimes.arrays import array_of
 
@@ -29,59 +29,46 @@ class Streams:
         # overwrite the state while another stage reads it.
         self._shared = {connection.source for connection in wiring.connections}
         self._first = wiring.first_states
-        self._records: dict[Stream, StreamRecord] = {}
+        self._last: dict[Stream, StreamStep] = {}
 
     @property
     def lost(self) -> list[str]:
-        """The streams that had items inside when the pipeline stopped."""
-        return sorted(str(name) for name, record in self._records.items() if record.is_lost)
+        """The streams that have items inside; they are lost once the pipeline is stopped."""
+        return sorted(str(name) for name, step in self._last.items() if step.uncomputed)
 
     def begin_item(self, ticket: Ticket, name: Stream) -> None:
         """Note that an item enters; stages with states begin it after the last of its stream."""
         if not self._first:
             return
-        record = ticket.stream = self._record(name)
-        ticket.initial, record.initial = record.initial, None
-        if record.last is not None:
-            record.last.following = ticket
-            for stage in record.last.uncomputed & self._lanes.keys():
-                ticket.missing[stage] += 1
-        record.last = ticket
-
-    def end_item(self, ticket: Ticket) -> None:
-        """Note that an item left; a stream that was reset ends with its last one."""
-        ticket.following, record = None, ticket.stream
-        if record is None or record.last is not ticket:
-            return
-        record.last = None
-        if record.initial == {}:
-            del self._records[record.name]
+        before = ticket.before = self._last.get(name) or self._begun(name, self._first)
+        before.following = ticket
+        for stage in before.uncomputed & self._lanes.keys():
+            ticket.missing[stage] += 1
+        self._last[name] = ticket.step = StreamStep(before.lanes, {}, ticket.uncomputed)
 
     def is_idle(self, name: Stream) -> bool:
         """Whether no item of a stream is inside."""
-        return name not in self._records or self._records[name].last is None
+        return name not in self._last or not self._last[name].uncomputed
 
     def restore(self, stage: int, ticket: Ticket, values: list[Any]) -> None:
         """Add its states to the inputs of a stage, which may overwrite them."""
-        if ticket.stream is None or stage not in self._lanes:
+        if ticket.before is None or stage not in self._lanes:
             return
-        if ticket.initial is not None:
-            begun = {**self._first, **ticket.initial}
-            left = [np.array(array_of(begun[s.input])) for s in self._stages[stage].states]
-        else:
-            left = ticket.stream.left[stage]
+        left = ticket.before.left.pop(stage)
+        if ticket.before.is_shared:
+            left = [np.array(array_of(value)) for value in left]
         for (place, _), value in zip(self._places[stage], left, strict=True):
             values[place] = value
 
     def keep(self, stage: int, ticket: Ticket, results: Sequence[Any]) -> None:
         """Keep what an item leaves in a stage."""
-        if ticket.stream is None or stage not in self._lanes:
+        if ticket.step is None or stage not in self._lanes:
             return
         left = [results[output] for _, output in self._places[stage]]
         for place, (_, output) in enumerate(self._places[stage]):
             if (stage, output) in self._shared:
                 left[place] = np.array(array_of(left[place]))
-        ticket.stream.left[stage] = left
+        ticket.step.left[stage] = left
 
     def reset(self, name: Stream, state: Mapping[str, Any] | None) -> None:
         """Let the next item of a stream begin anew: at ``state``, or at what the model begins with.
@@ -101,45 +88,39 @@ class Streams:
         # Copies, since the caller may go on to use its arrays; of two types that are equal, as are
         # those of 64 bits, runtimes know one.
         values = {k: np.asarray(v).astype(self._first[k].dtype) for k, v in (state or {}).items()}
-        if values or not self.is_idle(name):
-            self._record(name).initial = values
+        if values:
+            self._last[name] = self._begun(name, {**self._first, **values})
         else:
-            self._records.pop(name, None)
+            self._last.pop(name, None)
 
     def of(self, name: Stream) -> dict[str, Any]:
         """The states by name that the next item of an idle stream gets.
 
         Raises StageError for a stream that is lost.
         """
-        # One that has not begun is as one reset.
-        stream = self._records.get(name, StreamRecord(name, {}))
-        if stream.is_lost:
+        step = self._last.get(name)
+        if step is None:
+            return self._first
+        if step.uncomputed:
             raise StageError(
                 f"stream {name!r} is lost: it had items inside; begin it in a new pipeline"
             )
-        if stream.initial is not None:
-            return {**self._first, **stream.initial}
-        values = {
+        step.is_shared = True
+        return {
             state.input: value
-            for stage, left in sorted(stream.left.items())
+            for stage, left in sorted(step.left.items())
             for state, value in zip(self._stages[stage].states, left, strict=True)
         }
-        # The next item begins with copies, for its stage may overwrite what it gets.
-        stream.initial = values
-        return values
 
-    def lose(self, tickets: Iterable[Ticket]) -> None:
-        """Note that items were discarded halfway."""
-        for ticket in tickets:
-            if ticket.stream is not None:
-                ticket.stream.is_lost = True
+    def _begun(self, name: Stream, values: Mapping[str, Any]) -> StreamStep:
+        """What a stream begins with, as if an item had left it.
 
-    def _record(self, name: Stream) -> StreamRecord:
-        """The record of a stream. A new one goes to the lane with the fewest in each stage."""
-        if name not in self._records:
-            lanes = {}
-            for stage, count in self._lanes.items():
-                streams = Counter(record.lanes[stage] for record in self._records.values())
-                lanes[stage] = min(range(count), key=streams.__getitem__)
-            self._records[name] = StreamRecord(name, lanes)
-        return self._records[name]
+        A new stream goes to the lane with the fewest in each stage.
+        """
+        left, lanes = {}, {}
+        for stage, count in self._lanes.items():
+            left[stage] = [values[state.input] for state in self._stages[stage].states]
+            streams = Counter(step.lanes[stage] for step in self._last.values())
+            lanes[stage] = min(range(count), key=streams.__getitem__)
+        before = self._last.get(name)
+        return StreamStep(before.lanes if before else lanes, left, is_shared=True)
