@@ -6,7 +6,8 @@ returns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 
 __all__ = [
     "AutosplitError",
@@ -88,3 +89,12 @@ def line_of(error: BaseException, last: bool = False) -> str:
     """The first line of an error's text, or the last; the name of its type where it has none."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1 if last else 0] if lines else type(error).__name__
+
+
+@contextlib.contextmanager
+def explained(kind: type[AutosplitError], problem: str, last: bool = True) -> Iterator[None]:
+    """Raise any error of the block, as libraries have of many kinds, as one of ours in one line."""
+    try:
+        yield
+    except Exception as error:
+        raise kind(f"{problem}: {line_of(error, last)}") from error

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from autosplit import phases
-from autosplit.errors import ModelError, line_of
+from autosplit.errors import ModelError, explained
 from autosplit.extras import tvm
 from autosplit.hardware import cache, native_log
 from autosplit.hardware.codegen import toolchain
@@ -176,11 +176,6 @@ def _compile_each(
 @native_log.hidden()
 def _build(by_symbol: Mapping[str, tuple[str, Any]], target: Any) -> Any:
     functions = {s: f.with_attr("global_symbol", s) for s, (_, f) in by_symbol.items()}
-    try:
+    names = ", ".join(sorted(name for name, _ in by_symbol.values()))
+    with explained(ModelError, f"kernel {names} cannot be built for {target.kind.name}"):
         return tvm.tirx.build(tvm.IRModule(functions), target=target)
-    except Exception as error:
-        names = ", ".join(sorted(name for name, _ in by_symbol.values()))
-        reason = line_of(error, last=True)
-        raise ModelError(
-            f"kernel {names} cannot be built for {target.kind.name}: {reason}"
-        ) from error

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from autosplit.errors import ConfigError, MachineError, line_of
+from autosplit.errors import ConfigError, MachineError, explained
 from autosplit.extras import meta_schedule as ms
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
@@ -40,12 +40,8 @@ def database(folder: Path, create: bool = False) -> Any:
             raise MachineError(f"cannot write the database '{folder}': {error.strerror}") from error
     else:
         require(folder)
-    try:
+    with explained(ConfigError, f"the tuning database '{folder}' is damaged"):
         return ms.database.JSONDatabase(str(folder / WORKLOADS), str(folder / RECORDS))
-    except Exception as error:  # TVM raises errors of many kinds
-        raise ConfigError(
-            f"the tuning database '{folder}' is damaged: {line_of(error, last=True)}"
-        ) from error
 
 
 @contextmanager

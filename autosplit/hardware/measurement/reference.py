@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ModelError, line_of
+from autosplit.errors import ModelError, explained
 from autosplit.extras import relax, transform, tvm
 from autosplit.frontend import importing
 from autosplit.frontend.relax.main_function import with_kernels
@@ -79,11 +79,8 @@ def _unfused(module: Any, target: Any) -> Any:
             lambda lowered: with_kernels(lowered, keep_special_values),
         ):
             module = step(module)
-        try:
+        with explained(ModelError, "TVM cannot build the module as it is"):
             built = relax.build(module, target)
-        except Exception as error:
-            reason = line_of(error, last=True)
-            raise ModelError(f"TVM cannot build the module as it is: {reason}") from error
     return relax.VirtualMachine(built, tvm.cpu())["main"]
 
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from autosplit.errors import ConfigError, ModelError, line_of
+from autosplit.errors import ConfigError, ModelError, explained
 from autosplit.extras import relax, transform, tvm
 from autosplit.frontend.relax.expressions import variables
 from autosplit.frontend.relax.main_function import bindings, renamed, with_calls
@@ -62,15 +62,11 @@ def partition(source: SourceModel, backends: Sequence[Backend]) -> tuple[Any, di
     plain = transform.CanonicalizeBindings()(adopt_names(source.module))
     plain = transform.DeadCodeElimination(["main"])(plain)
     patterns = [p for backend in backends for p in _patterns(backend)]
-    try:
+    names = ", ".join(backend.name for backend in backends)
+    with explained(ModelError, f"the patterns of {names} cannot be applied"):
         module = transform.FuseOpsByPattern(patterns, bind_constants=True)(plain)
         for backend in backends:
             module = _with_markers(module, backend)
-    except Exception as error:
-        names = ", ".join(backend.name for backend in backends)
-        raise ModelError(
-            f"the patterns of {names} cannot be applied: {line_of(error, last=True)}"
-        ) from error
     module = _with_marks(source, plain, module)
     composites = _composites(module, backends)
     return _opaque(module, composites), {c.symbol: c for c in composites.values()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from autosplit.errors import MachineError, line_of
+from autosplit.errors import MachineError, explained
 from autosplit.extras import relax, transform, tvm
 from autosplit.frontend.relax.main_function import with_calls
 from autosplit.lowering.external.composites import Composite, call_by_symbol
@@ -30,14 +30,10 @@ def generate(
     alone = {s for s, c in composites.items() if not (merge and c.backend.merge)}
     # TVM merges what it is given, so composites that stay alone are regions before it runs.
     module = transform.MergeCompositeFunctions()(_with_functions(module, composites, alone))
-    try:
+    backends = ", ".join(sorted({c.backend.name for c in composites.values()}))
+    problem = f"backend {backends} cannot compile ops {', '.join(names.values())}"
+    with explained(MachineError, problem):
         return transform.RunCodegen()(with_calls(module, _by_symbol))
-    except Exception as error:
-        backends = ", ".join(sorted({c.backend.name for c in composites.values()}))
-        reason = line_of(error, last=True)
-        raise MachineError(
-            f"backend {backends} cannot compile ops {', '.join(names.values())}: {reason}"
-        ) from error
 
 
 def _require_generators(composites: Mapping[str, Composite], names: Mapping[str, str]) -> None:

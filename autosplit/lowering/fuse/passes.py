@@ -11,7 +11,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from autosplit.errors import ModelError, line_of
+from autosplit.errors import ModelError, explained
 from autosplit.extras import relax, transform
 from autosplit.frontend.relax.main_function import bindings, renamed
 from autosplit.frontend.source import marked
@@ -60,21 +60,16 @@ def fuse(module: Any, target: Any) -> FusedModule:
         transform.FoldConstant(),
         transform.DeadCodeElimination(["main"]),
     ]
-    with target, warnings.catch_warnings():
+    problem = f"the model cannot be lowered for target {target.kind.name}"
+    with explained(ModelError, problem), target, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
+        module = adopt_names(module)
+        for passes in (simplify, layout, legalise):
+            for each in passes:
+                module = each(module)
             module = adopt_names(module)
-            for passes in (simplify, layout, legalise):
-                for each in passes:
-                    module = each(module)
-                module = adopt_names(module)
-            grouped = transform.FuseOps()(module)
-            return FusedModule(module, grouped, transform.FuseTIR()(grouped))
-        except Exception as error:  # TVM raises errors of many kinds
-            raise ModelError(
-                f"the model cannot be lowered for target {target.kind.name}: "
-                f"{line_of(error, last=True)}"
-            ) from error
+        grouped = transform.FuseOps()(module)
+        return FusedModule(module, grouped, transform.FuseTIR()(grouped))
 
 
 def adopt_names(module: Any) -> Any:

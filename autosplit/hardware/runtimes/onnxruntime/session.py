@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ModelError, line_of
+from autosplit.errors import ModelError, explained, line_of
 from autosplit.extras import require
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.profiling.timing import on_cores
@@ -66,9 +66,7 @@ def onnxruntime_step(model: Path | bytes) -> Callable[[Mapping[str, Array]], dic
     names = [o.name for o in session.get_outputs()]
 
     def step(item: Mapping[str, Array]) -> dict[str, Array]:
-        try:
+        with explained(ModelError, "onnxruntime cannot run the model", last=False):
             return dict(zip(names, session.run(names, dict(item)), strict=True))
-        except Exception as error:
-            raise ModelError(f"onnxruntime cannot run the model: {line_of(error)}") from error
 
     return step
