@@ -53,14 +53,14 @@ def pipeline_of(
                     replica.load(replica_name(index, number, len(row)), stored)
         for replica in remotes:
             replica.await_load()
+        # Only a replica elsewhere may be called by two threads at once.
+        remote = [all(isinstance(replica, RayReplica) for replica in row) for row in stages]
+        lanes = [LANES if is_remote else 1 for is_remote in remote]
+        pipeline = Pipeline(wiring, stages, depth, trace, lanes, batch)
     except BaseException:
         for replica in chain(*stages):
             replica.close()
         raise
-    # Only a replica elsewhere may be called by two threads at once.
-    remote = [all(isinstance(replica, RayReplica) for replica in row) for row in stages]
-    lanes = [LANES if is_remote else 1 for is_remote in remote]
-    pipeline = Pipeline(wiring, stages, depth, trace, lanes, batch)
     if remotes:
         # The threads end the actors, also those of a pipeline that nobody used or closed.
         pipeline.start()

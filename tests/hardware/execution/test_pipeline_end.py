@@ -10,7 +10,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from autosplit.errors import MachineError, StageError
+from autosplit.errors import ConfigError, MachineError, StageError
+from autosplit.hardware.cluster.pipeline import pipeline_of
 from autosplit.hardware.execution import engine as engines
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.runtimes import stage_files
@@ -151,3 +152,10 @@ def test_a_stage_whose_loading_hangs_is_named_in_time(branches, monkeypatch):
     ):
         branches.split([]).pipeline()
     goes_on.set()
+
+
+def test_a_pipeline_that_is_refused_leaves_no_stage_open():
+    other, stages = fake_pipeline(CHAIN, STAGES, ["c"])
+    with pytest.raises(ConfigError, match="depth is 0"):
+        pipeline_of(other.wiring, [[stage] for stage in stages], depth=0)
+    assert [stage.closed for stage in stages] == [1, 1, 1]
