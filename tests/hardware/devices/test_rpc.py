@@ -108,6 +108,14 @@ def test_a_kernel_that_is_not_compiled_for_a_device_takes_for_ever(model, two, m
         limited.unsplit(devices.parse(two[0].device))
 
 
+def test_a_model_is_profiled_at_another_batch_on_the_same_connection(save, two):
+    proto = nets.net("g (float[1,8] x) => (float[1,8] y) { y = MatMul(x, w) }", {"w": (8, 8)})
+    single, device = autosplit.load_model(save(proto), runtime="tvm"), devices.parse(two[0].device)
+    with rpc.reached([device]):
+        for model in (single, single.at_batch(4)):
+            assert 0 < model.profile(device, 0.05, force=True).op_ms[0] < math.inf
+
+
 def test_an_op_of_an_external_backend_stays_on_local_cores(model, two):
     kernel = model.graph.ops[-1].kernel
     known = {kernel: SimpleNamespace(backend=SimpleNamespace(name="dsp"), key="dsp")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -80,10 +80,15 @@ class TvmRuntime(Runtime):
             weights = large_weights(self.source.lowered, spec) if is_here else ()
             module = linker.link({ENTRY: spec}, weights=weights)
             return VmStage(module, device, [w.value for w in weights])
-        # A server keeps loaded libraries by this key, so it holds all that the library depends on.
+        functions = {ENTRY: spec}
+        key = self._key(linker, functions)
+        return RpcStage(rpc.connect(device), key, partial(linker.write, functions), spec)
+
+    def _key(self, linker: Linker, functions: Mapping[str, StageSpec]) -> str:
+        """By what a server keeps a loaded library: all that this depends on."""
+        code = [(name, spec.code) for name, spec in functions.items()]
         symbols = sorted(linker.kernels.symbols.values())
-        key = cache.digest(self.source.sha256, spelled(linker.target), spec.code, *symbols)
-        return RpcStage(rpc.connect(device), key, partial(linker.write, {ENTRY: spec}), spec)
+        return cache.digest(self.source.sha256, spelled(linker.target), repr(code), *symbols)
 
     def _linker(self, device: Device) -> Linker:
         kernels = self.source.kernels
@@ -193,7 +198,7 @@ class TvmRuntime(Runtime):
         with ExitStack() as guarded:
             if isinstance(device, Rpc):
                 connection = rpc.connect(device)
-                key = cache.digest("profile", self.source.sha256, spelled(linker.target))
+                key = self._key(linker, functions)
                 module = connection.load(key, partial(linker.write, functions, merge=False))
                 guarded.enter_context(connection.guarded("it was profiled"))
                 vm, tvm_device = server_machine(module, connection), connection.tvm_device
