@@ -19,7 +19,7 @@ from autosplit.errors import ModelError, explained
 from autosplit.extras import tvm
 from autosplit.hardware import cache, native_log
 from autosplit.hardware.codegen import toolchain
-from autosplit.hardware.codegen.schedules import completed, is_scheduled, only_reshapes, schedule
+from autosplit.hardware.codegen.schedules import completed, is_scheduled, schedule
 from autosplit.hardware.codegen.target import spelled, target_on
 from autosplit.hardware.codegen.target import toolchain as versions
 from autosplit.hardware.devices.device import Cores, Device, available, on_its_machine
@@ -29,14 +29,13 @@ from autosplit.hardware.devices.device import Cores, Device, available, on_its_m
 class Kernels:
     """Compiled kernels of one model for one target.
 
-    - ``symbols``: a kernel's name to its symbol; ``views``: the kernels that only reshape.
+    - ``symbols``: a kernel's name to its symbol.
     - ``objects``: a symbol to its object file; empty where nothing here can link or the target has
       no such files, and then ``built`` is the module.
     - ``absent``: names of kernels that could not be compiled for the target.
     """
 
     symbols: Mapping[str, str]
-    views: frozenset[str]
     objects: Mapping[str, Path]
     built: Any = None
     absent: frozenset[str] = field(default=frozenset())
@@ -72,14 +71,9 @@ class DeviceKernels:
 
     @property
     def unscheduled(self) -> frozenset[str]:
-        """The kernels for ``target`` that no record and no rule schedules; compiles nothing.
-
-        One that only reshapes does not run at all.
-        """
+        """The kernels for ``target`` that no record and no rule schedules; compiles nothing."""
         scheduled = schedule(self.functions, self.target, self.tuning).items()
-        return frozenset(
-            name for name, f in scheduled if not is_scheduled(f) and not only_reshapes(f)
-        )
+        return frozenset(name for name, f in scheduled if not is_scheduled(f))
 
     def target_on(self, device: Device) -> Any:
         """The target of a device. Raises MachineError where the device is not there."""
@@ -105,7 +99,6 @@ class DeviceKernels:
         naming a kernel that cannot be built for ``self.target``, MachineError where the cache
         cannot be written.
         """
-        views = frozenset(name for name, f in self.functions.items() if only_reshapes(f))
         scheduled = schedule(self.functions, target, self.tuning)
         if target.kind.name == "llvm":
             # GPU code needs TVM's own maximum, for a reduction across threads is recognised by it.
@@ -121,7 +114,7 @@ class DeviceKernels:
         symbols = {name: symbol for name, symbol in symbols.items() if symbol not in failed}
         remaining = {symbol: by_symbol[symbol] for symbol in symbols.values()}
         built = None if in_files else _build(remaining, target)
-        return Kernels(symbols, views, objects, built, absent)
+        return Kernels(symbols, objects, built, absent)
 
 
 def _symbol(function: Any, where: str) -> str:

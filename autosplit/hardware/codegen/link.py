@@ -116,14 +116,13 @@ class Linker:
         }
         params |= {w: relax.Var(f"weight{i}", w.ty) for i, w in enumerate(weights)}
         values = dict(params)
-        leaving = {p.name for p in spec.outputs}
         with builder.function(name, list(params.values())):
             with builder.dataflow():
                 for port in spec.inputs:
                     values[port.name] = self._at_cut(builder, params[port.name], port, True)
                 for i in (graph.index[op.name] for op in spec.ops):
                     outputs = graph.ops[i].outputs
-                    value = builder.emit(self._expression(i, values, leaving))
+                    value = builder.emit(self._expression(i, values))
                     is_tuple = isinstance(value.ty, relax.TupleType)
                     for k, tensor in enumerate(outputs):
                         item = builder.emit(relax.TupleGetItem(value, k)) if is_tuple else value
@@ -145,8 +144,8 @@ class Linker:
         axes = to_last(len(port.shape)) if enters else range(len(port.shape))
         return builder.emit(relax.op.reshape(value, [port.shape[axis] for axis in axes]))
 
-    def _expression(self, i: int, values: dict[Any, Any], leaving: set[str]) -> Any:
-        """The call of an op on this stage's variables, or a reshape where that does the same."""
+    def _expression(self, i: int, values: dict[Any, Any]) -> Any:
+        """The call of an op on this stage's variables."""
         call, op, kernels = self.lowered.calls[i], self.lowered.graph.ops[i], self.kernels
         value = call.value
         if not isinstance(value, relax.Call):
@@ -162,9 +161,6 @@ class Linker:
         if op.kernel not in kernels.symbols:
             return relax.Call(value.op, arguments, value.attrs, value.ty_args)
         result = value.ty_args[0]
-        # A tensor that leaves the stage must have memory that is not its input's.
-        if op.kernel in kernels.views and not leaving.intersection(op.outputs):
-            return relax.op.reshape(arguments[1][0], result.shape)
         fields = list(result.fields) if isinstance(result, relax.TupleType) else result
         return relax.call_dps_packed(kernels.symbols[op.kernel], arguments[1], fields)
 

@@ -5,7 +5,6 @@ On a GPU a kernel without a record takes TVM's default rules.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,17 +40,6 @@ def schedule(
 def is_scheduled(function: Any) -> bool:
     """Whether ``schedule`` found a schedule for the kernel."""
     return bool((function.attrs or {}).get("tirx.is_scheduled", False))
-
-
-def only_reshapes(function: Any) -> bool:
-    """Whether a kernel copies all it reads, in its order.
-
-    TVM's pattern also fits one that copies the first part alone.
-    """
-    if not relax.analysis.has_reshape_pattern(function):
-        return False
-    read, *_, written = (math.prod(map(int, p.shape)) for p in function.params)
-    return read == written
 
 
 def completed(function: Any, threads: bool) -> Any:

@@ -57,8 +57,8 @@ def inside_model(
         if position < len(rounds[0]) and rounds[0][position][0] == symbol:
             samples.append([calls[position][1] for calls in rounds])
             position += 1
-        elif op.kernel in kernels.views or symbol is None:
-            samples.append([0.0])  # nothing is computed for a view or a constant
+        elif symbol is None:
+            samples.append([0.0])  # nothing is computed for a constant
         else:
             raise ModelError(f"op '{op.name}' did not run in the order of the graph; report a bug")
     return Profile.of_samples(str(cores), samples)
@@ -114,11 +114,11 @@ def single_ops(
 ) -> list[list[float]]:
     """The times of every op in ms in ``machine``, which holds a library of the ``supported`` ones.
 
-    The time of an unsupported op is infinite, and ops after it compute with zeros. A view or a
-    constant takes no time.
+    The time of an unsupported op is infinite, and ops after it compute with zeros. A constant
+    takes no time.
     """
     kernels, composites = linker.kernels, linker.lowered.composites
-    computed = (kernels.symbols.keys() - kernels.views) | composites.keys()
+    computed = kernels.symbols.keys() | composites.keys()
     last_reader = {port.name: stage.index for stage in stages for port in stage.inputs}
     tensors: dict[str, Any] = {}
     samples: list[list[float]] = []
