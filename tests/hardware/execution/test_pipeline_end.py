@@ -155,7 +155,7 @@ def test_a_stage_whose_loading_hangs_is_named_in_time(branches, monkeypatch):
 
 
 def test_a_pipeline_that_is_refused_leaves_no_stage_open():
-    other, stages = fake_pipeline(CHAIN, STAGES, ["c"])
+    other, stages = chain()
     with pytest.raises(ConfigError, match="depth is 0"):
         pipeline_of(other.wiring, [[stage] for stage in stages], depth=0)
     assert [stage.closed for stage in stages] == [1, 1, 1]
