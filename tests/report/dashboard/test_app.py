@@ -4,7 +4,9 @@ import os
 import sqlite3
 
 import optuna
+import pytest
 
+from autosplit.errors import ConfigError
 from autosplit.report.dashboard import app
 from autosplit.report.documents.study_reader import find_study
 from autosplit.report.html.page import page
@@ -110,6 +112,11 @@ def test_a_damaged_trial_is_shown_as_failed(small):
         trial = client.study()["trials"][2]
     assert trial["state"] == "Fail"
     assert any("damaged" in attribute["value"] for attribute in trial["user_attrs"])
+
+
+def test_another_address_must_be_asked_for_by_name(finished):
+    with pytest.raises(ConfigError, match="--allow-remote"):
+        app.open_server(find_study(str(finished)), "0.0.0.0", 0)
 
 
 def test_a_remote_server_answers_to_addresses_and_to_no_strange_name(small):
