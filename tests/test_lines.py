@@ -10,15 +10,15 @@ ROOT = Path(__file__).parents[1]
 # Lower the number when a room has fewer lines. All lines of the Python files count.
 MOST = {
     "autosplit/cuts autosplit/planner": 3_730,
-    "autosplit/study": 3_925,
+    "autosplit/study": 3_900,
     "autosplit/frontend": 3_650,
-    "autosplit/lowering": 3_050,
-    "autosplit/hardware": 11_200,
+    "autosplit/lowering": 3_040,
+    "autosplit/hardware": 11_190,
     "autosplit/deploy": 2_695,
-    "autosplit/report autosplit/cli autosplit/zoo": 5_895,
-    "autosplit": 35_730,
+    "autosplit/report autosplit/cli autosplit/zoo": 5_750,
+    "autosplit": 35_545,
     "studies": 4_415,
-    "tests": 28_655,
+    "tests": 27_440,
 }
 
 

@@ -21,10 +21,7 @@ from autosplit.units import counted
 def place_replicas(
     document: Manifest, devices: Sequence[str] = ()
 ) -> tuple[tuple[Device, ...], ...]:
-    """The devices of the replicas of each stage.
-
-    They are from ``devices``, from the manifest, or the cores there are.
-    """
+    """The devices of the replicas of each stage: ``devices``, the manifest's, or the cores here."""
     names = [replica.device for replica in document.replicas]
     if devices and len(devices) != len(names):
         raise ConfigError(

@@ -76,12 +76,10 @@ def _require_regular_file(path: Path) -> None:
     """Raise ModelError for a path that is no file; opening a pipe would wait for its writer."""
     try:
         open_regular(path).close()
-    except OSError as error:
-        raise ModelError(
-            f"model '{path}' cannot be read: {error.strerror}; give a model file"
-        ) from error
-    except ValueError as error:  # a null character or a lone surrogate
-        raise ModelError(f"model {str(path)!a} has no valid file name: {error}") from error
+    except (OSError, ValueError) as error:  # ValueError: a null character or a lone surrogate
+        reason = error.strerror if isinstance(error, OSError) else error
+        text = f"model {str(path)!a} cannot be read: {reason}; give a model file"
+        raise ModelError(text) from error
 
 
 def _enlarged(shapes: Shapes, batch: int) -> Shapes:

@@ -29,8 +29,7 @@ def random_items(
     Floats are normal, of unlike scale in eight items and standard normal in the first. Booleans are
     true or false with equal probability, integers of 8 and 16 bits 0 to 7, in every second item
     any, wider ones 0 and 1. ``below`` gives the upper end of an input's integers by its name. An
-    item depends on its number and not on ``count``, an array on the name of its input and
-    not on its place.
+    item depends on its number, not on ``count``; an array on its input's name, not on its place.
 
     Raises:
         ModelError: A dtype is not numeric.
@@ -79,12 +78,10 @@ def _draw(
     if dtype.kind == "f":
         scale = _SCALES[item % len(_SCALES)]
         return np.asarray(scale * generator.standard_normal(shape)).astype(dtype)
-    if dtype.kind == "b":
-        return np.asarray(generator.integers(0, 2, shape)).astype(dtype)
-    limits = np.iinfo(dtype)
-    if below is None and dtype.itemsize <= 2 and item % 2:
+    limits = np.iinfo(np.int8 if dtype.kind == "b" else dtype)
+    if below is None and dtype.itemsize <= 2 and item % 2 and dtype.kind != "b":
         return np.asarray(generator.integers(limits.min, limits.max, shape, dtype, endpoint=True))
-    limit = min(below or _INTEGERS[dtype.itemsize], int(limits.max))
+    limit = 2 if dtype.kind == "b" else min(below or _INTEGERS[dtype.itemsize], int(limits.max))
     return np.asarray(generator.integers(0, limit, shape)).astype(dtype)
 
 

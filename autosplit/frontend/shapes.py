@@ -40,9 +40,8 @@ def bound_symbols(inputs: Mapping[str, Sizes], shapes: Shapes) -> dict[Any, int]
             raise ConfigError(f"shapes name '{name}', but the model's inputs are {names}")
     symbols: dict[Any, int] = {}
     for name, shape in shapes.items():
-        sizes = inputs[name]
-        if sizes is None:
-            sizes = [None] * len(shape)
+        known = inputs[name]
+        sizes = [None] * len(shape) if known is None else known
         option = f"shape {name}={'x'.join(map(str, shape))}"
         if len(sizes) != len(shape):
             rank, text = len(sizes), _text(sizes)
@@ -67,12 +66,7 @@ def require_static(name: str, sizes: Sizes) -> None:
     """Raise ModelError, with the option that helps, unless all sizes of an input are numbers."""
     if sizes is not None and all(isinstance(size, int) for size in sizes):
         return
-    example = tuple(size if isinstance(size, int) else 1 for size in sizes or ()) or (
-        1,
-        3,
-        224,
-        224,
-    )
+    example = tuple(size if isinstance(size, int) else 1 for size in sizes or (1, 3, 224, 224))
     raise ModelError(
         f"input '{name}' has a dynamic shape {_text(sizes)}; give it, e.g. --shape "
         f"{name}={'x'.join(map(str, example))}, in Python shapes={ {name: example} }"

@@ -43,10 +43,9 @@ def _triton(document: Manifest) -> str:
         lines += [f"{kind} [ {_triton_port(port, batch)} ]" for port in ports]
     lines.append(f"instance_group [ {{ count: {len(stage.replicas)} kind: KIND_CPU }} ]")
     if batch > 1:
-        microseconds = round(1e3 * delay)
         lines.append(
             f"dynamic_batching {{ preferred_batch_size: [ {batch} ] "
-            f"max_queue_delay_microseconds: {microseconds} }}"
+            f"max_queue_delay_microseconds: {round(1e3 * delay)} }}"
         )
     key = "intra_op_thread_count" if stage.runtime == "onnxruntime" else "INFERENCE_NUM_THREADS"
     lines.append(f'parameters {{ key: "{key}" value: {{ string_value: "{_threads(document)}" }} }}')
@@ -62,16 +61,14 @@ def _triton_port(port: Port, batch: int) -> str:
 
 def _ovms(document: Manifest) -> str:
     """The ``config.json`` of OpenVINO Model Server."""
-    options = {
-        "NUM_STREAMS": str(len(document.stages[0].replicas)),
-        "INFERENCE_NUM_THREADS": str(len(document.stages[0].replicas) * _threads(document)),
-    }
+    streams = len(document.stages[0].replicas)
+    threads = streams * _threads(document)
     config = {
         "name": document.model.name,
         "base_path": f"/models/{document.model.name}",
         "batch_size": str(document.batch),
         "target_device": "CPU",
-        "plugin_config": options,
+        "plugin_config": {"NUM_STREAMS": f"{streams}", "INFERENCE_NUM_THREADS": f"{threads}"},
     }
     return json.dumps({"model_config_list": [{"config": config}]}, indent=1) + "\n"
 

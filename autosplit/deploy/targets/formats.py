@@ -36,22 +36,14 @@ def write_program(document: Manifest, folder: Path, name: str) -> dict[str, str]
     programs = {ONNX: onnx_program.files, CPP: cpp_program.files}
     if name not in programs:
         return {}
-    if name == ONNX and document.batch > 1:
-        raise ConfigError(
-            f"format '{name}' runs single items, but '{document.model.name}' computes "
-            f"{document.batch} at once; use format 'native' or 'cpp'"
-        )
-    if document.model.variants:
-        raise ConfigError(
-            f"format '{name}' runs items of one shape, but '{document.model.name}' has variants; "
-            "use format 'native'"
-        )
-    if document.initial:
-        # The programs begin every stream at zero.
-        raise ConfigError(
-            f"the states of '{document.model.name}' do not begin at zero, which format '{name}' "
-            "needs; use format 'native'"
-        )
+    refusals = {
+        f"computes {document.batch} items at once": name == ONNX and document.batch > 1,
+        "has variants of other shapes": bool(document.model.variants),
+        "has states that do not begin at zero": bool(document.initial),
+    }
+    for reason in (reason for reason, holds in refusals.items() if holds):
+        refusal = f"format '{name}' cannot run '{document.model.name}', which {reason}"
+        raise ConfigError(f"{refusal}; use format '{NATIVE}'")
     digests = {}
     for file, content in programs[name](document, folder).items():
         (folder / file).write_bytes(content)

@@ -13,6 +13,7 @@ import numpy as np
 from autosplit.errors import ModelError
 from autosplit.extras import numpy_helper
 from autosplit.frontend.onnx.nodes import tensors_read
+from autosplit.frontend.onnx.shapes import free_inputs
 
 # The input of a node that gives the shape of its result.
 _SHAPE_INPUT = {"Reshape": 1, "Expand": 1, "Resize": 3}
@@ -23,10 +24,8 @@ def enlarge(model: Any, batch: int) -> None:
 
     Raises ModelError where its inputs have no axis in common along which items could lie.
     """
-    filled = {tensor.name for tensor in model.graph.initializer}
-    inputs = [value for value in model.graph.input if value.name not in filled]
     sizes: dict[str, int] = {}  # of the first axis, by input
-    for value in inputs:
+    for value in free_inputs(model):
         name, shape = value.name, value.type.tensor_type.shape.dim
         if not shape:
             raise ModelError(f"input '{name}' is a scalar, which has no axis for a batch; use 1")

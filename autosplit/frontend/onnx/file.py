@@ -103,12 +103,11 @@ def _parse(path: Path) -> Any:
         missing = "outputs" if model.graph.node else "nodes"
         raise ModelError(f"model '{path}' has a graph without {missing}; there is nothing to split")
     for name in chain(_names(model.graph), *map(_names, model.functions)):
-        problem = "is not UTF-8" if isinstance(name, bytes) else ""  # protobuf's way to say so
-        if not problem and ("\0" in name or len(name) > _LONGEST_NAME):
-            problem = f"has a null character, or more than {_LONGEST_NAME} characters"
-        if problem:
+        # Protobuf returns bytes for what is not UTF-8.
+        if isinstance(name, bytes) or "\0" in name or len(name) > _LONGEST_NAME:
             raise ModelError(
-                f"model '{path}' has the name {name[:40]!r}, which {problem}; rename it"
+                f"model '{path}' has the name {name[:40]!r}; rename it in UTF-8, without null "
+                f"characters and with at most {_LONGEST_NAME} others"
             )
     return model
 

@@ -16,7 +16,7 @@ def inputs(model: Any) -> tuple[Signature, ...]:
     """The graph inputs that no initialiser fills, of a model with static shapes."""
     return tuple(
         Signature(value.name, tuple(sizes_of(value) or ()), element_type(value))
-        for value in _free_inputs(model)
+        for value in free_inputs(model)
     )
 
 
@@ -42,7 +42,7 @@ def bind_shapes(model: Any, shapes: Shapes) -> None:
         ConfigError: A shape is given for no input, or does not fit.
         ModelError: An input is no numeric tensor, or stays dynamic.
     """
-    free = _free_inputs(model)
+    free = free_inputs(model)
     declared = {value.name: sizes_of(value) for value in free}
     shapes = of_one_item(declared, shapes)
     symbols = bound_symbols(declared, shapes)
@@ -59,7 +59,8 @@ def bind_shapes(model: Any, shapes: Shapes) -> None:
             shape.dim.add(dim_value=size)
 
 
-def _free_inputs(model: Any) -> list[Any]:
+def free_inputs(model: Any) -> list[Any]:
+    """The inputs that no initialiser fills, as ONNX has them."""
     filled = {i.name for i in model.graph.initializer}
     return [i for i in model.graph.input if i.name not in filled]
 

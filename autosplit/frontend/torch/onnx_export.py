@@ -8,6 +8,7 @@ import logging
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -148,12 +149,7 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     sink = io.StringIO()
     try:
-        with (
-            contextlib.redirect_stdout(sink),
-            contextlib.redirect_stderr(sink),
-            warnings.catch_warnings(),
-        ):
-            warnings.simplefilter("ignore")
+        with redirect_stdout(sink), redirect_stderr(sink), warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logging.disable(disabled)

@@ -64,9 +64,9 @@ STATES = {"file": "states.npz", "sha256": "0" * 64}
 @pytest.mark.parametrize(
     ("name", "change", "reason"),
     [
-        ("onnx", lambda d: d.update(batch=2), "computes 2 at once; use format 'native'"),
-        ("onnx", lambda d: d.update(initial=STATES), "do not begin at zero, which format 'onnx'"),
-        ("cpp", lambda d: d.update(initial=STATES), "do not begin at zero, which format 'cpp'"),
+        ("onnx", lambda d: d.update(batch=2), "computes 2 items at once; use format 'native'"),
+        ("onnx", lambda d: d.update(initial=STATES), "format 'onnx' cannot run .* begin at zero"),
+        ("cpp", lambda d: d.update(initial=STATES), "format 'cpp' cannot run .* begin at zero"),
         ("onnx", lambda d: d["stages"][1].update(onnx_absent="no 'a'"), "stage 1 has no ONNX file"),
         ("cpp", place("cores:0", "cuda:0", "cores:0"), "stage 1 is on 'cuda:0'; the cpp format"),
         ("cpp", place("cores:0,1", "cores:2", "cores:2,3"), "not on cores:0,1 and cores:2,3; use"),

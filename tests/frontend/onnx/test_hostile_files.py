@@ -151,7 +151,7 @@ def test_a_tensor_of_many_rows_is_split_into_few(save):
 def test_a_name_that_is_not_utf8_is_an_error_of_one_line(save):
     path = save(_model([helper.make_node("Relu", ["x"], ["y"], name="PLACEHOLDER")]))
     path.write_bytes(path.read_bytes().replace(b"PLACEHOLDER", b"\xff\xfePLACEHOLD"))
-    with pytest.raises(ModelError, match="PLACEHOLD', which is not UTF-8; rename it"):
+    with pytest.raises(ModelError, match="PLACEHOLD'; rename it in UTF-8"):
         file.read(path)
 
 
@@ -209,5 +209,5 @@ def test_a_model_without_ops_has_no_cuts(save, as_text):
 @pytest.mark.parametrize("name", ["x\0y", "x" * 70_000])
 def test_a_name_that_no_archive_of_arrays_holds_is_refused(save, name):
     path = save(_model([helper.make_node("Relu", ["x"], [name])]))
-    with pytest.raises(ModelError, match=r"has the name 'x.*has a null character, or more than"):
+    with pytest.raises(ModelError, match=r"has the name 'x.*without null characters"):
         file.read(path)
