@@ -38,7 +38,14 @@ Array = np.ndarray[Any, Any]
 _WIDE_INTEGERS = (np.uint32, np.int64, np.uint64)
 Precision = Literal["f32", "bf16"]  # OpenVINO's names
 # What precedes the reason in the text of an error of OpenVINO.
-_PREAMBLE = ("Exception from", "Check '", "FrontEnd API failed", "Model wasn't", "Summary:")
+_PREAMBLE = (
+    "Exception from",
+    "Check '",
+    "FrontEnd API failed",
+    "Model wasn't",
+    "Summary:",
+    "While validating",
+)
 
 
 class NarrowStage(SubmodelStage):
@@ -150,4 +157,6 @@ def _require_shapes(kind: str, ports: Sequence[Port], tensors: Sequence[Any]) ->
 def _reason(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
     reasons = [line for line in lines if line and not line.startswith(_PREAMBLE)]
-    return reasons[0].removeprefix("-- ") if reasons else type(error).__name__
+    first, *further = reasons or [type(error).__name__]
+    operation, is_named, _ = first.removeprefix("-- ").partition(" with a message:")
+    return ": ".join([operation, *further[:1]] if is_named else [operation])

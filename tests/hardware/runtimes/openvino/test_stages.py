@@ -62,7 +62,12 @@ def test_numbers_of_float64_are_refused(load, tmp_path):
 def test_a_model_that_openvino_refuses_is_a_model_error_without_native_lines(tmp_path, capfd):
     (file := tmp_path / "stage0.so").write_bytes(b"\x7fELF")
     unknown = onnx_model([node("Fancy", "x", "y")]).SerializeToString()
-    for model, reason in ((unknown, ".*Fancy"), (file, "Model can't be parsed")):
+    empty = nets.net("g (float[4,0] x) => (float[4,4] y) { y = MatMul(x, w) }", {"w": (0, 4)})
+    for model, reason in (
+        (unknown, ".*Fancy"),
+        (file, "Model can't be parsed"),
+        (empty.SerializeToString(), r"MatMul-\d+: Scalars are not supported"),
+    ):
         with pytest.raises(ModelError, match=f"OpenVINO cannot load the model: {reason}"):
             compile_model(model, HERE)
     assert capfd.readouterr().err == ""
