@@ -18,7 +18,7 @@ MOST = {
     "autosplit/report autosplit/cli autosplit/zoo": 5_750,
     "autosplit": 35_545,
     "studies": 4_415,
-    "tests": 27_440,
+    "tests": 27_445,
 }
 
 
