@@ -102,11 +102,12 @@ def run(args: argparse.Namespace) -> None:
             # Nothing else is shown until the first kernels are compiled.
             output.note("reading the model and compiling its ops")
             bench = open_bench(config, trust_kernels=args.trust_kernels)
+            stack.callback(bench.close)
+            _ = bench.description  # reads the model
         except BaseException:
             if is_new:  # of a study that never began nothing is left
                 args.study.unlink()
             raise
-        stack.callback(bench.close)
         if is_new:
             output.note(f"wrote {args.study} with all that was assumed; the same command resumes")
         opened = open_study(config, bench, url, output.note, name=args.name, force=args.force)

@@ -75,6 +75,25 @@ def test_a_refused_model_leaves_no_study_file(tmp_path, monkeypatch, capsys, ste
     assert [file.name for file in tmp_path.iterdir()] == ["net.onnx"]
 
 
+class Unreadable:
+    def close(self):
+        self.is_closed = True
+
+    @property
+    def description(self):
+        raise ModelError("no ONNX file")
+
+
+def test_a_model_that_cannot_be_read_leaves_no_study_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    bench = Unreadable()
+    monkeypatch.setattr("autosplit.study.loop.benches.open_bench", lambda *_, **options: bench)
+    Path("net.onnx").touch()
+    assert "no ONNX file" in failed(capsys, 2, "run", "net.onnx", "--cores", "2")
+    assert [file.name for file in tmp_path.iterdir()] == ["net.onnx"]
+    assert bench.is_closed
+
+
 def test_cores_replace_the_stages_of_a_study_file_and_the_reverse(study, capsys, as_json):
     document = as_json("run", study, "--cores", "2")
     assert document["study"]["stages"] == "auto"

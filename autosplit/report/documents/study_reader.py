@@ -20,6 +20,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
 from autosplit.errors import AutosplitError, ConfigError, MachineError
+from autosplit.files import open_regular
 from autosplit.study import storage as storages
 from autosplit.study.config.study_file import load
 from autosplit.study.record import FORMAT, RECORD
@@ -104,7 +105,7 @@ class StudyReader:
         if file is None:
             return
         try:
-            with file.open("rb") as stream:
+            with open_regular(file) as stream:
                 head = stream.read(len(_SQLITE_HEADER))
         except FileNotFoundError:
             raise ConfigError(

@@ -56,6 +56,7 @@ def cut_off(file):
         (lambda f: f.touch(), "is empty"),
         (lambda f: f.write_text("name = 1"), "is not an SQLite database"),
         (Path.mkdir, "cannot be read"),
+        (os.mkfifo, "cannot be read: not a regular file"),
         (plain_table, "no such table|holds no study"),
         (foreign, "holds no study made by autosplit"),
         (newer, "has format 99"),
