@@ -128,7 +128,7 @@ def load(
             outputs = pipeline.run(model.items(8))
     """
     file = manifest_file.locate(Path(folder))
-    document = manifest_file.read(file)
+    document = manifest_file.read(Path(folder))  # which names the folder in its errors
     pipeline = LoadedPipeline(document, file.parent, devices, depth, trace)
     return pipeline.with_delay(_delay(document) if delay_ms is None else delay_ms)
 

@@ -205,3 +205,8 @@ def test_the_weights_beside_an_onnx_stage_are_checked(exported, loaded):
     (exported / "stage0.data").write_text("changed")
     with pytest.raises(ConfigError, match=r"stage0\.data' has sha256"):
         load(exported)
+
+
+def test_a_folder_without_an_export_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=rf"^'{tmp_path}' has no readable split\.json"):
+        load(tmp_path)
