@@ -42,8 +42,7 @@ def require_batchable(model: CompiledModel, variant: CompiledModel) -> None:
     """Raises ModelError where a model loaded for several items at once is not the same model."""
     where = f"batch {variant.batch} of '{model.graph.name}'"
     if model.graph.states:
-        state = model.graph.states[0].input
-        raise ModelError(f"{where}: state '{state}' belongs to one item; use batch 1")
+        raise ModelError(f"{where}: states belong to single items; use batch 1")
     pairs = zip(model.lowered.inputs, variant.lowered.inputs, strict=True)
     sizes = [(f"input '{i.name}'", i.shape, other.shape) for i, other in pairs]
     tensors = dict(variant.lowered.outputs)

@@ -79,7 +79,7 @@ def test_models_without_an_axis_for_items_are_refused(save, ports, body, reason)
 def test_states_are_refused(save):
     ports = "g (float[1,4] x, float[1,4] h) => (float[1,4] y, float[1,4] next)"
     model = save(net(f"{ports} {{ next = Add(x, h)  y = Relu(next) }}"))
-    with pytest.raises(ModelError, match="state 'h' belongs to one item"):
+    with pytest.raises(ModelError, match="states belong to single items"):
         autosplit.load_model(model, states={"h": "next"}).at_batch(2)
 
 

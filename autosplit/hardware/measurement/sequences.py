@@ -104,8 +104,8 @@ def accuracy_of(pipeline: Pipeline, expected: Expected, tolerance: float) -> Acc
     if not expected.successors:
         # So many items that each has been at every place of a batch that has more of them.
         rounds = -(-pipeline.batch // len(expected.items))
-        outputs = pipeline.run([*expected.items] * rounds)
-        return compare(outputs, [*expected.along] * rounds, tolerance)
+        items, along = [*expected.items] * rounds, [*expected.along] * rounds
+        return compare(pipeline.run(items), along, tolerance)
     streams = [("along", number) for number in range(STREAMS)]
     along = list(pipeline.map_streams((s, item) for item in expected.items for s in streams))
     steps = [("alone", number) for number in range(len(expected.alone))]

@@ -44,7 +44,7 @@ _PREAMBLE = (
     "FrontEnd API failed",
     "Model wasn't",
     "Summary:",
-    "While validating",
+    "While",
 )
 
 
