@@ -13,12 +13,12 @@ MOST = {
     "autosplit/study": 3_900,
     "autosplit/frontend": 3_650,
     "autosplit/lowering": 3_040,
-    "autosplit/hardware": 11_190,
+    "autosplit/hardware": 11_200,
     "autosplit/deploy": 2_695,
     "autosplit/report autosplit/cli autosplit/zoo": 5_750,
-    "autosplit": 35_545,
+    "autosplit": 35_550,
     "studies": 4_415,
-    "tests": 27_445,
+    "tests": 27_475,
 }
 
 
