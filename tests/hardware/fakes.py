@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -192,23 +193,17 @@ def items(count: int, inputs: Sequence[str] = ("x",)) -> list[dict[str, Any]]:
 
 
 def in_time(work: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
-    """The result of ``work``, done in a thread of its own; fails where it hangs."""
-    outcomes: list[Any] = []
+    """The result of ``work``, done in a thread of its own; TimeoutError where it hangs."""
+    outcome: Future[Any] = Future()
 
     def run() -> None:
         try:
-            outcomes.append((work(), None))
+            outcome.set_result(work())
         except BaseException as error:
-            outcomes.append((None, error))
+            outcome.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    assert outcomes, "hangs"
-    result, error = outcomes[0]
-    if error:
-        raise error
-    return result
+    threading.Thread(target=run, daemon=True).start()
+    return outcome.result(seconds)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

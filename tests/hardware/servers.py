@@ -1,16 +1,12 @@
 """TVM RPC servers and trackers as processes on this machine, each pinned to a core."""
 
-from __future__ import annotations
-
 import contextlib
+import itertools
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
 
 import psutil
 import pytest
@@ -28,36 +24,25 @@ _PINNED = (
 class Server:
     """A server, or with ``is_tracker`` a tracker, in a session of its own."""
 
-    def __init__(
-        self,
-        log: Path,
-        core: int = -1,
-        tracker: int = 0,
-        key: str = "",
-        is_tracker: bool = False,
-        wait: bool = True,
-    ) -> None:
+    def __init__(self, log, core=-1, tracker=0, key="", is_tracker=False, wait=True):
         self.port, self.core, self._log = free_port(), core if core >= 0 else own_core(-1), log
         self._tracker, self._key, self._is_tracker = tracker, key, is_tracker
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self.device = f"rpc:{HOST}:{self.port}"
+        self._processes = []
         self._launch()
         if wait:
             self.wait()
 
-    @property
-    def device(self) -> str:
-        return f"rpc:{HOST}:{self.port}"
-
-    def start(self) -> None:
+    def start(self):
         """Start it again."""
         self._launch()
         self.wait()
 
-    def wait(self) -> None:
+    def wait(self):
         """Wait until it takes connections, or its tracker knows it."""
         wait_for(self._is_up)
 
-    def kill(self) -> None:
+    def kill(self):
         """End it with all it started, as a power cut would."""
         while self._processes:
             process = self._processes.pop()
@@ -65,13 +50,13 @@ class Server:
             process.wait()
             wait_for(lambda leader=process.pid: not session_of(leader))
 
-    def stop(self) -> None:
+    def stop(self):
         """Stop its processes, which stay there and answer no more."""
         for process in self._processes:
             for number in session_of(process.pid):
                 os.kill(number, signal.SIGSTOP)
 
-    def _launch(self) -> None:
+    def _launch(self):
         command = [sys.executable, "-c", _PINNED, str(self.core), *self._words()]
         # TVM would take the first core.
         environment = {**os.environ, "TVM_NUM_THREADS": "1", "TVM_BIND_THREADS": "0"}
@@ -81,7 +66,7 @@ class Server:
             )
         self._processes.append(started)
 
-    def _is_up(self) -> bool:
+    def _is_up(self):
         assert self._processes[0].poll() is None, self._log.read_text()
         if self._tracker:  # a connection that ends at once would make the server register anew
             from tvm import rpc
@@ -94,7 +79,7 @@ class Server:
             return False
         return True
 
-    def _words(self) -> list[str]:
+    def _words(self):
         port, end = str(self.port), str(self.port + 1)
         where = ["--host", HOST, "--port", port, "--port-end", end]
         if self._is_tracker:
@@ -104,38 +89,33 @@ class Server:
         return ["tvm.exec.rpc_server", *where, *tracker, *key]
 
 
-class Servers:
-    """Starts servers that end with the test."""
-
-    def __init__(self, stack: ExitStack, folder: Path) -> None:
-        self._stack, self._folder, self._count = stack, folder, 0
-
-    def __call__(self, **how: object) -> Server:
-        self._count += 1
-        server = Server(self._folder / f"server{self._count}.log", **how)  # type: ignore[arg-type]
-        self._stack.callback(server.kill)
-        return server
-
-
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    with ExitStack() as stack:
-        yield Servers(stack, tmp_path_factory.mktemp("servers"))
+def servers(tmp_path_factory):
+    """Starts servers that end with the session."""
+    folder, numbers = tmp_path_factory.mktemp("servers"), itertools.count()
+    with contextlib.ExitStack() as stack:
+
+        def start(**how):
+            server = Server(folder / f"server{next(numbers)}.log", **how)
+            stack.callback(server.kill)
+            return server
+
+        yield start
 
 
-def own_core(number: int) -> int:
+def own_core(number):
     """A core this process may use; -1 is the last."""
     there = devices.available()
     return there[number % len(there)]
 
 
-def free_port() -> int:
+def free_port():
     with socket.socket() as free:
         free.bind((HOST, 0))
-        return int(free.getsockname()[1])
+        return free.getsockname()[1]
 
 
-def session_of(leader: int) -> list[int]:
+def session_of(leader):
     """The processes that still run in a session."""
     members = []
     for process in psutil.process_iter(["status"]):

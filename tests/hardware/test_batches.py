@@ -9,7 +9,7 @@ from autosplit.hardware import batches
 from autosplit.hardware.batches import batched_profiles, checked_profiles
 from autosplit.hardware.devices.device import along
 from tests.deploy.exports import Export
-from tests.nets import net
+from tests.nets import judge, net
 
 BODY = """hidden = Gemm(x, w)  relu = Relu(hidden)  rows = Reshape(relu, shape)
     y = ReduceSum<keepdims=0>(rows, axis)"""
@@ -102,35 +102,17 @@ def test_a_plan_refuses_what_is_no_batch(save, batch):
         autosplit.plan(loaded(save), cores=1, batch=batch)
 
 
-# an export at a batch
-
-
-@pytest.fixture
-def exported(save, tmp_path):
+def test_an_export_at_a_batch_takes_single_items_and_no_other_batch(save, tmp_path):
     model = loaded(save)
     half = len(model.graph.ops) // 2
     stages = tuple(range(half)), tuple(range(half, len(model.graph.ops)))
-    split = autosplit.api.Split(model, stages, batch=3)
-    split.export(tmp_path / "out")
-    return model, tmp_path / "out"
-
-
-def test_an_export_at_a_batch_takes_and_gives_single_items(exported):
-    model, folder = exported
-    document = Export(folder).document
+    autosplit.api.Split(model, stages, batch=3).export(tmp_path)
+    document = Export(tmp_path).document
     assert (document["format"], document["batch"]) == (3, 3)
     assert document["model"]["inputs"][0]["shape"] == [1, 4]
     assert document["stages"][0]["inputs"][0]["shape"] == [3, 4]
-    expected = model.reference_outputs
-    with autosplit.load(folder) as pipeline:
-        results = pipeline.run(expected.items[:5])
-    for result, outputs in zip(results, expected.along, strict=False):
-        np.testing.assert_allclose(result["y"], outputs["y"], rtol=1e-5)
-    assert verify(folder).accuracy.equal
-
-
-def test_a_batch_that_does_not_fit_the_stages_is_refused(exported):
-    _, folder = exported
-    Export(folder).edit(lambda document: document.update(batch=2))
+    judge(model, autosplit.load(tmp_path), items=5)
+    assert verify(tmp_path).accuracy.equal
+    Export(tmp_path).edit(lambda document: document.update(batch=2))
     with pytest.raises(ConfigError, match="where it is read"):
-        autosplit.load(folder)
+        autosplit.load(tmp_path)

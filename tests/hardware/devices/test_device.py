@@ -78,22 +78,10 @@ def test_a_core_that_is_not_there_is_named(text, reason):
         devices.parse(text)
 
 
-def test_two_stages_on_a_key_are_on_two_servers_and_two_on_an_address_on_one():
-    first, second = devices.along(2, ["tracker:hub:9190/pi"] * 2)
-    assert first != second
-    assert str(first) == str(second)
-    first, second = devices.along(2, ["rpc:host:9090"] * 2)
-    assert first == second
-
-
 @pytest.mark.usefixtures("four")
-def test_stages_take_the_cores_in_turn():
+def test_stages_take_the_cores_in_turn_or_as_many_devices_as_there_are_stages():
     assert [d.numbers for d in devices.along(5)] == [(0,), (1,), (2,), (5,), (0,)]
     assert devices.along(2, ["cores:1", "cores:0"]) == (Cores((1,)), Cores((0,)))
-
-
-@pytest.mark.usefixtures("four")
-def test_another_number_of_devices_than_stages_is_refused():
     with pytest.raises(ConfigError, match="3 stages need 3 devices, not 1: cores:0"):
         devices.along(3, ["cores:0"])
 
@@ -108,11 +96,11 @@ def test_without_pinning_every_core_is_there(monkeypatch):
     assert devices.available() == (0,)
 
 
-def test_servers_of_one_key_are_counted_from_nothing_and_each_key_by_itself():
+def test_each_stage_on_a_key_has_a_server_of_its_own_and_all_on_an_address_share_one():
     texts = [f"tracker:t:1/{key}" for key in ("a", "b", "a", "a/cuda:0", "a")]
-    first, *others = map(devices.parse, texts)
-    numbered = devices.with_copies([first, Cores((0,)), *others])
-    assert [getattr(d, "copy", None) for d in numbered] == [0, None, 0, 1, 0, 2]
+    along = devices.along(7, [texts[0], "rpc:h:1", *texts[1:], "rpc:h:1"])
+    assert [getattr(d, "copy", None) for d in along] == [0, 0, 0, 1, 0, 2, 0]
+    assert [str(d) for d in along] == [texts[0], "rpc:h:1", *texts[1:], "rpc:h:1"]
 
 
 HOSTS = st.from_regex(r"[a-z0-9_]([a-z0-9._-]{0,20}[a-z0-9_])?", fullmatch=True)
@@ -155,13 +143,10 @@ def write(file, text):
     file.write_text(text)
 
 
-def test_cores_are_of_one_kind_but_for_the_small_ones_of_intel(tmp_path):
+def test_cores_are_of_one_kind_but_for_the_small_ones_of_intel_and_of_arm(tmp_path):
     assert by_kind((3, 1), tmp_path) == ((3, 1),)
-    write(tmp_path / "cpu_atom" / "cpus", "4-7\n")
-    assert by_kind(range(6), tmp_path) == ((0, 1, 2, 3), (4, 5))
-
-
-def test_capacities_of_arm_are_kinds(tmp_path):
+    write(tmp_path / "intel" / "cpu_atom" / "cpus", "4-7\n")
+    assert by_kind(range(6), tmp_path / "intel") == ((0, 1, 2, 3), (4, 5))
     for core, capacity in enumerate((446, 1024, 446)):
         write(tmp_path / "system" / "cpu" / f"cpu{core}" / "cpu_capacity", f"{capacity}\n")
     assert by_kind((0, 1, 2), tmp_path) == ((0, 2), (1,))

@@ -47,20 +47,25 @@ def listen():
         yield start
 
 
+def refusal(tracker):
+    """The one line that a server of the tracker's key cannot be reached with."""
+    with pytest.raises(MachineError) as caught:
+        rpc.connect(Rpc(HOST, tracker, "key", by_tracker=True))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
 @pytest.mark.parametrize(
     "content", [b"no JSON", b"{}", b"[0, 3]", b'[0, ["a", "b", "k"]]', b'[0, [1, 1, "k"]]']
 )
 def test_an_answer_that_names_no_server_is_one_error(listen, content):
-    with pytest.raises(MachineError, match="no server registered under key 'key'") as caught:
-        rpc.connect(Rpc(HOST, listen(answer(content)), "key", by_tracker=True))
-    assert "\n" not in str(caught.value)
+    assert "no server registered under key 'key'" in refusal(listen(answer(content)))
 
 
 @pytest.mark.parametrize("parts", [[b"HTTP/1.1 400"], [MAGIC]], ids=["no tracker", "endless"])
 def test_an_endless_answer_ends_in_time(listen, monkeypatch, parts):
     monkeypatch.setattr(session, "ANSWER_S", 1.0)
-    with pytest.raises(MachineError, match=f"tracker at {HOST}"):
-        rpc.connect(Rpc(HOST, listen(*parts, is_endless=True), "key", by_tracker=True))
+    assert f"tracker at {HOST}" in refusal(listen(*parts, is_endless=True))
 
 
 @pytest.mark.integration
@@ -74,9 +79,7 @@ def test_a_server_that_is_not_what_its_tracker_says_is_one_error(listen, monkeyp
     }[server]()
     tracker = listen(answer(json.dumps([0, [HOST, port, "key:0.5"]]).encode()))
     start = time.monotonic()
-    with pytest.raises(MachineError, match="no server registered under key 'key'") as caught:
-        rpc.connect(Rpc(HOST, tracker, "key", by_tracker=True))
-    assert "\n" not in str(caught.value)
+    assert "no server registered under key 'key'" in refusal(tracker)
     assert time.monotonic() - start < PATIENCE_S
 
 
@@ -84,5 +87,4 @@ def test_a_server_that_is_not_what_its_tracker_says_is_one_error(listen, monkeyp
 def test_a_tracker_that_is_not_there_or_silent_is_one_error(listen, monkeypatch):
     monkeypatch.setattr(session, "ANSWER_S", 1.0)
     for port in (free_port(), listen()):
-        with pytest.raises(MachineError, match=f"tracker at {HOST}:{port}"):
-            rpc.connect(Rpc(HOST, port, "key", by_tracker=True))
+        assert f"tracker at {HOST}:{port}" in refusal(port)

@@ -39,12 +39,10 @@ def test_cores_run_together_other_devices_alone_and_a_replica_on_each(devices, e
     assert named == expected
 
 
-@pytest.mark.parametrize(("devices", "count"), [(["cores:0"], 0), (["cores:0", "cores:1"], 1)])
-def test_a_runtime_with_a_hint_for_throughput_is_asked_for_it_on_several_cores(devices, count):
-    runs = unsplit_runs("r", list(map(parse, devices)), has_hint=True)
-    hinted = [run for run in runs if run.by_hint]
-    assert len(hinted) == count
-    assert all(run.name == "r, throughput hint" for run in hinted)
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_runtime_with_a_hint_for_throughput_is_asked_for_it_on_several_cores(count):
+    runs = unsplit_runs("r", [parse(f"cores:{core}") for core in range(count)], has_hint=True)
+    assert [run.name for run in runs if run.by_hint] == ["r, throughput hint"] * (count - 1)
 
 
 def test_the_fastest_few_compete_in_their_order():

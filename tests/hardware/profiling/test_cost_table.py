@@ -13,9 +13,7 @@ from autosplit.hardware.profiling import transfer_costs
 from autosplit.hardware.profiling.cost_table import cost_table, over_memory, place_regions, slowed
 from autosplit.hardware.profiling.timing import on_cores
 from autosplit.planner import Option, Question, Row, Stage, evaluate, partition
-from tests.hardware.fakes import graph
-
-CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
+from tests.hardware.fakes import CHAIN, graph
 
 
 def profiles(*rows):
@@ -36,7 +34,7 @@ def four(monkeypatch):
 @pytest.mark.parametrize(
     ("region_devices", "free"),
     [
-        ({}, None),
+        ({}, [0, 1, 2, 3]),
         ({"npu": "cores:0"}, [0]),
         ({"npu": "cores:1-2"}, [1]),  # however it is spelled
         ({"npu": "cores:3"}, [2, 3]),  # two stages share it
@@ -47,11 +45,8 @@ def test_ops_of_a_backend_run_on_its_device_only(region_devices, free):
     devices = ["cores:0", "cores:1,2", "cores:3", "cores:3"]
     alike = profiles(*[(1.0, 2.0, 3.0)] * 4)
     placed = place_regions(alike, {"npu": [1]}, region_devices, devices)
-    if free is None:
-        assert placed == alike
-        return
-    assert [profile.op_ms[0] for profile in placed] == [1.0] * 4
-    assert [d for d, profile in enumerate(placed) if profile.op_ms[1] < math.inf] == free
+    times = [(1.0, 2.0 if d in free else math.inf, 3.0) for d in range(4)]
+    assert [profile.op_ms for profile in placed] == times
 
 
 def test_regions_that_no_order_can_bring_to_their_devices_have_no_plan():
