@@ -15,7 +15,7 @@ def diamond():
     return build("net", ops, SHAPES, ("x",), ("d",))
 
 
-def test_a_graph_as_networkx_has_its_ops_as_nodes():
+def test_a_graph_as_networkx_has_its_ops_as_nodes_and_tensors_with_their_bytes_on_its_edges():
     graph = diamond().to_networkx()
     assert list(graph) == ["first", "left", "right"]
     assert graph.nodes["first"] == {
@@ -27,10 +27,7 @@ def test_a_graph_as_networkx_has_its_ops_as_nodes():
     }
     assert graph.graph == {"name": "net", "inputs": ("x",), "outputs": ("d",)}
     assert networkx.is_directed_acyclic_graph(graph)
-
-
-def test_a_graph_as_networkx_has_tensors_and_their_bytes_on_its_edges():
-    assert dict(diamond().to_networkx().edges) == {
+    assert dict(graph.edges) == {
         ("first", "left"): {"tensors": ("a", "b"), "bytes": 48},
         ("first", "right"): {"tensors": ("a",), "bytes": 16},
         ("left", "right"): {"tensors": ("c",), "bytes": 64},

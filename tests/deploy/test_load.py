@@ -16,7 +16,7 @@ from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Rpc
 from autosplit.hardware.runtimes import stage_files as files
 from autosplit.hardware.runtimes.interface import Stage
-from tests.deploy.exports import Export, digest, sound, write_export
+from tests.deploy.exports import sound, write_export
 
 
 @pytest.fixture(autouse=True)
@@ -194,19 +194,3 @@ def test_a_pipeline_that_goes_to_a_cluster_loads_nothing_here(exported, loaded, 
     with pytest.raises(pytest.fail.Exception, match="reached"):
         load(exported).on_ray()
     assert loaded == []
-
-
-def test_the_weights_beside_an_onnx_stage_are_checked(exported, loaded):
-    (exported / "stage0.data").write_text("weights")
-    model = {"file": "stage0.onnx", "sha256": digest("stage0.onnx")}
-    model |= {"data": "stage0.data", "data_sha256": digest("weights")}
-    Export(exported).edit(lambda document: document["stages"][0].update(onnx=model))
-    load(exported).start()
-    (exported / "stage0.data").write_text("changed")
-    with pytest.raises(ConfigError, match=r"stage0\.data' has sha256"):
-        load(exported)
-
-
-def test_a_folder_without_an_export_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=rf"^'{tmp_path}' has no readable split\.json"):
-        load(tmp_path)

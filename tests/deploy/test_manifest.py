@@ -34,17 +34,14 @@ def test_what_is_written_reads_back(put, tmp_path):
     assert all("from" in connection for connection in written["connections"])
 
 
-def test_a_folder_or_the_file_itself_is_read(put, tmp_path):
+def test_a_folder_called_like_a_file_or_the_file_itself_is_read(put, tmp_path):
     folder = put(sound(), "other.json")
     assert manifest_file.read(folder / "other.json").model.name == "net"
     advice = r"has no readable split\.json .*; give a folder written by `autosplit export`"
     with pytest.raises(ConfigError, match=advice):
         manifest_file.read(folder)
-
-
-def test_a_folder_may_be_called_like_a_file(tmp_path):
     (tmp_path / "out.json").mkdir()
-    (tmp_path / "out.json" / manifest.NAME).write_text(json.dumps(sound()))
+    put(sound(), f"out.json/{manifest.NAME}")
     assert manifest_file.read(tmp_path / "out.json").model.name == "net"
 
 
@@ -164,13 +161,11 @@ def test_another_format_is_told_before_anything_is_read(put, version):
         manifest_file.read(put({"format": version, "stages": "nonsense"}))
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000, b"{} more", b"\xff\xfe{"])
-def test_what_is_not_json_is_told_so(content):
-    with pytest.raises(ConfigError, match=r"^'split\.json' is not JSON: .*; export it again$"):
-        manifest_file.parse(content, "split.json")
+BROKEN = dict.fromkeys([b"", b"{", b"[" * 100_000, b"{} more", b"\xff\xfe{"], "is not JSON: ")
+BROKEN |= dict.fromkeys([b"[]", b"1", b'"text"', b"null"], "has format None")
 
 
-@pytest.mark.parametrize("content", [b"[]", b"1", b'"text"', b"null"])
-def test_what_is_no_object_has_no_format(content):
-    with pytest.raises(ConfigError, match=r"'split\.json' has format None"):
+@pytest.mark.parametrize(("content", "problem"), BROKEN.items())
+def test_what_is_no_json_or_no_object_is_told_so(content, problem):
+    with pytest.raises(ConfigError, match=rf"^'split\.json' {problem}.*; export it again$"):
         manifest_file.parse(content, "split.json")

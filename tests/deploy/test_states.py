@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ from autosplit.deploy.verify import verify
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_step
 from autosplit.hardware.runtimes.registry import EXACT
 from tests.nets import amplifier
 
@@ -27,16 +27,12 @@ def folder(model, tmp_path_factory):
     return folder
 
 
-def stepped(file, items):
+def stepped(model, items):
     """What onnxruntime gives where the states are carried by hand."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    left = {i.name: np.zeros(i.shape, "float32") for i in session.get_inputs() if i.name in STATES}
-    results = []
+    step, results = onnxruntime_step(model.path), []
+    left = {name: np.zeros(model.graph.tensors[name].shape, "float32") for name in STATES}
     for item in items:
-        outputs = dict(zip(names, session.run(names, {**item, **left}), strict=True))
+        outputs = step({**item, **left})
         left = {name: outputs.pop(output) for name, output in STATES.items()}
         results.append(outputs)
     return results
@@ -44,7 +40,7 @@ def stepped(file, items):
 
 def test_an_exported_stream_computes_what_stepping_by_hand_does(model, folder):
     items = model.items(40)
-    expected = stepped(Path(str(model.path)), items)
+    expected = stepped(model, items)
     assert not compare(expected[1:], expected[:-1]).equal  # the states make a difference
     with autosplit.load(folder) as pipeline:
         assert compare(pipeline.run(items[:20], stream="a"), expected[:20]).equal
