@@ -115,15 +115,6 @@ def test_a_net_of_a_user_is_equal(save, name):
     assert name in mobile_nets.NETS or model.kernels.unscheduled == frozenset()
 
 
-def test_indices_into_a_table_of_two_rows_are_never_out_of_it(save, tmp_path):
-    text = (
-        "g (int64[2,6] ids, int64[2,6] types) => (float[2,6,4] y)"
-        " { a = Gather(w, ids) b = Gather(t, types) y = Add(a, b) }"
-    )
-    model = api.load_model(save(net(text, {"w": (30, 4), "t": (2, 4)})))
-    judge(model, model.split([]))
-
-
 @pytest.mark.parametrize("after", [[["t"]], []])
 def test_half_precision_inside_is_judged_as_such(save, tmp_path, after):
     text = """g (float[4,64] x) => (float[4,64] y)

@@ -18,8 +18,11 @@ def fails(path):
     raise ModelError("no")
 
 
-def test_a_file_is_made_once(tmp_path):
+def test_a_file_is_made_once_and_making_that_fails_leaves_nothing(tmp_path):
     file = tmp_path / "deep" / "kept.o"
+    with pytest.raises(ModelError):
+        cache.keep(file, fails)
+    assert list(file.parent.iterdir()) == []
     assert cache.keep(file, writes("first")).read_text() == "first"
     assert cache.keep(file, fails).read_text() == "first"
 
@@ -38,12 +41,6 @@ def test_a_file_that_is_not_that_of_its_digest_is_made_again(tmp_path, name, dam
     (tmp_path / "kept.o.sha256").unlink()
     assert cache.keep(file, writes("third")).read_text() == "third"
     assert cache.keep(file, fails).read_text() == "third"
-
-
-def test_making_that_fails_leaves_nothing(tmp_path):
-    with pytest.raises(ModelError):
-        cache.keep(tmp_path / "kept.o", fails)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_folder_is_where_the_environment_says(tmp_path, monkeypatch):

@@ -20,6 +20,13 @@ def recurrent():
 OUTPUTS = (("y", "b"), ("h_next", "a"), ("same", "x"))
 
 
+def one_op(inputs, outputs, **sizes):
+    """A graph of one op, whose tensors are small unless said otherwise, and its outputs."""
+    op = Op("op", "k", (), tuple(inputs), tuple(outputs))
+    tensors = dict.fromkeys([*inputs, *outputs], SMALL) | sizes
+    return build("net", [op], tensors, inputs, outputs), [(name, name) for name in outputs]
+
+
 def test_a_state_binds_its_readers_to_the_op_that_renews_it():
     graph = recurrent()
     for name, output, ops in (("h", "y", (0, 1)), ("h", "h_next", (0,)), ("unread", "y", (1,))):
@@ -55,19 +62,12 @@ PAIRS = {
 
 @pytest.mark.parametrize(("before", "after"), PAIRS.items())
 def test_names_that_belong_together_are_proposed(before, after):
-    op = Op("op", "k", (), ("x", before), (after,))
-    tensors = {"x": SMALL, before: SMALL, after: SMALL}
-    graph = build("net", [op], tensors, ["x", before], [after])
-    assert propose_states(graph, [(after, after)]) == ({before: after}, {})
+    assert propose_states(*one_op(["x", before], [after])) == ({before: after}, {})
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "size"), [("h0", "hn", LARGE), ("input", "output", SMALL)]
-)
-def test_unlike_tensors_and_plain_names_are_no_state(before, after, size):
-    op = Op("op", "k", (), (before,), (after,))
-    graph = build("net", [op], {before: SMALL, after: size}, [before], [after])
-    assert propose_states(graph, [(after, after)]) == ({}, {})
+def test_unlike_tensors_and_plain_names_are_no_state():
+    assert propose_states(*one_op(["h0"], ["hn"], hn=LARGE)) == ({}, {})
+    assert propose_states(*one_op(["input"], ["output"])) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,7 @@ def test_unlike_tensors_and_plain_names_are_no_state(before, after, size):
     ids=["two outputs", "two inputs"],
 )
 def test_all_that_fit_are_listed_where_a_state_is_not_clear(inputs, outputs):
-    op = Op("op", "k", (), tuple(inputs), tuple(outputs))
-    graph = build("net", [op], dict.fromkeys([*inputs, *outputs], SMALL), inputs, outputs)
-    assert propose_states(graph, [(o, o) for o in outputs]) == ({}, dict.fromkeys(inputs, outputs))
+    assert propose_states(*one_op(inputs, outputs)) == ({}, dict.fromkeys(inputs, outputs))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +87,5 @@ def test_all_that_fit_are_listed_where_a_state_is_not_clear(inputs, outputs):
     ],
 )
 def test_pairs_that_are_not_clear_are_not_taken(outputs, problem):
-    op = Op("op", "k", (), ("h",), tuple(outputs))
-    graph = build("net", [op], dict.fromkeys(["h", *outputs], SMALL), ["h"], outputs)
     with pytest.raises(ConfigError, match=problem):
-        proposed_pairs(graph, [(o, o) for o in outputs])
+        proposed_pairs(*one_op(["h"], outputs))

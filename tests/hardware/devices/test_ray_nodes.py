@@ -28,8 +28,10 @@ def test_a_node_is_named_by_its_address_its_host_name_or_its_id(name):
     assert placed(f"ray:{name}/cores:0-1") == [("10.0.0.2", "cores:0,1")]
 
 
-def test_without_cores_they_are_those_of_the_export():
+def test_without_cores_or_places_they_are_those_of_the_export():
     assert placed("ray:*") == [("10.0.0.1", "cores:0")]
+    assert placed(devices=("ray:pi2/cores:1",)) == [("10.0.0.2", "cores:1")]
+    assert placed("ray:pi1", devices=("ray:pi2/cores:1",)) == [("10.0.0.1", "cores:1")]
 
 
 @pytest.mark.parametrize(
@@ -61,11 +63,6 @@ def test_replicas_take_the_nodes_of_a_resource_or_all_that_are_alive_in_turn(
 def test_a_wrong_place_is_refused_with_the_remedy(place, kind, text):
     with pytest.raises(kind, match=text):
         placed(place)
-
-
-def test_a_device_of_the_export_is_its_place():
-    assert placed(devices=("ray:pi2/cores:1",)) == [("10.0.0.2", "cores:1")]
-    assert placed("ray:pi1", devices=("ray:pi2/cores:1",)) == [("10.0.0.1", "cores:1")]
 
 
 def test_a_device_of_a_study_is_one_node():

@@ -314,8 +314,3 @@ def test_what_is_no_list_of_items_is_refused(unusual, kind):
     pipeline, _ = chain()
     with pipeline, pytest.raises(ConfigError, match=f"items is a {kind}; give a list of items"):
         pipeline.run(unusual)
-
-
-def test_a_pipeline_without_room_for_items_is_refused():
-    with pytest.raises(ConfigError, match="depth is 0; let at least 1 item be inside"):
-        chain(depth=0)

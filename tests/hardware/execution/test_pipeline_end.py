@@ -156,6 +156,6 @@ def test_a_stage_whose_loading_hangs_is_named_in_time(branches, monkeypatch):
 
 def test_a_pipeline_that_is_refused_leaves_no_stage_open():
     other, stages = chain()
-    with pytest.raises(ConfigError, match="depth is 0"):
+    with pytest.raises(ConfigError, match="depth is 0; let at least 1 item be inside"):
         pipeline_of(other.wiring, [[stage] for stage in stages], depth=0)
     assert [stage.closed for stage in stages] == [1, 1, 1]
