@@ -8,6 +8,7 @@ the region's name.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,10 @@ NAME = "reference"
 
 
 class Reference:
-    """The code generator: ``regions`` are the functions it was given, ``calls`` how often each
-    symbol ran.
-    """
+    """The code generator: ``regions`` are the functions it was given, by their symbols."""
 
     def __init__(self) -> None:
         self.regions: dict[str, Any] = {}
-        self.calls: dict[str, int] = {}
 
     def generate(self, functions: Any, options: Any, names: Any) -> list[Any]:
         import tvm
@@ -31,43 +29,27 @@ class Reference:
         for function in functions:
             symbol = str(function.attrs["global_symbol"])
             self.regions[symbol] = function
-            tvm.register_global_func(symbol, self._runner(symbol, function), override=True)
+            tvm.register_global_func(symbol, partial(run, function), override=True)
         return []
 
-    def layers(self) -> dict[str, list[str]]:
-        """By symbol of a region the names of its layers, one a call."""
-        return {symbol: called(region) for symbol, region in self.regions.items()}
-
-    def _runner(self, symbol: str, function: Any) -> Callable[..., None]:
-        def run(*tensors: Any) -> None:
-            self.calls[symbol] = self.calls.get(symbol, 0) + 1
-            count = len(function.params)
-            results = evaluate(function, [t.numpy() for t in tensors[:count]])
-            for tensor, result in zip(
-                tensors[count:], results if isinstance(results, tuple) else (results,), strict=True
-            ):
-                tensor.copyfrom(np.ascontiguousarray(result.astype(str(tensor.dtype))))
-
-        return run
+    def layers(self) -> list[list[str]]:
+        """The names of the layers that each region calls; calls of equal ones share a function."""
+        called = []
+        for region in self.regions.values():
+            bound = {b.var: b.value for block in region.body.blocks for b in block.bindings}
+            layers = [bound[v.op] for v in bound.values() if getattr(v, "op", None) in bound]
+            called.append([str(layer.attrs["Composite"]) for layer in layers])
+        return called
 
 
-def local(function: Any) -> list[Any]:
-    """The functions that a function binds inside itself."""
-    from tvm import relax
-
-    return [
-        b.value
-        for block in function.body.blocks
-        for b in block.bindings
-        if isinstance(b.value, relax.Function)
-    ]
-
-
-def called(region: Any) -> list[str]:
-    """The names of the layers that a region calls; calls of equal layers share one function."""
-    bound = {b.var: b.value for block in region.body.blocks for b in block.bindings}
-    layers = [bound[v.op] for v in bound.values() if getattr(v, "op", None) in bound]
-    return [str(f.attrs["Composite"]) for f in layers]
+def run(function: Any, *tensors: Any) -> None:
+    """Compute a region of its inputs, which come first, into its outputs."""
+    count = len(function.params)
+    results = evaluate(function, [tensor.numpy() for tensor in tensors[:count]])
+    for tensor, result in zip(
+        tensors[count:], results if isinstance(results, tuple) else (results,), strict=True
+    ):
+        tensor.copyfrom(np.ascontiguousarray(result.astype(str(tensor.dtype))))
 
 
 def register() -> Reference:
@@ -191,15 +173,4 @@ def patterns() -> tuple[Any, ...]:
         (f"{NAME}.conv_relu", relu(conv())),
         (f"{NAME}.conv_add", add(conv())),
         (f"{NAME}.conv", conv()),
-    )
-
-
-def close(got: list[dict[str, Array]], expected: list[dict[str, Array]], share: float) -> bool:
-    """Whether all outputs are within ``share`` of the largest value: a step of quantisation may
-    round another way.
-    """
-    return all(
-        float(np.abs(mine[name] - theirs[name]).max()) <= share * float(np.abs(theirs[name]).max())
-        for mine, theirs in zip(got, expected, strict=True)
-        for name in theirs
     )

@@ -84,9 +84,7 @@ def test_a_plan_puts_them_there_too(model):
         split = api.plan(model, 2, TWO, regions={NAME: name})
         assert set(model.lowered.regions[NAME]) <= set(split.stages[place])
         assert split.devices == TWO
-        with split.pipeline() as pipeline:
-            items = model.items(2)
-            assert external_backend.close(pipeline.run(items), model.expected(items), 1e-4)
+        nets.judge(model, split, items=2)
     with pytest.raises(
         ConfigError,
         match=f"'{NAME}' are for device 'cores:{TWO[0][6:]},{TWO[1][6:]}', which is not one of",

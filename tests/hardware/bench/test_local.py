@@ -21,20 +21,17 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices import rpc
 from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.measurement.disturbance import Conditions
-from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Profile, Spread
 from autosplit.hardware.profiling import profile_cache
 from autosplit.hardware.runtimes.tvm.stage import VmStage
 from autosplit.planner.workload import Workload
-from tests.benches import deployed
+from tests.benches import BRIEF, deployed
 from tests.nets import net
-
-QUICK = Budget(seconds=0.05, items=4, latency_items=2)
 
 
 @pytest.fixture
 def bench(branches):
-    return LocalBench(branches, api.device.along(2), QUICK)
+    return LocalBench(branches, api.device.along(2), BRIEF)
 
 
 @pytest.fixture
@@ -137,7 +134,7 @@ def test_a_lost_server_fails_a_trial_and_ends_any_other_job(
 
 
 def test_a_server_is_waited_for_at_first_and_when_it_was_lost(branches, connections):
-    bench = LocalBench(branches, api.device.along(1), QUICK, wait_s=7.0)
+    bench = LocalBench(branches, api.device.along(1), BRIEF, wait_s=7.0)
     with bench.reached():
         pass
     assert connections[1] == [7.0, rpc.RETURN_S]
@@ -147,7 +144,7 @@ def test_the_identity_names_what_all_measurements_share_and_targets_that_differ(
     places, identity = api.device.along(2), bench.description.identity
     assert {"model", "target", "devices", "backend", "versions", "shapes"} <= set(identity)
     assert all(isinstance(value, str) for value in identity.values())
-    assert LocalBench(branches, places[:1], QUICK).description.identity != identity
+    assert LocalBench(branches, places[:1], BRIEF).description.identity != identity
     assert "targets" not in identity
     names = bench.description.devices
     text_of = "llvm -mtriple=x86_64-linux-gnu -mcpu={}".format
@@ -157,7 +154,7 @@ def test_the_identity_names_what_all_measurements_share_and_targets_that_differ(
         chosen = {name: targets[name] for name in some}
         kernels = dataclasses.replace(branches.kernels, targets=chosen)
         model = dataclasses.replace(branches, kernels=kernels)
-        return LocalBench(model, order, QUICK).description.identity["targets"]
+        return LocalBench(model, order, BRIEF).description.identity["targets"]
 
     assert text(names, places) == text(names, places[::-1])
     assert all(f"{name} " in text(names, places) for name in targets)
@@ -171,7 +168,7 @@ def test_the_reference_runs_before_the_candidate(branches, stages, monkeypatch):
     monkeypatch.setattr(VmStage, "run", lambda *_: pytest.fail("ran"))
     refuse = Mock(side_effect=ModelError("index out of bounds"))
     model = dataclasses.replace(branches, reference=SimpleNamespace(name="a", open=refuse))
-    bench = LocalBench(model, api.device.along(2), QUICK)
+    bench = LocalBench(model, api.device.along(2), BRIEF)
     with pytest.raises(ModelError, match="index out of bounds"):
         bench.measure(deployed(bench, stages))
 
@@ -194,7 +191,7 @@ def test_every_baseline_is_measured_with_work_for_all_replicas(bench, branches, 
     assert all(b.period_ms.median > 0 < b.latency_ms.median for b in baselines)
     assert sum(copies.values()) <= sum(sum(p.replicas) for p in pipelines)
     verified = 3
-    assert all(len(p.submitted) > verified + QUICK.items for p in pipelines)
+    assert all(len(p.submitted) > verified + BRIEF.items for p in pipelines)
 
 
 @pytest.mark.skipif(

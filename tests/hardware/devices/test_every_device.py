@@ -11,9 +11,8 @@ import autosplit
 from autosplit.errors import MachineError
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
-from autosplit.hardware.measurement.measure import Budget
 from tests import nets
-from tests.benches import deployed
+from tests.benches import BRIEF, deployed
 from tests.hardware.servers import HOST, free_port, servers  # noqa: F401  a fixture
 
 HERE = str(devices.along(1)[0])
@@ -77,8 +76,7 @@ def test_an_export_for_it_loads_and_runs(branches, there, tmp_path):
 
 @pytest.mark.integration
 def test_a_study_measures_candidates_on_it_and_the_whole_model_there(branches, there):
-    budget = Budget(seconds=0.1, share=0.5, items=4, latency_items=1)
-    bench = LocalBench(branches, devices.along(2, [there, HERE]), budget)
+    bench = LocalBench(branches, devices.along(2, [there, HERE]), BRIEF)
     candidate = deployed(bench, branches.split([["first"]]).stages)
     assert bench.measure(candidate).accuracy.equal
     names = [baseline.name for baseline in bench.baselines()]

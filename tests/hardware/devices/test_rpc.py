@@ -21,9 +21,8 @@ from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.codegen import kernels
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices import rpc, session
-from autosplit.hardware.measurement.measure import Budget
 from tests import nets
-from tests.benches import deployed
+from tests.benches import BRIEF, deployed
 from tests.hardware import servers as processes
 from tests.hardware.servers import servers  # noqa: F401  a fixture
 
@@ -33,7 +32,6 @@ pytestmark = [
 ]
 HERE = str(devices.along(1)[0])
 LIMIT_S = 60.0  # far more than a silence of the tests, far less than one of users
-BRIEF = Budget(seconds=0.1, share=0.5, items=4, latency_items=1)
 
 
 @pytest.fixture(scope="module")

@@ -15,14 +15,13 @@ from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Cores
-from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
 from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME, TVM
 from tests import nets
+from tests.benches import BRIEF
 
 HERE = devices.along(2)
-QUICK = Budget(seconds=0.05, items=4, latency_items=1)
 
 
 @pytest.fixture
@@ -84,7 +83,7 @@ def test_a_runtime_with_wrong_outputs_is_left_out_of_a_study(model, monkeypatch)
         return [stage]
 
     monkeypatch.setattr(OnnxruntimeRuntime, "whole", whole)
-    bench = LocalBench(model, HERE, QUICK)
+    bench = LocalBench(model, HERE, BRIEF)
     profiles = bench.profile()
     assert "outputs of onnxruntime differ" in noted(profiles)[ONNXRUNTIME]
     costs = Bench.cost_table(bench, profiles, ())

@@ -18,16 +18,14 @@ from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.stage_spec import StageSpec
-from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.arrays import array_of
 from autosplit.hardware.runtimes.openvino import runtime as openvino
 from autosplit.hardware.runtimes.registry import EXACT, ONNXRUNTIME, OPENVINO
 from tests import nets
-from tests.benches import deployed
+from tests.benches import BRIEF, deployed
 from tests.hardware.fakes import PATIENCE_S
 
-BRIEF = Budget(seconds=0.2, share=0.5, items=4, latency_items=1)
 HERE = devices.along(2)
 
 

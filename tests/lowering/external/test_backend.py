@@ -7,10 +7,9 @@ import pytest
 
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
-from autosplit.hardware.measurement.measure import Budget
 from autosplit.lowering.external.backend import named
 from tests import external_backend, nets
-from tests.benches import deployed
+from tests.benches import BRIEF, deployed
 
 PACKAGE = """
 
@@ -67,8 +66,7 @@ def test_a_package_that_fails_is_one_line(package):
 def test_a_study_measures_regions_in_its_worker(package, save):
     region = {"backend": "reference", "merge": True, "markers": []}
     region["together"] = [["conv1a", "conv1b"]]
-    budget = Budget(seconds=0.2, items=2, latency_items=1)
-    setting = BenchSetting(save(nets.residual(2)), stages=2, regions=(region,), budget=budget)
+    setting = BenchSetting(save(nets.residual(2)), stages=2, regions=(region,), budget=BRIEF)
     bench = IsolatedBench(setting)
     try:
         ops = bench.description.graph.ops

@@ -74,7 +74,7 @@ def test_patterns_come_from_tvms_registry_by_prefix(save, reference):
 def test_neighbours_in_a_stage_become_one_region_if_they_may(load, reference, merge, layers):
     model = load(row(), merge=merge)
     nets.judge(model, model.split([["r0"]]))
-    assert sorted(map(len, reference.layers().values())) == layers
+    assert sorted(map(len, reference.layers())) == layers
 
 
 CAST = "c{i} = Conv<pads=[1,1,1,1]>({x}, w{i})  h{i} = Cast<to=10>(c{i})  {y} = Cast<to=1>(h{i})"
@@ -82,12 +82,9 @@ CAST = "c{i} = Conv<pads=[1,1,1,1]>({x}, w{i})  h{i} = Cast<to=10>(c{i})  {y} = 
 
 def test_marker_ops_do_not_break_a_region(load, reference):
     model = load(row(3, CAST), markers=("relax.astype",))
-    split = model.split([["r0"]])  # after the second cast of the first layer
-    with split.pipeline() as pipeline:
-        items = model.items(2)
-        assert external_backend.close(pipeline.run(items), model.expected(items), 1e-2)
+    nets.judge(model, model.split([["r0"]]))  # after the second cast of the first layer
     cast = "reference.astype"
-    assert sorted(reference.layers().values(), key=len) == [
+    assert sorted(reference.layers(), key=len) == [
         ["reference.conv", cast, cast],
         ["reference.conv", cast, cast, "reference.conv"],
     ]
@@ -105,14 +102,14 @@ def test_a_marker_at_the_edge_stays_outside(load, reference):
     model = load(proto, markers=("relax.astype",))
     assert [op.sources for op in external(model)] == [("c0",), ("c1",)]
     nets.judge(model, model.split([["f"]]))
-    assert list(reference.layers().values()) == [["reference.conv"] * 2]
+    assert reference.layers() == [["reference.conv"] * 2]
 
 
 def test_each_branch_is_a_region_and_the_rest_is_untouched(load, reference):
     model = load(nets.parallel())
     plain = autosplit.load_model(model.path)
     nets.judge(model, model.split([]))
-    assert sorted(reference.layers().values()) == [["reference.conv"] * n for n in (1, 2, 3)]
+    assert sorted(reference.layers()) == [["reference.conv"] * n for n in (1, 2, 3)]
     rest = [{*op.sources} for op in model.graph.ops if op not in external(model)]
     assert {"stem", "y"} == set().union(*rest)
     of_plain, of_model = (
@@ -174,7 +171,7 @@ def test_an_exported_split_runs_its_regions(load, reference, tmp_path):
     model = load(row())
     model.split([["r0"]]).export(tmp_path / "out")
     nets.judge(model, autosplit.load(tmp_path / "out"))
-    assert sorted(map(len, reference.layers().values())) == [1, 2]
+    assert sorted(map(len, reference.layers())) == [1, 2]
 
 
 def test_patterns_of_another_backend_or_none_are_an_error(save, reference):
@@ -201,8 +198,8 @@ def test_two_backends_never_share_a_region(save, reference):
         save(proto), backends=[Backend(NAME, first), Backend("second", second)]
     )
     nets.judge(model, model.split([]))
-    assert list(reference.layers().values()) == [["reference.conv_norm_relu"]]
-    assert list(other.layers().values()) == [["second.conv_relu"]]
+    assert reference.layers() == [["reference.conv_norm_relu"]]
+    assert other.layers() == [["second.conv_relu"]]
     tvm_ffi.registry.remove_global_func("relax.ext.second")
 
 
@@ -221,19 +218,17 @@ def quantised(save):
 def test_a_quantised_net_runs_as_regions_of_several_layers_or_however_it_is_cut(
     quantised, reference
 ):
-    markers = ("relax.quantize", "relax.dequantize")
-    backend = Backend(NAME, external_backend.patterns(), markers=markers)
-    model = autosplit.load_model(quantised, backends=[backend])
-    items = model.items(3)
-    with model.split([]).pipeline() as pipeline:
-        got = pipeline.run(items)
-    assert external_backend.close(got, model.expected(items), 0.03)
-    layers = max(reference.layers().values(), key=len)
+    def load(**options):
+        backend = Backend(NAME, external_backend.patterns(), **options)
+        # A step of quantisation may round another way.
+        return autosplit.load_model(quantised, backends=[backend], tolerance=0.03)
+
+    model = load(markers=("relax.quantize", "relax.dequantize"))
+    nets.judge(model, model.split([]))
+    layers = max(reference.layers(), key=len)
     assert sum(name.startswith("reference.conv") for name in layers) == 3
     assert {"reference.quantize", "reference.dequantize"} <= set(layers)
-    model = autosplit.load_model(quantised, backends=[Backend(NAME, external_backend.patterns())])
-    items = model.items(2)
+    model = load()
     one_each = api.Split(model, tuple((i,) for i in range(len(model.graph.ops))))
     for split in (one_each, model.split([["r0"]]), model.split([["r0_QuantizeLinear"], ["r1"]])):
-        with split.pipeline() as pipeline:
-            assert external_backend.close(pipeline.run(items), model.expected(items), 0.03)
+        nets.judge(model, split, items=2)
