@@ -78,13 +78,11 @@ def shared_cache(tmp_path_factory):
         run = run.parent
     folder = Path(os.environ.get(REUSED) or run / "cache")
     folder.mkdir(parents=True, exist_ok=True)
-    before = os.environ.get("AUTOSPLIT_CACHE")
-    os.environ["AUTOSPLIT_CACHE"] = str(folder)
-    os.environ["CMAKE_CXX_COMPILER_LAUNCHER"] = f"{sys.executable};{COMPILER};{folder / 'c++'}"
-    yield folder
-    os.environ.pop("AUTOSPLIT_CACHE") if before is None else os.environ.update(
-        AUTOSPLIT_CACHE=before
-    )
+    launcher = f"{sys.executable};{COMPILER};{folder / 'c++'}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AUTOSPLIT_CACHE", str(folder))
+        patch.setenv("CMAKE_CXX_COMPILER_LAUNCHER", launcher)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,7 +11,6 @@ import pytest
 import autosplit
 from autosplit import api, planner
 from autosplit.errors import AutosplitError, ConfigError, Infeasible
-from autosplit.hardware.measurement.parity import compare
 from tests.nets import judge
 
 
@@ -48,11 +47,9 @@ def test_a_deployment_on_cores_runs_and_is_exported(profiled, tmp_path):
     used = [name for stage in planned.deployment.stages for name in stage.devices]
     assert len(used) == len(set(used))
     planned.export(tmp_path)
-    items = model.items(4)
     for pipeline in (planned.pipeline(), autosplit.load(tmp_path)):
-        with pipeline:
-            assert pipeline.replicas == planned.deployment.replicas
-            assert compare(pipeline.run(items), model.expected(items)).equal
+        assert pipeline.replicas == planned.deployment.replicas
+        judge(model, pipeline, items=4)
 
 
 @pytest.mark.integration

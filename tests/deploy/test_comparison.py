@@ -35,20 +35,18 @@ def _spoil(monkeypatch, share):
     monkeypatch.setattr(TvmRuntime, "load_stages", classmethod(load_stages))
 
 
-def test_files_that_compute_something_else_replace_nothing(branches, tmp_path, monkeypatch):
-    branches.split([["first"]]).export(tmp_path)
-    before = (tmp_path / "split.json").read_bytes()
+def test_files_that_compute_something_else_replace_nothing(branches, export, monkeypatch):
+    before = export.document
     _spoil(monkeypatch, 0.01)
     with pytest.raises(MismatchError, match=r"outputs of tvm differ.*--runtime.*--tolerance 0\.0"):
-        branches.split([["hinted"]]).export(tmp_path)
-    assert (tmp_path / "split.json").read_bytes() == before
+        branches.split([["hinted"]]).export(export.folder)
+    assert export.document == before
 
 
-def test_the_manifest_has_items_seed_tolerance_and_error(branches, tmp_path):
-    branches.split([["first"]]).export(tmp_path)
-    comparison = manifest_file.read(tmp_path).comparison
+def test_the_manifest_has_items_seed_tolerance_and_error(export):
+    comparison = manifest_file.read(export.folder).comparison
     assert (comparison.items, comparison.seed, comparison.tolerance) == (8, 0, 1e-4)
-    accuracy = verify(tmp_path).accuracy
+    accuracy = verify(export.folder).accuracy
     assert accuracy.max_rel_error == comparison.max_rel_error
 
 

@@ -64,8 +64,11 @@ def test_items_of_all_shapes_are_computed_as_by_the_unsplit_model(model, tmp_pat
     assert [(name, variants[name]["advance"]) for name in variants] == [("some", 3), ("many", 4)]
 
 
-def test_an_item_that_the_states_have_no_room_for_is_refused(model):
+def test_an_item_of_no_variant_or_that_the_states_have_no_room_for_is_refused(model):
+    shapes = r"takes float32\[1, 1, 6\] or float32\[1, 3, 6\] or float32\[1, 4, 6\]"
     with model.split([["b"]]).pipeline() as pipeline:
+        with pytest.raises(ConfigError, match=shapes):
+            pipeline.run([item(2)])
         pipeline.run([item(4)] * 3 + [item(1)])
         before = pipeline.state()
         with pytest.raises(ConfigError, match="has had 13 items and its states have room for 3"):
@@ -74,12 +77,6 @@ def test_an_item_that_the_states_have_no_room_for_is_refused(model):
         pipeline.run([item(3)])
         with pytest.raises(ConfigError, match="has had 16 items and its states are full"):
             pipeline.run([item(1)])
-
-
-def test_items_of_no_variant_are_refused(model):
-    shapes = r"takes float32\[1, 1, 6\] or float32\[1, 3, 6\] or float32\[1, 4, 6\]"
-    with model.split([["b"]]).pipeline() as pipeline, pytest.raises(ConfigError, match=shapes):
-        pipeline.run([item(2)])
 
 
 def test_weights_of_a_stage_are_there_once(model):

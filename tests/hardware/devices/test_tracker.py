@@ -64,7 +64,7 @@ def test_an_answer_that_names_no_server_is_one_error(listen, content):
 
 @pytest.mark.parametrize("parts", [[b"HTTP/1.1 400"], [MAGIC]], ids=["no tracker", "endless"])
 def test_an_endless_answer_ends_in_time(listen, monkeypatch, parts):
-    monkeypatch.setattr(session, "ANSWER_S", 1.0)
+    monkeypatch.setattr(session, "ANSWER_S", 0.2)
     assert f"tracker at {HOST}" in refusal(listen(*parts, is_endless=True))
 
 

@@ -28,14 +28,18 @@ def load(save):
     )
 
 
-def test_kernels_of_one_node_are_kept_together(load):
+def test_kernels_of_one_node_are_kept_together_and_a_cut_between_them_is_refused(load):
     model = load(nets.inside_a_node())
     inner = next(i for i, op in enumerate(model.graph.ops) if not op.sources)
     (group,) = model.runtime.keep_together
     assert inner in group
-    assert {t for i in group for t in model.graph.ops[i].outputs} - set(
-        model.runtime.original.producers
-    )
+    tensors = {tensor for i in group for tensor in model.graph.ops[i].outputs}
+    assert tensors - set(model.runtime.original.producers)
+    with pytest.raises(SplitError, match="cut 1: onnxruntime runs ops"):
+        model.split([[model.graph.ops[inner].name]])
+    parted = (tuple(range(inner + 1)), tuple(range(inner + 1, len(model.graph.ops))))
+    with pytest.raises(SplitError, match="is not in the ONNX graph; cut elsewhere"):
+        api.Split(model, parted).pipeline()
 
 
 def test_ops_whose_nodes_read_what_the_ops_do_not_are_kept_together(load):
@@ -49,16 +53,6 @@ def test_ops_whose_nodes_read_what_the_ops_do_not_are_kept_together(load):
     model = load(nets.net(text, weights, opset=11))
     assert model.runtime.keep_together == (tuple(range(len(model.graph.ops))),)
     nets.judge(model, model.split([]))
-
-
-def test_a_cut_inside_a_node_is_refused(load):
-    model = load(nets.inside_a_node())
-    inner = next(i for i, op in enumerate(model.graph.ops) if not op.sources)
-    with pytest.raises(SplitError, match="cut 1: onnxruntime runs ops"):
-        model.split([[model.graph.ops[inner].name]])
-    parted = (tuple(range(inner + 1)), tuple(range(inner + 1, len(model.graph.ops))))
-    with pytest.raises(SplitError, match="is not in the ONNX graph; cut elsewhere"):
-        api.Split(model, parted).pipeline()
 
 
 def test_no_kernel_is_compiled(load, monkeypatch, tmp_path):
