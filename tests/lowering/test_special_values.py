@@ -3,13 +3,12 @@
 import re
 
 import numpy as np
-import onnxruntime
 import pytest
 
 from autosplit import api
 from autosplit.frontend.samples import special_items
 from autosplit.hardware.devices.device import along
-from tests.nets import net
+from tests.nets import net, onnxruntime_outputs
 
 NAN, INF = np.nan, np.inf
 SPECIAL = np.array(
@@ -56,12 +55,12 @@ def both(save, kind, ops, weights, *arrays):
         output.type.tensor_type.ClearField("shape")
     path = save(proto)
     model = api.load_model(path, target="llvm -mcpu=x86-64-v3")
+    items = [{"x": x} for x in arrays]
     with model.unsplit(along(1)[0]) as pipeline:
-        results = pipeline.run([{"x": x} for x in arrays])
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    for x, result in zip(arrays, results, strict=True):
-        for op, name, expected in zip(ops, outputs, session.run(outputs, {"x": x}), strict=True):
-            yield op, x, result[name], expected
+        results = zip(arrays, pipeline.run(items), onnxruntime_outputs(path, items), strict=True)
+    for x, actual, expected in results:
+        for op, name in zip(ops, outputs, strict=True):
+            yield op, x, actual[name], expected[name]
 
 
 def assert_alike(actual, expected, op, rtol=1e-4):

@@ -15,8 +15,12 @@ from autosplit.hardware.execution.batches import of_batch
 from autosplit.hardware.execution.pipeline import Pipeline
 from tests.hardware.fakes import computed, fake_pipeline, graph, in_time, items, plain, wait_for
 
-CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b", "y"])], ["x", "y"], ["c", "a"])
-STAGES = [[0], [1, 2]]
+OUTPUTS = ["c", "a", "y"]  # one of them is an input
+CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b", "y"])], ["x", "y"], OUTPUTS)
+
+
+def chain(stages=((0,), (1, 2)), **options):
+    return fake_pipeline(CHAIN, stages, OUTPUTS, **options)
 
 
 def two_inputs(count):
@@ -25,7 +29,7 @@ def two_inputs(count):
 
 
 def require_single_results(results, submitted):
-    assert plain(results) == computed(CHAIN, submitted, ["c", "a"])
+    assert plain(results) == computed(CHAIN, submitted, OUTPUTS)
 
 
 @given(
@@ -36,15 +40,14 @@ def require_single_results(results, submitted):
     delay_ms=st.sampled_from([None, 0, 0.1, 2]),
 )
 def test_items_of_batches_have_the_results_of_single_ones(batch, count, depth, replicas, delay_ms):
-    options = {"depth": depth, "replicas": replicas, "batch": batch}
-    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], **options)
+    pipeline, _ = chain(depth=depth, replicas=replicas, batch=batch)
     submitted = two_inputs(count)
     with pipeline.with_delay(delay_ms):
         require_single_results(in_time(lambda: pipeline.run(submitted)), submitted)
 
 
 def test_an_incomplete_batch_is_computed_once_a_result_is_waited_for():
-    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c", "a"], batch=4)
+    pipeline, stages = chain(batch=4)
     submitted = two_inputs(6)
     with pipeline:
         for item in submitted:
@@ -60,7 +63,7 @@ def test_an_incomplete_batch_is_computed_once_a_result_is_waited_for():
 @pytest.mark.parametrize("delay_ms", [None, 0.1])
 def test_items_enter_as_those_inside_leave(delay_ms):
     slow = {1: lambda _: time.sleep(0.002)}
-    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], batch=2, depth=1, before=slow)
+    pipeline, _ = chain(batch=2, depth=1, before=slow)
     submitted = two_inputs(60)
     with pipeline.with_delay(delay_ms):
         tickets = in_time(lambda: [pipeline.enter(item) for item in submitted])
@@ -69,7 +72,7 @@ def test_items_enter_as_those_inside_leave(delay_ms):
 
 
 def test_threads_that_share_batches_get_the_results_of_their_own_items():
-    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], batch=3)
+    pipeline, _ = chain(batch=3)
     every = two_inputs(40)
     parts = [every[n::4] for n in range(4)]
     with pipeline, ThreadPoolExecutor(4) as threads:
@@ -77,25 +80,16 @@ def test_threads_that_share_batches_get_the_results_of_their_own_items():
             require_single_results(results, part)
 
 
-def test_an_input_that_is_an_output_too_belongs_to_its_item():
-    net = graph([("a", ["x"])], ["x"], ["a", "x"])
-    pipeline, _ = fake_pipeline(net, [[0]], ["a", "x"], batch=2)
-    submitted = items(3)
-    with pipeline:
-        results = in_time(lambda: pipeline.run(submitted))
-    assert [r["x"].tolist() for r in results] == [i["x"].tolist() for i in submitted]
-
-
 def test_a_stage_that_fails_fails_all_items_of_a_batch():
     fail = Mock(side_effect=ValueError("broken"))
-    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], before={1: fail}, batch=4)
+    pipeline, _ = chain(before={1: fail}, batch=4)
     with pipeline, pytest.raises(StageError, match="broken"):
         in_time(lambda: pipeline.run(two_inputs(6)))
 
 
 def failing(count, bad, **options):
     """A pipeline whose stage 1 fails on one of some items, as a kernel does on a bad index."""
-    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c", "a"], **options)
+    pipeline, stages = chain(**options)
     submitted = two_inputs(count)
     submitted[bad]["y"] = np.full(2, 1313.0)
     compute = stages[-1].run
@@ -143,7 +137,7 @@ def test_items_whose_batch_cannot_run_again_get_the_reason(monkeypatch):
 
 
 def test_a_batch_begins_after_its_delay_although_nobody_waits_for_it():
-    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c", "a"], batch=8)
+    pipeline, stages = chain(batch=8)
     submitted = two_inputs(3)
     with pipeline.with_delay(20):
         tickets = [pipeline.enter(item) for item in submitted]
@@ -155,7 +149,7 @@ def test_a_batch_begins_after_its_delay_although_nobody_waits_for_it():
 def test_a_batch_that_is_due_goes_on_collecting_while_all_replicas_are_busy():
     release = threading.Event()
     waits = {0: lambda _: release.wait()}
-    pipeline, stages = fake_pipeline(CHAIN, [[0, 1, 2]], ["c", "a"], before=waits, batch=4)
+    pipeline, stages = chain([[0, 1, 2]], before=waits, batch=4)
     submitted = two_inputs(4)
     with pipeline.with_delay(0):
         tickets = [pipeline.enter(item) for item in submitted]
@@ -169,7 +163,7 @@ def test_a_batch_that_is_due_goes_on_collecting_while_all_replicas_are_busy():
 def test_closing_fails_the_items_of_a_batch_that_has_not_begun(delay_ms):
     release = threading.Event()
     waits = {0: lambda _: release.wait()}
-    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], before=waits, batch=4)
+    pipeline, _ = chain(before=waits, batch=4)
     _, last = [pipeline.with_delay(delay_ms).enter(item) for item in two_inputs(2)]
     release.set()
     pipeline.close()
@@ -182,7 +176,7 @@ def test_whoever_hands_in_an_item_gets_the_reason_why_stages_do_not_load(delay_m
     def load():
         raise MachineError("no such library")
 
-    single = fake_pipeline(CHAIN, STAGES, ["c", "a"])[0].wiring
+    single = chain()[0].wiring
     wiring = replace(single, inputs=of_batch(single.inputs, 2))
     wiring = replace(wiring, outputs=of_batch(single.outputs, 2))
     pipeline = Pipeline(wiring, load, batch=2, counts=(1, 1)).with_delay(delay_ms)
@@ -195,6 +189,6 @@ def test_whoever_hands_in_an_item_gets_the_reason_why_stages_do_not_load(delay_m
 
 @pytest.mark.parametrize("delay_ms", [-1, float("nan"), float("inf")])
 def test_a_delay_is_a_time(delay_ms):
-    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c", "a"], batch=2)
+    pipeline, _ = chain(batch=2)
     with pipeline, pytest.raises(ConfigError, match="delay_ms is"):
         pipeline.with_delay(delay_ms)
