@@ -62,9 +62,7 @@ def test_a_full_disk_is_named_and_the_folder_is_left_as_it_was(branches, small_d
     assert list(small_disk.iterdir()) == []
 
 
-def test_a_full_temporary_disk_is_named_and_ends_no_process(
-    branches, small_disk, tmp_path, monkeypatch
-):
+def test_a_full_temporary_disk_is_named(branches, small_disk, tmp_path, monkeypatch):
     (small_disk / "rest").write_bytes(bytes(44_000))
     monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
     with pytest.raises(MachineError, match=r"disk': No space left on device; .* with TMPDIR"):

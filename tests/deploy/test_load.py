@@ -120,9 +120,7 @@ NO_SYMBOL = "'stage2.onnx' does not load with this onnxruntime: no symbol f; see
         (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
     ],
 )
-def test_a_stage_that_does_not_load_closes_those_before_it(
-    exported, loaded, monkeypatch, error, kind, text
-):
+def test_a_stage_that_fails_closes_the_others(exported, loaded, monkeypatch, error, kind, text):
     load_stages = files.runtime_class("onnxruntime").load_stages
 
     def fail_at_two(file, *arguments):

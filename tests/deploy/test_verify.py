@@ -43,9 +43,7 @@ def test_without_the_model_the_recorded_outputs_judge(export, capsys):
     assert main(["verify", str(export.folder)]) == 1
 
 
-def test_a_model_that_is_another_now_does_not_judge_but_one_that_was_moved(
-    export, branches, tmp_path
-):
+def test_another_model_does_not_judge_but_a_moved_one(export, branches, tmp_path):
     (tmp_path / "other.onnx").write_bytes(b"another model")
     export.edit(lambda d: d["model"].update(file=str(tmp_path / "other.onnx")))
     assert "recorded in reference.npz" in verify(export.folder).reference
@@ -71,9 +69,7 @@ def test_a_model_whose_external_weights_changed_does_not_judge(export, branches,
     assert "recorded in reference.npz" in verify(export.folder).reference
 
 
-def test_without_onnxruntime_recorded_outputs_judge_unless_the_model_was_asked_for(
-    export, monkeypatch
-):
+def test_without_onnxruntime_only_recorded_outputs_judge(export, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     result = verify(export.folder)
     assert (result.accuracy.equal, result.accuracy.items) == (True, 8)

@@ -114,9 +114,7 @@ def test_values_are_written_as_cpp_reads_them(value, code):
     assert cpp_program.initialiser(value) == code
 
 
-def test_an_export_without_onnx_models_says_so_and_has_no_format_that_needs_them(
-    branches, tmp_path
-):
+def test_an_export_without_onnx_models_has_no_onnx_format(branches, tmp_path):
     split, folder = branches.split([["first"]]), tmp_path / "out"
     split.export(folder, format="onnx")
     assert (folder / "pipeline.json").exists()

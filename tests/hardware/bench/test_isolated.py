@@ -91,9 +91,7 @@ def test_a_worker_that_answers_with_an_error_goes_on(bench, workers, monkeypatch
     assert [worker.is_closed for worker in workers] == [False]
 
 
-def test_a_relative_folder_of_an_export_is_that_of_the_asking_process(
-    bench, workers, tmp_path, monkeypatch
-):
+def test_a_folder_is_relative_to_the_asking_process(bench, workers, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     measured = results.SplitResults(MEASURED, 1.5, [BASELINE], "Split.")
     assert bench.export(DEPLOYMENT, Path("out"), measured, "cpp", False) == Path("out/split.json")

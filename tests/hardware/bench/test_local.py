@@ -118,9 +118,7 @@ def connections(monkeypatch):
     return connections, waited
 
 
-def test_a_lost_server_fails_a_trial_and_ends_any_other_job(
-    bench, stages, connections, monkeypatch
-):
+def test_a_lost_server_fails_a_trial_or_ends_a_job(bench, stages, connections, monkeypatch):
     alive = SimpleNamespace(device="rpc:a:1", is_alive=True)
     gone = SimpleNamespace(device="rpc:b:1", is_alive=False)
     monkeypatch.setattr(VmStage, "run", lambda *_: 1 / 0)

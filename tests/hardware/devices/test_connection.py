@@ -72,9 +72,7 @@ def test_a_module_is_sent_once_a_key_and_leaves_no_file(connection, server):
     assert server.files == {}
 
 
-def test_the_modules_used_longest_ago_are_let_go_where_many_are_large(
-    connection, server, monkeypatch
-):
+def test_of_many_large_modules_those_used_longest_ago_go(connection, server, monkeypatch):
     monkeypatch.setattr(server_connection, "LOADED_BYTES", 10)
     for key in "abac":  # a is used again, so b goes when c comes
         connection.load(key, writes(b"12345"))

@@ -38,9 +38,7 @@ def test_without_cores_or_places_they_are_those_of_the_export():
     ("placement", "devices", "numbers"),
     [(["ray:board"] * 3, ("cores:0",), "232"), ([], ("cores:0",) * 4, "1231")],
 )
-def test_replicas_take_the_nodes_of_a_resource_or_all_that_are_alive_in_turn(
-    placement, devices, numbers
-):
+def test_replicas_take_nodes_of_a_resource_or_all_in_turn(placement, devices, numbers):
     addresses = [address for address, _ in placed(*placement, devices=devices)]
     assert addresses == [f"10.0.0.{number}" for number in numbers]
 

@@ -119,9 +119,7 @@ def running(name, model, folder, request):
 
 @pytest.mark.parametrize("name", HOSTS)
 @pytest.mark.parametrize(("event", "text"), [("hang", f"{SECONDS:g} s"), ("die", "")])
-def test_a_stage_that_hangs_or_dies_amid_items_is_named_in_time_with_them(
-    name, model, tmp_path, request, event, text
-):
+def test_a_stage_that_hangs_or_dies_is_named_in_time(name, model, tmp_path, request, event, text):
     (item,) = model.items(1)
     with running(name, model, tmp_path, request) as host:
         in_time(lambda: host.pipeline.run([item] * 4))

@@ -89,9 +89,7 @@ def recurrent(draw, inputs=("x",)):
     st.lists(st.integers(-2, 3), max_size=30),
     st.randoms(use_true_random=False),
 )
-def test_any_graph_with_states_or_none_computes_what_stepping_by_hand_does(
-    net, depth, calls, random
-):
+def test_any_graph_computes_what_stepping_by_hand_does(net, depth, calls, random):
     net, stages, outputs, states, replicas = net
     by_hand = ByHand(net, outputs, states)
     # Some items are slow in one replica, so the items behind them overtake.

@@ -169,9 +169,7 @@ def test_the_order_is_reversed_after_every_round(contenders, turns):
 @pytest.mark.parametrize(
     ("items", "rounds", "each"), [(100, 5, 20), (16, 5, 4), (2, 1, 4), (40, 8, 5)]
 )
-def test_a_turn_has_its_share_of_the_budget_and_never_ends_early(
-    contenders, turns, items, rounds, each
-):
+def test_a_turn_has_its_share_of_the_budget(contenders, turns, items, rounds, each):
     budget = Budget(seconds=10.0, share=0.5, items=items, latency_items=7)
     list(measure_rounds(contenders, budget, rounds))
     assert {budget for _, budget in turns} == {Budget(10.0 / rounds, 0.0, each, 7)}

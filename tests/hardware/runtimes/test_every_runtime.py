@@ -185,9 +185,7 @@ def test_without_its_package_the_extra_is_named(branches, monkeypatch, runtime, 
 
 
 @pytest.mark.parametrize("device", [devices.Cuda(0), devices.Rpc("h", 1)])
-def test_other_devices_are_refused_by_name_with_the_runtime_that_takes_them(
-    branches, tmp_path, device
-):
+def test_other_devices_are_refused_with_the_runtime_for_them(branches, tmp_path, device):
     runtime, ports = branches.runtime_of(ONNXRUNTIME), StageSpec.planned((), (), ())
     runtime.check(HERE)
     assert (runtime.can_run(HERE[0]), runtime.can_run(device)) == (True, False)

@@ -215,9 +215,7 @@ def quantised(save):
     return qdq
 
 
-def test_a_quantised_net_runs_as_regions_of_several_layers_or_however_it_is_cut(
-    quantised, reference
-):
+def test_a_quantised_net_runs_as_regions_or_however_it_is_cut(quantised, reference):
     def load(**options):
         backend = Backend(NAME, external_backend.patterns(), **options)
         # A step of quantisation may round another way.

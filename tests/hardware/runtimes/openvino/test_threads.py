@@ -87,9 +87,7 @@ def test_a_stage_on_one_core_runs_in_its_thread_alone(stage, values, thread):
         assert (of_thread, of_others) == ({frozenset({core})}, set())
 
 
-def test_the_threads_of_a_stage_on_all_cores_run_there_also_beside_stages_on_one_core(
-    stage, values, thread
-):
+def test_a_stage_on_all_cores_uses_them_beside_one_on_one_core(stage, values, thread):
     with closing(stage(CORES)) as whole:
         assert affinities_of_helpers(thread, whole, values) == {frozenset(CORES)}
     with closing(stage(CORES[:1])) as one, closing(stage(CORES)) as whole:
