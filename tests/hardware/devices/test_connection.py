@@ -5,6 +5,7 @@ import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -94,6 +95,8 @@ def test_a_library_that_does_not_load_is_a_failed_stage_and_leaves_no_file(conne
 
 
 def test_a_server_that_went_away_is_lost_whatever_the_error(connection, server):
+    with pytest.raises(StageError, match=r"^ours$"), connection.guarded("a stage ran"):
+        raise StageError("ours")  # while it is there
     assert connection.call() == 4
     assert (connection.ask("present"), connection.ask("absent")) == ("4", None)
     server.is_up = False
@@ -103,11 +106,6 @@ def test_a_server_that_went_away_is_lost_whatever_the_error(connection, server):
     text = "'rpc:host:9090' was lost while a stage ran; start its server again"
     with pytest.raises(DeviceLost, match=text), connection.guarded("a stage ran"):
         raise ValueError("nonsense")
-
-
-def test_an_error_of_ours_is_told_as_it_is(connection):
-    with pytest.raises(StageError, match=r"^ours$"), connection.guarded("a stage ran"):
-        raise StageError("ours")
 
 
 def test_beside_another_kind_of_device_runs_the_processor(server):
@@ -171,7 +169,9 @@ def test_the_connection_ends_with_the_block_whatever_refers_to_it(monkeypatch, s
     assert not rpc.is_connected(HERE)
 
 
-def test_an_answer_that_comes_too_late_is_dropped():
+def test_an_answer_that_comes_too_late_is_dropped_and_an_error_in_time_is_raised():
+    with pytest.raises(TimeoutError, match="of the work itself"):
+        session.within(PATIENCE_S, Mock(side_effect=TimeoutError("of the work itself")))
     asked, answers = threading.Event(), []
 
     def answer():
@@ -185,14 +185,6 @@ def test_an_answer_that_comes_too_late_is_dropped():
     asked.set()
     wait_for(lambda: bool(answers) and answers[0]() is None)
     assert caught.value  # its traceback refers to what waited
-
-
-def test_an_error_in_time_is_raised_as_it_is():
-    def fail():
-        raise TimeoutError("of the work itself")
-
-    with pytest.raises(TimeoutError, match="of the work itself"):
-        session.within(PATIENCE_S, fail)
 
 
 def test_a_server_that_refuses_is_tried_again_for_as_long_as_asked(monkeypatch):

@@ -17,7 +17,6 @@ from tests.hardware.fakes import PATIENCE_S, computed, fake_pipeline, graph, in_
 
 SKIP = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b", "a", "x"])], ["x"], ["c", "b"])
 STAGES = [[0], [1], [2]]
-BAD = {"x": np.zeros(3)}
 
 
 class BrokenSource(RuntimeError):
@@ -42,7 +41,10 @@ def interrupt():
 
 
 def failing_source(numbers, error):
+    """Some items, then one that does not fit or another error."""
     yield from map(item_of, numbers)
+    if error is ConfigError:
+        yield {"x": np.zeros(3)}
     raise error
 
 
@@ -124,16 +126,10 @@ class Calls(RuleBasedStateMachine):
             assert plain(self.pipeline.run(map(item_of, numbers))) == outputs_of(numbers)
 
     @precondition(lambda self: not self.has_failed)
-    @rule(count=st.integers(0, 12))
-    def run_a_source_that_raises(self, count):
-        with pytest.raises(BrokenSource):
-            self.pipeline.run(failing_source(self.take_numbers(count), BrokenSource()))
-
-    @precondition(lambda self: not self.has_failed)
-    @rule(count=st.integers(0, 12))
-    def run_an_item_that_does_not_fit(self, count):
-        with pytest.raises(ConfigError):
-            self.pipeline.run([*map(item_of, self.take_numbers(count)), BAD])
+    @rule(count=st.integers(0, 12), error=st.sampled_from([BrokenSource, ConfigError]))
+    def run_a_source_that_raises(self, count, error):
+        with pytest.raises(error):
+            self.pipeline.run(failing_source(self.take_numbers(count), error))
 
     @precondition(lambda self: not self.has_failed)
     @rule(at=st.integers(0, 11))
