@@ -1,8 +1,6 @@
 import json
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,21 +50,17 @@ def raw(items, document):
 
 
 @pytest.fixture(params=["branches", "number", "amplifier"])
-def folder(request, exported, tmp_path):
+def folder(request, export, save, tmp_path):
     if request.param == "branches":
-        folder = Path(shutil.copytree(exported, tmp_path / "out"))
-        add_program(folder, "onnx")
-        return folder
+        add_program(export.folder, "onnx")
+        return export.folder
     if request.param == "number":
-        text = """g (float x, float[4] v) => (float[4] y) {
-            m = Mul(v, x)  s = Softmax(m)  y = Softmax(s)
-        }"""
-        (tmp_path / "net.onnx").write_bytes(nets.net(text).SerializeToString())
-        model = autosplit.load_model(tmp_path / "net.onnx")
+        body = "m = Mul(v, x)  s = Softmax(m)  y = Softmax(s)"
+        proto = nets.net(f"g (float x, float[4] v) => (float[4] y) {{ {body} }}")
+        split = autosplit.load_model(save(proto)).split([["m"]])
     else:
-        model = nets.amplifier(tmp_path, "tvm", layers=2)
-    after = model.graph.ops[0].name if request.param == "number" else "layer0.sum"
-    model.split(after=[[after]]).export(tmp_path / "out", format="onnx")
+        split = nets.amplifier(tmp_path, "tvm", layers=2).split([["layer0.sum"]])
+    split.export(tmp_path / "out", format="onnx")
     return tmp_path / "out"
 
 

@@ -131,7 +131,6 @@ def test_a_kernel_that_cannot_be_built_is_named(fresh, save, monkeypatch):
 
 @pytest.mark.integration
 def test_weights_are_held_once_whatever_the_number_of_candidates(squeezenet):
-    """A hundred candidates together add less than five copies of the weights."""
     graph = squeezenet.graph
     places = [cuts.closure(graph, [1 + k % (len(graph.ops) - 2)]) for k in range(100)]
     splits = [api.Split(squeezenet, cuts.stages(graph, [place])) for place in places]
