@@ -121,13 +121,22 @@ def digest(content):
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def write_export(folder, name):
-    """An export of ONNX stages whose files, called ``name`` with a number, hold their names."""
+def write_export(folder, name, runtime):
+    """An export whose stage files, called ``name`` with a number, hold their names."""
     folder.mkdir(exist_ok=True)
     document = sound() | {"environment": {"architecture": platform.machine()}}
     for index, entry in enumerate(document["stages"]):
         file = name.format(index)
-        entry.update(runtime="onnxruntime", file=file, sha256=digest(file))
+        entry.update(runtime=runtime, file=file, sha256=digest(file))
         (folder / file).write_text(file)
     (folder / "split.json").write_text(json.dumps(document))
     return folder
+
+
+def add_state(document, name="h", renewed="n", **fields):
+    """Give stage 1 a state that goes from its output ``renewed`` to its input ``name``."""
+    stage = document["stages"][1]
+    stage["inputs"].append(port(name))
+    stage["outputs"].append(port(renewed))
+    stage["states"] = [port(name) | {"input": name, "output": renewed} | fields]
+    document["model"]["states"] = {name: renewed}

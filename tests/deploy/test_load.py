@@ -88,7 +88,7 @@ def test_a_device_of_a_manifest_that_is_none_is_named(name):
 @pytest.fixture
 def exported(tmp_path):
     """An export of three ONNX stages whose files hold their names."""
-    return write_export(tmp_path / "export", "stage{}.onnx")
+    return write_export(tmp_path / "export", "stage{}.onnx", "onnxruntime")
 
 
 def load_by(function, monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.manifest_wiring import wired
 from autosplit.errors import ConfigError
-from tests.deploy.exports import SOUND, port, sound, tensor
+from tests.deploy.exports import SOUND, add_state, port, sound, tensor
 
 TO = [(c, t) for c, tensor in enumerate(SOUND["connections"]) for t in range(len(tensor["to"]))]
 
@@ -20,15 +20,6 @@ def refused(change):
     with pytest.raises(ConfigError, match=r"; export the split again$") as error:
         check(document)
     return str(error.value)
-
-
-def add_state(document, **fields):
-    """Give stage 1 a state that goes from its output ``n`` to its input ``h``."""
-    stage = document["stages"][1]
-    stage["inputs"].append(port("h"))
-    stage["outputs"].append(port("n"))
-    stage["states"] = [port("h") | {"input": "h", "output": "n"} | fields]
-    document["model"]["states"] = {"h": "n"}
 
 
 def test_a_state_is_wired_to_the_ports_of_its_stage():

@@ -2,7 +2,6 @@
 
 import json
 import os
-import platform
 import re
 import shutil
 from pathlib import Path
@@ -22,27 +21,6 @@ SOURCES = ("pipeline.cpp", "system.cpp", "wiring.cpp")
 ITEMS, STREAMS = 60, 3
 ONE_ITEM = np.zeros((1, 2, 3), "float32")
 COMPILED = shutil.ignore_patterns("*_*")
-
-
-def write_export(folder):
-    """Stages with replicas, a skip, a state, and an input that is an output too."""
-    document = exports.sound() | {"environment": {"architecture": platform.machine()}}
-    for stage, replicas in zip(document["stages"], (2, 3, 1), strict=True):
-        stage.update(runtime="tvm", replicas=[{"device": "cores:0"}] * replicas)
-        stage["sha256"] = exports.digest(stage["file"])
-    middle = document["stages"][1]
-    middle["inputs"].append(exports.port('s"\\'))
-    middle["outputs"].append(exports.port("s_next"))
-    middle["states"] = [exports.port('s"\\') | {"input": 's"\\', "output": "s_next"}]
-    document["model"].update(states={'s"\\': "s_next"})
-    document["model"]["outputs"].append(exports.port("x"))
-    document["connections"][0]["to"].append({"output": "x"})
-    folder.mkdir()
-    exports.write_stages(folder)
-    (folder / "split.json").write_text(json.dumps(document))
-    wired(manifest_file.read(folder))
-    add_program(folder, "cpp")
-    return document
 
 
 def compile_with(folder, main, sanitizer, objects=None):
@@ -70,8 +48,19 @@ def sanitizer(request):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("engine") / "export"
-    write_export(folder)
+    """Stages with replicas, a skip, a state, and an input that is an output too."""
+
+    def change(document):
+        for stage, replicas in zip(document["stages"], (2, 3, 1), strict=True):
+            stage.update(replicas=[{"device": "cores:0"}] * replicas)
+        exports.add_state(document, 's"\\', "s_next")
+        document["model"]["outputs"].append(exports.port("x"))
+        document["connections"][0]["to"].append({"output": "x"})
+
+    folder = exports.write_export(tmp_path_factory.mktemp("engine"), "stage{}.so", "tvm")
+    Export(folder).edit(change)
+    wired(manifest_file.read(folder))
+    add_program(folder, "cpp")
     return folder
 
 
@@ -246,9 +235,7 @@ def test_an_item_that_fails_in_a_batch_does_not_fail_its_neighbours(folder, tmp_
         stage.update(runtime="tvm")
         for port in (*stage["inputs"], *stage["outputs"]):
             port["shape"][0] *= 3
-    changed = shutil.copytree(folder, tmp_path / "batches", ignore=COMPILED)
-    (changed / "split.json").write_text(json.dumps(document))
-    add_program(changed, "cpp")
+    changed = changed_export(folder, tmp_path, lambda d: d.clear() or d.update(document))
     program = compile_with(changed, HERE / "neighbours.cpp", sanitizer, objects=folder)
     expected = checked([program, changed]).splitlines()
     lines = checked([program, changed, "4"]).splitlines()
