@@ -3,7 +3,6 @@
 The manifest has three stages, a tensor that skips one, and an output that is read too.
 """
 
-import copy
 import hashlib
 import json
 import platform
@@ -105,9 +104,9 @@ SOUND = {
 }
 
 
-def sound():
-    """A copy to change."""
-    return copy.deepcopy(SOUND)
+def sound(dtype="float32"):
+    """A copy to change, perhaps of another element type."""
+    return json.loads(json.dumps(SOUND).replace("float32", dtype))
 
 
 def write_stages(folder):
