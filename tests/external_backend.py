@@ -131,9 +131,8 @@ def quantize(arguments: list[Array], attrs: Any) -> Array:
 
 def dequantize(arguments: list[Array], attrs: Any) -> Array:
     x, scale, zero = arguments
-    return ((x.astype(np.float32) - np.asarray(zero, np.float32)) * scale).astype(
-        str(attrs.out_dtype)
-    )
+    plain = (x.astype(np.float32) - np.asarray(zero, np.float32)) * scale
+    return plain.astype(str(attrs.out_dtype))
 
 
 OPS: dict[str, Callable[[list[Any], Any], Any]] = {
@@ -159,9 +158,8 @@ def patterns() -> tuple[Any, ...]:
         return is_op("relax.nn.conv2d")(wildcard(), wildcard())
 
     def norm(x: Any) -> Any:
-        return is_tuple_get_item(
-            is_op("relax.nn.batch_norm")(x, *(wildcard() for _ in range(4))), 0
-        )
+        parameters = (wildcard() for _ in range(4))
+        return is_tuple_get_item(is_op("relax.nn.batch_norm")(x, *parameters), 0)
 
     def add(x: Any) -> Any:
         return is_op("relax.add")(x, wildcard())

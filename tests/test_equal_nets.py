@@ -33,9 +33,7 @@ ODD_CUTS = {
     "residual": (nets.residual, [["relu1a"], ["relu2a"]], {"out0": (1,), "relu1a": (1,)}),
     "after several blocks": (partial(nets.residual, 4), [["out2"]], {"out2": (1,)}),
     "different depths": (nets.parallel, [["b0", "d1"]], dict.fromkeys(("stem", "b0", "d1"), (1,))),
-    "one branch before another": (
-        nets.parallel, [["d2"], ["b1"]], {"stem": (1, 2), "d2": (2,)}
-    ),
+    "one branch before another": (nets.parallel, [["d2"], ["b1"]], {"stem": (1, 2), "d2": (2,)}),
     "tuples": (nets.tuples, [["k"], ["j"]], {"p": (1,), "r": (1,), "q": (2,), "k": (1,)}),
     "boundaries": (nets.boundaries, [["skip"], ["early", "both"], ["far"]], {"skip": (1, 2)}),
     "no input of the model": (nets.boundaries, [["both"], ["mid"]], {"both": (1,), "skip": (2,)}),

@@ -64,9 +64,8 @@ def check(program, data, **options):
         path.write_bytes(program.SerializeToString())
         model = autosplit.load_model(path, **options)
         assume(model.graph.ops)  # a net that only renames its inputs has none
-        groups = cuts.contract(
-            model.graph.predecessors, map(cuts.bitset, model.runtime.keep_together)
-        )
+        together = map(cuts.bitset, model.runtime.keep_together)
+        groups = cuts.contract(model.graph.predecessors, together)
         places = st.sets(st.integers(0, len(groups.groups) - 1), min_size=1, max_size=3)
         nested = [0]
         for chosen in data.draw(st.lists(places, max_size=5)):

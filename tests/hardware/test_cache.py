@@ -60,9 +60,7 @@ def test_two_processes_that_make_the_same_file_both_get_a_whole_one(tmp_path):
         "    file = cache.keep(path, lambda p: p.write_bytes(sys.argv[2].encode() * 50000))\n"
         "    assert len(set(file.read_bytes())) == 1 and file.stat().st_size == 50000\n"
     )
-    both = [
-        subprocess.Popen([sys.executable, "-c", code, str(tmp_path), letter]) for letter in "ab"
-    ]
+    both = [subprocess.Popen([sys.executable, "-c", code, tmp_path, letter]) for letter in "ab"]
     assert [p.wait(60) for p in both] == [0, 0]
 
 

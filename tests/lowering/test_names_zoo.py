@@ -54,9 +54,8 @@ def test_tensors_between_ops_have_source_names(model):
 
 
 def test_every_source_node_is_in_one_op_or_folded_with_a_reason_and_can_be_asked_for(model):
-    nodes = [
-        n.name or n.output[0] for n in submodels.read_original(model.stage_source).proto.graph.node
-    ]
+    original = submodels.read_original(model.stage_source)
+    nodes = [node.name or node.output[0] for node in original.proto.graph.node]
     uses = Counter(name for op in model.graph.ops for name in op.sources)
     uses.update(f.name for f in model.graph.folded)
     assert uses == Counter(nodes)

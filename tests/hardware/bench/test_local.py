@@ -192,9 +192,7 @@ def test_every_baseline_is_measured_with_work_for_all_replicas(bench, branches, 
     assert all(len(p.submitted) > verified + BRIEF.items for p in pipelines)
 
 
-@pytest.mark.skipif(
-    not devices.can_pin(), reason="threads are kept on cores, which this system cannot do"
-)
+@pytest.mark.skipif(not devices.can_pin(), reason="this system keeps no threads on cores")
 def test_a_stage_stays_on_the_cores_of_its_device(branches, stages, monkeypatch):
     threads, real = tvm.get_global_func("runtime.NumThreads"), VmStage.run
     places = set()

@@ -183,9 +183,8 @@ def test_a_value_that_is_no_state_is_refused_with_what_is_one(state, reason):
 def test_a_stream_that_has_not_begun_has_the_states_of_the_model():
     first = np.array([1, 2], np.int8)
     port, renewed = Port("h", (2,), "int8"), Port("n", (2,), "int8")
-    stage = replace(
-        StageSpec.planned((), [port], [renewed]), states=(StageState("h", "n", (2,), "int8"),)
-    )
+    spec = StageSpec.planned((), [port], [renewed])
+    stage = replace(spec, states=(StageState("h", "n", (2,), "int8"),))
     for initial, values in (({}, [0, 0]), ({"h": first}, [1, 2])):
         wiring = Wiring((), (), (stage,), (), initial)
         begun = Streams(wiring, [1]).of("new")["h"]

@@ -194,9 +194,8 @@ def test_two_backends_never_share_a_region(save, reference):
             node.output[0] = "b1"
         elif node.op_type == "BatchNormalization" and node.input[0] == "c1":
             proto.graph.node.remove(node)
-    model = autosplit.load_model(
-        save(proto), backends=[Backend(NAME, first), Backend("second", second)]
-    )
+    backends = [Backend(NAME, first), Backend("second", second)]
+    model = autosplit.load_model(save(proto), backends=backends)
     nets.judge(model, model.split([]))
     assert reference.layers() == [["reference.conv_norm_relu"]]
     assert other.layers() == [["second.conv_relu"]]
