@@ -92,13 +92,10 @@ def evaluate(function: Any, arguments: list[Any]) -> Any:
             return value(expression.tuple_value)[expression.index]
         if isinstance(expression, relax.Function):
             return expression
-        callee = env.get(expression.op)
         arguments = list(map(value, expression.args))
-        return (
-            evaluate(callee, arguments)
-            if callee is not None
-            else OPS[expression.op.name](arguments, expression.attrs)
-        )
+        if expression.op in env:
+            return evaluate(env[expression.op], arguments)
+        return OPS[expression.op.name](arguments, expression.attrs)
 
     for block in function.body.blocks:
         for binding in block.bindings:

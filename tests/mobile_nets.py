@@ -54,14 +54,14 @@ _EFFICIENTNET = (
 )
 
 
-def mobilenet_v3(blocks: tuple[_Block, ...] = _MOBILENET, size: int = 224) -> Any:
+def mobilenet_v3(size: int = 224) -> Any:
     """Hard swish, and a hard sigmoid that weighs the channels."""
-    return _net(blocks, size, 16, "HardSwish({x})", "HardSigmoid<alpha=0.1666667>({x})")
+    return _net(_MOBILENET, size, 16, "HardSwish({x})", "HardSigmoid<alpha=0.1666667>({x})")
 
 
-def efficientnet(blocks: tuple[_Block, ...] = _EFFICIENTNET, size: int = 224) -> Any:
+def efficientnet(size: int = 224) -> Any:
     """Swish as a product with a sigmoid, and a sigmoid that weighs the channels."""
-    return _net(blocks, size, 32, "Mul({x}, {x}_s)", "Sigmoid({x})")
+    return _net(_EFFICIENTNET, size, 32, "Mul({x}, {x}_s)", "Sigmoid({x})")
 
 
 NETS: dict[str, Callable[[], Any]] = {"mobilenet_v3": mobilenet_v3, "efficientnet": efficientnet}

@@ -18,20 +18,15 @@ from autosplit.hardware.measurement.parity import compare
 Shape = tuple[int, ...]
 
 
-def net(
-    text: str,
-    weights: Mapping[str, Shape | np.ndarray[Any, Any]] | None = None,
-    seed: int = 0,
-    opset: int = 17,
-) -> Any:
+def net(text: str, weights: Mapping[str, Any] | None = None, opset: int = 17) -> Any:
     """A ModelProto from ``g (float[1,4] x) => (float[1,4] y) { … }``.
 
-    A weight is an array, or a shape to fill by seed.
+    A weight is an array, or a shape to fill with random numbers.
     """
     from onnx import numpy_helper, parser
 
     model = parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]> {text}')
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     for name, array in (weights or {}).items():
         array = array if isinstance(array, np.ndarray) else _filled(name, array, generator)
         model.graph.initializer.append(numpy_helper.from_array(array, name))
@@ -42,11 +37,9 @@ def _filled(name: str, shape: Shape, generator: np.random.Generator) -> np.ndarr
     """Values that keep activations near 1 and differ everywhere; a variance is positive."""
     values = generator.standard_normal(shape).astype(np.float32)
     fan_in = int(np.prod(shape[1:])) if len(shape) > 1 else 1
-    return (
-        np.abs(values) + np.float32(0.5)
-        if name.startswith("var")
-        else values / np.float32(np.sqrt(fan_in))
-    )
+    if name.startswith("var"):
+        return np.abs(values) + np.float32(0.5)
+    return values / np.float32(np.sqrt(fan_in))
 
 
 def batch_norm(number: int, channels: int = 4) -> dict[str, Shape]:
@@ -183,12 +176,12 @@ def judge(model: Any, split: Any, items: int = 3) -> None:
     assert accuracy.equal, accuracy
 
 
-def live(split: Any, cut: int = 0) -> tuple[str, ...]:
-    """The tensors that cross cut number ``cut`` of a split."""
+def live(split: Any) -> tuple[str, ...]:
+    """The tensors that cross the first cut of a split."""
     from autosplit import cuts
 
     graph = split.model.graph
-    return cuts.live(graph, cuts.cuts_of(graph, split.stages)[cut])
+    return cuts.live(graph, cuts.cuts_of(graph, split.stages)[0])
 
 
 def inside_a_node() -> Any:

@@ -125,10 +125,8 @@ def test_a_damaged_export_is_replaced(tmp_path, damaged):
     ],
 )
 def test_a_full_disk_is_named_however_it_is_reported(tmp_path, error):
-    with (
-        pytest.raises(MachineError, match=r"out': (No space left|Disk quota).*; free the disk"),
-        replace_export(tmp_path / "out"),
-    ):
+    text = r"out': (No space left|Disk quota).*; free the disk"
+    with pytest.raises(MachineError, match=text), replace_export(tmp_path / "out"):
         raise error
 
 
@@ -136,10 +134,8 @@ def test_a_full_disk_is_named_by_the_cause_and_by_the_place_it_tells(tmp_path, m
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     full = OSError(28, "voll", str(tmp_path / "tmp" / "x.o"))
-    with (
-        pytest.raises(MachineError, match=r"tmp': No space left on device; free the disk"),
-        replace_export(tmp_path / "out"),
-    ):
+    text = r"tmp': No space left on device; free the disk"
+    with pytest.raises(MachineError, match=text), replace_export(tmp_path / "out"):
         raise RuntimeError("compilation failed") from full
 
 

@@ -108,10 +108,8 @@ def test_what_fails_inside_a_loop_is_told(kind):
         if number == 2:
             raise Broken("no memory")
 
-    with (
-        summing(before={1: fail}, kind=kind) as pipeline,
-        pytest.raises(StageError, match=r"^stage 1 failed: .*no memory.*lost streams: 0"),
-    ):
+    text = r"^stage 1 failed: .*no memory.*lost streams: 0"
+    with summing(before={1: fail}, kind=kind) as pipeline, pytest.raises(StageError, match=text):
         list(pipeline.loop(items(1), next_item([5])))
 
 
