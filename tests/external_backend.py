@@ -61,12 +61,6 @@ def register() -> Reference:
     return backend
 
 
-def is_registered() -> bool:
-    import tvm
-
-    return tvm.get_global_func(f"relax.ext.{NAME}", allow_missing=True) is not None
-
-
 def unregister() -> None:
     from tvm_ffi.registry import remove_global_func
 

@@ -6,15 +6,11 @@ from autosplit import files
 from autosplit.errors import MachineError, ModelError
 
 
-def fail_after_writing(path):
-    path.write_text("half")
-    raise ModelError("no")
-
-
 def test_a_failed_write_keeps_the_old_content(tmp_path):
     (tmp_path / "f.json").write_text("old")
-    with pytest.raises(ModelError), files.atomic_write(tmp_path / "f.json") as temporary:
-        fail_after_writing(temporary)
+    with pytest.raises(ModelError), files.atomic_write(tmp_path / "f.json") as file:  # noqa: PT012
+        file.write_text("half")
+        raise ModelError("no")
     assert [(f.name, f.read_text()) for f in tmp_path.iterdir()] == [("f.json", "old")]
 
 

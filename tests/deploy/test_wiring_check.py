@@ -70,11 +70,6 @@ def goes_to(number, **end):
     return lambda document: document["connections"][number].update(to=[end])
 
 
-def one_more(document):
-    another = tensor("c", {"stage": 1, "output": 0}, {"stage": 2, "input": "c"})
-    document["connections"].append(another)
-
-
 @pytest.mark.parametrize(
     ("change", "line"),
     [
@@ -95,7 +90,7 @@ def one_more(document):
         (goes_to(1, stage=1, input="x"), "'a' is read as 'x'"),
         (goes_to(1, stage=2, input="a"), "'a' goes to input 'a' of stage 2, which does not"),
         (goes_to(4, output="z"), "'y' goes to output 'z', which does not"),
-        (one_more, "input 'c' of stage 2 has 2 sources"),
+        (lambda d: d["connections"].append(d["connections"][3]), "'c' of stage 2 has 2 sources"),
         (lambda d: add_state(d, input="a"), "the stages have the states a, the model h"),
         (lambda d: add_state(d, output="none"), "stage 1 has no ports of one shape and type"),
         (lambda d: add_state(d, shape=[1]), "stage 1 has no ports of one shape and type"),

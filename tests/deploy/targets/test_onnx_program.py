@@ -45,10 +45,6 @@ def test_the_wiring_names_files_tensors_threads_and_states():
     assert [(state["input"], state["output"]) for state in wiring["states"]] == [("s", "c")]
 
 
-def raw(items, document):
-    return b"".join(item[port.name].tobytes() for item in items for port in document.model.inputs)
-
-
 @pytest.fixture(params=["branches", "number", "amplifier"])
 def folder(request, export, save, tmp_path):
     if request.param == "branches":
@@ -66,11 +62,13 @@ def folder(request, export, save, tmp_path):
 
 @pytest.mark.integration
 def test_the_python_program_computes_what_load_does(folder):
-    items = sample_items(manifest_file.read(folder), random_items, ITEMS, seed=3)
+    document = manifest_file.read(folder)
+    items = sample_items(document, random_items, ITEMS, seed=3)
     with autosplit.load(folder) as pipeline:
         results = pipeline.run(items)
     expected = np.concatenate([array.ravel() for result in results for array in result.values()])
-    command, data = [sys.executable, folder / "run.py"], raw(items, manifest_file.read(folder))
+    data = b"".join(item[port.name].tobytes() for item in items for port in document.model.inputs)
+    command = [sys.executable, folder / "run.py"]
     done = subprocess.run(command, input=data, capture_output=True, timeout=300, check=True)
     # The stages of the export itself are TVM's.
     outputs = np.frombuffer(done.stdout, "float32")

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -64,15 +65,15 @@ def test_stages_work_at_the_same_time_whatever_skips_some(last, outputs):
         [("a", ["x"]), ("b", ["a"]), ("c", ["b"]), ("d", ["c"]), ("e", last)], ["x"], outputs
     )
     meeting = threading.Barrier(5)
-    before = {s: _meet(meeting, 4 - s) for s in range(5)}
+
+    def meet(stage, item):
+        if stage + item == 4:  # then each stage has another item in hand
+            meeting.wait(PATIENCE_S)
+
+    before = {stage: partial(meet, stage) for stage in range(5)}
     pipeline, _ = fake_pipeline(net, FIVE, outputs, depth=1, before=before)
     with pipeline:
         assert len(in_time(lambda: pipeline.run(items(8)))) == 8
-
-
-def _meet(meeting, number):
-    """Wait for the other stages with the item of that number in hand."""
-    return lambda item: meeting.wait(PATIENCE_S) if item == number else None
 
 
 def test_a_slow_replica_takes_fewer_items_and_results_keep_their_order():

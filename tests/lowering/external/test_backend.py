@@ -42,9 +42,9 @@ def package(tmp_path, monkeypatch):
     (tmp_path / "fake_backend.py").write_text(source, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    external_backend.register()
     yield
-    if external_backend.is_registered():
-        external_backend.unregister()
+    external_backend.unregister()
 
 
 @pytest.mark.integration

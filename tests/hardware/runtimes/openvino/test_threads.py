@@ -100,10 +100,6 @@ def processes():
     return set(psutil.Process().children(recursive=True))
 
 
-def thread_affinities(child):
-    return {frozenset(os.sched_getaffinity(thread.id)) for thread in child.threads()}
-
-
 @pytest.mark.integration
 def test_stages_on_some_cores_have_processes_there(stage, values, transformer, thread):
     before = processes()
@@ -113,7 +109,8 @@ def test_stages_on_some_cores_have_processes_there(stage, values, transformer, t
             (of_thread, _) = affinities_while_running(thread, whole, values)
             assert of_thread == {frozenset(cores)}
             assert [result.shape for result in whole.run(values)] == [p.shape for p in expected]
-        affinities = set().union(*map(thread_affinities, processes() - before))
+        threads = [thread.id for child in processes() - before for thread in child.threads()]
+        affinities = {frozenset(os.sched_getaffinity(number)) for number in threads}
         assert affinities == {frozenset(FIRST), frozenset(SECOND)}
     assert processes() == before
 
