@@ -1,6 +1,7 @@
 """An export is written only if its files compute what the model computes, by one comparison."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -72,10 +73,7 @@ def test_auto_leaves_out_the_runtime_that_differs(branches, tmp_path, monkeypatc
 
 @pytest.mark.parametrize("cause", ["the disk is full", "onnxruntime cannot be imported"])
 def test_no_other_cause_skips_the_comparison(branches, tmp_path, monkeypatch, cause):
-    def fail(*arguments):
-        raise MachineError(cause)
-
-    monkeypatch.setattr(exporting, "LoadedPipeline", fail)
+    monkeypatch.setattr(exporting, "LoadedPipeline", Mock(side_effect=MachineError(cause)))
     with pytest.raises(MachineError, match=cause):
         branches.split([["first"]]).export(tmp_path / "out")
     assert not (tmp_path / "out").exists()

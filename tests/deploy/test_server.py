@@ -16,6 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -290,17 +291,8 @@ def test_requests_that_are_being_computed_are_finished_at_the_end():
 
 
 def test_a_pipeline_that_fails_is_loaded_again():
-    broken = [True, False]
-
-    def load():
-        def before(_):
-            if is_broken:
-                raise ValueError("broken")
-
-        is_broken = broken.pop(0)
-        return fake_pipeline(CHAIN, [[0], [1]], ["b"], before={0: before})[0]
-
-    with served(load) as address:
+    befores = [Mock(side_effect=ValueError("broken")), None]
+    with served(lambda: chain(before={0: befores.pop(0)})()) as address:
         status, _, answer = post(address, asked())
         assert (status, "ValueError: broken" in answer["error"]) == (500, True)
         while (status := post(address, asked())[0]) == 503:

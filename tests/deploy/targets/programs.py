@@ -68,13 +68,8 @@ def run(program, export, inputs, outputs, *options, **environment):
 
 def failed(program, *words, **environment):
     """The exit code of the program and its error, which is one line."""
-    done = subprocess.run(
-        [program, *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=os.environ | environment,
-    )
+    command, pipes = [program, *map(str, words)], {"capture_output": True, "text": True}
+    done = subprocess.run(command, timeout=300, env=os.environ | environment, **pipes)
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1, done.stderr
     return done.returncode, done.stderr.strip()

@@ -173,9 +173,7 @@ def test_closing_fails_the_items_of_a_batch_that_has_not_begun(delay_ms):
 
 @pytest.mark.parametrize("delay_ms", [None, 0])
 def test_whoever_hands_in_an_item_gets_the_reason_why_stages_do_not_load(delay_ms):
-    def load():
-        raise MachineError("no such library")
-
+    load = Mock(side_effect=MachineError("no such library"))
     single = chain()[0].wiring
     wiring = replace(single, inputs=of_batch(single.inputs, 2))
     wiring = replace(wiring, outputs=of_batch(single.outputs, 2))

@@ -2,6 +2,7 @@
 
 import gc
 import time
+from unittest.mock import Mock
 
 import pytest
 
@@ -49,9 +50,7 @@ def test_every_item_of_a_batch_is_timed(batch):
 
 
 def test_a_stage_that_fails_is_an_error():
-    def fail(_):
-        raise ValueError("broken")
-
+    fail = Mock(side_effect=ValueError("broken"))
     pipeline, _ = fake_pipeline(ONE_OP, [[0]], ["y"], before={0: fail})
     with pipeline, pytest.raises(StageError, match="broken"):
         open_latencies(pipeline, items(3), Workload(1000.0), 10)

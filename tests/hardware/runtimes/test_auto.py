@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -60,9 +61,7 @@ def test_a_model_that_was_not_read_from_onnx_runs_in_tvm_alone(branches):
 
 
 def test_a_runtime_that_cannot_be_profiled_is_left_out(model, monkeypatch):
-    def fail(*arguments):
-        raise ModelError("onnxruntime cannot load the model")
-
+    fail = Mock(side_effect=ModelError("onnxruntime cannot load the model"))
     monkeypatch.setattr(OnnxruntimeRuntime, "profile", fail)
     notes = noted(model.profiles(HERE, seconds=0.05))
     assert notes == {ONNXRUNTIME: "onnxruntime cannot load the model"}
