@@ -31,7 +31,8 @@ from autosplit.errors import ConfigError
 from autosplit.hardware.execution.stage_spec import Port
 from autosplit.zoo.catalog import cached
 from tests.deploy.exports import sound
-from tests.hardware.fakes import fake_pipeline, graph, in_time, items, sequential, wait_for
+from tests.hardware import fakes
+from tests.hardware.fakes import PATIENCE_S, graph, in_time, items, sequential, wait_for
 
 triton = pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
@@ -58,7 +59,7 @@ def served(load, **limits):
 
 
 def chain(**options):
-    return lambda: fake_pipeline(CHAIN, [[0], [1]], ["b"], **options)[0].with_delay(0)
+    return lambda: fakes.fake_pipeline(CHAIN, [[0], [1]], ["b"], **options)[0].with_delay(0)
 
 
 @pytest.fixture(scope="module")
@@ -260,34 +261,25 @@ def test_metrics_count_requests_batches_and_times(address):
 
 def test_beyond_the_queue_requests_are_told_to_come_again():
     release = threading.Event()
-    with served(chain(before={0: lambda _: release.wait()}), queue=2) as address:
-        answers = []
-        ask = lambda: answers.append(post(address, asked()))  # noqa: E731
-        threads = [threading.Thread(target=ask) for _ in range(2)]
-        for thread in threads:
-            thread.start()
+    before = {0: lambda _: release.wait(PATIENCE_S)}
+    with served(chain(before=before), queue=2) as address, ThreadPoolExecutor(2) as threads:
+        answers = [threads.submit(post, address, asked()) for _ in range(2)]
         wait_for(lambda: "autosplit_items_inside 2" in metrics(address))
         refused = post(address, asked())
         release.set()
-        in_time(lambda: [thread.join() for thread in threads])
+        assert [answer.result(PATIENCE_S)[0] for answer in answers] == [200, 200]
     assert (refused[0], refused[1]["retry-after"]) == (503, "1")
-    assert [status for status, *_ in answers] == [200, 200]
 
 
 def test_requests_that_are_being_computed_are_finished_at_the_end():
-    begun, release, answers = threading.Event(), threading.Event(), []
-
-    def wait(_):
-        begun.set()
-        release.wait()
-
-    with served(chain(before={0: wait})) as address:
-        thread = threading.Thread(target=lambda: answers.append(post(address, asked())))
-        thread.start()
-        begun.wait()
-        threading.Timer(0.2, release.set).start()
-    in_time(thread.join)
-    assert answers[0][0] == 200
+    begun, release = threading.Event(), threading.Event()
+    before = {0: lambda _: begun.set() or release.wait(PATIENCE_S)}
+    with ThreadPoolExecutor(1) as threads:
+        with served(chain(before=before)) as address:
+            answer = threads.submit(post, address, asked())
+            begun.wait(PATIENCE_S)
+            threading.Timer(0.2, release.set).start()
+        assert answer.result(PATIENCE_S)[0] == 200
 
 
 def test_a_pipeline_that_fails_is_loaded_again():
@@ -301,7 +293,7 @@ def test_a_pipeline_that_fails_is_loaded_again():
 
 
 def stateful():
-    return fake_pipeline(STATE, [[0], [1]], ["b", "s"], states={"h": "s"})[0]
+    return fakes.fake_pipeline(STATE, [[0], [1]], ["b", "s"], states={"h": "s"})[0]
 
 
 def test_a_sequence_has_its_own_states():
