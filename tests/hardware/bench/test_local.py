@@ -105,37 +105,21 @@ def test_a_device_that_cannot_run_the_whole_model_has_no_baseline(bench, branche
     assert names == (["tvm, 1 thread"] if len(set(places)) > 1 else [])
 
 
-@pytest.fixture
-def connections(monkeypatch):
-    """The servers that a bench has reserved, and for how long it waited for them."""
-    connections, waited = [], []
-
-    def reached(places, wait_s):
-        waited.append(wait_s)
-        return contextlib.nullcontext(connections)
-
+def test_a_lost_server_fails_a_trial_or_ends_a_job_and_is_waited_for(branches, stages, monkeypatch):
+    connections, waits = [], []
+    reached = lambda _, wait_s: waits.append(wait_s) or contextlib.nullcontext(connections)  # noqa: E731
     monkeypatch.setattr(rpc, "reached", reached)
-    return connections, waited
-
-
-def test_a_lost_server_fails_a_trial_or_ends_a_job(bench, stages, connections, monkeypatch):
-    alive = SimpleNamespace(device="rpc:a:1", is_alive=True)
-    gone = SimpleNamespace(device="rpc:b:1", is_alive=False)
     monkeypatch.setattr(VmStage, "run", lambda *_: 1 / 0)
-    for servers, elsewhere in (([alive], StageError), ([alive, gone], MachineError)):
-        connections[0][:] = servers
+    bench = LocalBench(branches, api.device.along(2), BRIEF, wait_s=7.0)
+    for is_alive, elsewhere in ((True, StageError), (False, MachineError)):
+        connections.append(SimpleNamespace(device="rpc:b:1", is_alive=is_alive))
         with pytest.raises(StageError, match="ZeroDivisionError"):
             bench.measure(deployed(bench, stages))
         with pytest.raises(elsewhere, match="ZeroDivisionError") as caught:
             bench.baselines()
-        assert ("device 'rpc:b:1' was lost" in str(caught.value)) == (elsewhere is MachineError)
-
-
-def test_a_server_is_waited_for_at_first_and_when_it_was_lost(branches, connections):
-    bench = LocalBench(branches, api.device.along(1), BRIEF, wait_s=7.0)
-    with bench.reached():
-        pass
-    assert connections[1] == [7.0, rpc.RETURN_S]
+        assert ("device 'rpc:b:1' was lost" in str(caught.value)) == (not is_alive)
+    assert waits == [7.0, *[rpc.RETURN_S] * (len(waits) - 1)]
+    assert len(waits) > 1
 
 
 def test_the_identity_names_what_all_measurements_share_and_targets_that_differ(branches, bench):
