@@ -102,9 +102,10 @@ def test_any_graph_computes_what_stepping_by_hand_does(net, depth, calls, random
     with pipeline:
         reader = pipeline.results()
         for item, stream in zip(items(len(calls), BOTH), calls, strict=True):
-            if stream < 0:  # a reset of a stream
-                pipeline.reset(stream=-stream)
-                by_hand.left.pop(-stream, None)
+            if stream < 0:  # a reset of stream 1 to zeros, or of stream 2 to other states
+                state = None if stream == -1 else {name: np.array([3.0, 4.0]) for name in states}
+                pipeline.reset(-stream, state)
+                by_hand.left[-stream] = state or {name: np.zeros(2) for name in states}
                 continue
             expected.append(by_hand.step(item, stream))
             if len(expected) - len(results) > pipeline.capacity:
@@ -129,27 +130,12 @@ def test_the_zeros_that_states_begin_at_take_no_memory_and_cannot_be_written():
         assert not pipeline.state()["before"].any()
 
 
-def test_a_stream_that_is_reset_begins_anew_or_with_given_states_beside_the_others():
+def test_states_are_no_inputs_and_no_outputs():
     with summing() as pipeline:
-        # States are no inputs and no outputs.
-        assert {tuple(result) for result in pipeline.run(items(3), stream="other")} == {("y",)}
+        assert {tuple(result) for result in pipeline.run(items(3))} == {("y",)}
         with pytest.raises(ConfigError, match="'before'"):
             pipeline.run([{**items(1)[0], "before": np.zeros(2)}])
         assert sorted(pipeline.state()) == ["before", "older"]
-        first = plain(pipeline.run(items(3)))
-        for stream in ("a", "b"):
-            pipeline.run(items(3), stream=stream)
-        left = plain([pipeline.state("b")])
-        pipeline.reset(stream="a")
-        assert plain(pipeline.run(items(3), stream="a")) == first
-        assert plain([pipeline.state("b")]) == left
-        state = {"before": np.array([3.0, 4.0]), "older": np.array([5.0, 6.0])}
-        pipeline.reset(stream="b", state=state)
-        assert plain([pipeline.state("b")]) == plain([state])
-        by_hand = ByHand(SUM, ["y", "total", "last"], STATES)
-        by_hand.left["b"] = state
-        expected = [by_hand.step(item, "b") for item in items(3)]
-        assert plain(pipeline.run(items(3), stream="b")) == expected
 
 
 def test_a_changed_output_leaves_the_state_that_it_is_too():
