@@ -120,22 +120,18 @@ def test_any_graph_computes_what_stepping_by_hand_does(net, depth, calls, random
     assert plain(results) == expected
 
 
-def test_the_zeros_that_states_begin_at_take_no_memory_and_cannot_be_written():
+def test_states_are_no_inputs_and_no_outputs_and_begin_at_zeros_without_memory():
     with summing() as pipeline:
+        assert {tuple(result) for result in pipeline.run(items(3), stream="a")} == {("y",)}
+        with pytest.raises(ConfigError, match="'before'"):
+            pipeline.run([{**items(1)[0], "before": np.zeros(2)}])
+        assert sorted(pipeline.state()) == ["before", "older"]
         zeros = pipeline.wiring.first_states["before"]
         assert (zeros.shape, zeros.strides) == ((2,), (0,))
         with pytest.raises(ValueError, match="read-only"):
             zeros[0] = 1
         pipeline.state()["before"][0] = 1  # a copy
         assert not pipeline.state()["before"].any()
-
-
-def test_states_are_no_inputs_and_no_outputs():
-    with summing() as pipeline:
-        assert {tuple(result) for result in pipeline.run(items(3))} == {("y",)}
-        with pytest.raises(ConfigError, match="'before'"):
-            pipeline.run([{**items(1)[0], "before": np.zeros(2)}])
-        assert sorted(pipeline.state()) == ["before", "older"]
 
 
 def test_a_changed_output_leaves_the_state_that_it_is_too():

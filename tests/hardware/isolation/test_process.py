@@ -101,12 +101,16 @@ def test_a_worker_that_hangs_is_killed_at_the_deadline(start, code):
     assert not worker.is_alive
 
 
-def test_a_flood_of_output_stops_no_answer_and_explains_no_later_job(start):
+def test_a_worker_survives_a_flood_and_an_exception_and_its_grandchild_dies_with_it(start):
     worker = start()
     assert worker.call({"code": FLOOD, "phase": "running"}, 60) == "done"
     assert 1000 < len(worker.log_tail()) <= 4096
     assert worker.call(ECHO, 30) == [1, 2]
-    assert worker.log_tail() == ""
+    assert worker.log_tail() == ""  # it explains no later job
+    assert reason(worker, FAIL, "building") == "ValueError: the handler said no"
+    pid = worker.call({"code": GRANDCHILD, "phase": "running"}, 30)
+    worker.kill()
+    require_end(pid)
 
 
 def test_a_job_has_its_time_for_each_phase(start):
@@ -114,15 +118,6 @@ def test_a_job_has_its_time_for_each_phase(start):
     worker.call(ECHO, 30)
     code = "import time\nfor n in range(4): phases.report(f'phase {n}'); time.sleep(0.3)"
     assert worker.call({"code": code, "phase": "building"}, 1.0) is None
-
-
-def test_a_worker_survives_an_exception_and_its_grandchild_dies_with_it(start):
-    worker = start()
-    assert reason(worker, FAIL, "building") == "ValueError: the handler said no"
-    assert worker.call(ECHO, 30) == [1, 2]
-    pid = worker.call({"code": GRANDCHILD, "phase": "running"}, 30)
-    worker.kill()
-    require_end(pid)
 
 
 def test_nothing_is_left_when_the_asking_process_is_killed(monkeypatch, tmp_path):

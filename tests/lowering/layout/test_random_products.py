@@ -9,17 +9,8 @@ from autosplit.lowering.layout.tiles import Registers, padded_channels, padded_w
 from tests.build import node, onnx_model, value
 from tests.nets import judge
 
-SETTINGS = settings(derandomize=True, max_examples=25)
-
 # The widest registers of this machine, and those of AVX2 and SSE2.
 TARGETS = st.sampled_from([None, "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64"])
-
-
-def check(path, target):
-    """The whole model and each op by itself are equal to onnxruntime."""
-    model = api.load_model(path, target=target)
-    judge(model, model.unsplit(along(1)[0]), items=1)
-    judge(model, model.split([[op.name] for op in model.graph.ops[:-1]]), items=1)
 
 
 @st.composite
@@ -59,13 +50,6 @@ def convolutions(draw):
     return onnx_model(nodes, [value("x", (batch, inputs, *sizes))], ["y"], weights)
 
 
-@pytest.mark.integration
-@SETTINGS
-@given(convolutions(), TARGETS)
-def test_random_convolutions_are_equal(save, net, target):
-    check(save(net), target)
-
-
 @st.composite
 def products(draw):
     """A matrix product with a constant or a computed right-hand side, and what is fused behind."""
@@ -83,13 +67,6 @@ def products(draw):
     last = draw(st.sampled_from(["Erf", "Softmax", "Relu", "Tanh"]))
     nodes = [node("MatMul", "x w", "m"), node("Add", "m b", "a"), node(last, "a", "y")]
     return onnx_model(nodes, inputs, ["y"], weights)
-
-
-@pytest.mark.integration
-@SETTINGS
-@given(products(), TARGETS)
-def test_random_matrix_products_are_equal(save, net, target):
-    check(save(net), target)
 
 
 @st.composite
@@ -120,10 +97,13 @@ def quantised(draw):
 
 
 @pytest.mark.integration
-@SETTINGS
-@given(quantised(), TARGETS)
-def test_random_convolutions_of_bytes_are_equal(save, net, target):
-    check(save(net), target)
+@pytest.mark.parametrize("nets", [convolutions, products, quantised])
+@settings(derandomize=True, max_examples=25)
+@given(st.data(), TARGETS)
+def test_random_nets_are_equal_whole_and_op_by_op(save, nets, data, target):
+    model = api.load_model(save(data.draw(nets())), target=target)
+    judge(model, model.unsplit(along(1)[0]), items=1)
+    judge(model, model.split([[op.name] for op in model.graph.ops[:-1]]), items=1)
 
 
 REGISTERS = st.sampled_from([Registers(32, 16), Registers(16, 8), Registers(16, 4)])
@@ -139,10 +119,5 @@ def test_a_tile_fits_and_divides_what_it_has_to(height, width, channels, registe
     assert height % tile.height == 0
     assert padded % tile.channels == 0
     assert 0 <= padded_width(width, tile) - width < tile.width
-
-
-@given(SIZES, REGISTERS)
-def test_few_channels_are_appended(channels, registers):
-    padded = padded_channels(channels, registers)
     assert channels <= padded < channels + 2 * registers.lanes
     assert padded % min(padded, registers.lanes) == 0
