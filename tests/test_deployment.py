@@ -4,20 +4,15 @@ from autosplit import deployment
 from autosplit.deployment import Deployment, Option, Row, Stage, cores_of
 
 
-def test_a_split_has_one_replica_a_stage_and_leaves_out_empty_stages():
-    devices, runtimes = ("cores:0", "cores:1", "cuda:0"), ["tvm"] * 3
-    deployment = Deployment.of_split(((0, 1), (), (2,)), devices, runtimes)
+def test_a_split_leaves_out_empty_stages_and_has_its_replicas_on_the_next_devices():
+    devices = ("cores:0", "cores:1", "cuda:0")
+    deployment = Deployment.of_split(((0, 1), (), (2,)), devices, ["tvm"] * 3)
     assert [stage.devices for stage in deployment.stages] == [("cores:0",), ("cuda:0",)]
-    assert deployment.split == ((0, 1), (2,))
-    assert deployment.runtimes == ("tvm", "tvm")
-
-
-def test_the_replicas_of_a_stage_are_on_the_next_devices():
-    devices, runtimes = ["cores:0", "cores:1", "cuda:0"], ["tvm"] * 2
-    deployment = Deployment.of_split(((0, 1), (2,)), devices, runtimes, [1, 2])
+    assert (deployment.split, deployment.runtimes) == (((0, 1), (2,)), ("tvm", "tvm"))
+    deployment = Deployment.of_split(((0, 1), (2,)), devices, ["tvm"] * 2, [1, 2])
     assert [stage.devices for stage in deployment.stages] == [("cores:0",), ("cores:1", "cuda:0")]
     with pytest.raises(ValueError, match="3 devices are not 4"):
-        Deployment.of_split(((0, 1), (2,)), devices, runtimes, [2, 2])
+        Deployment.of_split(((0, 1), (2,)), devices, ["tvm"] * 2, [2, 2])
 
 
 def test_the_devices_say_how_many_replicas_and_threads_there_are():
