@@ -169,7 +169,13 @@ def wide():
     return net(text, {f"w{a}": (4, 4) for a in names})
 
 
-@pytest.mark.parametrize("make", [functions, of_ir_3, wide])
+def of_five_axes():
+    """The result of a convolution meets a tensor of more axes."""
+    text = "g (float[2,2,2,2] x) => (float[n,2,2,2,2] y) { a = Conv(x, w) y = Add(a, v) }"
+    return net(text, {"w": (2, 2, 1, 1), "v": (2, 1, 1, 1, 1)})
+
+
+@pytest.mark.parametrize("make", [functions, of_ir_3, wide, of_five_axes])
 def test_an_odd_net_split_in_two_computes_the_same(save, make):
     model = api.load_model(save(make()))
     middle = model.graph.ops[(len(model.graph.ops) - 1) // 2].name

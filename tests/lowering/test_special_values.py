@@ -18,7 +18,7 @@ SPECIAL = np.array(
 PLAIN = [
     "Relu", "LeakyRelu<alpha=0.1>", "Elu", "Selu", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh",
     "Erf", "Exp", "Cosh", "Sinh", "Atan", "Softplus", "Softsign", "Abs", "Neg", "Sqrt", "Log",
-    "Floor", "Ceil", "Round", "Reciprocal",
+    "Floor", "Ceil", "Round", "Reciprocal", "ThresholdedRelu",
 ]  # fmt: skip
 ELEMENTWISE = [*(f"{op}(x)" for op in PLAIN), "PRelu(x, slope)", "Clip(x, low, high)"]
 ELEMENTWISE += [f"{op}({reads})" for op in ("Max", "Min") for reads in ("x, zeros", "zeros, x")]
@@ -31,7 +31,7 @@ WEIGHTS = {
 }
 HALF = ["Cosh", "Sinh", "Atan", "Asin", "Acos", "Asinh", "Atanh", "Tan", "Erf"]
 ROWS = ["ReduceMean<axes=[1]>(x)", "ReduceSum(x, axes)", "ReduceL2<axes=[1]>(x)", "Softmax(x)"]
-ROWS += ["LogSoftmax(x)", "Max(x, other)"]
+ROWS += ["LogSoftmax(x)", "Max(x, other)", "ReduceLogSumExp<axes=[1]>(x)"]
 OF_ROWS = {"axes": np.array([1]), "other": np.full((6, 16), NAN, np.float32)}
 
 

@@ -57,6 +57,16 @@ def converted(
         raise ValueError(reason)
     if kind in _REWRITES:
         inputs, attrs = _REWRITES[kind](inputs, dict(attrs), opset)
+    if kind == "Compress" and is_constant(inputs[1]):
+        places = constant(np.flatnonzero(inputs[1].value.numpy()))
+        data = inputs[0] if "axis" in attrs else relax.op.flatten(inputs[0])
+        return relax.op.take(data, places, attrs.get("axis", 0))
+    if kind == "DynamicQuantizeLinear":
+        return _dynamically_quantized(inputs[0])
+    if kind == "ThresholdedRelu":
+        return _thresholded(inputs[0], attrs.get("alpha", 1.0))
+    if kind == "ReduceLogSumExp" and not attrs.get("noop_with_empty_axes", 0):
+        return _log_sum_exp(convert, inputs, attrs, opset)
     if kind == "LayerNormalization" and str(inputs[0].ty.dtype) == "bfloat16":
         result = _in_float32(convert, inputs, attrs, opset)
     else:
@@ -68,6 +78,7 @@ def converted(
 
 def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
     """Why TVM would compute another result than the model; empty where it would not."""
+    axis = attrs.get("axis", -1)  # of norms
     if kind == "BatchNormalization" and attrs.get("training_mode", 0):
         return "it normalises by batch statistics (training_mode=1); export the model for inference"
     # The converter is that of com.microsoft, where the attribute is mandatory.
@@ -75,12 +86,18 @@ def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
         return "TVM's importer has no Attention of the ONNX standard"
     if kind.startswith(("Reduce", "Arg", "Global")) and 0 in shape_of(inputs[0]):
         return "TVM does not reduce a tensor without elements"
+    if kind.startswith("Reduce") and str(inputs[0].ty.dtype) == "bool":
+        return "TVM does not reduce booleans"
+    if kind == "Sign" and str(inputs[0].ty.dtype).startswith("uint"):
+        return "TVM compares with -1, which is no unsigned integer"
     if kind == "NonMaxSuppression":
         return "TVM makes its result as large as all boxes would need"
-    if kind == "RMSNormalization" and attrs.get("axis", -1) in (0, -len(inputs[0].ty.shape)):
+    if kind == "RMSNormalization" and axis in (0, -len(inputs[0].ty.shape)):
         return "TVM does not normalise over all axes"
     if kind == "LayerNormalization" and str(inputs[0].ty.dtype) == "float64":
         return "TVM does not normalise layers in float64"
+    if kind == "LayerNormalization" and shape_of(inputs[1]) != shape_of(inputs[0])[axis:]:
+        return "TVM normalises over the axes of its scale alone"
     if kind == "SpaceToDepth" and attrs.get("mode", b"DCR") != b"DCR":
         return "TVM's importer knows mode DCR alone"
     if kind == "IsInf" and not all(attrs.get(f"detect_{sign}", 1) for sign in _SIGNS):
@@ -141,6 +158,8 @@ def _with_sizes(inputs: Any, attrs: Attributes) -> Any:
                 raise ValueError(
                     f"it scales {n} at axis {axis} by {factor:.4g}, which is not a whole size"
                 )
+    if mode == b"align_corners" and 1 in after[2:]:
+        raise ValueError("TVM divides by 0 where it aligns the corners of one pixel")
     if after[:2] != before[:2]:
         raise ValueError(
             f"it resizes {before} to {after}; TVM's importer resizes the axes after the second only"
@@ -173,6 +192,19 @@ def _pow(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
     return _input_list(inputs, [inputs[0], _cast(inputs[1], inputs[0])]), attrs
 
 
+def _pool(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
+    """The padding in numbers: the converter gets it wrong where a stride divides no size."""
+    if attrs.get("auto_pad") not in (b"SAME_UPPER", b"SAME_LOWER"):
+        return inputs, attrs
+    sizes, kernel = np.array(shape_of(inputs[0])[2:]), np.array(attrs["kernel_shape"])
+    steps = (attrs.get(name, [1] * kernel.size) for name in ("strides", "dilations"))
+    strides, dilations = map(np.array, steps)
+    last = (-(-sizes // strides) - 1) * strides + (kernel - 1) * dilations
+    total = np.maximum(0, last + 1 - sizes)
+    before = total // 2 if attrs.pop("auto_pad") == b"SAME_UPPER" else total - total // 2
+    return inputs, attrs | {"pads": [*before.tolist(), *(total - before).tolist()]}
+
+
 def _not(kind: str, convert: Convert, inputs: Any, opset: int) -> Any:
     """The negation of what an op computes."""
     result = relax.BlockBuilder.current().normalize(convert(kind, inputs, {}, opset))
@@ -190,6 +222,41 @@ def _in_float32(convert: Convert, inputs: Any, attrs: Attributes, opset: int) ->
     return relax.Tuple([relax.op.astype(builder.normalize(result), "bfloat16"), *others])
 
 
+def _dynamically_quantized(x: Any) -> Any:
+    """The scale is 1 where all numbers are 0, where the converter divides by 0."""
+    normalized, op = relax.BlockBuilder.current().normalize, relax.op
+    zero = relax.const(0, "float32")
+    least = normalized(op.minimum(op.min(x), zero))
+    span = normalized(op.subtract(op.maximum(op.max(x), zero), least))
+    part = op.divide(span, relax.const(255, "float32"))
+    scale = normalized(op.where(op.equal(span, zero), relax.const(1, "float32"), part))
+    start = op.round(op.clip(op.divide(op.negative(least), scale), 0, 255))
+    start = normalized(op.astype(start, "uint8"))
+    return relax.Tuple([op.quantize(x, scale, start, 0, "uint8"), scale, start])
+
+
+def _thresholded(x: Any, alpha: float) -> Any:
+    """A selection: the converter's product of 0 and an infinity is no number."""
+    threshold, zero = (relax.const(value, str(x.ty.dtype)) for value in (alpha, 0))
+    return relax.op.where(relax.op.greater(x, threshold), x, zero)
+
+
+def _log_sum_exp(convert: Convert, inputs: Any, attrs: Attributes, opset: int) -> Any:
+    """With a finite base: the difference of two infinities is no number."""
+    normalized = relax.BlockBuilder.current().normalize
+
+    def reduced(kind: str, x: Any, **changed: int) -> Any:
+        operands = _input_list(inputs, [x, *inputs[1:]])
+        return normalized(convert(kind, operands, attrs | changed, opset))
+
+    (x, *_), zero = inputs, relax.const(0, str(inputs[0].ty.dtype))
+    largest = reduced("ReduceMax", x, keepdims=1)
+    base = normalized(relax.op.where(relax.op.isfinite(largest), largest, zero))
+    exponentials = normalized(relax.op.exp(relax.op.subtract(x, base)))
+    logarithms = reduced("ReduceLogSum", exponentials)
+    return relax.op.add(logarithms, relax.op.reshape(base, shape_of(logarithms)))
+
+
 def _pairwise(kind: str, inputs: Any) -> Any:
     """An op of any number of tensors as a chain of ops of two.
 
@@ -205,7 +272,11 @@ def _pairwise(kind: str, inputs: Any) -> Any:
     return normalized(relax.op.divide(total, relax.const(len(inputs), str(total.ty.dtype))))
 
 
-_REWRITES: dict[str, Callable[[Any, Attributes, int], Rewritten]] = {"Pow": _pow, "Slice": _slice}
+_REWRITES: dict[str, Callable[[Any, Attributes, int], Rewritten]] = {
+    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pool),
+    "Pow": _pow,
+    "Slice": _slice,
+}
 
 
 def _cast(value: Any, like: Any) -> Any:

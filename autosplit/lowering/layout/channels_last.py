@@ -147,11 +147,11 @@ class Values:
         if not isinstance(expression, relax.Var):
             # A number among the arguments, as of clip.
             return None if isinstance(expression, relax.Tuple) else expression
-        if expression in self.last:
-            return self.last[expression]
         sizes = getattr(expression.ty, "shape", None)
         if sizes is None or len(sizes) not in (0, rank):
             return None
+        if expression in self.last:
+            return self.last[expression]
         value = self.mutator.visit_expr(expression)
         return value if not len(sizes) else self._permuted(value, to_last)
 
