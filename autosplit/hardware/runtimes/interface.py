@@ -19,14 +19,14 @@ from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.execution.wiring import Variant, Wiring, wire
 from autosplit.hardware.measurement.results import LinkCost, Profile
-from autosplit.hardware.runtimes.registry import IN_32_BITS
+from autosplit.hardware.runtimes.registry import IN_24_BITS
 
 if TYPE_CHECKING:
     from autosplit.hardware.codegen.kernels import DeviceKernels
     from autosplit.lowering.fuse.lowered import Lowered
 
-_WIDE_INTEGERS = ("int64", "uint32", "uint64")
-_OF_32_BITS = (-(1 << 31), (1 << 31) - 1)
+_WIDE_INTEGERS = ("int32", "int64", "uint32", "uint64")
+_OF_24_BITS = (-(1 << 24), 1 << 24)
 Item = dict[str, np.ndarray[Any, Any]]
 
 
@@ -71,9 +71,9 @@ class StageSource:
         ranges = dict(lowered.index_ranges)
         for ops, runtime in zip(stages, runtimes, strict=False):
             for name in {name for i in ops for name in self.graph.ops[i].inputs}:
-                if runtime in IN_32_BITS and self.graph.tensors[name].dtype in _WIDE_INTEGERS:
-                    least, most = ranges.get(name, _OF_32_BITS)
-                    ranges[name] = max(least, _OF_32_BITS[0]), min(most, _OF_32_BITS[1])
+                if runtime in IN_24_BITS and self.graph.tensors[name].dtype in _WIDE_INTEGERS:
+                    least, most = ranges.get(name, _OF_24_BITS)
+                    ranges[name] = max(least, _OF_24_BITS[0]), min(most, _OF_24_BITS[1])
         wiring = wire(self.graph, stages, lowered.outputs, lowered.initial, ranges)
         variants = {name: self._variant(source) for name, source in self.variants.items()}
         return replace(wiring, steps=lowered.steps, variants=variants)

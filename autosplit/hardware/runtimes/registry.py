@@ -16,7 +16,7 @@ OPENVINO_BFLOAT16 = "openvino-bfloat16"  # rounds to bfloat16, so only for those
 RUNTIMES = (TVM, ONNXRUNTIME, OPENVINO, OPENVINO_BFLOAT16)
 # They compute in the precision of the model.
 EXACT = (TVM, ONNXRUNTIME, OPENVINO)
-IN_32_BITS = (OPENVINO, OPENVINO_BFLOAT16)  # compute all integers so
+IN_24_BITS = (OPENVINO, OPENVINO_BFLOAT16)  # compute many an op of integers in float32
 AUTO = "auto"  # each of EXACT that is installed and can compute the model competes for each stage
 DEFAULT = AUTO
 

@@ -35,7 +35,8 @@ _loading = threading.Lock()
 _is_loaded = False
 
 Array = np.ndarray[Any, Any]
-_WIDE_INTEGERS = (np.uint32, np.int64, np.uint64)
+_WIDE_INTEGERS = (np.int32, np.uint32, np.int64, np.uint64)
+_LARGEST_INTEGER = 1 << 24  # float32 has all integers up to it
 Precision = Literal["f32", "bf16"]  # OpenVINO's names
 # What precedes the reason in the text of an error of OpenVINO.
 _PREAMBLE = (
@@ -49,16 +50,15 @@ _PREAMBLE = (
 
 
 class NarrowStage(SubmodelStage):
-    """Refuses integers of more than the 32 bits that OpenVINO computes all integers in."""
+    """Refuses integers that float32 has not, in which OpenVINO computes many an op of integers."""
 
     def _feed(self, values: Sequence[Any]) -> dict[str, Any]:
         feed = super()._feed(values)
-        least, most = np.iinfo(np.int32).min, np.iinfo(np.int32).max
         for name, array in feed.items():
             is_wide = array.dtype in _WIDE_INTEGERS and array.size
-            if is_wide and not least <= array.min() <= array.max() <= most:
+            if is_wide and not -_LARGEST_INTEGER <= array.min() <= array.max() <= _LARGEST_INTEGER:
                 raise StageError(
-                    f"'{name}' holds integers of more than 32 bits, which OpenVINO cuts off; "
+                    f"'{name}' holds integers of more than 24 bits, which OpenVINO rounds; "
                     "choose another --runtime"
                 )
         return feed
