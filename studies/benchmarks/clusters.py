@@ -30,7 +30,7 @@ def compare(graphs: Sequence[CostModel], number: int, file: Path | None) -> int:
     for seed in range(number):
         costs, speeds = cluster(graphs[seed % len(graphs)], seed)
         question = Question(dict.fromkeys(costs.kind_index, 1))
-        best = planned_or_none(costs, question, is_over(time.process_time() + SECONDS))
+        best = planned_or_none(costs, question, deadline=is_over(SECONDS))
         if best is None:
             without_plan += 1
             continue
@@ -55,8 +55,9 @@ def compare(graphs: Sequence[CostModel], number: int, file: Path | None) -> int:
     return finish("clusters", COLUMNS, rows, notes=notes, bars=bars, file=file)
 
 
-def is_over(end: float) -> Callable[[], bool]:
-    """Says whether this process has had the processor for so many seconds."""
+def is_over(seconds: float) -> Callable[[], bool]:
+    """Says whether this process has had the processor for so many seconds from now on."""
+    end = time.process_time() + seconds
     return lambda: time.process_time() > end
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +14,20 @@ from autosplit.deployment import Option, Stage
 from autosplit.errors import Infeasible
 from autosplit.planner import CostModel, Plan, Question, evaluate, fits, partition
 from autosplit.planner.bound import weights_of
-from autosplit.planner.cut_set import Words, to_words
+from autosplit.planner.cut_set import to_words
 from autosplit.planner.moves import spread_places
-from autosplit.planner.problem import Problem, problems
-from autosplit.planner.search import Search
+from autosplit.planner.problem import Array, problems
 from autosplit.planner.stage_loads import StageLoads
 
 _BISECTION_GAP = 0.01  # of the period: where a bisection on measured times stops
+
+
+def planned_or_none(costs: CostModel, question: Question, **options: Any) -> Plan | None:
+    """The best plan, None where nothing fits; ``options`` of ``partition``."""
+    try:
+        return partition(costs, question, **options)
+    except Infeasible:
+        return None
 
 
 def planned_baselines(costs: CostModel, stages: int) -> dict[str, Plan | None]:
@@ -29,59 +35,31 @@ def planned_baselines(costs: CostModel, stages: int) -> dict[str, Plan | None]:
 
     Groups of ops stay together in each. Empty where there are fewer groups than stages.
     """
-    if len(costs.contraction.groups) < stages:
+    groups = costs.contraction.groups
+    if len(groups) < stages:
         return {}  # some stages are empty, which none of these splits has
-    (problem,) = problems(costs, Question.of_split(stages, costs.kinds[0].name))
-    asked, groups = _Asked(costs, stages, problem), problem.contraction.groups
-    weights = {
-        "equal op count": [float(ops.bit_count()) for ops in groups],
-        "equal parameters": [float(size) for size in problem.sizes],
-        "equal FLOPs": [sum(map(costs.flops.__getitem__, members(ops))) for ops in groups],
-    }
-    places = {name: _by_shares(values, [1.0] * stages) for name, values in weights.items()}
+    question = Question.of_split(stages, costs.kinds[0].name)
+    (problem,) = problems(costs, question)
+    along_order = to_words([(1 << place) - 1 for place in range(problem.size + 1)], problem.size)
+    equal = [1.0] * stages
     runnable = problem.times[np.isfinite(problem.times).all(axis=1)]
     times = runnable.mean(axis=0).tolist() if len(runnable) else [0.0] * problem.size
-    places["block partition by time"] = block_partition(times, stages)
-    plans = {name: asked.plan(at) for name, at in places.items()}
-    plans["best over one order"] = asked.best_of_order()
-    plans["Coral bisection"] = asked.plan(_bisection(asked))
-    return plans
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """Costs, a number of stages, and their contracted problem."""
-
-    costs: CostModel
-    stages: int
-    problem: Problem
-
-    def best_of_order(self) -> Plan | None:
-        """The best split along the order of the groups."""
-        search = Search(self.problem, _prefixes(self.problem), weights_of(self.problem), None)
-        return search.least_period(search.weights.bound, math.inf)
-
-    def plan(self, places: Sequence[int] | None) -> Plan | None:
-        """The split near some places along the order of the groups; None where it does not fit."""
-        if places is None:
-            return None
-        plan = _ranges(self.costs, places, [0] * self.stages)
-        return plan if fits(self.costs, plan) else None
-
-
-def _prefixes(problem: Problem) -> Words:
-    """The cuts along the order of the groups."""
-    return to_words([(1 << place) - 1 for place in range(problem.size + 1)], problem.size)
-
-
-def planned_or_none(
-    costs: CostModel, question: Question, deadline: Callable[[], bool] | None = None
-) -> Plan | None:
-    """The best plan, None where nothing fits."""
-    try:
-        return partition(costs, question, deadline=deadline)
-    except Infeasible:
-        return None
+    flops = [sum(map(costs.flops.__getitem__, members(ops))) for ops in groups]
+    loads = StageLoads(problem, along_order, weights_of(problem))
+    every = np.arange(len(loads))
+    places = {
+        "equal op count": _by_shares([float(ops.bit_count()) for ops in groups], equal),
+        "equal parameters": _by_shares(problem.sizes.tolist(), equal),
+        "equal FLOPs": _by_shares(flops, equal),
+        "block partition by time": block_partition(times, stages),
+        "Coral bisection": _bisection(loads.loads(0, every, every), stages, loads.top),
+    }
+    plans = {
+        name: _ranges(costs, at, [0] * stages) for name, at in places.items() if at is not None
+    }
+    fitting = {name: plan for name, plan in plans.items() if fits(costs, plan)}
+    best = planned_or_none(costs, question, cuts={problem.batch: along_order})
+    return dict.fromkeys(places) | fitting | {"best over one order": best}
 
 
 def unlike_baselines(costs: CostModel, speeds: Sequence[float]) -> dict[str, Plan]:
@@ -154,38 +132,33 @@ def block_partition(times: Sequence[float], count: int) -> list[int]:
     return ends[1:-1]
 
 
-def _bisection(asked: _Asked) -> list[int] | None:
-    """Coral's profiling partitioner: a bisection on the target time and on each stage's end."""
-    problem = asked.problem
-    loads = StageLoads(problem, _prefixes(problem), weights_of(problem))
-    every = np.arange(len(loads))
-    table = loads.loads(0, every, every)
+def _bisection(loads: Array, stages: int, longest: float) -> list[int] | None:
+    """Coral's profiling partitioner: a bisection on the target time and on each stage's end.
 
-    def probe(start: int, end: int) -> float:
-        return float(table[start, end])
-
-    low, high = 0.0, loads.top
+    ``loads``: the time of a stage between two places along the order, the longest at most that.
+    """
+    low, high = 0.0, longest
     best: list[int] | None = None
     # The target moves down while the last stage meets it.
     while high - low > _BISECTION_GAP * high:
         target = (low + high) / 2
-        places = _longest_stages(asked, target, probe)
-        if probe(places[-1] if places else 0, problem.size) <= target:
+        places = _longest_stages(loads, stages, target)
+        if loads[places[-1] if places else 0][-1] <= target:
             best, high = places, target
         else:
             low = target
     return best
 
 
-def _longest_stages(asked: _Asked, target: float, probe: Callable[[int, int], float]) -> list[int]:
+def _longest_stages(loads: Array, stages: int, target: float) -> list[int]:
     """Each stage but the last as long as its time stays within the target, by bisection."""
     places: list[int] = []
-    for stage in range(asked.stages - 1):
+    for left in range(stages - 1, 0, -1):
         start = places[-1] if places else 0
-        low, high = start + 1, asked.problem.size - (asked.stages - 1 - stage)
+        low, high = start + 1, len(loads) - 1 - left
         while low < high:
             middle = (low + high + 1) // 2
-            if probe(start, middle) <= target:
+            if loads[start][middle] <= target:
                 low = middle
             else:
                 high = middle - 1

@@ -1,7 +1,7 @@
 """The planner on public graphs and on ones too wide to list, against the ways people split today.
 
   python -m studies.benchmarks.planner [FOLDER] [--wide] [-o FILE]
-  python -m studies.benchmarks.planner [FOLDER] --deployments [--cores 6 16] [-o FILE]
+  python -m studies.benchmarks.planner [FOLDER] --deployments [-o FILE]
   python -m studies.benchmarks.planner [FOLDER] --clusters [NUMBER] [-o FILE]
 
 FOLDER holds the workloads of msr-fiddle/dnn-partitioning (any *.json graph file of that format).
@@ -21,7 +21,6 @@ exceeds a memory limit. Bars: every plan is proven the best, none is worse than 
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from random import Random
 from typing import Any
 
 from autosplit import cuts, planner
-from autosplit.hardware.profiling.graph_file import read_graph
+from autosplit.hardware.profiling.graph_file import read_graph_file
 from autosplit.planner import CostModel, Kind, Question, Row, RowCosts, Transfer
 from studies.benchmarks import clusters
 from studies.benchmarks.planned_baselines import planned_baselines, planned_or_none
@@ -49,6 +48,7 @@ SHORT = {
     "best over one order": "1 order",
     "Coral bisection": "Coral",
 }
+CORES = (6, 16)
 SHARES = {"1": 1.0, "1/2": 1 / 2, "1/3": 1 / 3, "1/4": 1 / 4}  # of the model a replica holds
 DEPLOYMENT_SECONDS, PIPELINE_SECONDS = 5.0, 1.0
 
@@ -56,69 +56,63 @@ DEPLOYMENT_SECONDS, PIPELINE_SECONDS = 5.0, 1.0
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("folder", type=Path, nargs="?", help="folder with graph files")
-    parser.add_argument(
-        "--wide",
-        action="store_true",
-        help="also 20 NASNet-like cells, 64 parallel chains and 24 blocks of experts, 10 s each",
-    )
+    large = "also 20 NASNet-like cells, 64 parallel chains and 24 blocks of experts, 10 s each"
+    parser.add_argument("--wide", action="store_true", help=large)
     parser.add_argument("--deployments", action="store_true", help="plan for equal cores")
-    parser.add_argument("--cores", type=int, nargs="+", default=[6, 16], metavar="N")
     parser.add_argument(
         "--clusters", type=int, nargs="?", const=200, metavar="NUMBER", help="plan unlike devices"
     )
     args = parser.parse_args()
+    files = list(map(read_graph_file, sorted(args.folder.glob("*.json")))) if args.folder else []
+    public = [file.costs for file in files]
     if args.clusters:
-        return clusters.compare(public(args.folder) or synthetic(), args.clusters, args.file)
+        return clusters.compare(public or synthetic(), args.clusters, args.file)
     if args.deployments:
-        return deployments(args.folder, args.cores, args.file)
-    if not (args.folder or args.wide):
-        parser.error("nothing to plan; give a folder with graph files, or --wide")
-    asked = list(questions(args.folder, args.wide))
-    rows = [measure(costs, stages, seconds) for costs, stages, seconds in asked]
-    columns = ("workload", "downsets", "K", "period", "bound", "gap %", "seconds", *SHORT.values())
-    cells = [[cell(row[c]) for c in columns] for row in rows]
-    exact = [row for row, (_, _, seconds) in zip(rows, asked, strict=True) if seconds is None]
-    wide = [row for row, (_, _, seconds) in zip(rows, asked, strict=True) if seconds is not None]
+        return deployments([*public, *synthetic()], args.file)
+    asked = [(file.costs, n) for file in files for n in STAGES if n <= (file.limit or n)]
+    wide_graphs = (cells(20), chains(64, 10), experts(24, 16)) if args.wide else ()
+    exact = [measure(*each) for each in asked]
+    wide = [measure(costs, n, WIDE_SECONDS) for costs in wide_graphs for n in WIDE_STAGES]
     note = (
         "columns from ops to Coral: by how many percent the period of that way is longer; "
         "empty where it finds none"
     )
+    rows = [*exact, *wide]
+    if not rows:
+        parser.error("nothing to plan; give a folder with graph files, or --wide")
     return finish(
-        "planner", columns, cells, notes=[note], bars=[*bars(exact, wide)], file=args.file
+        "planner",
+        list(rows[0]),
+        cells_of(rows),
+        notes=[note],
+        bars=bars(exact, wide),
+        file=args.file,
     )
 
 
 def bars(exact: Sequence[Mapping[str, Any]], wide: Sequence[Mapping[str, Any]]) -> Iterator[Bar]:
     """What the rows of graph files, and those of wide graphs, must reach."""
     if exact:
-        yield at_most(
-            "largest gap of a graph file, %", max(row["gap %"] for row in exact), EXACT_GAP
-        )
+        gap = max(row["gap %"] for row in exact)
+        yield at_most("largest gap of a graph file, %", gap, EXACT_GAP)
         yield at_most("seconds for all graph files", sum(row["seconds"] for row in exact), SECONDS)
     if wide:
         yield at_most("largest gap of a wide graph, %", max(row["gap %"] for row in wide), WIDE_GAP)
 
 
-def questions(folder: Path | None, wide: bool) -> Iterator[tuple[CostModel, int, float | None]]:
-    for file in sorted(folder.glob("*.json")) if folder else ():
-        costs = read_graph(file)
-        most = json.loads(file.read_text()).get("maxFPGAs", max(STAGES))
-        for stages in STAGES:
-            if stages <= most:
-                yield costs, stages, None
-    for costs in (cells(20), chains(64, 10), experts(24, 16)) if wide else ():
-        for stages in WIDE_STAGES:
-            yield costs, stages, WIDE_SECONDS
-
-
-def measure(costs: CostModel, stages: int, seconds: float | None) -> dict[str, Any]:
+def measure(costs: CostModel, stages: int, seconds: float | None = None) -> dict[str, Any]:
     """One row of the table."""
     start, wall = time.process_time(), time.perf_counter()
     deadline = None if seconds is None else lambda: time.perf_counter() - wall > seconds
     best = planner.partition(costs, Question.of_split(stages), deadline=deadline)
     spent = time.process_time() - start
     count = cuts.count(costs.contraction)
-    row: dict[str, Any] = {
+    baselines = planned_baselines(costs, stages)
+    longer = {
+        short: plan and 100 * (plan.period / best.period - 1)
+        for short, plan in ((short, baselines.get(name)) for name, short in SHORT.items())
+    }
+    return {
         "workload": costs.name,
         "downsets": count.total if count.complete else None,
         "K": stages,
@@ -126,38 +120,24 @@ def measure(costs: CostModel, stages: int, seconds: float | None) -> dict[str, A
         "bound": best.lower_bound,
         "gap %": 100 * best.gap,
         "seconds": spent,
+        **longer,
     }
-    baselines = planned_baselines(costs, stages)
-    for name, short in SHORT.items():
-        plan = baselines.get(name)
-        row[short] = None if plan is None else 100 * (plan.period / best.period - 1)
-    return row
 
 
-def deployments(folder: Path | None, cores: Sequence[int], file: Path | None) -> int:
+def deployments(models: Sequence[CostModel], file: Path | None) -> int:
     """The table of stages with replicas."""
-    models = [*public(folder), *synthetic()]
-    cases = [(costs, n, share) for costs in models for n in cores for share in SHARES]
+    cases = [(costs, n, share) for costs in models for n in CORES for share in SHARES]
     rows = [deployment_row(*case) for case in cases]
     planned = [row for row in rows if row["best"] is not None]
+    slowest = max(row["seconds"] for row in rows)
     bars = [
         at_most("largest gap, %", max(row["gap %"] for row in planned), EXACT_GAP),
         at_most("largest loss against a corner, %", max(map(loss, planned)), EXACT_GAP),
-        at_most(
-            "processor seconds of one deployment",
-            max(row["seconds"] for row in rows),
-            DEPLOYMENT_SECONDS,
-        ),
+        at_most("processor seconds of one deployment", slowest, DEPLOYMENT_SECONDS),
     ]
-    columns = [c for c in rows[0] if c != "gap %"]
-    table = [[cell(row[c]) for c in columns] for row in rows]
     notes = ["shape: the replicas of each stage; empty where nothing fits"]
-    return finish("deployments", columns, table, notes=notes, bars=bars, file=file)
-
-
-def public(folder: Path | None) -> list[CostModel]:
-    """The graph files of a folder."""
-    return [read_graph(path) for path in sorted(folder.glob("*.json"))] if folder else []
+    shown = [{name: value for name, value in row.items() if name != "gap %"} for row in rows]
+    return finish("deployments", list(shown[0]), cells_of(shown), notes=notes, bars=bars, file=file)
 
 
 def synthetic() -> list[CostModel]:
@@ -172,17 +152,15 @@ def deployment_row(costs: CostModel, cores: int, share: str) -> dict[str, Any]:
     start = time.process_time()
     best = planned_or_none(limited, Question.of_cores(cores))
     seconds = time.process_time() - start
-    end = time.process_time() + PIPELINE_SECONDS
     question = Question.of_split(cores, empty=True)
-    pipeline = planned_or_none(limited, question, lambda: time.process_time() > end)
-    fits_whole = SHARES[share] == 1
-    whole = planner.partition(limited, Question.of_split(1)).period / cores if fits_whole else None
+    pipeline = planned_or_none(limited, question, deadline=clusters.is_over(PIPELINE_SECONDS))
+    whole = planned_or_none(limited, Question.of_split(1))
     return {
         "graph": costs.name,
         "cores": cores,
         "memory": share,
         "pipeline": pipeline and pipeline.period,
-        "replicas": whole,
+        "replicas": whole and whole.period / cores,
         "best": best and best.period,
         "bound": best and best.lower_bound,
         "shape": best and " ".join(str(stage.replicas) for stage in best.stages),
@@ -195,6 +173,11 @@ def loss(row: Mapping[str, Any]) -> float:
     """By how many percent the best deployment is worse than the better corner."""
     corners = [period for period in (row["pipeline"], row["replicas"]) if period is not None]
     return 100 * (row["best"] / min(corners) - 1) if corners else 0.0
+
+
+def cells_of(rows: Sequence[Mapping[str, object]]) -> list[list[str]]:
+    """The rows as text."""
+    return [list(map(cell, row.values())) for row in rows]
 
 
 def cell(value: object) -> str:

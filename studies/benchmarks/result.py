@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import shlex
 import sys
 import time
@@ -22,7 +21,8 @@ import psutil
 
 from autosplit.cli.output import emit_table
 from autosplit.errors import ConfigError
-from autosplit.hardware.measurement.results import Spread
+from autosplit.hardware.measurement.results import Spread, spread
+from autosplit.serialization import load
 from autosplit.versions import environment
 
 T = TypeVar("T")
@@ -108,14 +108,9 @@ def shown(value: Spread) -> str:
     return f"{value.median:.{digits}f} ({value.low:.{digits}f} to {value.high:.{digits}f})"
 
 
-def number(trials: float, cap: float) -> str:
-    """A number of trials; beyond the cap where there is none."""
-    return f"{trials:g}" if trials < math.inf else f">{cap:g}"
-
-
-def percentile(values: Sequence[float], share: float = 0.9) -> float:
-    """The least value that at least ``share`` of all do not exceed."""
-    return sorted(values)[math.ceil(share * len(values)) - 1]
+def percentile(values: Sequence[float]) -> float:
+    """The least value that 90 % of all do not exceed."""
+    return spread(values, 0.9).median
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
@@ -184,21 +179,9 @@ def write(file: Path, document: Mapping[str, Any]) -> None:
 def read(file: Path) -> Result:
     """What ``finish`` wrote. Raises ConfigError for any other file."""
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-        bars = tuple(Bar(**bar) for bar in document.pop("bars"))
-        rows = tuple(tuple(row) for row in document.pop("rows"))
-        columns, notes = tuple(document.pop("columns")), tuple(document.pop("notes"))
-        result = Result(columns=columns, rows=rows, notes=notes, bars=bars, **document)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ConfigError(
-            f"'{file}' is no result of a benchmark ({error!r}); make it anew with -o"
-        ) from None
-    if any(len(row) != len(columns) for row in rows):
-        raise ConfigError(
-            f"'{file}' has a row that is not as wide as its {len(columns)} columns; "
-            "make it anew with -o"
-        )
-    return result
+        return load(Result, json.loads(file.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise ConfigError(f"'{file}' is no result of a benchmark: {error}") from None
 
 
 def command_line(argv: Sequence[str]) -> str:
