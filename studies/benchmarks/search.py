@@ -33,9 +33,9 @@ from typing import Any, NamedTuple
 
 from autosplit import api
 from autosplit.graph import FusedGraph
-from autosplit.hardware import cache
 from autosplit.hardware.devices.device import available
-from autosplit.hardware.profiling.graph_file import read_graph, save_graph
+from autosplit.hardware.profiling.graph_document import from_document
+from autosplit.hardware.profiling.graph_file import read_graph, to_document
 from autosplit.planner import CostModel
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.record import record_of
@@ -43,7 +43,7 @@ from autosplit.study.results import best_of_study
 from autosplit.study.storage import silence_optuna_logs
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import finished
-from studies.benchmarks.result import Bar, arguments, at_most, finish, number, percentile
+from studies.benchmarks.result import Bar, arguments, at_most, finish, percentile
 from studies.simulation.bench import SimulatedBench, Simulation, costs_of, graph_of, on_devices
 from studies.simulation.command import Hardware, open_bench
 
@@ -84,63 +84,58 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=len(available()), help="processes side by side")
     parser.add_argument("--deployments", action="store_true", help="stages, replicas and threads")
     args = parser.parse_args()
-    names = set(filter(None, args.graphs.split(",")))
+    seeds = range(args.seeds)
     with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
         if args.deployments:
-            return deployments(pool, range(args.seeds), args.file)
-        return splits(pool, list(graphs(args.folder, names)), range(args.seeds), args.file)
+            return deployments(pool, seeds, args.file)
+        names = args.graphs.split(",") if args.graphs else []
+        return splits(pool, graphs(args.folder, names), seeds, args.file)
 
 
 def splits(
-    pool: Executor, models: Sequence[tuple[str, CostModel]], seeds: Sequence[int], file: Path | None
+    pool: Executor, models: Iterator[CostModel], seeds: Sequence[int], file: Path | None
 ) -> int:
     """The table of all graphs and numbers of stages."""
-    rows, searches = [], dict[tuple[str, int], Sequence[Found]]()
-    for (name, costs), stages in product(models, BARS):
-        default = searches[name, stages] = list(
-            pool.map(split_search, repeat(costs), repeat(stages), repeat("planner"), seeds)
-        )
-        others = [
-            pool.map(split_search, repeat(costs), repeat(stages), repeat(sampler), seeds[::SHARE])
-            for sampler in SAMPLERS
-        ]
-        medians = (number(median(f.trials for f in results), CAP) for results in others)
+    rows, trials = [], dict[tuple[int, str], list[float]]()
+    for costs, stages in product(models, BARS):
+        asked = repeat(costs), repeat(stages)
+        default = list(pool.map(split_search, *asked, repeat("planner"), seeds))
+        trials[stages, costs.name] = [f.trials for f in default]
+        medians = []
+        for sampler in SAMPLERS:
+            others = pool.map(split_search, *asked, repeat(sampler), seeds[::SHARE])
+            medians.append(number(median(f.trials for f in others), CAP))
         plan_loss = 100 * median(f.first_loss for f in default)
-        cells = (name, len(costs.names), stages, *cells_of(default), *medians, f"{plan_loss:.1f}")
-        rows.append(cells)
-        print(*cells, file=sys.stderr, flush=True)
+        cells = (costs.name, len(costs.names), stages, *cells_of(default), *medians)
+        rows.append((*cells, f"{plan_loss:.1f}"))
+        print(*rows[-1], file=sys.stderr, flush=True)
     columns = ("graph", "ops", "K", "trials", "ends after", "at loss %", *SAMPLERS, "plan: loss %")
     notes = [
         f"trials: median / 90th percentile over {len(seeds)} seeds; the other samplers over "
         f"{len(seeds[::SHARE])} of them, up to {CAP} trials"
     ]
-    return finish("search", columns, rows, notes=notes, bars=split_bars(searches), file=file)
+    return finish("search", columns, rows, notes=notes, bars=split_bars(trials), file=file)
 
 
 def split_search(costs: CostModel, stages: int, sampler: str, seed: int) -> Found:
-    """The search for a split; a sampler that is not the default one goes on to its cap."""
-    is_default = sampler == "planner"
-    settings = {"sampler": sampler, "trials": TRIALS if is_default else CAP, "seed": seed}
-    return searched({"stages": stages, "search": settings}, split_bench(costs, stages, seed))
-
-
-def split_bench(costs: CostModel, stages: int, seed: int = 0) -> SimulatedBench:
-    """Simulated hardware with a device a stage."""
+    """The search for a split on a device a stage; another sampler goes on to its cap."""
+    most = TRIALS if sampler == "planner" else CAP
+    settings = {"sampler": sampler, "trials": most, "seed": seed}
     devices = [f"cores:{i}" for i in range(stages)]
-    question = on_devices(costs, devices)
-    return SimulatedBench(graph_of(costs), costs, question, devices, Simulation(seed=seed))
+    question, simulation = on_devices(costs, devices), Simulation(seed=seed)
+    bench = SimulatedBench(graph_of(costs), costs, question, devices, simulation)
+    return searched(config_of(stages=stages, search=settings), bench)
 
 
-def split_bars(searches: Mapping[tuple[str, int], Sequence[Found]]) -> Iterator[Bar]:
-    """The trials of the default sampler: of each graph, the worst one named, and of all."""
+def split_bars(trials: Mapping[tuple[int, str], Sequence[float]]) -> Iterator[Bar]:
+    """Those of the default sampler: of each graph, the worst one named, and of all."""
     for stages, limits in BARS.items():
-        trials = {name: [f.trials for f in s] for (name, k), s in searches.items() if k == stages}
-        every = list(chain(*trials.values()))
+        of_graphs = {name: values for (count, name), values in trials.items() if count == stages}
         for (what, of), limit in zip(QUANTILES.items(), limits, strict=True):
-            worst = max(trials, key=lambda name, of=of: of(trials[name]))  # type: ignore[misc]
+            value, worst = max((of(values), name) for name, values in of_graphs.items())
             name = f"trials, {what}, K={stages}"
-            yield at_most(f"{name}, worst graph ({worst})", of(trials[worst]), limit)
-            yield at_most(f"{name}, all graphs", of(every), limit)
+            yield at_most(f"{name}, worst graph ({worst})", value, limit)
+            yield at_most(f"{name}, all graphs", of(list(chain(*of_graphs.values()))), limit)
 
 
 def deployments(pool: Executor, seeds: Sequence[int], file: Path | None) -> int:
@@ -149,7 +144,9 @@ def deployments(pool: Executor, seeds: Sequence[int], file: Path | None) -> int:
     for cores, share in product(CORES, SHARES):
         results = list(pool.map(deployment_search, repeat(cores), repeat(share), seeds))
         rows.append((cores, share, *cells_of(results)))
-        bars += deployment_bars(f"{cores} cores, {share} of the model", results)
+        for (what, of), limit in zip(QUANTILES.items(), DEPLOYMENT_BARS, strict=True):
+            name = f"trials, {what}, {cores} cores, {share} of the model"
+            bars.append(at_most(name, of([f.trials for f in results]), limit))
     columns = ("cores", "memory", "trials", "ends after", "at loss %")
     notes = [f"trials: median / 90th percentile over {len(seeds)} seeds"]
     return finish("deployment_search", columns, rows, notes=notes, bars=bars, file=file)
@@ -158,31 +155,23 @@ def deployments(pool: Executor, seeds: Sequence[int], file: Path | None) -> int:
 def deployment_search(cores: int, share: str, seed: int) -> Found:
     """The search for stages, replicas and threads on some cores."""
     limit = SHARES[share]
-    document = {
-        "cores": [f"0-{cores - 1}"],
-        "memory": None if limit is None else 1e6 * OPS * limit,
-        "search": {"trials": TRIALS, "seed": seed},
-    }
-    hardware = Hardware(ops=OPS, seed=seed, contention=0.02)
-    return searched(document, open_bench(config_of(document), hardware))
+    config = config_of(
+        cores=[f"0-{cores - 1}"],
+        memory=None if limit is None else 1e6 * OPS * limit,
+        search={"trials": TRIALS, "seed": seed},
+    )
+    return searched(config, open_bench(config, Hardware(ops=OPS, seed=seed, contention=0.02)))
 
 
-def deployment_bars(where: str, results: Sequence[Found]) -> Iterator[Bar]:
-    """The bars of one row."""
-    trials = [f.trials for f in results]
-    for (what, of), limit in zip(QUANTILES.items(), DEPLOYMENT_BARS, strict=True):
-        yield at_most(f"trials, {what}, {where}", of(trials), limit)
-
-
-def config_of(document: Mapping[str, Any]) -> StudyConfig:
+def config_of(**keys: Any) -> StudyConfig:
     """A study file with these keys."""
-    return StudyConfig.model_validate({"name": "search", "model": "net.onnx", **document})
+    return StudyConfig.model_validate({"name": "search", "model": "net.onnx", **keys})
 
 
-def searched(document: Mapping[str, Any], bench: SimulatedBench) -> Found:
+def searched(config: StudyConfig, bench: SimulatedBench) -> Found:
     """One study, up to its own end."""
     silence_optuna_logs()
-    with finished(config_of(document), bench) as opened:
+    with finished(config, bench) as opened:
         best, trials = best_of_study(opened.study), opened.study.get_trials()
         optimum, losses = bench.optimum().period, dict[int, float]()
         for trial in (trial for trial in trials if trial.values):
@@ -203,28 +192,25 @@ def cells_of(results: Sequence[Found]) -> tuple[str, str, str]:
     )
 
 
-def graphs(folder: Path | None, names: set[str]) -> Iterator[tuple[str, CostModel]]:
+def number(trials: float, cap: int) -> str:
+    """A number of trials; beyond the cap where there is none."""
+    return f"{trials:g}" if trials < math.inf else f">{cap}"
+
+
+def graphs(folder: Path | None, names: Sequence[str]) -> Iterator[CostModel]:
     """The cost models asked for, all without a name."""
     for name in catalog.NAMES:
         if not names or name in names:
-            yield name, zoo_costs(name)
+            yield zoo_costs(name)
     for file in sorted(folder.glob("*.json")) if folder else ():
         if not names or file.stem in names:
-            yield file.stem, read_graph(file)
+            yield read_graph(file)
 
 
 def zoo_costs(name: str) -> CostModel:
-    """A net of the zoo with times by its ops' operations and bytes.
-
-    Kept as a graph file, lowering it takes seconds.
-    """
-
-    def make(file: Path) -> None:
-        graph = api.load_model(catalog.cached(name)).graph
-        save_graph(file, costs_of(graph, op_times(graph)), 1)
-
-    key = cache.digest(name, repr((FLOPS_MS, BYTES_MS, CALL_MS)))
-    return read_graph(cache.keep(cache.folder() / "bench-search" / f"{name}-{key}.json", make))
+    """A net of the zoo with times by its ops' operations and bytes, as a graph file has them."""
+    graph = api.load_model(catalog.cached(name)).graph
+    return from_document(to_document(costs_of(graph, op_times(graph))), name)
 
 
 def op_times(graph: FusedGraph) -> list[float]:
