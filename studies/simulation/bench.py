@@ -1,9 +1,9 @@
 """Simulated hardware: a study on it takes a second and needs no compiler.
 
 The known costs take the place of a profile. The true costs, hidden from the search, are the known
-times multiplied by a lognormal factor for each op, plus an overhead for each stage, and slowed down
-by contention between devices; every measured stage time has noise of its own. All numbers follow
-from the seed and the deployment, so an interrupted study continues with the same numbers.
+times multiplied by a lognormal factor for each op, and slowed down by contention between devices;
+every measured stage time has noise of its own. All numbers follow from the seed and the deployment,
+so an interrupted study continues with the same numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.deployment import Deployment, Option, Row, Stage, resources_of
+from autosplit.cuts import members
+from autosplit.deployment import Deployment, Option, Row, Stage
 from autosplit.errors import ConfigError, Infeasible, StageError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.bench.interface import Bench, BenchDescription
@@ -46,13 +47,12 @@ class Simulation:
     """How the true costs differ from the known ones.
 
     ``error``, ``noise`` and ``contention`` (for each further busy device) are relative.
-    ``overhead`` is in ms a stage, ``delay`` in seconds a measurement, for tests of interruptions.
+    ``delay`` is in seconds a measurement, for tests of interruptions.
     """
 
     error: float = 0.35
     noise: float = 0.02
     contention: float = 0.0
-    overhead: float = 0.0
     delay: float = 0.0
     seed: int = 0
 
@@ -87,8 +87,7 @@ class SimulatedBench(Bench):
             "devices": " ".join(devices),
             "simulation": repr(self.simulation),
         }
-        together: dict[str, Sequence[Sequence[int]]] = {NAME: ()}
-        return BenchDescription(self._graph, devices, identity, (NAME,), together, {}, False)
+        return BenchDescription(self._graph, devices, identity, (NAME,), {NAME: ()}, {}, False)
 
     def cost_table(
         self, profile: Sequence[Profile], links: Sequence[LinkCost], **limits: Any
@@ -100,8 +99,7 @@ class SimulatedBench(Bench):
         self, profile: Sequence[Profile], links: Sequence[LinkCost], memory: Sequence[float]
     ) -> Sequence[str]:
         """The kinds of the known costs in their order, or the only one."""
-        names = [kind.name for kind in self.costs.kinds]
-        return [names[n % len(names)] for n in range(len(self._device_names))]
+        return kinds_of(self.costs, self._device_names)
 
     def profile(self) -> Sequence[Profile]:
         """The known time of every op on each device."""
@@ -136,48 +134,31 @@ class SimulatedBench(Bench):
         options = {"one device": Option(rows[0]), "replicas": Option(rows[0], most)}
         if len(rows) > 1:
             options["all threads"] = Option(rows[-1])
+        kinds = kinds_of(self.costs, self._device_names)
+        devices = list(zip(kinds, self._device_names, strict=True))
         baselines = []
         for name, option in options.items():
-            stage = self._useful(Stage(ops, (option,)))
-            plan, option = self.truth([stage]), stage.options[0]
-            figures = exact(plan.period), exact(plan.latency), option.replicas
-            devices = self._placed(option)
-            baselines.append(Baseline(name, *figures, NAME, devices, plan.loads))
+            whole = Deployment((Stage(ops, (option,)),))
+            if self.question.cores:
+                whole = whole.on_cores({first: range(most)})
+            else:
+                whole = whole.on_devices(devices, in_order=False)
+            plan, (stage,) = self.truth(whole.stages), whole.stages
+            figures = exact(plan.period), exact(plan.latency), option.replicas, NAME
+            baselines.append(Baseline(name, *figures, stage.devices, plan.loads))
         return baselines
-
-    def _placed(self, option: Option) -> tuple[str, ...]:
-        """The devices of the replicas of a stage that is alone."""
-        if not self.question.cores:
-            return tuple(self._device_names[: option.replicas])
-        width = option.row.threads
-        return tuple(
-            f"cores:{','.join(map(str, range(n * width, (n + 1) * width)))}"
-            for n in range(option.replicas)
-        )
-
-    def _useful(self, stage: Stage) -> Stage:
-        """A stage with states without the replicas that get no stream."""
-        option = stage.options[0]
-        replicas = option.replicas
-        if self.costs.stateful:
-            replicas = min(replicas, self.costs.streams)
-        return Stage(stage.ops, (replace(option, replicas=replicas),))
 
     def under_load(
         self, deployment: Deployment, workload: Workload, period: Spread, least: float = 0.0
     ) -> LoadTest:
         """Raises ConfigError: there are no items."""
-        raise ConfigError(
-            "simulated hardware runs no items under load; run the study on a real runtime"
-        )
+        raise ConfigError("simulated hardware runs no items under load; use a real runtime")
 
     def export(
         self, deployment: Deployment, folder: Path, results: SplitResults, format: str, onnx: bool
     ) -> Path:
         """Raises ConfigError: there is nothing to export."""
-        raise ConfigError(
-            "simulated hardware has no stages to export; run the study on a real runtime"
-        )
+        raise ConfigError("simulated hardware has no stages to export; use a real runtime")
 
     def close(self) -> None:
         """See Bench."""
@@ -216,14 +197,14 @@ class SimulatedBench(Bench):
         return replace(self.true, rows=tuple(rows))
 
     def _busy(self, stages: Sequence[Stage]) -> int:
-        takes = (
-            o.replicas * (o.row.threads if self.question.cores else 1) for o in _options(stages)
-        )
-        return sum(takes)
+        options = [option for stage in stages for option in stage.options]
+        return sum(option.replicas * self.question.takes(option.row) for option in options)
 
     def _measured(self, deployment: Deployment, purpose: str, noise: float) -> Measurement:
         time.sleep(self.simulation.delay)
-        stages = _unplaced(deployment.stages)
+        # The numbers do not depend on the devices.
+        pairs = ((s.ops, [replace(o, devices=()) for o in s.options]) for s in deployment.stages)
+        stages = tuple(Stage(ops, tuple(options)) for ops, options in pairs)
         plan = self.truth(stages)
         if plan.period == math.inf:
             broken = deployment.stages[plan.periods.index(math.inf)]
@@ -232,8 +213,7 @@ class SimulatedBench(Bench):
         # Noise of a wide spread must not make a time negative.
         factors = np.maximum(0.1, 1 + noise * rng.normal(size=len(stages)))
         loads = tuple((np.array(plan.loads) * factors).tolist())
-        periods = (np.array(plan.periods) * factors).tolist()
-        period = max([*periods, *_core_loads(deployment, periods)])
+        period = float((np.array(plan.periods) * factors).max())
         latency, half = sum(loads), 2 * noise * period
         return Measurement(
             Spread(period, period - half, period + half),
@@ -248,11 +228,16 @@ def on_devices(costs: CostModel, devices: Sequence[str], is_auto: bool = False) 
 
     ``is_auto``: any deployment on some of them.
     """
-    names = [kind.name for kind in costs.kinds]
-    kinds = [names[n % len(names)] for n in range(len(devices))]
+    kinds = kinds_of(costs, devices)
     if not is_auto:
         return Question.along(kinds)
     return Question({kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}, replicas=True)
+
+
+def kinds_of(costs: CostModel, devices: Sequence[str]) -> list[str]:
+    """The kind of each device: those of the costs in their order, or the only one."""
+    names = [kind.name for kind in costs.kinds]
+    return [names[n % len(names)] for n in range(len(devices))]
 
 
 def limited(costs: CostModel, memory: Sequence[float]) -> CostModel:
@@ -314,34 +299,15 @@ def costs_of(graph: FusedGraph, times: Sequence[float], runtime: str = "") -> Co
 
 
 def graph_of(costs: CostModel) -> FusedGraph:
-    """The ops of a cost model as a graph, with a tensor of bytes for each that the model moves.
-
-    An op whose results are never moved has an empty tensor as its result, which is an output.
-    """
-    outputs_of: dict[int, list[str]] = {}
-    inputs_of: dict[int, list[str]] = {}
-    tensors: dict[str, tuple[tuple[int, ...], str, int]] = {}
-    graph_inputs = []
-    for tensor in costs.tensors:
-        name = f"{tensor.name}:out"
-        tensors[name] = ((int(tensor.bytes),), "uint8", int(tensor.bytes))
-        if tensor.producer is None:
-            graph_inputs.append(name)
-        else:
-            outputs_of.setdefault(tensor.producer, []).append(name)
-        for reader in tensor.consumers:
-            inputs_of.setdefault(reader, []).append(name)
-    graph_outputs = []
+    """The ops of a cost model as a graph: each makes a number, which its successors read."""
     ops = []
     for i, name in enumerate(costs.names):
-        if i not in outputs_of:
-            result = f"{name}:result"
-            outputs_of[i] = [result]
-            graph_outputs.append(result)
-            tensors[result] = ((0,), "uint8", 0)
-        inputs, outputs = tuple(inputs_of.get(i, ())), tuple(outputs_of[i])
-        ops.append(Op(name, name, (name,), inputs, outputs, int(costs.sizes[i]), costs.flops[i]))
-    return build(costs.name, ops, tensors, graph_inputs, graph_outputs)
+        inputs = tuple(f"{costs.names[p]}:out" for p in members(costs.predecessors[i]))
+        sizes = int(costs.sizes[i]), costs.flops[i]
+        ops.append(Op(name, name, (name,), inputs, (f"{name}:out",), *sizes))
+    tensors = {op.outputs[0]: ((1,), "float32", 4) for op in ops}
+    read = {tensor for op in ops for tensor in op.inputs}
+    return build(costs.name, ops, tensors, (), [name for name in tensors if name not in read])
 
 
 def _hidden(costs: CostModel, simulation: Simulation) -> CostModel:
@@ -357,31 +323,10 @@ def _hidden(costs: CostModel, simulation: Simulation) -> CostModel:
         errors = drawn[0] + drawn[1:]
     times = known * np.exp(errors)
     rows = [
-        replace(row, times=tuple(of_row), overhead=row.overhead + simulation.overhead)
+        replace(row, times=tuple(of_row))
         for row, of_row in zip(costs.rows, times.tolist(), strict=True)
     ]
     return replace(costs, rows=tuple(rows))
-
-
-def _options(stages: Sequence[Stage]) -> list[Option]:
-    return [option for stage in stages for option in stage.options]
-
-
-def _unplaced(stages: Sequence[Stage]) -> tuple[Stage, ...]:
-    """The stages without their devices."""
-    return tuple(
-        Stage(s.ops, tuple(replace(option, devices=()) for option in s.options)) for s in stages
-    )
-
-
-def _core_loads(deployment: Deployment, periods: Sequence[float]) -> list[float]:
-    """What the stages on each core take: a core computes one stage at a time."""
-    on_core: dict[str, float] = {}
-    for stage, period in zip(deployment.stages, periods, strict=True):
-        for device in stage.devices:
-            for core in resources_of(device):
-                on_core[core] = on_core.get(core, 0.0) + period
-    return list(on_core.values())
 
 
 def _generator(seed: int, *parts: Any) -> np.random.Generator:

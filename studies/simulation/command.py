@@ -11,12 +11,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from autosplit.cli import main as autosplit
-from autosplit.hardware.profiling.graph_file import read_graph
 from autosplit.planner.problem import Question
 from autosplit.serialization import load
 from autosplit.study.config.study_file import StudyConfig
@@ -24,7 +22,6 @@ from studies.simulation.bench import (
     SimulatedBench,
     Simulation,
     chain_of,
-    graph_of,
     limited,
     on_devices,
     with_threads,
@@ -35,13 +32,12 @@ OP_BYTES = 1e6  # of an op of a simulated chain
 
 @dataclass(frozen=True)
 class Hardware(Simulation):
-    """What is simulated: the ops of ``graph``, a graph file, or a chain of ``ops`` ops.
+    """What is simulated: a chain of ``ops`` ops.
 
     ``thread_share``: of a core, which each further thread of a replica adds; ``speeds``: of each
     kind of cores, relative to the known costs.
     """
 
-    graph: str | None = None
     ops: int = 60
     thread_share: float = 0.7
     speeds: Sequence[float] = ()
@@ -49,13 +45,8 @@ class Hardware(Simulation):
 
 def open_bench(config: StudyConfig, hardware: Hardware, **_: Any) -> SimulatedBench:
     """The bench of a study on simulated hardware, in place of the one that its file asks for."""
-    if hardware.graph:
-        costs = read_graph(Path(hardware.graph))
-        graph = graph_of(costs)
-    else:
-        graph, costs = chain_of(hardware.ops, hardware.seed)
-        costs = replace(costs, sizes=(OP_BYTES,) * hardware.ops)
-    costs = replace(costs, streams=config.streams)
+    graph, costs = chain_of(hardware.ops, hardware.seed)
+    costs = replace(costs, sizes=(OP_BYTES,) * hardware.ops)
     if config.cores is None:
         devices = config.devices or [f"cores:{i}" for i in range(config.most_stages)]
         question = on_devices(costs, devices, config.stages == "auto")
@@ -73,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     rest = list(arguments)
     while rest and "=" in rest[0]:
         key, _, value = rest.pop(0).partition("=")
-        values[key] = value if key == "graph" else json.loads(value)
+        values[key] = json.loads(value)
     with simulated(load(Hardware, values)):
         return autosplit(rest)
 
