@@ -1,10 +1,10 @@
 """Public PyTorch architectures through autosplit: how many are split and equal torch.
 
-    python -m studies.benchmarks.architectures [--count N] [--seed N] [--list] [-o FILE]
+    python -m studies.benchmarks.architectures [--count N] [-o FILE]
 
 Draws N architectures by a seed, two thirds from timm and a third from transformers, with random
-weights; ``--list`` only prints them. Each is exported by torch, split into three stages of about
-the same number of ops and compared with torch: in TVM, or in onnxruntime where an op is opaque.
+weights. Each is exported by torch, split into three stages of about the same number of ops and
+compared with torch: in TVM, or in onnxruntime where an op is opaque.
 Images have at most 256 pixels a side where the architecture allows it. Transformers have two
 layers, 1,000 words, and half the width if that is above 2,048. Batch norms have the statistics of
 random images: without, signals grow until torch itself is 70 % off in float32. Needs the packages
@@ -17,14 +17,12 @@ from __future__ import annotations
 import random
 import sys
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 from autosplit import api
 from autosplit.errors import line_of
-from autosplit.hardware.isolation.worker import Handler
 from studies.benchmarks import verdicts
-from studies.benchmarks.result import arguments, finish
+from studies.benchmarks.result import arguments
 
 NOT_EXPORTED = "not exported by torch"
 SHARE, SECONDS = 55 / 60, 900.0
@@ -37,43 +35,27 @@ TYPES = """
 
 
 def main() -> int:
-    # A worker imports the function by its module, which is not the one that runs as a program.
-    from studies.benchmarks import architectures
-
     parser = arguments(__doc__)
     parser.add_argument("--count", type=int, default=60, metavar="N")
-    parser.add_argument("--seed", type=int, default=0, metavar="N")
-    parser.add_argument("--list", action="store_true", help="print the names and stop")
     args = parser.parse_args()
-    names = drawn(args.count, args.seed)
-    if args.list:
-        print("\n".join(names))
-        return 0
-    judged = verdicts.judge_apart(architectures.open_models, names, SECONDS, fresh=True)
-    rows, bars = verdicts.counted(judged, "models", SHARE, NOT_EXPORTED)
-    notes = verdicts.listed(judged)
-    return finish(
-        "architectures", ("verdict", "models"), rows, notes=notes, bars=bars, file=args.file
-    )
+    judged = verdicts.judge_apart("architectures", drawn(args.count), SECONDS, fresh=True)
+    others = (NOT_EXPORTED,)
+    listed = (*verdicts.COUNTED, *others)
+    return verdicts.report("architectures", "models", judged, SHARE, others, listed, args.file)
 
 
-def drawn(count: int, seed: int) -> list[str]:
-    """Names of architectures, reproducible by ``seed``."""
+def drawn(count: int) -> list[str]:
+    """Names of architectures, the same each time."""
     import timm
 
-    generator = random.Random(seed)
+    generator = random.Random(0)
     from_transformers = count // 3
     images = generator.sample(sorted(timm.list_models()), count - from_transformers)
     texts = generator.sample(sorted(TYPES.split()), from_transformers)
     return [f"timm/{name}" for name in images] + [f"transformers/{name}" for name in texts]
 
 
-def open_models(setting: Mapping[str, Any]) -> Handler:
-    """An OpenHandler; a job names an architecture in ``kind``."""
-    return lambda job: judge(job["kind"])
-
-
-def judge(name: str) -> tuple[str, str]:
+def judge(name: str) -> verdicts.Verdict:
     """The verdict on an architecture and the reason for it."""
     import torch
 

@@ -15,7 +15,7 @@ import io
 import sys
 import tempfile
 import warnings
-from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,30 +23,26 @@ import numpy as np
 
 from autosplit import api
 from autosplit.errors import AutosplitError, line_of
-from autosplit.hardware.isolation.worker import Handler
 from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_step
 from studies.benchmarks import verdicts
-from studies.benchmarks.result import arguments, finish
+from studies.benchmarks.result import arguments
 
 NO_NUMBERS, NOT_RUN = "no tensors of numbers", "not run by onnxruntime"
 SHARE, SECONDS = 0.97, 120.0
+STRING = 8  # the type of elements
 
 
 def main() -> int:
-    # A worker imports the function by its module, which is not the one that runs as a program.
-    from studies.benchmarks import onnx_cases
-
     parser = arguments(__doc__)
-    parser.add_argument("texts", nargs="*", metavar="TEXT")
+    parser.add_argument("texts", nargs="*", metavar="TEXT", default=[""])
     args = parser.parse_args()
-    names = verdicts.named(cases(), args.texts)
-    judged = verdicts.judge_apart(onnx_cases.open_cases, names, SECONDS)
-    rows, bars = verdicts.counted(judged, "cases", SHARE, NOT_RUN, NO_NUMBERS)
-    notes = verdicts.listed(judged, (verdicts.REFUSED, verdicts.DIFFERS, verdicts.FAILS))
-    columns = ("verdict", "cases")
-    return finish("onnx_cases", columns, rows, notes=notes, bars=bars, file=args.file)
+    names = [name for name in cases() if any(text in name for text in args.texts)]
+    judged = verdicts.judge_apart("onnx_cases", names, SECONDS)
+    others, listed = (NOT_RUN, NO_NUMBERS), (verdicts.REFUSED, verdicts.DIFFERS, verdicts.FAILS)
+    return verdicts.report("onnx_cases", "cases", judged, SHARE, others, listed, args.file)
 
 
+@cache
 def cases() -> dict[str, Any]:
     """ONNX's node cases by name."""
     from onnx.backend.test.loader import load_model_tests
@@ -57,20 +53,17 @@ def cases() -> dict[str, Any]:
         return {case.name: case for case in load_model_tests(kind="node")}
 
 
-def open_cases(setting: Mapping[str, Any]) -> Handler:
-    """An OpenHandler; a job names a case in ``kind``."""
-    known = cases()
-    return lambda job: judge(known[job["kind"]])
-
-
-def judge(case: Any) -> tuple[str, str]:
+def judge(name: str) -> verdicts.Verdict:
     """The verdict on a case and the reason for it."""
     import onnx
 
-    loaded = _model_and_items(case)
-    if loaded is None:
-        return NO_NUMBERS, ""
-    proto, items = loaded
+    case = cases()[name]
+    proto = case.model
+    for port in (*proto.graph.input, *proto.graph.output):
+        if not port.type.HasField("tensor_type") or port.type.tensor_type.elem_type == STRING:
+            return NO_NUMBERS, ""
+    names = [port.name for port in proto.graph.input]
+    items = [dict(zip(names, map(_array, values), strict=False)) for values, _ in case.data_sets]
     with tempfile.TemporaryDirectory(prefix="autosplit-case-") as folder:
         path = Path(folder) / "case.onnx"
         onnx.save(proto, path)
@@ -81,33 +74,18 @@ def judge(case: Any) -> tuple[str, str]:
             return NOT_RUN, line_of(error)
         return verdicts.judge(
             lambda runtime: api.load_model(path, shapes, runtime=runtime),
-            verdicts.after_first_op,
+            _after_first_op,
             items,
             expected,
         )
 
 
-def _model_and_items(case: Any) -> tuple[Any, list[dict[str, np.ndarray[Any, Any]]]] | None:
-    """The model of a case and its inputs; None where one is no tensor of numbers."""
-    import onnx
-
-    if case.model is not None:
-        proto, data = case.model, case.data_sets
-    else:
-        folder = Path(case.model_dir)
-        proto = onnx.load(folder / "model.onnx")
-        data = []
-        for inputs in sorted(folder.glob("test_data_set_*")):
-            files = sorted(inputs.glob("input_*.pb"), key=lambda f: int(f.stem.split("_")[1]))
-            data.append(([onnx.load_tensor(f) for f in files], []))
-    for port in (*proto.graph.input, *proto.graph.output):
-        if not port.type.HasField("tensor_type") or port.type.tensor_type.elem_type == 8:
-            return None
-    names = [port.name for port in proto.graph.input]
-    items = []
-    for values, _ in data:
-        items.append(dict(zip(names, map(_array, values), strict=False)))
-    return proto, items
+def _after_first_op(model: api.Model) -> api.Split:
+    """The model cut after its first op, or where that is refused as one stage."""
+    if len(model.graph.ops) > 1:
+        with contextlib.suppress(AutosplitError):
+            return model.split([[model.graph.ops[0].name]])
+    return model.split([])
 
 
 def _array(value: Any) -> np.ndarray[Any, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
+import pkgutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,10 @@ import numpy as np
 from autosplit import api
 from autosplit.errors import AutosplitError, StageError, line_of
 from autosplit.hardware.isolation.process import Worker
-from autosplit.hardware.isolation.worker import OpenHandler
+from autosplit.hardware.isolation.worker import Handler
 from autosplit.hardware.measurement.parity import compare, tolerance_of
 from autosplit.hardware.runtimes.registry import ONNXRUNTIME, TVM
-from studies.benchmarks.result import Bar, at_least, at_most
+from studies.benchmarks.result import at_least, at_most, finish
 
 EQUAL, REFUSED, DIFFERS, FAILS = "equal", "refused", "differs", "crashes or hangs"
 COUNTED = (EQUAL, REFUSED, DIFFERS, FAILS)
@@ -25,35 +26,37 @@ Verdict = tuple[str, str]
 Items = Sequence[dict[str, np.ndarray[Any, Any]]]
 
 
-def named(names: Iterable[str], texts: Collection[str]) -> list[str]:
-    """The names with one of the texts in them; without texts all names."""
-    return [name for name in names if not texts or any(text in name for text in texts)]
-
-
 def judge_apart(
-    open_models: OpenHandler, names: Collection[str], seconds: float, fresh: bool = False
+    benchmark: str, names: Collection[str], seconds: float, fresh: bool = False
 ) -> dict[str, Verdict]:
-    """The verdict on each name and its reason; a job names a model in ``kind``.
+    """The verdict on each name and its reason, by ``judge`` of the module of a benchmark.
 
     ``fresh``: in a new process each, so that a large model leaves no memory behind.
     """
+    setting = {"judge": f"studies.benchmarks.{benchmark}:judge"}
     verdicts: dict[str, Verdict] = {}
-    worker = Worker(open_models, {})
+    worker = Worker(open_judge, setting)
     try:
         for name in names:
+            is_new = fresh
             try:
                 verdict, text = worker.call({"kind": name}, seconds)
-                dead = False
             except StageError as error:
-                verdict, text, dead = FAILS, line_of(error), True
-            if fresh or dead:
+                verdict, text, is_new = FAILS, line_of(error), True
+            if is_new:
                 worker.close()
-                worker = Worker(open_models, {})
+                worker = Worker(open_judge, setting)
             verdicts[name] = (verdict, text)
             print(f"{name}: {verdict}: {text}", file=sys.stderr, flush=True)
     finally:
         worker.close()
     return verdicts
+
+
+def open_judge(setting: Mapping[str, str]) -> Handler:
+    """An OpenHandler; a job names in ``kind`` what is judged."""
+    judge = pkgutil.resolve_name(setting["judge"])
+    return lambda job: judge(job["kind"])
 
 
 def judge(
@@ -85,31 +88,25 @@ def judge(
     return EQUAL, detail
 
 
-def after_first_op(model: api.Model) -> api.Split:
-    """The model cut after its first op, or where that is refused as one stage."""
-    if len(model.graph.ops) > 1:
-        with contextlib.suppress(AutosplitError):
-            return model.split([[model.graph.ops[0].name]])
-    return model.split([])
+def report(
+    name: str,
+    what: str,
+    verdicts: Mapping[str, Verdict],
+    share: float,
+    others: Sequence[str],
+    listed: Collection[str],
+    file: Path | None,
+) -> int:
+    """Finish with a row a verdict; ``others`` are those that do not count.
 
-
-def listed(verdicts: Mapping[str, Verdict], some: Collection[str] = ()) -> list[str]:
-    """A line for each name, by default whatever its verdict is."""
-    return [
-        f"{name}: {verdict}: {text}"
-        for name, (verdict, text) in verdicts.items()
-        if not some or verdict in some
-    ]
-
-
-def counted(
-    verdicts: Mapping[str, Verdict], what: str, share: float, *others: str
-) -> tuple[list[tuple[str, int]], list[Bar]]:
-    """The rows and bars of verdicts on ``what``; ``others`` are verdicts that do not count."""
+    ``share`` of ``what`` have to be equal. There is a note on each with a verdict in ``listed``.
+    """
     count = Counter(verdict for verdict, _ in verdicts.values())
     total = sum(count[v] for v in COUNTED)
     bars = [
         at_least(f"share of equal {what}", count[EQUAL] / total if total else 0.0, share, ".4f"),
         at_most(f"{what} that differ, crash or hang", count[DIFFERS] + count[FAILS], 0),
     ]
-    return [(v, count[v]) for v in (*COUNTED, *others)], bars
+    rows = [(v, count[v]) for v in (*COUNTED, *others)]
+    notes = [f"{one}: {v}: {text}" for one, (v, text) in verdicts.items() if v in listed]
+    return finish(name, ("verdict", what), rows, notes=notes, bars=bars, file=file)
