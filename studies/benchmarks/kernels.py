@@ -3,7 +3,7 @@
     python -m studies.benchmarks.kernels [NET ...] [--rounds N] [--threads N] [--target TEXT]
                                          [-o FILE]
 
-NET is a net of the zoo, one of tests.user_nets, or an ONNX file. TEXT is a target of TVM, as
+NET is a net of the zoo or one of tests.user_nets. TEXT is a target of TVM, as
 ``llvm -mcpu=x86-64-v3`` for AVX2; onnxruntime always takes what the machine has. Each net is
 measured in a process of its own, in which the two take turns. The ratio is the median over the
 rounds, its spread the middle half of them. Leave the machine alone while it runs.
@@ -11,12 +11,12 @@ rounds, its spread the middle half of them. Leave the machine alone while it run
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import geometric_mean, median, quantiles
 from tempfile import TemporaryDirectory
@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from autosplit import api
+from autosplit.errors import MismatchError
 from autosplit.hardware.codegen.target import target_of
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.measurement.parity import compare
@@ -48,22 +49,20 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--target")
-    parser.add_argument("--measure", action="store_true", help="measure one net and print JSON")
     args = parser.parse_args()
-    if args.measure:
-        with TemporaryDirectory() as folder:
-            net = args.nets[0]
-            path = Path(net) if Path(net).exists() else model_file(net, Path(folder))
-            print(json.dumps(measure(path, args.rounds, args.threads, args.target)))
-        return 0
+    os.environ["TVM_NUM_THREADS"] = str(args.threads)  # which a process reads when it starts
+    pool = ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1)
+    asked = args.rounds, args.threads, args.target
     rows, ratios = [], {}
     for net in args.nets:
-        tvm, onnxruntime = apart(net, args.rounds, args.threads, args.target)
+        with TemporaryDirectory() as folder:
+            path = model_file(net, Path(folder))
+            tvm, onnxruntime = pool.submit(measure, path, *asked).result()
         each = [a / b for a, b in zip(tvm, onnxruntime, strict=True)]
         low, middle, high = quantiles(each, n=4)
         ratios[net] = middle
         times = (f"{median(tvm):.2f}", f"{median(onnxruntime):.2f}")
-        rows.append((Path(net).stem, *times, f"{middle:.2f}", f"{low:.2f} to {high:.2f}"))
+        rows.append((net, *times, f"{middle:.2f}", f"{low:.2f} to {high:.2f}"))
         print(*rows[-1], file=sys.stderr, flush=True)
     columns = ("net", "TVM, ms", "onnxruntime, ms", "ratio", "middle half")
     bars = bars_of(ratios, args.threads, args.target)
@@ -82,27 +81,13 @@ def bars_of(ratios: dict[str, float], threads: int, target: str | None) -> list[
     return bars
 
 
-def apart(
-    net: str, rounds: int, threads: int, target: str | None
-) -> tuple[list[float], list[float]]:
-    """``measure`` in a process of its own, whose TVM has so many threads from the start."""
-    command = [sys.executable, "-m", "studies.benchmarks.kernels", net, "--measure"]
-    command += ["--rounds", str(rounds), "--threads", str(threads)]
-    if target:
-        command += ["--target", target]
-    environment = os.environ | {"TVM_NUM_THREADS": str(threads)}
-    printed = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
-    tvm, onnxruntime = json.loads(printed)
-    return tvm, onnxruntime
-
-
 def measure(
     path: Path, rounds: int, threads: int, target: str | None
 ) -> tuple[list[float], list[float]]:
     """Milliseconds of each round by TVM and by onnxruntime; their outputs are equal first."""
     model = api.load_model(path, target=target)
-    (item,) = model.items(1)
     session: Any = onnxruntime_session(path, threads=threads)
+    (item,) = model.items(1)
     ports = model.stage_source.whole_stage
     (stage,) = model.runtime.whole(ports, [Cores(tuple(range(threads)))])
     stage.open()
@@ -112,7 +97,7 @@ def measure(
     outputs = dict(zip(names, arrays, strict=True))
     accuracy = compare([outputs], model.expected([item]))
     if not (accuracy.equal or accuracy.max_rel_error <= QUANTISED.get(path.stem, 0)):
-        raise SystemExit(f"{path.stem}: outputs differ from onnxruntime's")
+        raise MismatchError(f"{path.stem}: outputs differ from onnxruntime's")
     feeds = dict(item)
     ways: list[Callable[[], Any]] = [lambda: stage.run(values), lambda: session.run(None, feeds)]
     # With one thread all work is the caller's, and its own time does not count other programs'.

@@ -16,38 +16,32 @@ import contextlib
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
 import numpy as np
 
 from autosplit import api
-from autosplit.hardware.devices.device import along
-from autosplit.hardware.execution.pipeline import Pipeline
-from autosplit.hardware.execution.stage_spec import Port, StageSpec
-from autosplit.hardware.execution.wiring import Connection, Wiring
+from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.measure import Budget, measure_rounds
 from autosplit.hardware.measurement.results import Spread, spread
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import streamed
 from studies.benchmarks.result import Bar, arguments, at_least, at_most, finish, shown
+from tests.hardware.fakes import FakeStage, fake_pipeline, graph
 
 ROUNDS = 15
 MEDIAN_BAR, LEAST_BAR, HOP_BAR_US = 0.95, 0.90, 60.0
 
 
-class Idle:
+class Idle(FakeStage):
     """A stage that hands its inputs on."""
-
-    def open(self) -> None:
-        """Nothing to prepare."""
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         return values
-
-    def close(self) -> None:
-        """Nothing to release."""
 
 
 def main() -> int:
@@ -90,28 +84,18 @@ def bars(shares: Sequence[float], hop: float) -> list[Bar]:
 def contest(net: str, budget: Budget) -> list[list[Spread]]:
     """The periods, in ms, of the pipeline and of each of its stages alone, round by round."""
     model = api.load_model(catalog.cached(net))
-    devices = along(2)
     split = api.plan(model, 2)
     with contextlib.ExitStack() as stack:
         pipeline = stack.enter_context(split.pipeline(trace=True))
         contenders = [partial(streamed, pipeline, model.items(3))]
         results: dict[str, Any] = dict(model.items(1)[0])
-        stages = model.wiring(split.stages).stages
-        runtimes = split.runtimes or [model.runtime_in_use] * len(stages)
-        for ports, device, runtime in zip(stages, devices, runtimes, strict=True):
-            stage = model.runtime_of(runtime).stage(ports, device)
-            one = stack.enter_context(Pipeline(by_itself(ports), [[stage]], trace=True))
-            item = {p.name: results[p.name] for p in ports.inputs}
+        for stage in split.deployment.stages:
+            wiring = api.Part(model, stage.ops).wiring
+            one = stack.enter_context(model.run_on(wiring, Deployment((stage,)), trace=True))
+            item = {port.name: results[port.name] for port in wiring.inputs}
             results |= one.run([item])[0]
             contenders.append(partial(streamed, one, [item]))
         return list(measure_rounds(contenders, budget, ROUNDS))
-
-
-def by_itself(ports: StageSpec) -> Wiring:
-    """One stage as a pipeline: the tensors it reads are the inputs, those it makes the outputs."""
-    read = [Connection(p.name, 0, p.name, (0,), ()) for p in ports.inputs]
-    results = [Connection(p.name, 0, (0, j), (), (p.name,)) for j, p in enumerate(ports.outputs)]
-    return Wiring(ports.inputs, ports.outputs, (ports,), (*read, *results))
 
 
 def hop_us(items: int = 3000) -> float:
@@ -120,21 +104,16 @@ def hop_us(items: int = 3000) -> float:
 
 
 def idle_period(stages: int, items: int) -> float:
-    ports = tuple(StageSpec.planned((), [tensor(i)], [tensor(i + 1)], i) for i in range(stages))
-    inner = [Connection(f"t{i + 1}", 1 << 20, (i, 0), (i + 1,), ()) for i in range(stages - 1)]
-    first = Connection("t0", 1 << 20, "t0", (0,), ())
-    last = Connection(f"t{stages}", 1 << 20, (stages - 1, 0), (), (f"t{stages}",))
-    wiring = Wiring((tensor(0),), (tensor(stages),), ports, (first, *inner, last))
-    item = {"t0": np.zeros(1 << 18, np.float32)}
-    with Pipeline(wiring, [[Idle()] for _ in range(stages)]) as pipeline:
+    names = [f"t{number}" for number in range(stages + 1)]
+    chain = graph([(after, [before]) for before, after in pairwise(names)], names[:1], names[-1:])
+    large = {name: replace(t, shape=(1 << 17,), bytes=1 << 20) for name, t in chain.tensors.items()}
+    chain, numbers = replace(chain, tensors=large), [[number] for number in range(stages)]
+    item = {"t0": np.zeros(1 << 17)}
+    with fake_pipeline(chain, numbers, names[-1:], kind=Idle)[0] as pipeline:
         pipeline.run([item] * 100)
         start = time.perf_counter()
         pipeline.run([item] * items)
         return (time.perf_counter() - start) / items
-
-
-def tensor(number: int) -> Port:
-    return Port(f"t{number}", (1 << 18,), "float32")
 
 
 if __name__ == "__main__":
