@@ -1,6 +1,6 @@
 """The period of an export in each of its formats against ``autosplit.load``.
 
-    python -m studies.benchmarks.targets [NET ...] [--runtime NAME] [--seconds S] [-o FILE]
+    python -m studies.benchmarks.targets [NET ...] [--seconds S] [-o FILE]
 
 Each format's program runs an export in turns with ``autosplit.load``, in many short rounds. The
 ratio of a round is the program's period over load's; that of a net is the median over its rounds.
@@ -15,17 +15,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import median
 
 import numpy as np
-import tvm
 
 import autosplit
 from autosplit import api
@@ -39,7 +36,8 @@ from autosplit.hardware.runtimes.registry import ONNXRUNTIME, TVM
 from autosplit.zoo import catalog, weights
 from autosplit.zoo.onnx_builder import Builder
 from studies.benchmarks.finished_study import streamed
-from studies.benchmarks.result import Bar, arguments, at_most, finish, shown
+from studies.benchmarks.result import arguments, at_most, finish, shown
+from tests.deploy.targets.programs import build, checked
 from tests.hardware.cluster.clusters import Nodes
 
 ROUNDS = 15
@@ -48,59 +46,32 @@ NETS = ("squeezenet", "shufflenet", "resnet50")
 BARS = {"cpp": 1.03, "ray": 1.35, "ray nodes": 1.35}
 SIDE = 512  # of the matrices that the stages on Ray multiply, each a MB
 STAGE_MS = 5.0
+Program = tuple[Contender, Pipeline | None]  # a pipeline where single items can be timed
 
 
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("nets", nargs="*", default=list(NETS))
-    parser.add_argument("--runtime", default=TVM, help="of the stages (default tvm)")
     parser.add_argument("--seconds", type=float, default=10.0, help="for each target")
     args = parser.parse_args()
     rows: list[tuple[str, ...]] = []
     ratios = dict[str, list[float]]()
-    for net, targets, split in splits(args.nets, args.runtime):
-        load, *programs = contest(split, targets, args.seconds)
-        for target, program in zip(targets, programs, strict=True):
-            ratio = program.against(load)
+    for net, targets, split in splits(args.nets):
+        for target, ratio, cells in contest(split, targets, args.seconds):
             ratios.setdefault(target, []).append(ratio.median)
-            periods = [shown(spread([t.median for t in c.turns])) for c in (load, program)]
-            hop = f"{program.hop_ms(load):.3f}" if program.latencies else ""
-            rows.append((net, target, *periods, shown(ratio), hop))
-    columns = ("net", "target", "load ms", "target ms", "target / load", "hop ms")
-    return finish("targets", columns, rows, bars=bars(ratios), file=args.file)
-
-
-@dataclass
-class Contestant:
-    """A program in all rounds: its periods, and the latencies of single items where it has them."""
-
-    measure: Contender
-    pipeline: Pipeline | None = None
-    turns: list[Spread] = field(default_factory=list)
-    latencies: list[float] = field(default_factory=list)
-
-    def against(self, other: Contestant) -> Spread:
-        """The ratios of the periods of each round."""
-        pairs = zip(self.turns, other.turns, strict=True)
-        return spread([mine.median / theirs.median for mine, theirs in pairs])
-
-    def hop_ms(self, load: Contestant) -> float:
-        """What one of two stages takes longer than with load."""
-        return (median(self.latencies) - median(load.latencies)) / 2
-
-
-def bars(ratios: Mapping[str, Sequence[float]]) -> list[Bar]:
-    """What the median over the nets of each target must not exceed."""
-    return [
+            rows.append((net, target, *cells))
+    bars = [
         at_most(f"{target}: median period against load", median(values), BARS[target], ".4g")
         for target, values in ratios.items()
     ]
+    columns = ("net", "target", "load ms", "target ms", "target / load", "hop ms")
+    return finish("targets", columns, rows, bars=bars, file=args.file)
 
 
-def splits(nets: Sequence[str], runtime: str) -> Iterator[tuple[str, tuple[str, ...], api.Split]]:
+def splits(nets: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...], api.Split]]:
     """The name of each net, the targets it is for, and its split."""
     for net in nets:
-        yield net, ("cpp",), api.plan(api.load_model(catalog.cached(net), runtime=runtime), 2)
+        yield net, ("cpp",), api.plan(api.load_model(catalog.cached(net), runtime=TVM), 2)
     # The file is read again when its split is compared with it.
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(Nodes()):
         for name in (ONNXRUNTIME, TVM):
@@ -132,72 +103,65 @@ def multiply(count: int, file: Path) -> None:
     file.write_bytes(model.SerializeToString())
 
 
-def contest(split: api.Split, targets: Sequence[str], seconds: float) -> list[Contestant]:
-    """``load`` and the program of each target, after all rounds."""
-    items = split.model.items(8)
+def contest(
+    split: api.Split, targets: Sequence[str], seconds: float
+) -> Iterator[tuple[str, Spread, tuple[str, ...]]]:
+    """The ratio of each target's period to that of ``load``, and its cells of the table."""
+    items, budget = split.model.items(8), Budget(seconds=seconds)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "out"
         split.export(folder, format="cpp" if "cpp" in targets else "native")
         here = stack.enter_context(autosplit.load(folder, trace=True))
-        contestants = [Contestant(partial(streamed, here, items), here)]
-        contestants += [TARGETS[target](folder, items, stack) for target in targets]
-        budget = Budget(seconds=seconds)
-        for turns in measure_rounds([c.measure for c in contestants], budget, ROUNDS):
-            for contestant, turn in zip(contestants, turns, strict=True):
-                contestant.turns.append(turn)
-                if contestant.pipeline:
-                    alone = measure.latency(contestant.pipeline, items, budget)
-                    contestant.latencies += alone.samples
-        return contestants
+        programs: list[Program] = [(partial(streamed, here, items), here)]
+        programs += [TARGETS[target](folder, items, stack) for target in targets]
+        contenders, pipelines = zip(*programs, strict=True)
+        rounds, latencies = [], [list[float]() for _ in programs]
+        for turns in measure_rounds(contenders, budget, ROUNDS):
+            rounds.append([turn.median for turn in turns])
+            for pipeline, samples in zip(pipelines, latencies, strict=True):
+                if pipeline:
+                    samples += measure.latency(pipeline, items, budget).samples
+    load, *others = zip(*rounds, strict=True)
+    for target, periods, samples in zip(targets, others, latencies[1:], strict=True):
+        ratio = spread([mine / theirs for mine, theirs in zip(periods, load, strict=True)])
+        # What one of two stages takes longer than with load.
+        hop = f"{(median(samples) - median(latencies[0])) / 2:.3f}" if samples else ""
+        yield target, ratio, (*map(shown, (spread(load), spread(periods), ratio)), hop)
 
 
 def ray(
     folder: Path, items: Sequence[Item], stack: contextlib.ExitStack, last: str = "left"
-) -> Contestant:
+) -> Program:
     """The pipeline on Ray, its last stage on the node ``last``; this program is on the left one."""
     placement = ["ray:left", f"ray:{last}"]
     pipeline = stack.enter_context(loading.load(folder, trace=True).on_ray(placement))
-    return Contestant(partial(streamed, pipeline, items), pipeline)
+    return partial(streamed, pipeline, items), pipeline
 
 
-def cpp(folder: Path, items: Sequence[Item], stack: contextlib.ExitStack) -> Contestant:
+def cpp(folder: Path, items: Sequence[Item], stack: contextlib.ExitStack) -> Program:
     """The C++ program, built here."""
-    build = folder / "build"
-    packages = Path(tvm.__file__).parents[1]
-    run("cmake", "-S", folder, "-B", build, f"-DPACKAGES={packages}")
-    run("cmake", "--build", build)
-    command: list[object] = [build / "net", folder]
+    command: list[object] = [build(folder), folder]
     for number, name in enumerate(items[0]):
         np.save(folder / f"in{number}.npy", np.stack([item[name] for item in items]))
         command += ["--input", f"{name}={folder / f'in{number}.npy'}"]
-    # The first run says how many items fill a round.
-    first = period_ms(run(*command, "--repeat", 4))
+
+    def period_ms(repeat: int) -> float:
+        printed = checked([*command, "--repeat", repeat])
+        match = re.search(r", ([\d.e+-]+) ms each", printed)
+        if not match:
+            raise MachineError(f"the program printed no period but {printed!r}")
+        return float(match[1])
+
+    first = period_ms(4)  # says how many items fill a round
 
     def measured(budget: Budget) -> Spread:
         count = max(budget.items, budget.seconds * 1000 / first)
-        repeat = max(4, round(count / len(items)))
-        return spread([period_ms(run(*command, "--repeat", repeat))])
+        return spread([period_ms(max(4, round(count / len(items))))])
 
-    return Contestant(measured)
-
-
-def period_ms(printed: str) -> float:
-    """The period that the C++ program prints."""
-    match = re.search(r", ([\d.e+-]+) ms each", printed)
-    if not match:
-        raise MachineError(f"the program printed no period but {printed!r}; look at its output")
-    return float(match[1])
+    return measured, None
 
 
-def run(*command: object) -> str:
-    words = list(map(str, command))
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise MachineError(f"{words[0]} ended with {done.returncode}: {done.stderr[-500:]}")
-    return done.stdout
-
-
-TARGETS: Mapping[str, Callable[[Path, Sequence[Item], contextlib.ExitStack], Contestant]] = {
+TARGETS: Mapping[str, Callable[[Path, Sequence[Item], contextlib.ExitStack], Program]] = {
     "cpp": cpp,
     "ray": ray,
     "ray nodes": partial(ray, last="right"),
