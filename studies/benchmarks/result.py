@@ -95,13 +95,6 @@ def at_most(what: str, value: float, bar: float, form: str = ".3g") -> Bar:
     return Bar(what, format(value, form), f"at most {bar:g}", value <= bar)
 
 
-def compared(ours: Spread, theirs: Spread) -> str:
-    """``gain`` or ``loss`` of the first period; ``tie`` where the two intervals overlap."""
-    if ours.high < theirs.low:
-        return "gain"
-    return "loss" if ours.low > theirs.high else "tie"
-
-
 def shown(value: Spread) -> str:
     """A median with its interval, three digits at least."""
     digits = 2 if value.median >= 1 else 4

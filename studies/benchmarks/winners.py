@@ -16,7 +16,6 @@ runtimes at least 3 winners are faster beyond noise. Leave the machine alone whi
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -28,8 +27,7 @@ from typing import Any, NamedTuple
 import autosplit
 from autosplit import api
 from autosplit.deployment import Deployment
-from autosplit.hardware.execution.pipeline import Pipeline
-from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
+from autosplit.hardware.measurement.measure import Budget, compare_interleaved
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES
 from autosplit.report.documents.record import Trial, read
@@ -38,16 +36,7 @@ from autosplit.study.export import export_best_split
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import finished, streamed
 from studies.benchmarks.nets import BUILT, model_file
-from studies.benchmarks.result import (
-    Bar,
-    arguments,
-    at_least,
-    at_most,
-    compared,
-    each,
-    finish,
-    shown,
-)
+from studies.benchmarks.result import Bar, arguments, at_least, at_most, each, finish, shown
 
 GAINS, AGREEMENT, ERROR = 3, 0.05, 5.0  # winners; a share; percent
 FIRST = 5  # trials that correct the costs before predictions count
@@ -83,8 +72,11 @@ class Winner(NamedTuple):
     @property
     def outcome(self) -> str:
         """``gain``, ``loss``, ``tie`` or ``same`` against the fastest unsplit model."""
-        # The same thing measured twice differs by chance alone.
-        return "same" if self.unsplit == self.rival else compared(self.period, self.rival_period)
+        if self.unsplit == self.rival:
+            return "same"  # measured twice it differs by chance alone
+        if self.period.high < self.rival_period.low:
+            return "gain"
+        return "loss" if self.period.low > self.rival_period.high else "tie"
 
 
 def main() -> int:
@@ -117,11 +109,10 @@ def bars_of(winners: Collection[Winner], runtime: str) -> list[Bar]:
     """What the winners of all nets must reach; a tie is no gain."""
     outcomes = [w.outcome for w in winners]
     errors = [error for w in winners for error in w.errors]
+    difference = max(abs(w.export_ratio - 1) for w in winners)
     bars = [
         at_most("winners slower beyond noise", outcomes.count("loss"), 0),
-        at_most(
-            "largest difference of bench", max(abs(w.export_ratio - 1) for w in winners), AGREEMENT
-        ),
+        at_most("largest difference of bench", difference, AGREEMENT),
     ]
     if errors:
         bars.append(at_most("median error of predicted periods, %", median(errors), ERROR))
@@ -148,18 +139,22 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
         assert rival
         deployment = best.record.deployment()
         model = api.load_model(path, runtime=settings["runtime"])
-        with contextlib.ExitStack() as stack:
-            ways = model.pipeline(deployment, trace=True), autosplit.load(folder, trace=True)
-            contenders = [_contender(stack, model, pipeline) for pipeline in ways]
+        with (
+            model.pipeline(deployment, trace=True) as built,
+            autosplit.load(folder, trace=True) as exported,
+        ):
+            for pipeline in (built, exported):
+                model.require_equal(pipeline, [])
             budget = Budget(seconds=max(3.0, settings["measure"]["seconds"]))
-            built, exported = compare_interleaved(contenders, budget)
+            ways = [partial(streamed, pipeline, model.items(3)) for pipeline in (built, exported)]
+            winning, of_export = compare_interleaved(ways, budget)
     shape, whole = _shape(deployment), rival.deployment(len(model.graph.ops))
     is_rival = whole is not None and (_shape(whole), whole.batch) == (shape, deployment.batch)
     return Winner(
         shape,
         rival.name if is_rival else None,
         best.figures.period_ms,
-        exported.median / built.median,
+        of_export.median / winning.median,
         rival.name,
         rival.period_ms,
         prediction_errors(study.trials),
@@ -173,18 +168,13 @@ def _shape(deployment: Deployment) -> str:
 
 def prediction_errors(trials: Sequence[Trial]) -> tuple[float, ...]:
     """How far, in percent, predictions were from what was then measured, after the first trials."""
-    errors = []
-    for record in (trial.record for trial in trials):
-        if record.period_ms and record.predicted_ms is not None:
-            errors.append(100 * abs(record.predicted_ms / record.period_ms.median - 1))
+    pairs = [(t.record.predicted_ms, t.record.period_ms) for t in trials]
+    errors = [
+        100 * abs(predicted / period.median - 1)
+        for predicted, period in pairs
+        if predicted is not None and period
+    ]
     return tuple(errors[FIRST:])
-
-
-def _contender(stack: contextlib.ExitStack, model: Any, pipeline: Pipeline) -> Contender:
-    """A pipeline kept full of items; open while ``stack`` is, and right first."""
-    stack.enter_context(pipeline)
-    model.require_equal(pipeline, [])
-    return partial(streamed, pipeline, model.items(3))
 
 
 def _row(net: str, won: Winner) -> tuple[str, ...]:
