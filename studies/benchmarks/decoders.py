@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import subprocess
 import sys
 import tempfile
 import time
@@ -30,7 +31,6 @@ import autosplit
 from autosplit.hardware.measurement.measure import MS, Budget, measure_rounds
 from autosplit.hardware.measurement.results import Spread, spread
 from autosplit.hardware.runtimes.registry import EXACT
-from studies.benchmarks import genai
 from studies.benchmarks.result import arguments, at_least, at_most, finish, shown
 from studies.examples.generate import export_onnx, item_of, small_llama
 
@@ -38,6 +38,7 @@ LENGTH = 128  # tokens of the cache
 STEPS = 32  # of a loop
 ROUNDS = 9
 STREAMS = 4
+GENAI = "onnxruntime_genai"
 WAYS = ("one core", "two stages", f"{STREAMS} on one core", f"{STREAMS} on two stages")
 LOOPS = ("own loop", "genai", f"{STREAMS} in genai")
 Loop = Callable[[Budget], Spread]
@@ -54,9 +55,9 @@ def main() -> int:
         llama = small_llama(args.layers, LENGTH, args.size)
         file = export_onnx(llama, LENGTH, Path(folder))
         loops = list[Loop]()
-        if importlib.util.find_spec(genai.PACKAGE):
-            built = genai.build(llama, Path(folder))
-            loops = [genai.loop(built, texts, STEPS) for texts in (1, STREAMS)]
+        if importlib.util.find_spec(GENAI):
+            built = genai_model(llama, Path(folder))
+            loops = [genai_loop(built, texts) for texts in (1, STREAMS)]
         for runtime in EXACT:
             over, *times = measured(file, runtime, args.seconds, loops)
             gain = times[2].median / times[3].median
@@ -78,24 +79,32 @@ class Generating:
     streams: int
     over: list[float] = field(default_factory=list)
 
-    def __call__(self, budget: Budget) -> Spread:
-        """The time of a token in ms."""
-        pipeline, samples = self.pipeline, list[float]()
+    def seconds(self) -> float:
+        """The time of a loop."""
+        pipeline = self.pipeline
         items = [item_of(pipeline.wiring.inputs, [1], step) for step in range(STEPS)]
-        deadline = time.perf_counter() + budget.seconds
+        before, start = len(pipeline.events), time.perf_counter()
+
+        def following(outputs: object, stream: int, step: int) -> Any:
+            return items[step + 1] if step + 1 < STEPS else None
+
+        for _ in pipeline.loop(items[:1] * self.streams, following, self.streams):
+            pass
+        seconds = time.perf_counter() - start
+        self.over.append(seconds / sum(e.end - e.start for e in pipeline.events[before:]))
+        return seconds
+
+
+def repeated(seconds: Callable[[], float], texts: int = 1) -> Loop:
+    """What measures the time of a token in ms; a loop generates STEPS tokens of so many texts."""
+
+    def measure(budget: Budget) -> Spread:
+        samples, deadline = list[float](), time.perf_counter() + budget.seconds
         while not samples or time.perf_counter() < deadline:
-            before, start = len(pipeline.events), time.perf_counter()
-            first = items[:1] * self.streams
-            for _ in pipeline.loop(
-                first,
-                lambda outputs, stream, step: items[step + 1] if step + 1 < STEPS else None,
-                self.streams,
-            ):
-                pass
-            seconds = time.perf_counter() - start
-            samples.append(seconds / (STEPS * self.streams) * MS)
-            self.over.append(seconds / sum(e.end - e.start for e in pipeline.events[before:]))
+            samples.append(seconds() / (STEPS * texts) * MS)
         return spread(samples)
+
+    return measure
 
 
 def measured(file: Path, runtime: str, seconds: float, loops: Sequence[Loop]) -> list[Spread]:
@@ -109,8 +118,9 @@ def measured(file: Path, runtime: str, seconds: float, loops: Sequence[Loop]) ->
             for each, devices in ((whole, ["cores:0"]), (split, []))
         ]
         ways = [Generating(pipeline, n) for n in (1, STREAMS) for pipeline in pipelines]
+        ours = [repeated(way.seconds, way.streams) for way in ways]
         own = own_loop(file, item_of(pipelines[0].wiring.inputs, [1], 0), states)
-        rounds = list(measure_rounds([*ways, own, *loops], Budget(seconds=seconds), ROUNDS))
+        rounds = list(measure_rounds([*ours, own, *loops], Budget(seconds=seconds), ROUNDS))
     times = [spread([turn.median for turn in turns]) for turns in zip(*rounds, strict=True)]
     return [spread(ways[1].over), *times]
 
@@ -141,19 +151,54 @@ def own_loop(file: Path, item: Mapping[str, Any], states: Mapping[str, str]) -> 
                 binding.bind_output(output.name)
         bindings.append(binding)
 
-    def measure(budget: Budget) -> Spread:
-        samples = list[float]()
-        deadline = time.perf_counter() + budget.seconds
-        while not samples or time.perf_counter() < deadline:
-            for name, zeros in empty.items():
-                caches[0][name].update_inplace(zeros)
-            start = time.perf_counter()
-            for step in range(STEPS):
-                session.run_with_iobinding(bindings[step % 2])
-            samples.append((time.perf_counter() - start) / STEPS * MS)
-        return spread(samples)
+    def loop() -> float:
+        for name, zeros in empty.items():
+            caches[0][name].update_inplace(zeros)
+        start = time.perf_counter()
+        for step in range(STEPS):
+            session.run_with_iobinding(bindings[step % 2])
+        return time.perf_counter() - start
 
-    return measure
+    return repeated(loop)
+
+
+def genai_model(llama: Any, folder: Path) -> Path:
+    """The model in the form of onnxruntime-genai, in single precision."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    source, built = folder / "transformers", folder / "genai"
+    # No token ends a text, but its configuration wants one.
+    llama.config.eos_token_id = llama.config.pad_token_id = llama.config.vocab_size - 1
+    llama.config.bos_token_id = 1
+    llama.save_pretrained(source)
+    words = {f"t{token}": token for token in range(llama.config.vocab_size)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="t0"))
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="t0").save_pretrained(source)
+    options = ["-i", source, "-o", built, "-p", "fp32", "-e", "cpu", "-c", folder]
+    command = [sys.executable, "-m", f"{GENAI}.models.builder", *map(str, options)]
+    subprocess.run(command, check=True, capture_output=True)
+    return built
+
+
+def genai_loop(folder: Path, texts: int) -> Loop:
+    """onnxruntime-genai's loop, where so many texts are generated at once."""
+    import onnxruntime_genai
+
+    model = onnxruntime_genai.Model(str(folder))
+    options = onnxruntime_genai.GeneratorParams(model)
+    options.set_search_options(max_length=STEPS + 2, min_length=STEPS + 2, batch_size=texts)
+
+    def loop() -> float:
+        generator = onnxruntime_genai.Generator(model, options)
+        generator.append_tokens(np.ones((texts, 1), np.int32))
+        generator.generate_next_token()
+        start = time.perf_counter()
+        for _ in range(STEPS):
+            generator.generate_next_token()
+        return time.perf_counter() - start
+
+    return repeated(loop, texts)
 
 
 if __name__ == "__main__":
