@@ -1,6 +1,6 @@
 """A language model with a static cache: one stream and four, on two cores and on one.
 
-    python -m studies.benchmarks.decoders [--layers N] [--size N] [--seconds S] [-o FILE]
+    python -m studies.benchmarks.decoders [--seconds S] [-o FILE]
 
 A Llama with random weights is exported by transformers. In each runtime it generates in ``loop``,
 whole on one core and as two stages on two, all ways in turns. Times are those of a token. ``over
@@ -34,6 +34,7 @@ from autosplit.hardware.runtimes.registry import EXACT
 from studies.benchmarks.result import arguments, at_least, at_most, finish, shown
 from studies.examples.generate import export_onnx, item_of, small_llama
 
+LAYERS, SIZE = 8, 384  # of the hidden state
 LENGTH = 128  # tokens of the cache
 STEPS = 32  # of a loop
 ROUNDS = 9
@@ -46,13 +47,11 @@ Loop = Callable[[Budget], Spread]
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("--layers", type=int, default=8)
-    parser.add_argument("--size", type=int, default=384, help="of the hidden state")
     parser.add_argument("--seconds", type=float, default=10.0, help="for each way")
     args = parser.parse_args()
     rows, bars = [], []
     with tempfile.TemporaryDirectory() as folder:
-        llama = small_llama(args.layers, LENGTH, args.size)
+        llama = small_llama(LAYERS, LENGTH, SIZE)
         file = export_onnx(llama, LENGTH, Path(folder))
         loops = list[Loop]()
         if importlib.util.find_spec(GENAI):

@@ -19,7 +19,7 @@ from autosplit.report.documents.record import read
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import finished
-from studies.benchmarks.result import Bar, arguments, at_least, finish, shown
+from studies.benchmarks.result import arguments, at_least, finish, shown
 
 LEAST = 1.6
 COLUMNS = (
@@ -42,13 +42,15 @@ def main() -> int:
     args = parser.parse_args()
     rows, bars = [], []
     for net in args.nets:
-        row, bar = _measured(net, args.trials, args.seconds)
-        rows.append(row)
-        bars += bar
+        cells, ratio, planned = _measured(net, args.trials, args.seconds)
+        rows.append((net, *cells, f"{ratio:.2f}", f"{planned:.2f}"))
+        if planned >= LEAST:
+            bars.append(at_least(f"{net}: throughput of a stream over one core", ratio, LEAST))
     return finish("streams", COLUMNS, rows, bars=bars, file=args.file)
 
 
-def _measured(net: str, trials: int, seconds: float) -> tuple[tuple[str, ...], list[Bar]]:
+def _measured(net: str, trials: int, seconds: float) -> tuple[tuple[str, ...], float, float]:
+    """The periods and runtimes of a net, its throughput over one core, and the planned one."""
     document = {
         "name": net,
         "zoo": net,
@@ -67,21 +69,16 @@ def _measured(net: str, trials: int, seconds: float) -> tuple[tuple[str, ...], l
     compared = [b for b in study.baselines if b.name in names]
     one_core, two_threads = _fastest(compared, "1 thread"), _fastest(compared, "2 threads")
     assert one_core  # the final comparison takes four, and runtimes are three
-    ratio = one_core.period_ms.median / best.figures.period_ms.median
     least = min(sum(profile.op_ms) for profile in record.profile if profile.op_ms)
-    allowed = least / min(t.record.predicted_ms for t in study.trials if t.record.predicted_ms)
-    row = (
-        net,
+    planned = least / min(t.record.predicted_ms for t in study.trials if t.record.predicted_ms)
+    cells = (
         shown(best.figures.period_ms),
         " | ".join(best.record.runtimes),
         shown(one_core.period_ms),
         one_core.runtime,
         shown(two_threads.period_ms) if two_threads else "",
-        f"{ratio:.2f}",
-        f"{allowed:.2f}",
     )
-    bars = [at_least(f"{net}: throughput of a stream over one core", ratio, LEAST)]
-    return row, bars if allowed >= LEAST else []
+    return cells, one_core.period_ms.median / best.figures.period_ms.median, planned
 
 
 def _fastest(baselines: Sequence[Baseline], threads: str) -> Baseline | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from autosplit.errors import AutosplitError, ConfigError
@@ -33,25 +33,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="write nothing; exit 1 where a table is not that of the results",
-    )
+    check = "write nothing; exit 1 where a table is not that of the results"
+    parser.add_argument("--check", action="store_true", help=check)
     args = parser.parse_args()
-    stale = []
+    is_stale = False
     for page in PAGES:
         before = page.read_text(encoding="utf-8")
         after = filled(before, RESULTS)
         if after != before:
-            stale.append(page)
+            is_stale = True
+            outcome = "is not as the results say" if args.check else "written"
+            print(f"{page.relative_to(ROOT)}: {outcome}")
             if not args.check:
                 page.write_text(after, encoding="utf-8")
-    for page in stale:
-        print(
-            f"{page.relative_to(ROOT)}: {'is not as the results say' if args.check else 'written'}"
-        )
-    return int(args.check and bool(stale))
+    return int(args.check and is_stale)
 
 
 def filled(text: str, results: Path) -> str:
@@ -100,19 +95,13 @@ def summary(measured: Mapping[str, Result]) -> str:
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown."""
-    return "\n".join(_lines(columns, rows))
+    head, *lines = ("| " + " | ".join(map(escaped, cells)) + " |" for cells in (columns, *rows))
+    return "\n".join((head, "|" + "---|" * len(columns), *lines))
 
 
 def escaped(cell: str) -> str:
     """Text that Markdown shows as it is."""
     return re.sub(r"([\\|*<`\[\]])", r"\\\1", " ".join(cell.split()))
-
-
-def _lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(map(escaped, columns)) + " |"
-    yield "|" + "---|" * len(columns)
-    for row in rows:
-        yield "| " + " | ".join(map(escaped, row)) + " |"
 
 
 if __name__ == "__main__":
