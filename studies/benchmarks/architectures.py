@@ -35,9 +35,7 @@ TYPES = """
 
 
 def main() -> int:
-    parser = arguments(__doc__)
-    parser.add_argument("--count", type=int, default=60, metavar="N")
-    args = parser.parse_args()
+    args = arguments(__doc__, count=60).parse_args()
     judged = verdicts.judge_apart("architectures", drawn(args.count), SECONDS, fresh=True)
     others = (NOT_EXPORTED,)
     listed = (*verdicts.COUNTED, *others)

@@ -5,6 +5,7 @@ Nothing is timed: periods are those of the planner's cost model.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from statistics import median
 
 from autosplit.planner import CostModel, Kind, Plan, Question, Row, fits
 from studies.benchmarks.planned_baselines import planned_or_none, unlike_baselines
-from studies.benchmarks.result import Bar, at_most, finish, percentile
+from studies.benchmarks.result import at_most, finish, percentile
 
 COLUMNS = ("rule", "clusters", "exceeds a memory limit", "median", "90th percentile", "worst")
 ALONG = "best split, devices in this order"
@@ -25,7 +26,6 @@ SECONDS = 20.0  # of the processor, for one plan
 def compare(graphs: Sequence[CostModel], number: int, file: Path | None) -> int:
     """The table of ``number`` clusters: the period of each rule as a multiple of the plan's."""
     ratios: dict[str, list[float]] = {}
-    broken: dict[str, int] = {}
     unproven = without_plan = 0
     for seed in range(number):
         costs, speeds = cluster(graphs[seed % len(graphs)], seed)
@@ -36,22 +36,19 @@ def compare(graphs: Sequence[CostModel], number: int, file: Path | None) -> int:
             continue
         unproven += not best.optimal
         for rule, plan in plans(costs, speeds):
-            ratios.setdefault(rule, [])
-            if plan is not None and fits(costs, plan):
-                ratios[rule].append(plan.period / best.period)
-            else:
-                broken[rule] = broken.get(rule, 0) + 1
-    least = min(min(values, default=1.0) for values in ratios.values())
-    bars: list[Bar] = [
+            is_kept = plan is not None and fits(costs, plan)
+            ratios.setdefault(rule, []).append(plan.period / best.period if is_kept else math.inf)
+    least = min(map(min, ratios.values()))
+    bars = [
         at_most("plans without a proof", unproven, 0),
-        at_most("largest loss against a rule, %", 100 * (1 - least), 100 * GAP),
+        at_most("largest loss against a rule, %", 100 * (1 - min(1.0, least)), 100 * GAP),
     ]
-    rows = [row(rule, values, broken.get(rule, 0)) for rule, values in ratios.items()]
     notes = [
         "median, 90th percentile, worst: the period as a multiple of that of the best plan, on the "
         "clusters where the rule keeps all memory limits",
         f"{without_plan} of {number} clusters have no split that fits, and are left out",
     ]
+    rows = [row(rule, values) for rule, values in ratios.items()]
     return finish("clusters", COLUMNS, rows, notes=notes, bars=bars, file=file)
 
 
@@ -67,11 +64,12 @@ def plans(costs: CostModel, speeds: Sequence[float]) -> Iterator[tuple[str, Plan
     yield ALONG, planned_or_none(costs, Question.along(tuple(costs.kind_index)))
 
 
-def row(rule: str, ratios: Sequence[float], broken: int) -> tuple[str, ...]:
-    """A rule in the table."""
-    figures = (median(ratios), percentile(ratios), max(ratios)) if ratios else ()
-    shown = [f"{figure:.2f}" for figure in figures] or ["", "", ""]
-    return rule, str(len(ratios) + broken), str(broken), *shown
+def row(rule: str, ratios: Sequence[float]) -> tuple[object, ...]:
+    """A rule in the table; its ratios are infinite where it exceeds a limit."""
+    kept = [ratio for ratio in ratios if ratio < math.inf]
+    figures = (median(kept), percentile(kept), max(kept)) if kept else ()
+    cells = [f"{figure:.2f}" for figure in figures] or ["", "", ""]
+    return rule, len(ratios), len(ratios) - len(kept), *cells
 
 
 def cluster(graph: CostModel, seed: int) -> tuple[CostModel, list[float]]:

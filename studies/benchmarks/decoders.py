@@ -46,9 +46,7 @@ Loop = Callable[[Budget], Spread]
 
 
 def main() -> int:
-    parser = arguments(__doc__)
-    parser.add_argument("--seconds", type=float, default=10.0, help="for each way")
-    args = parser.parse_args()
+    args = arguments(__doc__, seconds=10.0).parse_args()
     rows, bars = [], []
     with tempfile.TemporaryDirectory() as folder:
         llama = small_llama(LAYERS, LENGTH, SIZE)

@@ -44,10 +44,7 @@ QUANTISED = {"resnet50_qdq": 0.05}
 
 
 def main() -> int:
-    parser = arguments(__doc__)
-    parser.add_argument("nets", nargs="*", default=[*catalog.NAMES, *user_nets.NETS])
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--threads", type=int, default=1)
+    parser = arguments(__doc__, [*catalog.NAMES, *user_nets.NETS], rounds=30, threads=1)
     parser.add_argument("--target")
     args = parser.parse_args()
     os.environ["TVM_NUM_THREADS"] = str(args.threads)  # which a process reads when it starts

@@ -45,10 +45,8 @@ class Idle(FakeStage):
 
 
 def main() -> int:
-    parser = arguments(__doc__)
-    parser.add_argument("nets", nargs="*", default=[n for n in catalog.NAMES if n != "vgg19"])
-    parser.add_argument("--seconds", type=float, default=5.0, help="for each contender")
-    args = parser.parse_args()
+    nets = [name for name in catalog.NAMES if name != "vgg19"]
+    args = arguments(__doc__, nets, seconds=5.0).parse_args()
     rows, shares = [], []
     for net in args.nets:
         rounds = contest(net, Budget(seconds=args.seconds))

@@ -21,6 +21,7 @@ exceeds a memory limit. Bars: every plan is proven the best, none is worse than 
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,8 +31,9 @@ from random import Random
 from typing import Any
 
 from autosplit import cuts, planner
+from autosplit.hardware.profiling.graph_document import from_document
 from autosplit.hardware.profiling.graph_file import read_graph_file
-from autosplit.planner import CostModel, Kind, Question, Row, RowCosts, Transfer
+from autosplit.planner import CostModel, Question
 from studies.benchmarks import clusters
 from studies.benchmarks.planned_baselines import planned_baselines, planned_or_none
 from studies.benchmarks.result import Bar, arguments, at_most, finish
@@ -228,21 +230,14 @@ def experts(blocks: int, width: int) -> CostModel:
 def costed(name: str, n: int, edges: list[tuple[int, int]]) -> CostModel:
     """Seeded times of 0.2 to 2, transfers of a tenth of that."""
     random = Random(1)
-    predecessors = [0] * n
-    readers: dict[int, set[int]] = {}
-    for a, b in edges:
-        predecessors[b] |= 1 << a
-        readers.setdefault(a, set()).add(b)
-    tensors = tuple(Transfer(f"t{a}", a, tuple(sorted(readers[a]))) for a in sorted(readers))
-    cost = tuple(random.uniform(0.02, 0.2) for _ in tensors)
-    return CostModel(
-        name=name,
-        names=tuple(f"op{i}" for i in range(n)),
-        predecessors=tuple(predecessors),
-        rows=(RowCosts(Row(), tuple(random.uniform(0.2, 2) for _ in range(n))),),
-        kinds=(Kind("", cost, cost),),
-        tensors=tensors,
-    )
+    moves = {source: random.uniform(0.02, 0.2) for source in sorted({a for a, _ in edges})}
+    free = {"supportedOnFpga": 1, "size": 0.0}
+    document = {
+        "maxSizePerFPGA": math.inf,
+        "nodes": [{**free, "id": i, "fpgaLatency": random.uniform(0.2, 2)} for i in range(n)],
+        "edges": [{"sourceId": a, "destId": b, "cost": moves[a]} for a, b in edges],
+    }
+    return from_document(document, name)
 
 
 if __name__ == "__main__":

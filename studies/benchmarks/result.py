@@ -27,7 +27,6 @@ from autosplit.versions import environment
 
 T = TypeVar("T")
 
-BAR_COLUMNS = ("what", "found", "target", "met")
 _SHOWN = ("autosplit", "machine", "python", "apache-tvm", "onnxruntime", "openvino", "optuna")
 
 
@@ -39,11 +38,6 @@ class Bar:
     value: str
     bar: str
     holds: bool
-
-    @property
-    def cells(self) -> tuple[str, str, str, str]:
-        """As a row under BAR_COLUMNS."""
-        return self.what, self.value, self.bar, "yes" if self.holds else "MISSED"
 
 
 @dataclass(frozen=True)
@@ -71,10 +65,15 @@ class Result:
     @property
     def met_and_missed(self) -> tuple[str, str]:
         """How many bars are reached, and those that are not."""
-        return f"{sum(b.holds for b in self.bars)} of {len(self.bars)}", self.bars_text(False)
+        return f"{sum(b.holds for b in self.bars)} of {len(self.bars)}", self._text(False)
 
-    def bars_text(self, holds: bool) -> str:
-        """The bars that are reached, or those that are not."""
+    @property
+    def outcome(self) -> list[str]:
+        """A line for the bars that are reached, and one for those that are not."""
+        lines = [f"met: {self._text(True)}", f"missed: {self._text(False)}"]
+        return [line for line in lines if not line.endswith(": ")]
+
+    def _text(self, holds: bool) -> str:
         return "; ".join(f"{b.what}: {b.value}, {b.bar}" for b in self.bars if b.holds == holds)
 
     @property
@@ -106,14 +105,21 @@ def percentile(values: Sequence[float]) -> float:
     return spread(values, 0.9).median
 
 
-def arguments(description: str | None) -> argparse.ArgumentParser:
-    """The parser of a benchmark: ``description`` is its module's docstring; it has ``-o FILE``."""
+def arguments(
+    description: str | None, nets: Sequence[str] = (), **numbers: float
+) -> argparse.ArgumentParser:
+    """The parser of a benchmark: ``description`` is its module's docstring; it has ``-o FILE``.
+
+    ``nets`` are those that are measured by default, ``numbers`` further options with defaults.
+    """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "-o", dest="file", type=Path, metavar="FILE", help="write what was found as JSON"
-    )
+    if nets:
+        parser.add_argument("nets", nargs="*", default=list(nets), metavar="NET")
+    for name, default in numbers.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default, help="(%(default)s)")
+    parser.add_argument("-o", dest="file", type=Path, metavar="FILE", help="write it as JSON")
     return parser
 
 
@@ -151,11 +157,7 @@ def finish(
         name, tuple(columns), cells, tuple(notes), tuple(bars), minutes=round(minutes, 1)
     )
     emit_table("", result.columns, result.rows)
-    for note in result.notes:
-        print(note)
-    if result.bars:
-        emit_table("", BAR_COLUMNS, [bar.cells for bar in result.bars])
-    print(result.made)
+    print(*result.notes, *result.outcome, result.made, sep="\n")
     if file:
         write(file, asdict(result))
     return int(not result.holds)

@@ -77,11 +77,9 @@ class Found(NamedTuple):
 
 
 def main() -> int:
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, seeds=20, jobs=len(available()))
     parser.add_argument("folder", type=Path, nargs="?", help="folder with graph files")
-    parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--graphs", default="", help="names, separated by commas; all without")
-    parser.add_argument("--jobs", type=int, default=len(available()), help="processes side by side")
     parser.add_argument("--deployments", action="store_true", help="stages, replicas and threads")
     args = parser.parse_args()
     seeds = range(args.seeds)

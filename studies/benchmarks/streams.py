@@ -35,11 +35,7 @@ COLUMNS = (
 
 
 def main() -> int:
-    parser = arguments(__doc__)
-    parser.add_argument("nets", nargs="*", default=list(catalog.STREAMS))
-    parser.add_argument("--trials", type=int, default=4, help="of each study (default 4)")
-    parser.add_argument("--seconds", type=float, default=5.0, help="for each way (default 5)")
-    args = parser.parse_args()
+    args = arguments(__doc__, list(catalog.STREAMS), trials=4, seconds=5.0).parse_args()
     rows, bars = [], []
     for net in args.nets:
         cells, ratio, planned = _measured(net, args.trials, args.seconds)

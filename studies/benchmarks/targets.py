@@ -33,12 +33,12 @@ from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget, Contender, measure_rounds
 from autosplit.hardware.measurement.results import Spread, spread
 from autosplit.hardware.runtimes.registry import ONNXRUNTIME, TVM
-from autosplit.zoo import catalog, weights
-from autosplit.zoo.onnx_builder import Builder
+from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import streamed
 from studies.benchmarks.result import arguments, at_most, finish, shown
 from tests.deploy.targets.programs import build, checked
 from tests.hardware.cluster.clusters import Nodes
+from tests.nets import net
 
 ROUNDS = 15
 NETS = ("squeezenet", "shufflenet", "resnet50")
@@ -50,16 +50,13 @@ Program = tuple[Contender, Pipeline | None]  # a pipeline where single items can
 
 
 def main() -> int:
-    parser = arguments(__doc__)
-    parser.add_argument("nets", nargs="*", default=list(NETS))
-    parser.add_argument("--seconds", type=float, default=10.0, help="for each target")
-    args = parser.parse_args()
+    args = arguments(__doc__, NETS, seconds=10.0).parse_args()
     rows: list[tuple[str, ...]] = []
     ratios = dict[str, list[float]]()
-    for net, targets, split in splits(args.nets):
+    for name, targets, split in splits(args.nets):
         for target, ratio, cells in contest(split, targets, args.seconds):
             ratios.setdefault(target, []).append(ratio.median)
-            rows.append((net, target, *cells))
+            rows.append((name, target, *cells))
     bars = [
         at_most(f"{target}: median period against load", median(values), BARS[target], ".4g")
         for target, values in ratios.items()
@@ -70,37 +67,32 @@ def main() -> int:
 
 def splits(nets: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...], api.Split]]:
     """The name of each net, the targets it is for, and its split."""
-    for net in nets:
-        yield net, ("cpp",), api.plan(api.load_model(catalog.cached(net), runtime=TVM), 2)
+    for name in nets:
+        yield name, ("cpp",), api.plan(api.load_model(catalog.cached(name), runtime=TVM), 2)
     # The file is read again when its split is compared with it.
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(Nodes()):
-        for name in (ONNXRUNTIME, TVM):
-            count, split = products(name, Path(folder) / f"{name}.onnx")
-            yield f"{2 * count} products, {name}", ("ray", "ray nodes"), split
+        for runtime in (ONNXRUNTIME, TVM):
+            count, split = products(runtime, Path(folder) / f"{runtime}.onnx")
+            yield f"{2 * count} products, {runtime}", ("ray", "ray nodes"), split
 
 
 def products(runtime: str, file: Path) -> tuple[int, api.Split]:
     """A split into two stages of so many products each, which take about STAGE_MS."""
-    multiply(1, file)
+    file.write_bytes(multiplied(1))
     model = api.load_model(file, runtime=runtime)
     with model.split([]).pipeline(trace=True) as pipeline:
         one = streamed(pipeline, model.items(4), Budget(seconds=1.0)).median
     count = max(1, round(STAGE_MS / one))
-    multiply(2 * count, file)
-    model = api.load_model(file, runtime=runtime)
-    return count, model.split([[f"product{count - 1}"]])
+    file.write_bytes(multiplied(2 * count))
+    return count, api.load_model(file, runtime=runtime).split([[f"x{count}"]])
 
 
-def multiply(count: int, file: Path) -> None:
-    """Write a model that multiplies a matrix with ``count`` random ones, one after the other."""
-    net = Builder()
-    tensor = "x"
-    for number in range(count):
-        weight = net.weight(f"weight{number}", SIDE, SIDE)
-        tensor = net.op("MatMul", f"product{number}", tensor, weight)
-    model, shapes = net.model("products", {"x": (SIDE, SIDE)}, {tensor: (SIDE, SIDE)})
-    weights.fill(model.graph, shapes, seed=0)
-    file.write_bytes(model.SerializeToString())
+def multiplied(count: int) -> bytes:
+    """A model that multiplies a matrix with ``count`` random ones, one after the other."""
+    shape, names = f"float[{SIDE},{SIDE}]", [f"w{number}" for number in range(count)]
+    products = [f"x{n + 1} = MatMul(x{n}, {name})" for n, name in enumerate(names)]
+    text = f"g ({shape} x0) => ({shape} x{count}) {{ {' '.join(products)} }}"
+    return bytes(net(text, dict.fromkeys(names, (SIDE, SIDE))).SerializeToString())
 
 
 def contest(

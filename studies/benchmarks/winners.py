@@ -80,18 +80,11 @@ class Winner(NamedTuple):
 
 
 def main() -> int:
-    parser = arguments(__doc__)
-    parser.add_argument("nets", nargs="*", default=[*catalog.NAMES, *BUILT])
+    parser = arguments(__doc__, [*catalog.NAMES, *BUILT], trials=8, seconds=5.0)
     parser.add_argument("--runtime", choices=(AUTO, *RUNTIMES), default=AUTO)
     shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--cores", type=int, default=2, metavar="N", help="cores (default 2)")
-    shape.add_argument(
-        "--stages", type=int, metavar="N", help="search splits into N stages instead"
-    )
-    parser.add_argument("--trials", type=int, default=8, help="of each study (default 8)")
-    parser.add_argument(
-        "--seconds", type=float, default=5.0, help="a candidate is measured for (default 5)"
-    )
+    shape.add_argument("--cores", type=int, default=2, metavar="N", help="cores (2)")
+    shape.add_argument("--stages", type=int, metavar="N", help="search splits into N stages")
     args = parser.parse_args()
     settings = {
         "runtime": args.runtime,

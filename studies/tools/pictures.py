@@ -20,37 +20,24 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    draw(
-        "one_tensor_two_readers",
-        nets.preactivation(),
-        [["add0"]],
-        "A pre-activation block, cut after the add",
-    )
-    draw(
-        "inside_a_residual_block",
-        nets.residual(),
-        [["relu1a"]],
-        "A cut inside a residual block: two live tensors",
-    )
+    title = "A pre-activation block, cut after the add"
+    draw("one_tensor_two_readers", nets.preactivation(), "add0", title)
+    title = "A cut inside a residual block: two live tensors"
+    draw("inside_a_residual_block", nets.residual(), "relu1a", title)
     external_backend.register()
     backend = Backend(external_backend.NAME, external_backend.patterns())
-    draw(
-        "external_regions",
-        row(),
-        [["r0"]],
-        "Composites of an external backend, cut first",
-        [backend],
-    )
+    title = "Composites of an external backend, cut first"
+    draw("external_regions", row(), "r0", title, [backend])
     net = api.load_model(catalog.cached("squeezenet"))
     write("squeezenet", net, api.plan(net, 2).stages, "SqueezeNet, the plan for two cores")
 
 
-def draw(name: str, proto: Any, after: list[list[str]], title: str, backends: Any = ()) -> None:
+def draw(name: str, proto: Any, after: str, title: str, backends: Any = ()) -> None:
     with TemporaryDirectory() as folder:
         file = Path(folder) / f"{name}.onnx"
         file.write_bytes(proto.SerializeToString())
         model = api.load_model(file, backends=backends)
-        write(name, model, model.split(after).stages, title)
+        write(name, model, model.split([[after]]).stages, title)
 
 
 def write(name: str, model: Any, stages: Any, title: str) -> None:
@@ -64,13 +51,11 @@ def row() -> Any:
         "c{i} = Conv<pads=[1,1,1,1]>({x}, w{i})  "
         "b{i} = BatchNormalization(c{i}, scale{i}, bias{i}, mean{i}, var{i})  "
     )
-    names = ["x", "r0", "r1", "y"]
-    text = " ".join(
-        layer.format(i=i, x=names[i]) + f"{names[i + 1]} = Relu(b{i})" for i in range(3)
-    )
-    weights = {
-        k: v for i in range(3) for k, v in {f"w{i}": (4, 4, 3, 3), **nets.batch_norm(i)}.items()
-    }
+    names, weights = ["x", "r0", "r1", "y"], dict[str, Any]()
+    text = ""
+    for i in range(3):
+        text += layer.format(i=i, x=names[i]) + f"{names[i + 1]} = Relu(b{i})  "
+        weights |= {f"w{i}": (4, 4, 3, 3), **nets.batch_norm(i)}
     return nets.net(f"g (float[1,4,6,6] x) => (float[1,4,6,6] y) {{ {text} }}", weights)
 
 

@@ -76,9 +76,7 @@ def benchmark(measured: Result, name: str) -> str:
     for what, items, most in (("rows", rows, MOST_ROWS), ("notes", notes, MOST_NOTES)):
         if len(items) > most:
             lines.append(f"- and {len(items) - most} more {what} in `studies/results/{name}.json`")
-    for what, holds in (("met", True), ("missed", False)):
-        if text := measured.bars_text(holds):
-            lines.append(f"- {what}: {escaped(text)}")
+    lines += [f"- {escaped(line)}" for line in measured.outcome]
     parts = [table(measured.columns, rows[:MOST_ROWS]), "\n".join(lines)]
     return "\n\n".join(p for p in (*parts, f"`{measured.made}`") if p)
 
