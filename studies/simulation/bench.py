@@ -172,23 +172,20 @@ class SimulatedBench(Bench):
 
         Raises Infeasible where none fits.
         """
-        best: Plan | None = None
-        counts = self.question.devices
-        fewer = [dict(counts)]
-        if self.question.stages is None and not self.question.order and self.simulation.contention:
+        counts, plans = self.question.devices, list[Plan]()
+        numbers = [tuple(counts.values())]
+        if self.question.stages is None and not self.question.order:
             # Fewer devices slow each other down less.
-            numbers = product(*(range(most + 1) for most in counts.values()))
-            fewer = [dict(zip(counts, used, strict=True)) for used in numbers if any(used)]
-        for used in sorted(fewer, key=lambda each: -sum(each.values())):
-            devices = {kind: count for kind, count in used.items() if count}
+            numbers = list(product(*(range(most + 1) for most in counts.values())))[1:]
+        for used in numbers:
+            devices = {kind: count for kind, count in zip(counts, used, strict=True) if count}
             with contextlib.suppress(Infeasible):
-                costs = self.true_costs(sum(used.values()))
-                plan = partition(costs, replace(self.question, devices=devices))
-                plan = self.truth(plan.stages)
-                best = plan if best is None else min(best, plan, key=lambda p: p.period)
-        if best is None:
+                question = replace(self.question, devices=devices)
+                plan = partition(self.true_costs(sum(used)), question)
+                plans.append(self.truth(plan.stages))
+        if not plans:
             raise Infeasible(f"no deployment of '{self.costs.name}' fits")
-        return best
+        return min(plans, key=lambda plan: plan.period)
 
     def true_costs(self, busy: int) -> CostModel:
         """The true costs where some devices are busy."""

@@ -29,7 +29,7 @@ def test_what_is_written_is_read_again(tmp_path):
     written = result.read(tmp_path / "new" / "link.json")
     assert (written.name, written.columns, written.notes) == ("link", ("net", "ms"), ("a note",))
     assert written.rows == (("squeezenet", "3.5"), ("resnet50", "38"))
-    assert written.bars[0].cells == ("share", "0.5", "at least 0.95", "MISSED")
+    assert written.outcome == ["missed: share: 0.5, at least 0.95"]
     assert not written.holds
     assert written.environment["machine"]
     assert written.command.startswith("python -m studies.benchmarks")
