@@ -174,7 +174,7 @@ class SimulatedBench(Bench):
         """
         counts, plans = self.question.devices, list[Plan]()
         numbers = [tuple(counts.values())]
-        if self.question.stages is None and not self.question.order:
+        if self.question.stages is None and not self.question.order and self.simulation.contention:
             # Fewer devices slow each other down less.
             numbers = list(product(*(range(most + 1) for most in counts.values())))[1:]
         for used in numbers:
