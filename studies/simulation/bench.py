@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from autosplit.hardware.measurement.results import (
     SplitResults,
     Spread,
 )
+from autosplit.hardware.profiling.cost_table import cost_table
 from autosplit.planner import CostModel, Plan, Question, RowCosts, evaluate, partition
 from autosplit.planner.workload import Workload
 
@@ -103,9 +104,9 @@ class SimulatedBench(Bench):
 
     def profile(self) -> Sequence[Profile]:
         """The known time of every op on each device."""
-        rows, zeros = self.costs.rows, (0.0,) * len(self.costs.names)
-        pairs = enumerate(self._device_names)
-        return [Profile(name, rows[n % len(rows)].times, zeros) for n, name in pairs]
+        pairs = zip(self._device_names, cycle(self.costs.rows), strict=False)
+        zeros = (0.0,) * len(self.costs.names)
+        return [Profile(name, row.times, zeros) for name, row in pairs]
 
     def links(self) -> Sequence[LinkCost]:
         """None: ``cost_table`` has the transfers."""
@@ -165,7 +166,9 @@ class SimulatedBench(Bench):
 
     def truth(self, stages: Sequence[Stage]) -> Plan:
         """The true costs of a deployment; for tests and comparisons, never for a search."""
-        return evaluate(self.true_costs(self._busy(stages)), stages)
+        options = [option for stage in stages for option in stage.options]
+        busy = sum(option.replicas * self.question.takes(option.row) for option in options)
+        return evaluate(self.true_costs(busy), stages)
 
     def optimum(self) -> Plan:
         """The best deployment under the true costs, for tests and comparisons too.
@@ -193,10 +196,6 @@ class SimulatedBench(Bench):
         rows = [replace(r, times=tuple(t * slow for t in r.times)) for r in self.true.rows]
         return replace(self.true, rows=tuple(rows))
 
-    def _busy(self, stages: Sequence[Stage]) -> int:
-        options = [option for stage in stages for option in stage.options]
-        return sum(option.replicas * self.question.takes(option.row) for option in options)
-
     def _measured(self, deployment: Deployment, purpose: str, noise: float) -> Measurement:
         time.sleep(self.simulation.delay)
         # The numbers do not depend on the devices.
@@ -206,7 +205,10 @@ class SimulatedBench(Bench):
         if plan.period == math.inf:
             broken = deployment.stages[plan.periods.index(math.inf)]
             raise StageError(f"device '{broken.devices[0]}' cannot run an op of its stage")
-        rng = _generator(self.simulation.seed, purpose, stages)
+        # Python's own hash of a text differs from process to process.
+        digest = hashlib.sha256(repr((purpose, stages)).encode()).digest()
+        entropy = np.frombuffer(digest[:16], dtype=np.uint32).tolist()
+        rng = np.random.default_rng((self.simulation.seed, *entropy))
         # Noise of a wide spread must not make a time negative.
         factors = np.maximum(0.1, 1 + noise * rng.normal(size=len(stages)))
         loads = tuple((np.array(plan.loads) * factors).tolist())
@@ -233,16 +235,13 @@ def on_devices(costs: CostModel, devices: Sequence[str], is_auto: bool = False) 
 
 def kinds_of(costs: CostModel, devices: Sequence[str]) -> list[str]:
     """The kind of each device: those of the costs in their order, or the only one."""
-    names = [kind.name for kind in costs.kinds]
-    return [names[n % len(names)] for n in range(len(devices))]
+    return [kind.name for kind, _ in zip(cycle(costs.kinds), devices, strict=False)]
 
 
 def limited(costs: CostModel, memory: Sequence[float]) -> CostModel:
     """The costs with limits of the memory of each kind of devices, or one of all, or none."""
-    if not memory:
-        return costs
-    kinds = enumerate(costs.kinds)
-    limits = [replace(k, memory=min(k.memory, memory[n % len(memory)])) for n, k in kinds]
+    pairs = zip(costs.kinds, cycle(memory or [math.inf]), strict=False)
+    limits = [replace(kind, memory=min(kind.memory, limit)) for kind, limit in pairs]
     return replace(costs, kinds=tuple(limits))
 
 
@@ -252,15 +251,10 @@ def with_threads(
     """The costs of one thread as a table for so many cores of each kind, which are called 0, 1, ….
 
     A replica with w threads is as fast as 1 + (w - 1) * ``thread_share`` cores; ``speeds`` are
-    those of the kinds of cores. Raises ConfigError for another number of speeds.
+    those of the kinds of cores.
     """
-    if speeds and len(speeds) != len(kinds):
-        raise ConfigError(
-            f"speeds has {len(speeds)} numbers for {len(kinds)} kinds of cores; give one for each"
-        )
-    first, rows = costs.kinds[0], []
+    first, known, rows = costs.kinds[0], costs.rows[0], []
     for kind, most in enumerate(kinds):
-        known = costs.rows[kind % len(costs.rows)]
         for threads in sorted({*(1 << n for n in range(most.bit_length())), most} - {0}):
             speed = (speeds[kind] if speeds else 1.0) * (1 + (threads - 1) * thread_share)
             times = tuple(time / speed for time in known.times)
@@ -287,12 +281,9 @@ def chain_of(ops: int, seed: int) -> tuple[FusedGraph, CostModel]:
     return graph, costs_of(graph, times)
 
 
-def costs_of(graph: FusedGraph, times: Sequence[float], runtime: str = "") -> CostModel:
+def costs_of(graph: FusedGraph, times: Sequence[float]) -> CostModel:
     """Costs of ops on one kind of devices; moving tensors costs nothing."""
-    from autosplit.hardware.profiling.cost_table import cost_table
-
-    profile = Profile("", tuple(times), (0.0,) * len(times), runtime)
-    return cost_table(graph, [profile])
+    return cost_table(graph, [Profile("", tuple(times), (0.0,) * len(times))])
 
 
 def graph_of(costs: CostModel) -> FusedGraph:
@@ -324,12 +315,6 @@ def _hidden(costs: CostModel, simulation: Simulation) -> CostModel:
         for row, of_row in zip(costs.rows, times.tolist(), strict=True)
     ]
     return replace(costs, rows=tuple(rows))
-
-
-def _generator(seed: int, *parts: Any) -> np.random.Generator:
-    # Python's own hash of a text differs from process to process.
-    digest = hashlib.sha256(repr(parts).encode()).digest()
-    return np.random.default_rng((seed, *np.frombuffer(digest[:16], dtype=np.uint32).tolist()))
 
 
 def exact(value: float) -> Spread:
