@@ -62,7 +62,7 @@ def main() -> int:
     if unknown:
         parser.error(f"{', '.join(sorted(unknown))}: no such benchmark")
     workloads = shlex.quote(str(args.workloads.resolve())) if args.workloads else ""
-    rows, codes = [], []
+    rows, codes = list[tuple[object, ...]](), list[int]()
     for name in args.names or COMMANDS:
         file = args.folder.resolve() / f"{name}.json"
         if args.stale and file.exists() and result.read(file).environment == environment():
@@ -73,7 +73,7 @@ def main() -> int:
         module, *words = shlex.split(command)
         program = [sys.executable, "-m", f"studies.benchmarks.{module}", *words, "-o", str(file)]
         code = subprocess.run(program, check=False, cwd=ROOT).returncode
-        codes.append(code or not file.exists())
+        codes.append(code or int(not file.exists()))
         if file.exists():
             written = result.read(file)
             rows.append((name, written.minutes, *written.met_and_missed))

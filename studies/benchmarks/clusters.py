@@ -36,8 +36,8 @@ def compare(graphs: Sequence[CostModel], number: int, file: Path | None) -> int:
             continue
         unproven += not best.optimal
         for rule, plan in plans(costs, speeds):
-            is_kept = plan is not None and fits(costs, plan)
-            ratios.setdefault(rule, []).append(plan.period / best.period if is_kept else math.inf)
+            ratio = plan.period / best.period if plan and fits(costs, plan) else math.inf
+            ratios.setdefault(rule, []).append(ratio)
     least = min(map(min, ratios.values()))
     bars = [
         at_most("plans without a proof", unproven, 0),
