@@ -17,7 +17,6 @@ from autosplit.planner import CostModel, Kind, Plan, Question, Row, fits
 from studies.benchmarks.planned_baselines import planned_or_none, unlike_baselines
 from studies.benchmarks.result import at_most, finish, percentile
 
-COLUMNS = ("rule", "clusters", "exceeds a memory limit", "median", "90th percentile", "worst")
 ALONG = "best split, devices in this order"
 GAP = 1e-6  # relative difference of two periods that are equal
 SECONDS = 20.0  # of the processor, for one plan
@@ -49,7 +48,7 @@ def compare(graphs: Sequence[CostModel], number: int, file: Path | None) -> int:
         f"{without_plan} of {number} clusters have no split that fits, and are left out",
     ]
     rows = [row(rule, values) for rule, values in ratios.items()]
-    return finish("clusters", COLUMNS, rows, notes=notes, bars=bars, file=file)
+    return finish("clusters", rows, notes=notes, bars=bars, file=file)
 
 
 def is_over(seconds: float) -> Callable[[], bool]:
@@ -64,12 +63,17 @@ def plans(costs: CostModel, speeds: Sequence[float]) -> Iterator[tuple[str, Plan
     yield ALONG, planned_or_none(costs, Question.along(tuple(costs.kind_index)))
 
 
-def row(rule: str, ratios: Sequence[float]) -> tuple[object, ...]:
+def row(rule: str, ratios: Sequence[float]) -> dict[str, object]:
     """A rule in the table; its ratios are infinite where it exceeds a limit."""
     kept = [ratio for ratio in ratios if ratio < math.inf]
-    figures = (median(kept), percentile(kept), max(kept)) if kept else ()
-    cells = [f"{figure:.2f}" for figure in figures] or ["", "", ""]
-    return rule, len(ratios), len(ratios) - len(kept), *cells
+    return {
+        "rule": rule,
+        "clusters": len(ratios),
+        "exceeds a memory limit": len(ratios) - len(kept),
+        "median": median(kept) if kept else None,
+        "90th percentile": percentile(kept) if kept else None,
+        "worst": max(kept, default=None),
+    }
 
 
 def cluster(graph: CostModel, seed: int) -> tuple[CostModel, list[float]]:

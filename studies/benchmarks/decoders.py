@@ -31,7 +31,7 @@ import autosplit
 from autosplit.hardware.measurement.measure import MS, Budget, measure_rounds
 from autosplit.hardware.measurement.results import Spread, spread
 from autosplit.hardware.runtimes.registry import EXACT
-from studies.benchmarks.result import arguments, at_least, at_most, finish, shown
+from studies.benchmarks.result import arguments, at_least, at_most, finish
 from studies.examples.generate import export_onnx, item_of, small_llama
 
 LAYERS, SIZE = 8, 384  # of the hidden state
@@ -40,8 +40,10 @@ STEPS = 32  # of a loop
 ROUNDS = 9
 STREAMS = 4
 GENAI = "onnxruntime_genai"
-WAYS = ("one core", "two stages", f"{STREAMS} on one core", f"{STREAMS} on two stages")
-LOOPS = ("own loop", "genai", f"{STREAMS} in genai")
+WAYS = (
+    *("one core", "two stages", f"{STREAMS} on one core", f"{STREAMS} on two stages"),
+    *("own loop", "genai", f"{STREAMS} in genai"),
+)
 Loop = Callable[[Budget], Spread]
 
 
@@ -58,14 +60,14 @@ def main() -> int:
         for runtime in EXACT:
             over, *times = measured(file, runtime, args.seconds, loops)
             gain = times[2].median / times[3].median
-            rows.append((runtime, *map(shown, times), f"{over.median:.2f}", f"{gain:.2f}"))
+            figures = zip((f"{way}, ms" for way in WAYS), times, strict=False)
+            row = {"runtime": runtime, **dict(figures), "over the stages": over.median}
+            rows.append({**row, "gain": gain})
             bars += [
                 at_most(f"{runtime}: one stream over its stages", over.median, 1.1),
                 at_least(f"{runtime}: {STREAMS} streams over one core", gain, 1.6),
             ]
-    ways = [f"{way}, ms" for way in (*WAYS, *LOOPS[: 1 + len(loops)])]
-    columns = ("runtime", *ways, "over the stages", "gain")
-    return finish("decoders", columns, rows, bars=bars, file=args.file)
+    return finish("decoders", rows, bars=bars, file=args.file)
 
 
 @dataclass

@@ -58,12 +58,11 @@ def main() -> int:
         each = [a / b for a, b in zip(tvm, onnxruntime, strict=True)]
         low, middle, high = quantiles(each, n=4)
         ratios[net] = middle
-        times = (f"{median(tvm):.2f}", f"{median(onnxruntime):.2f}")
-        rows.append((net, *times, f"{middle:.2f}", f"{low:.2f} to {high:.2f}"))
-        print(*rows[-1], file=sys.stderr, flush=True)
-    columns = ("net", "TVM, ms", "onnxruntime, ms", "ratio", "middle half")
+        times = {"TVM, ms": median(tvm), "onnxruntime, ms": median(onnxruntime), "ratio": middle}
+        rows.append({"net": net, **times, "middle half": f"{low:.2f} to {high:.2f}"})
+        print(*rows[-1].values(), file=sys.stderr, flush=True)
     bars = bars_of(ratios, args.threads, args.target)
-    return finish("kernels", columns, rows, bars=bars, file=args.file)
+    return finish("kernels", rows, bars=bars, file=args.file)
 
 
 def bars_of(ratios: dict[str, float], threads: int, target: str | None) -> list[Bar]:

@@ -30,10 +30,11 @@ from autosplit.hardware.measurement.measure import Budget, measure_rounds
 from autosplit.hardware.measurement.results import Spread, spread
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import streamed
-from studies.benchmarks.result import Bar, arguments, at_least, at_most, finish, shown
+from studies.benchmarks.result import Bar, arguments, at_least, at_most, finish
 from tests.hardware.fakes import FakeStage, fake_pipeline, graph
 
 ROUNDS = 15
+TITLES = ("pipeline ms", "stage 0 alone ms", "stage 1 alone ms")
 MEDIAN_BAR, LEAST_BAR, HOP_BAR_US = 0.95, 0.90, 60.0
 
 
@@ -54,20 +55,16 @@ def main() -> int:
             [max(s.median for s in alone) / pipeline.median for pipeline, *alone in rounds]
         )
         shares.append(share.median)
-        periods = [
-            shown(spread([s for turn in times for s in turn.samples]))
-            for times in zip(*rounds, strict=True)
-        ]
-        rows.append((net, *periods, f"{share.median:.3f}", f"{share.low:.3f} to {share.high:.3f}"))
-    columns = (
-        "net",
-        "pipeline ms",
-        "stage 0 alone ms",
-        "stage 1 alone ms",
-        "share of the limit",
-        "its interval",
-    )
-    return finish("pipeline", columns, rows, bars=bars(shares, hop_us()), file=args.file)
+        turns = zip(*rounds, strict=True)
+        periods = [spread([s for turn in some for s in turn.samples]) for some in turns]
+        row = {
+            "net": net,
+            **dict(zip(TITLES, periods, strict=True)),
+            "share of the limit": f"{share.median:.3f}",
+            "its interval": f"{share.low:.3f} to {share.high:.3f}",
+        }
+        rows.append(row)
+    return finish("pipeline", rows, bars=bars(shares, hop_us()), file=args.file)
 
 
 def bars(shares: Sequence[float], hop: float) -> list[Bar]:

@@ -82,14 +82,7 @@ def main() -> int:
     rows = [*exact, *wide]
     if not rows:
         parser.error("nothing to plan; give a folder with graph files, or --wide")
-    return finish(
-        "planner",
-        list(rows[0]),
-        cells_of(rows),
-        notes=[note],
-        bars=bars(exact, wide),
-        file=args.file,
-    )
+    return finish("planner", rows, notes=[note], bars=bars(exact, wide), file=args.file)
 
 
 def bars(exact: Sequence[Mapping[str, Any]], wide: Sequence[Mapping[str, Any]]) -> Iterator[Bar]:
@@ -139,7 +132,7 @@ def deployments(models: Sequence[CostModel], file: Path | None) -> int:
     ]
     notes = ["shape: the replicas of each stage; empty where nothing fits"]
     shown = [{name: value for name, value in row.items() if name != "gap %"} for row in rows]
-    return finish("deployments", list(shown[0]), cells_of(shown), notes=notes, bars=bars, file=file)
+    return finish("deployments", shown, notes=notes, bars=bars, file=file)
 
 
 def synthetic() -> list[CostModel]:
@@ -175,19 +168,6 @@ def loss(row: Mapping[str, Any]) -> float:
     """By how many percent the best deployment is worse than the better corner."""
     corners = [period for period in (row["pipeline"], row["replicas"]) if period is not None]
     return 100 * (row["best"] / min(corners) - 1) if corners else 0.0
-
-
-def cells_of(rows: Sequence[Mapping[str, object]]) -> list[list[str]]:
-    """The rows as text."""
-    return [list(map(cell, row.values())) for row in rows]
-
-
-def cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.2f}" if abs(value) < 1000 else f"{value:.0f}"
-    if isinstance(value, int) and value >= 10**9:
-        return f"{float(value):.1e}"
-    return "" if value is None else str(value)
 
 
 def cells(number: int) -> CostModel:

@@ -100,6 +100,17 @@ def shown(value: Spread) -> str:
     return f"{value.median:.{digits}f} ({value.low:.{digits}f} to {value.high:.{digits}f})"
 
 
+def cell(value: object) -> str:
+    """A value in a table."""
+    if isinstance(value, Spread):
+        return shown(value)
+    if isinstance(value, float):
+        return f"{value:.2f}" if abs(value) < 1000 else f"{value:.0f}"
+    if isinstance(value, int) and value >= 10**9:
+        return f"{float(value):.1e}"
+    return "" if value is None else str(value)
+
+
 def percentile(values: Sequence[float]) -> float:
     """The least value that 90 % of all do not exceed."""
     return spread(values, 0.9).median
@@ -143,19 +154,19 @@ def each(names: Sequence[str], measure: Callable[[str], T]) -> tuple[dict[str, T
 
 def finish(
     name: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[object]],
+    rows: Sequence[Mapping[str, object]],
     *,
     notes: Iterable[str] = (),
     bars: Iterable[Bar] = (),
     file: Path | None = None,
 ) -> int:
-    """Print a result, write it to ``file`` and return the exit code: 1 where a bar is missed."""
-    cells = tuple(tuple(map(str, row)) for row in rows)
-    minutes = (time.time() - psutil.Process().create_time()) / 60
-    result = Result(
-        name, tuple(columns), cells, tuple(notes), tuple(bars), minutes=round(minutes, 1)
-    )
+    """Print a result, write it to ``file`` and return the exit code: 1 where a bar is missed.
+
+    ``rows``: values by the title of their column.
+    """
+    cells = tuple(tuple(map(cell, row.values())) for row in rows)
+    minutes = round((time.time() - psutil.Process().create_time()) / 60, 1)
+    result = Result(name, tuple(rows[0]), cells, tuple(notes), tuple(bars), minutes=minutes)
     emit_table("", result.columns, result.rows)
     print(*result.notes, *result.outcome, result.made, sep="\n")
     if file:

@@ -99,20 +99,18 @@ def splits(
         asked = repeat(costs), repeat(stages)
         default = list(pool.map(split_search, *asked, repeat("planner"), seeds))
         trials[stages, costs.name] = [f.trials for f in default]
-        medians = []
+        row = {"graph": costs.name, "ops": len(costs.names), "K": stages, **cells_of(default)}
         for sampler in SAMPLERS:
             others = pool.map(split_search, *asked, repeat(sampler), seeds[::SHARE])
-            medians.append(number(median(f.trials for f in others), CAP))
-        plan_loss = 100 * median(f.first_loss for f in default)
-        cells = (costs.name, len(costs.names), stages, *cells_of(default), *medians)
-        rows.append((*cells, f"{plan_loss:.1f}"))
-        print(*rows[-1], file=sys.stderr, flush=True)
-    columns = ("graph", "ops", "K", "trials", "ends after", "at loss %", *SAMPLERS, "plan: loss %")
+            row[sampler] = number(median(f.trials for f in others), CAP)
+        row["plan: loss %"] = f"{100 * median(f.first_loss for f in default):.1f}"
+        rows.append(row)
+        print(*row.values(), file=sys.stderr, flush=True)
     notes = [
         f"trials: median / 90th percentile over {len(seeds)} seeds; the other samplers over "
         f"{len(seeds[::SHARE])} of them, up to {CAP} trials"
     ]
-    return finish("search", columns, rows, notes=notes, bars=split_bars(trials), file=file)
+    return finish("search", rows, notes=notes, bars=split_bars(trials), file=file)
 
 
 def split_search(costs: CostModel, stages: int, sampler: str, seed: int) -> Found:
@@ -141,13 +139,12 @@ def deployments(pool: Executor, seeds: Sequence[int], file: Path | None) -> int:
     rows, bars = [], list[Bar]()
     for cores, share in product(CORES, SHARES):
         results = list(pool.map(deployment_search, repeat(cores), repeat(share), seeds))
-        rows.append((cores, share, *cells_of(results)))
+        rows.append({"cores": cores, "memory": share, **cells_of(results)})
         for (what, of), limit in zip(QUANTILES.items(), DEPLOYMENT_BARS, strict=True):
             name = f"trials, {what}, {cores} cores, {share} of the model"
             bars.append(at_most(name, of([f.trials for f in results]), limit))
-    columns = ("cores", "memory", "trials", "ends after", "at loss %")
     notes = [f"trials: median / 90th percentile over {len(seeds)} seeds"]
-    return finish("deployment_search", columns, rows, notes=notes, bars=bars, file=file)
+    return finish("deployment_search", rows, notes=notes, bars=bars, file=file)
 
 
 def deployment_search(cores: int, share: str, seed: int) -> Found:
@@ -180,14 +177,14 @@ def searched(config: StudyConfig, bench: SimulatedBench) -> Found:
     return Found(min(near, default=math.inf), len(losses), losses[min(losses)], last)
 
 
-def cells_of(results: Sequence[Found]) -> tuple[str, str, str]:
+def cells_of(results: Sequence[Found]) -> dict[str, str]:
     """The trials until one is near the optimum, the trials of the study, and its loss in %."""
     trials, losses = [f.trials for f in results], [100 * f.loss for f in results]
-    return (
-        f"{number(median(trials), TRIALS)} / {number(percentile(trials), TRIALS)}",
-        f"{median(f.measured for f in results):g}",
-        f"{median(losses):.1f} / {percentile(losses):.1f}",
-    )
+    return {
+        "trials": f"{number(median(trials), TRIALS)} / {number(percentile(trials), TRIALS)}",
+        "ends after": f"{median(f.measured for f in results):g}",
+        "at loss %": f"{median(losses):.1f} / {percentile(losses):.1f}",
+    }
 
 
 def number(trials: float, cap: int) -> str:

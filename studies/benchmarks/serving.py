@@ -169,10 +169,9 @@ def main() -> int:
             return measured
 
         parts, failures = each(args.only, part)
-    rows = [(net, *map(_shown, p["row"].values())) for net, p in parts.items()]
-    columns = ("net", *next(iter(parts.values()))["row"])
+    rows = [{"net": net} | {k: _shown(v) for k, v in p["row"].items()} for net, p in parts.items()]
     bars = [*WAYS[args.way][1](parts), failures]
-    return finish("serving", columns, rows, bars=bars, file=args.file)
+    return finish("serving", rows, bars=bars, file=args.file)
 
 
 def compared(name: str, args: Any, folder: Path) -> Part:

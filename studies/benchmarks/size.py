@@ -47,7 +47,10 @@ def main() -> int:
     args = arguments(__doc__, starts=15).parse_args()
     table = [(budget, *counted(patterns)) for budget, patterns in ROOMS.values()]
     budgets, lines, files = zip(*table, strict=True)
-    rows = [("lines", *lines), ("budget", *budgets), ("files", *files)]
+    rows = [
+        {"": name, **dict(zip(ROOMS, values, strict=True))}
+        for name, values in (("lines", lines), ("budget", budgets), ("files", files))
+    ]
     bars = [at_most(*each, ".0f") for each in zip(ROOMS, lines, budgets, strict=True)]
     starts = [(start_ms("pass"), start_ms("import autosplit")) for _ in range(args.starts)]
     python, package = (shown(spread(times)) for times in zip(*starts, strict=True))
@@ -57,7 +60,7 @@ def main() -> int:
         f"the package takes {size(sum(file.stat().st_size for file in content))}, "
         f"{installed('autosplit')}, {installed('autosplit[all]')}",
     ]
-    return finish("size", ("", *ROOMS), rows, notes=notes, bars=bars, file=args.file)
+    return finish("size", rows, notes=notes, bars=bars, file=args.file)
 
 
 def counted(patterns: str) -> tuple[int, int]:

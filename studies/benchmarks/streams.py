@@ -19,34 +19,24 @@ from autosplit.report.documents.record import read
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import finished
-from studies.benchmarks.result import arguments, at_least, finish, shown
+from studies.benchmarks.result import arguments, at_least, finish
 
 LEAST = 1.6
-COLUMNS = (
-    "net",
-    "pipeline, ms",
-    "runtimes",
-    "one core, ms",
-    "runtime",
-    "two threads, ms",
-    "throughput ratio",
-    "planned ratio",
-)
 
 
 def main() -> int:
     args = arguments(__doc__, list(catalog.STREAMS), trials=4, seconds=5.0).parse_args()
     rows, bars = [], []
     for net in args.nets:
-        cells, ratio, planned = _measured(net, args.trials, args.seconds)
-        rows.append((net, *cells, f"{ratio:.2f}", f"{planned:.2f}"))
+        row, ratio, planned = _measured(net, args.trials, args.seconds)
+        rows.append(row)
         if planned >= LEAST:
             bars.append(at_least(f"{net}: throughput of a stream over one core", ratio, LEAST))
-    return finish("streams", COLUMNS, rows, bars=bars, file=args.file)
+    return finish("streams", rows, bars=bars, file=args.file)
 
 
-def _measured(net: str, trials: int, seconds: float) -> tuple[tuple[str, ...], float, float]:
-    """The periods and runtimes of a net, its throughput over one core, and the planned one."""
+def _measured(net: str, trials: int, seconds: float) -> tuple[dict[str, object], float, float]:
+    """The row of a net, its throughput over one core, and the planned one."""
     document = {
         "name": net,
         "zoo": net,
@@ -67,14 +57,18 @@ def _measured(net: str, trials: int, seconds: float) -> tuple[tuple[str, ...], f
     assert one_core  # the final comparison takes four, and runtimes are three
     least = min(sum(profile.op_ms) for profile in record.profile if profile.op_ms)
     planned = least / min(t.record.predicted_ms for t in study.trials if t.record.predicted_ms)
-    cells = (
-        shown(best.figures.period_ms),
-        " | ".join(best.record.runtimes),
-        shown(one_core.period_ms),
-        one_core.runtime,
-        shown(two_threads.period_ms) if two_threads else "",
-    )
-    return cells, one_core.period_ms.median / best.figures.period_ms.median, planned
+    ratio = one_core.period_ms.median / best.figures.period_ms.median
+    row = {
+        "net": net,
+        "pipeline, ms": best.figures.period_ms,
+        "runtimes": " | ".join(best.record.runtimes),
+        "one core, ms": one_core.period_ms,
+        "runtime": one_core.runtime,
+        "two threads, ms": two_threads and two_threads.period_ms,
+        "throughput ratio": ratio,
+        "planned ratio": planned,
+    }
+    return row, ratio, planned
 
 
 def _fastest(baselines: Sequence[Baseline], threads: str) -> Baseline | None:

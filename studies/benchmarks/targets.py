@@ -35,7 +35,7 @@ from autosplit.hardware.measurement.results import Spread, spread
 from autosplit.hardware.runtimes.registry import ONNXRUNTIME, TVM
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import streamed
-from studies.benchmarks.result import arguments, at_most, finish, shown
+from studies.benchmarks.result import arguments, at_most, finish
 from tests.deploy.targets.programs import build, checked
 from tests.hardware.cluster.clusters import Nodes
 from tests.nets import net
@@ -51,18 +51,17 @@ Program = tuple[Contender, Pipeline | None]  # a pipeline where single items can
 
 def main() -> int:
     args = arguments(__doc__, NETS, seconds=10.0).parse_args()
-    rows: list[tuple[str, ...]] = []
+    rows = []
     ratios = dict[str, list[float]]()
     for name, targets, split in splits(args.nets):
         for target, ratio, cells in contest(split, targets, args.seconds):
             ratios.setdefault(target, []).append(ratio.median)
-            rows.append((name, target, *cells))
+            rows.append({"net": name, "target": target, **cells})
     bars = [
         at_most(f"{target}: median period against load", median(values), BARS[target], ".4g")
         for target, values in ratios.items()
     ]
-    columns = ("net", "target", "load ms", "target ms", "target / load", "hop ms")
-    return finish("targets", columns, rows, bars=bars, file=args.file)
+    return finish("targets", rows, bars=bars, file=args.file)
 
 
 def splits(nets: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...], api.Split]]:
@@ -97,7 +96,7 @@ def multiplied(count: int) -> bytes:
 
 def contest(
     split: api.Split, targets: Sequence[str], seconds: float
-) -> Iterator[tuple[str, Spread, tuple[str, ...]]]:
+) -> Iterator[tuple[str, Spread, dict[str, object]]]:
     """The ratio of each target's period to that of ``load``, and its cells of the table."""
     items, budget = split.model.items(8), Budget(seconds=seconds)
     with contextlib.ExitStack() as stack:
@@ -117,8 +116,9 @@ def contest(
     for target, periods, samples in zip(targets, others, latencies[1:], strict=True):
         ratio = spread([mine / theirs for mine, theirs in zip(periods, load, strict=True)])
         # What one of two stages takes longer than with load.
-        hop = f"{(median(samples) - median(latencies[0])) / 2:.3f}" if samples else ""
-        yield target, ratio, (*map(shown, (spread(load), spread(periods), ratio)), hop)
+        hop = f"{(median(samples) - median(latencies[0])) / 2:.3f}" if samples else None
+        times = {"load ms": spread(load), "target ms": spread(periods)}
+        yield target, ratio, {**times, "target / load": ratio, "hop ms": hop}
 
 
 def ray(

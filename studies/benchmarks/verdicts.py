@@ -107,6 +107,6 @@ def report(
         at_least(f"share of equal {what}", count[EQUAL] / total if total else 0.0, share, ".4f"),
         at_most(f"{what} that differ, crash or hang", count[DIFFERS] + count[FAILS], 0),
     ]
-    rows = [(v, count[v]) for v in (*COUNTED, *others)]
+    rows = [{"verdict": v, what: count[v]} for v in (*COUNTED, *others)]
     notes = [f"{one}: {v}: {text}" for one, (v, text) in verdicts.items() if v in listed]
-    return finish(name, ("verdict", what), rows, notes=notes, bars=bars, file=file)
+    return finish(name, rows, notes=notes, bars=bars, file=file)

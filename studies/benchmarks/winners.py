@@ -36,21 +36,10 @@ from autosplit.study.export import export_best_split
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import finished, streamed
 from studies.benchmarks.nets import BUILT, model_file
-from studies.benchmarks.result import Bar, arguments, at_least, at_most, each, finish, shown
+from studies.benchmarks.result import Bar, arguments, at_least, at_most, each, finish
 
 GAINS, AGREEMENT, ERROR = 3, 0.05, 5.0  # winners; a share; percent
 FIRST = 5  # trials that correct the costs before predictions count
-COLUMNS = (
-    "net",
-    "deployment",
-    "winner, ms",
-    "export / winner",
-    "fastest unsplit, ms",
-    "which",
-    "throughput ratio",
-    "outcome",
-    "prediction error, %",
-)
 
 
 class Winner(NamedTuple):
@@ -95,7 +84,7 @@ def main() -> int:
     winners, failures = each(args.nets, lambda net: winner(net, settings))
     rows = [_row(net, w) for net, w in winners.items()]
     bars = [*bars_of(winners.values(), args.runtime), failures]
-    return finish("winners", COLUMNS, rows, bars=bars, file=args.file)
+    return finish("winners", rows, bars=bars, file=args.file)
 
 
 def bars_of(winners: Collection[Winner], runtime: str) -> list[Bar]:
@@ -170,21 +159,21 @@ def prediction_errors(trials: Sequence[Trial]) -> tuple[float, ...]:
     return tuple(errors[FIRST:])
 
 
-def _row(net: str, won: Winner) -> tuple[str, ...]:
+def _row(net: str, won: Winner) -> dict[str, object]:
     ratio = won.rival_period.median / won.period.median
     low = won.rival_period.low / won.period.high
     high = won.rival_period.high / won.period.low
-    return (
-        net,
-        won.deployment,
-        shown(won.period),
-        f"{won.export_ratio:.3f}",
-        shown(won.rival_period),
-        won.rival,
-        f"{ratio:.2f} ({low:.2f} to {high:.2f})",
-        won.outcome,
-        f"{median(won.errors):.1f}" if won.errors else "",
-    )
+    return {
+        "net": net,
+        "deployment": won.deployment,
+        "winner, ms": won.period,
+        "export / winner": f"{won.export_ratio:.3f}",
+        "fastest unsplit, ms": won.rival_period,
+        "which": won.rival,
+        "throughput ratio": f"{ratio:.2f} ({low:.2f} to {high:.2f})",
+        "outcome": won.outcome,
+        "prediction error, %": f"{median(won.errors):.1f}" if won.errors else None,
+    }
 
 
 if __name__ == "__main__":

@@ -5,11 +5,11 @@ import pytest
 from studies.benchmarks import result
 from studies.tools import tables
 
-ROWS = [("squeezenet", 3.5), ("resnet50", 38)]
+ROWS = [{"net": "squeezenet", "ms": 3.5}, {"net": "resnet50", "ms": 38}]
 
 
 def finish(file=None, *bars):
-    return result.finish("link", ["net", "ms"], ROWS, notes=["a note"], bars=bars, file=file)
+    return result.finish("link", ROWS, notes=["a note"], bars=bars, file=file)
 
 
 def test_a_missed_bar_is_the_exit_code():
@@ -28,7 +28,7 @@ def test_what_is_written_is_read_again(tmp_path):
     finish(tmp_path / "new" / "link.json", result.at_least("share", 0.5, 0.95))
     written = result.read(tmp_path / "new" / "link.json")
     assert (written.name, written.columns, written.notes) == ("link", ("net", "ms"), ("a note",))
-    assert written.rows == (("squeezenet", "3.5"), ("resnet50", "38"))
+    assert written.rows == (("squeezenet", "3.50"), ("resnet50", "38"))
     assert written.outcome == ["missed: share: 0.5, at least 0.95"]
     assert not written.holds
     assert written.environment["machine"]
@@ -64,8 +64,8 @@ def test_a_command_is_told_as_one_types_it(argv, text):
 @pytest.fixture
 def results(tmp_path):
     bars = [result.at_most("error", 6.0, 5.0)]
-    table = ["net", "a|b"], [["<x>", 1]]
-    result.finish("study", *table, notes=["so *it* is"], bars=bars, file=tmp_path / "study.json")
+    rows = [{"net": "<x>", "a|b": 1}]
+    result.finish("study", rows, notes=["so *it* is"], bars=bars, file=tmp_path / "study.json")
     return tmp_path
 
 
