@@ -89,16 +89,18 @@ def load_point(
 def open_latencies(
     pipeline: Pipeline, items: Sequence[Item], workload: Workload, count: int, streams: int = 1
 ) -> list[float]:
-    """The latencies in ms of so many items, repeated, that come at the workload's rate.
+    """The latencies in ms of about so many items, repeated, that come at the workload's rate.
 
-    The items belong to the streams in turn. The last items are not sent where the pipeline falls
-    behind so far that it takes twice the time, or once so many have exceeded the limit of the
-    workload that its quantile does.
+    The items belong to the streams in turn. Where too many of them exceed the limit of the workload
+    as many come once more, since a machine that was busy for a moment delays all that wait. The
+    last items are not sent where the pipeline falls behind so far that it takes twice the time, or
+    once so many have exceeded the limit that the quantile of all does.
     """
-    due = (workload.arrivals(count) / MS).tolist()
+    most = count if workload.limit_ms is None else 2 * count
+    due = (workload.arrivals(most) / MS).tolist()
     latest, first = _LATE * due[-1], WARM_UP * count
     limit_s = math.inf if workload.limit_ms is None else workload.limit_ms / MS
-    late, most_late = list[int](), (1 - workload.share) * count
+    late, share_late = list[int](), 1 - workload.share
     ends, done = [0.0] * len(due), threading.Semaphore(0)
     tickets: list[Inside] = []
 
@@ -112,7 +114,8 @@ def open_latencies(
     in_turn = items_in_turn(pipeline, items, streams)
     for number, (at, (stream, item)) in enumerate(zip(due, in_turn, strict=False)):
         now = time.perf_counter() - start
-        if number and (now > latest or len(late) > most_late):
+        is_enough = number == count and len(late) <= share_late * (count - first)
+        if number and (is_enough or now > latest or len(late) > share_late * most):
             break
         time.sleep(max(0.0, at - now))
         tickets.append(pipeline.enter(item, stream))

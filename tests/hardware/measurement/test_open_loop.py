@@ -1,9 +1,13 @@
 """Items that come by themselves: latencies from when they are due, rates, the goodput."""
 
 import gc
+import itertools
 import time
+from concurrent.futures import Future
+from types import SimpleNamespace
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
 from autosplit.errors import StageError
@@ -39,6 +43,41 @@ def test_no_further_item_comes_once_the_limit_is_surely_exceeded(limit):
     if limit == 1.0:
         timed = spread(latencies[int(WARM_UP * len(latencies)) :], share=workload.share)
         assert timed.median > limit
+
+
+class Clock:
+    """A time that passes only in ``sleep``."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.mark.parametrize(
+    ("pauses", "sent"), [((), {100}), ((50,), {200}), ((50, 150), range(150, 160))]
+)
+def test_a_moment_in_which_the_machine_does_nothing_is_not_the_fault_of_a_rate(
+    monkeypatch, pauses, sent
+):
+    clock, numbers = Clock(), itertools.count()
+    monkeypatch.setattr(open_loop, "time", clock)
+
+    def enter(*_):
+        clock.sleep(0.02 if next(numbers) in pauses else 0)
+        done = Future()
+        done.set_result({})
+        return done
+
+    pipeline = SimpleNamespace(enter=enter, wiring=SimpleNamespace(steps=None))
+    workload = Workload(1000.0, limit_ms=5.0, quantile="p90")
+    monkeypatch.setattr(Workload, "arrivals", lambda self, count: np.arange(count) * 1.0)
+    latencies = open_latencies(pipeline, items(1), workload, 100)
+    assert len(latencies) in sent
 
 
 @pytest.mark.parametrize("batch", [1, 4])
