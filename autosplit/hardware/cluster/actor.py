@@ -73,6 +73,12 @@ class StageActor:
         """A stored output."""
         return array_of(self._states[key])
 
+    def unload(self) -> None:
+        """Free the memory of the stage and its states."""
+        self._stage.close()
+        del self._stage
+        self._states.clear()
+
 
 def _lasting(result: Any, inputs: Sequence[Any]) -> Any:
     """A result, copied where it lies in the memory of an input, which the next one overwrites."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import threading
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from autosplit.errors import StageError, line_of
 from autosplit.hardware.cluster.actor import StageActor
@@ -19,11 +19,24 @@ from autosplit.hardware.runtimes.arrays import aligned_copy, array_of, dtype_of
 from autosplit.versions import VERSION
 
 
+class IdleActor(NamedTuple):
+    """An actor without a stage, and what calls it with values of up to so many bytes."""
+
+    actor: Any
+    submit: Callable[[Any], Any]
+    size: int
+
+
+# The actors that candidates left to the next ones, by job, place and kind. A new one takes seconds
+# to start, most of which it imports packages.
+_idle: dict[tuple[str, RayPlace, type], IdleActor] = {}
+
+
 class RayReplica:
     """Implements Stage; several threads may call it at once.
 
     ``environment`` is that of the export, ``contents`` has Ray's references to the files of
-    ``spec``, and Ray reserves ``cpus`` for it.
+    ``spec``, and Ray reserves ``cpus`` for it. Without those it takes the actor of an earlier one.
     """
 
     def __init__(
@@ -37,8 +50,17 @@ class RayReplica:
         self._ray = connected()
         self._spec, self._environment, self._place = spec, environment, place
         self._contents = [contents[name] for name in spec.digests]
-        self._actor = start_actor(StageActor, place, cpus)
+        job = self._ray.get_runtime_context().get_job_id()
+        self._key = None if cpus else (job, place, StageActor)
+        self._size = _buffer_bytes(spec)
+        self._former = _idle.pop(self._key, None) if self._key else None
+        if self._former and self._former.size < self._size:
+            self._ray.kill(self._former.actor)
+            self._former = None
+        self._actor = self._former.actor if self._former else start_actor(StageActor, place, cpus)
+        self._ready: IdleActor | None = None  # once the stage is loaded, until it is closed
         self._sending, self._receiving = threading.Lock(), threading.Lock()
+        self._sent = self._received = 0
         # Of states that nothing refers to any more; the next request tells the actor.
         self.unused: deque[int] = deque()
 
@@ -52,9 +74,9 @@ class RayReplica:
     def await_load(self) -> None:
         """Wait for the end of it. Raises MachineError where the node cannot run the stage."""
         answer(self._loading, self.name)
-        sides = (self._spec.inputs, self._spec.outputs)
-        sizes = [sum(prod(p.shape) * dtype_of(p.dtype).itemsize for p in side) for side in sides]
-        self._submit = submitter(self._actor.run, self._place, max(sizes))
+        self._ready = self._former or IdleActor(
+            self._actor, submitter(self._actor.run, self._place, self._size), self._size
+        )
 
     def open(self) -> None:
         """The actor pins its own thread."""
@@ -65,14 +87,19 @@ class RayReplica:
         unused = [self.unused.popleft() for _ in range(len(self.unused))]
         try:
             with self._sending:
-                get = self._submit((inputs, unused))
+                if self._ready is None:
+                    raise StageError("the replica is closed")
+                self._sent += 1
+                get = self._ready.submit((inputs, unused))
                 self._receiving.acquire()  # in the order of the requests
             try:
                 outputs = get(timeout=devices.SILENCE_S)
                 # The next result overwrites them.
-                return [
+                outputs = [
                     RemoteState(self, o) if isinstance(o, int) else aligned_copy(o) for o in outputs
                 ]
+                self._received += 1
+                return outputs
             finally:
                 self._receiving.release()
         except Exception as error:  # of many kinds, once Ray itself is shut down
@@ -88,9 +115,18 @@ class RayReplica:
             raise self._failure(error) from error
 
     def close(self) -> None:
-        """End the actor. Idempotent."""
-        if self._ray.is_initialized():
-            self._ray.kill(self._actor)
+        """End the actor, or leave it to the next candidate there. Idempotent."""
+        with self._sending:
+            actor, self._actor = self._actor, None
+            ready, self._ready = self._ready, None
+        if actor is None or not self._ray.is_initialized():
+            return
+        is_busy = self._sent > self._received  # or has failed
+        if ready and self._key and self._key not in _idle and not is_busy:
+            actor.unload.remote()
+            _idle[self._key] = ready
+        else:
+            self._ray.kill(actor)
 
     def _failure(self, error: Exception) -> StageError:
         kinds = self._ray.exceptions
@@ -103,6 +139,12 @@ class RayReplica:
             return StageError(f"{self.name}: {type(original).__name__}: {line_of(original)}")
         cause = re.search(r"because (its [^.]+)", str(error))
         return StageError(f"{self.name} is gone: {cause[1] if cause else 'its node is lost'}")
+
+
+def _buffer_bytes(spec: StageSpec) -> int:
+    """How much memory the tensors of one call need, in either direction."""
+    sides = (spec.inputs, spec.outputs)
+    return max(sum(prod(p.shape) * dtype_of(p.dtype).itemsize for p in side) for side in sides)
 
 
 class RemoteState:
