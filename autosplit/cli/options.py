@@ -62,10 +62,12 @@ def _option(entry: str, settings: Mapping[str, Mapping[str, Any]]) -> Option:
 
 
 def workload(args: argparse.Namespace) -> Workload | None:
-    """The workload of these options; None without any."""
+    """The workload of these options; None without any. Raises ConfigError for a delay alone."""
     from autosplit.planner.workload import Workload
 
     if args.rate is None and args.p99 is None:
+        if args.delay is not None:
+            raise ConfigError("--delay is for items that come by themselves; give --rate or --p99")
         return None
     return Workload(args.rate, args.p99, args.delay)
 

@@ -25,6 +25,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 ITEMS = 20_000  # of a simulation, so that 200 of them are above the quantile
 ENOUGH = 1_000  # of a measurement; few items queue less than many, so that rates look too good
+MOST = 1_000_000  # of one, beyond what a pipeline can compute meanwhile
 _LONGEST = 12  # times the seconds of a measurement, after which it ends without enough items
 _MS = 1e3
 WARM_UP = 0.1  # the share of the items that come before the queues are as long as they get
@@ -142,7 +143,7 @@ def latencies(server: Server, arrivals: Array, seed: int = 0) -> Array:
 def items_measured(rate: float, seconds: float) -> int:
     """How many items a measurement of a rate takes: those of some seconds, and enough of them."""
     least = min(float(ENOUGH), _LONGEST * seconds * rate)
-    return max(1, round(max(seconds * rate, least)))
+    return max(1, round(min(max(seconds * rate, least), MOST)))
 
 
 def quantile(values: Array, share: float) -> float:

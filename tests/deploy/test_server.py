@@ -395,6 +395,10 @@ def one_stage(runtime="onnxruntime", batch=1):
     return document | {"stages": [stage], "batch": batch, "load": measured}
 
 
+def in_float8(document):
+    return json.loads(json.dumps(document).replace("float32", "float8_e4m3fn"))
+
+
 def triton_config(text):
     """A ``config.pbtxt``, read by Triton's own message; its package would import grpc."""
     from google.protobuf import text_format
@@ -446,6 +450,11 @@ def test_ray_serve_reads_how_an_export_was_measured():
         (sound(), "triton", "the export has 3 stages"),
         (one_stage("tvm"), "triton", "'triton' does not run stages in tvm"),
         (one_stage(), "ovms", "'ovms' does not run stages in onnxruntime"),
+        (
+            in_float8(one_stage()),
+            "triton",
+            "'x' is float8_e4m3fn, which cannot be served; use BOOL",
+        ),
     ],
 )
 def test_a_server_that_cannot_run_an_export_gets_no_hint(document, server, line):

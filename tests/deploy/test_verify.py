@@ -167,6 +167,7 @@ NO_LOAD = "--chart draws latencies under load; give --rate or --p99 too"
         (["verify", "--items", "-1"], "--items -1 is invalid; give 1 or more"),
         (["verify", "--seed", "-5"], "--seed -5 is invalid; give 0 or more"),
         (["bench", "--seconds", "0.1", "--chart", "x.svg"], NO_LOAD),
+        (["bench", "--delay", "5"], "--delay is for items that come by themselves; give --rate or --p99"),
     ],
 )
 @pytest.mark.usefixtures("in_this_process")

@@ -13,6 +13,7 @@ from autosplit.planner.workload import (
     Station,
     Workload,
     goodput,
+    items_measured,
     latencies,
     quantile,
     quantile_at,
@@ -132,6 +133,11 @@ def test_a_lower_quantile_within_the_same_limit_allows_a_higher_rate():
     rates = [goodput(server, Workload(limit_ms=20.0, quantile=q)) for q in ("p99", "p95", "p50")]
     assert rates == sorted(rates)
     assert rates[0] < rates[-1]
+
+
+def test_a_measurement_of_a_rate_that_nothing_keeps_is_bounded():
+    assert items_measured(1e12, 5) == items_measured(1e9, 5) <= 1_000_000
+    assert items_measured(1e3, 5) == 5_000
 
 
 def test_arrivals_follow_each_other_as_the_times_do_on_the_scale_of_the_rate():

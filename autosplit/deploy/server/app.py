@@ -56,7 +56,10 @@ class Server:
     ) -> None:
         self._load, self.name, self._most_bytes = load, name, most_bytes
         self.pipeline = self._started()
-        self._decoder = Decoder.of(self.pipeline.wiring)
+        wiring = self.pipeline.wiring
+        ports = {"inputs": wiring.inputs, "outputs": wiring.outputs}
+        self._tensors = {key: protocol.described(value) for key, value in ports.items()}
+        self._decoder = Decoder.of(wiring)
         limit = self.pipeline.limit
         if queue is not None and queue > limit:
             raise ConfigError(f"the queue is {queue}; this pipeline holds at most {limit} items")
@@ -127,11 +130,8 @@ class Server:
         return _json({"ready": is_ready}, 200 if is_ready else 503)
 
     async def _model(self, _: Request) -> Response:
-        wiring = self.pipeline.wiring
-        ports = {"inputs": wiring.inputs, "outputs": wiring.outputs}
-        tensors = {key: protocol.described(value) for key, value in ports.items()}
-        document = {"name": self.name, "versions": ["1"], "platform": "autosplit", **tensors}
-        return _json(document)
+        model = {"name": self.name, "versions": ["1"], "platform": "autosplit", **self._tensors}
+        return _json(model)
 
     async def _metrics(self, _: Request) -> Response:
         from starlette.responses import PlainTextResponse

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 from autosplit.deploy.manifest import Manifest
-from autosplit.deploy.server.protocol import DATATYPES
+from autosplit.deploy.server.protocol import datatype
 from autosplit.deployment import threads_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.stage_spec import Port
@@ -55,8 +55,7 @@ def _triton(document: Manifest) -> str:
 def _triton_port(port: Port, batch: int) -> str:
     # With a batch Triton adds the first axis itself, so the model's own file needs it dynamic.
     sizes = ", ".join(map(str, port.shape[1:] if batch > 1 else port.shape))
-    datatype = DATATYPES[port.dtype]
-    return f'{{ name: "{port.name}" data_type: TYPE_{datatype} dims: [ {sizes} ] }}'
+    return f'{{ name: "{port.name}" data_type: TYPE_{datatype(port)} dims: [ {sizes} ] }}'
 
 
 def _ovms(document: Manifest) -> str:

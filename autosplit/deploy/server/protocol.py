@@ -116,10 +116,15 @@ def write(
 
 def described(ports: Sequence[Port]) -> list[dict[str, Any]]:
     """Inputs or outputs for the metadata of a model."""
-    return [
-        {"name": p.name, "datatype": DATATYPES.get(p.dtype, p.dtype), "shape": list(p.shape)}
-        for p in ports
-    ]
+    return [{"name": p.name, "datatype": datatype(p), "shape": list(p.shape)} for p in ports]
+
+
+def datatype(port: Port) -> str:
+    """The name of a port's type. Raises ConfigError where the protocol has none."""
+    if port.dtype not in DATATYPES:
+        known = ", ".join(DTYPES)
+        raise ConfigError(f"'{port.name}' is {port.dtype}, which cannot be served; use {known}")
+    return DATATYPES[port.dtype]
 
 
 def _items(inputs: object, binary: memoryview) -> dict[str, Array]:
