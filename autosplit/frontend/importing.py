@@ -36,15 +36,15 @@ def read(model: Any, shapes: Shapes, *, trust_kernels: bool = False, batch: int 
     if not isinstance(model, Path):
         return _object(model, shapes, trust_kernels, batch)
     _require_regular_file(model)
-    if model.suffix == ".py":
+    if model.suffix.lower() == ".py":
         raise ModelError(
             f"model '{model}' is Python, which is code and is not read; "
             "convert it to ONNX, or save the Relax module as JSON by tvm.ir.save_json"
         )
-    if model.suffix == file.SUFFIX:
+    if model.suffix.lower() == file.SUFFIX:
         module = file.read(model, trust_kernels=trust_kernels)
         return file.convert(module, model.stem, _enlarged(shapes, batch))
-    if model.suffix == importer.SUFFIX:
+    if model.suffix.lower() == importer.SUFFIX:
         return importer.convert(importer.read(model), model.stem, shapes, batch)
     return onnx_importer.convert(onnx_file.read(model, shapes, batch), model.stem)
 
@@ -56,7 +56,7 @@ def digest(model: Any) -> str:
     """
     if not isinstance(model, Path):
         return hashlib.sha256(tvm.ir.save_json(model).encode()).hexdigest()
-    if model.suffix in SUFFIXES:
+    if model.suffix.lower() in SUFFIXES:
         return sha256(model)
     return onnx_file.digest(model)
 
@@ -67,7 +67,7 @@ def model_files(path: Path) -> dict[str, Path]:
     Raises as ``digest``.
     """
     files = {path.name: path}
-    if path.suffix not in SUFFIXES:
+    if path.suffix.lower() not in SUFFIXES:
         files |= onnx_file.external_files(path)
     return files
 

@@ -97,7 +97,7 @@ def reference_of(source: SourceModel, path: Path | None, target: Any) -> Referen
 
 def reference_of_file(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Reference:
     """The reference of a model file with these input shapes; an ONNX file is not read."""
-    if path.suffix not in importing.SUFFIXES:
+    if path.suffix.lower() not in importing.SUFFIXES:
         return onnxruntime_reference(path)
     # Who runs an export trusts the model that it was made from, which has this digest.
     return reference_of(importing.read(path, shapes, trust_kernels=True), path, target_of())
