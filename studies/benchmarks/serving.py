@@ -9,14 +9,14 @@ five times the latency of a single item in onnxruntime on all cores. A study sea
 of the greatest goodput at these batches. Its export and the unsplit model, in each runtime with one
 thread, with all (OpenVINO's hint of latency), in replicas and by OpenVINO's hint of throughput, and
 in Ray Serve with a replica a core and its default batching, then run under open load, each at its
-own greatest rate, the export and the best of the others in turns. Bars: no export serves less than
-the best rival beyond the step of the search for the rate; the geometric mean of the ratios is at
-least 1.15 on nets with large matrices and at least 1 on the others. ``--exhaustive`` tries each
-runtime, shape, batch and delay of the unsplit model instead. One that computes less than the best
-serves is not run under load. ``--simulation`` compares predicted goodputs with measured ones, of
-nets and of ``sleep``: stages that sleep. ``--overhead`` and ``--soak`` are of the server. FOLDER
-keeps each figure that is measured, so that a run goes on where another one ended. Leave the machine
-alone while it runs.
+own greatest rate; the export and the best of the others in turns, unless they are the same. Bars:
+no export serves less than the best rival beyond the step of the search for the rate; the geometric
+mean of the ratios is at least 1.15 on nets with large matrices and at least 1 on the others.
+``--exhaustive`` tries each runtime, shape, batch and delay of the unsplit model instead. One that
+computes less than the best serves is not run under load. ``--simulation`` compares predicted
+goodputs with measured ones, of nets and of ``sleep``: stages that sleep. ``--overhead`` and
+``--soak`` are of the server. FOLDER keeps each figure that is measured, so that a run goes on where
+another one ended. Leave the machine alone while it runs.
 """
 
 from __future__ import annotations
@@ -193,24 +193,28 @@ def compared(name: str, args: Any, folder: Path) -> Part:
             print(f"{name}: no Ray Serve: {line_of(error)}", file=sys.stderr, flush=True)
     load = partial(autosplit.load, folder / "out", trace=True)
     with load() as exported:
-        shape = " | ".join(map(str, exported.replicas)) + f" replicas, batch {exported.batch}"
+        batch = exported.batch
+        stages = [(s.runtime, [r.device for r in s.replicas]) for s in exported.document.stages]
         net.model.require_equal(exported, [])
     best = max(rates, key=rates.__getitem__)
     rival = next((run for run in every if _name(*run) == best), None)
 
     def turn() -> tuple[float, float]:
-        ours = net.goodputs(load)[1]
         if rival is None:
-            return ours, rates[best]
+            return net.goodputs(load)[1], rates[best]
         run, delay = rival
-        return ours, net.goodputs(partial(net.unsplit, run), delay)[1]
+        is_same = [(run.runtime, list(map(str, run.devices)))] == stages and not run.by_hint
+        if is_same and run.batch == batch == 1:
+            return rates[best], rates[best]  # it is the export
+        return net.goodputs(load)[1], net.goodputs(partial(net.unsplit, run), delay)[1]
 
     turns = [kept(folder, f"{args.way} turn {number}", turn) for number in range(TURNS)]
     ratios = sorted(ours / theirs if theirs else 0.0 for ours, theirs in turns)
     ours, theirs = map(median, zip(*turns, strict=True))
     row = {
         "limit, ms": net.limit,
-        "deployment": shape,
+        "deployment": " | ".join(f"{way} on {' and '.join(on)}" for way, on in stages),
+        "batch": batch,
         "goodput, items/s": ours,
         "best other": best,
         "its goodput": theirs,
