@@ -6,17 +6,17 @@
 
 NET is a net of the zoo, one of tests.user_nets or one of tests.mobile_nets. The limit of p99 is
 five times the latency of a single item in onnxruntime on all cores. A study searches the deployment
-of the greatest goodput at these batches. Its export and the unsplit model, in each runtime with one
-thread, with all (OpenVINO's hint of latency), in replicas and by OpenVINO's hint of throughput, and
-in Ray Serve with a replica a core and its default batching, then run under open load, each at its
-own greatest rate; the export and the best of the others in turns, unless they are the same. Bars:
-no export serves less than the best rival beyond the step of the search for the rate; the geometric
-mean of the ratios is at least 1.15 on nets with large matrices and at least 1 on the others.
-``--exhaustive`` tries each runtime, shape, batch and delay of the unsplit model instead. One that
-computes less than the best serves is not run under load. ``--simulation`` compares predicted
-goodputs with measured ones, of nets and of ``sleep``: stages that sleep. ``--overhead`` and
-``--soak`` are of the server. FOLDER keeps each figure that is measured, so that a run goes on where
-another one ended. Leave the machine alone while it runs.
+of the greatest goodput at these batches. Its export and the unsplit model, in onnxruntime and in
+OpenVINO with one thread, with all (OpenVINO's hint of latency), in replicas and by OpenVINO's hint
+of throughput, and in Ray Serve with a replica a core and its default batching, then run under open
+load, each at its own greatest rate; the export and the best of the others in turns, unless they are
+the same. Bars: no export serves less than the best rival beyond the step of the search for the
+rate; the geometric mean of the ratios is at least 1.15 on nets with large matrices and at least 1
+on the others. ``--exhaustive`` tries each runtime, shape, batch and delay of the unsplit model
+instead. One that computes less than the best serves is not run under load. ``--simulation``
+compares predicted goodputs with measured ones, of nets and of ``sleep``: stages that sleep.
+``--overhead`` and ``--soak`` are of the server. FOLDER keeps each figure that is measured, so that
+a run goes on where another one ended. Leave the machine alone while it runs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ TURNS = 3  # of the export and the best other: few hiccups of a machine decide a
 LARGE = ("bert", "bvlc_alexnet", "mlp", "transformer", "vgg19", "zfnet512")  # large matrices
 STEP = 0.03  # of the goodput, by which the search for it may err
 DEPLOYMENTS = 10  # that are simulated
-RUNTIMES = ("onnxruntime", "openvino")  # of them
+RUNTIMES = ("onnxruntime", "openvino")  # of them, and of the rivals
 MLP = "mlp"  # a net of nothing but large matrices
 SLEEP = "sleep"  # stages whose times are known, for --simulation
 EXHAUSTIVE = "exhaustive"
@@ -182,7 +182,7 @@ def compared(name: str, args: Any, folder: Path) -> Part:
     tried = kept(folder, "study", net.study)
     bench = LocalBench(net.model, along(args.cores))
     # Replicas come last there and mostly serve most, so that fewer of the others are run.
-    unsplit = reversed(bench.unsplit_runs())
+    unsplit = [run for run in reversed(bench.unsplit_runs()) if run.runtime in RUNTIMES]
     every: list[Run] = [*_every(net)] if is_exhaustive else [(run, None) for run in unsplit]
     goodputs = net.measured(every)
     rates = {way: rate for way, (_, rate, _) in goodputs.items()}
