@@ -34,7 +34,20 @@ def test_stages_on_nodes_and_here_compute_what_the_whole_does(branches, nodes):
     items = branches.items(20)
     with branches.split([["first"], ["hinted"]]).pipeline([LEFT, HERE, RIGHT]) as pipeline:
         assert compare(in_time(lambda: pipeline.run(items)), branches.expected(items)).equal
-    wait_for(lambda: not nodes.actors(nodes.cluster.head_node))
+
+
+def test_a_candidate_takes_the_actors_of_the_one_before_as_long_as_they_work(branches, nodes):
+    items, processes = branches.items(4), []
+    for _ in range(3):
+        with branches.split([["hinted"]]).pipeline([LEFT, RIGHT]) as pipeline:
+            assert compare(in_time(lambda p=pipeline: p.run(items)), branches.expected(items)).equal
+            sides = nodes.cluster.head_node, nodes.right
+            processes.append({process.pid for side in sides for process in nodes.actors(side)})
+            if len(processes) == 2:
+                nodes.actors(nodes.right)[0].kill()
+                with pytest.raises(StageError, match="is gone"):
+                    in_time(lambda p=pipeline: p.run(items * 9))
+    assert processes[0] == processes[1] != processes[2]
 
 
 def test_op_times_are_those_of_the_node_and_links_those_between_nodes(branches, nodes):
