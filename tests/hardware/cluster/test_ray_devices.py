@@ -22,7 +22,7 @@ from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.execution.wiring import wire
 from autosplit.hardware.measurement.parity import compare
 from tests.hardware.cluster.clusters import Nodes, ray_nodes  # noqa: F401  a fixture
-from tests.hardware.fakes import FakeStage, computed, graph, in_time, items, plain, wait_for
+from tests.hardware.fakes import FakeStage, computed, graph, in_time, items, plain
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.integration
