@@ -155,6 +155,7 @@ def test_special_values_show_a_stage_that_hides_nan(export, monkeypatch):
 
 
 NO_REFERENCE = "the export has no reference outputs; give the original model with --model FILE"
+NO_ITEMS = "--delay is for items that come by themselves; give --rate or --p99"
 NO_LOAD = "--chart draws latencies under load; give --rate or --p99 too"
 
 
@@ -167,7 +168,7 @@ NO_LOAD = "--chart draws latencies under load; give --rate or --p99 too"
         (["verify", "--items", "-1"], "--items -1 is invalid; give 1 or more"),
         (["verify", "--seed", "-5"], "--seed -5 is invalid; give 0 or more"),
         (["bench", "--seconds", "0.1", "--chart", "x.svg"], NO_LOAD),
-        (["bench", "--delay", "5"], "--delay is for items that come by themselves; give --rate or --p99"),
+        (["bench", "--delay", "5"], NO_ITEMS),
     ],
 )
 @pytest.mark.usefixtures("in_this_process")
