@@ -13,8 +13,9 @@ from autosplit.zoo import catalog
 from tests import nets
 from tests.nets import onnxruntime_outputs
 
-FAST = ("branches", "transformer", "shufflenet", "squeezenet")
-EVERY = [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in catalog.NAMES]
+MARKS = dict.fromkeys(("branches", "transformer"), ())
+MARKS |= dict.fromkeys(("shufflenet", "squeezenet"), pytest.mark.integration)
+EVERY = [pytest.param(n, marks=MARKS.get(n, pytest.mark.slow)) for n in catalog.NAMES]
 # Legal cuts of each net, fused ops. A Dropout whose mask nobody reads is no op: its input passes
 # through under its name.
 CUTS = {
