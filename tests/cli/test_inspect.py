@@ -75,7 +75,7 @@ RECURRENT = """g (float[1,64] x, float[1,64] past_h) => (float[1,64] y, float[1,
 
 def test_a_state_keeps_its_ops_together(shown, document, save):
     path = save(net(RECURRENT, dict.fromkeys(("w0", "w1", "w2"), (64, 64))))
-    proposal = "these look like states, which a stream keeps: --state past_h=present_h"
+    proposal = "which a stream keeps; --state auto takes all: --state past_h=present_h"
     assert proposal in shown(path)
     text = shown(path, "--state", "past_h=present_h")
     assert proposal not in text

@@ -78,6 +78,15 @@ def test_the_tables_tell_what_the_document_holds(capsys):
     assert lines[-1] == "exported to out"
 
 
+def test_names_of_columns_and_states_that_tell_nothing_are_left_out(capsys):
+    whole = trial(0, Spread(2.0, 1.0, 3.0), stages=((0,),), replicas=(2,), threads=(1,))
+    output.emit("table", {}, shown(Study("s", StudyRecord.model_validate(RECORD), None, (whole,))))
+    printed = capsys.readouterr().out
+    assert "2 x 1" in printed
+    assert "trial 0, 2 (1 to 3) ms an item\n\n" in printed
+    assert not {"complete", "state", "live tensors"} & set(re.split(r"\n| {2,}", printed))
+
+
 def test_a_study_without_attributes_says_so(as_text):
     study = optuna.create_study(study_name="empty", storage="sqlite:///empty.db")
     study.set_user_attr("autosplit", {"format": FORMAT})

@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import ssl
+import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -63,10 +64,10 @@ def connected(address: str | None = None) -> Any:
                 f"the Ray cluster at {where} has other versions ({_versions(error)}); "
                 "install the same Ray and Python on every node"
             ) from error
-        raise MachineError(
-            f"no Ray cluster at {where} ({line_of(error)}); start one with "
-            "`ray start --head`, or give its address as HOST:6379"
-        ) from error
+        remedy = "start one with `ray start --head`, or give its address as HOST:6379"
+        if "InvalidAuthToken" in "".join(traceback.format_exception(error)):  # as the cause
+            remedy = "set RAY_AUTH_MODE=token, with the token of the cluster in ~/.ray/auth_token"
+        raise MachineError(f"no Ray cluster at {where} ({line_of(error)}); {remedy}") from error
     return ray
 
 

@@ -107,7 +107,7 @@ def since(start: Counters) -> Conditions:
 def signs(period: Spread, latency: Spread) -> tuple[str, ...]:
     """How the figures of a pipeline show that it was disturbed."""
     if period.relative_half_width > MOST_SPREAD:
-        return (f"its interval is {period.relative_half_width:.0%} to each side",)
+        return (f"an interval of more than {MOST_SPREAD:.0%} to each side",)
     if period.low > MOST_OVER_LATENCY * latency.high:
         return ("results come more slowly than items one by one",)
     return ()

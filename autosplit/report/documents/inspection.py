@@ -103,7 +103,7 @@ def _state_lines(document: dict[str, Any]) -> Iterator[str]:
     pairs = [f"{i}={o}" for i, o in document["proposed_states"].items() if i not in known]
     if pairs:
         options = " ".join(f"--state {pair}" for pair in pairs)
-        yield f"these look like states, which a stream keeps: {options}"
+        yield f"these look like states, which a stream keeps; --state auto takes all: {options}"
     for name, outputs in document["ambiguous_states"].items():
         if name not in known:
             options = " or ".join(f"--state {name}={output}" for output in outputs)

@@ -96,7 +96,7 @@ def shown(study: Study, export: str | None = None) -> Iterator[str | Table]:
     if study.baselines:
         tables.append(way_table(study))
     for table in tables:
-        yield table
+        yield table if table.rows else table.title  # names of columns alone tell nothing
         yield ""
     if study.bound:
         yield f"predicted bound {study.bound}"
@@ -114,14 +114,16 @@ def trial_table(study: Study) -> Table:
         "period ms": [spread_text(trial.record.period_ms) for trial in trials],
         "final period ms": [spread_text(t.final.period_ms if t.final else None) for t in trials],
         "cut after, or error": [_cuts_or_error(study, trial) for trial in trials],
+        "replicas x threads": [", ".join(_shapes(trial)) for trial in trials],
         "latency ms": [spread_text(trial.record.latency_ms) for trial in trials],
         "stages ms": [_times(trial.record.stage_ms) for trial in trials],
         "predicted ms": [_optional(digits, trial.record.predicted_ms) for trial in trials],
-        "replicas x threads": [", ".join(_shapes(trial)) for trial in trials],
         "runtimes": [", ".join(trial.record.runtimes) for trial in trials],
         "memory": [_optional(size, trial.record.memory_bytes) for trial in trials],
     }
     # What is the same in all trials tells nothing, and so does a column without values.
+    if {trial.state for trial in trials} == {"complete"}:
+        del columns["state"]
     if len({name for trial in trials for name in trial.record.runtimes}) < 2:
         del columns["runtimes"]
     if all(_is_plain(trial) for trial in trials):
@@ -160,13 +162,8 @@ def cut_table(study: Study, best: Trial) -> Table:
     cuts, lives = best.record.cuts, best.record.live
     rows = []
     for number, ops in enumerate(cuts):
-        rows.append(
-            (
-                number + 1,
-                ", ".join(map(study.title_of, ops)),
-                _tensor_text(lives[number : number + 1]),
-            )
-        )
+        after, sent = ", ".join(map(study.title_of, ops)), _tensor_text(lives[number : number + 1])
+        rows.append((number + 1, after, sent))
     return Table(title, ("cut", "after", "live tensors"), tuple(rows))
 
 

@@ -193,7 +193,7 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
         left = [c for c in contenders if c.name not in comparison.loads]
         if not any(1e3 / contender.time.median > least for contender in left):
             return
-    opened.notify("the best deployments with items that come by themselves")
+    opened.notify("measuring the best deployments under load: items that come by themselves")
     if opened.config.objective == "cores":  # its goodput does not matter
         workload = replace(workload, limit_ms=None)
     calm = Calm(opened.config.measure.seconds, opened.notify)

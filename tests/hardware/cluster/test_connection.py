@@ -39,6 +39,15 @@ def test_a_cluster_that_is_not_there_is_named_at_once(ray, monkeypatch, variable
         connected(None if variable else "127.0.0.1:1")
 
 
+def test_a_cluster_that_asks_for_a_token_is_named_so(ray):
+    def init(**_):
+        raise ConnectionError("Failed to connect") from RuntimeError("RPC error: InvalidAuthToken")
+
+    ray(init)
+    with pytest.raises(MachineError, match="set RAY_AUTH_MODE=token"):
+        connected("ray://pi:10001")
+
+
 def test_a_file_that_leads_out_of_its_folder_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="lies outside its folder"):
         write_files(tmp_path / "in", {"../out.bin": "0"}, [b"x"])

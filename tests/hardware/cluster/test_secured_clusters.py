@@ -136,5 +136,7 @@ def test_an_export_runs_on_a_secured_cluster_and_strangers_are_refused(
         printed_lines = refused.stderr.decode()
         assert refused.returncode == 1, printed_lines
         # Ray itself may write a line before.
-        assert printed_lines.splitlines()[-1].startswith("autosplit: no Ray cluster at")
+        last = printed_lines.splitlines()[-1]
+        assert last.startswith("autosplit: no Ray cluster at")
+        assert means == "tls" or last.endswith("token of the cluster in ~/.ray/auth_token")
         assert re.search({"tls": "TLS|CERTIFICATE", "token": "token"}[means], printed_lines)
