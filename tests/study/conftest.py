@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
+from optuna.trial import TrialState, create_trial
 
 from autosplit.graph import Op, build
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import open_study, silent
 from autosplit.study.loop.run import run_study
-from autosplit.study.record import RESULT, record_of
+from autosplit.study.record import RECORD, RESULT, record_of
 from autosplit.study.results import best_of_study
 from autosplit.study.space import Space
 from autosplit.study.storage import storage_url
@@ -42,22 +43,14 @@ def space_of(bench):
     return Space(bench.costs, bench.question, tuple(zip(kinds, devices, strict=True)))
 
 
-@pytest.fixture
-def chain_bench():
-    def make(ops=20, stages=3, **simulation):
-        simulated = Simulation(**simulation)
-        return bench_of(*chain_of(ops, simulated.seed), stages, simulated)
-
-    return make
+def chain_bench(ops=20, stages=3, **simulation):
+    simulated = Simulation(**simulation)
+    return bench_of(*chain_of(ops, simulated.seed), stages, simulated)
 
 
-@pytest.fixture
-def branchy_bench():
-    def make(blocks=3, branches=3, stages=3, **simulation):
-        graph, times = branchy(blocks, branches, simulation.get("seed", 0))
-        return bench_of(graph, costs_of(graph, times), stages, Simulation(**simulation))
-
-    return make
+def branchy_bench(blocks=3, branches=3, stages=3, **simulation):
+    graph, times = branchy(blocks, branches, simulation.get("seed", 0))
+    return bench_of(graph, costs_of(graph, times), stages, Simulation(**simulation))
 
 
 @pytest.fixture
@@ -75,14 +68,20 @@ def new_study(tmp_path):
 
 @pytest.fixture
 def ran(new_study):
-    """Open a study and run it."""
-
     def run(bench, **options):
         opened = new_study(bench, **options)
         run_study(opened)
         return opened
 
     return run
+
+
+def frozen(number, state, value=None, record=None):
+    """A trial of Optuna as it is stored."""
+    attributes, of_state = {RECORD: record or {}}, TrialState[state]
+    trial = create_trial(state=of_state, value=value, user_attrs=attributes)
+    trial.number = number
+    return trial
 
 
 def states(opened):

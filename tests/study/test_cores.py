@@ -1,10 +1,10 @@
 """Studies of deployments on simulated cores, from the study file to the verdict."""
 
-from itertools import chain
 from statistics import median
 
 import pytest
 
+from autosplit.deployment import cores_of
 from autosplit.errors import Infeasible
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import trial_table, written
@@ -26,11 +26,6 @@ def config_of(cores=FOUR, memory=None, **more):
     return checked({**data, "cores": cores, "memory": memory, **more}, "c")
 
 
-def alike(monkeypatch):
-    """All cores are of one kind, whatever they are here."""
-    monkeypatch.setattr("autosplit.study.config.study_file.by_kind", lambda numbers: (numbers,))
-
-
 def run(folder, config, hardware=USUAL):
     folder.mkdir(exist_ok=True)
     url = storage_url("c", str(folder / f"{config.cores}-{config.search.trials}.db"))
@@ -47,6 +42,12 @@ def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path):
     assert "times as long" in judged["text"]
     periods = [trial.value for trial in opened.study.trials]
     assert opened.study.user_attrs["autosplit"]["bound_ms"] <= min(periods)
+    table = trial_table(record := read(opened.study))
+    assert "deployments on cores 0-3" in table.title
+    assert " x " in str(table.rows[0][table.columns.index("replicas x threads")])
+    document = written(record, opened.url)
+    assert document["study"]["cores"] == ["0-3"]
+    assert {"replicas", "threads"} <= document["trials"][0].keys()
 
 
 @pytest.mark.parametrize(("error", "finest"), [(0.35, [(8, {1}), (4, {2})]), (0.001, [(8, {1})])])
@@ -100,34 +101,28 @@ def test_what_does_not_fit_the_memory_is_refused_by_name(tmp_path):
         run(tmp_path, config_of(None, "29 MB", stages=2))
 
 
-def test_show_and_report_read_the_study(tmp_path):
-    opened = run(tmp_path, config_of(trials=3))
-    shown = written(read(opened.study), opened.url)
-    assert shown["trials"][0]["replicas"]
-    assert shown["trials"][0]["threads"]
-    assert shown["study"]["cores"] == ["0-3"]
-    table = trial_table(read(opened.study))
-    assert "deployments on cores 0-3" in table.title
-    assert " x " in str(table.rows[0][table.columns.index("replicas x threads")])
-    assert shown["best"]["number"] == read(opened.study).best().number
-
-
 @pytest.mark.parametrize(
-    ("cores", "numbers", "counts"),
+    ("cores", "kinds", "threads"),
     [
-        (1, (0,), (1,)),
-        (6, tuple(range(6)), (1, 2, 4, 6)),
-        ("0-2", (0, 1, 2), (1, 2, 3)),
-        ("5,3", (5, 3), (1, 2)),
+        (1, [(0,)], [1]),
+        (6, [tuple(range(6))], [1, 2, 4, 6]),
+        ("0-2", [(0, 1, 2)], [1, 2, 3]),
+        ("5,3", [(5, 3)], [1, 2]),
+        ("0-15", [tuple(range(16))], [1, 2, 4, 8, 16]),  # of too many kinds, which count as one
+        (["0-3", "4,6,8"], [(0, 1, 2, 3), (4, 6, 8)], [1, 2, 4, 1, 2, 3]),
     ],
 )
-def test_cores_are_a_number_or_numbers(monkeypatch, cores, numbers, counts):
-    alike(monkeypatch)
-    monkeypatch.setattr("autosplit.study.config.study_file.available", lambda: tuple(range(9)))
+def test_cores_are_a_number_or_numbers_of_each_kind(monkeypatch, cores, kinds, threads):
+    module = "autosplit.study.config.study_file"
+    alone = [(number,) for number in range(16)]
+    monkeypatch.setattr(f"{module}.by_kind", lambda n: alone if cores == "0-15" else (n,))
+    monkeypatch.setattr(f"{module}.available", lambda: tuple(range(9)))
     config = config_of(cores)
-    threads = tuple(threads for _, threads in config.rows)
-    assert (tuple(chain(*config.core_kinds)), threads) == (numbers, counts)
     assert config.stages == "auto"
+    assert config.core_kinds == tuple(kinds)
+    assert [count for _, count in config.rows] == threads
+    first = [kinds[int(kind)][:count] for kind, count in config.rows]
+    assert list(map(cores_of, config.bench_devices)) == first
 
 
 @pytest.mark.integration
@@ -141,16 +136,3 @@ def test_cores_of_two_kinds_are_searched(tmp_path):
         assert sum(o.replicas * o.row.threads for o in options if o.row.kind == "0") <= 4
     title = trial_table(read(opened.study)).title
     assert "deployments on cores 0-3 and 4-7" in title
-
-
-def test_too_many_kinds_of_this_machine_count_as_one(monkeypatch):
-    alone = [(n,) for n in range(16)]
-    monkeypatch.setattr("autosplit.study.config.study_file.by_kind", lambda numbers: alone)
-    config = config_of("0-15")
-    assert config.core_kinds == (tuple(range(16)),)
-
-
-def test_each_kind_has_its_numbers_of_threads():
-    config = config_of(["0-3", "4,6,8"])
-    assert config.rows == (("0", 1), ("0", 2), ("0", 4), ("1", 1), ("1", 2), ("1", 3))
-    assert config.bench_devices[3:] == ("cores:4", "cores:4,6", "cores:4,6,8")

@@ -17,7 +17,6 @@ from autosplit.study.surrogate.correction import Measured, correct
 OPS = 6
 CHAIN = tuple(1 << i - 1 if i else 0 for i in range(OPS))
 ALIKE, MIXED = ("cores:0",), ("cores:0", "cuda:0")
-Stages = tuple[Stage, ...]
 
 
 def model(kinds=ALIKE, overhead=0.25, seed=0):
@@ -135,26 +134,18 @@ FEWER = [split(3), split(), split(2)]
 MIXED_SPLITS = [split(2, 4, kinds=("cores:0", "cuda:0", "cores:0"))] + [
     split(n, 4, kinds=("cuda:0", "cores:0", "cores:0")) for n in (1, 3)
 ]
-CASES = [
-    pytest.param(ALIKE, SPLITS, False, id="alike"),
-    pytest.param(MIXED, MIXED_SPLITS, False, id="two-kinds"),
-    pytest.param(ALIKE, SPLITS + FEWER, True, id="fewer-stages"),
-    pytest.param(MIXED, MIXED_SPLITS + FEWER, True, id="fewer-stages-of-two-kinds"),
-    pytest.param(MIXED, MIXED_SPLITS[:1], False, id="one-trial"),
-]
 
 
-def both(kinds, splits, empty):
-    """The regression and the correction after the same measurements."""
-    costs = model(kinds)
-    measured = measurements(costs, splits)
-    evaluator = BatchEvaluator(costs, question(costs, empty))
-    return Direct(costs, measured), correct(evaluator, measured)
-
-
-@pytest.mark.parametrize(("kinds", "splits", "empty"), CASES)
+@pytest.mark.parametrize(
+    ("kinds", "splits", "empty"),
+    [(ALIKE, SPLITS, False), (MIXED, MIXED_SPLITS, False), (ALIKE, SPLITS + FEWER, True),
+     (MIXED, MIXED_SPLITS + FEWER, True), (MIXED, MIXED_SPLITS[:1], False)],
+    ids=["alike", "two-kinds", "fewer-stages", "fewer-stages-of-two-kinds", "one-trial"],
+)  # fmt: skip
 def test_times_overheads_and_noise_are_those_of_the_regression(kinds, splits, empty):
-    direct, corrected = both(kinds, splits, empty)
+    measured = measurements(costs := model(kinds), splits)
+    direct = Direct(costs, measured)
+    corrected = correct(BatchEvaluator(costs, question(costs, empty)), measured)
     overheads = corrected.mean.overheads
     for crowd, factors in zip((0.0, 1.0), corrected.mean.factors, strict=True):
         np.testing.assert_allclose(direct.times * factors, direct.times_at(crowd), rtol=1e-4)

@@ -12,8 +12,6 @@ from autosplit.hardware.measurement.results import Accuracy, LinkCost, Profile, 
 from autosplit.hardware.measurement.results import Measurement as Measured
 from autosplit.study import documents
 
-SPREAD = Spread(2.0, 1.5, 2.5)
-
 
 def stored(document):
     """As it comes back from a database."""
@@ -37,19 +35,9 @@ def fork():
     """a feeds b and c, which d joins; the tensor of each op has its name."""
     ops = [("a", ["x"]), ("b", ["a"]), ("c", ["a"]), ("d", ["b", "c"])]
     sizes = {"x": 4, "a": 8, "b": 16, "c": 32, "d": 64}
-    return build(
-        "fork",
-        [Op(n, f"k_{n}", (f"s_{n}",), tuple(reads), (n,), 100) for n, reads in ops],
-        {n: ((size // 4,), "float32", size) for n, size in sizes.items()},
-        ("x",),
-        ("d",),
-    )
-
-
-def along(stages):
-    """A split along devices."""
-    devices = [f"cores:{n}" for n in range(len(stages))]
-    return Deployment.of_split(stages, devices, ["tvm"] * len(stages))
+    nodes = [Op(n, f"k_{n}", (f"s_{n}",), tuple(reads), (n,), 100) for n, reads in ops]
+    tensors = {n: ((size // 4,), "float32", size) for n, size in sizes.items()}
+    return build("fork", nodes, tensors, ("x",), ("d",))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +50,9 @@ def along(stages):
     ],
 )
 def test_a_split_is_told_by_the_last_ops_of_each_cut_and_what_crosses_it(stages, cuts, live):
-    document = stored(documents.deployment_document(fork(), along(stages)))
+    devices = [f"cores:{n}" for n in range(len(stages))]
+    deployment = Deployment.of_split(stages, devices, ["tvm"] * len(stages))
+    document = stored(documents.deployment_document(fork(), deployment))
     assert [sorted(c) for c in document["cuts"]] == cuts
     assert [sorted(c) for c in document["live"]] == live
     assert document["stages"] == [list(ops) for ops in stages]
@@ -70,7 +60,8 @@ def test_a_split_is_told_by_the_last_ops_of_each_cut_and_what_crosses_it(stages,
 
 def test_a_measurement_is_told_without_its_samples():
     period = Spread(2.0, 1.5, 2.5, (1.5, 2.0, 2.5))
-    measurement = Measured(period, SPREAD, (8.0, 3.0), Accuracy(True, 0.5, 1e-6, 3), ("a fan",))
+    accuracy = Accuracy(True, 0.5, 1e-6, 3)
+    measurement = Measured(period, Spread(2.0, 1.5, 2.5), (8.0, 3.0), accuracy, ("a fan",))
     document = stored(documents.measured_document(measurement))
     assert document["period_ms"] == document["latency_ms"]
     assert (document["stage_ms"], document["disturbed"]) == ([8.0, 3.0], ["a fan"])

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
 
 import optuna
 import pytest
@@ -20,34 +19,24 @@ from autosplit.study.results import best_of_study
 from autosplit.study.storage import storage_url
 from studies.simulation.bench import SimulatedBench
 from studies.simulation.command import Hardware, open_bench
-
-
-class Exporting(SimulatedBench):
-    """Simulated hardware that claims to build stages, and records exports and closing."""
-
-    closed = False
-    written: ClassVar[list[Any]] = []
-
-    def export(self, *arguments):
-        self.written.append(arguments)
-
-    def close(self):
-        self.closed = True
+from tests.study.conftest import chain_bench
 
 
 @pytest.fixture
-def bench(chain_bench):
-    simulated = chain_bench(ops=8, stages=2)
-    asked = simulated.question, simulated.description.devices, simulated.simulation
-    return Exporting(simulated.description.graph, simulated.costs, *asked)
+def written(monkeypatch):
+    """What is handed on to be exported: simulated hardware claims to build stages."""
+    exported = []
+    monkeypatch.setattr(SimulatedBench, "export", lambda _, *known: exported.append(known))
+    return exported
 
 
 @pytest.fixture
-def written(monkeypatch, bench):
-    """What is handed on to be exported."""
-    monkeypatch.setattr(Exporting, "written", [])
+def bench(monkeypatch):
+    """The hardware that an export opens again."""
+    bench = chain_bench(ops=8, stages=2)
     monkeypatch.setattr(benches, "open_bench", lambda config, **_: bench)
-    return Exporting.written
+    monkeypatch.setattr(bench, "close", lambda: setattr(bench, "is_closed", True), raising=False)
+    return bench
 
 
 def test_a_study_of_stages_exports_its_best_split_with_what_was_measured(
@@ -63,7 +52,7 @@ def test_a_study_of_stages_exports_its_best_split_with_what_was_measured(
     assert known.predicted == best.record.predicted_ms
     assert [b.name for b in known.baselines] == ["one device", "replicas"]
     assert known.verdict == opened.study.user_attrs["result"]["verdict"]["text"]
-    assert bench.closed
+    assert bench.is_closed
 
 
 def test_where_nothing_was_measured_there_is_nothing_to_export(bench, new_study, written, tmp_path):
@@ -86,7 +75,7 @@ def test_other_hardware_or_another_model_is_not_exported_from(bench, ran, writte
     with pytest.raises(ConfigError, match=other):
         export_stored_split(opened.study, tmp_path / "out")
     assert not written
-    assert bench.closed
+    assert bench.is_closed
 
 
 def test_a_stored_trial_whose_stages_are_none_of_the_model_is_refused(
@@ -103,23 +92,14 @@ def test_a_stored_trial_whose_stages_are_none_of_the_model_is_refused(
     assert not written
 
 
-def test_simulated_hardware_has_nothing_to_export(chain_bench, ran, tmp_path, monkeypatch):
-    plain = chain_bench(ops=8, stages=2)
-    monkeypatch.setattr(benches, "open_bench", lambda config, **_: plain)
-    opened = ran(plain, trials=1)
+def test_simulated_hardware_has_nothing_to_export_and_no_folder_is_no_export(bench, ran, tmp_path):
+    opened = ran(bench, trials=1)
+    assert export_best_split(opened) is None
     with pytest.raises(ConfigError, match="simulated hardware has no stages to export"):
         export_stored_split(opened.study, tmp_path / "out")
 
 
-def test_a_study_that_names_no_folder_exports_nothing(bench, ran, written):
-    opened = ran(bench, trials=1)
-    assert export_best_split(opened) is None
-    assert not written
-
-
-def test_of_several_trials_that_failed_the_one_asked_for_says_why(
-    bench, new_study, written, tmp_path
-):
+def test_of_several_trials_that_failed_the_one_asked_for_says_why(bench, new_study, tmp_path):
     opened = new_study(bench)
     for reason in ("no room", "too slow"):
         update(opened.study.ask(), error=reason)
@@ -132,24 +112,21 @@ def test_of_several_trials_that_failed_the_one_asked_for_says_why(
 
 @pytest.fixture
 def on_cores(tmp_path, monkeypatch):
-    """Run a study on simulated cores; returns it and what is handed on to be exported later."""
+    """Run a study on simulated cores, which an export opens again."""
 
     def run(hardware, **asked):
-        written = []
-        monkeypatch.setattr(SimulatedBench, "export", lambda _, *known: written.append(known))
-        bench = partial(open_bench, hardware=hardware)
-        monkeypatch.setattr(benches, "open_bench", bench)
+        monkeypatch.setattr(benches, "open_bench", partial(open_bench, hardware=hardware))
         document = {"name": "c", "model": "net.onnx", "search": {"trials": 2}, **asked}
         config = StudyConfig.model_validate(document)
-        opened = open_study(config, bench(config), storage_url("c", str(tmp_path / "c.db")))
-        run_study(opened)
-        return opened, written
+        url = storage_url("c", str(tmp_path / "c.db"))
+        run_study(opened := open_study(config, benches.open_bench(config), url))
+        return opened
 
     return run
 
 
-def test_a_baseline_that_the_verdict_advises_is_exported(on_cores, tmp_path):
-    opened, written = on_cores(Hardware(ops=12, contention=5.0), cores=["0-3"])
+def test_a_baseline_that_the_verdict_advises_is_exported(on_cores, written, tmp_path):
+    opened = on_cores(Hardware(ops=12, contention=5.0), cores=["0-3"])
     record = study_record(opened.study.user_attrs)
     assert (record.verdict.choice, record.verdict.baseline) == ("leave", "one device")
     export_stored_split(opened.study, tmp_path / "out")
@@ -159,8 +136,8 @@ def test_a_baseline_that_the_verdict_advises_is_exported(on_cores, tmp_path):
     assert known.measured.period_ms == advised.period_ms
 
 
-def test_the_best_deployment_is_exported_whatever_its_shape(on_cores, tmp_path):
-    opened, written = on_cores(Hardware(ops=12), cores=["2-5"], memory="5 MB")
+def test_the_best_deployment_is_exported_whatever_its_shape(on_cores, written, tmp_path):
+    opened = on_cores(Hardware(ops=12), cores=["2-5"], memory="5 MB")
     for number, trial in enumerate(opened.study.trials):
         export_stored_split(opened.study, tmp_path / "out", number)
         deployment, _, known, *_ = written[-1]

@@ -13,14 +13,7 @@ from autosplit.report.documents.study_reader import find_study
 from autosplit.study.record import RESULT, record_of
 from autosplit.study.results import best_of_study
 
-STUDY = """
-name = "k"
-model = "net.onnx"
-stages = 3
-[search]
-trials = {trials}
-{more}
-"""
+STUDY = 'name = "k"\nmodel = "net.onnx"\nstages = 3\n[search]\ntrials = {}\n{}\n'
 
 
 class Killable:
@@ -28,7 +21,7 @@ class Killable:
 
     def __init__(self, folder, trials, more="converge = false", delay=0.3):
         folder.mkdir(exist_ok=True)
-        (folder / "k.toml").write_text(STUDY.format(trials=trials, more=more))
+        (folder / "k.toml").write_text(STUDY.format(trials, more))
         self.file = folder / "k.db"
         run = ["run", str(folder / "k.toml"), "--storage", str(self.file)]
         self._command = [sys.executable, "-m", "studies.simulation", "ops=40", f"delay={delay}"]

@@ -16,6 +16,7 @@ from autosplit.study.loop.run import run_study
 from autosplit.study.record import record_of
 from autosplit.study.results import error_of
 from autosplit.study.storage import connect, storage_url
+from tests.study.conftest import chain_bench
 
 pytestmark = pytest.mark.integration
 LEASE = 2  # seconds, in worker.py
@@ -121,7 +122,7 @@ def test_a_server_that_is_restarted_under_four_workers_loses_no_trial(database_s
 
 
 def test_a_server_that_is_lost_is_one_line_and_the_study_goes_on_afterwards(
-    database_server, chain_bench, new_study
+    database_server, new_study
 ):
     bench = chain_bench()
     config = new_study(bench, trials=4, sampler="random").config

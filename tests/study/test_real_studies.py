@@ -14,15 +14,7 @@ from autosplit.hardware.runtimes.registry import ONNXRUNTIME, OPENVINO
 from tests.hardware.test_batches import loaded
 
 pytestmark = pytest.mark.integration
-STUDY = """
-{asked}
-[search]
-trials = {trials}
-[measure]
-seconds = 0.1
-items = 4
-share = 0.5
-"""
+STUDY = "{}\n{}\n[search]\ntrials = {}\n[measure]\nseconds = 0.1\nitems = 4\nshare = 0.5\n"
 
 
 @pytest.fixture
@@ -31,7 +23,7 @@ def study(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def write(trials, asked, model='zoo = "branches"'):
-        Path("s.toml").write_text(STUDY.format(asked=f"{model}\n{asked}", trials=trials))
+        Path("s.toml").write_text(STUDY.format(model, asked, trials))
         return "s.toml"
 
     return write

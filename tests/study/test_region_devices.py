@@ -85,8 +85,6 @@ def test_a_plan_puts_them_there_too(model):
         assert set(model.lowered.regions[NAME]) <= set(split.stages[place])
         assert split.devices == TWO
         nets.judge(model, split, items=2)
-    with pytest.raises(
-        ConfigError,
-        match=f"'{NAME}' are for device 'cores:{TWO[0][6:]},{TWO[1][6:]}', which is not one of",
-    ):
-        api.plan(model, 2, TWO, regions={NAME: f"cores:{TWO[0][6:]},{TWO[1][6:]}"})
+    both = f"cores:{TWO[0][6:]},{TWO[1][6:]}"
+    with pytest.raises(ConfigError, match=f"'{NAME}' are for device '{both}', which is not one of"):
+        api.plan(model, 2, TWO, regions={NAME: both})

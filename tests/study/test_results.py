@@ -1,13 +1,12 @@
 from types import SimpleNamespace
 
-import optuna
 import pytest
-from optuna.trial import TrialState
 
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.study.documents import document_of
 from autosplit.study.record import COMPARISON, RECORD, study_record
 from autosplit.study.results import best_of_study, tally
+from tests.study.conftest import frozen
 
 
 def spread(period):
@@ -17,11 +16,7 @@ def spread(period):
 def trial(number, period, value=None, state="COMPLETE", **record):
     if period is not None:
         record["period_ms"] = spread(period)
-    values = [value or period or 1.0] if state == "COMPLETE" else None
-    attributes, of_state = {RECORD: record}, TrialState[state]
-    created = optuna.trial.create_trial(state=of_state, values=values, user_attrs=attributes)
-    created.number = number
-    return created
+    return frozen(number, state, (value or period or 1.0) if state == "COMPLETE" else None, record)
 
 
 TRIALS = [trial(0, 5.0), trial(1, 3.0), trial(2, 1.0, state="FAIL"), trial(3, 4.0), trial(4, 3.0)]
@@ -34,23 +29,15 @@ def best(trials, **attributes):
     return (chosen.number, period.median) if chosen and period else None
 
 
-def comparison(measured, **periods):
-    entries = [{"number": int(n[1:]), "period_ms": spread(p)} for n, p in periods.items()]
-    return {"measured": measured, "entries": entries}
-
-
 def test_the_best_is_the_first_of_the_fastest_that_did_not_fail():
     assert best(TRIALS) == (1, 3.0)
-
-
-def test_a_study_without_complete_trials_has_no_best():
-    assert best([]) is None
-    assert best([trial(0, None)]) is None
+    assert best([]) is best([trial(0, None)]) is None
 
 
 def test_the_winner_of_the_final_comparison_is_the_best_until_another_trial_is_measured():
+    entries = [{"number": n, "period_ms": spread(p)} for n, p in ((1, 3.5), (3, 3.2))]
     for measured, expected in ((4, (3, 3.2)), (3, (4, 3.0))):
-        compared = comparison(measured, t1=3.5, t3=3.2)
+        compared = {"measured": measured, "entries": entries}
         assert best(TRIALS, final_comparison=compared) == expected
 
 

@@ -5,17 +5,16 @@ import numpy as np
 import optuna
 import pytest
 
-from autosplit.errors import SplitError
 from autosplit.study.acquisition import Acquisition, Goal, acquisition
 from autosplit.study.history import TrialReader
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import RECORD, record_of, update
 from autosplit.study.sampler import SAMPLERS, PlannerSampler
-from tests.study.conftest import loss, space_of
+from tests.study.conftest import branchy_bench, chain_bench, loss, space_of
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLERS if name != "gp"])
-def test_every_sampler_measures_each_candidate_once(name, chain_bench, ran):
+def test_every_sampler_measures_each_candidate_once(name, ran):
     opened = ran(chain_bench(ops=12), trials=4, sampler=name, converge=False)
     keys = [record_of(trial).key for trial in opened.study.trials]
     assert len(set(keys)) == len(keys) == 4
@@ -24,7 +23,7 @@ def test_every_sampler_measures_each_candidate_once(name, chain_bench, ran):
         assert set(trial.params) == set(names)
 
 
-def test_the_planner_is_a_sampler_of_optuna(chain_bench):
+def test_the_planner_is_a_sampler_of_optuna():
     space = space_of(chain_bench())
     study = optuna.create_study(sampler=PlannerSampler(space, Goal()))
     whole = optuna.distributions.IntDistribution
@@ -32,7 +31,7 @@ def test_the_planner_is_a_sampler_of_optuna(chain_bench):
     assert space.moves.decode(trial.params) == space.plan.stages
 
 
-def test_an_enqueued_candidate_is_measured(chain_bench, new_study):
+def test_an_enqueued_candidate_is_measured(new_study):
     opened = new_study(chain_bench(ops=12), trials=2)
     candidate = opened.space.moves.decode({"cut_1": 1, "cut_2": 2})
     opened.study.enqueue_trial({"cut_1": 1, "cut_2": 2})
@@ -44,7 +43,7 @@ def test_an_enqueued_candidate_is_measured(chain_bench, new_study):
     assert "is not the key of a candidate" in record_of(second).error
 
 
-def test_a_candidate_that_was_chosen_before_it_is_enqueued_again_is_measured_once(chain_bench, ran):
+def test_a_candidate_that_was_chosen_before_it_is_enqueued_again_is_measured_once(ran):
     """A worker may choose what a dead one left between its loss and its return to the queue."""
     opened = ran(chain_bench(ops=12), trials=1)
     key = record_of(opened.study.trials[0]).key
@@ -53,14 +52,7 @@ def test_a_candidate_that_was_chosen_before_it_is_enqueued_again_is_measured_onc
     assert len({record_of(trial).key for trial in opened.study.trials}) == 3
 
 
-def test_where_all_is_taken_nothing_is_promised(chain_bench, ran):
-    opened = ran(chain_bench(ops=4, stages=2), trials=20)
-    assert len(opened.study.trials) <= 3
-    view = opened.assignment.planner.view(opened.study.trials)
-    assert view.converged
-
-
-def test_where_nothing_takes_time_nothing_is_gained(chain_bench):
+def test_where_nothing_takes_time_nothing_is_gained():
     space = space_of(chain_bench(ops=4))
     rows = tuple(replace(row, times=(0.0,) * 4) for row in space.costs.rows)
     space = replace(space, costs=replace(space.costs, rows=rows))
@@ -69,13 +61,7 @@ def test_where_nothing_takes_time_nothing_is_gained(chain_bench):
         assert set(view.gains.values()) == {0.0}
 
 
-def test_a_key_of_another_study_is_refused(chain_bench):
-    small, large = space_of(chain_bench(ops=6)), space_of(chain_bench(ops=9))
-    with pytest.raises(SplitError):
-        small.candidate(large.key(large.plan.stages))
-
-
-def test_a_worker_whose_choice_is_always_taken_gives_it_up(chain_bench, new_study, monkeypatch):
+def test_a_worker_whose_choice_is_always_taken_gives_it_up(new_study, monkeypatch):
     opened, waits = new_study(chain_bench(), trials=9), list[float]()
     first, second, plan = opened.study.ask(), opened.study.ask(), opened.space.plan.stages
     monkeypatch.setattr(Acquisition, "best", plan)
@@ -86,7 +72,7 @@ def test_a_worker_whose_choice_is_always_taken_gives_it_up(chain_bench, new_stud
     assert sum(waits) < 20
 
 
-def test_a_claim_is_written_before_those_of_others_are_read(chain_bench, new_study, monkeypatch):
+def test_a_claim_is_written_before_those_of_others_are_read(new_study, monkeypatch):
     opened = new_study(chain_bench(), trials=9)
     study, space = opened.study, opened.space
     first, second = study.ask(), study.ask()
@@ -107,7 +93,7 @@ def test_a_claim_is_written_before_those_of_others_are_read(chain_bench, new_stu
 
 
 @pytest.fixture(params=["chain", "branches"])
-def losses(request, chain_bench, branchy_bench, ran):
+def losses(request, ran):
     """How far a sampler ends above the optimum, for some seeds: costs known to 35 %, noise 2 %."""
     make, shape = chain_bench, {"ops": 60}
     if request.param == "branches":

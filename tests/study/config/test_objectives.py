@@ -49,9 +49,15 @@ def test_the_least_latency_leaves_most_devices_unused(ran):
     opened = ran(bench, asked=asked(bench, "latency", stages="auto"), trials=8)
     best = best_of_study(opened.study)
     assert len(best.record.stages) == 1
-    assert opened.study.trials[best.number].value == best.record.latency_ms.median
+    value = opened.study.trials[best.number].value
+    assert value == opened.study.best_value == best.record.latency_ms.median
     whole = Stage(tuple(range(10)), (Option(bench.costs.rows[0].row),))
-    assert opened.study.best_value <= 1.03 * bench.truth((whole,)).latency
+    assert value <= 1.03 * bench.truth((whole,)).latency
+    record = read(opened.study)
+    assert written(record, opened.url)["best"]["number"] == record.best().number == best.number
+    names = copy(opened.study, record).metric_names
+    assert names == opened.study.metric_names == ["latency in ms"]
+    assert " latency;" in verdict(opened)["text"]
 
 
 def test_ten_stage_times_are_the_least_to_stop_for(ran):
@@ -59,24 +65,6 @@ def test_ten_stage_times_are_the_least_to_stop_for(ran):
     opened = ran(bench, asked=asked(bench, "latency"), trials=20)
     assert stopped(opened).startswith("converged")
     assert len(opened.study.trials) >= 4  # of three stages
-
-
-def test_the_best_is_that_of_the_latency_and_the_verdict_of_the_fastest(ran):
-    bench = weighted()
-    opened = ran(bench, asked=asked(bench, "latency"), trials=10)
-    best, record = best_of_study(opened.study), read(opened.study)
-    assert opened.study.trials[best.number].value == opened.study.best_value
-    assert written(record, opened.url)["best"]["number"] == record.best().number == best.number
-    names = copy(opened.study, record).metric_names
-    assert names == opened.study.metric_names == ["latency in ms"]
-    assert " latency;" in verdict(opened)["text"]
-
-
-def test_another_objective_is_another_study(ran, new_study):
-    bench = weighted()
-    ran(bench, asked=asked(bench), trials=1)
-    with pytest.raises(ConfigError, match="objective was 'throughput', is 'latency'"):
-        new_study(bench, asked=asked(bench, "latency"))
 
 
 def test_a_study_of_optuna_with_other_directions_is_refused(new_study, tmp_path):

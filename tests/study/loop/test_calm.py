@@ -10,7 +10,7 @@ from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import record_of
 from autosplit.study.results import best_of_study
-from tests.study.conftest import verdict
+from tests.study.conftest import chain_bench, verdict
 
 NOISE = ("other processes took 40% of the processor",)
 
@@ -54,7 +54,7 @@ def disturbed(bench, calls):
     return bench
 
 
-def test_a_study_says_that_its_profile_was_disturbed(chain_bench, new_study, monkeypatch):
+def test_a_study_says_that_its_profile_was_disturbed(new_study, monkeypatch):
     bench = chain_bench(ops=12, stages=2)
     profiles = [replace(p, disturbances=NOISE, measured_at="noon") for p in bench.profile()]
     monkeypatch.setattr(bench, "profile", lambda: profiles)
@@ -63,9 +63,7 @@ def test_a_study_says_that_its_profile_was_disturbed(chain_bench, new_study, mon
     assert any("was disturbed" in note and "noon" in note for note in notes)
 
 
-def test_a_study_whose_best_is_disturbed_has_no_reliable_answer_until_it_is_measured_calmly(
-    chain_bench, ran
-):
+def test_a_study_whose_best_is_disturbed_has_no_reliable_answer_until_it_is_measured_calmly(ran):
     calls, notes = Counter[str](), list[str]()
     bench = disturbed(chain_bench(ops=12, stages=2), calls)
     opened = ran(bench, trials=30, notify=notes.append)

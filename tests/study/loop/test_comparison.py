@@ -10,16 +10,11 @@ from autosplit.planner.batch import BatchEvaluator
 from autosplit.study.acquisition import Goal
 from autosplit.study.loop.comparison import FINALISTS, finalists
 from autosplit.study.loop.run import run_study
-from autosplit.study.record import COMPARISON, record_of, study_record
+from autosplit.study.record import COMPARISON, study_record
 from autosplit.study.results import best_of_study
 from autosplit.study.surrogate.correction import Measured, correct
-from studies.simulation.bench import SimulatedBench
 from tests.planner.graphs import chain
-
-
-def two(end, ops=8):
-    option = (Option(Row()),)
-    return Stage(tuple(range(end)), option), Stage(tuple(range(end, ops)), option)
+from tests.study.conftest import chain_bench
 
 
 def chosen_of(times, slow=-1):
@@ -29,7 +24,9 @@ def chosen_of(times, slow=-1):
     """
     costs = chain(*times)
     evaluator = BatchEvaluator(costs, Question.of_split(2))
-    plans = sorted((evaluate(costs, two(end)) for end in range(1, 8)), key=lambda p: p.period)
+    option = (Option(Row()),)
+    splits = [(Stage((*range(n),), option), Stage((*range(n, 8),), option)) for n in range(1, 8)]
+    plans = sorted((evaluate(costs, split) for split in splits), key=lambda plan: plan.period)
     numbers = list(range(len(plans)))[::-1]
     measured = [
         Measured(n, plan.stages, plan.loads, 0.5 if n == slow else plan.period)
@@ -59,22 +56,25 @@ def test_the_one_measured_fastest_always_competes():
         assert len(finalist_numbers) <= FINALISTS
 
 
-def compared_calls(bench, factor=1.0):
-    """How many candidates each comparison measures; all take ``factor`` times as long in them."""
-    calls = []
-    compare = bench.compare_interleaved
+def compared_calls(bench, factor=1.0, of_baselines=1.0):
+    """The candidates and baselines of each comparison, in which they take so many times as long."""
+    calls, compare = [], bench.compare_interleaved
 
     def slowed(candidates, names):
-        calls.append(len(candidates))
-        measured, baselines = compare(candidates, names)
-        slower = [replace(m, period_ms=m.period_ms.scaled(factor)) for m in measured]
-        return slower, baselines
+        calls.append((candidates, names))
+        measured, known = compare(candidates, names)
+        baselines = {n: slower(baseline, of_baselines) for n, baseline in known.items()}
+        return [slower(measurement, factor) for measurement in measured], baselines
 
     bench.compare_interleaved = slowed
     return calls
 
 
-def test_of_two_workers_that_end_together_one_compares(chain_bench, new_study):
+def slower(measured, factor):
+    return replace(measured, period_ms=measured.period_ms.scaled(factor))
+
+
+def test_of_two_workers_that_end_together_one_compares(new_study):
     first, second = (new_study(chain_bench(ops=40), trials=4) for _ in range(2))
     calls = compared_calls(first.bench), compared_calls(second.bench)
     compared = []
@@ -94,40 +94,24 @@ def test_of_two_workers_that_end_together_one_compares(chain_bench, new_study):
     assert first.study.user_attrs[COMPARISON] == compared[0]
 
 
-def test_no_more_candidates_are_measured_again_than_was_announced(chain_bench, new_study):
+def test_no_more_candidates_are_measured_again_than_was_announced(new_study):
     notes = []
     bench = chain_bench(ops=40, noise=0.2)
     opened = new_study(bench, trials=12, sampler="random", notify=notes.append)
     calls = compared_calls(opened.bench, factor=1.5)
     run_study(opened)
     announced = [note for note in notes if note.startswith("final comparison: ")]
-    assert [note.split()[2] for note in announced] == list(map(str, calls))
+    assert [int(note.split()[2]) for note in announced] == [len(measured) for measured, _ in calls]
     best = best_of_study(opened.study)
     assert best.number in study_record(opened.study.user_attrs).final_comparison.figures
 
 
-def test_a_final_comparison_leaves_the_figures_of_the_search(chain_bench, new_study):
-    opened = new_study(chain_bench(ops=40, noise=0.2), trials=3)
-    compared_calls(opened.bench, factor=1.5)
-    run_study(opened)
-    for trial in opened.study.trials:
-        period = record_of(trial).period_ms
-        assert period.median == trial.value
-
-
-def test_a_repeated_comparison_measures_the_same_baselines(chain_bench, ran, monkeypatch):
+def test_a_repeated_comparison_measures_the_same_baselines(new_study, monkeypatch):
     monkeypatch.setattr(baselines, "COMPARED", 1)
-    asked = []
-
-    def slowed(bench, candidates, names):
-        asked.append(list(names))
-        measured, known = compare(bench, candidates, names)
-        slow = {n: replace(b, period_ms=b.period_ms.scaled(9)) for n, b in known.items()}
-        return measured, slow
-
-    compare = SimulatedBench.compare_interleaved
-    monkeypatch.setattr(SimulatedBench, "compare_interleaved", slowed)
+    calls = []
     for trials in (3, 4):
-        ran(chain_bench(ops=40), trials=trials)
-    assert len(asked) == 2
-    assert asked[0] == asked[1]
+        opened = new_study(chain_bench(ops=40), trials=trials)
+        calls.append(compared_calls(opened.bench, of_baselines=9.0))
+        run_study(opened)
+    ((_, first),), ((_, second),) = calls
+    assert list(first) == list(second)

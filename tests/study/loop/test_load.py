@@ -8,28 +8,28 @@ from autosplit.report.documents import record
 from autosplit.report.documents.study import written
 from autosplit.study.config.sections import Workload as WorkloadSection
 from autosplit.study.loop.run import run_study
-from tests.study.conftest import verdict
+from tests.study.conftest import chain_bench, verdict
 
 
 @pytest.fixture
-def loaded(chain_bench, new_study):
+def loaded(new_study):
     """What a bench is asked for under load, where it serves so much, and a study over it."""
-    return lambda goodput=90.0: _loaded(chain_bench(ops=8, stages=2), new_study, goodput)
 
+    def make(goodput=90.0):
+        bench, asked = chain_bench(ops=8, stages=2), []
 
-def _loaded(bench, new_study, goodput):
-    asked = []
+        def under_load(deployment, workload, period, least):
+            asked.append((deployment, workload))
+            times = {"p50": Spread(1.0, 1.0, 1.0), "p99": Spread(3.0, 2.0, 4.0)}
+            points = [LoadPoint(rate, 1_000, times) for rate in (workload.rate, goodput) if rate]
+            limit = workload.limit_ms
+            served = (limit, goodput, 1.02 * goodput) if limit else ()
+            return LoadTest(tuple(points), 2.0, 1e3 / period.median, 0.0, *served)
 
-    def under_load(deployment, workload, period, least):
-        asked.append((deployment, workload))
-        times = {"p50": Spread(1.0, 1.0, 1.0), "p99": Spread(3.0, 2.0, 4.0)}
-        points = [LoadPoint(rate, 1_000, times) for rate in (workload.rate, goodput) if rate]
-        limit = workload.limit_ms
-        served = (limit, goodput, 1.02 * goodput) if limit else ()
-        return LoadTest(tuple(points), 2.0, 1e3 / period.median, 0.0, *served)
+        bench.under_load = under_load
+        return asked, new_study(bench, trials=3)
 
-    bench.under_load = under_load
-    return asked, new_study(bench, trials=3)
+    return make
 
 
 def with_workload(opened, objective, **section):

@@ -4,11 +4,11 @@ import sqlite3
 import time
 from contextlib import closing
 from datetime import datetime, timedelta
+from unittest.mock import Mock
 
 import optuna
 import pytest
 
-from autosplit.errors import MachineError
 from autosplit.study import workers
 from autosplit.study.loop import run as loops
 from autosplit.study.loop.run import StudyLoop, run_study
@@ -16,14 +16,13 @@ from autosplit.study.record import update
 from autosplit.study.results import DEATHS_LIMIT, error_of, state_of, tally
 from autosplit.study.sampler import Assignment
 from autosplit.study.workers import UNCLAIMED, Retry, free_lost_trials, this_worker
-from tests.study.conftest import keys, states, stopped
+from tests.study.conftest import chain_bench, keys, states, stopped
 
 DEAD = {**this_worker(), "start": "0.00"}
 ELSEWHERE = {"host": "elsewhere", "pid": 1, "start": "x"}
 
 
 def claim(opened, **record):
-    """A running trial with a record."""
     trial = opened.study.ask()
     if record:
         update(trial, **record)
@@ -31,9 +30,7 @@ def claim(opened, **record):
 
 
 @pytest.mark.parametrize("has_chosen", [True, False])
-def test_a_worker_that_died_leaves_its_candidate_to_the_next(
-    chain_bench, new_study, ran, has_chosen
-):
+def test_a_worker_that_died_leaves_its_candidate_to_the_next(new_study, ran, has_chosen):
     whole = ran(chain_bench(), name="whole", trials=3)
     notes = []
     opened = new_study(chain_bench(), name="died", trials=3, notify=notes.append)
@@ -45,7 +42,7 @@ def test_a_worker_that_died_leaves_its_candidate_to_the_next(
     assert any("its candidate is free again" in note for note in notes)
 
 
-def test_a_candidate_that_kills_again_and_again_fails(chain_bench, new_study):
+def test_a_candidate_that_kills_again_and_again_fails(new_study):
     opened = new_study(chain_bench(), trials=2)
     claim(opened, worker=DEAD, key=opened.space.key(opened.space.plan.stages))
     for _ in range(DEATHS_LIMIT - 1):
@@ -58,7 +55,7 @@ def test_a_candidate_that_kills_again_and_again_fails(chain_bench, new_study):
     assert "died 5 times" in error_of(counted[0])
 
 
-def test_a_trial_of_a_living_worker_is_left_alone(chain_bench, new_study):
+def test_a_trial_of_a_living_worker_is_left_alone(new_study):
     opened = new_study(chain_bench(), trials=3)
     claim(opened, worker=ELSEWHERE)
     run_study(opened)
@@ -68,7 +65,7 @@ def test_a_trial_of_a_living_worker_is_left_alone(chain_bench, new_study):
 
 @pytest.mark.parametrize("is_measured", [True, False])
 def test_a_trial_that_another_gives_up_meanwhile_is_left_to_it_and_the_worker_goes_on(
-    chain_bench, new_study, is_measured
+    new_study, is_measured
 ):
     notes = []
     opened = new_study(chain_bench(), trials=3, notify=notes.append)
@@ -87,37 +84,21 @@ def test_a_trial_that_another_gives_up_meanwhile_is_left_to_it_and_the_worker_go
     assert any("another worker finished it first" in note for note in notes)
 
 
-def test_a_storage_that_breaks_on_the_way_out_hides_no_interruption(
-    chain_bench, new_study, monkeypatch
-):
+def test_a_storage_that_breaks_on_the_way_out_hides_no_interruption(new_study, monkeypatch):
     opened = new_study(chain_bench())
+    broken = Mock(side_effect=optuna.exceptions.StorageInternalError("disk full"))
 
     def interrupted(_):
         monkeypatch.setattr(optuna.storages.RDBStorage, "set_trial_user_attr", broken)
         monkeypatch.setattr(optuna.storages.RDBStorage, "set_trial_state_values", broken)
         raise KeyboardInterrupt
 
-    def broken(*_, **__):
-        raise optuna.exceptions.StorageInternalError("disk full")
-
     opened.bench.measure = interrupted
     with pytest.raises(KeyboardInterrupt):
         run_study(opened)
 
 
-def test_a_storage_that_breaks_when_a_result_is_written_is_one_line(
-    chain_bench, new_study, monkeypatch
-):
-    def broken(*_, **__):
-        raise optuna.exceptions.StorageInternalError("disk full")
-
-    opened = new_study(chain_bench())
-    monkeypatch.setattr(optuna.storages.RDBStorage, "set_trial_state_values", broken)
-    with pytest.raises(MachineError, match="disk full; repair it and run again"):
-        run_study(opened)
-
-
-def test_two_workers_share_the_trials_and_no_split(chain_bench, new_study):
+def test_two_workers_share_the_trials_and_no_split(new_study):
     first, second = (new_study(chain_bench(ops=40), trials=6, sampler="random") for _ in range(2))
     inner = first.bench.measure
 
@@ -132,7 +113,7 @@ def test_two_workers_share_the_trials_and_no_split(chain_bench, new_study):
     assert len(set(keys(first))) == 6
 
 
-def test_a_trial_that_exceeds_the_limit_is_given_up(chain_bench, new_study, monkeypatch):
+def test_a_trial_that_exceeds_the_limit_is_given_up(new_study, monkeypatch):
     opened = new_study(chain_bench(), trials=2)
     monkeypatch.setattr(loops, "stop_reason", lambda *_: None)
     for _ in range(2):
@@ -143,9 +124,7 @@ def test_a_trial_that_exceeds_the_limit_is_given_up(chain_bench, new_study, monk
     assert state_of(opened.study.trials[2]) == "interrupted"
 
 
-def test_a_trial_names_its_worker_before_its_candidate_is_planned(
-    chain_bench, new_study, monkeypatch
-):
+def test_a_trial_names_its_worker_before_its_candidate_is_planned(new_study, monkeypatch):
     """Otherwise it looks lost to other workers, and two measure one candidate."""
     opened, assign = new_study(chain_bench(), trials=1), Assignment.assign
 
@@ -160,7 +139,7 @@ def test_a_trial_names_its_worker_before_its_candidate_is_planned(
     assert states(opened) == ["COMPLETE"]
 
 
-def test_a_trial_without_a_worker_is_left_alone_for_a_while(chain_bench, new_study, monkeypatch):
+def test_a_trial_without_a_worker_is_left_alone_for_a_while(new_study, monkeypatch):
     opened, retry = new_study(chain_bench(), trials=2), Retry(print)
     # Started by the clock of a host in another time zone.
     start = datetime.now() - timedelta(hours=9)
@@ -173,7 +152,7 @@ def test_a_trial_without_a_worker_is_left_alone_for_a_while(chain_bench, new_stu
         assert states(opened) == [state]
 
 
-def test_a_silent_worker_loses_its_trial_to_whoever_asks(chain_bench, new_study, tmp_path):
+def test_a_silent_worker_loses_its_trial_to_whoever_asks(new_study, tmp_path):
     opened = new_study(chain_bench(), trials=1)
     key = opened.space.key(opened.space.plan.stages)
     trial = claim(opened, worker=ELSEWHERE, key=key)

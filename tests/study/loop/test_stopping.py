@@ -1,32 +1,22 @@
 from types import SimpleNamespace
 
-import optuna
 import pytest
-from optuna.trial import TrialState
 
 from autosplit.errors import Infeasible
 from autosplit.study.acquisition import WORTH
 from autosplit.study.config.study_file import Search
 from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason
-from autosplit.study.record import RECORD
 from autosplit.study.results import tally
 from autosplit.units import duration
+from tests.study.conftest import frozen
 
 COMPLETE, FAIL, RUNNING, WAITING = "COMPLETE", "FAIL", "RUNNING", "WAITING"
 
 
-def trial(number, state, value=None, record=None):
-    """A trial; one without a result has a reason."""
-    known = record or ({"error": "no room"} if state == FAIL else {})
-    attributes, of_state = {RECORD: known}, TrialState[state]
-    created = optuna.trial.create_trial(state=of_state, value=value, user_attrs=attributes)
-    created.number = number
-    return created
-
-
 def trials(*rows):
-    """Trials from (state, value, record); the last two may be left out."""
-    return [trial(number, *t) for number, t in enumerate(rows)]
+    """Trials from (state, value, record); one without the last two that failed has a reason."""
+    reasons = {FAIL: (None, {"error": "no room"})}
+    return [frozen(n, s, *(more or reasons.get(s, ()))) for n, (s, *more) in enumerate(rows)]
 
 
 def reason(rows, elapsed=0.0, **search):
@@ -104,16 +94,6 @@ def test_a_study_stops_where_nothing_is_promised():
     assert f"by {WORTH / 2:.2%} or more" in str(converged)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"),
-        (89.4, "89 s"),
-        (90, "2 min"),
-        (5399, "90 min"),
-        (5400, "1.5 h"),
-        (86400, "24.0 h"),
-    ],
-)
-def test_times_are_told_in_the_unit_one_would_say(seconds, text):
-    assert duration(seconds) == text
+def test_times_are_told_in_the_unit_one_would_say():
+    texts = list(map(duration, (0, 89.4, 90, 5399, 5400, 86400)))
+    assert texts == ["0 s", "89 s", "2 min", "90 min", "1.5 h", "24.0 h"]

@@ -26,6 +26,7 @@ def contender(deployment, time, *reasons):
 
 LEAVE, REPLICATE = whole("cores:0-1"), whole(*CORES[:2])
 SPLIT = Deployment.of_split([(0,), (1,)], CORES[:2], ["tvm", "tvm"])
+REPLICATED = Deployment.of_split([(0,), (1,)], CORES[:3], ["tvm", "tvm"], [2, 1])
 MIXED = Deployment.of_split([(0,), (1,)], CORES[:2], ["tvm", "onnxruntime"])
 
 
@@ -51,10 +52,7 @@ def test_three_lines_say_what_to_do_the_figures_and_how_sure():
         (whole("cores:1", "cuda:0"), "Replicate the whole model: 2 x onnxruntime on cores:1 and "),
         (SPLIT, "Split into 2 stages (trial 3): each tvm, 1 thread."),
         (MIXED, "Split into 2 stages (trial 3): tvm, 1 thread; onnxruntime, 1 thread."),
-        (
-            Deployment.of_split([(0,), (1,)], CORES[:3], ["tvm", "tvm"], [2, 1]),
-            "Split into 2 stages (trial 3): 2 x tvm, 1 thread each; tvm, 1 thread.",
-        ),
+        (REPLICATED, "Split into 2 stages (trial 3): 2 x tvm, 1 thread each; tvm, 1 thread."),
     ],
 )
 def test_the_first_line_says_how_to_run_it(deployment, advice):
@@ -65,13 +63,9 @@ def test_the_first_line_says_how_to_run_it(deployment, advice):
 
 def test_a_split_that_ties_with_faster_replicas_is_not_advised():
     """The whole model, slower than the split, ties with the replicas, the fastest."""
-    verdict = judge(
-        [
-            contender(SPLIT, Spread(10.2, 10.15, 10.3)),
-            contender(REPLICATE, Spread(10.0, 9.6, 10.4)),
-            contender(LEAVE, Spread(10.5, 10.35, 10.6)),
-        ]
-    )
+    split, replicas = Spread(10.2, 10.15, 10.3), Spread(10.0, 9.6, 10.4)
+    whole_model = contender(LEAVE, Spread(10.5, 10.35, 10.6))
+    verdict = judge([contender(SPLIT, split), contender(REPLICATE, replicas), whole_model])
     assert verdict.winner.choice == "leave"
     assert "the best replicas 10 ms (a tie)" in verdict.text
 
