@@ -13,41 +13,36 @@ import autosplit
 from autosplit.errors import AutosplitError
 from tests.frontend.mutations import CHANGES, damaged
 from tests.nets import net
-from tests.relax_nets import parsed
+from tests.relax_nets import function, module
 
 COUNT = int(os.environ.get("AUTOSPLIT_FUZZ", "20"))
-SCRIPT = """
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 3), "float32")):
-        with R.dataflow():
-            twice = R.add(x, x)
-            parts = R.split(twice, 2, axis=1)
-            left = parts[0]
-            joined = R.concat((parts[1], left), axis=1)
-            shifted = R.add(joined, R.const(2.0, "float32"))
-            product = R.matmul(shifted, w)
-            R.output(product, left)
-        return (product, left)
-"""
+PARAMS = "x: R.Tensor((2, 4), 'float32'), w: R.Tensor((4, 3), 'float32')"
+BODY = """with R.dataflow():
+    twice = R.add(x, x)
+    parts = R.split(twice, 2, axis=1)
+    left = parts[0]
+    joined = R.concat((parts[1], left), axis=1)
+    shifted = R.add(joined, R.const(2.0, "float32"))
+    product = R.matmul(shifted, w)
+    R.output(product, left)
+return (product, left)"""
 
 
-def sound_onnx():
+def sound_onnx(_):
     text = """g (float[1,4] x) => (float[1,2] y) {
         h = Gemm(x, w, b)  r = Relu(h)  a, c = Split<axis=1>(r)  d = Reshape(a, s)  y = Add(d, c)
     }"""
     return net(text, {"w": (4, 4), "b": (4,), "s": np.array([1, 2])}).SerializeToString()
 
 
-def sound_json():
+def sound_json(_):
     import tvm
 
-    return str(tvm.ir.save_json(parsed(SCRIPT))).encode()
+    return tvm.ir.save_json(module(function("main", BODY, PARAMS))).encode()
 
 
 def sound_program(folder):
-    import torch
+    torch = pytest.importorskip("torch")
 
     class Net(torch.nn.Module):
         def __init__(self):
@@ -66,20 +61,7 @@ def sound_program(folder):
     return path.read_bytes()
 
 
-def sound(suffix, folder):
-    """A model file of a format that loads."""
-    if suffix == ".onnx":
-        return sound_onnx()
-    if suffix == ".json":
-        return sound_json()
-    pytest.importorskip("torch")
-    return sound_program(folder)
-
-
-def shapes(suffix):
-    return {"x": (2, 4), "y": (2, 3)} if suffix == ".pt2" else {}
-
-
+SOUND = {".onnx": sound_onnx, ".json": sound_json, ".pt2": sound_program}
 SLOW = (".onnx", ".pt2")  # what is loaded is compiled; torch takes a second a file
 
 
@@ -88,13 +70,14 @@ SLOW = (".onnx", ".pt2")  # what is loaded is compiled; torch takes a second a f
 )
 def test_a_damaged_file_is_loaded_or_refused(suffix, tmp_path):
     path = tmp_path / f"net{suffix}"
-    path.write_bytes(content := sound(suffix, tmp_path))
-    assert autosplit.load_model(path, shapes(suffix)).graph.outputs
+    path.write_bytes(content := SOUND[suffix](tmp_path))
+    shapes = {"x": (2, 4), "y": (2, 3)} if suffix == ".pt2" else {}
+    assert autosplit.load_model(path, shapes).graph.outputs
     for number in range(COUNT):
         path.write_bytes(damaged(suffix, content, number))
         try:
             message = ""
-            assert autosplit.load_model(path, shapes(suffix)).graph.outputs
+            assert autosplit.load_model(path, shapes).graph.outputs
         except AutosplitError as error:
             message = str(error)
         except Exception as error:

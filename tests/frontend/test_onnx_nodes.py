@@ -35,11 +35,8 @@ def test_every_node_has_a_name_of_its_own(names):
     nodes = [node("Relu", f"t{i}", f"t{i + 1}", name) for i, name in enumerate(names)]
     unique_names = named(*nodes)
     assert len(set(unique_names)) == len(names)
-    assert all(
-        f == n
-        for f, n in zip(unique_names, names, strict=True)
-        if n and names.count(n) == 1 and unique_names.count(n) == 1
-    )
+    for given_name, name in zip(names, unique_names, strict=True):
+        assert name == given_name or not given_name or names.count(given_name) > 1
 
 
 def test_inputs_and_outputs_that_are_left_out_are_none():
@@ -64,22 +61,24 @@ def dropout(opset, inputs="x", outputs="y", **attributes):
     return model
 
 
-PASSED_ON = [dropout(12), dropout(13, "x r"), dropout(13, "x r off"), dropout(10, ratio=0.5)]
-TRAINS = [dropout(13, "x r on"), dropout(13, "x r on", "y m"), dropout(13, "x r t")]
-
-
-@pytest.mark.parametrize("model", [*PASSED_ON, dropout(6, is_test=1), dropout(6)])
+@pytest.mark.parametrize(
+    "model",
+    [dropout(12), dropout(13, "x r"), dropout(13, "x r off"), dropout(10, ratio=0.5),
+     dropout(6, is_test=1), dropout(6)],
+)  # fmt: skip
 def test_a_dropout_whose_mask_nobody_reads_passes_its_input_on(save, model):
     loaded = api.load_model(save(model))
     assert [op.sources for op in loaded.graph.ops] == [("end",)]
     assert [f.reason for f in loaded.graph.folded] == ["identity: passes 'x' on"]
 
 
-@pytest.mark.parametrize("model", [*TRAINS, dropout(6, is_test=0)])
+@pytest.mark.parametrize(
+    "model",
+    [dropout(13, "x r on"), dropout(13, "x r on", "y m"), dropout(13, "x r t"),
+     dropout(6, is_test=0)],
+)  # fmt: skip
 def test_a_dropout_that_trains_is_refused_by_name_alone(save, model, capfd):
-    with pytest.raises(
-        ModelError, match=r"'drop' \(Dropout\) cannot .*: it drops values at random"
-    ):
+    with pytest.raises(ModelError, match=r"'drop' \(Dropout\) cannot .*: it drops values at"):
         api.load_model(save(model))
     gc.collect()
     assert capfd.readouterr() == ("", "")

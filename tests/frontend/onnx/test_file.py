@@ -13,7 +13,6 @@ from autosplit.frontend.importing import digest
 from tests.build import node, onnx_model, value
 
 ONES = np.ones((1, 4), np.float32)
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4
 
 
 @pytest.fixture
@@ -29,24 +28,8 @@ def refused(said, save):
     return run
 
 
-NO_ONNX = (np.random.default_rng(0).bytes(4096), b"some text", PNG, b'{"a": 1}', bytes(64), b"\x08")
-
-
-@pytest.mark.parametrize("content", NO_ONNX, ids=len)
-def test_a_file_that_is_not_onnx_is_named(refused, tmp_path, content):
-    path = tmp_path / "net.onnx"
-    path.write_bytes(content)
-    assert f"model '{path}' is not an ONNX file" in refused(path)
-
-
-def without_opset():
-    model = onnx_model([node("Relu", "x", "y")])
-    del model.opset_import[:]
-    return model
-
-
-RELU, WIDE = node("Relu", "x", "y"), {"w": np.ones((1, 5), np.float32)}
 SEQUENCE = onnx.helper.make_tensor_sequence_value_info("x", 1, None)
+RELU, WIDE = node("Relu", "x", "y"), {"w": np.ones((1, 5), np.float32)}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +43,7 @@ SEQUENCE = onnx.helper.make_tensor_sequence_value_info("x", 1, None)
          "node 'n' (Loop) cannot be imported: TVM's importer has no Loop;"),
         (onnx_model([], outputs=["x"]), "a graph without nodes"),
         (onnx_model([RELU], outputs=[]), "a graph without outputs"),
-        (without_opset(), "holds no graph with an opset version"),
+        (onnx.ModelProto(graph=onnx_model([RELU]).graph), "holds no graph with an opset version"),
         (onnx_model([node("Relu", "nope", "y")]), "node 'y' reads 'nope', which no earlier node"),
         (onnx_model([node("Add", "x b", "a"), node("Exp", "a", "b")], outputs=["b"]),
          "node 'a' reads 'b', which no earlier node makes"),
@@ -100,10 +83,8 @@ def test_what_is_declared_of_an_input_or_a_weight_elsewhere_counts_for_nothing(s
 
 def test_functions_are_inlined_before_their_nodes_are_looked_at(refused):
     model = onnx_model([node("Twice", "x", "y", domain="acme")])
-    body = [node("Relu", "a", "t"), node("Fancy", "t", "b")]
-    model.functions.append(
-        onnx.helper.make_function("acme", "Twice", ["a"], ["b"], body, model.opset_import)
-    )
+    body = [node("Relu", "a", "t"), node("Fancy", "t", "b")], model.opset_import
+    model.functions.append(onnx.helper.make_function("acme", "Twice", ["a"], ["b"], *body))
     assert refused(model).startswith("node 'b__1' (Fancy) cannot be imported")
 
 
@@ -146,22 +127,20 @@ def test_a_shape_that_does_not_fit_says_why(refused, options, line):
     assert line in refused(dynamic(("n", 4), ("n", 8)), *flags)
 
 
-@pytest.mark.parametrize("size", ["N", "batch_size", None])
-def test_an_open_number_of_items_is_one(save, size):
-    model = api.load_model(save(dynamic((size, 4), (size, 8))))
-    assert [port.shape for port in model.lowered.inputs] == [(1, 4), (1, 8)]
+@pytest.mark.parametrize(
+    ("declared", "shapes", "expected"),
+    [
+        *(([(size, 4), (size, 8)], {}, [(1, 4), (1, 8)]) for size in ("N", "batch_size", None)),
+        ([("n", 4), ("n", 8)], {"x0": (3, 4)}, [(3, 4), (3, 8)]),
+        *(([None], {"x0": shape}, [shape]) for shape in ((), (5,), (2, 3, 4))),
+    ],
+)
+def test_open_sizes_are_those_of_one_item_or_what_is_said_of_any_input(
+    save, declared, shapes, expected
+):
+    model = api.load_model(save(dynamic(*declared)), shapes)
+    assert [port.shape for port in model.lowered.inputs] == expected
     model.split([]).pipeline().close()
-
-
-def test_a_symbol_bound_once_is_bound_in_every_input(save):
-    model = api.load_model(save(dynamic(("n", 4), ("n", 8))), {"x0": (3, 4)})
-    assert [i.shape for i in model.lowered.inputs] == [(3, 4), (3, 8)]
-
-
-@pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4)])
-def test_an_input_of_unknown_rank_takes_any_shape(save, shape):
-    model = api.load_model(save(dynamic(None)), {"x0": shape})
-    assert model.graph.tensors["y0"].shape == shape
 
 
 def with_weight(**fields):
@@ -229,9 +208,8 @@ def test_external_data_outside_the_folder_is_refused(
         (folder / "data.bin").write_bytes(ONES.tobytes())
     (tmp_path / "link.bin").symlink_to(outside / "data.bin")
     (tmp_path / "up").symlink_to(outside)
-    assert "weight 'w' lies outside the model's folder" in refused(
-        external(location.format(outside=outside))
-    )
+    said = refused(external(location.format(outside=outside)))
+    assert "weight 'w' lies outside the model's folder" in said
 
 
 @pytest.mark.parametrize(
@@ -247,9 +225,14 @@ def test_external_data_outside_the_folder_is_refused(
         ("data.bin", {"offset": -1}, "cannot be read: "),
         ("data.bin", {"offset": "x"}, "cannot be read: "),
         ("data.bin", {"length": 12}, "is damaged"),
+        ("9" * 5000, {}, "needs the file '9999"),
+        ("data.bin", {"offset": "9" * 5000}, "cannot be read: "),
+        ("data.bin", {"length": "9" * 5000}, "cannot be read: "),
     ],
 )
 def test_external_data_that_cannot_be_read_is_named(refused, tmp_path, location, entries, line):
     (tmp_path / "data.bin").write_bytes(ONES.tobytes())
     (tmp_path / "loop.bin").symlink_to(tmp_path / "loop.bin")
-    assert f"weight 'w' {line}" in refused(external(location, **entries))
+    said = refused(external(location, **entries))
+    assert f"weight 'w' {line}" in said
+    assert len(said) < 400

@@ -20,11 +20,7 @@ def one(line, weights, opset):
     "model",
     [
         one("y = Slice<starts=[1,1],ends=[-1,9],axes=[2,3]>(x)", {}, 9),
-        one(
-            'y = Resize<mode="linear">(x, e, e, s)',
-            {"e": EMPTY, "s": np.array([1, 3, 9, 7], np.int64)},
-            11,
-        ),
+        one('y = Resize<mode="linear">(x, e, e, s)', {"e": EMPTY, "s": np.array([1, 3, 9, 7])}, 11),
         one("p = Pow(x, two)  y = Pow(p, half)", {"two": np.array(2), "half": np.array([0.5])}, 17),
         one("y, i = MaxPool<kernel_shape=[2,2]>(x)", {}, 17),
         one("l = Log(x)  e = Equal(l, l)  y = Where(e, l, x)", {}, 17),

@@ -8,11 +8,9 @@ from autosplit.frontend.onnx.single_node import computed
 from tests.build import node, onnx_model, value
 from tests.nets import judge, net
 
-I64 = np.int64
-
 
 def ints(*values):
-    return np.array(values, I64)
+    return np.array(values, np.int64)
 
 
 @pytest.mark.parametrize(
@@ -43,9 +41,6 @@ def test_a_shape_can_be_an_output(save):
         assert pipeline.run(model.items(1))[0]["s"].tolist() == [1, 4]
 
 
-EINSUM = {"equation": "a,b,c,d->"}
-
-
 @pytest.mark.parametrize(
     ("kind", "arrays", "attributes"),
     [
@@ -56,7 +51,7 @@ EINSUM = {"equation": "a,b,c,d->"}
         ("Range", [np.float32(0), np.float32(1), np.float32(1e-12)], {}),
         ("Add", [np.zeros(1025, np.float32), np.zeros(1, np.float32)], {}),
         ("ConstantOfShape", [ints(1025)], {}),
-        ("Einsum", [np.ones(200, np.float32)] * 4, EINSUM),
+        ("Einsum", [np.ones(200, np.float32)] * 4, {"equation": "a,b,c,d->"}),
         ("Reshape", [np.arange(6), ints(4, 2)], {}),
         ("Dropout", [np.float32([1]), np.float32(0.5), np.array(True)], {}),
         ("Bernoulli", [np.float32([0.5])], {}),

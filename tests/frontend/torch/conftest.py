@@ -1,4 +1,4 @@
-"""One list of ONNX functions for all programs."""
+"""Programs of functions, and one list of ONNX functions for all programs."""
 
 import functools
 
@@ -15,3 +15,14 @@ def _functions_read_once():
             registry, "from_torchlib", staticmethod(functools.cache(registry.from_torchlib))
         )
         yield
+
+
+def exported(function, *arguments, **options):
+    """The program of a function of tensors."""
+    import torch
+
+    class Net(torch.nn.Module):
+        def forward(self, x, *more):
+            return function(x, *more)
+
+    return torch.export.export(Net(), arguments, **options)

@@ -11,6 +11,7 @@ import pytest
 import autosplit
 from autosplit.deploy.verify import verify
 from autosplit.errors import ModelError
+from tests.frontend.torch.conftest import exported
 from tests.nets import judge
 
 torch = pytest.importorskip("torch")
@@ -86,12 +87,10 @@ def test_inputs_may_come_in_containers():
 
 
 def test_a_choice_is_one_op_that_onnxruntime_computes():
-    class Choice(torch.nn.Module):
-        def forward(self, x):
-            return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+    def choice(x):
+        return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
 
-    program = torch.export.export(Choice(), (torch.randn(3),))
-    model = autosplit.load_model(program, runtime="onnxruntime")
+    model = autosplit.load_model(exported(choice, torch.randn(3)), runtime="onnxruntime")
     assert [op.sources for op in model.graph.ops if op.opaque] == [("cond",)]
     judge(model, model.split([]))
 
@@ -164,10 +163,9 @@ def test_an_op_that_reaches_out_of_the_program_is_refused(saved, tmp_path, targe
 
 
 def test_an_op_that_reaches_out_of_the_body_of_a_wrapping_call_is_refused(tmp_path):
-    class Wrapped(torch.nn.Module):
-        def forward(self, x):
-            with torch.autocast("cpu", enabled=False):
-                return x.float().cos()
+    def wrapped(x):
+        with torch.autocast("cpu", enabled=False):
+            return x.float().cos()
 
     def change(document, file_name):
         nodes = document["graph_module"]["graph"]["nodes"]
@@ -179,5 +177,5 @@ def test_an_op_that_reaches_out_of_the_body_of_a_wrapping_call_is_refused(tmp_pa
         target = "torch.ops.aten.from_file.default"
         reaching(body["graph"], target, file_name | MAPPED, [output])
 
-    torch.export.save(torch.export.export(Wrapped(), (torch.ones(3),)), tmp_path / "net.pt2")
+    torch.export.save(exported(wrapped, torch.ones(3)), tmp_path / "net.pt2")
     require_refused(tmp_path / "net.pt2", tmp_path, change, "side effects")

@@ -7,6 +7,7 @@ import autosplit
 from autosplit.deploy.verify import verify
 from autosplit.errors import ModelError
 from autosplit.hardware.measurement.parity import compare
+from tests.frontend.torch.conftest import exported
 from tests.nets import judge
 
 torch = pytest.importorskip("torch")
@@ -18,14 +19,6 @@ HEADS = torch.linspace(-1, 1, 48).sin().reshape(1, 2, 6, 4)
 BACK = torch.tensor([-1, 2, -3])
 MASK = torch.ones(6, 6, dtype=torch.bool).tril()
 FLAGS = torch.arange(24).reshape(4, 6) % 2 == 0
-
-
-def exported(function, *arguments, **options):
-    class Net(torch.nn.Module):
-        def forward(self, x, *more):
-            return function(x, *more)
-
-    return torch.export.export(Net(), arguments, **options)
 
 
 def run(program, item, shapes=None):
@@ -45,6 +38,24 @@ def masked(x):
     y = functional.pixel_shuffle(1 - x, 2)[:, 0]
     y = functional.layer_norm(y, (4,)) / y.std(-1, keepdim=True)
     return y.masked_fill(torch.ones(4, 4).triu(1) == 1, float("-inf")).softmax(-1)
+
+
+def causal(x):
+    """A mask as Llama makes it, with a second one from the outside."""
+    least = torch.finfo(x.dtype).min
+    mask = torch.full((4, 4), least).triu(1)[None, None].expand(2, 1, -1, -1).clone()
+    return mask.masked_fill(mask + (x[:2, None, None, :4] > 0).to(x.dtype) == 0, least)
+
+
+@torch.no_grad()
+def rotary(x):
+    """Positions as Llama turns its heads by, without gradients and mixed precision."""
+    rates = 100.0 ** -(torch.arange(3) / 3)
+    with torch.autocast("cpu", enabled=False):
+        angles = (rates[:, None] @ torch.arange(4)[None].float()).T
+        angles = torch.cat([angles, angles], -1)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    return x * cos + torch.cat([-x[..., 3:], x[..., :3]], -1) * sin
 
 
 def interpolated(**options):
@@ -76,6 +87,11 @@ def attention(**options):
                 lambda x: torch.dstack([x, x * 2]),
                 lambda x: torch.column_stack([x, x[:, 0] * 2]),
                 lambda x: torch.view_as_real(torch.polar(x.abs(), x)),
+                lambda x: (x.float().pow(2).mean(-1, keepdim=True) + 1e-6).rsqrt() * x,
+                lambda x: x[:, None].expand(-1, 2, 6).reshape(-1, 6) * 2,
+                lambda x: x.repeat_interleave(2, 0) * 2,
+                causal,
+                rotary,
             ],
         ),
         ([X], [lambda x: (x * 2).bfloat16()]),
@@ -179,13 +195,15 @@ def test_what_the_importer_cannot_read_is_refused_by_name(function, named):
         autosplit.load_model(exported(function, IMAGE))
 
 
-class Sum(torch.nn.Module):
-    """The output needs the total, and the total of the next step the count of this one."""
-
-    def __init__(self):
+class Buffered(torch.nn.Module):
+    def __init__(self, **buffers):
         super().__init__()
-        self.register_buffer("total", torch.full((4, 6), 0.5))
-        self.register_buffer("count", torch.zeros(()))
+        for name, tensor in buffers.items():
+            self.register_buffer(name, tensor.clone())
+
+
+class Sum(Buffered):
+    """The output needs the total, and the total of the next step the count of this one."""
 
     def forward(self, x):
         result = self.total * 2
@@ -194,14 +212,8 @@ class Sum(torch.nn.Module):
         return result
 
 
-class Delayed(torch.nn.Module):
+class Delayed(Buffered):
     """Its input two steps before, as it came, and whether the last one was large."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("last", torch.zeros(4, 6))
-        self.register_buffer("before", torch.zeros(4, 6))
-        self.register_buffer("flag", torch.zeros(4, 6, dtype=torch.bool))
 
     def forward(self, x, flag):
         result = self.before * 2 + x + self.flag
@@ -211,12 +223,8 @@ class Delayed(torch.nn.Module):
         return result
 
 
-class Updating(torch.nn.Module):
+class Updating(Buffered):
     """Changes its inputs, one of which it returns too; a buffer is set anew before it is read."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("position", torch.zeros((), dtype=torch.int64))
 
     def forward(self, x, total, count, at):
         self.position.copy_(at[0])
@@ -225,13 +233,8 @@ class Updating(torch.nn.Module):
         return total * 2 + self.position, total
 
 
-class Same(torch.nn.Module):
+class Same(Buffered):
     """A buffer with the name of an input, and one that no output needs."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("x", torch.zeros(4, 6))
-        self.register_buffer("count", torch.zeros(()))
 
     def forward(self, x):
         self.count += 1
@@ -239,35 +242,39 @@ class Same(torch.nn.Module):
         return self.x + 1
 
 
+ZEROS, NUMBER = torch.zeros(4, 6), torch.zeros(())
+
+
 @pytest.mark.parametrize(
-    ("module", "inputs", "changed", "states"),
+    ("module", "buffers", "inputs", "changed", "states"),
     [
-        (Sum, {"x": X}, {}, {"total": "total_next", "count": "count_next"}),
-        (Delayed, {"x": X, "flag": FLAGS}, {}, dict.fromkeys(("last", "before", "b_flag"))),
-        (Updating, {"x": X, "at": torch.tensor([3])}, {"total": (4, 6), "count": ()},
-         {"total": "add_", "count": "count_next"}),
-        (Same, {"x": X}, {}, {"b_x": None}),
+        (Sum, {"total": ZEROS + 0.5, "count": NUMBER}, {"x": X}, {},
+         {"total": "total_next", "count": "count_next"}),
+        (Delayed, {"last": ZEROS, "before": ZEROS, "flag": ZEROS.bool()}, {"x": X, "flag": FLAGS},
+         {}, dict.fromkeys(("last", "before", "b_flag"))),
+        (Updating, {"position": NUMBER.long()}, {"x": X, "at": torch.tensor([3])},
+         {"total": (4, 6), "count": ()}, {"total": "add_", "count": "count_next"}),
+        (Same, {"x": ZEROS, "count": NUMBER}, {"x": X}, {}, {"b_x": None}),
     ],
 )  # fmt: skip
 def test_buffers_and_inputs_that_decide_outputs_are_states(
-    module, inputs, changed, states, tmp_path
+    module, buffers, inputs, changed, states, tmp_path
 ):
     changed = {name: torch.zeros(shape) for name, shape in changed.items()}
-    program = torch.export.export(module(), (), inputs | changed)
+    program = torch.export.export(module(**buffers), (), inputs | changed)
     torch.export.save(program, tmp_path / "net.pt2")
     model = autosplit.load_model(tmp_path / "net.pt2")
     outputs = {state.input: state.output for state in model.graph.states}
     assert outputs.keys() == states.keys()
     assert all(outputs[name] == output for name, output in states.items() if output)
-    items, instance = model.items(5), module()
+    items, instance = model.items(5), module(**buffers)
     assert all(item.keys() == inputs.keys() for item in items)
     items[1]["x"][0, :3] = np.nan, -0.0, np.inf
-    buffers = dict(instance.named_buffers()) | changed
-    steps = []
+    current, steps = dict(instance.named_buffers()) | changed, []
 
     def require_states(pipeline):
         for name, array in pipeline.state().items():
-            np.testing.assert_allclose(array, buffers[name.removeprefix("b_")], atol=1e-5)
+            np.testing.assert_allclose(array, current[name.removeprefix("b_")], atol=1e-5)
 
     model.split([]).export(tmp_path / "out")
     with model.split([]).pipeline() as pipeline, autosplit.load(tmp_path / "out") as loaded:
