@@ -16,15 +16,13 @@ from tests.report.studies import make_study
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
     """The file of the study ``fire``: 12 trials, the sixth failed. A test must not change it."""
-    file = tmp_path_factory.mktemp("finished") / "fire.db"
-    make_study(file, graphs.fire_net())
+    make_study(file := tmp_path_factory.mktemp("finished") / "fire.db", graphs.fire_net())
     return file
 
 
 @pytest.fixture(scope="session")
 def small_study(tmp_path_factory):
-    file = tmp_path_factory.mktemp("small") / "fire.db"
-    make_study(file, graphs.fire_net(), trials=3)
+    make_study(file := tmp_path_factory.mktemp("small") / "fire.db", graphs.fire_net(), trials=3)
     return file
 
 

@@ -1,7 +1,5 @@
 """Fused graphs: a chain, and one shaped like SqueezeNet."""
 
-from itertools import pairwise
-
 from autosplit.graph import Op, build
 
 
@@ -41,10 +39,3 @@ def fire_net():
     for name in ("dropout", "conv10_relu", "avgpool", "flatten", "softmax"):
         t = s.op(name, t, size=4000)
     return s.graph(t)
-
-
-def prefix_stages(graph, count):
-    """``count`` stages of about equally many ops, cut along the order of the graph."""
-    total = len(graph.ops)
-    bounds = [round(k * total / count) for k in range(count + 1)]
-    return [list(range(a, b)) for a, b in pairwise(bounds)]

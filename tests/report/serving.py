@@ -23,11 +23,6 @@ class Client:
     port: int
     url: str = ""
 
-    @property
-    def study_page(self):
-        """The page of the study in optuna-dashboard."""
-        return f"{self.url}dashboard/studies/1"
-
     def ask(self, path, method="GET", body=None, **headers):
         """Underscores in names of headers are dashes; PORT in a value is the server's port."""
         sent = {k.replace("_", "-"): v.replace("PORT", str(self.port)) for k, v in headers.items()}
@@ -60,7 +55,6 @@ def running(server, url=""):
 
 @contextlib.contextmanager
 def dashboard(reader, **options):
-    """The dashboard of a study."""
     server, url = open_server(reader, port=0, **options)
     with running(server, url) as client:
         yield client

@@ -7,17 +7,8 @@ import optuna
 from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.results import Accuracy, Baseline, Measurement, Profile, Spread
 from autosplit.report.documents.record import Study, Trial
-from autosplit.study import documents
-from autosplit.study.record import (
-    COMPARISON,
-    FORMAT,
-    RECORD,
-    RESULT,
-    StudyRecord,
-    TrialRecord,
-    mapping,
-    update,
-)
+from autosplit.study import documents, record
+from autosplit.study.record import COMPARISON, FORMAT, RECORD, RESULT, StudyRecord, TrialRecord
 
 REASON = "stage 1 ended by signal 11; its kernels may be broken, see autosplit doctor"
 VERDICT = "Two replicas are 3 % faster than the best split; do not split."
@@ -56,7 +47,7 @@ def store(study, **values):
     places = {COMPARISON: COMPARISON, "stopped": RESULT, "verdict": RESULT}
     for key, value in values.items():
         place = places.get(key, RECORD)
-        document = {**mapping(study.user_attrs.get(place)), key: value}
+        document = {**(study.user_attrs.get(place) or {}), key: value}
         study.set_user_attr(place, value if place == COMPARISON else document)
 
 
@@ -66,21 +57,21 @@ def add_trial(study, graph, cut):
     stages = [range(cut), range(cut, len(graph.ops))]
     predicted = max(map(len, stages)) * 0.5
     split = Deployment.of_split(stages, DEVICES, ["tvm"] * 2)
-    update(trial, predicted_ms=predicted, **documents.deployment_document(graph, split))
+    record.update(trial, predicted_ms=predicted, **documents.deployment_document(graph, split))
     if trial.number == FAILED:
-        update(trial, error=REASON)
+        record.update(trial, error=REASON)
         study.tell(trial, state=optuna.trial.TrialState.FAIL)
         return
     measurement = measured([len(ops) * 0.5 for ops in stages])
-    update(trial, **documents.measured_document(measurement))
+    record.update(trial, **documents.measured_document(measurement))
     study.tell(trial, measurement.period_ms.median)
 
 
 def trial(number, period=None, **more):
     """A trial with a period; ``more`` are fields of it and of its record."""
     fields = {key: more.pop(key) for key in {*Trial.__dataclass_fields__} & more.keys()}
-    record = TrialRecord(period_ms=flat(period) if isinstance(period, float) else period, **more)
-    return Trial(number, **{"state": "complete", "record": record, **fields})
+    values = TrialRecord(period_ms=flat(period) if isinstance(period, float) else period, **more)
+    return Trial(number, **{"state": "complete", "record": values, **fields})
 
 
 def changed(study, **more):

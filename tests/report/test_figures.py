@@ -1,5 +1,7 @@
 """Every figure of a finished study is the same wherever it can be read."""
 
+from unittest.mock import Mock
+
 import optuna
 import pytest
 
@@ -17,30 +19,18 @@ from autosplit.units import digits
 from studies.simulation.bench import SimulatedBench
 from studies.simulation.command import Hardware, simulated
 
-STUDY = """
-model = "net.onnx"
-stages = 3
-[search]
-trials = 9
-sampler = "random"
-"""
+STUDY = 'model = "net.onnx"\nstages = 3\n[search]\ntrials = 9\nsampler = "random"\n'
 
 
 @pytest.fixture(scope="module")
-def hardware():
-    hardware = Hardware(ops=20, noise=0.3, seed=0)
-    with simulated(hardware):
-        yield hardware
-
-
-@pytest.fixture(scope="module")
-def study(hardware, tmp_path_factory):
+def study(tmp_path_factory):
     """A study in which luck decides: the noise of the comparison is a quarter of the search's."""
     folder = tmp_path_factory.mktemp("figures")
     (folder / "f.toml").write_text(STUDY, encoding="utf-8")
     storage = folder / "f.db"
-    assert main(["run", str(folder / "f.toml"), "--storage", str(storage), "-f", "json"]) == 0
-    return optuna.load_study(study_name="f", storage=f"sqlite:///{storage}")
+    with simulated(Hardware(ops=20, noise=0.3, seed=0)):
+        assert main(["run", str(folder / "f.toml"), "--storage", str(storage), "-f", "json"]) == 0
+        yield optuna.load_study(study_name="f", storage=f"sqlite:///{storage}")
 
 
 @pytest.fixture
@@ -90,15 +80,10 @@ def test_terminal_and_page_have_twelve_figures_of_the_document(study, shown, cap
 
 
 def test_split_json_has_the_figures_of_show(study, shown, monkeypatch, tmp_path):
-    exported = []
-
-    def keep(bench, deployment, folder, results, *_):
-        exported.append(results)
-
-    monkeypatch.setattr(SimulatedBench, "export", keep)
+    monkeypatch.setattr(SimulatedBench, "export", exported := Mock())
     export.export_stored_split(study, tmp_path)
-    (results,), best = exported, shown["best"]  # that of a study of so many stages
-    parts = results_parts(results)
+    _, _, results, *_ = exported.call_args.args
+    parts, best = results_parts(results), shown["best"]  # that of a study of so many stages
     for key in ("period_ms", "latency_ms"):
         assert document_of(parts["measured"][key]) == best["final"][key]
     assert list(parts["measured"]["stage_ms"]) == best["final"]["stage_ms"]

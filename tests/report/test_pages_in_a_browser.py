@@ -49,18 +49,23 @@ def opened(browser, report):
     return browser
 
 
-@pytest.mark.parametrize("which", ["report", "/"])
-def test_nothing_is_cut_off_and_all_can_be_heard(browser, report, served, which):
+@pytest.fixture(params=["report", "dashboard"])
+def either(request, browser, report, served):
+    """The browser on the report, and on the dashboard's first page."""
+    browser.open(report if request.param == "report" else served.url)
+    return browser
+
+
+def test_nothing_is_cut_off_and_all_can_be_heard(either, served):
     """Where things lie depends on the width, what can be told apart on the colours."""
-    browser.open(report if which == "report" else served.url + which[1:])
-    browser.run(OPEN_ALL)
+    either.run(OPEN_ALL)
     for width, dark in ((1400, False), (1400, True), (1024, False), (390, False)):
-        browser.view(width, dark)
-        assert browser.run(WIDER) == 0
-        assert browser.run(OUTSIDE) == []
-        assert browser.accessibility() == []
-    assert browser.errors() == []
-    assert browser.requested() <= {f"http://127.0.0.1:{served.port}"}
+        either.view(width, dark)
+        assert either.run(WIDER) == 0
+        assert either.run(OUTSIDE) == []
+        assert either.accessibility() == []
+    assert either.errors() == []
+    assert either.requested() <= {f"http://127.0.0.1:{served.port}"}
 
 
 def test_a_dark_page_has_dark_pictures(browser, report):
@@ -87,24 +92,22 @@ def test_pointing_at_a_box_or_a_mark_says_what_it_is(opened):
     assert opened.run(TIP) == said
 
 
-@pytest.mark.parametrize("which", ["report", "/"])
-def test_keys_lead_from_mark_to_mark_of_a_chart(browser, report, served, which):
-    browser.open(report if which == "report" else served.url + which[1:])
+def test_keys_lead_from_mark_to_mark_of_a_chart(either):
     focused = "return document.activeElement.getAttribute('aria-label')"
     charts = "[...document.querySelectorAll('figure.chart svg')]"
     stops = f"return {charts}.map(e => e.querySelectorAll('.node[tabindex=\"0\"]').length)"
-    assert set(browser.run(stops)) == {1}
+    assert set(either.run(stops)) == {1}
     names = f"return [...{charts}[0].querySelectorAll('.node')].map(e => e.ariaLabel)"
-    marks = browser.run(names)
+    marks = either.run(names)
     first, second, last = marks[0], marks[1], marks[-1]
-    browser.press("figure.chart svg .node", "\ue014")  # the right arrow
-    assert (browser.run(focused), browser.run(TIP)) == (second, second)
-    browser.press("figure.chart svg .node:focus", "\ue010")  # end
-    assert browser.run(focused) == last
-    browser.press("figure.chart svg .node:focus", "\ue011", "\ue012")  # home, the left arrow
-    assert (browser.run(focused), browser.run(TIP)) == (first, first)
-    assert set(browser.run(stops)) == {1}
-    assert browser.accessibility() == []
+    either.press("figure.chart svg .node", "\ue014")  # the right arrow
+    assert (either.run(focused), either.run(TIP)) == (second, second)
+    either.press("figure.chart svg .node:focus", "\ue010")  # end
+    assert either.run(focused) == last
+    either.press("figure.chart svg .node:focus", "\ue011", "\ue012")  # home, the left arrow
+    assert (either.run(focused), either.run(TIP)) == (first, first)
+    assert set(either.run(stops)) == {1}
+    assert either.accessibility() == []
 
 
 def test_a_legal_cut_that_is_pointed_at_dims_the_ops_after_it(opened):
@@ -165,7 +168,7 @@ def test_what_changes_in_a_running_study_changes_in_place(browser, small):
 def test_read_only_can_be_seen_in_optuna_dashboard(browser, served):
     shown = """return [...document.querySelectorAll('[data-testid="%s"]')]
       .filter(e => e.getClientRects().length).length"""
-    browser.open(f"{served.study_page}/note")
+    browser.open(f"{served.url}dashboard/studies/1/note")
     there = "return document.querySelector('[data-testid=\"EditIcon\"]') !== null"
     assert browser.wait(there)
     assert browser.run(shown % "EditIcon") == 0

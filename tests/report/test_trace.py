@@ -10,9 +10,7 @@ from tests.hardware.fakes import fake_pipeline, graph, items
 # The format's required keys by phase: a complete span, the steps of a flow, and metadata.
 REQUIRED = {
     "X": {"name", "ts", "dur", "pid", "tid"},
-    "s": {"name", "ts", "id", "pid", "tid"},
-    "t": {"name", "ts", "id", "pid", "tid"},
-    "f": {"name", "ts", "id", "pid", "tid"},
+    **{step: {"name", "ts", "id", "pid", "tid"} for step in "stf"},
     "M": {"name", "pid", "tid", "args"},
 }
 NET = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b", "a"])], ["x"], ["c"])

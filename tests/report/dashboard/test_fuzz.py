@@ -13,27 +13,19 @@ CALLS = 264
 PATIENCE = 0.5  # seconds without a byte of the answer
 METHODS = ("GET", "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", "\t")
 PATHS = (
-    "/",
-    "/dashboard/studies/1",
-    "/api/studies",
-    "/api/studies/1",
-    "/api/studies/1/1/note",
-    "/api/studies/1/note",
-    "/api/trials/1/tell",
-    "/api/artifacts/1/1",
-    "/artifacts/1/1/x",
-    "/artifacts/1",
-    "/csv/1",
-    "/static/bundle.js",
-    "/api/meta",
-    "/api/studies/1/param_importances",
-)
+    "/", "/dashboard/studies/1", "/api/studies", "/api/studies/1", "/api/studies/1/1/note",
+    "/api/studies/1/note", "/api/trials/1/tell", "/api/artifacts/1/1", "/artifacts/1/1/x",
+    "/artifacts/1", "/csv/1", "/static/bundle.js", "/api/meta", "/api/studies/1/param_importances",
+)  # fmt: skip
 TAILS = ("", "/", "/../..", "%00", "%2e%2e%2fetc%2fpasswd", "?after=-1", "?after=x", "/9" * 99, "é")
-NAMES = ("Host", "Origin", "Sec-Fetch-Site", "Content-Type", "Content-Length", "Range", "Expect")
-NAMES += ("Transfer-Encoding", "X-HTTP-Method-Override", "Cookie", "If-Modified-Since")
-VALUES = ("", "0", "-1", "evil.example", "null", "chunked", "DELETE", "bytes=5-1", "\x00")
-VALUES += ("x" * 999,)
-VALUES += ("application/json", "multipart/form-data; boundary=x", "100-continue", "http://x\udcff")
+NAMES = (
+    "Host", "Origin", "Sec-Fetch-Site", "Content-Type", "Content-Length", "Range", "Expect",
+    "Transfer-Encoding", "X-HTTP-Method-Override", "Cookie", "If-Modified-Since",
+)  # fmt: skip
+VALUES = (
+    "", "0", "-1", "evil.example", "null", "chunked", "DELETE", "bytes=5-1", "\x00", "x" * 999,
+    "application/json", "multipart/form-data; boundary=x", "100-continue", "http://x\udcff",
+)  # fmt: skip
 BODIES = ("", "{}", "[]", "null", '{"body": "x", "version": 99}', "\x00", '{"state": "Complete"}')
 
 
@@ -81,3 +73,4 @@ def test_no_request_changes_the_study_or_stops_the_dashboard(small):
     assert statuses["2xx"] > CALLS / 20
     assert statuses["none"] < CALLS / 20
     assert small.read_bytes() == before
+    assert list(small.parent.iterdir()) == [small]

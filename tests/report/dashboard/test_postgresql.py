@@ -42,10 +42,8 @@ def test_report_and_trials_are_shown_and_nothing_is_written(reader):
 
 
 def test_the_database_itself_refuses_to_be_written_through_a_reader(reader):
-    with (
-        pytest.raises(Exception, match=r"read-only|exception is raised during the commit"),
-        reader.open() as study,
-    ):
+    refused = pytest.raises(Exception, match=r"read-only|exception is raised during the commit")
+    with refused, reader.open() as study:
         study.set_user_attr("mine", 1)
     with reader.open() as study:
         assert "mine" not in study.user_attrs

@@ -30,10 +30,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def foreign(file):
-    optuna.create_study(study_name="other", storage=f"sqlite:///{file}")
-
-
 def newer(file):
     study = optuna.create_study(study_name="new", storage=f"sqlite:///{file}")
     study.set_user_attr("autosplit", {"format": 99})
@@ -58,7 +54,7 @@ def cut_off(file):
         (Path.mkdir, "cannot be read"),
         (os.mkfifo, "cannot be read: not a regular file"),
         (plain_table, "no such table|holds no study"),
-        (foreign, "holds no study made by autosplit"),
+        (lambda f: optuna.create_study(storage=f"sqlite:///{f}"), "no study made by autosplit"),
         (newer, "has format 99"),
         (cut_off, "malformed"),
     ],

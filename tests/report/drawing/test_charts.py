@@ -39,7 +39,6 @@ STUDY = changed(
         timed(4, 5.0, (5.0,), predicted_ms=9.0, latency_ms=flat(20.0)),
     ),
 )
-EMPTY = changed(STUDY, trials=(), baselines=(), bound_ms=None)
 
 
 def points(chart):
@@ -89,41 +88,24 @@ def test_goodput_is_charted_against_the_cores_that_it_takes():
 
     loads = {"0": load(80.0), "4": load(150.0), "one core": load(70.0), "2": load(None)}
     devices = {0: (("cores:0", "cores:0"),), 4: (("cores:0,1",), ("ray:n/cores:2-3",))}
-    served = changed(
-        STUDY,
-        trials=[
-            replace(t, record=t.record.model_copy(update={"devices": devices[t.number]}))
-            for t in STUDY.trials
-            if t.number in devices
-        ],
-        baselines=(baseline("one core", 20.0, devices=["cores:0"]),),
-        final_comparison=FinalComparison(loads=loads),
-    )
+    trials = [
+        replace(t, record=t.record.model_copy(update={"devices": devices[t.number]}))
+        for t in STUDY.trials
+        if t.number in devices
+    ]
+    baselines = (baseline("one core", 20.0, devices=["cores:0"]),)
+    comparison = FinalComparison(loads=loads)
+    served = changed(STUDY, trials=trials, baselines=baselines, final_comparison=comparison)
     assert points(chart_of(served, 3)) == {
         "Pareto front": [(1, 80), (4, 150)],
         "deployments": [(1, 80), (4, 150), (1, 70)],
     }
 
 
-@pytest.mark.parametrize(
-    ("measured", "names"),
-    [
-        ([], ""),
-        ([(1, 1, "a")], "a"),
-        ([(2, 1, "a"), (1, 2, "b")], "b"),
-        ([(1, 1, "a"), (2, 2, "b"), (3, 2, "c"), (4, 3, "d")], "abd"),
-        ([(1, 1, "a"), (1, 2, "b")], "b"),
-    ],
-)
-def test_the_front_gives_more_throughput_for_more_latency(measured, names):
-    assert "".join(name for _, _, name in charts.pareto_front(measured)) == names
-
-
-WIDE = timed(0, 1.0, (1.0,) * 256, latency_ms=flat(1.0))
 ODD = {
-    "empty": EMPTY,
+    "empty": changed(STUDY, trials=(), baselines=(), bound_ms=None),
     "no trials": changed(STUDY, trials=()),
-    "many stages": changed(STUDY, trials=(WIDE,)),
+    "many stages": changed(STUDY, trials=(timed(0, 1.0, (1.0,) * 256, latency_ms=flat(1.0)),)),
     "zero": changed(STUDY, trials=(trial(0, ZERO, latency_ms=ZERO),), bound_ms=0.0),
     "many baselines": changed(STUDY, baselines=tuple(baseline(f"${i}", 0.0) for i in range(300))),
     "mathematics": changed(STUDY, devices=("$x_{",) * 2),
