@@ -17,9 +17,21 @@ def _finished_study(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def finished(_finished_study, tmp_path, monkeypatch):
-    """A copy of the folder of a finished study on simulated hardware, as the working folder."""
+@pytest.fixture(scope="module")
+def hardware():
+    """All studies run on the simulated hardware of the finished one."""
+    with simulated(Hardware(ops=6)):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _working_folder(tmp_path, monkeypatch):
+    """Commands run in an empty folder, the test's own, where they store too."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("AUTOSPLIT_STORAGE", raising=False)
+
+
+@pytest.fixture
+def finished(_finished_study, tmp_path):
+    """The files of a finished study on simulated hardware, in the working folder."""
     return shutil.copytree(_finished_study, tmp_path, dirs_exist_ok=True)

@@ -11,10 +11,9 @@ import pytest
 
 from autosplit import cli
 from autosplit.cli import main
-from studies.simulation.command import Hardware, simulated
 from tests.cli.test_plan import GRAPH
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
+pytestmark = pytest.mark.usefixtures("hardware", "in_this_process")
 GOLDEN = Path(__file__).with_name("golden")
 EXACT = ("plan", "zoo", "inspect", "split", "extract")  # these print no measured number
 OF_A_STUDY = "study trials best baselines bound_ms verdict"
@@ -34,12 +33,6 @@ COMMANDS = {
     "profile MODEL --seconds 0.01": "model device total_ms ops",
 }
 MACHINE = ("doctor", "profile MODEL --seconds 0.01")  # whose rows depend on it
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _hardware():
-    with simulated(Hardware(ops=6)):
-        yield
 
 
 @pytest.fixture
@@ -77,8 +70,7 @@ def test_a_command_prints_what_its_golden_file_says(command, run, capfd):
 
 
 @pytest.mark.parametrize("command", [c for c in cli.COMMANDS if c not in ("zoo", "doctor")])
-def test_a_failure_prints_no_document(command, tmp_path, monkeypatch, said):
-    monkeypatch.chdir(tmp_path)
+def test_a_failure_prints_no_document(command, said):
     more = {
         "split": "--after x", "plan": "--stages 2", "report": "-o p.html", "export": "-o out",
         "tune": "-o tuned", "extract": "--ops x",
@@ -90,13 +82,9 @@ def test_a_failure_prints_no_document(command, tmp_path, monkeypatch, said):
 
 def test_what_is_no_terminal_gets_whole_cells_in_its_own_encoding():
     environment = {"COLUMNS": "20", "TERM": "xterm-256color", "PYTHONIOENCODING": "ascii:replace"}
-    shown = subprocess.run(
-        [sys.executable, "-m", "autosplit", "zoo", "list"],
-        capture_output=True,
-        env={**os.environ, **environment},
-        timeout=100,
-        check=True,
-    ).stdout.decode()
+    command = [sys.executable, "-m", "autosplit", "zoo", "list"]
+    run = subprocess.run(command, capture_output=True, env=os.environ | environment, check=True)
+    shown = run.stdout.decode()
     assert "\x1b" not in shown
     assert "squeezenet" in shown
     assert "1x3x224x224" in shown

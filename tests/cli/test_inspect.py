@@ -1,70 +1,48 @@
-from functools import partial
-
 import pytest
 
 from tests.build import node, onnx_model, value
 from tests.nets import net
 
 
-@pytest.fixture
-def shown(as_text):
-    return partial(as_text, "inspect")
-
-
-@pytest.fixture
-def document(as_json):
-    return partial(as_json, "inspect")
-
-
-def test_the_document_has_the_keys_of_the_design(document, branches):
-    document = document(branches.path)
-    keys = {"model", "inputs", "outputs", "folded", "ops", "tensors", "cuts", "unscheduled"}
-    assert keys <= set(document)
-    assert document["unscheduled"] == []
-    assert {"name", "kernel", "sources", "inputs", "outputs"} <= set(document["ops"][0])
-    tensor = {"name", "shape", "dtype", "bytes", "producer", "consumers"}
-    assert tensor == set(document["tensors"][0])
-    assert document["cuts"] == {"total": 67, "complete": True}
-
-
-def test_with_a_profile_the_time_of_each_op_is_shown(shown, document, branches):
-    profiled = document(branches.path, "--profile")
+def test_with_a_profile_the_time_of_each_op_is_shown(as_text, as_json, branches):
+    profiled = as_json("inspect", branches.path, "--profile")
     assert len(profiled["op_ms"]) == len(profiled["ops"])
-    assert " ms\n" in shown(branches.path, "--profile")
+    assert {"name", "kernel", "sources", "inputs", "outputs"} <= set(profiled["ops"][0])
+    keys = {"name", "shape", "dtype", "bytes", "producer", "consumers"}
+    assert keys == set(profiled["tensors"][0])
+    assert " ms\n" in as_text("inspect", branches.path, "--profile")
 
 
-def test_kernels_that_no_rule_schedules_are_named(shown, document, save):
+def test_kernels_that_no_rule_schedules_are_named(as_text, as_json, save):
     text = """g (float[4,32] x) => (float[4,3] y, int64[4,3] at) {
         k = Constant<value_ints=[3]>()  r = Relu(x)  y, at = TopK(r, k)
     }"""
     path = save(net(text, {}))
-    assert document(path)["unscheduled"] == ["topk"]
-    assert shown(path).splitlines()[-1] == "no schedule: topk (op1_topk)"
+    assert as_json("inspect", path)["unscheduled"] == ["topk"]
+    assert as_text("inspect", path).splitlines()[-1] == "no schedule: topk (op1_topk)"
 
 
-def test_a_node_is_found(shown, document, branches, squeezenet):
+def test_a_node_is_found(as_text, as_json, branches, squeezenet):
     fused = "first.sum is in fused op op4_fused_conv2d1_add_add1_relu\n"
-    assert shown(branches.path, "--node", "first.sum") == fused
+    assert as_text("inspect", branches.path, "--node", "first.sum") == fused
     folded = squeezenet.graph.folded[0].name
     said = f"{folded} was folded: identity: passes 'r60' on\n"
-    assert shown(squeezenet.path, "--node", folded) == said
-    assert document(branches.path, "--node", "stem") == {
+    assert as_text("inspect", squeezenet.path, "--node", folded) == said
+    assert as_json("inspect", branches.path, "--node", "stem") == {
         "node": "stem", "op": "op0_fused_conv2d_add_relu", "parts": [], "folded": None,
     }  # fmt: skip
 
 
 def test_an_unknown_node_is_named(said, branches):
-    assert said("inspect", branches.path, "--node", "nope") == (
-        2,
-        "unknown source node 'nope'; `autosplit inspect` lists them",
-    )
+    unknown = "unknown source node 'nope'; `autosplit inspect` lists them"
+    assert said("inspect", branches.path, "--node", "nope") == (2, unknown)
     code, line = said("inspect", branches.path, "--node", "Stme")
     assert (code, line.endswith("; did you mean 'stem'?")) == (2, True)
 
 
-def test_a_shape_on_the_command_line_is_taken(document, save):
+def test_a_shape_on_the_command_line_is_taken(as_json, save):
     path = save(onnx_model([node("Relu", "x", "y")], [value("x", ("n", 4))]))
-    assert document(path, "--shape", "x=3X4")["inputs"][0]["shape"] == [3, 4]
+    assert as_json("inspect", path, "--shape", "x=3X4")["inputs"][0]["shape"] == [3, 4]
 
 
 RECURRENT = """g (float[1,64] x, float[1,64] past_h) => (float[1,64] y, float[1,64] present_h) {
@@ -73,14 +51,14 @@ RECURRENT = """g (float[1,64] x, float[1,64] past_h) => (float[1,64] y, float[1,
 }"""
 
 
-def test_a_state_keeps_its_ops_together(shown, document, save):
+def test_a_state_keeps_its_ops_together(as_text, as_json, save):
     path = save(net(RECURRENT, dict.fromkeys(("w0", "w1", "w2"), (64, 64))))
     proposal = "which a stream keeps; --state auto takes all: --state past_h=present_h"
-    assert proposal in shown(path)
-    text = shown(path, "--state", "past_h=present_h")
+    assert proposal in as_text("inspect", path)
+    text = as_text("inspect", path, "--state", "past_h=present_h")
     assert proposal not in text
     assert "keeps" in text
-    document = document(path, "--state", "past_h=present_h")
+    document = as_json("inspect", path, "--state", "past_h=present_h")
     (state,) = document["states"]
     assert state["ops"] == [op["name"] for op in document["ops"][:2]]
     assert state["share"] == pytest.approx(2 / 3, rel=0.05)

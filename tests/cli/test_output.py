@@ -34,11 +34,6 @@ def test_csv_has_the_tables_alone(capsys):
     assert capsys.readouterr() == ("", "said of it\n")
 
 
-def test_numbers_that_json_lacks_become_null(capsys):
-    output.emit_json({"a": [float("nan"), float("inf"), 1.5], "b": (None, True)})
-    assert json.loads(capsys.readouterr().out) == {"a": [None, None, 1.5], "b": [None, True]}
-
-
 class Terminal(io.StringIO):
     """Standard output that is a terminal."""
 
@@ -73,17 +68,12 @@ def test_a_pipe_gets_whole_rows_whatever_the_width(capsys, monkeypatch, name):
     ("cells", "right"),
     [
         (["1", "22"], True), (["1.5", "-3"], True), (["50%", "1,000"], True), (["", "3"], True),
-        (["1", "x"], False), (["1 to 2"], False), (["1e5"], False), ([], False),
+        (["1", "x"], False), (["1 to 2"], False), (["1e5"], False), ([], True),
     ],
 )  # fmt: skip
 def test_columns_of_numbers_stand_right(cells, right, capsys):
-    output.emit_table("", ("a wide column", "end"), [(cell, "|") for cell in cells])
-    first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith("a wide column")
     output.emit_table("", ("c", "end"), [(cell, "|") for cell in ["100000", *cells]])
-    assert capsys.readouterr().out.startswith(
-        " " * 5 + "c" if right and cells else "c" if cells else " " * 5 + "c"
-    )
+    assert capsys.readouterr().out.startswith("     c" if right else "c")
 
 
 def test_a_long_line_is_broken_between_words_on_a_terminal_only(capsys, monkeypatch):
@@ -97,14 +87,10 @@ def test_a_long_line_is_broken_between_words_on_a_terminal_only(capsys, monkeypa
     assert capsys.readouterr().out == f"{text}\n"
 
 
-def refuse(name):
-    raise ValueError(name)
-
-
 @given(documents())
 def test_any_document_is_strict_json_that_says_the_same(capsys, document):
     output.emit_json(document)
-    parsed = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    parsed = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert parsed == json.loads(json.dumps(document), parse_constant=lambda _: None)
 
 
@@ -124,29 +110,22 @@ def test_a_time_loses_its_interval_and_a_name_its_middle(cell, shown, monkeypatc
     assert printed.getvalue().splitlines()[1].rstrip() == shown
 
 
-@pytest.fixture
-def net(save):
-    return str(save(nets.net("g (float[2,3] x) => (float[2,3] y) { y = Exp(x) }")))
+def test_phases_are_shown_where_they_are_asked_for(save, capsys, monkeypatch):
+    net = str(save(nets.net("g (float[2,3] x) => (float[2,3] y) { y = Exp(x) }")))
 
+    def shown(*more):
+        assert main(["inspect", net, *more]) == 0
+        return capsys.readouterr().err
 
-def test_nothing_is_written_on_a_pipe(net, capsys):
-    assert main(["inspect", net]) == 0
-    assert capsys.readouterr().err == ""
-
-
-def test_phases_are_lines_where_they_are_asked_for(net, capsys):
-    assert main(["inspect", net, "--progress"]) == 0
-    lines = capsys.readouterr().err.splitlines()
+    assert shown() == ""
+    lines = shown("--progress").splitlines()
     assert [line.split()[0] for line in lines] == ["importing", "lowering"]
-
-
-def test_a_terminal_shows_phases_in_one_line_that_is_erased(net, capsys, monkeypatch):
+    # A terminal shows them in one line that is erased.
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert main(["inspect", net]) == 0
-    error = capsys.readouterr().err
-    assert "lowering" in error
-    assert "\n" not in error
-    assert error.endswith("\r\x1b[K")
+    on_terminal = shown()
+    assert "lowering" in on_terminal
+    assert "\n" not in on_terminal
+    assert on_terminal.endswith("\r\x1b[K")
 
 
 def test_a_phase_that_counts_is_printed_once_a_second(capsys, monkeypatch):

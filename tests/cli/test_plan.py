@@ -1,16 +1,15 @@
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from autosplit import api, planner
 from autosplit.cli import main, options
+from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.devices import device
-from autosplit.hardware.measurement.results import Profile
-from autosplit.hardware.profiling.graph_file import read_graph
+from autosplit.hardware.measurement.results import LinkCost, Profile
 from tests import nets
 
 
@@ -29,16 +28,6 @@ GRAPH = {
 
 
 @pytest.fixture
-def planned(as_json):
-    return partial(as_json, "plan")
-
-
-@pytest.fixture
-def shown(as_text):
-    return partial(as_text, "plan")
-
-
-@pytest.fixture
 def graph(tmp_path):
     def write(document=GRAPH):
         file = tmp_path / "graph.json"
@@ -48,165 +37,136 @@ def graph(tmp_path):
     return write
 
 
-def test_a_graph_file_is_planned_in_its_own_ids(graph, planned):
-    document = planned(graph(), "--stages", "2")
+def test_a_graph_file_is_planned_in_its_own_ids(graph, as_json):
+    document = as_json("plan", graph(), "--stages", "2")
     assert document["stages"] == [[0, 1, 2], [3]]
     assert document["loads"] == [6.5, 4.5]
     assert (document["replicas"], document["threads"]) == ([1, 1], [1, 1])
     assert document["runtimes"] == [None, None]
     assert (document["period"], document["lower_bound"], document["optimal"]) == (6.5, 6.5, True)
     assert document["seconds"] > 0
+    empty = as_json("plan", graph(), "--stages", "5", "--allow-empty")
+    assert empty["period"] == pytest.approx(4.5)
 
 
-def test_empty_stages(graph, planned):
-    document = planned(graph(), "--stages", "5", "--allow-empty")
-    assert document["period"] == pytest.approx(4.5)
-
-
-def test_a_malformed_graph_is_one_line_and_exit_code_2(graph, said):
+def test_a_split_that_cannot_be_is_exit_code_1_and_a_graph_that_cannot_be_2(graph, said):
     cycle = [*GRAPH["edges"], {"sourceId": 3, "destId": 0, "cost": 1}]
     assert said("plan", graph(GRAPH | {"edges": cycle}), "--stages", "2", "-f", "json")[0] == 2
-
-
-def test_a_relax_module_is_planned_as_the_model_that_it_is(graph, measured, planned, tmp_path):
-    costs, module = graph(), tmp_path / "module.json"
-    module.write_text('{"root_index":1,"nodes":[{"type":"None"}]}')
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(options, "load_model", lambda args: Model(costs))
-        assert planned(str(module), "--stages", "2")["runtimes"] == ["tvm", "tvm"]
-
-
-def test_a_split_that_cannot_be_is_exit_code_1(graph, said):
     assert said("plan", graph(), "--stages", "5")[0] == 1
     code, line = said("plan", graph(GRAPH | {"maxSizePerFPGA": 15}), "--stages", "2")
     assert (code, "memory" in line) == (1, True)
 
 
-def test_any_number_of_stages_up_to_the_devices_of_the_file(graph, planned, capsys):
+def test_any_number_of_stages_up_to_the_devices_of_the_file(graph, as_json, capsys):
     # Moving the one tensor costs more than a second device gives.
     nodes = [node(i, 2, 1) for i in (0, 1)]
     edges = [{"sourceId": 0, "destId": 1, "cost": 3, "size": 1}]
     costs = GRAPH | {"maxFPGAs": 3, "nodes": nodes, "edges": edges}
-    document = planned(graph(costs), "--stages", "auto")
+    document = as_json("plan", graph(costs), "--stages", "auto")
     assert (document["stages"], document["devices"], document["period"]) == ([[0, 1]], [0], 4)
     assert main(["plan", graph(costs | {"maxFPGAs": 0}), "--stages", "auto"]) == 2
     assert "give a number of stages" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("size", [("--stages", "2"), ("--cores", "3")])
-def test_a_plan_says_that_the_unsplit_model_exceeds_the_memory_limit(size, graph, shown, planned):
+def test_a_plan_says_that_the_unsplit_model_exceeds_the_memory_limit(size, graph, as_text, as_json):
     limited = graph(), *size, "--memory", "30"
     text = "the unsplit model needs 40 B, over the memory limit of 30 B"
-    assert planned(*limited)["note"] == text
-    assert text in shown(*limited).splitlines()
-    assert planned(graph(), *size)["note"] == ""
-
-
-class Model(type(Path())):
-    """The file of a graph in place of a model."""
-
-    graph = SimpleNamespace(ops=())
+    assert as_json("plan", *limited)["note"] == text
+    assert text in as_text("plan", *limited).splitlines()
+    assert as_json("plan", graph(), *size)["note"] == ""
 
 
 @pytest.fixture
-def measured(monkeypatch):
-    """`plan MODEL` with costs as if measured; returns the devices of the costs."""
-    asked = []
+def measured(monkeypatch, branches):
+    """`plan` gets branches as any model, with profiles as if measured.
 
-    def costs(model, along, batches):
-        names = list(map(str, along))
-        asked.append(names)
-        graph = read_graph(model)
-        kinds = {name: replace(graph.kinds[0], name=name) for name in names}
-
-        def table(factor):
-            times = tuple(time * factor for time in graph.rows[0].times)
-            rows = [planner.RowCosts(planner.Row(name), times) for name in kinds]
-            return replace(graph, rows=tuple(rows), kinds=tuple(kinds.values()))
-
-        return table(1), table(len(names)) if len(kinds) < len(names) else None
-
-    def by_threads(model, cores, batches):
-        costs, counts = read_graph(model), (1, 2)
-        # Two threads are more than twice as fast, so that a plan takes them.
-        rows = []
-        for count in counts:
-            times = tuple(time / count**2 for time in costs.rows[0].times)
-            rows.append(planner.RowCosts(planner.Row(threads=count), times))
-        return replace(costs, rows=tuple(rows))
+    An op takes 1 ms, a quarter of it on two cores, so that a plan takes them; a call takes 0.5 ms.
+    """
 
     def profiles(model, along, batches):
-        times = read_graph(model).rows[0].times
-        noise = tuple(0.1 * time for time in times)
-        return [Profile(str(d), times, noise, "tvm", disturbances=("load 3.1",)) for d in along]
+        every = [(1.0 / len(d.numbers) ** 2,) * len(model.graph.ops) for d in along]
+        noise = [tuple(0.1 * time for time in times) for times in every]
+        rows = zip(map(str, along), every, noise, strict=True)
+        return [Profile(*row, "tvm", disturbances=("load 3.1",)) for row in rows]
 
+    def links(model, along):
+        return [LinkCost(str(device), call_ms=0.5) for device in along]
+
+    measured = Mock(side_effect=profiles)
     monkeypatch.setattr(device, "available", lambda: (0, 1, 2))
-    monkeypatch.setattr(options, "load_model", lambda args: Model(args.model.with_suffix(".json")))
-    monkeypatch.setattr(api, "costs_along", costs)
-    monkeypatch.setattr(api, "costs_by_threads", by_threads)
-    monkeypatch.setattr(api, "measured_profiles", profiles)
-    return asked
+    monkeypatch.setattr(options, "load_model", lambda args: branches)
+    monkeypatch.setattr(CompiledModel, "links", links)
+    for name in ("measured_profiles", "batched_profiles"):
+        monkeypatch.setattr(api, name, measured)
+    return measured
 
 
-@pytest.fixture
-def model(graph, measured):
-    """The path of a model whose costs are those of the graph."""
-    return graph().replace(".json", ".onnx")
+@pytest.mark.usefixtures("measured")
+def test_a_relax_module_is_planned_as_the_model_that_it_is(as_json):
+    Path("module.json").write_text('{"root_index":1,"nodes":[{"type":"None"}]}')
+    assert as_json("plan", "module.json", "--stages", "2")["runtimes"] == ["tvm", "tvm"]
 
 
-def test_a_model_is_planned_on_cores_by_its_costs_for_several_threads(model, shown, planned):
-    document = planned(model, "--cores", "16", "--memory", "30")
+@pytest.mark.usefixtures("measured")
+def test_a_model_is_planned_on_cores_by_its_costs_for_several_threads(as_text, as_json):
+    document = as_json("plan", "net.onnx", "--cores", "16")
     shapes = zip(document["replicas"], document["threads"], strict=True)
     assert sum(replicas * threads for replicas, threads in shapes) <= 16
     assert 2 in document["threads"]
     assert set(document["runtimes"]) == {"tvm"}
-    assert "load ms" in shown(model, "--cores", "2")
+    assert "load ms" in as_text("plan", "net.onnx", "--cores", "2")
 
 
-def test_a_model_is_planned_on_its_devices_or_a_core_a_stage(model, measured, planned):
-    assert planned(model, "--stages", "2")["stages"] == [[0, 1, 2], [3]]
-    planned(model, "--stages", "2", "--devices", "cores:2 cores:0")
-    assert measured == [["cores:0", "cores:1"], ["cores:2", "cores:0"]]
-    wide = planned(model, "--stages", "2", "--devices", "cores:2 cores:0-1")
+def test_a_model_is_planned_on_its_devices_or_a_core_a_stage(measured, as_json):
+    document = as_json("plan", "net.onnx", "--stages", "2")
+    assert document["loads"] == [len(ops) + 0.5 for ops in document["stages"]]
+    as_json("plan", "net.onnx", "--stages", "2", "--devices", "cores:2 cores:0")
+    wide = as_json("plan", "net.onnx", "--stages", "2", "--devices", "cores:2 cores:0-1")
     assert (wide["replicas"], wide["threads"]) == ([1, 1], [1, 2])
     assert wide["runtimes"] == ["tvm", "tvm"]
+    as_json("plan", "net.onnx", "--stages", "auto")
+    as_json("plan", "net.onnx", "--stages", "auto", "--devices", "cores:1;cores:2")
+    # For its costs, and for how far they are to be trusted.
+    along = [" ".join(map(str, call.args[1])) for call in measured.call_args_list]
+    devices = ["cores:0 cores:1", "cores:2 cores:0", "cores:2 cores:0,1"]
+    devices += ["cores:0 cores:1 cores:2", "cores:1 cores:2"]
+    assert along == [each for each in devices for _ in range(2)]
 
 
-def test_the_interval_of_a_model_is_that_of_its_op_times(model, graph, shown, planned):
-    document = planned(model, "--stages", "2", "--runtime", "tvm")
-    # The first stage has 6.0 of ops and 0.5 of a transfer, whose noise is not known.
-    assert document["period_interval"] == pytest.approx([5.9, 7.1])
+@pytest.mark.usefixtures("measured")
+def test_the_interval_of_a_model_is_that_of_its_op_times(graph, as_text, as_json):
+    words = "plan", "net.onnx", "--stages", "2", "--runtime", "tvm"
+    document = as_json(*words)
+    ops = max(map(len, document["stages"]))
+    # Of the time of a call the noise is not known.
+    assert document["period_interval"] == pytest.approx([0.9 * ops + 0.5, 1.1 * ops + 0.5])
     assert len(document["disturbances"]) == 2
     assert [p["device"] for p in document["profiles"]] == ["cores:0", "cores:1"]
-    replicated = planned(model, "--cores", "2", "--runtime", "tvm")
+    replicated = as_json("plan", "net.onnx", "--cores", "2", "--runtime", "tvm")
     low, high = replicated["period_interval"]
     assert low < replicated["period"] < high
-    text = shown(model, "--stages", "2", "--runtime", "tvm")
-    assert "period 6.5 ms (5.9 to 7.1)" in text
+    text = as_text(*words)
+    assert f"period {ops + 0.5} ms ({0.9 * ops + 0.5:.3g} to {1.1 * ops + 0.5:.3g})" in text
     assert "profile of tvm on cores:0 was disturbed: load 3.1" in text
-    assert "period_interval" not in planned(graph(), "--stages", "2")
+    assert "period_interval" not in as_json("plan", graph(), "--stages", "2")
 
 
-def test_stages_on_one_core_add_their_loads_and_a_line_says_so(model, shown, planned):
-    two = "--stages", "2", "--devices", "cores:1 cores:1"
-    document = planned(model, *two)
+@pytest.mark.usefixtures("measured")
+def test_stages_on_one_core_add_their_loads_and_a_line_says_so(as_text, as_json):
+    words = "plan", "net.onnx", "--stages", "2", "--devices", "cores:1 cores:1"
+    document = as_json(*words)
     assert document["period"] == pytest.approx(sum(document["loads"]))
     assert document["lower_bound"] <= document["period"]
-    assert "devices share cores" in shown(model, *two)
+    assert "devices share cores" in as_text(*words)
     assert document["period_interval"][1] > 1.05 * document["period"]
-
-
-def test_any_number_of_stages_is_up_to_the_devices_or_the_cores(model, measured, planned):
-    planned(model, "--stages", "auto")
-    planned(model, "--stages", "auto", "--devices", "cores:1;cores:2")
-    assert list(map(len, measured)) == [3, 2]
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("size", [("--stages", "2"), ("--stages", "auto"), ("--cores", "2")])
-def test_a_plan_of_a_model_is_written_compared_and_loads(size, save, planned, tmp_path):
+def test_a_plan_of_a_model_is_written_compared_and_loads(size, save, as_json, tmp_path):
     out = tmp_path / "out"
-    document = planned(save(nets.products()), *size, "-o", out)
+    document = as_json("plan", save(nets.products()), *size, "-o", out)
     manifest = json.loads(Path(document["file"]).read_text())
     ops = [[op["name"] for op in stage["ops"]] for stage in manifest["stages"]]
     assert ops == document["stages"]
@@ -216,32 +176,28 @@ def test_a_plan_of_a_model_is_written_compared_and_loads(size, save, planned, tm
     assert main(["verify", str(out)]) == 0
 
 
-def two_devices():
-    """The graph with a second device, twice as fast."""
+def test_unequal_devices_are_named_by_their_place_in_the_file(graph, capsys, as_json):
     times = [node["fpgaLatency"] for node in GRAPH["nodes"]]
     pairs = zip(GRAPH["nodes"], times, strict=True)
+    # The second device is twice as fast.
     nodes = [{**node, "deviceLatencies": [time, time / 2]} for node, time in pairs]
-    return {**GRAPH, "nodes": nodes, "edges": []}
-
-
-def test_unequal_devices_are_named_by_their_place_in_the_file(graph, capsys, planned):
-    file = graph(two_devices())
-    assert planned(file, "--stages", "2")["period"] == 3.5
-    document = planned(file, "--stages", "1")
+    file = graph(GRAPH | {"nodes": nodes, "edges": []})
+    assert as_json("plan", file, "--stages", "2")["period"] == 3.5
+    document = as_json("plan", file, "--stages", "1")
     assert (len(document["stages"]), document["devices"], document["period"]) == (1, [1], 5.0)
-    assert planned(file, "--stages", "auto")["devices"] == [0, 1]
+    assert as_json("plan", file, "--stages", "auto")["devices"] == [0, 1]
     assert main(["plan", file, "--cores", "2"]) == 2
     assert "2 unlike devices and --cores is for equal cores" in capsys.readouterr().err
 
 
-def test_named_devices_are_used_in_any_order_and_may_be_left_out(graph, shown, planned):
+def test_named_devices_are_used_in_any_order_and_may_be_left_out(graph, as_text, as_json):
     devices = [{"name": "slow"}, {"name": "tiny", "maxSize": 1}, {"name": "fast", "speed": 3}]
     file = graph({**GRAPH, "edges": [], "devices": devices})
-    document = planned(file, "--stages", "auto")
+    document = as_json("plan", file, "--stages", "auto")
     # The slow one has the op of 2, the fast one those of 1, 3 and 4.
     assert sorted(document["devices"]) == ["fast", "slow"]
     assert document["period"] == pytest.approx(8 / 3)
-    assert "fast" in shown(file, "--stages", "2")
+    assert "fast" in as_text("plan", file, "--stages", "2")
 
 
 @pytest.mark.parametrize(
@@ -253,13 +209,13 @@ def test_named_devices_are_used_in_any_order_and_may_be_left_out(graph, shown, p
     ],
 )
 def test_a_plan_of_layers_is_printed_as_the_option_of_another_program(
-    graph, tool, flags, shown, capsys
+    graph, tool, flags, as_text, capsys
 ):
     layers = [node(n, 1, 1) for n in range(4)]
     edges = [{"sourceId": n, "destId": n + 1, "cost": 0} for n in range(3)]
     devices = [{"name": "slow", "maxSize": 1}, {"name": "fast", "speed": 3}]
     graph_file = graph({**GRAPH, "nodes": layers, "edges": edges, "devices": devices})
-    assert flags in shown(graph_file, "--stages", "2", "--as", tool)
+    assert flags in as_text("plan", graph_file, "--stages", "2", "--as", tool)
     edges[2] = {"sourceId": 0, "destId": 3, "cost": 0}
     branched = graph({**GRAPH, "nodes": layers[::-1], "edges": edges, "devices": devices})
     assert main(["plan", branched, "--stages", "2", "--as", tool]) == 2
@@ -270,10 +226,10 @@ def test_a_plan_of_layers_is_printed_as_the_option_of_another_program(
 @pytest.mark.parametrize(
     ("bound", "text"), [(6.0, "at most 8.33 % above the best"), (0.0, "no bound above 0 is proven")]
 )
-def test_a_bound_that_proves_little_is_said_so(graph, monkeypatch, shown, bound, text):
+def test_a_bound_that_proves_little_is_said_so(graph, monkeypatch, as_text, bound, text):
     best, unproven = planner.plan_split, {"lower_bound": bound, "optimal": False, "note": "late"}
     monkeypatch.setattr(planner, "plan_split", lambda *a, **k: replace(best(*a, **k), **unproven))
-    title, note, *_ = shown(graph(), "--stages", "2").splitlines()
+    title, note, *_ = as_text("plan", graph(), "--stages", "2").splitlines()
     assert (text in title, note) == (True, "late")
 
 
@@ -302,9 +258,6 @@ def test_options_that_cannot_be_used_are_exit_code_2(words, graph, capsys):
         ("--stages 2 --streams 2", "give --cores instead of --stages"),
     ],
 )  # fmt: skip
-def test_an_option_that_does_not_go_with_the_others_is_named(
-    words, says, graph, said, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
+def test_an_option_that_does_not_go_with_the_others_is_named(words, says, graph, said):
     code, line = said("plan", graph(), *words.split())
     assert (code, says in line) == (2, True)

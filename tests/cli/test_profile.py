@@ -1,4 +1,5 @@
 import sys
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,33 +18,26 @@ QUICK = ["--seconds", "0.05"]
 
 @pytest.fixture
 def net(save):
-    """A model of few ops."""
     return api.load_model(save(nets.products()))
 
 
-def test_every_op_has_a_time(as_json, net):
-    document = as_json("profile", net.path, *QUICK, "--force")
+def test_every_op_has_a_time_which_is_kept_until_it_is_forced(as_json, net):
+    def profile(*more):
+        return as_json("profile", net.path, *QUICK, *more)
+
+    document = profile("--force")
     assert [op["name"] for op in document["ops"]] == [op.name for op in net.graph.ops]
     assert all(op["ms"] > 0 for op in document["ops"])
     assert document["total_ms"] == pytest.approx(sum(op["ms"] for op in document["ops"]))
     assert document["device"] == str(devices.along(1)[0])
-
-
-def test_a_profile_is_kept_until_it_is_forced(as_json, net):
-    def profile(*more):
-        return as_json("profile", net.path, *QUICK, *more)
-
-    first = profile("--force")
-    assert profile() == first
-    assert profile("--force") != first
+    assert profile() == document
+    assert profile("--force") != document
 
 
 def test_a_disturbed_profile_is_marked(capsys, branches, monkeypatch, as_json):
-    def profiles(self, places, seconds, force):
-        count = len(self.graph.ops)
-        ops = (1.0,) * count, (0.0,) * count, "tvm"
-        return [Profile("cores:0", *ops, load=0.66, disturbances=("loud",), measured_at="noon")]
-
+    times = (1.0,) * len(branches.graph.ops)
+    disturbed = {"load": 0.66, "disturbances": ("loud",), "measured_at": "noon"}
+    profiles = Mock(return_value=[Profile("cores:0", times, times, "tvm", **disturbed)])
     monkeypatch.setattr(compiled_model.CompiledModel, "profiles", profiles)
     document = as_json("profile", branches.path)
     for each in (document, *document["profiles"]):

@@ -2,34 +2,22 @@ import json
 import webbrowser
 from argparse import Namespace
 from pathlib import Path
+from unittest.mock import Mock, PropertyMock
 
+import optuna
 import pytest
 
 from autosplit.cli import main, run
-from autosplit.errors import ModelError
+from autosplit.errors import ModelError, StageError
 from autosplit.report.dashboard import app
-from studies.simulation.command import Hardware, simulated
+from studies.simulation.bench import SimulatedBench
 
-STUDY = """
-name = "net"
-zoo = "chain"
-stages = 3
-[search]
-trials = 3
-sampler = "random"
-"""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _hardware():
-    with simulated(Hardware(ops=20)):
-        yield
+pytestmark = pytest.mark.usefixtures("hardware")
+STUDY = 'name = "net"\nzoo = "chain"\nstages = 3\n[search]\ntrials = 3\nsampler = "random"\n'
 
 
 @pytest.fixture
-def study(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("AUTOSPLIT_STORAGE", raising=False)
+def study(tmp_path):
     (tmp_path / "net.toml").write_text(STUDY)
     return "net.toml"
 
@@ -41,8 +29,7 @@ def failed(capsys, code, *args):
     return lines[-1]
 
 
-def test_a_model_gets_a_study_file_and_the_same_command_resumes(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_model_gets_a_study_file_and_the_same_command_resumes(capsys):
     Path("my net.onnx").touch()
     command = ["run", "my net.onnx", "--stages", "3", "--trials", "2", "-f", "json"]
     command += ["--runtime", "tvm", "--shape", "x=1x3", "--state", "h=h_next"]
@@ -63,35 +50,18 @@ def test_a_model_gets_a_study_file_and_the_same_command_resumes(tmp_path, monkey
     assert "study file of another model" in failed(capsys, 2, "run", "my net.onnx")
 
 
-@pytest.mark.parametrize("step", ["check_linker", "open_bench"])
+@pytest.mark.parametrize("step", ["check_linker", "open_bench", "description"])
 def test_a_refused_model_leaves_no_study_file(tmp_path, monkeypatch, capsys, step):
-    def refuse(config, *note, **options):
-        raise ModelError("input 'x' has a dynamic shape")
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(f"autosplit.study.loop.benches.{step}", refuse)
+    error, bench = ModelError("input 'x' has a dynamic shape"), Mock()
+    type(bench).description = PropertyMock(side_effect=error)
+    is_opened = step == "description"
+    opened = Mock(return_value=bench) if is_opened else Mock(side_effect=error)
+    name = "open_bench" if is_opened else step
+    monkeypatch.setattr(f"autosplit.study.loop.benches.{name}", opened)
     Path("net.onnx").touch()
     assert "dynamic shape" in failed(capsys, 2, "run", "net.onnx", "--cores", "2")
     assert [file.name for file in tmp_path.iterdir()] == ["net.onnx"]
-
-
-class Unreadable:
-    def close(self):
-        self.is_closed = True
-
-    @property
-    def description(self):
-        raise ModelError("no ONNX file")
-
-
-def test_a_model_that_cannot_be_read_leaves_no_study_file(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    bench = Unreadable()
-    monkeypatch.setattr("autosplit.study.loop.benches.open_bench", lambda *_, **options: bench)
-    Path("net.onnx").touch()
-    assert "no ONNX file" in failed(capsys, 2, "run", "net.onnx", "--cores", "2")
-    assert [file.name for file in tmp_path.iterdir()] == ["net.onnx"]
-    assert bench.is_closed
+    assert bench.close.called == is_opened
 
 
 def test_cores_replace_the_stages_of_a_study_file_and_the_reverse(study, capsys, as_json):
@@ -121,20 +91,17 @@ def test_the_verdict_comes_first_and_progress_is_on_stderr(study, capsys):
 
 
 def test_the_dashboard_is_opened_and_the_run_ends_with_it(study, capsys, monkeypatch):
-    events = []
-
-    class Served:
-        def serve_forever(self):
-            events.append("served")
+    server, browser = Mock(), Mock()
 
     def open_it(reader, **options):
         with reader.open() as opened:
-            return Served(), f"http://127.0.0.1/{opened.study_name}"
+            return server, f"http://127.0.0.1/{opened.study_name}"
 
     monkeypatch.setattr(app, "open_server", open_it)
-    monkeypatch.setattr(webbrowser, "open", events.append)
+    monkeypatch.setattr(webbrowser, "open", browser)
     assert main(["run", study, "--open"]) == 0
-    assert sorted(events) == ["http://127.0.0.1/net", "served"]
+    browser.assert_called_once_with("http://127.0.0.1/net")
+    server.serve_forever.assert_called_once()
     assert "the dashboard stays until Ctrl-C" in capsys.readouterr().err
 
 
@@ -159,7 +126,7 @@ def test_running_again_goes_on(study, as_json):
     [
         (2, ["nowhere.toml"], "does not exist"),
         (2, ["net.toml", "--trials", "0"], "search.trials must be"),
-        (1, ["net.toml", "--stages", "30"], "30 stages are too many: only 20 groups"),
+        (1, ["net.toml", "--stages", "30"], "30 stages are too many: only 6 groups"),
         (2, ["net.toml", "--storage", "no such thing://x"], "is not a database URL"),
         (3, ["net.toml", "--storage", "no/such/folder/x.db"], "unable to open database file"),
         (3, ["net.toml", "--storage", "net.toml"], "file is not a database"),
@@ -182,22 +149,13 @@ def test_a_hidden_password_in_the_next_commands_is_mentioned(study, capsys, monk
 
 
 def test_a_full_disk_is_a_broken_machine(study, capsys, monkeypatch):
-    import optuna
-
-    def full(*args, **named):
-        raise AssertionError("Should not reach.")
-
+    full = Mock(side_effect=AssertionError("Should not reach."))
     monkeypatch.setattr(optuna.storages.RDBStorage, "set_trial_state_values", full)
     assert "is its disk full?" in failed(capsys, 3, "run", study)
 
 
 def test_every_measured_split_failing_is_no_success(study, capsys, monkeypatch):
-    from autosplit.errors import StageError
-    from studies.simulation.bench import SimulatedBench
-
-    def broken(bench, stages):
-        raise StageError("stage 1 said no")
-
+    broken = Mock(side_effect=StageError("stage 1 said no"))
     monkeypatch.setattr(SimulatedBench, "measure", broken)
     assert "no trial succeeded, most often: stage 1 said no" in failed(capsys, 1, "run", study)
     assert "3 of" not in failed(capsys, 1, "run", study)

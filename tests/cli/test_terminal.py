@@ -63,8 +63,7 @@ def printed(capfd):
     ],
     ids=" ".join,
 )
-def test_a_terminal_obeys_no_name_of_a_model(model, printed, arguments, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_terminal_obeys_no_name_of_a_model(model, printed, arguments):
     command, *options = arguments
     printed(command, model, *options)
 
@@ -81,19 +80,12 @@ def test_a_terminal_obeys_nothing_of_an_edited_export(export, printed, place):
     printed("verify", export.folder)
 
 
-def test_a_terminal_obeys_no_option(printed):
-    with pytest.raises(SystemExit):
-        printed("inspect", "a", f"--{HOSTILE}")
-    with pytest.raises(SystemExit):
-        printed(HOSTILE)
-
-
-def test_a_terminal_obeys_no_file_name(printed):
+def test_a_terminal_obeys_no_option_file_name_or_progress_line(printed, capfd):
+    for words in (["inspect", "a", f"--{HOSTILE}"], [HOSTILE]):
+        with pytest.raises(SystemExit):
+            printed(*words)
     printed("show", f"{HOSTILE}.toml")
     printed("verify", HOSTILE)
-
-
-def test_a_terminal_obeys_no_progress_line(capfd):
     output.note(HOSTILE)
     assert [line.isprintable() for line in capfd.readouterr().err.split("\n")] == [True] * 2
 
