@@ -31,20 +31,10 @@ class Clock:
         return self.asked > self.most
 
 
-def table(
-    predecessors,
-    *times,
-    threads=(1,),
-    overhead=0.0,
-    send=(),
-    receive=(),
-    memory=float("inf"),
-    **fields,
-):
-    """Costs of equal devices, a row of times for each number of threads."""
+def table(predecessors, times, overhead=0.0, send=(), receive=(), memory=float("inf"), **fields):
+    """Costs of equal devices."""
     names = tuple(f"op{i}" for i in range(len(predecessors)))
-    pairs = zip(threads, times, strict=True)
-    rows = tuple(RowCosts(Row("", "", width), tuple(row), overhead) for width, row in pairs)
+    rows = (RowCosts(Row(), tuple(times), overhead),)
     kinds = (Kind("", tuple(send), tuple(receive), memory),)
     return CostModel("graph", names, tuple(predecessors), rows, kinds, **fields)
 
@@ -71,22 +61,16 @@ def with_times(model, *times):
     return replace(model, rows=tuple(replace(row, times=tuple(new)) for row, new in pairs))
 
 
-def with_overhead(model, overhead):
-    """The costs with another overhead in all rows."""
-    return replace(model, rows=tuple(replace(row, overhead=overhead) for row in model.rows))
-
-
 def chain(*times, **options):
     """Ops in a row whose tensors cost nothing."""
     return table([1 << i >> 1 for i in range(len(times))], times, **options)
 
 
 def replicas_of(plan):
-    """The replicas of each stage."""
     return tuple(stage.replicas for stage in plan.stages)
 
 
-def costed(n, edges, seed=0, transfer=0.1, size=0.0, memory=float("inf")):
+def costed(n, edges, seed=0, transfer=0.1, size=0.0, **options):
     """A model of n ops with times 0.2 to 2 and transfers of ``transfer`` times that."""
     random = Random(seed)
     predecessors, readers = [0] * n, {}
@@ -103,7 +87,7 @@ def costed(n, edges, seed=0, transfer=0.1, size=0.0, memory=float("inf")):
         send=[transfer * random.uniform(0.2, 2) for _ in tensors],
         receive=[transfer * random.uniform(0.2, 2) for _ in tensors],
         sizes=tuple(size * random.random() for _ in range(n)),
-        memory=memory,
+        **options,
     )
 
 

@@ -14,7 +14,6 @@ from autosplit.planner.problem import Question
 MOST_OPS = 5
 COSTS = st.integers(0, 6).map(float)
 OP_COSTS = st.one_of(COSTS, COSTS, COSTS, st.just(math.inf))
-Options = tuple[Option, ...]  # the ways in which a stage runs at once
 
 
 @st.composite

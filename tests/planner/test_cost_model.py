@@ -5,21 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autosplit.deployment import Option, Row, Stage
 from autosplit.errors import ConfigError, GraphError, Infeasible, SplitError
 from autosplit.graph import Op, State, build
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.cost_table import cost_table
-from autosplit.planner import (
-    Kind,
-    Option,
-    Question,
-    Row,
-    RowCosts,
-    Stage,
-    Transfer,
-    evaluate,
-    partition,
-)
+from autosplit.planner import Kind, Question, RowCosts, Transfer, evaluate, partition
 from autosplit.planner.explain import forbidden_by_states
 from tests.planner.graphs import chain, in_runtimes
 from tests.planner.models import answers, models, split_questions
@@ -55,10 +46,8 @@ def test_a_table_without_rows_or_with_a_row_of_an_unknown_kind_is_refused():
 
 
 def test_ops_that_no_runtime_separates_are_one_group():
-    rows = {
-        "tvm": RowCosts(Row(), (1.0,) * 4, groups=(0b0011,)),
-        "openvino": RowCosts(Row(), (1.0,) * 4, groups=(0b0111,)),
-    }
+    groups = {"tvm": (0b0011,), "openvino": (0b0111,)}
+    rows = {name: RowCosts(Row(), (1.0,) * 4, groups=group) for name, group in groups.items()}
     costs = in_runtimes(chain(*[1.0] * 4), **rows)
     assert costs.contraction.groups == (0b0011, 0b0100, 0b1000)
     halves = [Stage(ops, (Option(Row("", "tvm")),)) for ops in ((0,), (1, 2, 3))]
@@ -78,17 +67,12 @@ def test_stages_cost_what_plain_fractions_say(data):
         assert plan.bytes_moved == float(bytes_moved)
 
 
-SMALL = ((2,), "float32", 8)
-
-
 def chained(**states):
     """Three ops in a row, of which each reads one of g, h and i; and states between them."""
-    ops = [
-        Op("first", "k", (), ("x", "g"), ("a",)),
-        Op("second", "k", (), ("a", "h"), ("b",)),
-        Op("third", "k", (), ("b", "i"), ("c",)),
-    ]
-    graph = build("net", ops, dict.fromkeys("xghiabc", SMALL), [*"xghi"], [*"abc"])
+    chain = [("first", "xg", "a"), ("second", "ah", "b"), ("third", "bi", "c")]
+    ops = [Op(name, "k", (), tuple(reads), (result,)) for name, reads, result in chain]
+    shapes = dict.fromkeys("xghiabc", ((2,), "float32", 8))
+    graph = build("net", ops, shapes, [*"xghi"], [*"abc"])
     paired = tuple(State(name, f"{name}_next", tensor) for name, tensor in states.items())
     graph = replace(graph, states=paired)
     costs = cost_table(graph, [Profile("", (1.0,) * 3, (0.0,) * 3)])

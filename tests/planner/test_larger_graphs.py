@@ -7,7 +7,7 @@ import pytest
 
 from autosplit.errors import Infeasible
 from autosplit.planner import Question, Row, RowCosts, partition
-from tests.planner.graphs import in_runtimes, random_dag, with_overhead
+from tests.planner.graphs import in_runtimes, random_dag
 from tests.planner.reference import least_period
 
 TRANSFERS = (0.1, 0.5, 2.0, 0.0)
@@ -36,8 +36,8 @@ def test_memory_limits(memory):
 
 
 def test_groups_and_overheads():
-    costs = with_overhead(random_dag(18, 3, transfer=0.3), 0.7)
-    require_least(replace(costs, groups=(0b1010, 1 << 9 | 1 << 14)), 3)
+    groups = 0b1010, 1 << 9 | 1 << 14
+    require_least(random_dag(18, 3, transfer=0.3, overhead=0.7, groups=groups), 3)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -51,8 +51,9 @@ def test_runtimes_that_compete(seed):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("memory", [float("inf"), 5.0])
 def test_deployments_with_threads(seed, memory):
-    costs = random_dag(14, seed, transfer=TRANSFERS[seed], size=1.0, memory=memory)
+    options = {"transfer": TRANSFERS[seed], "size": 1.0, "memory": memory, "overhead": 0.2}
+    costs = random_dag(14, seed, **options)
     one = costs.rows[0]
     fast = tuple(time / (2.2, 1.1)[i % 2] for i, time in enumerate(one.times))
     two = replace(one, row=Row(threads=2), times=fast)
-    require_least(with_overhead(replace(costs, rows=(one, two)), 0.2), 0, cores=4)
+    require_least(replace(costs, rows=(one, two)), 0, cores=4)

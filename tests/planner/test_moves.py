@@ -7,11 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from autosplit.errors import Infeasible
 from autosplit.planner.batch import BatchEvaluator
 from autosplit.planner.evaluation import evaluate, fits
 from autosplit.planner.moves import Moves
-from autosplit.planner.solver import partition
 from tests.planner.models import deployment_questions, models, split_questions
 
 
@@ -57,16 +55,6 @@ def test_any_parameters_are_those_of_a_deployment(case, data):
     assert all(number in moves.ranges[name] for name, number in encoded.items())
     if all(len(stage.options) == 1 for stage in stages) and not costs.stateful:
         assert moves.decode(encoded) == stages
-
-
-@given(asked())
-def test_the_best_deployment_is_allowed(case):
-    costs, question = case
-    try:
-        plan = partition(costs, question)
-    except Infeasible:
-        return
-    assert Moves(costs, question).allows(plan.stages)
 
 
 @given(asked(), st.integers(0, 2**31))

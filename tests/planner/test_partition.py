@@ -1,18 +1,35 @@
-"""The one search against brute force, for every kind of question."""
+"""The one search against brute force, for every kind of question, and where time is short."""
+
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import Infeasible
-from autosplit.planner.evaluation import evaluate, fits
-from autosplit.planner.problem import Question
-from autosplit.planner.solver import partition
+from autosplit.planner import Question, evaluate, fits, front, k_best, labels, partition
+from autosplit.planner.moves import Moves
+from tests.planner.graphs import Clock, random_dag
 from tests.planner.models import answers, deployment_questions, models, split_questions
 
+ON_CORES, ON_DEVICES = (partial(deployment_questions, cores=cores) for cores in (True, False))
 
-def check(costs, question):
-    """A plan is legal, fits, and no answer has a shorter period, or with as few devices latency."""
+
+@pytest.mark.parametrize(
+    ("drawn", "questions"),
+    [
+        ({}, split_questions),
+        ({"threads": (1, 2)}, ON_CORES),
+        ({}, ON_DEVICES),
+        ({"batches": (1, 2), "kinds": 1}, ON_CORES),
+    ],
+    ids=["splits", "cores", "unlike devices", "batches"],
+)
+@given(data=st.data())
+def test_a_plan_equals_brute_force(drawn, questions, data):
+    """It is legal, fits, and no answer has a shorter period, or with as few devices latency."""
+    costs = data.draw(models(**drawn))
+    question = data.draw(questions(costs))
     every_answer = list(answers(costs, question))
     if not every_answer:
         with pytest.raises(Infeasible):
@@ -22,6 +39,7 @@ def check(costs, question):
     model = costs.with_groups(question.keep_together)
     assert fits(model, plan)
     assert evaluate(model, plan.stages).rank == plan.rank
+    assert question.keep_together or Moves(costs, question).allows(plan.stages)
     assert plan.optimal
     assert plan.period == pytest.approx(min(p.period for p in every_answer), rel=1e-9)
     if not question.replicas:
@@ -30,30 +48,6 @@ def check(costs, question):
     begun = partition(costs, question, known=every_answer[-1].stages)
     assert begun.optimal
     assert begun.rank == pytest.approx(plan.rank, rel=1e-6)
-
-
-@given(st.data())
-def test_splits_equal_brute_force(data):
-    costs = data.draw(models())
-    check(costs, data.draw(split_questions(costs)))
-
-
-@given(st.data())
-def test_deployments_on_cores_equal_brute_force(data):
-    costs = data.draw(models(threads=(1, 2), kinds=data.draw(st.integers(1, 2))))
-    check(costs, data.draw(deployment_questions(costs, cores=True)))
-
-
-@given(st.data())
-def test_replicas_on_unlike_devices_equal_brute_force(data):
-    costs = data.draw(models())
-    check(costs, data.draw(deployment_questions(costs, cores=False)))
-
-
-@given(st.data())
-def test_batches_equal_brute_force(data):
-    costs = data.draw(models(batches=(1, 2), kinds=1))
-    check(costs, data.draw(deployment_questions(costs, cores=True)))
 
 
 @given(st.data())
@@ -67,3 +61,76 @@ def test_least_latency_within_a_period_equals_brute_force(data):
         plan = partition(costs, question, max_period=limit)
         within = [p.latency for p in every_answer if p.period <= limit * (1 + 1e-9)]
         assert plan.latency == pytest.approx(min(within), rel=1e-6)
+
+
+THIRDS = Question.of_split(3)
+
+
+@pytest.mark.parametrize("asked", range(0, 60, 6))
+def test_whatever_time_there_is_what_is_claimed_holds(asked):
+    model = random_dag(8, 5, size=1.0)
+    limit = 1.5 * partition(model, THIRDS).period
+    quickest = partition(model, THIRDS, max_period=limit, deadline=Clock(asked))
+    assert quickest.period <= limit
+    assert not quickest.optimal or quickest == partition(model, THIRDS, max_period=limit)
+    points, complete = front(model, THIRDS, deadline=Clock(asked))
+    assert points
+    assert not complete or points == front(model, THIRDS)[0]
+    listed = k_best(model, THIRDS, 9, deadline=Clock(asked))
+    assert (len(listed) == 9) == (not listed[0].note)
+
+
+def test_a_period_that_no_split_reaches_is_infeasible():
+    model = random_dag(12, 0)
+    least = partition(model, THIRDS).period
+    assert partition(model, THIRDS, max_period=least).period == least
+    with pytest.raises(Infeasible, match="has a period of at most"):
+        partition(model, THIRDS, max_period=least * 0.999)
+
+
+def test_a_front_of_too_many_points_says_it_may_miss_some(monkeypatch):
+    model = random_dag(12, 0, size=1.0)
+    whole, _ = front(model, THIRDS)
+    monkeypatch.setattr(labels, "MOST_LABELS", 3)
+    plans, complete = front(model, THIRDS)
+    assert len(whole) > 1
+    assert not complete
+    assert plans[0].period == whole[0].period
+
+
+def test_more_splits_than_there_are_come_to_those_there_are():
+    plans = k_best(random_dag(6, 0), THIRDS, 99)
+    assert len({plan.split for plan in plans}) == len(plans)
+    assert [p.optimal for p in plans] == [p.period == plans[0].period for p in plans]
+    assert {p.lower_bound for p in plans} == {plans[0].period}
+
+
+@given(st.data())
+def test_the_k_best_splits_equal_brute_force(data):
+    costs = data.draw(models(kinds=1))
+    question = data.draw(split_questions(costs))
+    best_of_split = {}
+    for plan in answers(costs, question):
+        rank = plan.period, plan.latency
+        best_of_split[plan.split] = min(rank, best_of_split.get(plan.split, rank))
+    k = data.draw(st.integers(1, 8))
+    if best_of_split:
+        expected = sorted(best_of_split.values())[:k]
+        plans = k_best(costs, question, k)
+        assert [p.period for p in plans] == pytest.approx([p for p, _ in expected])
+        assert len({plan.split for plan in plans}) == len(plans)
+
+
+@given(st.data())
+def test_the_front_equals_brute_force(data):
+    costs = data.draw(models(threads=(1, 2), kinds=1))
+    question = data.draw(deployment_questions(costs, cores=True))
+    points = sorted({(p.period, p.latency) for p in answers(costs, question)})
+    if points:
+        expected, least = [], float("inf")
+        for period, latency in points:
+            if latency < least * (1 - 1e-9):
+                expected, least = [*expected, (period, latency)], latency
+        plans, complete = front(costs, question)
+        assert complete
+        assert [p.latency for p in plans] == pytest.approx([latency for _, latency in expected])

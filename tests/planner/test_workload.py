@@ -8,17 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.deployment import Stage
-from autosplit.planner.workload import (
-    Server,
-    Station,
-    Workload,
-    goodput,
-    items_measured,
-    latencies,
-    quantile,
-    quantile_at,
-    served,
-)
+from autosplit.planner import workload
+from autosplit.planner.workload import Server, Station, Workload, goodput, latencies, quantile_at
 
 ARRIVALS = 1_000_000
 
@@ -55,21 +46,23 @@ def test_equal_times_of_replicas_are_served_as_one_by_one():
     np.testing.assert_allclose(fast, slow)
 
 
-def test_a_batch_waits_for_its_delay_or_until_it_is_full():
-    server = Server((Station((10.0,)),), batch=3, delay_ms=4.0)
-    assert latencies(server, np.array([0.0, 1.0, 100, 101, 102])).tolist() == [14, 13, 12, 11, 10]
+TEN = Station((10.0,))
 
 
-def test_a_batch_grows_while_no_replica_is_free():
-    server = Server((Station((10.0,)),), batch=4)
-    assert latencies(server, np.array([0.0, 1.0, 6.0, 30.0])).tolist() == [10, 19, 14, 10]
-
-
-def test_a_batch_that_is_not_full_enters_while_fewer_are_inside_than_replicas():
-    server = Server((Station((10.0,)), Station((10.0,))), batch=4)
-    # The second waits for the first stage, the third until the first batch is through.
-    arrivals = np.array([0.0, 1.0, 2.0, 3.0])
-    assert latencies(server, arrivals).tolist() == [20, 29, 38, 37]
+@pytest.mark.parametrize(
+    ("server", "arrivals", "expected"),
+    [
+        # A batch waits for its delay or until it is full.
+        (Server((TEN,), 3, 4.0), [0.0, 1, 100, 101, 102], [14, 13, 12, 11, 10]),
+        # It grows while no replica is free.
+        (Server((TEN,), 4), [0.0, 1, 6, 30], [10, 19, 14, 10]),
+        # One that is not full enters while fewer are inside than replicas: the second waits for
+        # the first stage, the third until the first batch is through.
+        (Server((TEN, TEN), 4), [0.0, 1, 2, 3], [20, 29, 38, 37]),
+    ],
+)
+def test_when_a_batch_enters(server, arrivals, expected):
+    assert latencies(server, np.array(arrivals)).tolist() == expected
 
 
 stations = st.lists(
@@ -113,15 +106,15 @@ TIGHT = Workload(limit_ms=30.0)  # for batches that take 20 ms
 
 def test_a_batch_waits_as_long_as_serves_most():
     stages = (Stage.on([0], "tvm", ["cpu:0", "cpu:1"], batch=16),)
-    rate, delay = served(TIGHT, stages, [20 / 16], 10 / 16)
+    rate, delay = workload.served(TIGHT, stages, [20 / 16], 10 / 16)
     assert delay == pytest.approx(9)
     fixed = Workload(limit_ms=30.0, delay_ms=0.0)
-    assert rate > 300 > served(fixed, stages, [20 / 16], 10 / 16)[0]
+    assert rate > 300 > workload.served(fixed, stages, [20 / 16], 10 / 16)[0]
 
 
 def test_a_single_item_does_not_wait():
     stages = (Stage.on([0], "tvm", ["cpu:0"]),)
-    assert served(TIGHT, stages, [20.0], 20.0)[1] == 0
+    assert workload.served(TIGHT, stages, [20.0], 20.0)[1] == 0
 
 
 def test_no_rate_keeps_a_limit_below_the_shortest_latency():
@@ -136,8 +129,8 @@ def test_a_lower_quantile_within_the_same_limit_allows_a_higher_rate():
 
 
 def test_a_measurement_of_a_rate_that_nothing_keeps_is_bounded():
-    assert items_measured(1e12, 5) == items_measured(1e9, 5) <= 1_000_000
-    assert items_measured(1e3, 5) == 5_000
+    assert workload.items_measured(1e12, 5) == workload.items_measured(1e9, 5) <= 1_000_000
+    assert workload.items_measured(1e3, 5) == 5_000
 
 
 def test_arrivals_follow_each_other_as_the_times_do_on_the_scale_of_the_rate():
@@ -148,4 +141,4 @@ def test_arrivals_follow_each_other_as_the_times_do_on_the_scale_of_the_rate():
 
 
 def test_a_quantile_is_one_of_the_values():
-    assert quantile(np.arange(1.0, 101.0), 0.99) == 99.0
+    assert workload.quantile(np.arange(1.0, 101.0), 0.99) == 99.0
