@@ -35,7 +35,6 @@ class Block:
 
     @property
     def runs(self):
-        """Whether a reader runs it."""
         return self.language in RUN and not {"file", "not run"} & self.marks.keys()
 
 
@@ -52,7 +51,6 @@ class Page:
         return marks(self.text.partition("\n# ")[0]) if not self.text.startswith("# ") else {}
 
     def blocks(self):
-        """The fenced blocks, in order."""
         for comments, language, text in _BLOCK.findall(self.text):
             yield Block(language, text, marks(comments))
 
@@ -63,7 +61,6 @@ class Page:
 
 
 def pages():
-    """All pages under docs/, by path."""
     return list(map(page_of, sorted(DOCS.rglob("*.md"))))
 
 
@@ -73,7 +70,6 @@ def linked_pages():
 
 
 def page_of(file):
-    """The page in a file."""
     return Page(file, file.read_text(encoding="utf-8"))
 
 

@@ -34,8 +34,7 @@ class Reader:
     """Somebody with an empty folder and a shell; what one block exports, the next one finds."""
 
     def __init__(self, folder, address=""):
-        self.folder, self._address = folder / "work", address
-        self._printed = ""
+        self.folder, self._address, self._printed = folder / "work", address, ""
         self.folder.mkdir()
         self._state = folder / "state.sh"
         self._state.write_text(f"cd {shlex.quote(str(self.folder))}\n")
@@ -46,8 +45,8 @@ class Reader:
             program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments} "$@"\n')
             program.chmod(0o755)
         inherited = {k: v for k, v in os.environ.items() if k != "AUTOSPLIT_STORAGE"}
-        self._environment = inherited | {"PYTHONPATH": str(ROOT)}
-        self._environment["PATH"] = f"{programs}:{os.environ['PATH']}"
+        places = {"PYTHONPATH": str(ROOT), "PATH": f"{programs}:{os.environ['PATH']}"}
+        self._options = {"env": inherited | places, "text": True}
 
     def read(self, block):
         """Save the block or run it, as its marks say."""
@@ -64,31 +63,21 @@ class Reader:
             else:
                 self._run(script, int(block.marks.get("exit", 0)))
 
+    def _command(self, script):
+        return ["bash", "-eu", "-c", f". {shlex.quote(str(self._state))}\n{script}"]
+
     def _run(self, script, code):
         keep = f"{{ export -p; printf 'cd %q\\n' \"$PWD\"; }} > {shlex.quote(str(self._state))}"
-        done = subprocess.run(
-            ["bash", "-eu", "-c", f". {shlex.quote(str(self._state))}\n{script}\n{keep}"],
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-            stdin=subprocess.DEVNULL,
-        )
+        options = {"capture_output": True, "stdin": subprocess.DEVNULL, "timeout": TIMEOUT}
+        done = subprocess.run(self._command(f"{script}\n{keep}"), **options, **self._options)
         assert done.returncode == code, f"{script}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr, done.stderr
         self._printed = done.stdout
 
     def _serve(self, script):
-        command = ["bash", "-eu", "-c", f". {shlex.quote(str(self._state))}\n{script}"]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(
-            command,
-            env=self._environment,
-            stdout=pipe,
-            stderr=pipe,
-            text=True,
-            start_new_session=True,
-        ) as server:
+        pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+        options = {**pipes, **self._options, "start_new_session": True}
+        with subprocess.Popen(self._command(script), **options) as server:
             try:
                 url = next((line.strip() for line in server.stdout if "http://" in line), "")
                 assert url, server.communicate()
@@ -163,7 +152,8 @@ def test_links_lead_somewhere(page):
         target, _, anchor = link.partition("#")
         file = (page.path.parent / target).resolve() if target else page.path
         assert file.exists(), f"{page.path.name} links to {link}"
-        assert not anchor or anchor in anchors(file), f"{page.path.name} links to {link}"
+        headings = re.findall(r"^#+ (.+)$", file.read_text("utf-8"), re.MULTILINE) if anchor else ()
+        assert not anchor or anchor in map(anchor_of, headings), f"{page.path.name}: {link}"
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.path.stem)
@@ -171,12 +161,6 @@ def test_blocks_say_what_they_are(page):
     assert {block.language for block in page.blocks()} <= LANGUAGES
     reasons = [block.marks.get("not run", "-") for block in page.blocks()]
     assert all(reasons), "a block that is not run says why"
-
-
-def anchors(file):
-    """The names a link may have after '#'."""
-    headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-    return set(map(anchor_of, headings))
 
 
 def test_the_index_and_the_summary_of_results_lead_to_every_page():

@@ -10,23 +10,27 @@ from autosplit.zoo import catalog
 from studies.benchmarks import __main__ as all_benchmarks
 from studies.benchmarks import planner, result, winners
 from studies.tools import tables
+from tests.cli.test_plan import GRAPH, node
 from tests.studies.conftest import STUDIES
 
 FAST, SAME, SLOW = Spread(2.0, 1.9, 2.1), Spread(2.2, 2.1, 2.3), Spread(4.0, 3.9, 4.1)
 COMMANDS = ["studies.tools.tables", "studies.benchmarks.__main__"]
 MODULES = {command.split()[0] for command in all_benchmarks.COMMANDS.values()}
 COMMANDS += [f"studies.benchmarks.{module}" for module in MODULES]
-SUPPORTED = {"supportedOnFpga": 1, "isBackwardNode": 0}
-GRAPH = {
+CHAIN = GRAPH | {
     "maxFPGAs": 3,
-    "maxCPUs": 0,
     "maxSizePerFPGA": 1e9,
-    "nodes": [
-        {"id": i, "fpgaLatency": 1 + i % 3, "cpuLatency": 9, "size": 1, **SUPPORTED}
-        for i in range(8)
-    ],
+    "nodes": [node(i, 1 + i % 3, size=1) for i in range(8)],
     "edges": [{"sourceId": i, "destId": i + 1, "cost": 0.1} for i in range(7)],
 }
+
+
+@pytest.fixture
+def workloads(tmp_path):
+    """A folder with a graph file."""
+    (folder := tmp_path / "w").mkdir()
+    (folder / "tiny.json").write_text(json.dumps(CHAIN))
+    return folder
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -51,32 +55,26 @@ def test_every_benchmark_has_its_table_on_a_page_and_no_other_has():
     assert {file.stem for file in tables.RESULTS.glob("*.json")} <= marked
 
 
-def test_the_planner_proves_what_it_finds(bench, tmp_path):
-    (tmp_path / "w").mkdir()
-    (tmp_path / "w" / "tiny.json").write_text(json.dumps(GRAPH))
-    assert bench(planner, tmp_path / "w", "-o", tmp_path / "planner.json") == 0
+def test_the_planner_proves_what_it_finds(bench, workloads, tmp_path):
+    assert bench(planner, workloads, "-o", tmp_path / "planner.json") == 0
     outcome = result.read(tmp_path / "planner.json")
     assert [row[:3] for row in outcome.rows] == [("tiny", "9", "2"), ("tiny", "9", "3")]
     assert outcome.command == "python -m studies.benchmarks.planner w"
 
 
-def test_the_plan_for_unlike_devices_is_as_good_as_every_rule(bench, tmp_path):
-    (tmp_path / "w").mkdir()
-    (tmp_path / "w" / "tiny.json").write_text(json.dumps(GRAPH))
-    assert bench(planner, tmp_path / "w", "--clusters", 12, "-o", tmp_path / "clusters.json") == 0
+def test_the_plan_for_unlike_devices_is_as_good_as_every_rule(bench, workloads, tmp_path):
+    assert bench(planner, workloads, "--clusters", 12, "-o", tmp_path / "clusters.json") == 0
     rows = result.read(tmp_path / "clusters.json").rows
     assert len(rows) == 6
     assert all(row[-1] == "" or float(row[-1]) >= 1 for row in rows)
 
 
 def test_a_benchmark_that_fails_is_reported_and_the_others_run(
-    bench, tmp_path, monkeypatch, capsys
+    bench, workloads, tmp_path, monkeypatch, capsys
 ):
     commands = {"fails": "planner --no-such-option", "tables": "planner {workloads}"}
-    (tmp_path / "w").mkdir()
-    (tmp_path / "w" / "tiny.json").write_text(json.dumps(GRAPH))
     monkeypatch.setattr(all_benchmarks, "COMMANDS", commands)
-    assert bench(all_benchmarks, "--folder", tmp_path, "--workloads", tmp_path / "w") == 1
+    assert bench(all_benchmarks, "--folder", tmp_path, "--workloads", workloads) == 1
     assert "failed with exit code 2" in capsys.readouterr().out
     assert result.read(tmp_path / "tables.json").name == "planner"
 

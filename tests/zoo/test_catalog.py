@@ -110,13 +110,9 @@ def test_the_weights_are_the_same_on_every_machine():
 
 @pytest.mark.parametrize(
     ("place", "reason"),
-    [
-        ("missing/net.onnx", "no folder"),
-        (".", "not a reg"),
-        ("pipe", "not a reg"),
-        ("a" * 300, "long"),
-    ],
-)
+    [("missing/net.onnx", "no folder"), (".", "not a reg"), ("pipe", "not a reg"),
+     ("a" * 300, "long")],
+)  # fmt: skip
 def test_a_place_that_cannot_be_written_is_named(tmp_path, place, reason):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(MachineError, match=f"cannot write .*: .*{reason}"):
