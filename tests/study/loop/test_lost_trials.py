@@ -12,7 +12,7 @@ import pytest
 from autosplit.study import workers
 from autosplit.study.loop import run as loops
 from autosplit.study.loop.run import StudyLoop, run_study
-from autosplit.study.record import update
+from autosplit.study.record import record_of, update
 from autosplit.study.results import DEATHS_LIMIT, error_of, state_of, tally
 from autosplit.study.sampler import Assignment
 from autosplit.study.workers import UNCLAIMED, Retry, free_lost_trials, this_worker
@@ -122,6 +122,13 @@ def test_a_trial_that_exceeds_the_limit_is_given_up(new_study, monkeypatch):
     assert loop.run() == "stopped: 2 trials (limit)"
     assert states(opened) == ["RUNNING", "RUNNING", "FAIL"]
     assert state_of(opened.study.trials[2]) == "interrupted"
+
+
+def test_a_trial_names_its_worker_from_its_first_moment(new_study):
+    study = new_study(chain_bench()).study
+    assert record_of(study.ask()).worker == this_worker()
+    study.enqueue_trial({"cut_1": 1})
+    assert record_of(study.trials[-1]).worker == {}
 
 
 def test_a_trial_names_its_worker_before_its_candidate_is_planned(new_study, monkeypatch):
