@@ -128,8 +128,8 @@ def test_running_again_goes_on(study, as_json):
         (2, ["net.toml", "--trials", "0"], "search.trials must be"),
         (1, ["net.toml", "--stages", "30"], "30 stages are too many: only 6 groups"),
         (2, ["net.toml", "--storage", "no such thing://x"], "is not a database URL"),
-        (3, ["net.toml", "--storage", "no/such/folder/x.db"], "unable to open database file"),
-        (3, ["net.toml", "--storage", "net.toml"], "file is not a database"),
+        (3, ["net.toml", "--storage", "no/folder/x.db"], "unable to open database file; repair"),
+        (3, ["net.toml", "--storage", "net.toml"], "failed: file is not a database;"),
         (3, ["net.toml", "--storage", "postgresql+psycopg://u:secret@127.0.0.1:1/x"], ""),
     ],
 )
