@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ConfigError, StageError, line_of
+from autosplit.errors import ConfigError
 from autosplit.hardware.execution.edges import Closed, ItemFailed, Ticket
 from autosplit.hardware.execution.engine import Engine
 from autosplit.hardware.execution.stage_spec import Port
@@ -106,7 +106,8 @@ class Batches:
     is then filled up with its last item, whose further outputs nobody reads.
 
     Where a stage fails on a batch, each of its items runs again alone, so that one that cannot be
-    computed does not fail the others. If all of them fail, the replica is broken.
+    computed does not fail the others. If all of them fail, and nothing was computed before, the
+    replica is broken.
     """
 
     def __init__(self, size: int, engine: Engine, replicas: int) -> None:
@@ -184,7 +185,7 @@ class Batches:
 
     def _await(self, batch: _Batch | None) -> None:
         """Let a batch in when it is due; returns once another one is collected."""
-        wait = batch.due - time.perf_counter() if batch else 0.0
+        wait = min(batch.due - time.perf_counter(), threading.TIMEOUT_MAX) if batch else 0.0
         # One that is overdue waits for a replica.
         self._engine.wait_for(
             lambda: self._open is not batch or self._is_due(), wait if wait > 0 else None
@@ -195,7 +196,8 @@ class Batches:
     def _leave(self, batch: _Batch, ticket: Future[Mapping[str, Any]]) -> None:
         """Hand out the outputs of a batch, or its failure."""
         error = ticket.exception()
-        if isinstance(error, ItemFailed):
+        is_only_item = len(batch.places) == 1
+        if isinstance(error, ItemFailed) and not (is_only_item and error.is_certain):
             # The stage's own thread may not wait for items to enter.
             threading.Thread(target=self._run_alone, args=(batch, error), daemon=True).start()
         elif error is not None:
@@ -215,18 +217,14 @@ class Batches:
                     alone = [np.concatenate([array] * self.size) for array in rows]
                     tickets.append(self._engine.enter(alone, {}, 0))
             errors = [ticket.exception() for ticket in tickets]
-            if all(errors):
+            if all(errors) and not error.is_certain:
                 self._engine.stop((error.place, error.cause))
                 raise self._engine.closed()
         except Exception as problem:
             batch.fail(problem)
             return
         for place, ticket, failure in zip(batch.places, tickets, errors, strict=True):
-            if isinstance(failure, ItemFailed):
-                cause = failure.cause
-                reason = f"{failure.place} on this item: {type(cause).__name__}: {line_of(cause)}"
-                place.set_exception(StageError(reason))
-            elif failure is not None:
+            if failure is not None:
                 place.set_exception(failure)
             else:
                 place.set_result(ticket.result())

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from autosplit.errors import StageError
+from autosplit.errors import StageError, line_of
 from autosplit.hardware.execution.wiring import Wiring
 
 Stream = Hashable  # any value by which the caller names a stream
@@ -17,12 +17,15 @@ class Closed(StageError):
     """The pipeline is closed, and its items are discarded; the text says why."""
 
 
-class ItemFailed(Exception):
-    """A stage failed on an item, ``place`` says which, by ``cause``; the pipeline goes on."""
+class ItemFailed(StageError):
+    """A stage failed on an item, ``place`` says which, by ``cause``; the pipeline goes on.
 
-    def __init__(self, place: str, cause: BaseException) -> None:
-        super().__init__(place)
-        self.place, self.cause = place, cause
+    ``is_certain``: its replica computed an item again that it had computed before.
+    """
+
+    def __init__(self, place: str, cause: BaseException, is_certain: bool) -> None:
+        super().__init__(f"{place} on this item: {type(cause).__name__}: {line_of(cause)}")
+        self.place, self.cause, self.is_certain = place, cause, is_certain
 
 
 CALLER = -1

@@ -74,8 +74,10 @@ class Engine:
     slow replica takes fewer items. In a stage with states a lane takes the items of whole streams.
 
     At most ``limit`` items are ``inside``, and ``capacity`` keep all replicas busy: ``depth`` for
-    each, and for the caller. The first replica that fails stops the engine. Where it ``isolates``
-    items, only the item has the failure.
+    each, and for the caller. Where a stage fails on an item, its replica computes the first item of
+    the stage again. If it can, only that item has the failure; else the engine stops. Where nothing
+    was computed before, it stops too, unless it ``isolates`` items: its caller then tries others.
+    Any failure stops a model with states.
 
     ``replicas`` may be a function that loads so many of each stage as ``counts`` says; it is called
     when the engine starts.
@@ -102,6 +104,9 @@ class Engine:
         self._replicas = () if callable(replicas) else replicas
         self._isolates = isolates
         self._stages = wiring.stages
+        # By stage, the inputs of the first item that it computed.
+        self._examples: dict[int, list[Any]] = {}
+        self._has_states = any(stage.states for stage in wiring.stages)
         self._edges = connect(wiring)
         self._pid = os.getpid()
         self.inside: set[Ticket] = set()
@@ -352,14 +357,32 @@ class Engine:
 
     def _run(self, lane: Lane, ticket: Ticket, values: Sequence[Any]) -> Sequence[Any]:
         """The results of a stage for an item; without values once a stage has failed on it."""
+        stage, replica = lane.stage, self._replicas[lane.stage][lane.replica]
         if ticket.failure is None:
             try:
-                return self._replicas[lane.stage][lane.replica].run(values)
+                results = replica.run(values)
+                if stage not in self._examples and not self._has_states:
+                    # Copies: the callers may change what they gave and what they got.
+                    self._examples[stage] = [np.array(array_of(value)) for value in values]
+                return results
             except Exception as error:
-                if not self._isolates:
+                is_certain = stage in self._examples
+                if not (is_certain or self._isolates) or not self._works(stage, replica):
                     raise
-                ticket.failure = ItemFailed(f"{lane.name} failed", error)
-        return [None] * len(self._stages[lane.stage].outputs)
+                ticket.failure = ItemFailed(f"{lane.name} failed", error, is_certain)
+        return [None] * len(self._stages[stage].outputs)
+
+    def _works(self, stage: int, replica: Stage) -> bool:
+        """Whether a replica that failed computes what its stage has computed before, if anything.
+
+        A process that has died and a device that is lost fail again.
+        """
+        try:
+            if stage in self._examples:
+                replica.run(self._examples[stage])
+        except Exception:
+            return False
+        return True
 
     def _finish(self, stage: int, ticket: Ticket, results: Sequence[Any], home: Lane) -> None:
         """Hand the results of a stage to those that read them."""

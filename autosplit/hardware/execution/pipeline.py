@@ -43,8 +43,10 @@ class Pipeline:
 
     Any number of threads may call ``run``, ``submit`` and ``results`` at once, in any mixture: a
     call of ``run`` returns the results of its items, and ``results`` yields those of the submitted
-    items. When ``run`` ends by an exception, its items inside are computed and discarded. A replica
-    that fails closes the pipeline, and whoever uses it gets a StageError.
+    items. When ``run`` ends by an exception, its items inside are computed and discarded. An item
+    on which a stage fails gets a StageError, and the pipeline goes on where the replica still
+    computes an item that was computed before. Any other failure, and each of a model with states,
+    closes the pipeline, and whoever uses it gets a StageError.
 
     For each replica ``depth`` items are inside, at most ``capacity`` together. Where
     an item takes less than some ms, ``map`` and ``run`` have up to four times as many inside: a
@@ -59,7 +61,7 @@ class Pipeline:
     Stages that take ``batch`` items at once still get and give single ones here: those that come
     next to each other are stacked. A batch that is incomplete is computed when its result is
     waited for, or as ``with_delay`` says. Where a batch fails, each of its items runs again alone,
-    and only those that fail alone get a StageError. Such a model has no states.
+    and only those that fail alone get the StageError. Such a model has no states.
 
     With ``trace`` the times of every stage are recorded in ``events``. A fork of the process
     cannot use the pipeline. One that is no longer referenced is closed.

@@ -60,6 +60,18 @@ def test_an_incomplete_batch_is_computed_once_a_result_is_waited_for():
     assert [len(stage.seen) for stage in stages] == [2 + 1 + 3] * 2
 
 
+@pytest.mark.parametrize("delay_ms", [1e13, 1e300])
+def test_a_batch_may_wait_for_longer_than_the_system_can_count(delay_ms):
+    pipeline, _ = chain(batch=2)
+    submitted = two_inputs(2)
+    with pipeline.with_delay(delay_ms):
+        first = pipeline.enter(submitted[0])
+        time.sleep(0.05)  # the thread that would let it in begins to wait
+        tickets = [first, pipeline.enter(submitted[1])]
+        results = in_time(lambda: [pipeline.result(ticket) for ticket in tickets])
+    require_single_results(results, submitted)
+
+
 @pytest.mark.parametrize("delay_ms", [None, 0.1])
 def test_items_enter_as_those_inside_leave(delay_ms):
     slow = {1: lambda _: time.sleep(0.002)}
@@ -101,6 +113,28 @@ def failing(count, bad, **options):
 
     stages[-1].run = run
     return pipeline, submitted
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_an_item_that_fails_alone_leaves_the_pipeline_to_others(batch):
+    pipeline, (*sound, bad) = failing(3, 2, batch=batch)
+    with pipeline:
+        for item in sound:
+            require_single_results(in_time(lambda item=item: pipeline.run([item])), [item])
+            with pytest.raises(StageError, match="stage 1 failed on this item: ValueError: index"):
+                in_time(lambda: pipeline.run([bad]))
+        require_single_results(in_time(lambda: pipeline.run(sound)), sound)
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("replicas", [(1, 1), (1, 2)])
+def test_a_replica_that_computes_nothing_any_more_closes_the_pipeline(batch, replicas):
+    pipeline, stages = chain(replicas=replicas, batch=batch)
+    with pipeline:
+        in_time(lambda: pipeline.run(two_inputs(8 * batch)))
+        stages[-1].run = Mock(side_effect=ValueError("the process is gone"))
+        with pytest.raises(StageError, match="is gone; the pipeline is closed"):
+            in_time(lambda: [pipeline.run(two_inputs(8)) for _ in range(100)])
 
 
 @pytest.mark.parametrize("replicas", [(1, 1), (2, 1)])
