@@ -1,6 +1,9 @@
 """Completions of token ids by a server, of a decoder that adds up what it sees."""
 
 import json
+import socket
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +15,8 @@ from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.stage_spec import Port, StageSpec, StageState
 from autosplit.hardware.execution.wiring import Connection, Variant, Wiring
 from autosplit.hardware.runtimes.interface import Stage
-from tests.deploy.test_server import post, request, served
+from tests.deploy.test_server import metrics, post, request, served
+from tests.hardware.fakes import wait_for
 
 LENGTH, VOCABULARY = 12, 7
 CACHE = (LENGTH,)
@@ -156,6 +160,28 @@ def test_a_stage_that_fails_ends_the_stream_with_a_line():
     with served(lambda: Pipeline(decoder(), [[Adding(fails_on=3)]])) as here:
         status, (answer,) = ask(here, prompt=[3, 1], max_tokens=4, stream=True)
         assert (status, "no memory" in answer["error"]) == (500, True)
+
+
+def test_no_tokens_are_computed_for_a_client_that_is_gone():
+    begun, release = threading.Event(), threading.Event()
+
+    class Waiting(Adding):
+        def run(self, values):
+            begun.set()
+            release.wait()
+            return super().run(values)
+
+    stage, document = Waiting(), json.dumps({"prompt": [3], "max_tokens": LENGTH}).encode()
+    with served(lambda: Pipeline(decoder(), [[stage]])) as here:
+        with socket.create_connection(here.split(":")) as connection:
+            size = f"content-length: {len(document)}\r\n\r\n".encode()
+            connection.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\n" + size + document)
+            begun.wait()
+        time.sleep(0.2)  # until the server notices
+        release.set()
+        wait_for(lambda: '"499"' in metrics(here))
+        assert len(stage.counts) < LENGTH
+        wait_for(lambda: "autosplit_items_inside 0" in metrics(here))
 
 
 def test_a_mask_of_floats_is_added_to_scores():

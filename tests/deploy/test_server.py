@@ -29,6 +29,7 @@ from autosplit.deploy.server import app, protocol
 from autosplit.deploy.server.hints import hint
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.stage_spec import Port
+from autosplit.hardware.execution.wiring import Variant
 from autosplit.zoo.catalog import cached
 from tests.deploy.exports import sound
 from tests.hardware import fakes
@@ -109,6 +110,13 @@ def test_inputs_of_unlike_numbers_of_items_are_no_items():
     for x, h, count in sizes:
         tensors = {"x": np.zeros(x, np.float32), "h": np.zeros(h, np.float32)}
         assert len(protocol.items_of(tensors, ports)) == count
+
+
+def test_an_item_of_a_variant_with_more_rows_is_one_item():
+    one, four = [Port("x", (1, 3), "float32")], (Port("x", (4, 3), "float32"),)
+    for rows, count in ((4, 1), (3, 3), (8, 8)):
+        tensors = {"x": np.zeros((rows, 3), np.float32)}
+        assert len(protocol.items_of(tensors, one, [Variant(four)])) == count
 
 
 def test_more_items_than_fit_and_those_of_a_stream_are_refused():
@@ -290,6 +298,24 @@ def test_a_pipeline_that_fails_is_loaded_again():
         while (status := post(address, asked())[0]) == 503:
             time.sleep(0.01)
         assert status == 200
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_an_item_that_fails_leaves_others_their_pipeline(batch):
+    pipeline, stages = fakes.fake_pipeline(CHAIN, [[0], [1]], ["b"], batch=batch)
+    compute = stages[0].run
+
+    def run(values):
+        if (values[0] > 100).any():
+            raise ValueError("index 101 is out of bounds")
+        return compute(values)
+
+    stages[0].run = run
+    with served(lambda: pipeline.with_delay(0)) as address:
+        assert post(address, asked())[0] == 200
+        status, _, answer = post(address, asked(data=[101, 1]))
+        assert (status, "failed on this item: ValueError: index" in answer["error"]) == (500, True)
+        assert post(address, asked())[0] == 200
 
 
 def stateful():

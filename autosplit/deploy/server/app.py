@@ -173,7 +173,7 @@ class Server:
 
         assert self._decoder is not None
         asked = self._decoder.read(await self._body(request))
-        documents = self._documents(self._decoder, asked)
+        documents = self._documents(self._decoder, asked, request)
         # What refuses the request does so before an answer begins.
         first = await anext(documents)
         if not asked.stream:
@@ -182,12 +182,19 @@ class Server:
         return StreamingResponse(events, media_type="text/event-stream")
 
     async def _documents(
-        self, decoder: Decoder, asked: completions.Asked
+        self, decoder: Decoder, asked: completions.Asked, request: Request
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """The documents of a completion, whose stream ends with them."""
+        """The documents of a completion, whose stream ends with them.
+
+        Raises ClientDisconnect where nobody waits any more; who sends a stream notices by itself.
+        """
+        from starlette.requests import ClientDisconnect
+
         pipeline, stream = self.pipeline, object()
 
         async def compute(item: Item) -> Mapping[str, protocol.Array]:
+            if not asked.stream and await request.is_disconnected():
+                raise ClientDisconnect
             (outputs,) = await self._computed(pipeline, [item], stream)
             return outputs
 
@@ -234,7 +241,7 @@ class Server:
     def _items(self, asked: protocol.Request) -> list[Item]:
         """The items of a request. Raises ConfigError for more than it may have."""
         wiring = self.pipeline.wiring
-        items = protocol.items_of(asked.item, wiring.inputs)
+        items = protocol.items_of(asked.item, wiring.inputs, wiring.variants.values())
         if len(items) == 1:
             return items
         if len(items) > self._queue:

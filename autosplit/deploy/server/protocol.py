@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from autosplit.errors import ConfigError, line_of
 from autosplit.hardware.execution.stage_spec import Port
+from autosplit.hardware.execution.wiring import Variant
 from autosplit.hardware.runtimes.arrays import dtype_of
 
 HEADER_LENGTH = "inference-header-content-length"
@@ -70,8 +71,16 @@ def read(body: bytes, header_length: str | None, outputs: Sequence[Port]) -> Req
     )
 
 
-def items_of(tensors: Mapping[str, Array], ports: Sequence[Port]) -> list[Mapping[str, Array]]:
-    """The items of a request: one, unless each input has so many times the rows of an item."""
+def items_of(
+    tensors: Mapping[str, Array], ports: Sequence[Port], variants: Iterable[Variant] = ()
+) -> list[Mapping[str, Array]]:
+    """The items of a request: one, unless each input has so many times the rows of an item.
+
+    An item of one of the ``variants`` may have more rows too.
+    """
+    shapes = {name: array.shape for name, array in tensors.items()}
+    if any(shapes == {p.name: p.shape for p in variant.inputs} for variant in variants):
+        return [tensors]
     counts = {_count(tensors[port.name], port) for port in ports if port.name in tensors}
     count = counts.pop() if len(counts) == 1 else 1
     # A tensor that is no input is refused as such.
