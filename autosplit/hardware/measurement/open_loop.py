@@ -91,13 +91,15 @@ def open_latencies(
 ) -> list[float]:
     """The latencies in ms of about so many items, repeated, that come at the workload's rate.
 
-    The items belong to the streams in turn. Where too many of them exceed the limit of the workload
-    as many come once more, since a machine that was busy for a moment delays all that wait. The
-    last items are not sent where the pipeline falls behind so far that it takes twice the time, or
-    once so many have exceeded the limit that the quantile of all does.
+    The first one comes at once, however low the rate is. The items belong to the streams in turn.
+    Where too many of them exceed the limit of the workload as many come once more, since a machine
+    that was busy for a moment delays all that wait. The last items are not sent where the pipeline
+    falls behind so far that it takes twice the time, or once so many have exceeded the limit that
+    the quantile of all does.
     """
     most = count if workload.limit_ms is None else 2 * count
-    due = (workload.arrivals(most) / MS).tolist()
+    arrivals = workload.arrivals(most) / MS
+    due = (arrivals - arrivals[0]).tolist()
     latest, first = _LATE * due[-1], WARM_UP * count
     limit_s = math.inf if workload.limit_ms is None else workload.limit_ms / MS
     late, share_late = list[int](), 1 - workload.share

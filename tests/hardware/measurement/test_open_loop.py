@@ -15,7 +15,7 @@ from autosplit.hardware.measurement import open_loop
 from autosplit.hardware.measurement.open_loop import load_test, open_latencies
 from autosplit.hardware.measurement.results import LoadPoint, LoadTest, Spread, spread
 from autosplit.planner.workload import WARM_UP, Workload, items_measured
-from tests.hardware.fakes import fake_pipeline, graph, items
+from tests.hardware.fakes import fake_pipeline, graph, in_time, items
 
 ONE_OP = graph([("y", ["x"])], ["x"], ["y"])
 
@@ -102,6 +102,12 @@ def test_no_full_collection_of_garbage_stops_the_pipeline():
         open_latencies(pipeline, items(1), Workload(1000.0), 3)
     assert {(*thresholds[:2], 1_000_000)} == set(inside)
     assert gc.get_threshold() == thresholds
+
+
+def test_the_first_item_of_a_very_low_rate_is_not_waited_for():
+    with slow_pipeline(0.001) as pipeline:
+        latencies = in_time(lambda: open_latencies(pipeline, items(1), Workload(1e-9), 1))
+    assert len(latencies) == 1
 
 
 def test_a_rate_is_measured_with_enough_items():
