@@ -61,6 +61,12 @@ def digest(model: Any) -> str:
     return onnx_file.digest(model)
 
 
+def require_unchanged(path: Path, loaded: str) -> None:
+    """Raise ModelError for a file whose digest is not that of the model ``loaded`` from it."""
+    if digest(path) != loaded:
+        raise ModelError(f"model '{path}' has changed since it was loaded; load it again")
+
+
 def model_files(path: Path) -> dict[str, Path]:
     """A model file, and those that hold its weights, by their names beside it.
 

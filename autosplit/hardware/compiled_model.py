@@ -117,6 +117,8 @@ class CompiledModel(StageSource):
 
         Raises ModelError, with the reason, for a model that cannot.
         """
+        from autosplit.frontend import importing
+
         if batch == self.batch:
             return self
         if batch not in self._at_batch:
@@ -125,6 +127,8 @@ class CompiledModel(StageSource):
                 raise ModelError(f"'{self.graph.name}' with {reason} has batch 1 only")
             phases.report(f"importing the model at batch {batch}")
             loaded = self.reload(batch=batch)
+            if self.path:
+                importing.require_unchanged(self.path, self.sha256)
             variant = replace(loaded, single=self, sha256=self.sha256, reference=self.reference)
             require_batchable(self, variant)
             self._at_batch[batch] = variant

@@ -76,6 +76,14 @@ def test_models_without_an_axis_for_items_are_refused(save, ports, body, reason)
         loaded(save, body, {}, ports).at_batch(2)
 
 
+@pytest.mark.parametrize(("runtime", "batch"), [("onnxruntime", 1), ("openvino", 1), ("tvm", 2)])
+def test_a_file_that_changed_since_it_was_loaded_is_refused(save, runtime, batch):
+    model = loaded(save, runtime=runtime)
+    loaded(save, weights={**WEIGHTS, "w": np.ones((4, 6), np.float32)})
+    with pytest.raises(ModelError, match="has changed since it was loaded; load it again"):
+        model.at_batch(batch).runtimes[runtime].prepare()
+
+
 def test_states_are_refused(save):
     ports = "g (float[1,4] x, float[1,4] h) => (float[1,4] y, float[1,4] next)"
     model = save(net(f"{ports} {{ next = Add(x, h)  y = Relu(next) }}"))

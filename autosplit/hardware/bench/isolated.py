@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, cast, get_type_hints
 
 from autosplit import phases
 from autosplit.deployment import Deployment
-from autosplit.errors import AutosplitError, StageError
+from autosplit.errors import AutosplitError, MachineError, StageError
 from autosplit.hardware.bench.interface import Bench, BenchDescription
 from autosplit.hardware.devices.rpc import RETURN_S
 from autosplit.hardware.isolation.process import Worker
@@ -163,11 +163,24 @@ class IsolatedBench(Bench):
             self._worker.close()
             self._worker = None
 
+    def _require_same_model(self) -> None:
+        """Raise MachineError where a fresh worker has another model than the one before it."""
+        before, now = self.description.identity, self.ask("description", BenchDescription).identity
+        changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+        if changed:
+            self.close()
+            raise MachineError(
+                f"{' and '.join(changed)} of '{self._setting.model}' changed meanwhile; put back "
+                "what was there, or run a new study with --force"
+            )
+
     def ask(self, kind: str, returned: type[T], **arguments: Any) -> T:
         """What the bench of the worker has or does. Raises StageError if the worker dies."""
         if self._worker is None:
             document = {"setting": dump(self._setting), "wait_s": self._wait_s}
             self._worker = Worker(self._open_handler, document)
+            if "description" in vars(self):
+                self._require_same_model()
         try:
             job = {"kind": kind, "arguments": dump(arguments)}
             answer = self._worker.call(job, self._timeout_s)

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from autosplit.deployment import Deployment, Stage
-from autosplit.errors import ConfigError, StageError
+from autosplit.errors import ConfigError, MachineError, StageError
 from autosplit.hardware.bench import isolated
+from autosplit.hardware.bench.interface import BenchDescription
 from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
 from autosplit.hardware.devices.rpc import RETURN_S
 from autosplit.hardware.measurement import results
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.serialization import dump, load
+from tests.hardware.fakes import graph
 
 SPREAD = results.Spread(2.0, 1.0, 3.0, (1.0, 2.0, 3.0))
 MEASURED = results.Measurement(SPREAD, SPREAD, (1.0, 2.0), results.Accuracy(True, 1e-7, 1e-6, 3))
@@ -113,6 +115,18 @@ def test_after_a_crash_a_fresh_worker_waits_for_the_servers(bench, workers, monk
     assert bench.measure(DEPLOYMENT) == MEASURED
     assert [worker.is_closed for worker in workers] == [True, False]
     assert [worker.setting["wait_s"] for worker in workers] == [0.0, RETURN_S]
+
+
+def test_a_fresh_worker_that_has_another_model_measures_nothing(bench, workers, monkeypatch):
+    net = graph([("a", ["x"])], ["x"], ["a"])
+    for model in ("before", "after"):
+        described = BenchDescription(net, ("cores:0",), {"model": model}, ("tvm",), {}, {})
+        monkeypatch.setitem(ANSWERS, "description", dump(described))
+        assert bench.description.identity == {"model": "before"}
+        bench.close()
+    with pytest.raises(MachineError, match=r"model of 'net\.onnx' changed meanwhile"):
+        bench.measure(DEPLOYMENT)
+    assert [worker.is_closed for worker in workers] == [True, True]
 
 
 def test_an_interrupted_job_leaves_no_answer_for_the_next_one(bench, workers, monkeypatch):

@@ -175,8 +175,10 @@ class OnnxModel:
 def read_original(source: StageSource) -> OnnxModel | None:
     """The ONNX model that a model was read from or exported as; None where there is none.
 
-    Raises ModelError where other nodes compute the items of another variant.
+    Raises ModelError where other nodes compute the items of another variant, and for a file that
+    is not the one that was loaded.
     """
+    from autosplit.frontend import importing
     from autosplit.frontend.onnx import file as onnx_file
 
     if source.onnx_file is None and source.onnx_model is None:
@@ -184,6 +186,7 @@ def read_original(source: StageSource) -> OnnxModel | None:
     shapes = {name: tensor.shape for name, tensor in source.graph.tensors.items()}
     if source.onnx_file is None:
         return OnnxModel(source.onnx_model, shapes)
+    importing.require_unchanged(source.onnx_file, source.sha256)
     proto = onnx_file.read(source.onnx_file, source.shapes, source.batch)
     others = []
     for name, variant in source.variants.items():
