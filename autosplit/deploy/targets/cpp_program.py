@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from autosplit.hardware.devices import processor
 from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.runtimes.arrays import dtype_of
-from autosplit.hardware.runtimes.registry import OPENVINO, TVM, package_of
+from autosplit.hardware.runtimes.interface import OF_24_BITS, WIDE_INTEGERS
+from autosplit.hardware.runtimes.registry import IN_24_BITS, OPENVINO, TVM, package_of
 from autosplit.versions import TVM as TVM_PACKAGE
 
 _SOURCES = Path(__file__).parent / "cpp"
@@ -92,12 +94,19 @@ def _stage(document: Manifest, stage: StageSpec, sources: Sources, folder: Path)
         Code(f"load_{package}"),
         stage.runtime,
         ".".join(version.split(".")[:2]),
-        _ports(stage.inputs),
+        _ports(_narrowed(stage)),
         _ports(stage.outputs),
         [sources[stage.index, port.name] for port in stage.inputs],
         [_replica(document, replica) for replica in replicas],
         [(name, (folder / name).stat().st_size) for name in names],
     )
+
+
+def _narrowed(stage: StageSpec) -> Iterable[Port]:
+    """The inputs of a stage; one that computes integers as floats rounds larger ones."""
+    for port in stage.inputs:
+        is_cut = stage.runtime in IN_24_BITS and port.dtype in WIDE_INTEGERS
+        yield replace(port, range=OF_24_BITS) if is_cut else port
 
 
 def _sources(wiring: Wiring) -> Sources:
@@ -140,8 +149,8 @@ def _port(port: Port) -> tuple[Any, ...]:
             f"tensor '{port.name}' is {port.dtype}, which the cpp format lacks; use native"
         ) from error
     size = dtype.itemsize * math.prod(port.shape)
-    indices = port.range or () if port.dtype in ("int32", "int64") else ()
-    return (port.name, port.dtype, dtype.str, port.shape, size, indices)
+    legal = port.range or () if "int" in port.dtype else ()
+    return (port.name, port.dtype, dtype.str, port.shape, size, legal)
 
 
 def initialiser(value: Any) -> str:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from autosplit.hardware.codegen.kernels import DeviceKernels
     from autosplit.lowering.fuse.lowered import Lowered
 
-_WIDE_INTEGERS = ("int32", "int64", "uint32", "uint64")
-_OF_24_BITS = (-(1 << 24), 1 << 24)
+WIDE_INTEGERS = ("int32", "int64", "uint32", "uint64")
+OF_24_BITS = (-(1 << 24), 1 << 24)
 Item = dict[str, np.ndarray[Any, Any]]
 
 
@@ -71,9 +71,9 @@ class StageSource:
         ranges = dict(lowered.index_ranges)
         for ops, runtime in zip(stages, runtimes, strict=False):
             for name in {name for i in ops for name in self.graph.ops[i].inputs}:
-                if runtime in IN_24_BITS and self.graph.tensors[name].dtype in _WIDE_INTEGERS:
-                    least, most = ranges.get(name, _OF_24_BITS)
-                    ranges[name] = max(least, _OF_24_BITS[0]), min(most, _OF_24_BITS[1])
+                if runtime in IN_24_BITS and self.graph.tensors[name].dtype in WIDE_INTEGERS:
+                    least, most = ranges.get(name, OF_24_BITS)
+                    ranges[name] = max(least, OF_24_BITS[0]), min(most, OF_24_BITS[1])
         wiring = wire(self.graph, stages, lowered.outputs, lowered.initial, ranges)
         variants = {name: self._variant(source) for name, source in self.variants.items()}
         return replace(wiring, steps=lowered.steps, variants=variants)

@@ -198,7 +198,7 @@ def test_a_wrong_argument_is_refused_in_a_line(folder, tmp_path, refusing, words
     assert (code, reason in line) == (2, True), line
 
 
-@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint32", "uint64"])
 @pytest.mark.usefixtures("refusing")
 def test_an_index_out_of_its_tensor_is_refused(folder, tmp_path, dtype):
     def change(document):
@@ -207,11 +207,13 @@ def test_an_index_out_of_its_tensor_is_refused(folder, tmp_path, dtype):
 
     changed = changed_export(folder, tmp_path, change)
     program = compile_with(changed, changed / "main.cpp", ADDRESS, objects=folder)
-    for value in (-3, 2):
-        items = np.array([[[0, 1, -1], [1, -2, value]]], dtype)
+    limits = np.iinfo(dtype)
+    lowest = max(-2, int(limits.min))
+    for value in (-3 if limits.min else int(limits.max), 2):
+        items = np.array([[[0, 1, 1], [1, lowest, value]]], dtype)
         code, line = failed_on(items, program, changed)
         assert (code, f"input 'x' holds {value}; its values are -2 to 1" in line) == (2, True)
-    run(program, changed, {"x": np.array([[[0, 1, -1], [1, -2, 0]]], dtype)}, ["x"])
+    run(program, changed, {"x": np.array([[[0, 1, 1], [1, lowest, 0]]], dtype)}, ["x"])
 
 
 @pytest.mark.parametrize(

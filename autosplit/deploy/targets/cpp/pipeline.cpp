@@ -54,20 +54,36 @@ char* rows(const Tensor& whole, const Port& port, std::size_t number) {
   return static_cast<char*>(whole.get()) + number * port.bytes;
 }
 
+// The code of a type has its kind and its bytes: "<i8".
+bool is_signed(const Port& port) { return port.descr[1] == 'i'; }
+
+std::size_t size_of(const Port& port) { return port.descr[2] - '0'; }
+
+std::int64_t integer(const Port& port, const Tensor& tensor, std::size_t number) {
+  const std::size_t size = size_of(port), unused = 64 - 8 * size;
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, static_cast<const char*>(tensor.get()) + number * size, size);
+  if (!is_signed(port)) return static_cast<std::int64_t>(bits);
+  return static_cast<std::int64_t>(bits << unused) >> unused;
+}
+
 // Some runtimes raise for an index out of its axis, others compute with any memory.
 void require_legal(const Tensors& item, const std::vector<Port>& ports) {
   if (item.size() != ports.size())
     throw Error(BAD_INPUT, "an item has ", item.size(), " tensors; give ", ports.size());
+  const std::int64_t zero = 0;
   for (std::size_t i = 0; i < ports.size(); ++i) {
     const Port& port = ports[i];
-    const bool is_short = port.dtype == "int32";
-    const std::size_t count = port.range.empty() ? 0 : port.bytes / (is_short ? 4 : 8);
-    for (std::size_t n = 0; n < count; ++n) {
-      const std::int64_t value = is_short ? static_cast<const std::int32_t*>(item[i].get())[n]
-                                          : static_cast<const std::int64_t*>(item[i].get())[n];
-      if (value < port.range[0] || value > port.range[1])
-        throw Error(BAD_INPUT, "input '", port.name, "' holds ", value, "; its values are ",
-                    port.range[0], " to ", port.range[1]);
+    if (port.range.empty()) continue;
+    // Without a sign none is negative: what looks so has all 64 bits.
+    const std::int64_t least = is_signed(port) ? port.range[0] : std::max(zero, port.range[0]);
+    for (std::size_t n = 0; n * size_of(port) < port.bytes; ++n) {
+      const std::int64_t value = integer(port, item[i], n);
+      if (least <= value && value <= port.range[1]) continue;
+      const std::uint64_t bits = value;
+      throw Error(BAD_INPUT, "input '", port.name, "' holds ",
+                  is_signed(port) ? std::to_string(value) : std::to_string(bits),
+                  "; its values are ", port.range[0], " to ", port.range[1]);
     }
   }
 }
@@ -246,6 +262,7 @@ void Pipeline::work(std::size_t stage, std::size_t replica) {
       Tensors inputs, outputs;
       const Ticket item = take(stage, inputs);
       try {
+        require_legal(inputs, stages_[stage].inputs);
         outputs = loaded.run(inputs);
       } catch (const std::exception& error) {
         if (description_.batch == 1) throw;
