@@ -26,6 +26,10 @@ SIZES = {"zero": np.array(0), "zeros": np.array([0]), "rest": np.array([-1]), "w
 SKIPPING = """g (float[4,4] x) => (float[4,4] y) {
     s = MatMul(x, w)  a = MatMul(x, v)  b = MatMul(a, w)  y = MatMul(b, s)
 }"""
+# Its parts are more numbers than an import computes.
+PARTS = """g (float[2,40] x) => (float[2,40] y) {
+    p, q = Split<axis=1>(w)  a = MatMul(x, p)  b = MatMul(x, q)  y = Sub(a, b)
+}"""
 # A net, its cuts, and the stages that read each tensor which crosses the first one.
 ODD_CUTS = {
     "a sum with two readers": (nets.preactivation, [["add0"]], {"add0": (1,)}),
@@ -40,6 +44,7 @@ ODD_CUTS = {
     "past two stages": (
         partial(net, SKIPPING, {"w": (4, 4), "v": (4, 4)}), [["s"], ["a"], ["b"]], {"s": (3,)}
     ),
+    "parts of a weight": (partial(net, PARTS, {"w": (40, 80)}), [["a"]], {"a": (1,)}),
     "the shape of an earlier stage": (partial(net, SHAPED, SIZES), [["b"]], {"b": (1,)}),
 }  # fmt: skip
 FAST = ("branches", "transformer")

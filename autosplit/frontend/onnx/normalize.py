@@ -88,6 +88,8 @@ def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
         return "TVM does not reduce a tensor without elements"
     if kind.startswith("Reduce") and str(inputs[0].ty.dtype) == "bool":
         return "TVM does not reduce booleans"
+    if kind == "ReduceMean" and "int" in str(inputs[0].ty.dtype):
+        return "TVM's mean of integers has another type"
     if kind == "Sign" and str(inputs[0].ty.dtype).startswith("uint"):
         return "TVM compares with -1, which is no unsigned integer"
     if kind == "NonMaxSuppression":

@@ -97,7 +97,7 @@ def computed(model: Any, node: Any, arrays: Mapping[str, Array]) -> dict[str, Ar
         return None
     try:
         session = open_session(single_model(model, node, {}, arrays))
-        results = session.run(None, {})
+        results = [np.asarray(result) for result in session.run(None, {})]
     except Exception:  # what it cannot compute is left to the importer, which says why
         return None
     outputs = session.get_outputs()

@@ -132,10 +132,10 @@ def _with_marks(source: SourceModel, plain: Any, module: Any) -> Any:
     number = {tensor: i for i, tensor in enumerate(source.tensors)}
     _, results = match(FlatCalls(source, plain), module)
     names = {}
-    for position, binding in enumerate(bindings(module["main"])):
-        tensors = results.get(position, ())
+    calls = (b.var for b in bindings(module["main"]) if isinstance(b.value, relax.Call))
+    for variable, tensors in zip(calls, results.values(), strict=True):
         if len(tensors) == 1 and tensors[0] in number:
-            names[binding.var] = mark(number[tensors[0]])
+            names[variable] = mark(number[tensors[0]])
     return renamed(module, names) if names else module
 
 

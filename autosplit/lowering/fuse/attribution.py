@@ -24,7 +24,7 @@ MERGED = "merged away by simplification"
 
 @dataclass(frozen=True)
 class Attribution:
-    """The source names of fused ops, by the position of their binding in the fused ``main``.
+    """The source names of fused ops, by the position of their call in the fused ``main``.
 
     ``sources`` are the nodes whose result the op computes, ``parts`` those of which it computes
     only a part, ``results`` the names of its results (None where no source tensor matches).
@@ -58,7 +58,7 @@ def attribute(source: SourceModel, module: FusedModule) -> Attribution:
 def match(
     flat: FlatCalls, module: Any
 ) -> tuple[dict[int, list[int]], dict[int, tuple[str | None, ...]]]:
-    """The flat calls inside each binding of a grouped ``main``, and the names of its results."""
+    """The flat calls inside each call of a grouped ``main``, and the names of its results."""
     members: dict[int, list[int]] = {}
     results: dict[int, tuple[str | None, ...]] = {}
     taken: list[int] = []
@@ -76,8 +76,9 @@ def match(
         return content_of(function.body.body, inner)
 
     main = module["main"]
-    for position, (binding, content) in enumerate(walk(main, parameters(main), take)):
+    for binding, content in walk(main, parameters(main), take):
         if isinstance(binding.value, relax.Call):
+            position = len(members)
             members[position], taken = taken, []
             results[position] = tuple(
                 map(flat.name, content if isinstance(content, list) else [content])

@@ -91,9 +91,9 @@ class _Reader:
             self._content[var] = self._enter_tensor(
                 signature.name, var.ty, var.name.endswith(SUFFIX)
             )
-        for position, binding in enumerate(bindings(self._main)):
+        for binding in bindings(self._main):
             if isinstance(binding.value, relax.Call):
-                self._enter_call(position, binding.var, binding.value)
+                self._enter_call(len(self.calls), binding.var, binding.value)
             else:
                 self._content[binding.var] = self._resolve(binding.value)
         return self._outputs(self._main.body.body)

@@ -70,6 +70,7 @@ def test_operands_at_the_edges_are_left_to_another_runtime(save, line, dtype, re
         ('y = Resize<coordinate_transformation_mode="align_corners">(x, , , s)',
          {"s": np.array([1, 3, 1, 1])}, 18, "the corners of one pixel"),
         ("y = LayerNormalization<axis=2>(x, s)", {"s": (4,)}, 17, "the axes of its scale alone"),
+        ("i = Cast<to=6>(x)  m = ReduceMean<axes=[3]>(i)  y = Cast<to=1>(m)", {}, 13, "mean of"),
         ("y = Attention(x, x, x)", {}, 23, "Attention of the ONNX standard"),
         ("i = ArgMax<axis=1,keepdims=0>(x)  y = OneHot<axis=1>(i, d, v)",
          {"d": np.array(3), "v": SCALES[1:3] * 0.1}, 17, "ignores the type of its values"),
