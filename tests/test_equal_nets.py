@@ -44,7 +44,7 @@ ODD_CUTS = {
     "past two stages": (
         partial(net, SKIPPING, {"w": (4, 4), "v": (4, 4)}), [["s"], ["a"], ["b"]], {"s": (3,)}
     ),
-    "parts of a weight": (partial(net, PARTS, {"w": (40, 80)}), [["a"]], {"a": (1,)}),
+    "parts of a weight": (partial(net, PARTS, {"w": (40, 80)}), [["b"]], {"b": (1,)}),
     "the shape of an earlier stage": (partial(net, SHAPED, SIZES), [["b"]], {"b": (1,)}),
 }  # fmt: skip
 FAST = ("branches", "transformer")

@@ -242,7 +242,7 @@ class _NodeByNode:
     def _open_size(self, proto: Any, bindings: Any) -> str:
         """Why TVM cannot compute a node whose sizes depend on the values of an input."""
         steering = proto.input[1:] or proto.input
-        if self._varying.isdisjoint(steering):
+        if self._varying.isdisjoint(steering) and not self._varying.isdisjoint(proto.input):
             return ""
         read = [self.table[name] for name in proto.input if name]
         results = [self.table[name] for name in proto.output if name]

@@ -61,6 +61,8 @@ def converted(
         places = constant(np.flatnonzero(inputs[1].value.numpy()))
         data = inputs[0] if "axis" in attrs else relax.op.flatten(inputs[0])
         return relax.op.take(data, places, attrs.get("axis", 0))
+    if kind == "TopK" and opset == 10:
+        opset = 11  # its number is an input, which the importer knows since then
     if kind == "DynamicQuantizeLinear":
         return _dynamically_quantized(inputs[0])
     if kind == "ThresholdedRelu":
@@ -92,6 +94,8 @@ def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
         return "TVM's mean of integers has another type"
     if kind == "Sign" and str(inputs[0].ty.dtype).startswith("uint"):
         return "TVM compares with -1, which is no unsigned integer"
+    if kind == "ScatterElements" and not _reaches_all(*inputs[:2], attrs.get("axis", 0)):
+        return "TVM scatters along whole axes"
     if kind == "NonMaxSuppression":
         return "TVM makes its result as large as all boxes would need"
     if kind == "RMSNormalization" and axis in (0, -len(inputs[0].ty.shape)):
@@ -124,6 +128,13 @@ def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
     if any(is_constant(p) and (p.value.numpy() < 0).any() for p in pads):
         return "TVM wraps a tensor whole"
     return ""
+
+
+def _reaches_all(data: Any, indices: Any, axis: int) -> bool:
+    """Whether indices are as many as the data along all axes that a kernel counts as one."""
+    sizes = list(zip(shape_of(data), shape_of(indices), strict=True))
+    first = axis % len(sizes)
+    return all(size == number for size, number in (sizes[1:first] + sizes[first + 2 :]))
 
 
 def _divides(divisor: Any) -> bool:

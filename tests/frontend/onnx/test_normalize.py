@@ -26,6 +26,8 @@ def one(line, weights, opset):
         one("l = Log(x)  e = Equal(l, l)  y = Where(e, l, x)", {}, 17),
         one('y = MaxPool<auto_pad="SAME_LOWER",kernel_shape=[3,1],strides=[3,3]>(x)', {}, 17),
         one("o = Sub(x, x)  q, s, z = DynamicQuantizeLinear(o)  y = Add(x, s)", {}, 17),
+        one("v, i = TopK<axis=3>(x, k)  y = Relu(v)", {"k": np.array([2])}, 10),
+        one("u = Unique(i)  y = Gather<axis=3>(x, u)", {"i": np.array([2, 0, 2])}, 17),
         one("y = Compress<axis=-1>(x, m)", {"m": np.array([True, False, True])}, 17),
     ],
 )
@@ -70,6 +72,8 @@ def test_operands_at_the_edges_are_left_to_another_runtime(save, line, dtype, re
         ('y = Resize<coordinate_transformation_mode="align_corners">(x, , , s)',
          {"s": np.array([1, 3, 1, 1])}, 18, "the corners of one pixel"),
         ("y = LayerNormalization<axis=2>(x, s)", {"s": (4,)}, 17, "the axes of its scale alone"),
+        ("y = ScatterElements<axis=3>(x, i, u)", {"i": FIRST[None, None, None], "u": (1, 1, 1, 1)},
+         17, "along whole axes"),
         ("i = Cast<to=6>(x)  m = ReduceMean<axes=[3]>(i)  y = Cast<to=1>(m)", {}, 13, "mean of"),
         ("y = Attention(x, x, x)", {}, 23, "Attention of the ONNX standard"),
         ("i = ArgMax<axis=1,keepdims=0>(x)  y = OneHot<axis=1>(i, d, v)",
