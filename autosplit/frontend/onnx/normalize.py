@@ -94,7 +94,7 @@ def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
         return "TVM's mean of integers has another type"
     if kind == "Sign" and str(inputs[0].ty.dtype).startswith("uint"):
         return "TVM compares with -1, which is no unsigned integer"
-    if kind == "ScatterElements" and not _reaches_all(*inputs[:2], attrs.get("axis", 0)):
+    if kind == "ScatterElements" and not _reaches_all(inputs, attrs.get("axis", 0)):
         return "TVM scatters along whole axes"
     if kind == "NonMaxSuppression":
         return "TVM makes its result as large as all boxes would need"
@@ -130,9 +130,9 @@ def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
     return ""
 
 
-def _reaches_all(data: Any, indices: Any, axis: int) -> bool:
+def _reaches_all(inputs: Any, axis: int) -> bool:
     """Whether indices are as many as the data along all axes that a kernel counts as one."""
-    sizes = list(zip(shape_of(data), shape_of(indices), strict=True))
+    sizes = list(zip(shape_of(inputs[0]), shape_of(inputs[1]), strict=True))
     first = axis % len(sizes)
     return all(size == number for size, number in (sizes[1:first] + sizes[first + 2 :]))
 
