@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from autosplit import cuts
@@ -120,6 +120,7 @@ def test_more_downsets_than_the_limit_are_refused():
 FORK = Order((0, 0b1, 0b1, 0b110))
 
 
+@example(FORK, 0b111, [0b1001])  # an op goes with its producer
 @given(orders(), st.integers(0, 255), st.lists(st.integers(0, 255), max_size=3))
 def test_groups_are_whole_in_the_nearest_downsets(order, ops, groups):
     groups = [group & full(order) for group in groups]
