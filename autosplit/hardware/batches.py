@@ -28,6 +28,7 @@ from autosplit.hardware.measurement.sequences import ITEMS
 from autosplit.hardware.runtimes.registry import AUTO, TVM
 
 if TYPE_CHECKING:
+    from autosplit.graph import FusedGraph
     from autosplit.hardware.compiled_model import CompiledModel
 
 AUTO_BATCHES = "auto"
@@ -55,11 +56,19 @@ def require_batchable(model: CompiledModel, variant: CompiledModel) -> None:
                 f"{where}: {name} is {list(shape)} for one item and {list(other)} for "
                 f"{variant.batch}, which is no batch along the first axis; use batch 1"
             )
-    ours = [(op.name, op.inputs, op.outputs) for op in model.graph.ops]
-    theirs = [(op.name, op.inputs, op.outputs) for op in variant.graph.ops]
+    ours, theirs = _structure(model.graph), _structure(variant.graph)
     if ours != theirs:
-        different = next((a for a, b in zip(ours, theirs, strict=False) if a != b), ours[-1])
-        raise ModelError(f"{where}: its ops differ from '{different[0]}' on; use batch 1")
+        both = zip(model.graph.ops, ours, theirs, strict=False)
+        different = next((op for op, a, b in both if a != b), model.graph.ops[-1])
+        raise ModelError(f"{where}: its ops differ from '{different.name}' on; use batch 1")
+
+
+def _structure(graph: FusedGraph) -> list[tuple[object, ...]]:
+    """The ops without the names of kernels, which TVM numbers by their shapes."""
+    places = {t: (n, i) for n, op in enumerate(graph.ops) for i, t in enumerate(op.outputs)}
+    return [
+        (op.sources, [places.get(t, t) for t in op.inputs], len(op.outputs)) for op in graph.ops
+    ]
 
 
 def batched_profiles(

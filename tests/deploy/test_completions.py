@@ -130,7 +130,7 @@ TOO_LONG = "the prompt has 4 tokens and max_tokens is 10, but the model's cache 
     ("document", "reason"),
     [
         ({"prompt": []}, "prompt: List should have at least 1 item"),
-        ({"prompt": "text"}, "prompt: Input should be a valid array"),
+        ({"prompt": "text"}, "prompt: Input should be a list of numbers of tokens"),
         ({"prompt": [True]}, "prompt.0: Input should be a valid integer"),
         ({"prompt": [-1]}, "prompt.0: Input should be greater than or equal to 0"),
         ({"prompt": [VOCABULARY]}, "prompt has token 7; the model has 7 tokens"),

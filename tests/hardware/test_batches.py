@@ -35,6 +35,18 @@ def test_a_batch_computes_each_item_as_alone(save, runtime, size):
             assert pipeline.run([]) == []
 
 
+@pytest.mark.parametrize("runtime", ["onnxruntime", "tvm"])
+def test_kernels_may_have_other_names_in_a_batch(save, runtime):
+    body = "late = Add(x, p)  hidden = MatMul(late, w)  y = Add(hidden, late)"
+    model = loaded(save, body, {"p": (1, 4), "w": (4, 4)}, runtime=runtime)
+    names = [[op.name for op in each.graph.ops] for each in (model, model.at_batch(3))]
+    assert names[0] != names[1]
+    (whole,) = [range(len(names[0]))]
+    deployment = Deployment.of_split([whole], ["cores:0"], [runtime], batch=3)
+    with model.pipeline(deployment) as pipeline:
+        assert model.require_equal(pipeline, [runtime]).items == 8
+
+
 @pytest.mark.integration
 def test_auto_ends_where_an_item_gets_no_faster(save, monkeypatch):
     model = loaded(save)

@@ -91,16 +91,15 @@ class Decoder:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             place = ".".join(map(str, first["loc"])) or "the request"
-            raise ConfigError(f"{place}: {first['msg']}") from None
+            text = first["msg"].replace("valid array", "list of numbers of tokens")
+            raise ConfigError(f"{place}: {text}") from None
         largest, size = max(asked.prompt), len(asked.prompt)
         if largest >= self.vocabulary:
             raise ConfigError(f"prompt has token {largest}; the model has {self.vocabulary} tokens")
         # The last token is not computed.
         if self.room is not None and size + asked.max_tokens - 1 > self.room:
-            raise ConfigError(
-                f"the prompt has {size} tokens and max_tokens is {asked.max_tokens}, but the "
-                f"model's cache holds {self.room}"
-            )
+            text = f"the prompt has {size} tokens and max_tokens is {asked.max_tokens}, but the "
+            raise ConfigError(f"{text}model's cache holds {self.room}")
         return asked
 
     async def tokens(self, asked: Asked, compute: Compute) -> AsyncIterator[int]:

@@ -34,7 +34,8 @@ def study_file_for(model: Path, options: Mapping[str, Any]) -> tuple[Path, bool]
     path = os.path.relpath(model)
     if file.exists():
         if Path(str(read(file).get("model"))).resolve() != model.resolve():
-            raise ConfigError(f"'{file}' is the study file of another model; run it, or move it")
+            remedy = f"move it, or run '{model}' in another folder"
+            raise ConfigError(f"'{file}' is the study file of another model; {remedy}")
         return file, False
     known = overlay({}, options)
     if not {"cores", "stages", "devices"} & known.keys():
