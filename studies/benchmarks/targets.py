@@ -132,13 +132,13 @@ def ray(
 
 def cpp(folder: Path, items: Sequence[Item], stack: contextlib.ExitStack) -> Program:
     """The C++ program, built here."""
-    command: list[object] = [build(folder), folder]  # type: ignore[no-untyped-call]
+    command: list[object] = [build(folder), folder]
     for number, name in enumerate(items[0]):
         np.save(folder / f"in{number}.npy", np.stack([item[name] for item in items]))
         command += ["--input", f"{name}={folder / f'in{number}.npy'}"]
 
     def period_ms(repeat: int) -> float:
-        printed = checked([*command, "--repeat", repeat])  # type: ignore[no-untyped-call]
+        printed = checked([*command, "--repeat", repeat])
         match = re.search(r", ([\d.e+-]+) ms each", printed)
         if not match:
             raise MachineError(f"the program printed no period but {printed!r}")

@@ -5,12 +5,13 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 # Where the wheels are installed; they hold headers and libraries.
-PACKAGES = Path(str(importlib.util.find_spec("tvm").origin)).parents[1]
+PACKAGES = Path(str(getattr(importlib.util.find_spec("tvm"), "origin", None))).parents[1]
 # OpenVINO's TBB opens a library in a way that sanitizers refuse, unless it is told of them.
 # GCC 12's sanitizer sometimes crashes in its own records of thread-local storage (DTLS_Destroy),
 # when one of TBB's threads ends with the program: it keeps none.
@@ -22,22 +23,22 @@ SANITIZED = {
 }
 
 
-def require_tools(*tools):
+def require_tools(*tools: str) -> None:
     """Skip where a program is missing."""
     for tool in tools:
         if not shutil.which(tool):
             pytest.skip(f"{tool} is not installed")
 
 
-def checked(command, **options):
+def checked(command: Any, **options: Any) -> str:
     """The output of a command that succeeds."""
     words = list(map(str, command))
-    done = subprocess.run(words, capture_output=True, text=True, timeout=900, **options)
+    done: Any = subprocess.run(words, capture_output=True, text=True, timeout=900, **options)
     assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
-    return done.stdout
+    return str(done.stdout)
 
 
-def build(folder, sanitizer=""):
+def build(folder: Path, sanitizer: str = "") -> Path:
     """The program of an export, built by cmake."""
     require_tools("g++", "cmake")
     built = folder / f"build{sanitizer}"
@@ -48,11 +49,13 @@ def build(folder, sanitizer=""):
     return built / "net"
 
 
-def stacked(items):
+def stacked(items: Any) -> dict[str, Any]:
     return {name: np.stack([item[name] for item in items]) for name in items[0]}
 
 
-def run(program, export, inputs, outputs, *options, **environment):
+def run(
+    program: Any, export: Any, inputs: Any, outputs: Any, *options: str, **environment: str
+) -> dict[str, Any]:
     """The outputs of the program for stacked inputs."""
     words = [*options]
     for number, (name, array) in enumerate(inputs.items()):
@@ -66,10 +69,10 @@ def run(program, export, inputs, outputs, *options, **environment):
     return {name: np.load(file) for name, file in files.items()}
 
 
-def failed(program, *words, **environment):
+def failed(program: Any, *words: Any, **environment: str) -> tuple[int, str]:
     """The exit code of the program and its error, which is one line."""
-    command, pipes = [program, *map(str, words)], {"capture_output": True, "text": True}
-    done = subprocess.run(command, timeout=300, env=os.environ | environment, **pipes)
+    command, env = [program, *map(str, words)], os.environ | environment
+    done = subprocess.run(command, timeout=300, env=env, capture_output=True, text=True)
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1, done.stderr
     return done.returncode, done.stderr.strip()
