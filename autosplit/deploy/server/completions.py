@@ -98,8 +98,10 @@ class Decoder:
             raise ConfigError(f"prompt has token {largest}; the model has {self.vocabulary} tokens")
         # The last token is not computed.
         if self.room is not None and size + asked.max_tokens - 1 > self.room:
-            text = f"the prompt has {size} tokens and max_tokens is {asked.max_tokens}, but the "
-            raise ConfigError(f"{text}model's cache holds {self.room}")
+            raise ConfigError(
+                f"the prompt has {size} tokens and max_tokens is {asked.max_tokens}, but the "
+                f"model's cache holds {self.room}"
+            )
         return asked
 
     async def tokens(self, asked: Asked, compute: Compute) -> AsyncIterator[int]:

@@ -21,8 +21,7 @@ from autosplit.hardware.devices import processor
 from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.runtimes.arrays import dtype_of
-from autosplit.hardware.runtimes.interface import OF_24_BITS, WIDE_INTEGERS
-from autosplit.hardware.runtimes.registry import IN_24_BITS, OPENVINO, TVM, package_of
+from autosplit.hardware.runtimes.registry import OF_24_BITS, OPENVINO, TVM, package_of, rounds
 from autosplit.versions import TVM as TVM_PACKAGE
 
 _SOURCES = Path(__file__).parent / "cpp"
@@ -105,8 +104,7 @@ def _stage(document: Manifest, stage: StageSpec, sources: Sources, folder: Path)
 def _narrowed(stage: StageSpec) -> Iterable[Port]:
     """The inputs of a stage; one that computes integers as floats rounds larger ones."""
     for port in stage.inputs:
-        is_cut = stage.runtime in IN_24_BITS and port.dtype in WIDE_INTEGERS
-        yield replace(port, range=OF_24_BITS) if is_cut else port
+        yield replace(port, range=OF_24_BITS) if rounds(stage.runtime, port.dtype) else port
 
 
 def _sources(wiring: Wiring) -> Sources:

@@ -19,14 +19,12 @@ from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.execution.wiring import Variant, Wiring, wire
 from autosplit.hardware.measurement.results import LinkCost, Profile
-from autosplit.hardware.runtimes.registry import IN_24_BITS
+from autosplit.hardware.runtimes.registry import OF_24_BITS, rounds
 
 if TYPE_CHECKING:
     from autosplit.hardware.codegen.kernels import DeviceKernels
     from autosplit.lowering.fuse.lowered import Lowered
 
-WIDE_INTEGERS = ("int32", "int64", "uint32", "uint64")
-OF_24_BITS = (-(1 << 24), 1 << 24)
 Item = dict[str, np.ndarray[Any, Any]]
 
 
@@ -71,7 +69,7 @@ class StageSource:
         ranges = dict(lowered.index_ranges)
         for ops, runtime in zip(stages, runtimes, strict=False):
             for name in {name for i in ops for name in self.graph.ops[i].inputs}:
-                if runtime in IN_24_BITS and self.graph.tensors[name].dtype in WIDE_INTEGERS:
+                if rounds(runtime, self.graph.tensors[name].dtype):
                     least, most = ranges.get(name, OF_24_BITS)
                     ranges[name] = max(least, OF_24_BITS[0]), min(most, OF_24_BITS[1])
         wiring = wire(self.graph, stages, lowered.outputs, lowered.initial, ranges)

@@ -16,9 +16,9 @@ OPENVINO_BFLOAT16 = "openvino-bfloat16"  # rounds to bfloat16, so only for those
 RUNTIMES = (TVM, ONNXRUNTIME, OPENVINO, OPENVINO_BFLOAT16)
 # They compute in the precision of the model.
 EXACT = (TVM, ONNXRUNTIME, OPENVINO)
-IN_24_BITS = (OPENVINO, OPENVINO_BFLOAT16)  # compute many an op of integers in float32
 AUTO = "auto"  # each of EXACT that is installed and can compute the model competes for each stage
 DEFAULT = AUTO
+OF_24_BITS = (-(1 << 24), 1 << 24)  # float32 has all integers between these
 
 
 def is_installed(name: str) -> bool:
@@ -29,6 +29,12 @@ def is_installed(name: str) -> bool:
 def package_of(name: str) -> str:
     """The package of a runtime: its name up to the first dash."""
     return name.partition("-")[0]
+
+
+def rounds(name: str, dtype: str) -> bool:
+    """Whether a runtime computes many an op of such integers in float32."""
+    is_wide = dtype in ("int32", "int64", "uint32", "uint64")
+    return is_wide and name in (OPENVINO, OPENVINO_BFLOAT16)
 
 
 def ready_made() -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.runtimes.arrays import dtype_of
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelStage
+from autosplit.hardware.runtimes.registry import OF_24_BITS, OPENVINO, rounds
 
 # Whether hwloc, by which OpenVINO binds threads, may take the topology for that of this machine.
 _HWLOC_BINDS = "HWLOC_THISSYSTEM"
@@ -35,8 +36,6 @@ _loading = threading.Lock()
 _is_loaded = False
 
 Array = np.ndarray[Any, Any]
-_WIDE_INTEGERS = (np.int32, np.uint32, np.int64, np.uint64)
-_LARGEST_INTEGER = 1 << 24  # float32 has all integers up to it
 Precision = Literal["f32", "bf16"]  # OpenVINO's names
 # What precedes the reason in the text of an error of OpenVINO.
 _PREAMBLE = (
@@ -54,9 +53,10 @@ class NarrowStage(SubmodelStage):
 
     def _feed(self, values: Sequence[Any]) -> dict[str, Any]:
         feed = super()._feed(values)
+        least, most = OF_24_BITS
         for name, array in feed.items():
-            is_wide = array.dtype in _WIDE_INTEGERS and array.size
-            if is_wide and not -_LARGEST_INTEGER <= array.min() <= array.max() <= _LARGEST_INTEGER:
+            is_wide = rounds(OPENVINO, str(array.dtype)) and array.size
+            if is_wide and not least <= array.min() <= array.max() <= most:
                 raise StageError(
                     f"'{name}' holds integers of more than 24 bits, which OpenVINO rounds; "
                     "choose another --runtime"
