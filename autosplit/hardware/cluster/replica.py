@@ -57,7 +57,9 @@ class RayReplica:
         if self._former and self._former.size < self._size:
             self._ray.kill(self._former.actor)
             self._former = None
-        self._actor = self._former.actor if self._former else start_actor(StageActor, place, cpus)
+        self._actor: Any = (
+            self._former.actor if self._former else start_actor(StageActor, place, cpus)
+        )
         self._ready: IdleActor | None = None  # once the stage is loaded, until it is closed
         self._sending, self._receiving = threading.Lock(), threading.Lock()
         self._sent = self._received = 0
