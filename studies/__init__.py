@@ -1,1 +1,1 @@
-"""Study files, benchmarks, examples and the tools that make the project's pictures and tables."""
+"""Study files, benchmarks, examples and the tools that make the project's tables."""

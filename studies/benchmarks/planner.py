@@ -46,9 +46,7 @@ SHORT = {
     "equal op count": "ops",
     "equal parameters": "params",
     "equal FLOPs": "FLOPs",
-    "block partition by time": "blocks",
     "best over one order": "1 order",
-    "Coral bisection": "Coral",
 }
 CORES = (6, 16)
 SHARES = {"1": 1.0, "1/2": 1 / 2, "1/3": 1 / 3, "1/4": 1 / 4}  # of the model a replica holds
@@ -76,7 +74,7 @@ def main() -> int:
     exact = [measure(*each) for each in asked]
     wide = [measure(costs, n, WIDE_SECONDS) for costs in wide_graphs for n in WIDE_STAGES]
     note = (
-        "columns from ops to Coral: by how many percent the period of that way is longer; "
+        "columns from ops to 1 order: by how many percent the period of that way is longer; "
         "empty where it finds none"
     )
     rows = [*exact, *wide]

@@ -1,1 +1,1 @@
-"""Tools that write the pictures, tables and reference pages of the documentation."""
+"""Tools that write the tables and reference pages of the documentation."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ModelError, line_of
+from autosplit.errors import ModelError, explained, line_of
 from autosplit.extras import helper, numpy_helper, onnx, require
 from autosplit.files import sha256
 from autosplit.frontend.onnx.batches import enlarge
@@ -137,12 +137,9 @@ def _inlined(model: Any, path: Path) -> Any:
             f"model '{path}' has more than {_MOST_NODES} nodes once its functions are inlined; "
             "export a smaller one"
         )
-    try:
+    with explained(ModelError, f"model '{path}' has functions that cannot be inlined", last=False):
         # TVM's importer knows no functions of a model.
-        inliner = require("onnx.inliner", "onnx")
-        return inliner.inline_local_functions(model)
-    except Exception as error:
-        raise ModelError(f"model '{path}' has functions that cannot be inlined: {error}") from error
+        return require("onnx.inliner", "onnx").inline_local_functions(model)
 
 
 def _inlined_nodes(model: Any) -> int:
@@ -208,12 +205,8 @@ def _check_weights(graph: Any) -> None:
     for tensor in _tensors(graph):
         if min(tensor.dims, default=0) < 0:
             raise ModelError(f"weight '{tensor.name}' is damaged: its shape is {list(tensor.dims)}")
-        try:
+        with explained(ModelError, f"weight '{tensor.name}' is damaged", last=False):
             numpy_helper.to_array(tensor)
-        except Exception as error:
-            raise ModelError(
-                f"weight '{tensor.name}' is damaged: {error or type(error).__name__}"
-            ) from error
 
 
 def _store_constants_as_tensors(graph: Any) -> None:

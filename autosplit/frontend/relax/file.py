@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from autosplit.errors import ModelError, line_of
+from autosplit.errors import ModelError, explained
 from autosplit.extras import relax, transform, tvm
 from autosplit.frontend.relax import saved_module
 from autosplit.frontend.relax.main_function import bind_shapes, inlined
@@ -48,13 +48,9 @@ def convert(module: Any, name: str, shapes: Shapes | None = None) -> SourceModel
         ModelError: The module is not well formed, or ``main`` cannot be split.
         ConfigError: ``shapes`` do not fit its inputs.
     """
-    try:
+    with explained(ModelError, "the module is not well formed", last=False):
         relax.analysis.well_formed(module)
-    except Exception as error:
-        raise ModelError(f"the module is not well formed: {line_of(error)}") from error
     module = bind_shapes(inlined(module), shapes or {})
-    try:
+    with explained(ModelError, "the module cannot be normalised", last=False):
         module = transform.ConvertToDataflow(min_size=1)(transform.Normalize()(module))
-    except Exception as error:
-        raise ModelError(f"the module cannot be normalised: {line_of(error)}") from error
     return source_model(module, name)

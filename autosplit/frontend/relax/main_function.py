@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any
 
-from autosplit.errors import ModelError, line_of
+from autosplit.errors import ModelError, explained
 from autosplit.extras import relax, transform, tvm
 from autosplit.frontend.shapes import Shapes, bound_symbols, of_one_item, require_static
 
@@ -129,11 +129,8 @@ def inlined(module: Any) -> Any:
             f"the module has no function '{ENTRY}' (it has {names or 'no Relax function'}); "
             f"rename the one to split to '{ENTRY}'"
         )
-    try:
+    with explained(ModelError, f"functions {names} cannot be inlined into '{ENTRY}'"):
         main = main.inline_functions(callees) if callees else main
-    except Exception as error:
-        reason = line_of(error, last=True)
-        raise ModelError(f"functions {names} cannot be inlined into '{ENTRY}': {reason}") from error
     # All calls are inside now: one that is left calls itself, directly or through others.
     _require_no_recursion(main, {ENTRY, *callees})
     remaining = {g: f for g, f in module.functions.items() if g.name_hint not in callees}

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from autosplit.errors import ModelError, line_of
+from autosplit.errors import ModelError, explained, line_of
 from autosplit.extras import tvm
 
 _DATA_NODES = """
@@ -60,10 +60,8 @@ _TENSOR_HEADER = struct.Struct("<QQiiiBBH")
 
 def require_data(module: Any) -> None:
     """Raise ModelError, naming the function and the thing, unless a module is Relax ops alone."""
-    try:
+    with explained(ModelError, "the module cannot be saved as JSON", last=False):
         text = tvm.ir.save_json(module)
-    except Exception as error:
-        raise ModelError(f"the module cannot be saved as JSON: {line_of(error)}") from error
     _Document(json.loads(text)).check()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ModelError, line_of
+from autosplit.errors import ModelError, explained
 from autosplit.extras import require, tvm
 from autosplit.frontend.onnx import file, importer
 from autosplit.frontend.shapes import Shapes
@@ -39,12 +39,9 @@ def read(path: Path) -> Any:
     ``torch.export.load`` unpickles and evaluates parts of such a file; it gets a copy without them.
     """
     torch = _require_torch()
-    with without_code(path) as archive:
-        try:
-            with quiet():
-                return torch.export.load(archive)
-        except Exception as error:
-            raise ModelError(f"model '{path}' cannot be read by torch: {line_of(error)}") from error
+    problem = f"model '{path}' cannot be read by torch"
+    with without_code(path) as archive, explained(ModelError, problem, last=False), quiet():
+        return torch.export.load(archive)
 
 
 def _require_torch() -> Any:
@@ -106,13 +103,10 @@ def open_program(source: SourceModel) -> Callable[[Mapping[str, Any]], dict[str,
         tensors = {name: torch.from_numpy(np.array(array)) for name, array in item.items()}
         # The program updates these in place of its buffers.
         buffers = {state.name: tensors[state.input] for state in buffer_states}
-        try:
-            with torch.no_grad():
-                leaves = [tensors[name] for name in inputs]
-                args, kwargs = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
-                called = torch.func.functional_call(module, buffers, args, kwargs)
-        except Exception as error:
-            raise ModelError(f"torch cannot run the program: {line_of(error)}") from error
+        with explained(ModelError, "torch cannot run the program", last=False), torch.no_grad():
+            leaves = [tensors[name] for name in inputs]
+            args, kwargs = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
+            called = torch.func.functional_call(module, buffers, args, kwargs)
         results = dict(zip(outputs, pytree.tree_leaves(called), strict=True))
         for state in source.states:
             results.setdefault(state.output, tensors[state.input])
