@@ -84,9 +84,7 @@ def error(predicted: float, measured: float, exceeded: float) -> float:
     return abs(predicted / middle - 1) if measured else float(predicted > exceeded)
 
 
-def of_sleepers(
-    seconds: float, some: Sequence[tuple[Sequence[tuple[float, int]], int]] = SLEEPERS
-) -> dict[str, tuple[float, float, float]]:
+def of_sleepers(seconds: float) -> dict[str, tuple[float, float, float]]:
     """The ``goodputs`` of pipelines that sleep, all at once, since they leave the processor idle.
 
     Where the system allows it they wake before everything else, so that a busy machine is no
@@ -101,5 +99,5 @@ def of_sleepers(
         with contextlib.suppress(PermissionError):  # threads inherit it
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
 
-    with ThreadPoolExecutor(len(some), initializer=first) as pool:
-        return dict(zip(map(str, some), pool.map(of_one, some), strict=True))
+    with ThreadPoolExecutor(len(SLEEPERS), initializer=first) as pool:
+        return dict(zip(map(str, SLEEPERS), pool.map(of_one, SLEEPERS), strict=True))

@@ -37,7 +37,7 @@ from autosplit.hardware.measurement.results import (
     Spread,
 )
 from autosplit.hardware.profiling.cost_table import cost_table
-from autosplit.planner import CostModel, Plan, Question, RowCosts, evaluate, partition
+from autosplit.planner import CostModel, Plan, Question, evaluate, partition
 from autosplit.planner.workload import Workload
 
 NAME = "simulated"  # of the runtime
@@ -246,22 +246,23 @@ def limited(costs: CostModel, memory: Sequence[float]) -> CostModel:
 
 
 def with_threads(
-    costs: CostModel, kinds: Sequence[int], thread_share: float, speeds: Sequence[float] = ()
+    costs: CostModel,
+    pairs: Sequence[tuple[str, int]],
+    thread_share: float,
+    speeds: Sequence[float] = (),
 ) -> CostModel:
-    """The costs of one thread as a table for so many cores of each kind, which are called 0, 1, ….
+    """The costs of one thread as a table of kinds of cores, each with a number of threads.
 
     A replica with w threads is as fast as 1 + (w - 1) * ``thread_share`` cores; ``speeds`` are
     those of the kinds of cores.
     """
-    first, known, rows = costs.kinds[0], costs.rows[0], []
-    for kind, most in enumerate(kinds):
-        for threads in sorted({*(1 << n for n in range(most.bit_length())), most} - {0}):
-            speed = (speeds[kind] if speeds else 1.0) * (1 + (threads - 1) * thread_share)
-            times = tuple(time / speed for time in known.times)
-            row = Row(str(kind), known.row.runtime, threads)
-            rows.append(RowCosts(row, times, known.overhead, known.groups))
-    every_kind = [replace(first, name=str(kind)) for kind in range(len(kinds))]
-    return replace(costs, rows=tuple(rows), kinds=tuple(every_kind))
+    known, rows = costs.rows[0], []
+    for kind, threads in pairs:
+        speed = (speeds[int(kind)] if speeds else 1.0) * (1 + (threads - 1) * thread_share)
+        times = tuple(time / speed for time in known.times)
+        rows.append(replace(known, row=Row(kind, known.row.runtime, threads), times=times))
+    kinds = [replace(costs.kinds[0], name=kind) for kind in dict(pairs)]
+    return replace(costs, rows=tuple(rows), kinds=tuple(kinds))
 
 
 def chain_of(ops: int, seed: int) -> tuple[FusedGraph, CostModel]:

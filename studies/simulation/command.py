@@ -51,10 +51,10 @@ def open_bench(config: StudyConfig, hardware: Hardware, **_: Any) -> SimulatedBe
         devices = config.devices or [f"cores:{i}" for i in range(config.most_stages)]
         question = on_devices(costs, devices, config.stages == "auto")
         return SimulatedBench(graph, costs, question, devices, hardware)
-    sizes = list(map(len, config.core_kinds))
-    costs = with_threads(costs, sizes, hardware.thread_share, hardware.speeds)
+    costs = with_threads(costs, config.rows, hardware.thread_share, hardware.speeds)
     costs = limited(costs, config.memory or ())
-    question = Question.of_cores({str(kind): count for kind, count in enumerate(sizes)})
+    counts = {str(kind): len(cores) for kind, cores in enumerate(config.core_kinds)}
+    question = Question.of_cores(counts)
     return SimulatedBench(graph, costs, question, config.bench_devices, hardware)
 
 

@@ -65,12 +65,12 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
     outputs = tuple(unused(str(spec.arg.name), used) for spec in specs)
     checks.require_computation(program)
     checks.require_inference(program)
-    exported = export(program, outputs)
-    proto = file.prepared(exported.proto, static_shapes(exported.decomposed, shapes or {}), batch)
-    nodes = named_nodes(proto.graph, exported.decomposed, program)
+    proto, decomposed, states = export(program, outputs)
+    proto = file.prepared(proto, static_shapes(decomposed, shapes or {}), batch)
+    nodes = named_nodes(proto.graph, decomposed, program)
     for node in proto.graph.node:
         del node.metadata_props[:]  # they hold paths of source files, and would be exported
-    successors, used = {state.output: None for state in exported.states}, set()
+    successors, used = {state.output: None for state in states}, set()
     added = [output for output in successors if output not in outputs]
     # A result that is returned twice has two names.
     names = [
@@ -84,7 +84,7 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
         format="torch",
         program=program,
         onnx_model=proto,
-        states=exported.states,
+        states=states,
     )
 
 

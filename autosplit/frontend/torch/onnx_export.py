@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
@@ -33,19 +33,11 @@ _DECOMPOSED = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class OnnxProgram:
-    """A program as a ModelProto; ``decomposed`` is what the exporter made of the program."""
+def export(program: Any, outputs: Sequence[str]) -> tuple[Any, Any, tuple[SourceState, ...]]:
+    """A program, which returns ``outputs``, as a ModelProto, and what it was decomposed into.
 
-    proto: Any
-    decomposed: Any
-    states: tuple[SourceState, ...]
-
-
-def export(program: Any, outputs: Sequence[str]) -> OnnxProgram:
-    """Export a program, which returns ``outputs``, with its states as further inputs and outputs.
-
-    Raises ModelError, which names the node that has no ONNX.
+    Its states are further inputs and outputs. Raises ModelError, which names the node that has no
+    ONNX.
     """
     states: list[SourceState] = []
 
@@ -62,7 +54,7 @@ def export(program: Any, outputs: Sequence[str]) -> OnnxProgram:
         try:
             exported = torch.onnx.export(observed, dynamo=True, optimize=False, verbose=False)
             _name_entries(exported.model.graph, exported.exported_program)
-            return OnnxProgram(exported.model_proto, exported.exported_program, tuple(states))
+            return exported.model_proto, exported.exported_program, tuple(states)
         except Exception as error:
             raise ModelError(_refusal(error)) from error
 
