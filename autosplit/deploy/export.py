@@ -205,9 +205,10 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
 
 
 def _common_parts(model: CompiledModel, wiring: Wiring) -> dict[str, Any]:
-    connections = tuple(map(m.ConnectionPart.of, wiring.connections))
+    tensors = model.graph.tensors
+    connections = [m.ConnectionPart.of(c, tensors[c.tensor].bytes) for c in wiring.connections]
     target = {"target": spelled(model.kernels.target)}
-    return {"connections": connections, "environment": environment() | target}
+    return {"connections": tuple(connections), "environment": environment() | target}
 
 
 def _submodels(model: CompiledModel, runtimes: Sequence[str]) -> OnnxModel | str:

@@ -19,7 +19,6 @@ from pydantic import (
     model_validator,
 )
 
-from autosplit.errors import ConfigError
 from autosplit.hardware.execution.batches import MOST as MOST_BATCH
 from autosplit.hardware.execution.stage_spec import (
     MANIFEST,
@@ -97,28 +96,15 @@ class ConnectionPart(_Part):
     to: tuple[ToStage | ToOutput, ...]
 
     @classmethod
-    def of(cls, connection: Connection) -> ConnectionPart:
-        """A connection of a pipeline."""
+    def of(cls, connection: Connection, size: int) -> ConnectionPart:
+        """A connection of a pipeline, whose tensor has ``size`` bytes."""
         source: Any = {"input": connection.source}
         if not isinstance(connection.source, str):
             source = dict(zip(("stage", "output"), connection.source, strict=True))
         to: list[Any] = [{"stage": s, "input": connection.tensor} for s in connection.stages]
         to += [{"output": name} for name in connection.outputs]
-        document = {"tensor": connection.tensor, "bytes": connection.bytes}
+        document = {"tensor": connection.tensor, "bytes": size}
         return cls.model_validate(document | {"from": source, "to": to})
-
-    def connection(self) -> Connection:
-        """The connection to run. Raises ConfigError for a stage that reads it by another name."""
-        start = self.source
-        for end in self.to:
-            if isinstance(end, ToStage) and end.input != self.tensor:
-                raise ConfigError(
-                    f"tensor '{self.tensor}' is read as '{end.input}'; export the split again"
-                )
-        source = start.input if isinstance(start, FromInput) else (start.stage, start.output)
-        stages = tuple(end.stage for end in self.to if isinstance(end, ToStage))
-        outputs = tuple(end.output for end in self.to if isinstance(end, ToOutput))
-        return Connection(self.tensor, self.bytes, source, stages, outputs)
 
 
 class SpreadPart(_Part):

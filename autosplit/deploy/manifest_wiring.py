@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
+from itertools import zip_longest
 
-from autosplit.deploy.manifest import Manifest
+from autosplit.deploy.manifest import ConnectionPart, Manifest, ToOutput
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.batches import of_batch
 from autosplit.hardware.execution.stage_spec import Port, StageSpec
-from autosplit.hardware.execution.wiring import Wiring
-
-# An input of the model by its name; a stage and the name of its input or the position of its
-# output; an output of the model by its name, without a stage.
-_Place = str | tuple[int | None, str | int]
+from autosplit.hardware.execution.wiring import Wiring, connections_of
 
 
 def wired(document: Manifest) -> Wiring:
@@ -41,15 +40,26 @@ def wired(document: Manifest) -> Wiring:
         )
         if ours != theirs:
             raise _misfit(f"variant '{name}' has other inputs than the model")
+    results = [
+        (end.output, part.tensor)
+        for part in document.connections
+        for end in part.to
+        if isinstance(end, ToOutput)
+    ]
+    inputs = of_batch(document.model.inputs, document.batch)
     wiring = Wiring(
-        of_batch(document.model.inputs, document.batch),
+        inputs,
         of_batch(document.model.outputs, document.batch),
         document.stages,
-        tuple(connection.connection() for connection in document.connections),
+        connections_of(inputs, document.stages, results),
         steps=document.model.steps,
         variants=document.model.variants,
     )
-    _check_connections(wiring)
+    _check_ports(wiring, results)
+    for part, connection in zip_longest(document.connections, wiring.connections):
+        if not (part and connection) or ConnectionPart.of(connection, part.bytes) != part:
+            tensor = (part or connection).tensor
+            raise _misfit(f"tensor '{tensor}' has other ends than the ports of its name")
     return wiring
 
 
@@ -64,54 +74,35 @@ def _check_states(stage: StageSpec) -> None:
             )
 
 
-def _check_connections(wiring: Wiring) -> None:
-    sources: list[tuple[_Place, Port]] = [(port.name, port) for port in wiring.inputs]
-    ends: list[tuple[_Place, Port]] = [((None, port.name), port) for port in wiring.outputs]
-    fed: Counter[_Place] = Counter()
-    for number, stage in enumerate(wiring.stages):
-        sources += [((number, place), port) for place, port in enumerate(stage.outputs)]
-        ends += [((number, port.name), port) for port in stage.inputs]
-        fed.update((number, state.input) for state in stage.states)
-    for place, times in Counter(place for place, _ in sources + ends).items():
-        if times > 1:
-            raise _misfit(f"{_text(place)} is listed {times} times")
-    port_of = dict(sources + ends)
-    for connection in wiring.connections:
-        tensor, source = f"tensor '{connection.tensor}'", connection.source
-        readers: list[_Place] = [(stage, connection.tensor) for stage in connection.stages]
-        readers += [(None, name) for name in connection.outputs]
-        if source not in port_of:
-            raise _misfit(f"{tensor} comes from {_text(source)}, which does not exist")
-        for end in readers:
-            if end not in port_of:
-                raise _misfit(f"{tensor} goes to {_text(end)}, which does not exist")
-            _check_types(tensor, port_of[source], port_of[end])
-        # A stage that waits for a later one would wait for ever.
-        first = min(connection.stages, default=len(wiring.stages))
-        if not isinstance(source, str) and source[0] >= first:
-            raise _misfit(f"{tensor} goes backwards, from stage {source[0]} to {first}")
-        fed.update(readers)
-    for end, _ in ends:
-        if fed[end] != 1:
-            raise _misfit(f"{_text(end)} has {fed[end]} sources instead of one")
+def _check_ports(wiring: Wiring, results: Sequence[tuple[str, str]]) -> None:
+    """Raises ConfigError unless all that is read is produced before it, once.
+
+    ``results`` pairs each output of the model with its tensor.
+    """
+    names, tensor_of = [port.name for port in wiring.outputs], dict(results)
+    if sorted(names) != sorted(name for name, _ in results):
+        connected = ", ".join(name for name, _ in results) or "none"
+        raise _misfit(f"the model's outputs are {', '.join(names)}, those connected {connected}")
+    produced = Counter(wiring.inputs)
+    for stage in wiring.stages:
+        states = {state.input for state in stage.states}
+        reads = [port for port in stage.inputs if port.name not in states]
+        _require_produced(f"stage {stage.index}", reads, produced)
+        produced.update(stage.outputs)
+    ends = [replace(port, name=tensor_of[port.name]) for port in wiring.outputs]
+    _require_produced("the model's output", ends, produced)
+    inputs = (stage.inputs for stage in wiring.stages)
+    for ports in (produced.elements(), wiring.outputs, *inputs):
+        for name, times in Counter(port.name for port in ports).items():
+            if times > 1:
+                raise _misfit(f"'{name}' is listed {times} times")
 
 
-def _check_types(tensor: str, produced: Port, read: Port) -> None:
-    if (produced.shape, produced.dtype) != (read.shape, read.dtype):
-        raise _misfit(
-            f"{tensor} is {produced.dtype}{list(produced.shape)} where it is produced and "
-            f"{read.dtype}{list(read.shape)} where it is read"
-        )
-
-
-def _text(place: _Place) -> str:
-    """``input 'x' of stage 1``, or ``output 'y'`` of the model."""
-    if isinstance(place, str):
-        return f"input {place!r}"
-    stage, port = place
-    if stage is None:
-        return f"output {port!r}"
-    return f"{'output' if isinstance(port, int) else 'input'} {port!r} of stage {stage}"
+def _require_produced(reader: str, ports: Iterable[Port], produced: Container[Port]) -> None:
+    for port in ports:
+        if port not in produced:
+            tensor = f"'{port.name}', {port.dtype}{list(port.shape)}"
+            raise _misfit(f"{reader} reads {tensor}, which nothing before it produces")
 
 
 def _misfit(problem: str) -> ConfigError:

@@ -43,8 +43,14 @@ class Export:
 
 def swap_sources(document, first, second):
     """Let two tensors come from where the other one comes from."""
-    of = {c["tensor"]: c for c in document["connections"]}
-    of[first]["from"], of[second]["from"] = of[second]["from"], of[first]["from"]
+    names = {first: second, second: first}
+    for port in (port for stage in document["stages"] for port in stage["outputs"]):
+        port["name"] = names.get(port["name"], port["name"])
+    connections = document["connections"]
+    one, other = (next(c for c in connections if c["tensor"] == name) for name in names)
+    places = connections.index(one), connections.index(other)
+    one["from"], other["from"] = other["from"], one["from"]
+    connections[places[0]], connections[places[1]] = other, one
 
 
 def add_program(folder, name):

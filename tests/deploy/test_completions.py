@@ -35,8 +35,8 @@ def decoder(**others):
     scores, state = Port("logits", (1, 1, VOCABULARY), "float32"), Port("in", CACHE, "int64")
     stage = StageSpec.planned((), (*inputs(1), state), (scores, replace(state, name="out")))
     stage = replace(stage, states=(StageState("in", "out", CACHE, "int64"),))
-    connections = [Connection(p.name, 8, p.name, (0,), ()) for p in inputs(1)]
-    connections.append(Connection("logits", 8, (0, 0), (), ("logits",)))
+    connections = [Connection(p.name, p.name, (0,), ()) for p in inputs(1)]
+    connections.append(Connection("logits", (0, 0), (), ("logits",)))
     wiring = Wiring(inputs(1), (scores,), (stage,), tuple(connections), steps=LENGTH)
     return replace(wiring, variants={"three": Variant(inputs(3), 3)}, **others)
 

@@ -1,11 +1,13 @@
 """A manifest whose connections do not fit its stages, changed in one place at a time."""
 
+import re
+
 import pytest
 
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.manifest_wiring import wired
 from autosplit.errors import ConfigError
-from tests.deploy.exports import SOUND, add_state, port, sound, tensor
+from tests.deploy.exports import SOUND, add_state, port, sound
 
 TO = [(c, t) for c, tensor in enumerate(SOUND["connections"]) for t in range(len(tensor["to"]))]
 
@@ -35,7 +37,9 @@ def test_every_end_of_a_connection_is_there_once(number, place, count):
         ends = document["connections"][number]["to"]
         ends[place : place + 1] = [ends[place]] * count
 
-    assert f"has {count} sources instead of one" in refused(change)
+    name = SOUND["connections"][number]["tensor"]
+    lines = f"tensor '{name}' has other ends", "the model's outputs are b, y, those connected"
+    assert refused(change).startswith(lines)
 
 
 @pytest.mark.parametrize(("number", "place"), TO)
@@ -49,7 +53,7 @@ def test_both_ends_have_one_shape_and_dtype(number, place, odd):
         next(port for port in ports if port["name"] == name).update(odd)
 
     name = SOUND["connections"][number]["tensor"]
-    assert f"tensor '{name}' is float32[2, 3] where it is produced" in refused(change)
+    assert re.search(rf"reads '{name}', \w+\[[\d, ]+\], which nothing before", refused(change))
 
 
 def stage(number, side, name):
@@ -75,22 +79,26 @@ def goes_to(number, **end):
     [
         (lambda d: d["stages"].reverse(), "stage 2 is listed at position 0"),
         (lambda d: d["stages"][1].update(index=0), "stage 0 is listed at position 1"),
-        (stage(2, "inputs", "b"), "input 'b' of stage 2 is listed 2 times"),
-        (stage(0, "inputs", "z"), "input 'z' of stage 0 has 0 sources"),
-        (model("inputs", "x"), "input 'x' is listed 2 times"),
-        (model("outputs", "y"), "output 'y' is listed 2 times"),
-        (model("outputs", "z"), "output 'z' has 0 sources"),
-        (comes_from(2, stage=2, output=0), "'b' goes backwards, from stage 2 to 2"),
-        (comes_from(0, input="z"), "'x' comes from input 'z', which does not exist"),
-        (comes_from(1, stage=3, output=0), "output 0 of stage 3, which does not"),
-        (comes_from(1, stage=0, output=2), "output 2 of stage 0, which does not"),
-        (goes_to(1, stage=3, input="a"), "'a' goes to input 'a' of stage 3, which does not"),
-        (goes_to(1, stage=0, input="a"), "'a' goes to input 'a' of stage 0, which does not"),
-        (goes_to(3, stage=0, input="c"), "'c' goes to input 'c' of stage 0, which does not"),
-        (goes_to(1, stage=1, input="x"), "'a' is read as 'x'"),
-        (goes_to(1, stage=2, input="a"), "'a' goes to input 'a' of stage 2, which does not"),
-        (goes_to(4, output="z"), "'y' goes to output 'z', which does not"),
-        (lambda d: d["connections"].append(d["connections"][3]), "'c' of stage 2 has 2 sources"),
+        (stage(2, "inputs", "b"), "'b' is listed 2 times"),
+        (stage(0, "inputs", "z"), "stage 0 reads 'z', float32[2, 3], which nothing before it"),
+        (stage(0, "inputs", "a"), "stage 0 reads 'a', float32[2, 3], which nothing before it"),
+        (stage(0, "inputs", "c"), "stage 0 reads 'c', float32[2, 3], which nothing before it"),
+        (stage(2, "outputs", "a"), "'a' is listed 2 times"),
+        (model("inputs", "x"), "'x' is listed 2 times"),
+        (model("inputs", "a"), "'a' is listed 2 times"),
+        (model("outputs", "y"), "the model's outputs are b, y, y, those connected b, y"),
+        (model("outputs", "z"), "the model's outputs are b, y, z, those connected b, y"),
+        (goes_to(4, output="z"), "the model's outputs are b, y, those connected b, z"),
+        (comes_from(2, stage=2, output=0), "tensor 'b' has other ends"),
+        (comes_from(0, input="z"), "tensor 'x' has other ends"),
+        (comes_from(1, stage=3, output=0), "tensor 'a' has other ends"),
+        (comes_from(1, stage=0, output=2), "tensor 'a' has other ends"),
+        (goes_to(1, stage=3, input="a"), "tensor 'a' has other ends"),
+        (goes_to(1, stage=1, input="x"), "tensor 'a' has other ends"),
+        (goes_to(1, stage=2, input="a"), "tensor 'a' has other ends"),
+        (lambda d: d["connections"].append(d["connections"][3]), "tensor 'c' has other ends"),
+        (lambda d: d["connections"].pop(), "the model's outputs are b, y, those connected b"),
+        (lambda d: d["connections"].pop(3), "tensor 'y' has other ends"),
         (lambda d: add_state(d, input="a"), "the stages have the states a, the model h"),
         (lambda d: add_state(d, output="none"), "stage 1 has no ports of one shape and type"),
         (lambda d: add_state(d, shape=[1]), "stage 1 has no ports of one shape and type"),
@@ -110,5 +118,4 @@ def test_what_does_not_fit_is_named(change, line):
 def test_a_tensor_nobody_reads_does_no_harm():
     document = sound()
     document["stages"][1]["outputs"].append(port("idle"))
-    document["connections"].append(tensor("idle", {"stage": 1, "output": 1}))
-    assert check(document).connections[-1].stages == ()
+    assert len(check(document).connections) == len(SOUND["connections"])

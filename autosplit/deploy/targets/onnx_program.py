@@ -33,9 +33,8 @@ def wiring(document: Manifest) -> dict[str, Any]:
 
     ``outputs`` pairs each output of the model with its tensor.
     """
-    connections = wired(document).connections
-    sizes = {connection.tensor: connection.bytes for connection in connections}
-    tensors = {name: c.tensor for c in connections for name in c.outputs}
+    sizes = {connection.tensor: connection.bytes for connection in document.connections}
+    tensors = {name: c.tensor for c in wired(document).connections for name in c.outputs}
     # What no stage reads is no input here.
     inputs = [port for port in document.model.inputs if port.name in sizes]
     return {

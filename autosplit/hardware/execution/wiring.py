@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -24,7 +24,6 @@ class Connection:
     """
 
     tensor: str
-    bytes: int
     source: tuple[int, int] | str
     stages: tuple[int, ...]
     outputs: tuple[str, ...]
@@ -104,7 +103,7 @@ def wire(
         inputs=tuple(replace(port, range=ranges.get(port.name)) for port in inputs),
         outputs=tuple(_port(graph, tensor, name) for name, tensor in visible),
         stages=tuple(replace(s, states=tuple(states.get(s.index, ()))) for s in specs),
-        connections=tuple(_connections(graph, inputs, specs, visible)),
+        connections=connections_of(inputs, specs, visible),
         initial=initial,
     )
 
@@ -135,8 +134,8 @@ def part(graph: FusedGraph, ops: Sequence[int], outputs: Iterable[tuple[str, str
         results = [t for i in ops for t in graph.ops[i].outputs]
         spec = replace(spec, outputs=tuple(_port(graph, t) for t in results))
     names = [(port.name, port.name) for port in spec.outputs]
-    connections = _connections(graph, spec.inputs, [spec], names)
-    return Wiring(spec.inputs, spec.outputs, (spec,), tuple(connections))
+    connections = connections_of(spec.inputs, [spec], names)
+    return Wiring(spec.inputs, spec.outputs, (spec,), connections)
 
 
 def _spec(
@@ -169,22 +168,22 @@ def _port(graph: FusedGraph, tensor: str, name: str | None = None) -> Port:
     return Port(name or tensor, graph.tensors[tensor].shape, graph.tensors[tensor].dtype)
 
 
-def _connections(
-    graph: FusedGraph,
-    inputs: Sequence[Port],
-    stages: Sequence[StageSpec],
-    outputs: Sequence[tuple[str, str]],
-) -> Iterator[Connection]:
+def connections_of(
+    inputs: Iterable[Port], stages: Sequence[StageSpec], outputs: Iterable[tuple[str, str]]
+) -> tuple[Connection, ...]:
+    """The connections, which follow from the names of the ports; ``outputs`` as for ``wire``."""
     # The caller sends an input under its own name.
     sources: dict[str, tuple[int, int] | str] = {port.name: port.name for port in inputs}
     readers: dict[str, list[int]] = {}
+    results: dict[str, list[str]] = {}
     for index, stage in enumerate(stages):
-        for position, port in enumerate(stage.outputs):
-            sources[port.name] = (index, position)
-        for port in stage.inputs:
-            readers.setdefault(port.name, []).append(index)
-    for tensor, source in sources.items():
-        reading = tuple(readers.get(tensor, ()))
-        names = tuple(name for name, result in outputs if result == tensor)
-        if reading or names:
-            yield Connection(tensor, graph.tensors[tensor].bytes, source, reading, names)
+        sources |= {port.name: (index, place) for place, port in enumerate(stage.outputs)}
+        for name in {port.name for port in stage.inputs}.difference(s.input for s in stage.states):
+            readers.setdefault(name, []).append(index)
+    for output, tensor in outputs:
+        results.setdefault(tensor, []).append(output)
+    return tuple(
+        Connection(tensor, source, tuple(readers.get(tensor, ())), tuple(results.get(tensor, ())))
+        for tensor, source in sources.items()
+        if tensor in readers or tensor in results
+    )

@@ -195,7 +195,7 @@ def test_stages_get_the_one_of_two_equal_types_that_runtimes_know():
     spec = StageSpec.planned((), [x, h], [renewed])
     spec = replace(spec, states=(StageState("h", "n", (), "int64"),))
     stage = Mock(Stage, run=Mock(side_effect=lambda values: values[1:]))
-    wiring = Wiring((x,), (), (spec,), (Connection("x", 8, "x", (0,), ()),))
+    wiring = Wiring((x,), (), (spec,), (Connection("x", "x", (0,), ()),))
     other = np.zeros((), np.longlong)  # onnxruntime's scalars have it
     with Pipeline(wiring, [[stage]]) as pipeline:
         pipeline.reset(state={"h": other})
