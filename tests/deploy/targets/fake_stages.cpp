@@ -1,6 +1,6 @@
 // Stages that compute a checksum of their inputs after a pause of random length, in place of those
-// of the runtimes. FAIL=FILE:N lets the stage of that file fail at the N-th item of a replica. Where
-// items come in batches stage1.so fails on one that ends in a byte 255.
+// of the runtimes. FAIL=FILE:N lets the stage of that file fail at the N-th item of a replica.
+// stage1.so fails on an item that ends in a byte 255.
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -41,7 +41,7 @@ class FakeStage : public Stage {
       const std::size_t bytes = inputs_[i].bytes / description.batch;
       const unsigned char* item = static_cast<unsigned char*>(inputs[i].get()) + n * bytes;
       for (std::size_t b = 0; b < bytes; ++b) sum += ++weight * item[b];
-      if (description.batch > 1 && is_second_ && item[bytes - 1] == 255)
+      if (is_second_ && item[bytes - 1] == 255)
         throw std::runtime_error("bad item\nand more");
     }
     for (std::size_t i = 0; i < outputs.size(); ++i) {

@@ -1,4 +1,4 @@
-// Items in batches; the one whose number is given holds what stage 1 fails on. Prints what comes out.
+// Items; the one whose number is given holds what stage 1 fails on. Prints what comes out.
 #include <cstring>
 #include <iostream>
 

@@ -149,7 +149,7 @@ def failed_on(items, program, folder, *words, **environment):
 @pytest.mark.parametrize(
     ("fail", "name"), [("stage0.so:3", r"replica . of stage 0"), ("stage2.so:20", "stage 2")]
 )
-def test_a_stage_that_fails_closes_the_pipeline(folder, program, fail, name):
+def test_a_stage_that_fails_closes_a_pipeline_with_states(folder, program, fail, name):
     items = np.zeros((ITEMS, 2, 3), "float32")
     code, line = failed_on(items, program, folder, "--streams", "2", FAIL=fail)
     assert code == 1
@@ -231,12 +231,13 @@ def test_a_pipe_and_a_file_that_is_cut_off_are_refused(folder, tmp_path, refusin
     assert (code, f"stage1.so' {reason}" in line) == (2, True), line
 
 
-def test_an_item_that_fails_in_a_batch_does_not_fail_its_neighbours(folder, tmp_path, sanitizer):
-    document = exports.sound() | {"batch": 3}
+@pytest.mark.parametrize("batch", [1, 3])
+def test_an_item_that_fails_does_not_fail_its_neighbours(folder, tmp_path, sanitizer, batch):
+    document = exports.sound() | {"batch": batch}
     for stage in document["stages"]:
         stage.update(runtime="tvm")
         for port in (*stage["inputs"], *stage["outputs"]):
-            port["shape"][0] *= 3
+            port["shape"][0] *= batch
     changed = changed_export(folder, tmp_path, lambda d: d.clear() or d.update(document))
     program = compile_with(changed, HERE / "neighbours.cpp", sanitizer, objects=folder)
     expected = checked([program, changed]).splitlines()

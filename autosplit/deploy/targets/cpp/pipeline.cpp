@@ -265,7 +265,7 @@ void Pipeline::work(std::size_t stage, std::size_t replica) {
         require_legal(inputs, stages_[stage].inputs);
         outputs = loaded.run(inputs);
       } catch (const std::exception& error) {
-        if (description_.batch == 1) throw;
+        if (has_any_state_) throw;  // later items of the stream would have other states
         fail(item, name(stage, replica) + " failed on this item: " + line_of(error.what()));
         continue;
       }
@@ -373,7 +373,8 @@ void Pipeline::finish(std::size_t stage, const Ticket& item, Tensors results) {
   }
 }
 
-// Lets the items of a batch that failed run again, each alone. One that was alone gets the reason.
+// Lets the items of a batch that failed run again, each alone. An item that was alone gets the
+// reason.
 void Pipeline::fail(const Ticket& batch, const std::string& reason) {
   const std::lock_guard<std::mutex> lock(lock_);
   if (is_stopped_ || batch->has_failed) return;

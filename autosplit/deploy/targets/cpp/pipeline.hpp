@@ -32,11 +32,11 @@ using Stream = std::int64_t;
 using States = std::map<std::string, Tensor>;
 
 // One thread for each replica of a stage. A free replica takes the oldest item that has all inputs
-// of its stage, states among them. A stage that fails on an item closes the pipeline.
+// of its stage, states among them. Where a stage fails on an item, only that one throws; with
+// states the pipeline is closed.
 // Where stages take several items at once, these enter together: once they are complete, or once
 // the first has waited for the delay and a replica of the first stage is free; the last one then
-// fills them up. Where a stage fails on a batch, its items run again alone, and only those that
-// fail alone throw.
+// fills them up. Where a stage fails on a batch, its items run again alone.
 // All functions may be called from any thread.
 class Pipeline {
  public:
