@@ -115,12 +115,20 @@ class CompiledModel(StageSource):
     def at_batch(self, batch: int) -> CompiledModel:
         """The model that computes so many items at once.
 
-        Raises ModelError, with the reason, for a model that cannot.
+        Raises ModelError, with the reason, for a model that cannot, and ConfigError for one that
+        was loaded at another batch.
         """
         from autosplit.frontend import importing
 
         if batch == self.batch:
             return self
+        if self.single:
+            return self.single.at_batch(batch)
+        if self.batch > 1:
+            raise ConfigError(
+                f"'{self.graph.name}' was loaded at batch {self.batch}, which only its kernels "
+                "take; load it without a batch and give the batch to `plan`"
+            )
         if batch not in self._at_batch:
             if self.reload is None or self.lowered.composites or self.variants:
                 reason = "variants" if self.variants else "external backends"
@@ -326,8 +334,8 @@ class CompiledModel(StageSource):
     @cached_property
     def reference_outputs(self) -> Expected:
         """What the original model computes for the items that every deployment is compared on."""
-        if self.single:
-            return self.single.reference_outputs
+        if self.batch > 1:
+            return self.at_batch(1).reference_outputs
         wiring, below = self.wiring([range(len(self.graph.ops))]), self.lowered.integers_below
         return self.expect(drawn(wiring, random_items, ITEMS, SEED, below))
 

@@ -78,6 +78,19 @@ def test_the_tables_tell_what_the_document_holds(capsys):
     assert lines[-1] == "exported to out"
 
 
+@pytest.mark.parametrize(
+    ("batch", "profiled", "lines"),
+    [("auto", (1, 2, 4, 2), ["batches tried: 1, 2, 4"]), ("auto", (1,), ["batches tried: 1"]),
+     ([1], (1,), []), ("auto", (), [])],
+)  # fmt: skip
+def test_the_batches_that_were_tried_are_named(capsys, batch, profiled, lines):
+    profile = [{"op_ms": (1.0,), "batch": each} for each in profiled]
+    record = RECORD | {"config": {"batch": batch}, "profile": profile}
+    output.emit("table", {}, shown(Study("s", StudyRecord.model_validate(record), None, TRIALS)))
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in printed if line.startswith("batches")] == lines
+
+
 def test_names_of_columns_and_states_that_tell_nothing_are_left_out(capsys):
     whole = trial(0, Spread(2.0, 1.0, 3.0), stages=((0,),), replicas=(2,), threads=(1,))
     output.emit("table", {}, shown(Study("s", StudyRecord.model_validate(RECORD), None, (whole,))))

@@ -134,5 +134,12 @@ def test_an_export_at_a_batch_takes_single_items_and_no_other_batch(save, tmp_pa
     judge(model, autosplit.load(tmp_path), items=5)
     assert verify(tmp_path).accuracy.equal
     Export(tmp_path).edit(lambda document: document.update(batch=2))
-    with pytest.raises(ConfigError, match="where it is read"):
+    with pytest.raises(ConfigError, match="which nothing before it produces"):
         autosplit.load(tmp_path)
+
+
+def test_a_model_loaded_at_a_batch_is_split_at_batch_1_alone(save):
+    model = loaded(save)
+    assert model.at_batch(3).at_batch(1) is model
+    with pytest.raises(ConfigError, match=r"loaded at batch 3, .* give the batch to `plan`"):
+        loaded(save, batch=3).split([]).pipeline()

@@ -98,6 +98,9 @@ def shown(study: Study, export: str | None = None) -> Iterator[str | Table]:
     for table in tables:
         yield table if table.rows else table.title  # names of columns alone tell nothing
         yield ""
+    batches = sorted({profile.batch for profile in study.record.profile})
+    if batches[1:] or (batches and study.record.config.get("batch") == "auto"):
+        yield f"batches tried: {', '.join(map(str, batches))}"
     if study.bound:
         yield f"predicted bound {study.bound}"
     if export:

@@ -22,12 +22,8 @@ from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import Handler
 from autosplit.hardware.profiling.timing import on_cores
 from autosplit.hardware.runtimes.arrays import aligned_copy, dtype_of
-from autosplit.hardware.runtimes.openvino.stage import (
-    NarrowStage,
-    OpenvinoStage,
-    Precision,
-    compile_model,
-)
+from autosplit.hardware.runtimes.onnx.runtime import SubmodelStage
+from autosplit.hardware.runtimes.openvino.stage import OpenvinoStage, Precision, compile_model
 from autosplit.serialization import dump, load
 
 
@@ -43,7 +39,7 @@ class StageSetting:
     precision: Precision
 
 
-class ProcessStage(NarrowStage):
+class ProcessStage(SubmodelStage):
     """Implements Stage; what is computed here is copies of tensors, on the stage's cores too."""
 
     def __init__(self, file: Path, spec: StageSpec, cores: Cores, precision: Precision) -> None:

@@ -48,23 +48,7 @@ _PREAMBLE = (
 )
 
 
-class NarrowStage(SubmodelStage):
-    """Refuses integers that float32 has not, in which OpenVINO computes many an op of integers."""
-
-    def _feed(self, values: Sequence[Any]) -> dict[str, Any]:
-        feed = super()._feed(values)
-        least, most = OF_24_BITS
-        for name, array in feed.items():
-            is_wide = rounds(OPENVINO, str(array.dtype)) and array.size
-            if is_wide and not least <= array.min() <= array.max() <= most:
-                raise StageError(
-                    f"'{name}' holds integers of more than 24 bits, which OpenVINO rounds; "
-                    "choose another --runtime"
-                )
-        return feed
-
-
-class OpenvinoStage(NarrowStage):
+class OpenvinoStage(SubmodelStage):
     """Implements Stage for a compiled model on one core, or on all cores of the process.
 
     Raises ModelError where the model does not have the ports of ``spec``.
@@ -83,8 +67,10 @@ class OpenvinoStage(NarrowStage):
 
         Fresh output tensors were measured: they are no faster than copies.
         """
-        arrays = list(self._feed(values).values())
-        results = self._request.infer(arrays, share_inputs=True)
+        feed = self._feed(values)
+        for name, array in feed.items():
+            _require_narrow(name, array)
+        results = self._request.infer(list(feed.values()), share_inputs=True)
         # OpenVINO has bfloat16 as float16 with the same bits.
         return [np.asarray(results[place]).view(t) for place, t in enumerate(self._types)]
 
@@ -143,6 +129,17 @@ def compile_model(
         return openvino.Core().compile_model(network, "CPU", properties)
     except Exception as error:
         raise ModelError(f"OpenVINO cannot load the model: {_reason(error)}") from error
+
+
+def _require_narrow(name: str, array: Array) -> None:
+    """Refuse integers that float32 has not, in which OpenVINO computes many an op of integers."""
+    least, most = OF_24_BITS
+    is_wide = rounds(OPENVINO, str(array.dtype)) and array.size
+    if is_wide and not least <= array.min() <= array.max() <= most:
+        raise StageError(
+            f"'{name}' holds integers of more than 24 bits, which OpenVINO rounds; "
+            "choose another --runtime"
+        )
 
 
 def _require_shapes(kind: str, ports: Sequence[Port], tensors: Sequence[Any]) -> None:
