@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 T = TypeVar("T")
 
@@ -20,3 +23,9 @@ def load(kind: type[T], document: object) -> T:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind).validate_python(document)
+
+
+def problem_of(error: ValidationError, whole: str) -> str:
+    """The first problem of a document with its place; ``whole`` is what the document is called."""
+    first = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg']}"

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from autosplit.deploy.manifest import FORMAT, NAME, Manifest
 from autosplit.errors import ConfigError
 from autosplit.files import atomic_write, open_regular
+from autosplit.serialization import problem_of
 
 
 def locate(path: Path) -> Path:
@@ -53,11 +54,8 @@ def parse(content: bytes, file: str) -> Manifest:
     try:
         return Manifest.model_validate(document)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ConfigError(
-            f"'{file}' is damaged at {place}: {first['msg']}; export it again"
-        ) from error
+        problem = problem_of(error, "the end")
+        raise ConfigError(f"'{file}' is damaged at {problem}; export it again") from error
 
 
 def write(manifest: Manifest, file: Path) -> None:

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
-from autosplit.deploy.server.completions import Decoder, chosen
+from autosplit.deploy.server.completions import Asked, Decoder, chosen
 from autosplit.errors import StageError
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.stage_spec import Port, StageSpec, StageState
@@ -146,6 +147,12 @@ def test_a_bad_request_gets_a_line(address, document, reason):
     status, _, answer = post(address, document, "/v1/completions")
     line = answer["error"]
     assert (status, reason in line, "\n" in line) == (400, True, False), line
+
+
+def test_of_a_list_of_wrong_tokens_the_first_alone_is_an_error():
+    with pytest.raises(ValidationError) as error:  # each takes more memory than its token
+        Asked.model_validate({"prompt": [-1] * 100, "stop_token_ids": ["a"] * 100})
+    assert [each["loc"][-1] for each in error.value.errors()] == [0, 0]
 
 
 def test_the_cache_may_be_filled(address):

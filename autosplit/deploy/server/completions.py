@@ -15,11 +15,20 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+)
 
 from autosplit.errors import AutosplitError, ConfigError, StageError
 from autosplit.hardware.execution.stage_spec import Port
 from autosplit.hardware.execution.wiring import Wiring
+from autosplit.serialization import problem_of
 
 Array = np.ndarray[Any, Any]
 Compute = Callable[[Mapping[str, Array]], Awaitable[Mapping[str, Array]]]
@@ -35,12 +44,13 @@ class Asked(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
-    prompt: Annotated[list[NonNegativeInt], Field(min_length=1)]
+    # A list of errors could take more memory than the body.
+    prompt: Annotated[list[NonNegativeInt], Field(min_length=1), FailFast()]
     model: str = ""
     max_tokens: PositiveInt = 16
     temperature: Annotated[float, Field(ge=0, le=100)] = 1.0
     seed: NonNegativeInt | None = None
-    stop_token_ids: list[int] = []
+    stop_token_ids: Annotated[list[int], FailFast()] = []
     stream: bool = False
 
 
@@ -89,10 +99,8 @@ class Decoder:
         try:
             asked = Asked.model_validate_json(body)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(map(str, first["loc"])) or "the request"
-            text = first["msg"].replace("valid array", "list of numbers of tokens")
-            raise ConfigError(f"{place}: {text}") from None
+            text = problem_of(error, "the request")
+            raise ConfigError(text.replace("valid array", "list of numbers of tokens")) from None
         largest, size = max(asked.prompt), len(asked.prompt)
         if largest >= self.vocabulary:
             raise ConfigError(f"prompt has token {largest}; the model has {self.vocabulary} tokens")
