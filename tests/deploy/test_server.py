@@ -183,6 +183,7 @@ def asked(**changes):
 
 SEVERAL = asked(shape=[4], data=[0] * 4)["inputs"]
 BINARY = {"data": None, "parameters": {"binary_data_size": 16}}
+LONG_ID = json.dumps(asked() | {"parameters": {"sequence_id": "n" * 1001}}).encode()
 
 
 @pytest.mark.parametrize(
@@ -207,12 +208,15 @@ BINARY = {"data": None, "parameters": {"binary_data_size": 16}}
         (asked(data=["1", "2"]), "data of input 'x' is not FP64"),
         (asked(data=[[1], [2, 3]]), "data of input 'x' does not fit"),
         (asked(datatype="FP32", data=[1, 1e39]), "data of input 'x' does not fit"),
-        (asked(shape=[0, 10**30], data=None, parameters={"binary_data_size": 0}), "is too large"),
+        (asked(shape=[0, 2**62], data=None, parameters={"binary_data_size": 0}), "is too large"),
+        (asked(shape=[10**400], **BINARY), r"input 'x' has the shape \[10+; give a list"),
+        (asked(shape=[2] * 65, **BINARY), r"input 'x' has the shape \[2, 2, .*; give a list"),
         ({"inputs": SEVERAL + asked(name="z", shape=[], data=5)["inputs"]}, "unknown input 'z'"),
         (asked(**BINARY), "input 'x' has 0 bytes of 16; its shape and datatype need 16"),
         (json.dumps(asked()).encode() + b"{}", "the request is not JSON"),
         (asked() | {"outputs": [{"name": "c"}]}, "unknown output 'c'; the model's outputs are b"),
         (asked() | {"parameters": {"sequence_id": [1]}}, r"sequence_id is \[1\]"),
+        (LONG_ID, "sequence_id is 'nnn"),
     ],
 )
 def test_a_request_that_does_not_fit_is_refused_in_one_line(address, document, line):
@@ -239,6 +243,12 @@ def test_nulls_and_fractions_of_bfloat16_are_read():
     document |= dict.fromkeys(("id", "outputs", "parameters"))
     request = protocol.read(json.dumps(document).encode(), None, ())
     assert (request.id, request.item["x"].tolist()) == ("", [1.0, 2.5])
+
+
+@pytest.mark.parametrize(("datatype", "data"), [("UINT64", [2**63, 1]), ("FP64", [10**20, 0.5])])
+def test_integers_that_numpy_has_no_type_for_are_read(datatype, data):
+    body = json.dumps(asked(datatype=datatype, data=data)).encode()
+    assert protocol.read(body, None, ()).item["x"].tolist() == data
 
 
 @pytest.mark.parametrize("length", ["9999", "-1", "x", "1" * 5000])
@@ -341,14 +351,51 @@ def test_a_sequence_has_its_own_states():
                 infer(client, submitted[0], **options)
 
 
+HEAD = b"POST /v2/models/net/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"
+
+
 def test_a_client_that_goes_in_the_middle_of_a_request_is_counted():
     with served(chain()) as address:
-        host, port = address.split(":")
-        head = b"POST /v2/models/net/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"
-        with socket.create_connection((host, int(port))) as connection:
-            connection.sendall(head)
+        with connect(address) as connection:
+            connection.sendall(HEAD)
         wait_for(lambda: '"499"' in metrics(address))
         assert post(address, asked())[0] == 200
+
+
+def connect(address):
+    host, port = address.split(":")
+    return socket.create_connection((host, int(port)), timeout=PATIENCE_S)
+
+
+def test_headers_without_an_end_are_refused(address):
+    with connect(address) as connection:
+        connection.sendall(b"GET /v2 HTTP/1.1\r\n")
+        with contextlib.suppress(ConnectionError):
+            for _ in range(100):
+                connection.sendall(b"a: " + b"b" * 10_000 + b"\r\n")
+            while connection.recv(1000):  # an answer and the end, or a reset
+                pass
+
+
+def test_a_client_that_stalls_does_not_keep_the_server_from_its_end(monkeypatch, caplog):
+    monkeypatch.setattr(app, "GRACE_S", 0.1)
+    with contextlib.ExitStack() as later, served(chain()) as address:
+        later.enter_context(connect(address)).sendall(HEAD)
+        assert post(address, asked())[0] == 200
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_states_of_sequences_that_nobody_ends_do_not_fill_the_memory(monkeypatch):
+    room = Mock(available=2 * 2 * 16 + 1)  # twice that of two streams
+    monkeypatch.setattr(app.psutil, "virtual_memory", lambda: room)
+    with served(stateful) as address:
+
+        def ask(sequence, is_first):
+            parameters = {"sequence_id": sequence, "sequence_start": is_first}
+            return post(address, asked() | {"parameters": parameters})[0]
+
+        assert [ask(sequence, True) for sequence in (1, 2, 3)] == [200] * 3
+        assert [ask(sequence, False) for sequence in (1, 2, 3)] == [400, 200, 200]
 
 
 def test_no_answer_waits_for_the_client_s_acknowledgement():

@@ -8,12 +8,15 @@ import errno
 import gc
 import json
 import logging
+import math
 import socket
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from autosplit.deploy.server import completions, protocol
 from autosplit.deploy.server.completions import Decoder
@@ -31,9 +34,13 @@ if TYPE_CHECKING:
 
     Answer = Callable[[Request], Awaitable[Response]]
 
-MOST_SEQUENCES = 10_000  # that are open; beyond that the one that was idle for longest is dropped
+# Sequences that are open, and their share of the memory that is free; beyond that the one that was
+# idle for longest is dropped.
+MOST_SEQUENCES, MOST_OF_MEMORY = 10_000, 0.5
+MOST_HEAD_BYTES = 64_000  # of a request, before its body
 # A client whose connection is ended as it sends its next request gets an error.
 KEEP_ALIVE_S = 75
+GRACE_S = 60  # at the end, for clients that send or read slowly too
 RETRY = {"retry-after": "1"}  # in seconds
 
 
@@ -66,13 +73,14 @@ class Server:
         self._queue = limit if queue is None else queue
         self.metrics = Metrics()
         self._sequences: OrderedDict[int | str, None] = OrderedDict()
+        states = sum(state.nbytes for state in wiring.first_states.values())
+        room = MOST_OF_MEMORY * psutil.virtual_memory().available / max(1, states)
+        self._most_sequences = max(1, min(MOST_SEQUENCES, int(room)))
         self._reloading: asyncio.Task[None] | None = None
         self._paths = self._answers()
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as ASGI has it; at its end the pipeline is closed."""
-        from starlette.requests import Request
-
         if scope["type"] == "lifespan":
             await receive()
             await send({"type": "lifespan.startup.complete"})
@@ -80,16 +88,22 @@ class Server:
             await asyncio.to_thread(self.pipeline.close)
             await send({"type": "lifespan.shutdown.complete"})
             return
+        # uvicorn cancels what takes too long at the end.
+        with contextlib.suppress(asyncio.CancelledError):
+            response = await self._response(scope, receive)
+            await response(scope, receive, send)
+
+    async def _response(self, scope: Scope, receive: Receive) -> Response:
+        from starlette.requests import Request
+
         methods, answer = self._paths.get(scope["path"], ((), None))
         if answer is None:
             text = f"unknown path '{scope['path']}'; the model is '{self.name}', version 1"
-            response = _json({"error": text}, 404)
-        elif scope["method"] not in methods:
+            return _json({"error": text}, 404)
+        if scope["method"] not in methods:
             text, allowed = f"{scope['method']} is not possible here", ", ".join(methods)
-            response = _json({"error": text}, 405, {"allow": allowed})
-        else:
-            response = await answer(Request(scope, receive))
-        await response(scope, receive, send)
+            return _json({"error": text}, 405, {"allow": allowed})
+        return await answer(Request(scope, receive))
 
     def _answers(self) -> dict[str, tuple[tuple[str, ...], Answer]]:
         """What answers at each path, and the methods of its requests."""
@@ -280,7 +294,7 @@ class Server:
             raise ConfigError(f"sequence {sequence!r} has not begun; send sequence_start first")
         self._sequences[sequence] = None
         self._sequences.move_to_end(sequence)
-        if len(self._sequences) > MOST_SEQUENCES:
+        if len(self._sequences) > self._most_sequences:
             self._drop(next(iter(self._sequences)))
         return sequence
 
@@ -358,8 +372,33 @@ def http_server(server: Server) -> Any:
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     # Nothing here asks where a request comes from.
     plain = {"proxy_headers": False, "log_config": None, "access_log": False}
-    idle = {"timeout_keep_alive": KEEP_ALIVE_S}
+    times = {"timeout_keep_alive": KEEP_ALIVE_S, "timeout_graceful_shutdown": GRACE_S}
     config = uvicorn.Config(
-        server.app, interface="asgi3", lifespan="on", ws="none", **plain, **idle
+        server.app, interface="asgi3", lifespan="on", ws="none", http=_protocol(), **plain, **times
     )
     return uvicorn.Server(config)
+
+
+def _protocol() -> Any:
+    """uvicorn's protocol, which itself would take headers of any length."""
+    implementation: Any = require("uvicorn.protocols.http.httptools_impl", "serve")
+
+    class Protocol(implementation.HttpToolsProtocol):  # type: ignore[misc]
+        head_bytes = 0.0  # that came since a request began, until its headers are complete
+
+        def on_message_begin(self) -> None:
+            self.head_bytes = 0.0
+            super().on_message_begin()
+
+        def on_headers_complete(self) -> None:
+            self.head_bytes = -math.inf
+            super().on_headers_complete()
+
+        def data_received(self, data: bytes) -> None:
+            self.head_bytes += len(data)
+            if self.head_bytes > MOST_HEAD_BYTES:
+                self.send_400_response(f"the headers have more than {MOST_HEAD_BYTES} bytes")
+            else:
+                super().data_received(data)
+
+    return Protocol

@@ -30,6 +30,10 @@ _DTYPES = {
 }
 DTYPES = {name.strip(): dtype.strip() for name, dtype in _DTYPES.items()}
 DATATYPES = {dtype: name for name, dtype in DTYPES.items()}
+# By the kind of a datatype: those that numpy may find in its data, and the types of the numbers.
+_KINDS = {"b": ("b", {bool}), "i": ("iu", {int}), "u": ("iu", {int})}
+_MOST_DIMENSIONS, _MOST_SIZE = 64, 2**63 - 1  # of an array of numpy
+_LONGEST_ID = 1000  # characters of a sequence's name, which is kept
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,9 @@ def read(body: bytes, header_length: str | None, outputs: Sequence[Port]) -> Req
     document = _table(document, "the request")
     parameters = _parameters(document)
     sequence = parameters.get("sequence_id") or None
-    if sequence is not None and (isinstance(sequence, bool) or not isinstance(sequence, int | str)):
-        raise ConfigError(f"sequence_id is {sequence!r}; give a number or a text")
+    is_name = isinstance(sequence, int | str) and not isinstance(sequence, bool)
+    if sequence is not None and not (is_name and len(str(sequence)) <= _LONGEST_ID):
+        raise ConfigError(f"sequence_id is {sequence!r:.200}; give a number or a short text")
     return Request(
         _items(document.get("inputs"), memoryview(body)[length:]),
         _asked(document.get("outputs"), bool(parameters.get("binary_data_output")), outputs),
@@ -158,15 +163,21 @@ def _items(inputs: object, binary: memoryview) -> dict[str, Array]:
 def _of_json(name: str, tensor: Mapping[str, Any]) -> Array:
     dtype, shape = _type(name, tensor)
     try:
-        source = np.asarray(tensor.get("data"))
+        data = tensor.get("data")
+        source = np.asarray(data)
         # Fractions would be cut off, and truth values counted.
-        kinds = {"b": "b", "i": "iu", "u": "iu"}.get(dtype.kind, "iuf")  # bfloat16 is of kind V
-        if source.size and source.dtype.kind not in kinds:
+        kinds, types = _KINDS.get(dtype.kind, ("iuf", {int, float}))  # bfloat16 is of kind V
+        # Numpy has no type for all integers of 64 bits, and makes floats or objects of them.
+        if source.size and source.dtype.kind not in kinds and not _types(data) <= types:
             raise ConfigError(f"data of input '{name}' is not {tensor['datatype']}")
         with np.errstate(over="raise"):
-            return np.array(tensor.get("data"), dtype=dtype).reshape(shape)
+            return np.array(data, dtype=dtype).reshape(shape)
     except (ValueError, TypeError, ArithmeticError) as error:
         raise ConfigError(f"data of input '{name}' does not fit: {line_of(error)}") from None
+
+
+def _types(data: object) -> set[type]:
+    return {type(number) for number in np.asarray(data, object).flat}
 
 
 def _of_bytes(
@@ -195,8 +206,10 @@ def _type(name: str, tensor: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[in
         raise ConfigError(
             f"input '{name}' has the datatype {datatype!r}; those here are {known}"
         ) from None
-    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
-        raise ConfigError(f"input '{name}' has the shape {shape!r}; give a list of sizes")
+    # The product of more would take long.
+    is_list = isinstance(shape, list) and len(shape) <= _MOST_DIMENSIONS
+    if not is_list or not all(type(n) is int and 0 <= n <= _MOST_SIZE for n in shape):
+        raise ConfigError(f"input '{name}' has the shape {shape!r:.200}; give a list of sizes")
     return dtype, tuple(shape)
 
 
