@@ -10,8 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from autosplit import phases
 from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import read_reference
@@ -33,12 +31,10 @@ from autosplit.hardware.measurement.open_loop import load_test
 from autosplit.hardware.measurement.parity import DEFAULT_TOLERANCE
 from autosplit.hardware.measurement.reference import reference_of_file
 from autosplit.hardware.measurement.results import Accuracy, LoadTest, Spread
-from autosplit.hardware.measurement.sequences import ITEMS, SEED, Draw, check, drawn, expect
+from autosplit.hardware.measurement.sequences import ITEMS, SEED, check, drawn, expect
 from autosplit.planner.workload import Workload
 from autosplit.serialization import dump
 from autosplit.serialization import load as from_document
-
-Items = list[dict[str, np.ndarray[Any, Any]]]
 
 
 @dataclass(frozen=True)
@@ -166,7 +162,8 @@ def bench(
     pipeline = load(folder, trace=True)
     document = pipeline.document
     count = streams or document.streams
-    items = sample_items(document, random_items, 3, 0)
+    inputs = [(p.name, p.shape, p.dtype) for p in document.model.inputs]
+    items = random_items(inputs, 3, 0, document.model.integers_below)
     with pipeline:
         start = disturbance.Counters.now()
         period, busy_ms = measure.period_and_busy(pipeline, items, budget, count)
@@ -198,12 +195,6 @@ def bench(
         reasons,
         test,
     )
-
-
-def sample_items(document: Manifest, draw: Draw, count: int, seed: int) -> Items:
-    """Items for the inputs of an export."""
-    inputs = [(p.name, p.shape, p.dtype) for p in document.model.inputs]
-    return draw(inputs, count, seed, document.model.integers_below)
 
 
 def _original_model(document: Manifest, model: Path | None) -> Path | None:

@@ -12,6 +12,7 @@ from autosplit.deploy import manifest_file
 from autosplit.deploy.targets.formats import write_program
 from autosplit.deployment import Deployment, Stage
 from autosplit.files import sha256
+from autosplit.frontend.samples import random_items
 
 
 class Export:
@@ -56,6 +57,12 @@ def swap_sources(document, first, second):
 def add_program(folder, name):
     """Add to an export the program of a format."""
     write_program(manifest_file.read(folder), folder, name)
+
+
+def sample_items(document, count, seed):
+    """Random items for the inputs of an export."""
+    inputs = [(p.name, p.shape, p.dtype) for p in document.model.inputs]
+    return random_items(inputs, count, seed, document.model.integers_below)
 
 
 def split_on(model, after, *where):

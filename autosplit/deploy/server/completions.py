@@ -15,15 +15,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    FailFast,
-    Field,
-    NonNegativeInt,
-    PositiveInt,
-    ValidationError,
-)
+from pydantic import BaseModel, FailFast, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from autosplit.errors import AutosplitError, ConfigError, StageError
 from autosplit.hardware.execution.stage_spec import Port
@@ -39,10 +31,8 @@ _PARTIAL = ("sliding", "chunk", "window", "local")
 _KINDS = {"mask": "mask", "position": "position", "ids": "token", "token": "token"}
 
 
-class Asked(BaseModel):
+class Asked(BaseModel, strict=True, extra="forbid", allow_inf_nan=False):
     """What a request asks for; the names are those of OpenAI's API and vLLM's."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     # A list of errors could take more memory than the body.
     prompt: Annotated[list[NonNegativeInt], Field(min_length=1), FailFast()]

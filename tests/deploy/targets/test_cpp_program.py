@@ -7,12 +7,10 @@ import pytest
 
 import autosplit
 from autosplit.deploy import manifest_file
-from autosplit.deploy.verify import sample_items
-from autosplit.frontend.samples import random_items
 from autosplit.hardware.devices.device import available
 from autosplit.zoo import catalog
 from tests import nets
-from tests.deploy.exports import Export, split_on
+from tests.deploy.exports import Export, sample_items, split_on
 from tests.deploy.targets.programs import (
     SANITIZED,
     build,
@@ -57,7 +55,7 @@ def program(branches_export):
 
 
 def items_of(folder, count):
-    return sample_items(manifest_file.read(folder), random_items, count, seed=7)
+    return sample_items(manifest_file.read(folder), count, seed=7)
 
 
 def one_item(folder):

@@ -8,11 +8,9 @@ import pytest
 import autosplit
 from autosplit.deploy import manifest_file
 from autosplit.deploy.targets import onnx_program
-from autosplit.deploy.verify import sample_items
-from autosplit.frontend.samples import random_items
 from tests import nets
 from tests.deploy import exports
-from tests.deploy.exports import add_program
+from tests.deploy.exports import add_program, sample_items
 
 ITEMS = 6
 
@@ -63,7 +61,7 @@ def folder(request, export, save, tmp_path):
 @pytest.mark.integration
 def test_the_python_program_computes_what_load_does(folder):
     document = manifest_file.read(folder)
-    items = sample_items(document, random_items, ITEMS, seed=3)
+    items = sample_items(document, ITEMS, seed=3)
     with autosplit.load(folder) as pipeline:
         results = pipeline.run(items)
     expected = np.concatenate([array.ravel() for result in results for array in result.values()])
