@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from autosplit.errors import ConfigError, explained
+from autosplit.files import open_regular
 from autosplit.planner import workload
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
@@ -131,10 +132,11 @@ class Workload(Section):
 
 def arrival_times(file: Path) -> tuple[float, ...]:
     """The times in seconds of a file that has one a line. Raises ConfigError where it is bad."""
-    with explained(ConfigError, f"cannot read arrival times from '{file}'", last=False):
-        times = tuple(map(float, file.read_text(encoding="utf-8").split()))
+    problem = f"cannot read arrival times from '{file}'"
+    with explained(ConfigError, problem, last=False), open_regular(file) as stream:
+        times = tuple(map(float, stream.read().split()))
     is_ascending = all(before <= after for before, after in pairwise(times))
-    if not (is_ascending and len(times) > 1 and times[0] < times[-1] < math.inf):
+    if not (is_ascending and len(times) > 1 and 0 < times[-1] - times[0] < math.inf):
         raise ConfigError(f"'{file}' has no ascending times of at least two items, in seconds")
     return times
 

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from autosplit.errors import ConfigError
@@ -171,8 +173,16 @@ def test_a_limit_of_the_workload_is_what_counts(tmp_path, limit, objective):
     assert value.rate == (2 if config.workload.arrivals else None)
 
 
-@pytest.mark.parametrize("text", ["", "1", "2\n1", "1\n1", "a\nb", "1\nnan", "1\ninf"])
+ENDLESS = ["1\nnan", "1\ninf", "-inf\n1", "-1e308\n1e308"]
+
+
+@pytest.mark.parametrize("text", ["", "1", "2\n1", "1\n1", "a\nb", *ENDLESS])
 def test_a_file_without_arrival_times_is_refused(tmp_path, text):
     (tmp_path / "times.txt").write_text(text)
     with pytest.raises(ConfigError, match=r"times.txt'"):
         arrival_times(tmp_path / "times.txt")
+
+
+def test_arrival_times_of_a_device_that_never_ends_are_refused():
+    with pytest.raises(ConfigError, match="'/dev/zero': .*not a regular file"):
+        arrival_times(Path("/dev/zero"))
