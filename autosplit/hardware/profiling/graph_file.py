@@ -11,6 +11,7 @@ from typing import Any
 
 from autosplit.cuts import members
 from autosplit.errors import ConfigError, GraphError
+from autosplit.files import open_regular
 from autosplit.hardware.profiling.graph_document import from_document
 from autosplit.planner import CostModel, Kind, RowCosts
 
@@ -65,7 +66,8 @@ def read_graph_file(path: Path) -> GraphFile:
     try:
         if path.stat().st_size > GRAPH_LIMIT:
             raise GraphError(f"is larger than {GRAPH_LIMIT} bytes; give a smaller graph file")
-        document = json.loads(path.read_text(encoding="utf-8"))
+        with open_regular(path) as stream:
+            document = json.loads(stream.read())
         costs = from_document(document, path.stem)
     except OSError as error:
         raise GraphError(f"{path}: cannot be read ({error.strerror}); name a graph file") from error

@@ -1,3 +1,4 @@
+import os
 import copy
 import json
 import math
@@ -59,8 +60,9 @@ def test_a_file_that_is_no_graph_is_named(tmp_path, content, problem):
         read_graph(file)
 
 
-def test_a_file_that_is_not_there_or_a_folder_is_named(tmp_path):
-    for file in (tmp_path / "none.json", tmp_path):
+def test_what_is_not_there_a_folder_or_a_pipe_is_named(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    for file in (tmp_path / "none.json", tmp_path, tmp_path / "pipe.json"):
         with pytest.raises(GraphError, match=r"cannot be read .*; name a graph file"):
             read_graph(file)
     with pytest.raises(ConfigError, match=r"g\.json: cannot be written"):

@@ -184,5 +184,5 @@ def test_a_file_without_arrival_times_is_refused(tmp_path, text):
 
 
 def test_arrival_times_of_a_device_that_never_ends_are_refused():
-    with pytest.raises(ConfigError, match="'/dev/zero': .*not a regular file"):
+    with pytest.raises(ConfigError, match=r"'/dev/zero': .*not a regular file"):
         arrival_times(Path("/dev/zero"))
