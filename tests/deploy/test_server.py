@@ -498,6 +498,13 @@ def test_triton_reads_how_an_export_was_measured(batch):
         assert config.dynamic_batching.max_queue_delay_microseconds == 2500
 
 
+def test_names_are_texts_for_triton():
+    document = one_stage()
+    document["model"]["name"] = document["model"]["inputs"][0]["name"] = 'a"\\\n{} é'
+    config = triton_config(hint(manifest(document), "triton"))
+    assert config.name == config.input[0].name == document["model"]["name"]
+
+
 def test_openvino_model_server_reads_how_an_export_was_measured():
     document = json.loads(hint(manifest(one_stage("openvino", 4)), "ovms"))
     (config,) = [entry["config"] for entry in document["model_config_list"]]

@@ -35,7 +35,7 @@ def _triton(document: Manifest) -> str:
     """A ``config.pbtxt``: instances and threads, and for a batch the dynamic batcher."""
     stage, batch, delay = document.stages[0], document.batch, _delay_ms(document)
     lines = [
-        f'name: "{document.model.name}"',
+        f"name: {_text(document.model.name)}",
         f'backend: "{_BACKENDS[stage.runtime]}"',
         f"max_batch_size: {batch if batch > 1 else 0}",
     ]
@@ -55,7 +55,11 @@ def _triton(document: Manifest) -> str:
 def _triton_port(port: Port, batch: int) -> str:
     # With a batch Triton adds the first axis itself, so the model's own file needs it dynamic.
     sizes = ", ".join(map(str, port.shape[1:] if batch > 1 else port.shape))
-    return f'{{ name: "{port.name}" data_type: TYPE_{datatype(port)} dims: [ {sizes} ] }}'
+    return f"{{ name: {_text(port.name)} data_type: TYPE_{datatype(port)} dims: [ {sizes} ] }}"
+
+
+def _text(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)  # protobuf's escapes are those of JSON
 
 
 def _ovms(document: Manifest) -> str:

@@ -1,7 +1,7 @@
-import os
 import copy
 import json
 import math
+import os
 from dataclasses import replace
 from functools import reduce
 from operator import getitem
