@@ -77,6 +77,8 @@ def read_reference(folder: Path, document: Manifest, initial: Outputs) -> tuple[
             sides[side].setdefault(int(number), {})[tensor] = array
         numbers = sorted(sides["in"])
         outputs = [sides["out"][number] for number in numbers]
+        if not numbers:
+            raise ValueError("no items")
     except (KeyError, ValueError) as error:
         raise ConfigError(
             f"'{folder / name}' has no reference outputs ({error}); export the split again"

@@ -24,6 +24,7 @@ from autosplit.hardware.measurement.results import LoadTest, SplitResults
 
 FORMAT = 3
 NAME = MANIFEST
+MOST_ITEMS = 10_000  # of a comparison, which computes them all before it compares
 Error = Annotated[float, Field(ge=0)]
 
 
@@ -140,7 +141,7 @@ class ComparisonPart(_Part):
     """
 
     reference: str
-    items: PositiveInt
+    items: Annotated[int, Field(ge=1, le=MOST_ITEMS)]
     seed: NonNegativeInt
     tolerance: PositiveFloat
     max_abs_error: Error | None = None

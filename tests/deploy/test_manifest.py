@@ -100,6 +100,7 @@ def test_a_name_that_is_taken_stays_inside(name):
 
 SPREAD = {"median": 1.0, "low": 1.0, "high": 1.0}
 BASELINE = {"name": "one core", "period_ms": SPREAD, "latency_ms": SPREAD}
+COMPARISON = {"reference": "onnxruntime", "items": 8, "seed": 0, "tolerance": 1e-4}
 DIGESTS = ["", "0" * 63, "0" * 65, "G" * 64, "A" * 64, "0" * 64 + "\n", None, 0]
 RUNTIMES = ["", "TVM", "tvmx", "xonnxruntime", "os", None]
 MANY = [{"device": "cores:0"}] * 100_000
@@ -133,6 +134,7 @@ MANY = [{"device": "cores:0"}] * 100_000
             lambda d: d["model"].update(variants={"a": {"inputs": [], "advance": 0}}),
         ),
         ("batch", lambda d: d.update(batch=10**9)),
+        ("comparison.items", lambda d: d.update(comparison=COMPARISON | {"items": 10**9})),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_by_its_place(place, change):

@@ -117,6 +117,7 @@ UNPAIRED = "0/in/image", "0/out/early", "1/in/image"
     [
         *[(content, "has no arrays") for content in (b"", b"no archive", b"PK\x03\x04")],
         (archive(**{"0/in/image": np.array([Trap()], dtype=object)}), "has no arrays"),
+        (archive(), r"has no reference outputs \(no items\)"),
         (archive(x=np.ones(1)), "has no reference outputs"),
         (archive(**{"0/up/image": np.ones(1)}), "has no reference outputs"),
         (archive(**dict.fromkeys(UNPAIRED, np.ones(1))), "has no reference outputs"),
