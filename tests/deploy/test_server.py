@@ -27,7 +27,7 @@ import autosplit
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.server import app, protocol
 from autosplit.deploy.server.hints import hint
-from autosplit.errors import ConfigError
+from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.execution.stage_spec import Port
 from autosplit.hardware.execution.wiring import Variant
 from autosplit.zoo.catalog import cached
@@ -403,6 +403,16 @@ def test_no_answer_waits_for_the_client_s_acknowledgement():
         connection, _ = listener.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.parametrize("host", ["a" * 70, "a..b", "192.0.2.1", "no such host"])
+def test_an_address_that_is_none_of_this_machine_is_refused(host):
+    with pytest.raises(MachineError, match=f"cannot listen on {host}:0: "):
+        app.listen(host, 0)
+    with app.listen("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(MachineError, match=f"port {port} on 127.0.0.1 is in use"):
+            app.listen("127.0.0.1", port)
 
 
 def test_a_queue_longer_than_the_pipeline_is_refused():

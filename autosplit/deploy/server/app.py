@@ -350,11 +350,11 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family, *_, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(resolved, family=family)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
+    except (OSError, UnicodeError) as error:  # UnicodeError: a label that is empty or too long
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
             text = f"port {port} on {host} is in use; give another with --port, or --port 0"
             raise MachineError(text) from error
-        reason = error.strerror or error
+        reason = getattr(error, "strerror", None) or error
         text = f"cannot listen on {host}:{port}: {reason}; give an address of this machine"
         raise MachineError(text) from error
     # Connections inherit it; asyncio sets it only where a socket names its protocol. The body of an
