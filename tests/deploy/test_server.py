@@ -385,9 +385,21 @@ def test_a_client_that_stalls_does_not_keep_the_server_from_its_end(monkeypatch,
     assert not [record for record in caplog.records if record.exc_info]
 
 
+def has_memory(monkeypatch, size):
+    monkeypatch.setattr(app.psutil, "virtual_memory", lambda: Mock(available=size))
+
+
+def test_bodies_that_come_slowly_do_not_fill_the_memory(monkeypatch):
+    has_memory(monkeypatch, 0)
+    with served(chain(), most_bytes=300) as address:
+        with connect(address) as connection:
+            connection.sendall(HEAD.replace(b"9\r\n\r\n", b"299\r\n\r\n") + b" " * 250)
+            wait_for(lambda: post(address, asked())[0] == 503)
+        wait_for(lambda: post(address, asked())[0] == 200)
+
+
 def test_states_of_sequences_that_nobody_ends_do_not_fill_the_memory(monkeypatch):
-    room = Mock(available=2 * 2 * 16 + 1)  # twice that of two streams
-    monkeypatch.setattr(app.psutil, "virtual_memory", lambda: room)
+    has_memory(monkeypatch, 2 * 16 / app.MOST_OF_MEMORY + 1)  # for two streams
     with served(stateful) as address:
 
         def ask(sequence, is_first):

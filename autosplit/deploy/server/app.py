@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 
     Answer = Callable[[Request], Awaitable[Response]]
 
-# Sequences that are open, and their share of the memory that is free; beyond that the one that was
-# idle for longest is dropped.
-MOST_SEQUENCES, MOST_OF_MEMORY = 10_000, 0.5
+MOST_SEQUENCES = 10_000  # that are open; beyond that the one that was idle for longest is dropped
+MOST_OF_MEMORY = 0.3  # of what is free, for their states, and for bodies that are being read
 MOST_HEAD_BYTES = 64_000  # of a request, before its body
 # A client whose connection is ended as it sends its next request gets an error.
 KEEP_ALIVE_S = 75
@@ -74,8 +73,9 @@ class Server:
         self.metrics = Metrics()
         self._sequences: OrderedDict[int | str, None] = OrderedDict()
         states = sum(state.nbytes for state in wiring.first_states.values())
-        room = MOST_OF_MEMORY * psutil.virtual_memory().available / max(1, states)
-        self._most_sequences = max(1, min(MOST_SEQUENCES, int(room)))
+        room = int(MOST_OF_MEMORY * psutil.virtual_memory().available)
+        self._most_sequences = max(1, min(MOST_SEQUENCES, room // max(1, states)))
+        self._most_unread, self._unread = max(most_bytes, room), 0
         self._reloading: asyncio.Task[None] | None = None
         self._paths = self._answers()
 
@@ -242,14 +242,19 @@ class Server:
         """The body. Raises Refused for one that is too large, before all of it is read."""
         if request.headers.get("content-encoding", "identity") != "identity":
             raise Refused(415, "the body is compressed; send it as it is")
-        parts, size = [], 0
-        async for part in request.stream():
-            size += len(part)
-            if size > self._most_bytes:
-                limit = self._most_bytes
-                # What is left of it would be read as the next request.
-                raise Refused(413, f"the body has more than {limit} bytes", {"connection": "close"})
-            parts.append(part)
+        # What is left of it would be read as the next request.
+        parts, size, last = [], 0, {"connection": "close"}
+        try:
+            async for part in request.stream():
+                size += len(part)
+                self._unread += len(part)
+                if size > self._most_bytes:
+                    raise Refused(413, f"the body has more than {self._most_bytes} bytes", last)
+                if self._unread > self._most_unread:
+                    raise Refused(503, "other bodies fill the memory", {**RETRY, **last})
+                parts.append(part)
+        finally:
+            self._unread -= size
         return b"".join(parts)
 
     def _items(self, asked: protocol.Request) -> list[Item]:
