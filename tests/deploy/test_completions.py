@@ -153,6 +153,8 @@ def test_of_a_list_of_wrong_tokens_the_first_alone_is_an_error():
     with pytest.raises(ValidationError) as error:  # each takes more memory than its token
         Asked.model_validate({"prompt": [-1] * 100, "stop_token_ids": ["a"] * 100})
     assert [each["loc"][-1] for each in error.value.errors()] == [0, 0]
+    with pytest.raises(ValidationError, match="at most 1000"):  # each token is compared with them
+        Asked.model_validate({"prompt": [1], "stop_token_ids": [1] * 1001})
 
 
 def test_the_cache_may_be_filled(address):

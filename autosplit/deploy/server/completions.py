@@ -40,7 +40,7 @@ class Asked(BaseModel, strict=True, extra="forbid", allow_inf_nan=False):
     max_tokens: PositiveInt = 16
     temperature: Annotated[float, Field(ge=0, le=100)] = 1.0
     seed: NonNegativeInt | None = None
-    stop_token_ids: Annotated[list[int], FailFast()] = []
+    stop_token_ids: Annotated[list[int], Field(max_length=1000), FailFast()] = []
     stream: bool = False
 
 
