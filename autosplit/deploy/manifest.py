@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from autosplit.hardware.execution.batches import MOST as MOST_BATCH
 from autosplit.hardware.execution.stage_spec import (
@@ -25,12 +34,11 @@ from autosplit.hardware.measurement.results import LoadTest, SplitResults
 FORMAT = 3
 NAME = MANIFEST
 MOST_ITEMS = 10_000  # of a comparison, which computes them all before it compares
-Error = Annotated[float, Field(ge=0)]
 
 
-# From attributes: the dataclasses of hardware become the parts that have their fields.
-class _Part(BaseModel, frozen=True, populate_by_name=True, from_attributes=True):
-    pass
+class _Part(BaseModel):
+    # from_attributes: the dataclasses of hardware become the parts that have their fields
+    model_config = ConfigDict(frozen=True, populate_by_name=True, from_attributes=True)
 
 
 class ModelPart(_Part):
@@ -144,8 +152,8 @@ class ComparisonPart(_Part):
     items: Annotated[int, Field(ge=1, le=MOST_ITEMS)]
     seed: NonNegativeInt
     tolerance: PositiveFloat
-    max_abs_error: Error | None = None
-    max_rel_error: Error | None = None
+    max_abs_error: NonNegativeFloat | None = None
+    max_rel_error: NonNegativeFloat | None = None
     absent: str | None = None
     left_out: dict[str, str] = Field(default_factory=dict)
 

@@ -31,6 +31,7 @@ _DTYPES = {
 DTYPES = {name.strip(): dtype.strip() for name, dtype in _DTYPES.items()}
 DATATYPES = {dtype: name for name, dtype in DTYPES.items()}
 # By the kind of a datatype: those that numpy may find in its data, and the types of the numbers.
+_KINDS: dict[str, tuple[str, set[type]]]
 _KINDS = {"b": ("b", {bool}), "i": ("iu", {int}), "u": ("iu", {int})}
 _MOST_DIMENSIONS, _MOST_SIZE = 64, 2**63 - 1  # of an array of numpy
 _LONGEST_ID = 1000  # characters of a sequence's name, which is kept
@@ -206,11 +207,13 @@ def _type(name: str, tensor: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[in
         raise ConfigError(
             f"input '{name}' has the datatype {datatype!r}; those here are {known}"
         ) from None
-    # The product of more would take long.
-    is_list = isinstance(shape, list) and len(shape) <= _MOST_DIMENSIONS
-    if not is_list or not all(type(n) is int and 0 <= n <= _MOST_SIZE for n in shape):
+    # The product of more sizes, or of larger ones, would take long.
+    sizes: list[Any] = [None]
+    if isinstance(shape, list) and len(shape) <= _MOST_DIMENSIONS:
+        sizes = shape
+    if not all(type(n) is int and 0 <= n <= _MOST_SIZE for n in sizes):
         raise ConfigError(f"input '{name}' has the shape {shape!r:.200}; give a list of sizes")
-    return dtype, tuple(shape)
+    return dtype, tuple(sizes)
 
 
 def _asked(asked: object, is_binary: bool, ports: Sequence[Port]) -> dict[str, bool]:
