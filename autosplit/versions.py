@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autosplit.errors import MachineError
 
-VERSION = "0.2.0"
+VERSION = "0.3.0"
 TVM = "apache-tvm"
 FFI = "apache-tvm-ffi"
 PACKAGES = (TVM, FFI, "numpy", "optuna", "networkx", "onnx", "onnxruntime", "openvino", "pydantic")
