@@ -17,12 +17,15 @@ import sqlalchemy
 from alembic.script import ScriptDirectory
 
 from autosplit import versions
+from autosplit.deploy import verify
+from autosplit.hardware import compiled_model
 from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.runtimes import registry
 
 # Most tests are about other things than runtimes, and one runtime needs one profile. Those of
 # runtime "auto" name it.
 registry.DEFAULT = registry.TVM
+VERIFY_APART = verify.verify_apart
 
 # Processes that tests start find the simulated hardware in `studies`, whatever their folder is.
 os.environ["PYTHONPATH"] = os.pathsep.join(
@@ -87,9 +90,12 @@ def shared_cache(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_waiting():
-    """Nothing in this process waits for a calm machine: tests disturb each other."""
+    """Nothing here waits for a calm machine, as tests disturb each other, or times ops for long."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disturbance, "wait_until_calm", lambda limit: limit)
+        patch.setattr(compiled_model, "PROFILE_S", 0.1)
+        # A process takes longer to start than to compare.
+        patch.setattr(verify, "verify_apart", verify.verify)
         yield
 
 
@@ -201,11 +207,9 @@ def pretend(monkeypatch):
 
 
 @pytest.fixture
-def in_this_process(monkeypatch):
-    """The command ``verify`` starts no process, which takes longer than to compare."""
-    from autosplit.deploy import verify
-
-    monkeypatch.setattr(verify, "verify_apart", verify.verify)
+def apart(monkeypatch):
+    """The command ``verify`` starts a process."""
+    monkeypatch.setattr(verify, "verify_apart", VERIFY_APART)
 
 
 @pytest.fixture(scope="session")

@@ -14,34 +14,20 @@ from autosplit.errors import AutosplitError, ConfigError, Infeasible
 from tests.nets import judge
 
 
-@pytest.fixture
-def profiled(zoo_model):
-    """A net of the zoo whose profile is in the cache, measured for a moment only."""
-
-    def load(name):
-        model = zoo_model(name)
-        for device in api.device.along(4):
-            model.profile(device, seconds=0.05)
-        return model
-
-    return load
-
-
 @pytest.mark.parametrize(
     "name", ["branches", pytest.param("transformer", marks=pytest.mark.integration)]
 )
-def test_the_plans_pipelines_compute_what_onnxruntime_does(profiled, name):
-    model = profiled(name)
+def test_the_plans_pipelines_compute_what_onnxruntime_does(zoo_model, name):
+    model = zoo_model(name)
     for stages in (2, 3, 4):
         split = autosplit.plan(model, stages=stages)
         assert len(split.stages) == stages
         judge(model, split)
 
 
-def test_a_deployment_on_cores_runs_and_is_exported(profiled, tmp_path):
-    model = profiled("branches")
+def test_a_deployment_on_cores_runs_and_is_exported(branches, tmp_path):
     cores = len(api.device.available())
-    planned = autosplit.plan(model, cores=cores)
+    planned = autosplit.plan(branches, cores=cores)
     shapes = zip(planned.deployment.replicas, planned.deployment.threads, strict=True)
     assert sum(replicas * threads for replicas, threads in shapes) <= cores
     used = [name for stage in planned.deployment.stages for name in stage.devices]
@@ -49,12 +35,11 @@ def test_a_deployment_on_cores_runs_and_is_exported(profiled, tmp_path):
     planned.export(tmp_path)
     for pipeline in (planned.pipeline(), autosplit.load(tmp_path)):
         assert pipeline.replicas == planned.deployment.replicas
-        judge(model, pipeline, items=4)
+        judge(branches, pipeline, items=4)
 
 
 @pytest.mark.integration
-def test_devices_that_differ_share_a_stage(profiled, monkeypatch):
-    model = profiled("branches")
+def test_devices_that_differ_share_a_stage(branches, monkeypatch):
     # One of the cores is three times as slow.
     real = api.measured_profiles
 
@@ -64,23 +49,22 @@ def test_devices_that_differ_share_a_stage(profiled, monkeypatch):
         return [p for pair in zip(times, slow, strict=True) for p in pair]
 
     monkeypatch.setattr(api, "measured_profiles", profiles)
-    split = autosplit.plan(model, "auto", ["cores:0", "cores:1"])
-    assert split.predicted_ms <= autosplit.plan(model, 2, ["cores:0", "cores:1"]).predicted_ms
+    split = autosplit.plan(branches, "auto", ["cores:0", "cores:1"])
+    assert split.predicted_ms <= autosplit.plan(branches, 2, ["cores:0", "cores:1"]).predicted_ms
     assert sum(split.replicas) == len(split.devices) == 2
     monkeypatch.undo()
-    judge(model, split)
+    judge(branches, split)
 
 
-def test_a_replica_has_its_memory_limit(profiled):
-    model = profiled("branches")
-    costs, _ = api.costs_along(model, api.device.along(1))
-    ops = tuple(range(len(model.graph.ops)))
+def test_a_replica_has_its_memory_limit(branches):
+    costs, _ = api.costs_along(branches, api.device.along(1))
+    ops = tuple(range(len(branches.graph.ops)))
     stage = planner.Stage(ops, (planner.Option(costs.rows[0].row),))
     (whole,) = planner.evaluate(costs, [stage]).memory
-    assert len(autosplit.plan(model, cores=2, memory=whole).deployment.stages) == 1
-    assert len(autosplit.plan(model, cores=2, memory=whole - 1).deployment.stages) == 2
+    assert len(autosplit.plan(branches, cores=2, memory=whole).deployment.stages) == 1
+    assert len(autosplit.plan(branches, cores=2, memory=whole - 1).deployment.stages) == 2
     with pytest.raises(Infeasible):
-        autosplit.plan(model, cores=2, memory=10.0)
+        autosplit.plan(branches, cores=2, memory=10.0)
 
 
 @pytest.mark.parametrize(

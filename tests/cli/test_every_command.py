@@ -13,7 +13,7 @@ from autosplit import cli
 from autosplit.cli import main
 from tests.cli.test_plan import GRAPH
 
-pytestmark = pytest.mark.usefixtures("hardware", "in_this_process")
+pytestmark = pytest.mark.usefixtures("hardware")
 GOLDEN = Path(__file__).with_name("golden")
 EXACT = ("plan", "zoo", "inspect", "split", "extract")  # these print no measured number
 OF_A_STUDY = "study trials best baselines bound_ms verdict"

@@ -10,7 +10,6 @@ from autosplit import cli
 from autosplit.cli import main, output
 from tests.build import node, onnx_model
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
 HOSTILE = "a\x1b[2J\x1b]0;t\x07\u202eb\u2028c\x9bd"
 ESCAPED = r"a\x1b[2J\x1b]0;t\x07\u202eb\u2028c\x9bd"
 

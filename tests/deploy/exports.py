@@ -6,6 +6,8 @@ The manifest has three stages, a tensor that skips one, and an output that is re
 import hashlib
 import json
 import platform
+from functools import reduce
+from operator import getitem
 
 from autosplit.api import Split
 from autosplit.deploy import manifest_file
@@ -36,10 +38,6 @@ class Export:
         """Record the digest the stage's file has now."""
         file = self.folder / f"stage{stage}.so"
         self.edit(lambda d: d["stages"][stage].update(sha256=sha256(file)))
-
-    def sign_reference(self):
-        """Record the digest the reference outputs have now."""
-        self.edit(lambda d: d["reference"].update(sha256=sha256(self.folder / "reference.npz")))
 
 
 def swap_sources(document, first, second):
@@ -120,6 +118,22 @@ SOUND = {
 def sound(dtype="float32"):
     """A copy to change, perhaps of another element type."""
     return json.loads(json.dumps(SOUND).replace("float32", dtype))
+
+
+def put(document, place, value):
+    """Set the value at a place like ``stages.0.file``, which ... removes, and return the document.
+
+    One past the end of a list is a place too.
+    """
+    *path, last = (int(part) if part.isdigit() else part for part in place.split("."))
+    holder = reduce(getitem, path, document)
+    if value is ...:
+        del holder[last]
+    elif isinstance(holder, list):
+        holder[last : last + 1] = [value]
+    else:
+        holder[last] = value
+    return document
 
 
 def write_stages(folder):

@@ -50,7 +50,7 @@ def test_verify_keeps_the_tolerance_of_the_export(branches, tmp_path, monkeypatc
     assert not verify(tmp_path, tolerance=1e-4).accuracy.equal
 
 
-def test_auto_leaves_out_the_runtime_that_differs(branches, tmp_path, monkeypatch, in_this_process):
+def test_auto_leaves_out_the_runtime_that_differs(branches, tmp_path, monkeypatch):
     model = replace(branches, runtime_name=AUTO)
     _spoil(monkeypatch, 0.01)
     split = replace(model.split([["first"]]), runtimes=(TVM, TVM))

@@ -87,7 +87,7 @@ def address(stage):
         yield here
 
 
-def test_a_prompt_in_chunks_is_completed(address, stage):
+def test_a_prompt_in_chunks_is_completed_and_may_fill_the_cache(address, stage):
     stage.counts.clear()
     status, (answer,) = ask(address, prompt=[3, 1, 2, 6], max_tokens=4, temperature=0)
     assert status == 200
@@ -96,6 +96,8 @@ def test_a_prompt_in_chunks_is_completed(address, stage):
     assert (choice["token_ids"], choice["finish_reason"]) == (tokens, "length")
     assert answer["usage"] == {"prompt_tokens": 4, "completion_tokens": 4, "total_tokens": 8}
     assert stage.counts == [3, 1, 1, 1, 1]
+    _, (answer,) = ask(address, prompt=[1] * 4, max_tokens=9, temperature=0)
+    assert answer["choices"][0]["token_ids"] == expected([1] * 4, 9)
 
 
 def test_tokens_are_streamed_until_one_that_stops(address):
@@ -155,11 +157,6 @@ def test_of_a_list_of_wrong_tokens_the_first_alone_is_an_error():
     assert [each["loc"][-1] for each in error.value.errors()] == [0, 0]
     with pytest.raises(ValidationError, match="at most 1000"):  # each token is compared with them
         Asked.model_validate({"prompt": [1], "stop_token_ids": [1] * 1001})
-
-
-def test_the_cache_may_be_filled(address):
-    _, (answer,) = ask(address, prompt=[1] * 4, max_tokens=9, temperature=0)
-    assert answer["choices"][0]["token_ids"] == expected([1] * 4, 9)
 
 
 def test_a_stage_that_fails_ends_the_stream_with_a_line():

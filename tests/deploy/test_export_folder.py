@@ -134,7 +134,7 @@ def test_a_full_disk_is_named_by_the_cause_and_by_the_place_it_tells(tmp_path, m
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     full = OSError(28, "voll", str(tmp_path / "tmp" / "x.o"))
-    text = r"tmp': No space left on device; free the disk"
+    text = r"tmp': No space left on device; free the disk.* with TMPDIR"
     with pytest.raises(MachineError, match=text), replace_export(tmp_path / "out"):
         raise RuntimeError("compilation failed") from full
 

@@ -1,12 +1,9 @@
 """Exports by somebody else: refused in one line or run as they are, whatever was edited."""
 
 import contextlib
-import copy
 import json
 import os
 import random
-from functools import reduce
-from operator import getitem
 
 import pytest
 
@@ -15,16 +12,11 @@ from autosplit.deploy import manifest_file
 from autosplit.deploy import verify as verifying
 from autosplit.deploy.manifest_wiring import wired
 from autosplit.errors import AutosplitError, ConfigError
-from tests.deploy.exports import sound
+from tests.deploy.exports import SOUND
+from tests.frontend.mutations import bytes_changed, json_changed
 
 EDITS = 3000  # of split.json; docs/explanation/security.md names the number
 LOADED_EDITS = 400  # of an export that is then loaded and verified
-STRANGE = [
-    None, True, -1, 0, 1, 2**63, 2**70, 1e308, -0.0, "", "x", "\0", "../x", "/etc/passwd",
-    "\x1b[2J", "\u202e", "n" * 5000, [], [[]],
-    {}, {"stage": 0}, [1, "x"], "cores:0", "rpc:127.0.0.1:1", "tvm",
-    "onnxruntime", "float32", "0" * 64,
-]  # fmt: skip
 PATHS = ["n" * 5000, "\ud800", "a\0b", "loop", "loop/split.json", "pipe", "pipe/split.json", "file"]
 
 
@@ -55,45 +47,12 @@ def test_an_original_model_of_a_strange_name_is_not_there(export):
         assert "recorded in" in verifying.verify(export.folder).reference
 
 
-def places(value, path=()):
-    """The path of every value in a document."""
-    yield path
-    if isinstance(value, list):
-        value = dict(enumerate(value))
-    if isinstance(value, dict):
-        for key, child in value.items():
-            yield from places(child, (*path, key))
-
-
-def edit(document, random_numbers):
-    """Replace, remove or duplicate one value of a document, or swap it with another."""
-    edited = copy.deepcopy(document)
-    *path, key = random_numbers.choice([p for p in places(edited) if p])
-    parent = reduce(getitem, path, edited)
-    action = random_numbers.randrange(4)
-    if action == 0:
-        parent[key] = random_numbers.choice(STRANGE)
-    elif action == 1:
-        del parent[key]
-    elif action == 2 and isinstance(parent, list):
-        parent.append(copy.deepcopy(parent[key]))
-    else:
-        keys = list(parent) if isinstance(parent, dict) else range(len(parent))
-        other = random_numbers.choice(keys)
-        parent[key], parent[other] = parent[other], parent[key]
-    return edited
-
-
 @pytest.mark.parametrize("edits", [300, pytest.param(EDITS, marks=pytest.mark.integration)])
 def test_an_edited_manifest_is_read_or_refused(edits):
-    random_numbers = random.Random(0)
-    outcomes = set()
+    content, random_numbers, outcomes = json.dumps(SOUND).encode(), random.Random(0), set()
     for _ in range(edits):
-        document = sound()
-        for _ in range(random_numbers.randint(1, 3)):
-            document = edit(document, random_numbers)
         try:
-            wired(manifest_file.parse(json.dumps(document).encode(), "split.json"))
+            wired(manifest_file.parse(json_changed(content, random_numbers), "split.json"))
             outcomes.add("read")
         except ConfigError as error:
             outcomes.add("refused in " + str(len(str(error).splitlines())))
@@ -102,24 +61,19 @@ def test_an_edited_manifest_is_read_or_refused(edits):
 
 @pytest.mark.integration
 def test_an_edited_export_is_verified_or_refused(export):
-    random_numbers = random.Random(1)
-    original = export.document
+    content, random_numbers = export.file.read_bytes(), random.Random(1)
     for _ in range(LOADED_EDITS):
-        export.file.write_text(json.dumps(edit(original, random_numbers)))
+        export.file.write_bytes(json_changed(content, random_numbers))
         with contextlib.suppress(AutosplitError):
             verifying.verify(export.folder, items=1)
 
 
 @pytest.mark.integration
 def test_damaged_bytes_of_a_manifest_are_read_or_refused(export):
-    random_numbers = random.Random(2)
-    content = export.file.read_bytes()
+    content, random_numbers = export.file.read_bytes(), random.Random(2)
     for _ in range(300):
-        damaged = bytearray(content)
-        for _ in range(random_numbers.randint(1, 4)):
-            damaged[random_numbers.randrange(len(damaged))] = random_numbers.randrange(256)
         with contextlib.suppress(ConfigError):
-            wired(manifest_file.parse(bytes(damaged), "split.json"))
+            wired(manifest_file.parse(bytes_changed(content, random_numbers), "split.json"))
 
 
 @pytest.mark.parametrize("digest", [None, "0" * 64])

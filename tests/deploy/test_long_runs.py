@@ -7,7 +7,6 @@ import psutil
 import pytest
 
 import autosplit
-from autosplit.hardware.isolation.worker import release_memory
 
 ITEMS, DIFFERENT = 10_000, 101  # a prime number of items, so an exchanged one is noticed
 GROWTH = 8e6  # bytes after the first quarter
@@ -35,14 +34,3 @@ def test_ten_thousand_items_come_out_right_and_in_order_and_memory_is_flat(expor
                 memory.append(resident())
     quarter = len(memory) // 4
     assert median(memory[-quarter:]) - median(memory[quarter : 2 * quarter]) < GROWTH
-
-
-def test_candidates_leave_no_memory_behind(branches):
-    items, sizes = branches.items(1), []
-    ops = [op.name for op in branches.graph.ops[:-1]]
-    for name in islice(cycle(ops), 60):
-        with branches.split([[name]]).pipeline() as pipeline:
-            pipeline.run(items)
-        release_memory()
-        sizes.append(resident())
-    assert sizes[-1] < 1.05 * sizes[9]

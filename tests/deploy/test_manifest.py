@@ -1,21 +1,20 @@
 import json
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from autosplit.deploy import manifest, manifest_file
-from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.manifest_wiring import wired
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.stage_spec import Port
 from autosplit.hardware.execution.wiring import Connection
-from tests.deploy.exports import sound
+from tests.deploy.exports import SOUND, add_state, port, put, sound
 
 
 @pytest.fixture
-def put(tmp_path):
+def write(tmp_path):
     """Write a document as a manifest; returns its folder."""
 
     def write(document, name=manifest.NAME):
@@ -25,8 +24,20 @@ def put(tmp_path):
     return write
 
 
-def test_what_is_written_reads_back(put, tmp_path):
-    parsed = manifest_file.read(put(sound()))
+def check(document):
+    """The wiring of a manifest that is read."""
+    return wired(manifest_file.parse(json.dumps(document).encode(), "split.json"))
+
+
+def refused(document):
+    """The one line with which a manifest is refused."""
+    with pytest.raises(ConfigError, match=r"^.*; export (it|the split) again$") as error:
+        check(document)
+    return str(error.value)
+
+
+def test_what_is_written_reads_back(write, tmp_path):
+    parsed = manifest_file.read(write(sound()))
     manifest_file.write(parsed, tmp_path / "again" / manifest.NAME)
     assert manifest_file.read(tmp_path / "again") == parsed
     assert {stage.runtime for stage in parsed.stages} == {"tvm"}  # where none is named
@@ -34,133 +45,21 @@ def test_what_is_written_reads_back(put, tmp_path):
     assert all("from" in connection for connection in written["connections"])
 
 
-def test_a_folder_called_like_a_file_or_the_file_itself_is_read(put, tmp_path):
-    folder = put(sound(), "other.json")
+def test_a_folder_called_like_a_file_or_the_file_itself_is_read(write, tmp_path):
+    folder = write(sound(), "other.json")
     assert manifest_file.read(folder / "other.json").model.name == "net"
     advice = r"has no readable split\.json .*; give a folder written by `autosplit export`"
     with pytest.raises(ConfigError, match=advice):
         manifest_file.read(folder)
     (tmp_path / "out.json").mkdir()
-    put(sound(), f"out.json/{manifest.NAME}")
+    write(sound(), f"out.json/{manifest.NAME}")
     assert manifest_file.read(tmp_path / "out.json").model.name == "net"
 
 
-def test_the_wiring_is_that_of_the_connections():
-    wiring = wired(Manifest.model_validate(sound()))
-    assert wiring.inputs == (Port("x", (2, 3), "float32"),)
-    assert [p.name for p in wiring.outputs] == ["b", "y"]
-    assert [[p.name for p in s.inputs] for s in wiring.stages] == [["x"], ["a", "x"], ["b", "c"]]
-    assert wiring.connections[0] == Connection("x", "x", (0, 1), ())
-    assert wiring.connections[2] == Connection("b", (0, 1), (2,), ("b",))
-
-
-def refused(change):
-    document = sound()
-    change(document)
-    with pytest.raises(ValidationError) as error:
-        Manifest.model_validate(document)
-    return ".".join(map(str, error.value.errors()[0]["loc"]))
-
-
-ESCAPES = [
-    "split.json", "..", "../a", "a/..", "a/../../b", "/a", "//a", "", ".", "./", "..\\a", "a\\b",
-    "a\0", "\0",
-]  # fmt: skip
-ZEROS = "0" * 64
-FILES = {
-    "stages.0.file": lambda d, name: d["stages"][0].update(file=name),
-    "reference.file": lambda d, name: d.update(reference={"file": name, "sha256": ZEROS}),
-    "stages.0.onnx.file": lambda d, name: d["stages"][0].update(
-        onnx={"file": name, "sha256": ZEROS}
-    ),
-    "stages.0.onnx.data": lambda d, name: d["stages"][0].update(
-        onnx={"file": "a.onnx", "sha256": ZEROS, "data": name, "data_sha256": ZEROS}
-    ),
-}
-
-
-@pytest.mark.parametrize("name", ESCAPES)
-@pytest.mark.parametrize("place", FILES)
-def test_no_file_of_a_manifest_lies_outside_the_folder(name, place):
-    assert refused(lambda document: FILES[place](document, name)) == place
-
-
-@given(st.text(max_size=20) | st.sampled_from(["a.so", "stage 0.so", ".hidden", "..a", "ü 🌲"]))
-def test_a_name_that_is_taken_stays_inside(name):
-    document = sound()
-    document["stages"][0]["file"] = name
-    is_inside = name not in ("", ".", "..", "split.json") and not {*name} & {*"/\\\0"}
-    try:
-        assert Manifest.model_validate(document).stages[0].file == name
-    except ValidationError:
-        assert not is_inside
-    else:
-        assert is_inside
-
-
-SPREAD = {"median": 1.0, "low": 1.0, "high": 1.0}
-BASELINE = {"name": "one core", "period_ms": SPREAD, "latency_ms": SPREAD}
-COMPARISON = {"reference": "onnxruntime", "items": 8, "seed": 0, "tolerance": 1e-4}
-DIGESTS = ["", "0" * 63, "0" * 65, "G" * 64, "A" * 64, "0" * 64 + "\n", None, 0]
-RUNTIMES = ["", "TVM", "tvmx", "xonnxruntime", "os", None]
-MANY = [{"device": "cores:0"}] * 100_000
-
-
-@pytest.mark.parametrize(
-    ("place", "change"),
-    [
-        *[("stages.1.sha256", lambda d, x=x: d["stages"][1].update(sha256=x)) for x in DIGESTS],
-        *[("model.sha256", lambda d, x=x: d["model"].update(sha256=x)) for x in DIGESTS],
-        *[("stages.0.runtime", lambda d, x=x: d["stages"][0].update(runtime=x)) for x in RUNTIMES],
-        *[
-            ("stages.0.inputs.0.dtype", lambda d, x=x: d["stages"][0]["inputs"][0].update(dtype=x))
-            for x in (">f4", "f4", "object", "float99")  # of another byte order, or no numbers
-        ],
-        ("stages.1.replicas", lambda d: d["stages"][1].update(replicas=[])),
-        ("stages.1.replicas", lambda d: d["stages"][1].update(replicas=MANY)),
-        ("", lambda d: [stage.update(replicas=MANY[:400]) for stage in d["stages"]]),
-        ("stages.0.index", lambda d: d["stages"][0].update(index=-1)),
-        ("stages.0.inputs.0.shape.1", lambda d: d["stages"][0]["inputs"][0].update(shape=[2, -3])),
-        ("connections.0.bytes", lambda d: d["connections"][0].update(bytes=-1)),
-        ("connections.1.from", lambda d: d["connections"][1]["from"].update(stage=-1)),
-        ("connections.1.from", lambda d: d["connections"][1]["from"].update(output=-1)),
-        ("connections.1.to", lambda d: d["connections"][1]["to"][0].update(stage=-1)),
-        ("stages", lambda d: d.update(stages=[])),
-        ("environment", lambda d: d.pop("environment")),
-        ("baselines.0.copies", lambda d: d.update(baselines=[BASELINE | {"copies": 0}])),
-        ("batch", lambda d: d.update(batch=0)),
-        (
-            "model.variants.a.advance",
-            lambda d: d["model"].update(variants={"a": {"inputs": [], "advance": 0}}),
-        ),
-        ("batch", lambda d: d.update(batch=10**9)),
-        ("comparison.items", lambda d: d.update(comparison=COMPARISON | {"items": 10**9})),
-    ],
-)
-def test_a_value_that_cannot_be_is_refused_by_its_place(place, change):
-    assert place in refused(change)
-
-
-def test_the_files_of_replicas_belong_to_the_export(put):
-    document = sound()
+def test_the_files_of_replicas_belong_to_the_export(write):
     other = {"device": "cuda:0", "file": "stage1_1.so", "sha256": "1" * 64, "target": "cuda"}
-    document["stages"][1]["replicas"].append(other)
-    assert manifest_file.read(put(document)).files["stage1_1.so"] == "1" * 64
-
-
-def test_a_damaged_place_is_told_in_one_line(put):
-    document = sound()
-    del document["stages"][2]["outputs"]
-    damaged = r"split\.json' is damaged at stages\.2\.outputs: .*; export it again$"
-    with pytest.raises(ConfigError, match=damaged):
-        manifest_file.read(put(document))
-
-
-@pytest.mark.parametrize("version", [0, 1, 2, 1.5, "1", None, True, [1]])
-def test_another_format_is_told_before_anything_is_read(put, version):
-    another = r"has format .*, this autosplit reads 3; export it again"
-    with pytest.raises(ConfigError, match=another):
-        manifest_file.read(put({"format": version, "stages": "nonsense"}))
+    folder = write(put(sound(), "stages.1.replicas.1", other))
+    assert manifest_file.read(folder).files["stage1_1.so"] == "1" * 64
 
 
 BROKEN = dict.fromkeys([b"", b"{", b"[" * 100_000, b"{} more", b"\xff\xfe{"], "is not JSON: ")
@@ -171,3 +70,183 @@ BROKEN |= dict.fromkeys([b"[]", b"1", b'"text"', b"null"], "has format None")
 def test_what_is_no_json_or_no_object_is_told_so(content, problem):
     with pytest.raises(ConfigError, match=rf"^'split\.json' {problem}.*; export it again$"):
         manifest_file.parse(content, "split.json")
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 1.5, "1", None, True, [1]])
+def test_another_format_is_told_before_anything_is_read(version):
+    another = f"'split.json' has format {version!r}, this autosplit reads 3; export it again"
+    assert refused({"format": version, "stages": "nonsense"}) == another
+
+
+ZEROS = "0" * 64
+SPREAD = {"median": 1.0, "low": 1.0, "high": 1.0}
+BASELINE = {"name": "one core", "period_ms": SPREAD, "latency_ms": SPREAD, "copies": 1}
+COMPARISON = {"reference": "onnxruntime", "items": 8, "seed": 0, "tolerance": 1e-4}
+ONNX = {"file": "a.onnx", "sha256": ZEROS, "data": "b", "data_sha256": ZEROS}
+
+
+def whole():
+    """A sound manifest with entries that need not be there."""
+    document = sound() | {
+        "reference": {"file": "r", "sha256": ZEROS},
+        "baselines": [dict(BASELINE)],
+    }
+    document["comparison"] = dict(COMPARISON)
+    document["model"]["variants"] = {"a": {"inputs": [port("x")], "advance": 1}}
+    return put(document, "stages.0.onnx", dict(ONNX))
+
+
+ESCAPES = [
+    "split.json", "..", "../a", "a/..", "a/../../b", "/a", "//a", "", ".", "./", "..\\a", "a\\b",
+    "a\0", "\0",
+]  # fmt: skip
+FILES = "stages.0.file", "reference.file", "stages.0.onnx.file", "stages.0.onnx.data"
+DIGESTS = ["", "0" * 63, "0" * 65, "G" * 64, "A" * 64, "0" * 64 + "\n", None, 0]
+MANY = [{"device": "cores:0"}] * 100_000
+IMPOSSIBLE = {
+    **dict.fromkeys(FILES, ESCAPES),  # no file lies outside the folder
+    "stages.1.sha256": DIGESTS,
+    "model.sha256": DIGESTS,
+    "stages.0.runtime": ["", "TVM", "tvmx", "xonnxruntime", "os", None],
+    # Of another byte order, or no numbers.
+    "stages.0.inputs.0.dtype": [">f4", "f4", "object", "float99"],
+    "stages.1.replicas": [[], MANY],
+    "stages.0.index": [-1],
+    "stages.0.inputs.0.shape.1": [-3],
+    "stages.2.outputs": [...],
+    "connections.0.bytes": [-1],
+    "connections.1.from": [{"stage": -1, "output": 0}, {"stage": 0, "output": -1}],
+    "connections.1.to": [[{"stage": -1, "input": "a"}]],
+    "stages": [[]],
+    "environment": [...],
+    "baselines.0.copies": [0],
+    "batch": [0, 10**9],
+    "model.variants.a.advance": [0],
+    "comparison.items": [10**9],
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "value"), [(place, value) for place, of in IMPOSSIBLE.items() for value in of]
+)
+def test_a_value_that_cannot_be_is_refused_by_its_place(place, value):
+    assert check(whole())
+    assert refused(put(whole(), place, value)).startswith(f"'split.json' is damaged at {place}")
+
+
+def test_more_replicas_than_any_machine_has_are_refused_however_they_are_shared():
+    document = sound()
+    for stage in document["stages"]:
+        stage["replicas"] = MANY[:400]
+    assert "1200 replicas are more than 1024" in refused(document)
+
+
+@given(st.text(max_size=20) | st.sampled_from(["a.so", "stage 0.so", ".hidden", "..a", "ü 🌲"]))
+def test_a_name_that_is_taken_stays_inside(name):
+    document = put(sound(), "stages.0.file", name)
+    if name in ("", ".", "..", "split.json") or {*name} & {*"/\\\0"}:
+        assert "stages.0.file" in refused(document)
+    else:
+        assert check(document).stages[0].file == name
+
+
+def test_the_wiring_is_that_of_the_connections():
+    wiring = check(sound())
+    assert wiring.inputs == (Port("x", (2, 3), "float32"),)
+    assert [p.name for p in wiring.outputs] == ["b", "y"]
+    assert [[p.name for p in s.inputs] for s in wiring.stages] == [["x"], ["a", "x"], ["b", "c"]]
+    assert wiring.connections[0] == Connection("x", "x", (0, 1), ())
+    assert wiring.connections[2] == Connection("b", (0, 1), (2,), ("b",))
+
+
+def test_a_state_is_wired_to_the_ports_of_its_stage():
+    add_state(document := sound())
+    assert [stage.state_places for stage in check(document).stages] == [(), ((2, 1),), ()]
+
+
+def test_a_tensor_nobody_reads_does_no_harm():
+    document = put(sound(), "stages.1.outputs.1", port("idle"))
+    assert len(check(document).connections) == len(SOUND["connections"])
+
+
+TO = [(c, t) for c, tensor in enumerate(SOUND["connections"]) for t in range(len(tensor["to"]))]
+
+
+@pytest.mark.parametrize(("number", "place"), TO)
+@pytest.mark.parametrize("count", [0, 2])
+def test_every_end_of_a_connection_is_there_once(number, place, count):
+    document = sound()
+    ends = document["connections"][number]["to"]
+    ends[place : place + 1] = [ends[place]] * count
+    name = SOUND["connections"][number]["tensor"]
+    lines = f"tensor '{name}' has other ends", "the model's outputs are b, y, those connected"
+    assert refused(document).startswith(lines)
+
+
+@pytest.mark.parametrize(("number", "place"), TO)
+@pytest.mark.parametrize("odd", [{"shape": [2, 4]}, {"shape": [2, 3, 1]}, {"dtype": "int32"}])
+def test_both_ends_have_one_shape_and_dtype(number, place, odd):
+    document = sound()
+    end = document["connections"][number]["to"][place]
+    owner = document["stages"][end["stage"]] if "stage" in end else document["model"]
+    ports = owner["inputs" if "stage" in end else "outputs"]
+    name = end.get("input", end.get("output"))
+    next(port for port in ports if port["name"] == name).update(odd)
+    name = SOUND["connections"][number]["tensor"]
+    assert re.search(rf"reads '{name}', \w+\[[\d, ]+\], which nothing before", refused(document))
+
+
+def to(stage, name):
+    return [{"stage": stage, "input": name}]
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "line"),
+    [
+        ("stages.0.index", 2, "stage 2 is listed at position 0"),
+        ("stages.1.index", 0, "stage 0 is listed at position 1"),
+        ("stages.2.inputs.2", port("b"), "'b' is listed 2 times"),
+        ("stages.0.inputs.1", port("z"), "stage 0 reads 'z', float32[2, 3], which nothing before"),
+        ("stages.0.inputs.1", port("a"), "stage 0 reads 'a', float32[2, 3], which nothing before"),
+        ("stages.0.inputs.1", port("c"), "stage 0 reads 'c', float32[2, 3], which nothing before"),
+        ("stages.2.outputs.1", port("a"), "'a' is listed 2 times"),
+        ("model.inputs.1", port("x"), "'x' is listed 2 times"),
+        ("model.inputs.1", port("a"), "'a' is listed 2 times"),
+        ("model.outputs.2", port("y"), "the model's outputs are b, y, y, those connected b, y"),
+        ("model.outputs.2", port("z"), "the model's outputs are b, y, z, those connected b, y"),
+        ("connections.4.to", [{"output": "z"}], "the model's outputs are b, y, those connected b"),
+        ("connections.2.from", {"stage": 2, "output": 0}, "tensor 'b' has other ends"),
+        ("connections.0.from.input", "z", "tensor 'x' has other ends"),
+        ("connections.1.from.stage", 3, "tensor 'a' has other ends"),
+        ("connections.1.from.output", 2, "tensor 'a' has other ends"),
+        ("connections.1.to", to(3, "a"), "tensor 'a' has other ends"),
+        ("connections.1.to", to(1, "x"), "tensor 'a' has other ends"),
+        ("connections.1.to", to(2, "a"), "tensor 'a' has other ends"),
+        ("connections.5", SOUND["connections"][3], "tensor 'c' has other ends"),
+        ("connections.4", ..., "the model's outputs are b, y, those connected b"),
+        ("connections.3", ..., "tensor 'y' has other ends"),
+        ("model.states", {"h": "n"}, "the stages have the states none"),
+        ("model.variants", {"a": {"inputs": [port("y")]}}, "'a' has other inputs than the model"),
+    ],
+)
+def test_what_does_not_fit_is_named(place, value, line):
+    assert line in refused(put(sound(), place, value))
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"input": "a"}, "the stages have the states a, the model h"),
+        ({"output": "none"}, "stage 1 has no ports of one shape and type"),
+        ({"shape": [1]}, "stage 1 has no ports of one shape and type"),
+        ({"dtype": "int64"}, "stage 1 has no ports of one shape and type for its state 'h'"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_named(fields, line):
+    add_state(document := sound(), **fields)
+    assert line in refused(document)
+
+
+def test_a_batch_has_no_states():
+    add_state(document := sound() | {"batch": 2})
+    assert "a batch of 2 items has no state" in refused(document)

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 
@@ -59,14 +57,6 @@ def test_verify_compares_a_sequence_in_several_streams(folder, monkeypatch, is_t
     assert result.reference.startswith("onnxruntime on") == is_there
     # In three streams side by side, and each step alone on the states of the reference.
     assert result.accuracy.items == 3 * 32 + 32
-
-
-def test_the_manifest_lists_the_states_of_each_stage(folder):
-    document = json.loads((folder / "split.json").read_text(encoding="utf-8"))
-    assert document["model"]["states"] == STATES
-    bound = [[state["input"] for state in stage["states"]] for stage in document["stages"]]
-    assert bound == [["past_0"], ["past_1"], ["past_2"]]
-    assert [port["name"] for port in document["model"]["inputs"]] == ["sound"]
 
 
 def test_copies_of_the_model_are_no_baseline_of_one_stream(model):

@@ -151,36 +151,31 @@ class Scripted:
         self.takes, self.most_inside = takes, 0
         self.events: list[StageEvent] = []
         self.submitted: list[float] = []
-        self.taken, self.now, self._free = 0, 0.0, [0.0] * stages
-        self._ends: list[float] = []
+        self.now, self._free = 0.0, [0.0] * stages
+        self._ends: list[float] = []  # of the items inside
 
     def map_streams(self, items: Iterable[Any]) -> Iterator[dict[str, Any]]:
         for _ in items:
-            if self._inside == self.capacity:
+            if len(self._ends) == self.capacity:
                 yield self._result()
             self._submit()
-        while self._inside:
+        while self._ends:
             yield self._result()
 
     map = map_streams
 
-    @property
-    def _inside(self) -> int:
-        return len(self.submitted) - self.taken
-
     def _submit(self) -> None:
         number, ready = len(self.submitted), self.now
         self.submitted.append(ready)
-        self.most_inside = max(self.most_inside, self._inside)
         for stage, free in enumerate(self._free):
             start = max(ready, free)
             ready = self._free[stage] = start + (self.takes(number) if stage == 1 else 0.25) / 1e3
             self.events.append(StageEvent(stage, number, start, ready))
         self._ends.append(ready)
+        self.most_inside = max(self.most_inside, len(self._ends))
 
     def _result(self) -> dict[str, Any]:
-        self.now = self._ends[self.taken]
-        self.taken += 1
+        self.now = self._ends.pop(0)
         return {}
 
 

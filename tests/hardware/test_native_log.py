@@ -62,11 +62,10 @@ def noisy(save):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("arguments", [[], ["--debug"]])
-def test_inspect_writes_nothing_of_tvm_s_unless_asked(arguments, noisy):
-    command = [sys.executable, "-m", "autosplit", "inspect", *arguments, str(noisy)]
+def test_a_command_writes_what_tvm_does_where_asked(noisy):
+    command = [sys.executable, "-m", "autosplit", "inspect", "--debug", str(noisy)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert (".cc:" in done.stderr) == bool(arguments)
+    assert ".cc:" in done.stderr
 
 
 IN_PYTHON = """

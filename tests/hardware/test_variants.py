@@ -1,5 +1,3 @@
-"""Stages that take items of several shapes, one of them at a time."""
-
 import json
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Pairs of a model input and the output that takes its place in the next step."""
-
 from dataclasses import replace
 
 import pytest

@@ -113,14 +113,11 @@ def parallel_chains(number, length, seed=0, **costs):
 
 def decoder(layers):
     """A decoder as exporters write it: parallel projections, caches, small ops at every layer."""
-    edges, number = [], 4  # op 0 embeds; 1 to 3 make the position tables and the mask
-    hidden = 0
+    reads, hidden = [()] * 4, 0  # op 0 embeds; 1 to 3 make the position tables and the mask
 
     def op(*producers):
-        nonlocal number
-        edges.extend((producer, number) for producer in producers)
-        number += 1
-        return number - 1
+        reads.append(producers)
+        return len(reads) - 1
 
     for _ in range(layers):
         small = [op() for _ in range(6)]
@@ -130,6 +127,7 @@ def decoder(layers):
         context = op(op(op(query, 1, 2), keys, 3), op(value, *small[3:]))
         normed = op(op(context, hidden))
         hidden = op(op(op(normed), op(normed)))
-    model = costed(number, edges, transfer=0.02)
+    edges = [(a, b) for b, producers in enumerate(reads) for a in producers]
+    model = costed(len(reads), edges, transfer=0.02)
     times = [1.0 if producers else 0.01 for producers in model.predecessors]
     return with_times(model, times)

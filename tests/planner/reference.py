@@ -10,32 +10,6 @@ from autosplit.cuts import bitset, contract, downsets, members
 INF = float("inf")
 
 
-def file_loads(document, stages):
-    """Loads and sizes of stages of node ids, straight from the text of the workloads' README."""
-    nodes = {n["id"]: n for n in document["nodes"]}
-    where = {node: s for s, ids in enumerate(stages) for node in ids}
-    assert sorted(map(str, where)) == sorted(map(str, nodes)), "each node on one stage"
-    assert sum(map(len, stages)) == len(nodes)
-    load = [sum(Fraction(nodes[i]["fpgaLatency"]) for i in ids) for ids in stages]
-    cost = {e["sourceId"]: Fraction(e["cost"]) for e in document["edges"]}
-    moves = {(e["sourceId"], where[e["destId"]]) for e in document["edges"]}
-    for e in document["edges"]:
-        assert where[e["sourceId"]] <= where[e["destId"]], "data flows forward"
-    for source, stage in moves:
-        if where[source] != stage:
-            load[stage] += cost[source]
-    for source in {s for s, stage in moves if stage != where[s]}:
-        load[where[source]] += cost[source]
-    colours = {}
-    for i, n in nodes.items():
-        if n.get("colorClass") is not None:
-            assert colours.setdefault(n["colorClass"], where[i]) == where[i], (
-                "one colour, one stage"
-            )
-    sizes = [sum(Fraction(nodes[i]["size"]) for i in ids) for ids in stages]
-    return [float(x) for x in load], [float(x) for x in sizes]
-
-
 def plain_cost(costs, stages):
     """(loads, memory, bytes moved) of stages of (ops, row) as exact fractions.
 

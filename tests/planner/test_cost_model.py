@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from autosplit.deployment import Option, Row, Stage
 from autosplit.errors import ConfigError, GraphError, Infeasible, SplitError
-from autosplit.graph import Op, State, build
+from autosplit.graph import State
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.cost_table import cost_table
 from autosplit.planner import Kind, Question, RowCosts, Transfer, evaluate, partition
 from autosplit.planner.explain import forbidden_by_states
+from tests.hardware.fakes import graph
 from tests.planner.graphs import chain, in_runtimes
 from tests.planner.models import answers, models, split_questions
 from tests.planner.reference import plain_cost
@@ -69,14 +70,11 @@ def test_stages_cost_what_plain_fractions_say(data):
 
 def chained(**states):
     """Three ops in a row, of which each reads one of g, h and i; and states between them."""
-    chain = [("first", "xg", "a"), ("second", "ah", "b"), ("third", "bi", "c")]
-    ops = [Op(name, "k", (), tuple(reads), (result,)) for name, reads, result in chain]
-    shapes = dict.fromkeys("xghiabc", ((2,), "float32", 8))
-    graph = build("net", ops, shapes, [*"xghi"], [*"abc"])
+    net = graph([("a", "xg"), ("b", "ah"), ("c", "bi")], "xghi", "abc")
     paired = tuple(State(name, f"{name}_next", tensor) for name, tensor in states.items())
-    graph = replace(graph, states=paired)
-    costs = cost_table(graph, [Profile("", (1.0,) * 3, (0.0,) * 3)])
-    return costs.with_groups(graph.ops_of_states)
+    net = replace(net, states=paired)
+    costs = cost_table(net, [Profile("", (1.0,) * 3, (0.0,) * 3)])
+    return costs.with_groups(net.ops_of_states)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def require_least(costs, stages, cores=0):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_splits_in_two_to_four_stages(seed):
-    costs = random_dag(20, seed, transfer=TRANSFERS[seed])
+    costs = random_dag(17, seed, transfer=TRANSFERS[seed])
     for stages in (2, 3, 4):
         require_least(costs, stages)
 

@@ -28,20 +28,6 @@ def asked(draw):
     return costs, question
 
 
-@given(asked(), st.integers(0, 2**31))
-def test_random_and_near_deployments_are_allowed(case, seed):
-    costs, question = case
-    moves, rng = Moves(costs, question), np.random.default_rng(seed)
-    if question.stages is None or question.stages <= moves.most_stages:
-        start = moves.useful(moves.random(rng))
-        assert moves.allows(start)
-        near = list(moves.neighbours(start))
-        assert len(set(near)) == len(near)
-        assert start not in near
-        for stages in near:
-            evaluate(costs, stages)  # raises for an illegal split
-
-
 @given(asked(), st.data())
 def test_any_parameters_are_those_of_a_deployment(case, data):
     costs, question = case
@@ -58,13 +44,17 @@ def test_any_parameters_are_those_of_a_deployment(case, data):
 
 
 @given(asked(), st.integers(0, 2**31))
-def test_a_batch_costs_what_each_deployment_does(case, seed):
+def test_random_and_near_deployments_are_allowed_and_cost_in_a_batch_what_each_does(case, seed):
     costs, question = case
     moves, rng = Moves(costs, question), np.random.default_rng(seed)
     if question.stages is not None and question.stages > moves.most_stages:
         return
-    start = moves.random(rng)
-    deployments = [start, *moves.neighbours(start)]
+    start = moves.useful(moves.random(rng))
+    assert moves.allows(start)
+    near = list(moves.neighbours(start))
+    assert len(set(near)) == len(near)
+    assert start not in near
+    deployments = [start, *near]
     evaluator = BatchEvaluator(costs, question)
     batch = evaluator.batch(deployments)
     loads = batch.loads(batch.part_loads(np.ones_like(evaluator.times), evaluator.overheads))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.cuts import bitset, count, members
+from autosplit.cuts import count
 from autosplit.planner import Question, evaluate, front, k_best, partition, solver
 from autosplit.planner.cut_set import all_cuts, to_int
 from studies.benchmarks.planner import cells
@@ -40,19 +40,7 @@ def test_wide_graphs_have_next_best_splits_and_a_front_that_say_they_may_miss_so
     assert "legal cuts" in plans[0].note
     assert not front(model, halves)[1]
     assert not partition(model, halves, max_period=math.inf).optimal
-
-
-@pytest.mark.integration
-def test_the_same_question_has_the_same_answer():
-    assert plan(parallel_chains(12, 4), 3) == plan(parallel_chains(12, 4), 3)
-
-
-def test_a_passed_deadline_still_leaves_a_legal_split():
-    model = parallel_chains(64, 10)
-    best = plan(model, 4, deadline=lambda: True)
-    assert evaluate(model, best.stages).period == best.period
-    assert 0 < best.lower_bound <= best.period
-    assert sum(len(list(members(bitset(ops)))) for ops in best.split) == 640
+    assert plan(model, 3) == plan(model, 3)
 
 
 def test_all_cuts_of_a_graph_of_many_ops_are_listed_each_once():
@@ -64,9 +52,10 @@ def test_all_cuts_of_a_graph_of_many_ops_are_listed_each_once():
 @pytest.mark.parametrize("most", [0, 3, 30])
 def test_a_plan_ends_soon_after_its_deadline(most):
     clock = Clock(most)
-    best = plan(parallel_chains(4, 60), 3, deadline=clock)
+    model = parallel_chains(4, 60)
+    best = plan(model, 3, deadline=clock)
     assert clock.asked <= most + 12
-    assert best.lower_bound <= best.period
+    assert 0 < best.lower_bound <= best.period == evaluate(model, best.stages).period
     assert "time was up" in best.note or "legal cuts" in best.note
 
 

@@ -1,5 +1,3 @@
-"""Splits on devices that are given one by one, are unlike or share cores."""
-
 import math
 from collections import Counter
 from dataclasses import replace

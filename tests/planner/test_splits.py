@@ -1,4 +1,3 @@
-import math
 from dataclasses import replace
 from itertools import pairwise, product
 
@@ -14,7 +13,6 @@ from autosplit.hardware.profiling.graph_document import from_document
 from autosplit.planner import Kind, Question, Transfer, evaluate, front, k_best, partition
 from tests.planner.graphs import Clock, parallel_chains, table, with_times, workload
 from tests.planner.models import models
-from tests.planner.reference import file_loads
 
 STAGES = (2, 3, 4, 6)
 # By workload the published periods of so many stages.
@@ -38,12 +36,10 @@ def test_the_published_optima_are_met(name, stages, period):
     document = workload(name)
     costs = from_document(document)
     best = plan(costs, stages)
-    loads, sizes = file_loads(document, [[costs.ids[i] for i in ops] for ops in best.split])
     assert best.optimal
     assert best.period == pytest.approx(period, rel=1e-9)
-    assert loads == pytest.approx(best.loads, rel=1e-12)
-    assert max(loads) == pytest.approx(best.lower_bound, rel=1e-9)
-    assert max(sizes) <= document["maxSizePerFPGA"]
+    assert best.period == pytest.approx(best.lower_bound, rel=1e-9)
+    assert max(best.memory) <= document["maxSizePerFPGA"]
 
 
 @given(models(kinds=1), st.floats(1e-9, 1e9))
@@ -119,15 +115,6 @@ def test_what_cannot_be_asked_is_refused():
         plan(model, 1)
     with pytest.raises(Infeasible, match="model 'graph' has no op"):
         plan(table((), ()), 1)
-
-
-@pytest.mark.parametrize("asked", [0, 3, 10])
-def test_a_deadline_leaves_a_split_and_a_bound(asked):
-    document = workload("layer_inceptionv3")
-    best = plan(from_document(document), 6, deadline=Clock(asked))
-    assert not best.optimal
-    assert 51.8 < best.lower_bound <= 52.2017
-    assert 52.2016 < best.period < math.inf
 
 
 @pytest.mark.parametrize("unit", [1.0, 0.1, 1.1])

@@ -61,7 +61,6 @@ def test_a_study_of_all_runtimes_resumes_and_exports_the_runtime_of_each_stage(s
     assert tried(as_json("run", "s.toml")) == tried(shown)
 
 
-@pytest.mark.usefixtures("in_this_process")
 def test_a_study_of_a_batch_exports_it(save, study, as_json):
     loaded(save)
     study(2, 'cores = 1\nruntime = "onnxruntime"', 'model = "net.onnx"')

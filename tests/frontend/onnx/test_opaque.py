@@ -51,7 +51,7 @@ def test_another_runtime_computes_it_wherever_the_cut_lies(lstm, runtime):
         nets.judge(model, model.split([[name]]))
 
 
-def test_a_split_around_it_is_exported_and_verified(lstm, tmp_path, in_this_process):
+def test_a_split_around_it_is_exported_and_verified(lstm, tmp_path):
     options = ["--after", "b", "--after", "y", "--runtime", "onnxruntime", "-o", tmp_path / "out"]
     assert main([*map(str, ["split", lstm, *options])]) == 0
     assert main(["verify", str(tmp_path / "out")]) == 0

@@ -17,9 +17,9 @@ from autosplit.hardware.measurement.measure import Budget
 from autosplit.serialization import dump, load
 from tests.hardware.fakes import graph
 
-SPREAD = results.Spread(2.0, 1.0, 3.0, (1.0, 2.0, 3.0))
-MEASURED = results.Measurement(SPREAD, SPREAD, (1.0, 2.0), results.Accuracy(True, 1e-7, 1e-6, 3))
-BASELINE = results.Baseline("one core", SPREAD, SPREAD, 1)
+SPREAD, LATENCY = results.Spread(2.0, 1.0, 3.0, (1.0, 2.0, 3.0)), results.Spread(5.0, 4.0, 6.0)
+MEASURED = results.Measurement(SPREAD, LATENCY, (1.0, 2.0), results.Accuracy(True, 1e-7, 1e-6, 3))
+BASELINE = results.Baseline("replicas", SPREAD, SPREAD, 2)
 PROFILE = results.Profile("cores:0", (1.5,), (0.1,))
 DEPLOYMENT = Deployment((Stage.on((0,), "tvm", ("cores:0", "cores:1")),))
 SETTING = BenchSetting(

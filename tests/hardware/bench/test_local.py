@@ -1,11 +1,8 @@
-"""A bench on real nets: candidates with wrong outputs are rejected, everything else is timed."""
-
 import contextlib
 import dataclasses
 import json
 import os
 import threading
-from functools import partial
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -39,56 +36,16 @@ def stages(branches):
     return branches.split([["first"]]).stages
 
 
-def test_a_candidate_with_equal_outputs_is_measured(bench, stages):
-    measurement = bench.measure(deployed(bench, stages))
-    assert measurement.accuracy.equal
-    period = measurement.period_ms
-    assert 0 < period.low <= period.median <= period.high
-    assert min(measurement.stage_ms) > 0
-    assert len(measurement.stage_ms) == 2
-
-
-def spoilt(monkeypatch, change):
-    """Let ``change`` replace the outputs of the stages."""
+def test_a_candidate_and_a_baseline_with_other_outputs_are_rejected(bench, stages, monkeypatch):
     real = VmStage.run
-    monkeypatch.setattr(VmStage, "run", lambda self, values: change(partial(real, self), [*values]))
 
+    def off(self, values):
+        return [tvm.runtime.tensor(v.numpy() * np.float32(1.001)) for v in real(self, values)]
 
-def of_outputs(change):
-    def changed(run, values):
-        return [tvm.runtime.tensor(change(v.numpy()).astype("float32")) for v in run(values)]
-
-    return changed
-
-
-def swapped(run, values):
-    """The first two inputs of equal shape are taken for each other."""
-    shapes = [tuple(value.shape) for value in values]
-    pairs = [(i, j) for i in range(len(values)) for j in range(i) if shapes[i] == shapes[j]]
-    for i, j in pairs[:1]:
-        values[i], values[j] = values[j], values[i]
-    return run(values)
-
-
-CHANGES = {
-    "little": of_outputs(lambda a: a * 1.001),
-    "nan": of_outputs(lambda a: a * np.nan),
-    "zero": of_outputs(lambda a: a * 0),
-    "swapped": swapped,
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_candidate_with_other_outputs_is_rejected(bench, stages, monkeypatch, change):
-    spoilt(monkeypatch, CHANGES[change])
-    with pytest.raises(StageError, match=r"outputs of \w+ differ"):
-        bench.measure(deployed(bench, stages))
-
-
-def test_a_baseline_with_other_outputs_is_rejected(bench, monkeypatch):
-    spoilt(monkeypatch, CHANGES["little"])
-    with pytest.raises(StageError, match=r"outputs of \w+ differ"):
-        bench.baselines()
+    monkeypatch.setattr(VmStage, "run", off)
+    for measure in (lambda: bench.measure(deployed(bench, stages)), bench.baselines):
+        with pytest.raises(StageError, match=r"outputs of \w+ differ"):
+            measure()
 
 
 def test_a_candidate_is_measured_at_a_rate(bench, stages):
@@ -163,6 +120,7 @@ def test_every_baseline_is_measured_with_work_for_all_replicas(bench, branches, 
         return pipelines[-1]
 
     monkeypatch.setattr(type(branches), "whole", open_whole)
+    monkeypatch.setattr("autosplit.hardware.bench.local.ready_made", lambda: ["onnxruntime"])
     baselines = bench.baselines()
     assert [b.name for b in baselines] == [run.name for run in bench.unsplit_runs()]
     copies = {b.name: b.copies for b in baselines}

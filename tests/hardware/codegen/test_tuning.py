@@ -31,10 +31,6 @@ def test_every_kernel_is_tried_and_the_heavier_no_less(work, samples):
     assert all(tries[a] <= tries[b] for a in work for b in work if work[a] <= work[b])
 
 
-def test_kernels_of_unknown_work_are_tried_alike():
-    assert shares({"a": 0.0, "b": 0.0}, 4) == {"a": 4, "b": 4}
-
-
 def test_work_counts_every_call_of_a_kernel(branches):
     work = sum(work_of(branches.graph).values())
     assert work == pytest.approx(sum(op.flops for op in branches.graph.ops))

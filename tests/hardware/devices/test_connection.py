@@ -1,6 +1,3 @@
-"""A connection to a TVM RPC server, the server a stand-in."""
-
-import socket
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -9,10 +6,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from autosplit.errors import MachineError, StageError
-from autosplit.hardware.devices import device as devices
+from autosplit.errors import StageError
 from autosplit.hardware.devices import rpc, server_connection, session
-from autosplit.hardware.devices.device import Cores, Rpc
+from autosplit.hardware.devices.device import Rpc
 from autosplit.hardware.devices.server_connection import DeviceLost, ServerConnection
 from autosplit.hardware.devices.session import Session
 from tests.hardware.fakes import PATIENCE_S, wait_for
@@ -113,17 +109,6 @@ def test_beside_another_kind_of_device_runs_the_processor(server):
     assert ServerConnection(GPU, server).tvm_devices == [("cuda", 1), ("cpu", 0)]
 
 
-def test_one_connection_a_server_until_it_does_not_answer(monkeypatch, server):
-    sessions = [Session(server), Session(Server())]
-    monkeypatch.setattr(rpc, "open_session", lambda device, wait_s: sessions.pop(0))
-    with rpc.reached([HERE, Cores((0,)), HERE]) as connections:
-        assert [c.device for c in connections] == [HERE]
-        assert rpc.connect(HERE) is connections[0]
-        server.is_up = False
-        assert rpc.connect(HERE) is not connections[0]
-    assert not sessions
-
-
 def at_once(work):
     """What two threads that do it at the same time return."""
     meeting = threading.Barrier(2)
@@ -185,32 +170,3 @@ def test_an_answer_that_comes_too_late_is_dropped_and_an_error_in_time_is_raised
     asked.set()
     wait_for(lambda: bool(answers) and answers[0]() is None)
     assert caught.value  # its traceback refers to what waited
-
-
-def test_a_server_that_refuses_is_tried_again_for_as_long_as_asked(monkeypatch):
-    attempts = []
-
-    def greet(device, seconds):
-        attempts.append(device)
-        if len(attempts) < 3:
-            raise ConnectionRefusedError("refused")
-        return "session"
-
-    monkeypatch.setattr(session, "greet", greet)
-    monkeypatch.setattr(session, "RETRY_S", 0.0)
-    with pytest.raises(MachineError, match="host:9090"):
-        session.open_session(HERE, 0.0)
-    assert session.open_session(HERE, 60.0) == "session"
-
-
-def test_a_call_without_an_answer_ends_and_closes_the_connection(monkeypatch, server):
-    monkeypatch.setattr(devices, "SILENCE_S", 0.1)
-    here, there = socket.socketpair()
-    connection = ServerConnection(HERE, server, here)
-    with pytest.raises(StageError), connection.guarded("a stage ran"):  # noqa: PT012
-        try:
-            here.recv(1)
-        except BlockingIOError as error:  # TVM passes the system's text on
-            raise RuntimeError(f"Recv Error:{error.strerror}") from None
-    assert there.recv(1) == b""
-    there.close()

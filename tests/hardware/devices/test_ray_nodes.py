@@ -18,29 +18,28 @@ def node(number, cpus=2, alive=True, **resources):
 NODES = [node(1), node(2, board=1.0), node(3, board=1.0), node(4, alive=False)]
 
 
-def placed(*placement, devices=("cores:0",), nodes=NODES):
-    places = assign(placement, devices * max(1, len(placement)), nodes)
+def placed(*placement, devices=("cores:0",)):
+    places = assign(placement, devices * max(1, len(placement)), NODES)
     return [(place.address, str(place.cores)) for place in places]
 
 
-@pytest.mark.parametrize("name", ["10.0.0.2", "pi2", "2" * 56])
-def test_a_node_is_named_by_its_address_its_host_name_or_its_id(name):
-    assert placed(f"ray:{name}/cores:0-1") == [("10.0.0.2", "cores:0,1")]
-
-
-def test_without_cores_or_places_they_are_those_of_the_export():
-    assert placed("ray:*") == [("10.0.0.1", "cores:0")]
-    assert placed(devices=("ray:pi2/cores:1",)) == [("10.0.0.2", "cores:1")]
-    assert placed("ray:pi1", devices=("ray:pi2/cores:1",)) == [("10.0.0.1", "cores:1")]
-
-
 @pytest.mark.parametrize(
-    ("placement", "devices", "numbers"),
-    [(["ray:board"] * 3, ("cores:0",), "232"), ([], ("cores:0",) * 4, "1231")],
+    ("placement", "devices", "numbers", "cores"),
+    [
+        # A node has an address, a host name and an id.
+        *(([f"ray:{n}/cores:0-1"], ["cores:0"], "2", "0,1") for n in ("10.0.0.2", "pi2", "2" * 56)),
+        # Without cores or places they are those of the export.
+        (["ray:*"], ["cores:0"], "1", "0"),
+        ([], ["ray:pi2/cores:1"], "2", "1"),
+        (["ray:pi1"], ["ray:pi2/cores:1"], "1", "1"),
+        # Replicas take nodes of a resource, or all, in turn.
+        (["ray:board"] * 3, ["cores:0"], "232", "0"),
+        ([], ["cores:0"] * 4, "1231", "0"),
+    ],
 )
-def test_replicas_take_nodes_of_a_resource_or_all_in_turn(placement, devices, numbers):
-    addresses = [address for address, _ in placed(*placement, devices=devices)]
-    assert addresses == [f"10.0.0.{number}" for number in numbers]
+def test_replicas_are_placed_on_the_nodes_that_are_named(placement, devices, numbers, cores):
+    expected = [(f"10.0.0.{number}", f"cores:{cores}") for number in numbers]
+    assert placed(*placement, devices=devices) == expected
 
 
 @pytest.mark.parametrize(

@@ -92,13 +92,6 @@ def test_threads_that_share_batches_get_the_results_of_their_own_items():
             require_single_results(results, part)
 
 
-def test_a_stage_that_fails_fails_all_items_of_a_batch():
-    fail = Mock(side_effect=ValueError("broken"))
-    pipeline, _ = chain(before={1: fail}, batch=4)
-    with pipeline, pytest.raises(StageError, match="broken"):
-        in_time(lambda: pipeline.run(two_inputs(6)))
-
-
 def failing(count, bad, **options):
     """A pipeline whose stage 1 fails on one of some items, as a kernel does on a bad index."""
     pipeline, stages = chain(**options)
@@ -113,17 +106,6 @@ def failing(count, bad, **options):
 
     stages[-1].run = run
     return pipeline, submitted
-
-
-@pytest.mark.parametrize("batch", [1, 4])
-def test_an_item_that_fails_alone_leaves_the_pipeline_to_others(batch):
-    pipeline, (*sound, bad) = failing(3, 2, batch=batch)
-    with pipeline:
-        for item in sound:
-            require_single_results(in_time(lambda item=item: pipeline.run([item])), [item])
-            with pytest.raises(StageError, match="stage 1 failed on this item: ValueError: index"):
-                in_time(lambda: pipeline.run([bad]))
-        require_single_results(in_time(lambda: pipeline.run(sound)), sound)
 
 
 @pytest.mark.parametrize("batch", [1, 4])

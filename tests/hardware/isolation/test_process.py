@@ -153,12 +153,6 @@ def test_a_full_disk_under_the_log_hides_no_answer(start, monkeypatch):
     assert worker.call(ECHO, 30) == [1, 2]
 
 
-@pytest.mark.parametrize("handler", [lambda *_: None, Worker.call])
-def test_only_a_top_level_function_can_be_a_handler(handler):
-    with pytest.raises(ValueError, match="top-level"):
-        Worker(handler, {})
-
-
 @pytest.mark.parametrize("search_path", ["", ".:", "relative"])
 def test_nothing_in_the_current_folder_is_imported(monkeypatch, tmp_path, search_path):
     for folder in (tmp_path, tmp_path / "relative"):
@@ -193,38 +187,34 @@ print(before - resident())
     assert int(freed) > 50_000_000
 
 
-@pytest.mark.parametrize(
-    "word", ["MemoryError", "std::bad_alloc", "CUDA out of memory", "fork: Cannot allocate memory"]
-)
-@pytest.mark.parametrize("status", [1, 0, -int(signal.SIGABRT), -int(signal.SIGKILL)])
-def test_a_log_that_names_memory_is_out_of_memory_whatever_the_status(word, status):
-    log = f"lines\n{word}\nmore"
-    assert process.cause_of_death(status, "running", log, {}) == "out of memory while running"
+MEMORY = ["MemoryError", "std::bad_alloc", "CUDA out of memory", "fork: Cannot allocate memory"]
+STATUSES = [1, 0, -int(signal.SIGABRT), -int(signal.SIGKILL)]
+
+
+NO_MEMORY = "out of memory while building"
 
 
 @pytest.mark.parametrize(
     ("status", "log", "cause"),
     [
+        *((status, f"lines\n{word}\nmore", NO_MEMORY) for status in STATUSES for word in MEMORY),
         (0, "", "exit 0 without a result while building"),
         (-9, "", "killed by SIGKILL while building, perhaps out of memory"),
         (-11, "Thread 0x00000000000000aa:", "crash SIGSEGV while building"),
     ],
 )
-def test_the_cause_names_the_status_or_the_signal(status, log, cause):
+def test_the_cause_is_memory_that_the_log_names_or_the_status_or_signal(status, log, cause):
     threads = {"0x00000000000000aa": 0}
     assert process.cause_of_death(status, "building", log, threads) == cause
-
-
-def test_an_error_of_the_project_crosses_as_itself():
-    for kind in (errors.ModelError, errors.Infeasible, errors.MachineError, errors.StageError):
-        error = process.error_of(kind.__name__, "one line")
-        assert (type(error), str(error)) == (kind, "one line")
 
 
 OTHERS = ["ValueError", "Iterable", "nearest", "line_of", "difflib", "", "__name__", "annotations"]
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_any_other_name_is_a_stage_error_and_is_never_called(name):
-    error = process.error_of(name, "text")
-    assert (type(error), str(error)) == (errors.StageError, f"{name}: text")
+def test_an_error_of_the_project_crosses_as_itself_and_any_other_name_is_never_called():
+    for kind in (errors.ModelError, errors.Infeasible, errors.MachineError, errors.StageError):
+        error = process.error_of(kind.__name__, "one line")
+        assert (type(error), str(error)) == (kind, "one line")
+    for name in OTHERS:
+        error = process.error_of(name, "text")
+        assert (type(error), str(error)) == (errors.StageError, f"{name}: text")

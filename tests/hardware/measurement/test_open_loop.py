@@ -1,5 +1,3 @@
-"""Items that come by themselves: latencies from when they are due, rates, the goodput."""
-
 import gc
 import itertools
 import time
@@ -14,7 +12,7 @@ from autosplit.errors import StageError
 from autosplit.hardware.measurement import open_loop
 from autosplit.hardware.measurement.open_loop import load_test, open_latencies
 from autosplit.hardware.measurement.results import LoadPoint, LoadTest, Spread, spread
-from autosplit.planner.workload import WARM_UP, Workload, items_measured
+from autosplit.planner.workload import WARM_UP, Workload
 from tests.hardware.fakes import fake_pipeline, graph, in_time, items
 
 ONE_OP = graph([("y", ["x"])], ["x"], ["y"])
@@ -108,10 +106,6 @@ def test_the_first_item_of_a_very_low_rate_is_not_waited_for():
     with slow_pipeline(0.001) as pipeline:
         latencies = in_time(lambda: open_latencies(pipeline, items(1), Workload(1e-9), 1))
     assert len(latencies) == 1
-
-
-def test_a_rate_is_measured_with_enough_items():
-    assert [items_measured(rate, 5.0) for rate in (1000.0, 50.0, 1.0, 0.001)] == [5000, 1000, 60, 1]
 
 
 def point(rate, p99):

@@ -1,7 +1,7 @@
-"""When outputs are equal to those of a reference, and how far they are from them."""
-
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -9,12 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit import api
-from autosplit.errors import ConfigError, MismatchError
+from autosplit.errors import ConfigError
 from autosplit.frontend.source import SourceModel
-from autosplit.hardware.measurement import reference
+from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.execution.wiring import wire
+from autosplit.hardware.measurement import reference, sequences
 from autosplit.hardware.measurement.parity import compare, tolerance_of
 from autosplit.hardware.measurement.results import Accuracy
 from autosplit.hardware.measurement.sequences import refusal
+from autosplit.lowering.states import match_states
+from tests.hardware.fakes import graph
 
 RIGHT = np.array([[1.0, -200.0], [3.0, 0.0]], np.float32)
 
@@ -54,7 +58,9 @@ def test_what_is_not_finite_must_stand_where_it_is_expected():
     assert not accuracy_of(expected[[1, 1, 2, 3]], expected).equal
 
 
-def test_zeros_are_compared_absolutely_scalars_and_empty_outputs_too():
+def test_zeros_of_any_sign_are_compared_absolutely_scalars_and_empty_outputs_too():
+    negative = np.where(RIGHT == 0, np.float32(-0.0), RIGHT)
+    assert accuracy_of(negative) == Accuracy(True, 0.0, 0.0, 1, 1e-4)
     zeros = np.zeros(3, np.float32)
     assert accuracy_of(zeros + np.float32(1e-5), zeros).equal
     assert not accuracy_of(zeros + np.float32(1e-3), zeros).equal
@@ -77,12 +83,9 @@ def test_other_outputs_or_items_and_none_at_all_are_not_equal(outputs, expected)
     assert not compare(outputs, expected).equal
 
 
-def test_the_worst_item_counts():
+def test_the_worst_item_counts_and_each_output_has_a_scale_of_its_own():
     accuracy = compare([{"y": RIGHT}, {"y": RIGHT + 1}, {"y": RIGHT}], [{"y": RIGHT}] * 3)
     assert (accuracy.equal, accuracy.max_abs_error, accuracy.items) == (False, 1.0, 3)
-
-
-def test_each_output_has_a_scale_of_its_own():
     expected = {"large": np.float32([1e6]), "small": np.float32([1e-3])}
     accuracy = compare([expected | {"small": np.float32([2e-3])}], [expected])
     assert (accuracy.equal, accuracy.max_rel_error) == (False, pytest.approx(1.0, rel=1e-3))
@@ -105,13 +108,6 @@ def test_integers_and_booleans_are_equal_to_the_bit(dtype, output, expected, err
     wrong = Accuracy(False, error, np.inf, 1, 1e-4)
     assert accuracy_of(np.array([0, output], dtype), right) == wrong
 
-
-def test_the_sign_of_zero_is_no_error():
-    output = np.where(RIGHT == 0, np.float32(-0.0), RIGHT)
-    assert accuracy_of(output) == Accuracy(True, 0.0, 0.0, 1, 1e-4)
-
-
-# the tolerance, what a refusal says, and who judges
 
 EXPECTED = [{"y": np.array([1.0, 100.0], np.float32), "q": np.array([3, 100], np.uint8)}]
 OFF = [{"y": np.array([1.0, 101.0], np.float32), "q": np.array([3, 101], np.uint8)}]
@@ -146,23 +142,6 @@ def test_a_refusal_names_runtimes_error_tolerance_and_remedies():
     assert "--tolerance" not in refusal(accuracy_of(right * 2, right), ["tvm"], "onnxruntime")
 
 
-class _Off(SimpleNamespace):
-    """A pipeline whose outputs are too large by a share."""
-
-    batch = 1
-
-    def run(self, items):
-        outputs = self.model.expected(items)
-        return [{n: a * np.float32(1 + self.share) for n, a in item.items()} for item in outputs]
-
-
-def test_a_model_accepts_the_tolerance_that_was_asked_for(branches):
-    with pytest.raises(MismatchError, match=r"error 0.05, tolerance 0.0001.*--tolerance 0.055"):
-        branches.require_equal(_Off(model=branches, share=0.05), ["tvm"])
-    tolerant = api.load_model(branches.path, tolerance=0.055)
-    assert tolerant.require_equal(_Off(model=tolerant, share=0.05), ["tvm"]).equal
-
-
 @pytest.mark.parametrize("tolerance", [0, -1.0, float("nan"), float("inf")])
 def test_a_tolerance_that_is_none_is_refused(branches, tolerance):
     with pytest.raises(ConfigError, match=f"tolerance is {tolerance}; give a number above 0"):
@@ -181,3 +160,56 @@ def test_the_reference_is_the_program_that_the_model_comes_from(form, with_file,
     source = SourceModel("net", None, (), (), {}, frozenset(), (), (), format=form)
     for path, name in ((Path("net"), with_file), (None, without)):
         assert reference.reference_of(source, path, "llvm").name == name
+
+
+# a pipeline with states: along streams, and step by step on the reference's states
+
+SUCCESSORS = {"before": "after"}
+NET = graph([("after", ["x", "before"]), ("y", ["after"])], ["x", "before"], ["y", "after"])
+PAIRS = [("y", "y"), ("after", "after")]
+START = {"before": np.array([0.3, 0.4])}
+ITEMS = [{"x": np.zeros(2)}] * 32
+
+
+def chaotic(values, error):
+    """A logistic map, in which the smallest error grows to any size within some steps."""
+    x, before = values
+    after = 3.9 * before * (1 - before) * (1 + error) + x
+    return after, after
+
+
+def step(item):
+    return dict(zip(("after", "y"), chaotic((item["x"], item["before"]), 0.0), strict=True))
+
+
+CHAOS = SimpleNamespace(name="chaos", open=lambda: step)  # the reference
+
+
+def accuracy_along(error, in_state=True):
+    """Of a stage that errs by a share of each result, in its states or in its outputs.
+
+    Along the stream all states are zero, where this map stays; alone they are not.
+    """
+
+    def run(values):
+        wrong, right = chaotic(values, error)[0], chaotic(values, 0.0)[0]
+        return (wrong, right) if in_state else (right, wrong)
+
+    net = replace(NET, states=match_states(NET, PAIRS, SUCCESSORS))
+    wiring = wire(net, [[0, 1]], PAIRS)
+    assert [port.name for port in wiring.stages[0].outputs] == ["after", "y"]
+    expected = sequences.expect(CHAOS, ITEMS, {"before": np.zeros(2)}, SUCCESSORS)
+    alone = sequences.expect(CHAOS, ITEMS, START, SUCCESSORS)
+    expected = replace(expected, alone=alone.alone, states=alone.states)
+    with Pipeline(wiring, [[Mock(run=run)]]) as tried:
+        return sequences.accuracy_of(tried, expected, 1e-4)
+
+
+def test_a_step_is_compared_on_the_states_of_the_reference():
+    accuracy = accuracy_along(0.0)
+    assert (accuracy.equal, accuracy.items) == (True, 3 * 32 + 32)
+
+
+@pytest.mark.parametrize("in_state", [True, False])
+def test_an_error_that_shows_on_those_states_alone_is_found(in_state):
+    assert not accuracy_along(1e-3, in_state).equal

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, Infeasible, MachineError
-from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling import transfer_costs
@@ -78,17 +77,6 @@ def test_a_link_that_costs_anything_tells_devices_apart(links, kinds):
     assert len(costs.kinds) == kinds
 
 
-def test_each_stage_takes_the_times_of_its_device_and_what_its_link_costs():
-    links = [LinkCost("a"), LinkCost("b", bandwidth=32.0, latency_ms=0.25, call_ms=2.0)]
-    costs = cost_table(CHAIN, profiles((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)), links)
-    transfer_ms = 2 * (16 / 32.0 + 0.25)  # one tensor in and one out
-    parts = ((0,), 0), ((1, 2), 1)
-    loads = evaluate(costs, stages(costs, *parts)).loads
-    assert loads == pytest.approx((1.0, 5.0 + 6.0 + transfer_ms + 2.0))
-    costs = cost_table(CHAIN, profiles((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)))
-    assert evaluate(costs, stages(costs, *parts)).loads == (1.0, 11.0)
-
-
 RUNTIME_TIMES = {"slow": (2.0, 2.0, 2.0), "quick": (1.0, 1.0, 1.0)}
 
 
@@ -121,12 +109,11 @@ def test_the_time_of_a_call_counts_where_runtimes_compete():
 
 def test_a_measured_net_pays_links_for_inputs_tensors_and_outputs():
     fork = graph([("a", ["x"]), ("b", ["a", "x"])], ["x"], ["a", "b"])
-    links = [LinkCost("d0", bandwidth=32.0, latency_ms=0.5, call_ms=0.25)]
-    costs = cost_table(fork, profiles((1.0, 2.0)), links)
-    plan = evaluate(costs, stages(costs, ((0,), 0), ((1,), 0)))
-    # Each tensor has 16 bytes. a: call, op, x in, a out once though it is an output as well;
-    # b: call, op, a and x in, b out.
-    assert plan.loads == (0.25 + 1 + 2 * 1.0, 0.25 + 2 + 3 * 1.0)
+    links = [LinkCost("d0", 32.0, latency_ms=0.5, call_ms=0.25), LinkCost("d1", 8.0)]
+    costs = cost_table(fork, profiles((1.0, 9.0), (9.0, 2.0)), links)
+    plan = evaluate(costs, stages(costs, ((0,), 0), ((1,), 1)))
+    # Each tensor has 16 bytes; a goes out once though it is an output as well.
+    assert plan.loads == (0.25 + 1 + 2 * 1.0, 2 + 3 * 2.0)
     assert plan.bytes_moved == 16
     assert plan.memory == (16 + 16, 16 + 16)
 
@@ -144,9 +131,6 @@ def test_the_unsplit_model_over_every_memory_limit_is_named():
     assert over_memory(costs.with_memory(15.0)) == line
 
 
-# what links cost
-
-
 SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 22)
 
 
@@ -162,12 +146,6 @@ def test_no_noise_makes_a_cost_negative(times):
     assert bandwidth > 0
     assert 0 <= latency < math.inf
     assert latency > 0 or bandwidth < math.inf
-
-
-def test_the_memory_of_this_machine_is_measured_too():
-    link = transfer_costs.measure("here", device.along(1)[0].tvm_device(), lambda: None)
-    assert link.device == "here"
-    assert link.latency_ms + (1 << 22) / link.bandwidth > 0
 
 
 def test_a_way_is_half_a_round_trip_and_a_call(monkeypatch):

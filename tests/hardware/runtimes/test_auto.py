@@ -1,5 +1,3 @@
-"""Runtime "auto": which runtimes compete, and what each stage gets."""
-
 import math
 import re
 from dataclasses import replace
@@ -63,11 +61,11 @@ def test_a_model_that_was_not_read_from_onnx_runs_in_tvm_alone(branches):
 def test_a_runtime_that_cannot_be_profiled_is_left_out(model, monkeypatch):
     fail = Mock(side_effect=ModelError("onnxruntime cannot load the model"))
     monkeypatch.setattr(OnnxruntimeRuntime, "profile", fail)
-    notes = noted(model.profiles(HERE, seconds=0.05))
+    notes = noted(model.profiles(HERE))
     assert notes == {ONNXRUNTIME: "onnxruntime cannot load the model"}
     alone = replace(model, runtime_name=ONNXRUNTIME)
     with pytest.raises(ModelError, match="cannot load"):
-        alone.profiles(HERE, seconds=0.05)
+        alone.profiles(HERE)
     with pytest.raises(ModelError, match="cannot load"):
         model.profile(HERE[0], runtime=ONNXRUNTIME)
 
@@ -101,19 +99,15 @@ def test_a_split_by_hand_has_the_fastest_runtime_for_each_stage(model, monkeypat
     assert api.fastest_runtimes(model, split.stages, HERE) == (TVM, TVM)
 
 
-def test_a_cut_that_one_runtime_can_make_is_legal(model, monkeypatch):
-    everything = (tuple(range(len(model.graph.ops))),)
-    monkeypatch.setattr(OnnxruntimeRuntime, "keep_together", everything)
+def test_a_cut_that_one_runtime_can_make_is_legal_and_of_one_alone_names_the_nearest(
+    model, monkeypatch
+):
+    names, alone = [op.name for op in model.graph.ops], replace(model, runtime_name=ONNXRUNTIME)
+    monkeypatch.setattr(OnnxruntimeRuntime, "keep_together", (tuple(range(len(names))),))
     assert len(model.split([["first"]]).stages) == 2
-    alone = replace(model, runtime_name=ONNXRUNTIME)
     with pytest.raises(SplitError, match=r"cannot be separated.*use fewer stages"):
         alone.split([["first"]])
-
-
-def test_a_cut_inside_a_group_names_the_group_and_the_nearest_free_cut(model, monkeypatch):
-    names = [op.name for op in model.graph.ops]
     monkeypatch.setattr(OnnxruntimeRuntime, "keep_together", ((0, 1),))
-    alone = replace(model, runtime_name=ONNXRUNTIME)
     with pytest.raises(SplitError) as refused:
         alone.split([names[:1]])
     assert f"runs ops {names[0]}, {names[1]} as one" in str(refused.value)
@@ -128,7 +122,6 @@ def test_a_stage_with_an_opaque_op_is_in_a_runtime_that_computes_it(save):
     proto = nets.net(text, {"w": (1, 64, 16), "r": (1, 64, 16)})
     model = api.load_model(save(proto), runtime=AUTO)
     assert model.runtime_in_use == ONNXRUNTIME
-    model.profiles(HERE, seconds=0.05)
     costs, _ = api.costs_along(model, HERE)
     assert math.isinf(costs.rows[0].times[-1])
     split = autosplit.plan(model, 2)
@@ -144,7 +137,6 @@ def test_a_stage_that_no_runtime_can_compute_names_ops_reasons_and_a_free_cut(sa
     }"""
     weights = {"r": np.array([[0, 0, 6, 6]], np.float32), "b": np.array([0], np.int64)}
     model = api.load_model(save(nets.net(text, weights)), runtime=AUTO)
-    model.profiles(HERE, seconds=0.05)
     opaque, inside = model.graph.names[:2]
     with pytest.raises(SplitError) as refused:
         api.fastest_runtimes(model, model.split([[inside]]).stages, HERE)

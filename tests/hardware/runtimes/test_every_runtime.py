@@ -12,7 +12,6 @@ import onnx
 import pytest
 
 import autosplit
-from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
@@ -48,8 +47,6 @@ def model(runtime, branches):
 
 @pytest.fixture
 def split(model):
-    for device in HERE:
-        model.profile(device, seconds=0.05)
     return autosplit.plan(model, 2)
 
 
@@ -131,16 +128,6 @@ def test_a_profile_has_a_time_for_every_op_and_is_apart_from_that_of_another_run
     assert other.profile(HERE[0], seconds=0.1) != profile == model.profile(HERE[0], seconds=0.1)
 
 
-@pytest.mark.integration
-def test_an_export_runs_verifies_and_is_measured(split, tmp_path):
-    split.export(tmp_path)
-    nets.judge(split.model, autosplit.load(tmp_path), items=2)
-    assert verify(tmp_path).accuracy.equal
-    result = bench(tmp_path, BRIEF)
-    assert min(result.period.median, result.latency.median) > 0
-    assert len(result.busy_ms) == 2
-
-
 def test_an_exported_part_runs(model, tmp_path):
     part = model.extract([model.graph.ops[0].name, *(op.name for op in model.graph.ops[1:3])])
     manifest = part.export(tmp_path / f"part{model.runtime.suffix}")
@@ -150,7 +137,7 @@ def test_an_exported_part_runs(model, tmp_path):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("runtime", EXACT)
+@pytest.mark.parametrize("runtime", [OPENVINO])
 def test_a_worker_measures_with_the_runtime_of_its_setting(split):
     model = split.model
     setting = BenchSetting(model.path, stages=2, runtime=model.runtime_name, budget=BRIEF)

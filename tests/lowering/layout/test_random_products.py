@@ -98,7 +98,7 @@ def quantised(draw):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("nets", [convolutions, products, quantised])
-@settings(derandomize=True, max_examples=25)
+@settings(derandomize=True, max_examples=15)
 @given(st.data(), TARGETS)
 def test_random_nets_are_equal_whole_and_op_by_op(save, nets, data, target):
     model = api.load_model(save(data.draw(nets())), target=target)

@@ -1,5 +1,3 @@
-"""On which cores OpenVINO's threads run."""
-
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
