@@ -32,21 +32,3 @@ def test_it_prints_the_url_serves_and_ends_with_130_when_interrupted():
     warning, interrupt = errors.splitlines()
     assert warning == "autosplit: everyone who can reach this address can read the study"
     assert interrupt == "autosplit: interrupted"
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("missing.db", "does not exist"),
-        ("missing.toml", "does not exist"),
-        ("nobody --storage net.db", "holds no study 'nobody'; it holds net"),
-        ("net.db --host 0.0.0.0", "add --allow-remote"),
-        ("net.db --allow-remote", "needs --host ADDR"),
-        ("net.db --port 99999", "give --port 1 to 65535"),
-        ("bad:// --storage x", "://"),
-    ],
-)
-@pytest.mark.usefixtures("finished")
-def test_what_cannot_be_served_is_one_line_and_exit_2(said, words, says):
-    code, line = said("dashboard", *words.split())
-    assert (code, says in line) == (2, True)

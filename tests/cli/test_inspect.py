@@ -33,13 +33,6 @@ def test_a_node_is_found(as_text, as_json, branches, squeezenet):
     }  # fmt: skip
 
 
-def test_an_unknown_node_is_named(said, branches):
-    unknown = "unknown source node 'nope'; `autosplit inspect` lists them"
-    assert said("inspect", branches.path, "--node", "nope") == (2, unknown)
-    code, line = said("inspect", branches.path, "--node", "Stme")
-    assert (code, line.endswith("; did you mean 'stem'?")) == (2, True)
-
-
 def test_a_shape_on_the_command_line_is_taken(as_json, save):
     path = save(onnx_model([node("Relu", "x", "y")], [value("x", ("n", 4))]))
     assert as_json("inspect", path, "--shape", "x=3X4")["inputs"][0]["shape"] == [3, 4]

@@ -231,33 +231,3 @@ def test_a_bound_that_proves_little_is_said_so(graph, monkeypatch, as_text, boun
     monkeypatch.setattr(planner, "plan_split", lambda *a, **k: replace(best(*a, **k), **unproven))
     title, note, *_ = as_text("plan", graph(), "--stages", "2").splitlines()
     assert (text in title, note) == (True, "late")
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["", "--cores 0", "--cores 2 --stages 2", "--stages 0", "--stages 1.5", "--stages 2 --shape x",
-     "--stages 2 --timeout -1", "--stages 2 --k-best 2", "--stages 2 --pareto"],
-)  # fmt: skip
-def test_options_that_cannot_be_used_are_exit_code_2(words, graph, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        raise SystemExit(main(["plan", graph(), *words.split()]))
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        *((f"--stages 2 --{option}", "a graph file has its own costs")
-          for option in ("shape x=1", "devices cores:0", "target llvm", "device-target a=b",
-                         "runtime onnxruntime")),
-        ("--stages 2 -o out", "--output writes stages, which a graph file has not; give the model"),
-        ("--stages 2 --save no/saved.json", "saved.json: cannot be written"),
-        *((f"--cores 2 --{option}", "give --stages instead of --cores")
-          for option in ("assign", "allow-empty", "devices cores:0")),
-        ("--stages 2 --streams 2", "give --cores instead of --stages"),
-    ],
-)  # fmt: skip
-def test_an_option_that_does_not_go_with_the_others_is_named(words, says, graph, said):
-    code, line = said("plan", graph(), *words.split())
-    assert (code, says in line) == (2, True)

@@ -88,9 +88,3 @@ def test_what_is_not_installed_is_left_out_or_an_error(capsys, net, monkeypatch)
 def test_a_model_that_computes_nothing_has_a_profile(as_text, save, more):
     for op in ("Flatten", "Identity"):
         assert as_text("profile", save(onnx_model([node(op, "x", "y")])), *QUICK, *more)
-
-
-@pytest.mark.parametrize(("device", "code"), [("gpu:0", 2), ("cores:100000", 3)])
-def test_a_device_that_is_not_there_is_named(said, branches, device, code):
-    exit_code, line = said("profile", branches.path, "--device", device)
-    assert (exit_code, f"device '{device}'" in line) == (code, True)

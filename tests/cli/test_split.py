@@ -1,4 +1,3 @@
-import contextlib
 import json
 import re
 from pathlib import Path
@@ -8,7 +7,6 @@ import pytest
 
 import autosplit
 from autosplit import api
-from autosplit.cli import main
 from autosplit.errors import SplitError
 from autosplit.graph import ops_named
 from autosplit.report.documents import exported
@@ -49,39 +47,6 @@ def test_replicas_that_the_program_of_onnx_lacks_are_said(
     devices = ["--devices", "cores:0 cores:0 cores:1"]
     printed = as_text("split", residual, *words, *devices, "-o", tmp_path / "out")
     assert ("run one replica of each stage" in printed) == is_said
-
-
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        ((), "--after is missing"),
-        (("--after", "out0", "--replicas", "2"), "give each of the 2 stages a number from 1"),
-        (("--replicas", "1,0"), "invalid number of replicas '0'"),
-    ],
-)
-def test_replicas_that_do_not_fit_the_split_are_refused(residual, arguments, problem, capsys):
-    with contextlib.suppress(SystemExit):
-        assert main(["split", str(residual), *arguments]) == 2
-    assert problem in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("after", "text"),
-    [
-        (["nope"], "'nope'"),
-        (["out0,nope"], "'nope'"),
-        # The sum of block 1 lies before cut 1 alone.
-        (["out1", "out0"], "lies before cut 1: it does not contain op 'op"),
-        (["out1", "out1"], "empty"),
-        (["y"], "empty"),
-        ([","], "empty"),
-    ],
-)
-def test_an_impossible_cut_is_one_line_that_names_the_op(residual, said, after, text):
-    code, line = said("split", residual, *(part for names in after for part in ("--after", names)))
-    assert code == 2
-    assert text in line
-    assert "op" in line
 
 
 def test_a_folded_node_says_why_it_cannot_be_cut_after(save, said):
@@ -129,20 +94,3 @@ def test_extract_writes_a_block_that_loads(residual, tmp_path, as_json, as_text)
     assert document["onnx"] == str(tmp_path / "b.onnx")
     with autosplit.load(document["manifest"]) as pipeline:
         assert [p.name for p in pipeline.wiring.outputs] == ["out1"]
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ([], "--from"),
-        (["--from", "conv1a"], "--to"),
-        (["--ops", "conv1a", "--to", "out1"], "--ops"),
-        (["--ops", "conv0a,out1"], "leaves them and returns"),
-        (["--from", "out1", "--to", "conv0a"], "no path"),
-        (["--ops", "nope"], "'nope'"),
-    ],
-)
-def test_what_cannot_be_taken_out_is_one_line(residual, said, options, text):
-    code, line = said("extract", residual, *options)
-    assert code == 2
-    assert text in line
