@@ -56,14 +56,6 @@ def test_a_terminal_shortens_texts_and_names_the_columns_without_room(width, mon
     assert (note in " ".join(text.split())) == (width < 40)
 
 
-@pytest.mark.parametrize("name", ["n" * 300, "日" * 300])
-def test_a_pipe_gets_whole_rows_whatever_the_width(capsys, monkeypatch, name):
-    monkeypatch.setenv("COLUMNS", "20")
-    output.emit_table("", ("net", "ms"), [(name, "1"), ("m", "2")])
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split() for line in lines] == [["net", "ms"], [name, "1"], ["m", "2"]]
-
-
 @pytest.mark.parametrize(
     ("cells", "right"),
     [

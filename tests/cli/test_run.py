@@ -114,13 +114,6 @@ def test_options_lie_over_the_study_file(study, as_json):
     assert not Path("net.db").exists()
 
 
-def test_running_again_goes_on(study, as_json):
-    first = as_json("run", study)
-    again = as_json("run", study, "--trials", "5")
-    assert again["trials"][:3] == first["trials"]
-    assert len(again["trials"]) == 5
-
-
 @pytest.mark.parametrize(
     ("code", "args", "text"),
     [

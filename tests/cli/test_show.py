@@ -1,5 +1,4 @@
 import re
-import sqlite3
 from pathlib import Path
 
 import optuna
@@ -26,16 +25,6 @@ def test_a_study_is_found_by_file_database_and_name(as_json, args):
     assert [b["name"] for b in document["baselines"]] == ["one device", "replicas"]
     assert document["verdict"]["choice"] in ("split", "replicate", "leave")
     assert document["bound_ms"] > 0
-
-
-def test_a_database_whose_run_was_stopped_at_once_holds_no_study_yet(said):
-    with sqlite3.connect("begun.db") as begun:
-        tables = "SELECT sql FROM sqlite_master WHERE sql LIKE 'CREATE TABLE%'"
-        for (table,) in sqlite3.connect("net.db").execute(tables):
-            begun.execute(table)
-    begun.close()
-    code, line = said("show", "begun.db")
-    assert (code, "begun.db' was created but never initialised" in line) == (2, True)
 
 
 TRIALS = (

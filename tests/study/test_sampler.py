@@ -10,17 +10,18 @@ from autosplit.study.history import TrialReader
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import RECORD, record_of, update
 from autosplit.study.sampler import SAMPLERS, PlannerSampler
-from tests.study.conftest import branchy_bench, chain_bench, loss, space_of
+from tests.study.conftest import branchy_bench, chain_bench, keys, loss, space_of, states, stopped
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLERS if name != "gp"])
-def test_every_sampler_measures_each_candidate_once(name, ran):
-    opened = ran(chain_bench(ops=12), trials=4, sampler=name, converge=False)
-    keys = [record_of(trial).key for trial in opened.study.trials]
-    assert len(set(keys)) == len(keys) == 4
+def test_every_sampler_measures_a_small_space_whole_and_each_candidate_once(name, ran):
+    opened = ran(chain_bench(ops=4, noise=0.3), trials=50, sampler=name)
+    assert states(opened) == ["COMPLETE"] * 3
+    assert len(set(keys(opened))) == 3
+    assert stopped(opened).startswith(("exhausted", "converged"))
     for trial in opened.study.trials:
-        names = opened.space.moves.names(len(opened.space.candidate(record_of(trial).key)))
-        assert set(trial.params) == set(names)
+        stages = opened.space.candidate(record_of(trial).key)
+        assert set(trial.params) == set(opened.space.moves.names(len(stages)))
 
 
 def test_the_planner_is_a_sampler_of_optuna():

@@ -40,6 +40,14 @@ def masked(x):
     return y.masked_fill(torch.ones(4, 4).triu(1) == 1, float("-inf")).softmax(-1)
 
 
+def extended(x):
+    """A mask as BERT makes it, and its heads."""
+    mask = (1.0 - (x[:, None, None, :] > 0).to(x.dtype)) * torch.finfo(x.dtype).min
+    heads = x[:, None].view(4, 1, 2, 3).transpose(1, 2).expand(-1, -1, 6, -1)
+    y = functional.scaled_dot_product_attention(heads, heads, heads, attn_mask=mask)
+    return y.transpose(1, 2).reshape(4, 6, 6)
+
+
 def causal(x):
     """A mask as Llama makes it, with a second one from the outside."""
     least = torch.finfo(x.dtype).min
@@ -90,6 +98,7 @@ def attention(**options):
                 lambda x: (x.float().pow(2).mean(-1, keepdim=True) + 1e-6).rsqrt() * x,
                 lambda x: x[:, None].expand(-1, 2, 6).reshape(-1, 6) * 2,
                 lambda x: x.repeat_interleave(2, 0) * 2,
+                extended,
                 causal,
                 rotary,
             ],

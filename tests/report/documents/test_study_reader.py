@@ -10,6 +10,8 @@ from pathlib import Path
 
 import optuna
 import pytest
+import sqlalchemy
+from optuna.storages._rdb.models import BaseModel
 
 from autosplit.errors import AutosplitError, ConfigError
 from autosplit.report.documents.study_reader import StudyReader, find_study
@@ -40,6 +42,11 @@ def plain_table(file):
         base.execute("CREATE TABLE t (x)")
 
 
+def begun(file):
+    """Of a run that was stopped at once."""
+    BaseModel.metadata.create_all(sqlalchemy.create_engine(f"sqlite:///{file}"))
+
+
 def cut_off(file):
     newer(file)
     file.write_bytes(file.read_bytes()[:5000])
@@ -55,6 +62,7 @@ def cut_off(file):
         (os.mkfifo, "cannot be read: not a regular file"),
         (plain_table, "no such table|holds no study"),
         (lambda f: optuna.create_study(storage=f"sqlite:///{f}"), "no study made by autosplit"),
+        (begun, "was created but never initialised"),
         (newer, "has format 99"),
         (cut_off, "malformed"),
     ],
@@ -82,13 +90,6 @@ def test_several_studies_need_a_name_and_a_name_picks_one(small):
         pass
     with pytest.raises(ConfigError, match=r"no study 'third'; .* fire, second"), unknown.open():
         pass
-
-
-def test_a_study_file_leads_to_its_database(small, monkeypatch):
-    file = small.with_name("fire.toml")
-    file.write_text('zoo = "squeezenet"\nstages = 2\n')
-    monkeypatch.chdir(small.parent)
-    assert find_study(str(file)).file == small
 
 
 def test_a_password_is_never_shown():

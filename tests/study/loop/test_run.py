@@ -124,13 +124,6 @@ def test_a_broken_machine_stops_the_run_and_the_split_stays_free(new_study, ran)
     assert states(opened).count("COMPLETE") == 3
 
 
-@pytest.mark.parametrize("sampler", ["planner", "tpe", "random", "brute_force"])
-def test_a_small_space_is_measured_whole_and_no_further(ran, sampler):
-    opened = ran(chain_bench(ops=4, stages=3, noise=0.3), trials=50, sampler=sampler)
-    assert states(opened) == ["COMPLETE"] * 3
-    assert stopped(opened).startswith(("exhausted", "converged"))
-
-
 def narrow(bench):
     """The bench, each of its devices with room for two ops."""
     kinds = tuple(replace(kind, memory=13.0) for kind in bench.costs.kinds)
