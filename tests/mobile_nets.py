@@ -28,30 +28,17 @@ class _Block(NamedTuple):
 
 # Howard et al., Searching for MobileNetV3, 2019, table 1, without every second repetition.
 _MOBILENET = (
-    _Block(3, 16, 16),
-    _Block(3, 64, 24, 2),
-    _Block(3, 72, 24),
-    _Block(5, 72, 40, 2, 24),
-    _Block(5, 120, 40, 1, 32),
-    _Block(3, 240, 80, 2),
-    _Block(3, 200, 80),
-    _Block(3, 480, 112, 1, 120),
-    _Block(5, 672, 160, 2, 168),
-    _Block(5, 960, 160, 1, 240),
-)
+    _Block(3, 16, 16), _Block(3, 64, 24, 2), _Block(3, 72, 24), _Block(5, 72, 40, 2, 24),
+    _Block(5, 120, 40, 1, 32), _Block(3, 240, 80, 2), _Block(3, 200, 80),
+    _Block(3, 480, 112, 1, 120), _Block(5, 672, 160, 2, 168), _Block(5, 960, 160, 1, 240),
+)  # fmt: skip
 # Tan and Le, EfficientNet, 2019, table 1, the same way.
 _EFFICIENTNET = (
-    _Block(3, 32, 16, 1, 8),
-    _Block(3, 96, 24, 2, 4),
-    _Block(3, 144, 24, 1, 6),
-    _Block(5, 144, 40, 2, 6),
-    _Block(5, 240, 40, 1, 10),
-    _Block(3, 240, 80, 2, 10),
-    _Block(3, 480, 80, 1, 20),
-    _Block(5, 480, 112, 1, 20),
-    _Block(5, 672, 192, 2, 28),
+    _Block(3, 32, 16, 1, 8), _Block(3, 96, 24, 2, 4), _Block(3, 144, 24, 1, 6),
+    _Block(5, 144, 40, 2, 6), _Block(5, 240, 40, 1, 10), _Block(3, 240, 80, 2, 10),
+    _Block(3, 480, 80, 1, 20), _Block(5, 480, 112, 1, 20), _Block(5, 672, 192, 2, 28),
     _Block(3, 1152, 320, 1, 48),
-)
+)  # fmt: skip
 
 
 def mobilenet_v3(size: int = 224) -> Any:

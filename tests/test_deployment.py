@@ -52,15 +52,12 @@ def test_the_cores_of_a_device(device, cores):
 
 @pytest.mark.parametrize(
     ("device", "plain", "resources"),
-    [
-        ("cores:0,2", "cores:0,2", ("core 0", "core 2")),
-        ("ray:a/cores:0-1", "cores:0-1", ("ray:a/core 0", "ray:a/core 1")),
-        ("ray:a/cuda:0", "cuda:0", ("ray:a/cuda:0",)),
-        ("cuda:1", "cuda:1", ("cuda:1",)),
-        ("rpc:host:9090", "rpc:host:9090", ("rpc:host:9090",)),
-        ("tracker:host:9190:board", "tracker:host:9190:board", ()),
-    ],
-)
+    [("cores:0,2", "cores:0,2", ("core 0", "core 2")),
+     ("ray:a/cores:0-1", "cores:0-1", ("ray:a/core 0", "ray:a/core 1")),
+     ("ray:a/cuda:0", "cuda:0", ("ray:a/cuda:0",)), ("cuda:1", "cuda:1", ("cuda:1",)),
+     ("rpc:host:9090", "rpc:host:9090", ("rpc:host:9090",)),
+     ("tracker:host:9190:board", "tracker:host:9190:board", ())],
+)  # fmt: skip
 def test_what_stages_on_one_device_share(device, plain, resources):
     assert deployment.on_its_machine(device) == plain
     assert deployment.resources_of(device) == resources

@@ -9,17 +9,9 @@ from autosplit.units import between, counted, digits, milliseconds, size
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [
-        (1234.5, "1234"),
-        (99.96, "100"),
-        (12.345, "12.3"),
-        (0.00123, "0.00123"),
-        (5e-4, "0.0005"),
-        (0, "0"),
-        (-2.5, "-2.5"),
-        (-12.345, "-12.3"),
-    ],
-)
+    [(1234.5, "1234"), (99.96, "100"), (12.345, "12.3"), (0.00123, "0.00123"), (5e-4, "0.0005"),
+     (0, "0"), (-2.5, "-2.5"), (-12.345, "-12.3")],
+)  # fmt: skip
 def test_numbers_have_three_digits(value, shown):
     assert (digits(value), milliseconds(value)) == (shown, f"{shown} ms")
 

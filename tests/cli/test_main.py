@@ -67,16 +67,13 @@ def test_an_unknown_option_is_answered_with_the_nearest_one(capsys, words, progr
 
 @pytest.mark.parametrize(
     ("error", "code", "line"),
-    [
-        (ConfigError("a  wrong\nvalue"), 2, "a wrong value"),
-        (Infeasible("none fits"), 1, "none fits"),
-        (MachineError("no disk"), 3, "no disk"),
-        (KeyboardInterrupt(), 130, "interrupted"),
-        (MemoryError("8 PiB"), 3, "not enough memory: 8 PiB"),
-        (MemoryError(), 3, "not enough memory: nothing left"),
-        (ZeroDivisionError("a\nb"), 3, "unexpected ZeroDivisionError: a b; --debug shows where"),
-    ],
-)
+    [(ConfigError("a  wrong\nvalue"), 2, "a wrong value"),
+     (Infeasible("none fits"), 1, "none fits"), (MachineError("no disk"), 3, "no disk"),
+     (KeyboardInterrupt(), 130, "interrupted"),
+     (MemoryError("8 PiB"), 3, "not enough memory: 8 PiB"),
+     (MemoryError(), 3, "not enough memory: nothing left"),
+     (ZeroDivisionError("a\nb"), 3, "unexpected ZeroDivisionError: a b; --debug shows where")],
+)  # fmt: skip
 def test_every_error_is_one_line_and_an_exit_code(broken, said, error, code, line):
     broken(error)
     assert said("inspect", "net.onnx") == (code, line)
@@ -131,16 +128,12 @@ def without(monkeypatch):
 
 @pytest.mark.parametrize(
     ("package", "extra", "words"),
-    [
-        ("onnx", "onnx", "zoo list"),
-        ("onnx", "onnx", "inspect net.onnx"),
-        ("torch", "torch", "inspect net.pt2"),
-        ("onnxscript", "torch", "inspect net.pt2"),
-        ("psycopg", "postgres", "show s --storage postgresql+psycopg://me:secret@host/base"),
-        ("optuna_dashboard", "dashboard", "dashboard net.db --port 0"),
-        ("waitress", "dashboard", "dashboard net.db --port 0"),
-    ],
-)
+    [("onnx", "onnx", "zoo list"), ("onnx", "onnx", "inspect net.onnx"),
+     ("torch", "torch", "inspect net.pt2"), ("onnxscript", "torch", "inspect net.pt2"),
+     ("psycopg", "postgres", "show s --storage postgresql+psycopg://me:secret@host/base"),
+     ("optuna_dashboard", "dashboard", "dashboard net.db --port 0"),
+     ("waitress", "dashboard", "dashboard net.db --port 0")],
+)  # fmt: skip
 def test_a_package_that_is_missing_is_named_with_the_extra_that_has_it(
     finished, without, said, package, extra, words
 ):

@@ -43,25 +43,14 @@ def printed(capfd):
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["inspect"],
-        ["inspect", "-f", "json"],
-        ["inspect", "--node", HOSTILE],
-        ["inspect", "--node", f"{HOSTILE}?"],
-        ["inspect", "--node", "?", "--debug"],
-        ["split", "--after", HOSTILE],
-        ["split", "--after", f"{HOSTILE}?"],
-        ["extract", "--ops", HOSTILE],
-        ["profile", "--seconds", "0.01"],
-        ["plan", "--stages", "2"],
-        ["bench"],
-        ["verify"],
-        ["run", "--cores", HOSTILE],
-        ["show"],
-        ["inspect", "--target", HOSTILE],
-    ],
+    [["inspect"], ["inspect", "-f", "json"], ["inspect", "--node", HOSTILE],
+     ["inspect", "--node", f"{HOSTILE}?"], ["inspect", "--node", "?", "--debug"],
+     ["split", "--after", HOSTILE], ["split", "--after", f"{HOSTILE}?"],
+     ["extract", "--ops", HOSTILE], ["profile", "--seconds", "0.01"], ["plan", "--stages", "2"],
+     ["bench"], ["verify"], ["run", "--cores", HOSTILE], ["show"],
+     ["inspect", "--target", HOSTILE]],
     ids=" ".join,
-)
+)  # fmt: skip
 def test_a_terminal_obeys_no_name_of_a_model(model, printed, arguments):
     command, *options = arguments
     printed(command, model, *options)

@@ -103,15 +103,12 @@ def test_what_does_not_fit_the_memory_is_refused_by_name(tmp_path):
 
 @pytest.mark.parametrize(
     ("cores", "kinds", "threads"),
-    [
-        (1, [(0,)], [1]),
-        (6, [tuple(range(6))], [1, 2, 4, 6]),
-        ("0-2", [(0, 1, 2)], [1, 2, 3]),
-        ("5,3", [(5, 3)], [1, 2]),
-        ("0-15", [tuple(range(16))], [1, 2, 4, 8, 16]),  # of too many kinds, which count as one
-        (["0-3", "4,6,8"], [(0, 1, 2, 3), (4, 6, 8)], [1, 2, 4, 1, 2, 3]),
-    ],
-)
+    [(1, [(0,)], [1]), (6, [tuple(range(6))], [1, 2, 4, 6]), ("0-2", [(0, 1, 2)], [1, 2, 3]),
+     ("5,3", [(5, 3)], [1, 2]),
+     # Of too many kinds, which count as one.
+     ("0-15", [tuple(range(16))], [1, 2, 4, 8, 16]),
+     (["0-3", "4,6,8"], [(0, 1, 2, 3), (4, 6, 8)], [1, 2, 4, 1, 2, 3])],
+)  # fmt: skip
 def test_cores_are_a_number_or_numbers_of_each_kind(monkeypatch, cores, kinds, threads):
     module = "autosplit.study.config.study_file"
     alone = [(number,) for number in range(16)]

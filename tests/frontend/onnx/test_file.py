@@ -96,13 +96,9 @@ def dynamic(*shapes):
 
 @pytest.mark.parametrize(
     ("shape", "text", "example"),
-    [
-        (("rows", 4), "(rows, 4)", (1, 4)),
-        (("n", "n"), "(n, n)", (1, 1)),
-        ((4, None), "(4, ?)", (4, 1)),
-        (None, "(of unknown rank)", (1, 3, 224, 224)),
-    ],
-)
+    [(("rows", 4), "(rows, 4)", (1, 4)), (("n", "n"), "(n, n)", (1, 1)),
+     ((4, None), "(4, ?)", (4, 1)), (None, "(of unknown rank)", (1, 3, 224, 224))],
+)  # fmt: skip
 def test_a_dynamic_shape_says_which_input_and_how_to_give_it(refused, shape, text, example):
     assert refused(dynamic(shape)) == (
         f"input 'x0' has a dynamic shape {text}; give it, e.g. --shape "
@@ -112,16 +108,13 @@ def test_a_dynamic_shape_says_which_input_and_how_to_give_it(refused, shape, tex
 
 @pytest.mark.parametrize(
     ("options", "line"),
-    [
-        (["x=1x4"], "shapes name 'x', but the model's inputs are 'x0', 'x1'"),
-        (["x0=1x4x4"], "shape x0=1x4x4 has rank 3, but the input has rank 2: (n, 4)"),
-        (["x0=4"], "shape x0=4 has rank 1"),
-        (["x0="], "shape x0= has rank 0"),
-        (["x0=0x4"], "shape x0=0x4 has size 0 at axis 0; sizes start at 1"),
-        (["x0=2x5"], "shape x0=2x5 differs at axis 1, which the model fixes to 4"),
-        (["x0=2x4", "x1=3x8"], "shape x1=3x8 differs at axis 0, which the model fixes to 2"),
-    ],
-)
+    [(["x=1x4"], "shapes name 'x', but the model's inputs are 'x0', 'x1'"),
+     (["x0=1x4x4"], "shape x0=1x4x4 has rank 3, but the input has rank 2: (n, 4)"),
+     (["x0=4"], "shape x0=4 has rank 1"), (["x0="], "shape x0= has rank 0"),
+     (["x0=0x4"], "shape x0=0x4 has size 0 at axis 0; sizes start at 1"),
+     (["x0=2x5"], "shape x0=2x5 differs at axis 1, which the model fixes to 4"),
+     (["x0=2x4", "x1=3x8"], "shape x1=3x8 differs at axis 0, which the model fixes to 2")],
+)  # fmt: skip
 def test_a_shape_that_does_not_fit_says_why(refused, options, line):
     flags = [part for text in options for part in ("--shape", text)]
     assert line in refused(dynamic(("n", 4), ("n", 8)), *flags)
@@ -214,22 +207,18 @@ def test_external_data_outside_the_folder_is_refused(
 
 @pytest.mark.parametrize(
     ("location", "entries", "line"),
-    [
-        ("no.bin", {}, "needs the file 'no.bin' beside the model; it is not there"),
-        ("", {}, "needs the file '' beside the model"),
-        ("a\0b", {}, "needs the file 'a\\x00b' beside the model"),
-        ("loop.bin", {}, ""),
-        (".", {}, "needs the file '.' beside the model"),
-        ("data.bin", {"length": 17}, "cannot be read: "),
-        ("data.bin", {"offset": 99}, "cannot be read: "),
-        ("data.bin", {"offset": -1}, "cannot be read: "),
-        ("data.bin", {"offset": "x"}, "cannot be read: "),
-        ("data.bin", {"length": 12}, "is damaged"),
-        ("9" * 5000, {}, "needs the file '9999"),
-        ("data.bin", {"offset": "9" * 5000}, "cannot be read: "),
-        ("data.bin", {"length": "9" * 5000}, "cannot be read: "),
-    ],
-)
+    [("no.bin", {}, "needs the file 'no.bin' beside the model; it is not there"),
+     ("", {}, "needs the file '' beside the model"),
+     ("a\0b", {}, "needs the file 'a\\x00b' beside the model"), ("loop.bin", {}, ""),
+     (".", {}, "needs the file '.' beside the model"),
+     ("data.bin", {"length": 17}, "cannot be read: "),
+     ("data.bin", {"offset": 99}, "cannot be read: "),
+     ("data.bin", {"offset": -1}, "cannot be read: "),
+     ("data.bin", {"offset": "x"}, "cannot be read: "), ("data.bin", {"length": 12}, "is damaged"),
+     ("9" * 5000, {}, "needs the file '9999"),
+     ("data.bin", {"offset": "9" * 5000}, "cannot be read: "),
+     ("data.bin", {"length": "9" * 5000}, "cannot be read: ")],
+)  # fmt: skip
 def test_external_data_that_cannot_be_read_is_named(refused, tmp_path, location, entries, line):
     (tmp_path / "data.bin").write_bytes(ONES.tobytes())
     (tmp_path / "loop.bin").symlink_to(tmp_path / "loop.bin")

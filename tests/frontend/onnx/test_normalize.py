@@ -38,14 +38,10 @@ def test_a_spelling_of_another_opset_is_read(save, model):
 
 @pytest.mark.parametrize(
     ("line", "dtype", "reason"),
-    [
-        ('BitShift<direction="LEFT">', "uint8", "no bits for"),
-        ("Mod<fmod=0>", "float", "fmod=1"),
-        ("Mod", "int32", "divided by 0"),
-        ("Div", "int8", "divided by 0"),
-        ("Pow", "int64", "powers of floats only, its base is int64"),
-    ],
-)
+    [('BitShift<direction="LEFT">', "uint8", "no bits for"), ("Mod<fmod=0>", "float", "fmod=1"),
+     ("Mod", "int32", "divided by 0"), ("Div", "int8", "divided by 0"),
+     ("Pow", "int64", "powers of floats only, its base is int64")],
+)  # fmt: skip
 def test_operands_at_the_edges_are_left_to_another_runtime(save, line, dtype, reason):
     ports = f"g ({dtype}[4] x, {dtype}[4] z) => ({dtype}[4] y)"
     model = api.load_model(save(net(f"{ports} {{ y = {line}(x, z) }}")), runtime="onnxruntime")

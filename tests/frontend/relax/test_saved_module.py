@@ -67,19 +67,16 @@ def test_a_module_of_relax_ops_is_read(attributes):
 
 @pytest.mark.parametrize(
     ("parts", "name"),
-    [
-        ({"kernel": KERNEL}, "kernel"),
-        ({"function": "R.func_attr({'Codegen': 'mine'})"}, "Codegen"),
-        ({"module": "I.module_attrs({'external_mods': []})"}, "external_mods"),
-        ({"module": "I.module_global_infos({'vdevice': [I.vdevice('llvm')]})"}, "vdevice|Target"),
-        ({"call": "R.call_dps_packed('f', (x,), out_ty=R.Tensor((4,), 'float32'))"}, "packed|'f'"),
-        ({"call": "R.call_tir('system', (x,), out_ty=R.Tensor((4,), 'float32'))"}, "system"),
-        ({"call": "R.call_pure_packed('f', x, ty_args=R.Tensor((4,), 'float32'))"}, "packed|'f'"),
-        ({"call": "R.to_vdevice(x, 'llvm')"}, "vdevice|Target"),
-        ({"call": "R.print(x, format='{}')"}, "print"),
-    ],
+    [({"kernel": KERNEL}, "kernel"), ({"function": "R.func_attr({'Codegen': 'mine'})"}, "Codegen"),
+     ({"module": "I.module_attrs({'external_mods': []})"}, "external_mods"),
+     ({"module": "I.module_global_infos({'vdevice': [I.vdevice('llvm')]})"}, "vdevice|Target"),
+     ({"call": "R.call_dps_packed('f', (x,), out_ty=R.Tensor((4,), 'float32'))"}, "packed|'f'"),
+     ({"call": "R.call_tir('system', (x,), out_ty=R.Tensor((4,), 'float32'))"}, "system"),
+     ({"call": "R.call_pure_packed('f', x, ty_args=R.Tensor((4,), 'float32'))"}, "packed|'f'"),
+     ({"call": "R.to_vdevice(x, 'llvm')"}, "vdevice|Target"),
+     ({"call": "R.print(x, format='{}')"}, "print")],
     ids=str,
-)
+)  # fmt: skip
 def test_what_may_run_code_is_refused_by_name(parts, name):
     try:
         unlisted = module(**parts)

@@ -33,13 +33,10 @@ def test_a_size_that_follows_from_another_need_not_be_given(program):
 
 @pytest.mark.parametrize(
     ("shapes", "error", "part"),
-    [
-        ({"x": (7, 6), "longer": (7, 6)}, ConfigError, "give 8"),
-        ({"x": (7, 5)}, ConfigError, "axis 1"),
-        (LONGER, ModelError, "--shape x="),
-        ({"y": (8, 6)}, ConfigError, "'y'"),
-    ],
-)
+    [({"x": (7, 6), "longer": (7, 6)}, ConfigError, "give 8"),
+     ({"x": (7, 5)}, ConfigError, "axis 1"), (LONGER, ModelError, "--shape x="),
+     ({"y": (8, 6)}, ConfigError, "'y'")],
+)  # fmt: skip
 def test_a_shape_that_does_not_fit_names_the_remedy(program, shapes, error, part):
     with pytest.raises(error, match=part):
         autosplit.load_model(program, shapes)

@@ -60,13 +60,10 @@ def best_of(study):
 
 @pytest.mark.parametrize(
     ("verdict", "marked"),
-    [
-        ({}, [1]),
-        ({"text": "Split.", "trial": 0}, [0]),
-        ({"text": "Leave it.", "baseline": "one core"}, ["one core"]),
-        ({"text": "Leave it.", "trial": 7}, []),
-    ],
-)
+    [({}, [1]), ({"text": "Split.", "trial": 0}, [0]),
+     ({"text": "Leave it.", "baseline": "one core"}, ["one core"]),
+     ({"text": "Leave it.", "trial": 7}, [])],
+)  # fmt: skip
 def test_what_the_verdict_advises_is_marked(verdict, marked):
     baselines = [{"name": "one core", "period_ms": spread(9.0)}]
     study = read(study_of([5.0, 4.0], verdict=verdict, baselines=baselines))
@@ -78,14 +75,9 @@ def test_what_the_verdict_advises_is_marked(verdict, marked):
 
 @pytest.mark.parametrize(
     ("stages", "replicas", "cores", "kind"),
-    [
-        (2, (1, 1), None, "split"),
-        (2, (1, 1), 2, "split"),
-        (1, (2,), 2, "configuration on 2 cores"),
-        (2, (2, 1), "0-3", "configuration on cores 0-3"),
-        (1, (1,), None, "configuration"),
-    ],
-)
+    [(2, (1, 1), None, "split"), (2, (1, 1), 2, "split"), (1, (2,), 2, "configuration on 2 cores"),
+     (2, (2, 1), "0-3", "configuration on cores 0-3"), (1, (1,), None, "configuration")],
+)  # fmt: skip
 def test_what_is_no_split_is_not_called_one(stages, replicas, cores, kind):
     one = trial(0, 4.0, stages=tuple((i,) for i in range(stages)), replicas=replicas)
     study = changed(Study("s", trials=(one,)), config={"cores": cores})

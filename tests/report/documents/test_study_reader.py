@@ -54,19 +54,14 @@ def cut_off(file):
 
 @pytest.mark.parametrize(
     ("make", "says"),
-    [
-        (lambda f: None, "does not exist"),
-        (lambda f: f.touch(), "is empty"),
-        (lambda f: f.write_text("name = 1"), "is not an SQLite database"),
-        (Path.mkdir, "cannot be read"),
-        (os.mkfifo, "cannot be read: not a regular file"),
-        (plain_table, "no such table|holds no study"),
-        (lambda f: optuna.create_study(storage=f"sqlite:///{f}"), "no study made by autosplit"),
-        (begun, "was created but never initialised"),
-        (newer, "has format 99"),
-        (cut_off, "malformed"),
-    ],
-)
+    [(lambda f: None, "does not exist"), (lambda f: f.touch(), "is empty"),
+     (lambda f: f.write_text("name = 1"), "is not an SQLite database"),
+     (Path.mkdir, "cannot be read"), (os.mkfifo, "cannot be read: not a regular file"),
+     (plain_table, "no such table|holds no study"),
+     (lambda f: optuna.create_study(storage=f"sqlite:///{f}"), "no study made by autosplit"),
+     (begun, "was created but never initialised"), (newer, "has format 99"),
+     (cut_off, "malformed")],
+)  # fmt: skip
 def test_a_database_that_cannot_be_shown_is_one_clear_line(tmp_path, make, says):
     file = tmp_path / "some.db"
     make(file)
