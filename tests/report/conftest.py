@@ -20,22 +20,10 @@ def finished(tmp_path_factory):
     return file
 
 
-@pytest.fixture(scope="session")
-def small_study(tmp_path_factory):
-    make_study(file := tmp_path_factory.mktemp("small") / "fire.db", graphs.fire_net(), trials=3)
-    return file
-
-
 @pytest.fixture
 def database(tmp_path, finished):
     """A copy of the finished study, to change."""
     return Path(shutil.copy(finished, tmp_path))
-
-
-@pytest.fixture
-def small(tmp_path, small_study):
-    """A copy of a study with three trials, to change."""
-    return Path(shutil.copy(small_study, tmp_path))
 
 
 @pytest.fixture(scope="session")

@@ -146,14 +146,14 @@ def test_trials_are_sorted_and_filtered(browser, served):
     assert browser.accessibility() == []
 
 
-def test_what_changes_in_a_running_study_changes_in_place(browser, small):
-    with dashboard(find_study(str(small))) as client:
+def test_what_changes_in_a_running_study_changes_in_place(browser, database):
+    with dashboard(find_study(str(database))) as client:
         browser.open(client.url)
         browser.run(OPEN_ALL)
         browser.run("scrollTo(0, 400); window.stays = true")
         browser.run("document.querySelector('.frame').scrollTop = 60")
         place = browser.run(PLACE)
-        study = optuna.load_study(study_name="fire", storage=f"sqlite:///{small}")
+        study = optuna.load_study(study_name="fire", storage=f"sqlite:///{database}")
         store(study, verdict={"choice": "leave", "text": "Changed meanwhile."})
         # The server looks at most every few seconds.
         assert browser.wait("return document.body.innerText.includes('Changed meanwhile.')")

@@ -65,17 +65,17 @@ def test_a_running_study_can_be_watched(database, monkeypatch):
     assert "Trial 14 is being measured, cut after &lt;conv&gt;, predicted 12.5 ms." in body
 
 
-def test_a_study_that_goes_away_is_still_shown(small, monkeypatch, capsys):
+def test_a_study_that_goes_away_is_still_shown(database, monkeypatch, capsys):
     monkeypatch.setattr(app, "REFRESH", 0.0)
-    with dashboard(find_study(str(small))) as client:
-        small.unlink()
-        assert len(client.study()["trials"]) == 3
+    with dashboard(find_study(str(database))) as client:
+        database.unlink()
+        assert len(client.study()["trials"]) == 12
         client.study()
     assert capsys.readouterr().err.count("showing what was read before") == 1
 
 
-def test_other_notes_and_artifacts_in_the_database_are_not_served(small):
-    study = optuna.load_study(study_name="fire", storage=f"sqlite:///{small}")
+def test_other_notes_and_artifacts_in_the_database_are_not_served(database):
+    study = optuna.load_study(study_name="fire", storage=f"sqlite:///{database}")
     attributes = {
         "dashboard:note_ver": 1, "dashboard:note_str:0": "![x](http://evil.example/x.png)",
         "dashboard:plot_data:evil:0": "{}",
@@ -84,23 +84,23 @@ def test_other_notes_and_artifacts_in_the_database_are_not_served(small):
     for key, value in attributes.items():
         study._storage.set_study_system_attr(study._study_id, key, value)
     artifact = {"artifact_id": "1", "filename": "evil.html", "mimetype": "text/html"}
-    with contextlib.closing(sqlite3.connect(small)) as base, base:
+    with contextlib.closing(sqlite3.connect(database)) as base, base:
         row = "INSERT INTO trial_system_attributes (trial_id, key, value_json) VALUES (1, ?, ?)"
         base.execute(row, ("artifacts:1", json.dumps(json.dumps(artifact))))
-    with dashboard(find_study(str(small))) as client:
+    with dashboard(find_study(str(database))) as client:
         assert "evil" not in json.dumps(client.study())
 
 
-def test_a_damaged_trial_is_shown_as_failed(small):
-    with contextlib.closing(sqlite3.connect(small)) as base, base:
+def test_a_damaged_trial_is_shown_as_failed(database):
+    with contextlib.closing(sqlite3.connect(database)) as base, base:
         base.execute("UPDATE trials SET datetime_complete = NULL WHERE number = 2")
-    with dashboard(find_study(str(small))) as client:
+    with dashboard(find_study(str(database))) as client:
         trial = client.study()["trials"][2]
     assert trial["state"] == "Fail"
     assert any("damaged" in attribute["value"] for attribute in trial["user_attrs"])
 
 
-def test_a_remote_server_answers_to_addresses_and_to_no_strange_name(small):
-    with dashboard(find_study(str(small)), host="0.0.0.0", allow_remote=True) as client:
+def test_a_remote_server_answers_to_addresses_and_to_no_strange_name(database):
+    with dashboard(find_study(str(database)), host="0.0.0.0", allow_remote=True) as client:
         assert client.ask("/api/studies", Host="192.168.1.7:8080").status == 200
         assert client.ask("/api/studies", Host="rebound.evil.example:8080").status == 403

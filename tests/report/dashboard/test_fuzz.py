@@ -56,9 +56,9 @@ def answer(client, sent):
     return b"".join(parts)
 
 
-def test_no_request_changes_the_study_or_stops_the_dashboard(small):
-    before, draw = small.read_bytes(), random.Random(13)
-    with dashboard(find_study(str(small))) as client:
+def test_no_request_changes_the_study_or_stops_the_dashboard(database):
+    before, draw = database.read_bytes(), random.Random(13)
+    with dashboard(find_study(str(database))) as client:
         page, statuses = client.study(), Counter[str]()
         for _ in range(CALLS):
             sent = request(draw)
@@ -72,5 +72,5 @@ def test_no_request_changes_the_study_or_stops_the_dashboard(small):
     assert statuses["4xx"] > CALLS / 2
     assert statuses["2xx"] > CALLS / 20
     assert statuses["none"] < CALLS / 20
-    assert small.read_bytes() == before
-    assert list(small.parent.iterdir()) == [small]
+    assert database.read_bytes() == before
+    assert list(database.parent.iterdir()) == [database]

@@ -76,11 +76,11 @@ def test_a_reader_of_the_output_that_leaves_is_no_damage_of_the_database(finishe
         raise BrokenPipeError
 
 
-def test_several_studies_need_a_name_and_a_name_picks_one(small):
-    make_study(small, graphs.chain(20), "second", 1)
-    with find_study("second", str(small)).open() as study:
+def test_several_studies_need_a_name_and_a_name_picks_one(database):
+    make_study(database, graphs.chain(20), "second", 1)
+    with find_study("second", str(database)).open() as study:
         assert study.study_name == "second"
-    without_name, unknown = find_study(str(small)), find_study("third", str(small))
+    without_name, unknown = find_study(str(database)), find_study("third", str(database))
     with pytest.raises(ConfigError, match=r"2 studies \(fire, second\)"), without_name.open():
         pass
     with pytest.raises(ConfigError, match=r"no study 'third'; .* fire, second"), unknown.open():
