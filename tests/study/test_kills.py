@@ -4,49 +4,11 @@ import contextlib
 import random
 import signal
 import subprocess
-import sys
-import time
 
 import pytest
 
-from autosplit.report.documents.study_reader import find_study
-from autosplit.study.record import RESULT, record_of
-from autosplit.study.results import best_of_study
-
-STUDY = 'name = "k"\nmodel = "net.onnx"\nstages = 3\n[search]\ntrials = {}\n{}\n'
-
-
-class Killable:
-    """A study on simulated hardware, run by processes."""
-
-    def __init__(self, folder, trials, more="converge = false", delay=0.3):
-        folder.mkdir(exist_ok=True)
-        (folder / "k.toml").write_text(STUDY.format(trials, more))
-        self.file = folder / "k.db"
-        run = ["run", str(folder / "k.toml"), "--storage", str(self.file)]
-        self._command = [sys.executable, "-m", "studies.simulation", "ops=40", f"delay={delay}"]
-        self._command += run
-
-    def start(self):
-        pipe = subprocess.PIPE
-        return subprocess.Popen(self._command, text=True, stdout=subprocess.DEVNULL, stderr=pipe)
-
-    def run(self):
-        subprocess.run(self._command, check=True, capture_output=True)
-
-    def started_until(self, line):
-        """A process that has printed a line that begins so."""
-        process = self.start()
-        assert any(printed.startswith(line) for printed in process.stderr), "it ended before"
-        return process
-
-    def stored(self):
-        """State, candidate and value of each trial; the best candidate; and the verdict."""
-        with find_study(str(self.file)).open() as study:
-            trials = [(t.state.name, record_of(t).key, t.value) for t in study.trials]
-            best = best_of_study(study)
-            result = study.user_attrs.get(RESULT, {})
-            return trials, best and best.record.key, result.get("verdict")
+from autosplit.study.record import record_of
+from tests.study.processes import Runs
 
 
 def kill(process):
@@ -56,16 +18,16 @@ def kill(process):
 
 @pytest.mark.slow
 def test_twenty_kills_lose_nothing_and_change_nothing(tmp_path):
-    whole, parted = (Killable(tmp_path / name, 40, delay=0.1) for name in ("whole", "parted"))
+    whole, parted = (Runs(tmp_path / name, 40) for name in ("whole", "parted"))
     whole.run()
     rng, kills, complete = random.Random(0), 0, []
     for _ in range(20):
-        process = parted.start()
+        process = parted.start(0.1)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=rng.uniform(0.5, 4.0))
         kills += process.poll() is None
         kill(process)
-        if parted.file.exists():
+        if parted.trials():
             before, complete = complete, [t for t in parted.stored()[0] if t[0] == "COMPLETE"]
             assert complete[: len(before)] == before
     parted.run()
@@ -79,10 +41,9 @@ def test_twenty_kills_lose_nothing_and_change_nothing(tmp_path):
 
 @pytest.mark.integration
 def test_a_kill_in_the_third_trial_loses_that_trial_alone(tmp_path):
-    study = Killable(tmp_path, 4, 'sampler = "random"', delay=0.5)
+    study = Runs(tmp_path, 4, 'sampler = "random"')
     killed = study.started_until("trial 1:")
-    while not any(key for _, key, _ in study.stored()[0][2:]):
-        time.sleep(0.02)  # until it has chosen its candidate
+    study.wait(lambda trials: any(record_of(trial).key for trial in trials[2:]))  # it has chosen
     kill(killed)
     states = [state for state, *_ in study.stored()[0]]
     assert states == ["COMPLETE", "COMPLETE", "RUNNING"]
@@ -95,7 +56,7 @@ def test_a_kill_in_the_third_trial_loses_that_trial_alone(tmp_path):
 
 @pytest.mark.integration
 def test_a_kill_in_the_final_comparison_costs_that_comparison_alone(tmp_path):
-    study = Killable(tmp_path, 2)
+    study = Runs(tmp_path, 2)
     kill(study.started_until("final comparison"))
     before, _, no_verdict = study.stored()
     assert [state for state, *_ in before] == ["COMPLETE"] * 2
@@ -108,7 +69,7 @@ def test_a_kill_in_the_final_comparison_costs_that_comparison_alone(tmp_path):
 
 @pytest.mark.integration
 def test_ctrl_c_exits_130_with_the_study_whole(tmp_path):
-    study = Killable(tmp_path, 5)
+    study = Runs(tmp_path, 5)
     process = study.started_until("trial 1:")
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)

@@ -2,8 +2,6 @@
 
 import contextlib
 import signal
-import subprocess
-import sys
 import time
 
 import optuna
@@ -15,36 +13,13 @@ from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import record_of
 from autosplit.study.results import error_of
-from autosplit.study.storage import connect, storage_url
+from autosplit.study.storage import connect
 from tests.study.conftest import chain_bench
+from tests.study.processes import Runs
 
 pytestmark = pytest.mark.integration
-LEASE = 2  # seconds, in worker.py
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return storage_url("w", str(tmp_path / "w.db"))
-    return str(request.getfixturevalue("database_server").url)
-
-
-@contextlib.contextmanager
-def worker(url, trials, delay="0.1"):
-    """A worker, killed at the end if it still runs; a stopped one too."""
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-m", "tests.study.worker", url, str(trials), delay]
-    with subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def until_measuring(process, times):
-    """Wait until a worker has begun that many further measurements."""
-    for _ in range(times):
-        assert process.stdout.readline() == "measuring\n", process.communicate()
+LEASE = 2  # seconds
+SEARCH = f'sampler = "random"\nlease = {LEASE}'
 
 
 def ended(processes):
@@ -52,17 +27,12 @@ def ended(processes):
     return [process.communicate(timeout=120)[1] for process in processes]
 
 
-def trials_of(url):
-    return optuna.load_study(study_name="w", storage=connect(url)).trials
+def errors_of(trials):
+    return [error_of(trial) for trial in trials if trial.state.name == "FAIL"]
 
 
-def errors_of(url):
-    return [error_of(trial) for trial in trials_of(url) if trial.state.name == "FAIL"]
-
-
-def check_trials(url, complete):
+def check_trials(trials, complete):
     """So many trials have a result, of a candidate each, and no number is missing."""
-    trials = trials_of(url)
     keys = [record_of(trial).key for trial in trials if trial.state.name == "COMPLETE"]
     assert len(keys) == len(set(keys)) == complete
     assert [trial.number for trial in trials] == list(range(len(trials)))
@@ -80,45 +50,43 @@ def test_a_server_s_database_of_another_program_is_refused_and_left_as_it_is(dat
         engine.dispose()
 
 
-def test_four_workers_one_killed_one_stopped_for_longer_than_its_lease(url):
-    with worker(url, 60, "held") as dead, worker(url, 60, "held") as stopped:
-        until_measuring(dead, 1)
-        until_measuring(stopped, 1)
+@pytest.mark.parametrize("storage", ["sqlite", "postgresql"])
+def test_four_workers_one_killed_one_stopped_for_longer_than_its_lease(request, storage, tmp_path):
+    server = request.getfixturevalue("database_server") if storage == "postgresql" else None
+    study = Runs(tmp_path, 60, SEARCH, server and server.url)
+    with study.running(6) as dead, study.running(6) as stopped:
+        study.wait(lambda trials: sum(bool(record_of(trial).key) for trial in trials) == 2)
         dead.send_signal(signal.SIGKILL)
         stopped.send_signal(signal.SIGSTOP)
-        stopped_at = time.monotonic()
-        with worker(url, 60) as one, worker(url, 60) as two:
-            until_measuring(one, 4)
-            time.sleep(max(0.0, stopped_at + 2 * LEASE - time.monotonic()))
+        with study.running(0.1) as one, study.running(0.1) as two:
             # The other workers confirm a silence before they free its trial.
-            while not any("silent" in error for error in errors_of(url)):
-                until_measuring(one, 1)
+            study.wait(lambda trials: any("silent" in error for error in errors_of(trials)))
             stopped.send_signal(signal.SIGCONT)
             outputs = ended([stopped, one, two])
             assert [process.returncode for process in (stopped, one, two)] == [0] * 3, outputs
     assert "another worker finished it first; this result is dropped" in outputs[0]
     assert "its candidate is free again" in "".join(outputs[1:])
-    check_trials(url, 60)
-    assert {trial.state.name for trial in trials_of(url)} == {"COMPLETE", "FAIL"}
+    check_trials(trials := study.trials(), 60)
+    assert {trial.state.name for trial in trials} == {"COMPLETE", "FAIL"}
     limit = "other workers started the last trials first"
-    assert all("silent" in error or error == limit for error in errors_of(url))
+    assert all("silent" in error or error == limit for error in errors_of(trials))
 
 
-def test_a_server_that_is_restarted_under_four_workers_loses_no_trial(database_server):
+def test_a_server_that_is_restarted_under_four_workers_loses_no_trial(database_server, tmp_path):
     with database_server.database("restarted") as url, contextlib.ExitStack() as stack:
-        workers = [stack.enter_context(worker(url, 40)) for _ in range(4)]
-        for process in workers:
-            until_measuring(process, 2)
+        study = Runs(tmp_path, 40, SEARCH, url)
+        workers = [stack.enter_context(study.running(0.1)) for _ in range(4)]
+        study.wait(lambda trials: len(trials) > 8)
         database_server.stop()
         database_server.start()
         outputs = ended(workers)
         time.sleep(2 * LEASE)
-        with worker(url, 40) as last:
+        with study.running(0.1) as last:
             outputs += ended([last])
         assert {process.returncode for process in workers} <= {0, 3}, outputs
         assert last.returncode == 0, outputs
         assert "Traceback" not in "".join(outputs)
-        check_trials(url, 40)
+        check_trials(study.trials(), 40)
 
 
 def test_a_server_that_is_lost_is_one_line_and_the_study_goes_on_afterwards(

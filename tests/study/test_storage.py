@@ -1,7 +1,5 @@
 import resource
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from unittest.mock import Mock
 
@@ -14,6 +12,9 @@ from optuna.testing.pytest_storages import StorageTestCase
 
 from autosplit.errors import ConfigError, MachineError
 from autosplit.study.storage import connect, redact_password, storage_errors, storage_url
+from tests.study.processes import Runs
+
+RANDOM = 'sampler = "random"'
 
 
 def test_what_is_given_goes_before_the_environment_and_the_file(monkeypatch, tmp_path):
@@ -36,26 +37,21 @@ def test_any_file_name_is_that_file(tmp_path, name):
 
 @pytest.mark.slow
 def test_a_disk_that_fills_up_is_one_line_and_the_study_is_whole(tmp_path):
-    study = 'name = "k"\nmodel = "n.onnx"\nstages = 3\n[search]\nsampler = "random"\ntrials = {}\n'
-    (tmp_path / "k.toml").write_text(study.format(3))
-    command = [sys.executable, "-m", "studies.simulation", "run", "k.toml"]
-    subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
-    (tmp_path / "k.toml").write_text(study.format(60))
+    Runs(tmp_path, 3, RANDOM).run(0)
     size = (tmp_path / "k.db").stat().st_size + 8192
 
     def little_room():
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
-    pipes = {"capture_output": True, "text": True}
-    full = subprocess.run(command, cwd=tmp_path, **pipes, preexec_fn=little_room)
-    assert full.returncode == 3, full.stderr
-    assert full.stderr.splitlines()[-1].startswith("autosplit: storage '")
-    assert "Traceback" not in full.stderr
-    (tmp_path / "k.toml").write_text(study.format(8))
-    again = subprocess.run([*command, "-f", "json"], cwd=tmp_path, capture_output=True, text=True)
-    assert again.returncode == 0, again.stderr
-    assert again.stdout.count('"COMPLETE"') >= 8
-    assert "RUNNING" not in again.stdout
+    full = Runs(tmp_path, 60, RANDOM).start(0, preexec_fn=little_room)
+    errors = full.communicate()[1]
+    assert full.returncode == 3, errors
+    assert errors.splitlines()[-1].startswith("autosplit: storage '")
+    assert "Traceback" not in errors
+    (again := Runs(tmp_path, 8, RANDOM)).run(0)
+    states = [trial.state.name for trial in again.trials()]
+    assert states.count("COMPLETE") >= 8
+    assert "RUNNING" not in states
 
 
 def failing(error):

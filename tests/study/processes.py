@@ -1,0 +1,71 @@
+"""Studies on simulated hardware that processes run, which a test kills, stops and starts again."""
+
+import contextlib
+import subprocess
+import sys
+import time
+
+from autosplit.errors import AutosplitError
+from autosplit.report.documents.study_reader import find_study
+from autosplit.study.record import RESULT, record_of
+from autosplit.study.results import best_of_study
+
+STUDY = 'name = "k"\nmodel = "net.onnx"\nstages = 3\n[search]\ntrials = {}\n{}\n'
+
+
+class Runs:
+    """A study; a measurement takes ``delay`` seconds in the processes that run it."""
+
+    def __init__(self, folder, trials, more="converge = false", storage=None):
+        folder.mkdir(exist_ok=True)
+        self._file = folder / "k.toml"
+        self._file.write_text(STUDY.format(trials, more))
+        self.storage = storage or str(folder / "k.db")
+
+    def start(self, delay=0.3, **options):
+        """A process that runs the study; its standard error is a pipe."""
+        command = [sys.executable, "-m", "studies.simulation", "ops=40", f"delay={delay}"]
+        command += ["run", str(self._file), "--storage", self.storage]
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(command, **pipes, **options)
+
+    @contextlib.contextmanager
+    def running(self, delay=0.3):
+        """A process that is killed at the end if it still runs; a stopped one too."""
+        with self.start(delay) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def started_until(self, line):
+        """A process that has printed a line that begins so."""
+        process = self.start()
+        assert any(printed.startswith(line) for printed in process.stderr), "it ended before"
+        return process
+
+    def run(self, delay=0.1):
+        process = self.start(delay)
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+
+    def trials(self):
+        """As they are stored now; none before there is a study."""
+        with contextlib.suppress(AutosplitError), find_study("k", self.storage).open() as study:
+            return study.trials
+        return []
+
+    def wait(self, condition):
+        """Until the trials are so."""
+        deadline = time.monotonic() + 120
+        while not condition(self.trials()):
+            assert time.monotonic() < deadline, self.trials()
+            time.sleep(0.02)
+
+    def stored(self):
+        """State, candidate and value of each trial; the best candidate; and the verdict."""
+        with find_study("k", self.storage).open() as study:
+            trials = [(t.state.name, record_of(t).key, t.value) for t in study.trials]
+            best = best_of_study(study)
+            result = study.user_attrs.get(RESULT, {})
+            return trials, best and best.record.key, result.get("verdict")
