@@ -1,4 +1,3 @@
-import json
 import re
 from pathlib import Path
 from unittest.mock import Mock
@@ -27,26 +26,17 @@ def test_a_cut_tells_what_it_took_along_and_what_crosses_it(residual, as_json):
     assert cut["bytes"] == 1152
 
 
-@pytest.mark.integration
-def test_replicas_by_hand_are_exported_and_run(residual, as_json, tmp_path):
-    split = residual, "--after", "out0", "--runtime", "tvm", "--replicas", "1,2"
-    out = as_json("split", *split, "--devices", "cores:0 cores:0 cores:1", "-o", tmp_path / "out")
-    stages = json.loads(Path(out["file"]).read_text())["stages"]
-    assert [len(stage["replicas"]) for stage in stages] == [1, 2]
-    with autosplit.load(tmp_path / "out") as pipeline:
-        assert pipeline.replicas == (1, 2)
-        items = autosplit.load_model(residual).items(3)
-        assert len(pipeline.run(items)) == 3
-
-
 @pytest.mark.parametrize(("form", "is_said"), [("onnx", True), ("native", False)])
-def test_replicas_that_the_program_of_onnx_lacks_are_said(
+def test_replicas_by_hand_are_exported_and_said_where_a_program_lacks_them(
     residual, as_text, tmp_path, form, is_said
 ):
     words = ["--after", "out0", "--runtime", "onnxruntime", "--replicas", "1,2", "--format", form]
     devices = ["--devices", "cores:0 cores:0 cores:1"]
     printed = as_text("split", residual, *words, *devices, "-o", tmp_path / "out")
     assert ("run one replica of each stage" in printed) == is_said
+    with autosplit.load(tmp_path / "out") as pipeline:
+        assert pipeline.replicas == (1, 2)
+        assert len(pipeline.run(autosplit.load_model(residual).items(3))) == 3
 
 
 def test_a_folded_node_says_why_it_cannot_be_cut_after(save, said):

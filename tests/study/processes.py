@@ -22,7 +22,7 @@ class Runs:
         self._file.write_text(STUDY.format(trials, more))
         self.storage = storage or str(folder / "k.db")
 
-    def start(self, delay=0.3, **options):
+    def start(self, delay, **options):
         """A process that runs the study; its standard error is a pipe."""
         command = [sys.executable, "-m", "studies.simulation", "ops=40", f"delay={delay}"]
         command += ["run", str(self._file), "--storage", self.storage]
@@ -30,7 +30,7 @@ class Runs:
         return subprocess.Popen(command, **pipes, **options)
 
     @contextlib.contextmanager
-    def running(self, delay=0.3):
+    def running(self, delay):
         """A process that is killed at the end if it still runs; a stopped one too."""
         with self.start(delay) as process:
             try:
@@ -40,7 +40,7 @@ class Runs:
 
     def started_until(self, line):
         """A process that has printed a line that begins so."""
-        process = self.start()
+        process = self.start(0.5)
         assert any(printed.startswith(line) for printed in process.stderr), "it ended before"
         return process
 

@@ -29,9 +29,18 @@ def one(line, weights, opset):
         one("v, i = TopK<axis=3>(x, k)  y = Relu(v)", {"k": np.array([2])}, 10),
         one("u = Unique(i)  y = Gather<axis=3>(x, u)", {"i": np.array([2, 0, 2])}, 17),
         one("y = Compress<axis=-1>(x, m)", {"m": np.array([True, False, True])}, 17),
+        # A mask of a dropout that is read, and one that is an output.
+        net("""g (float[1,4] x) => (float[1,4] z, bool[1,4] m, float[1,4] n) {
+            y, m = Dropout(x, r, off)  z = Relu(y)  n = Cast<to=1>(m)
+        }""", {"r": np.array(0.5, np.float32), "off": np.array(False)}),
+        net("""g (float[2] x, int64[2] i) => (float[2] y, int64[2] z) {
+            a = Constant<value_float=2.5>()  b = Constant<value_floats=[1.5, 2.5]>()
+            c = Constant<value_int=3>()  d = Constant<value_ints=[4, 5]>()
+            e = Add(x, a)  y = Add(e, b)  f = Add(i, c)  z = Add(f, d)
+        }"""),
     ],
-)
-def test_a_spelling_of_another_opset_is_read(save, model):
+)  # fmt: skip
+def test_every_spelling_is_read(save, model):
     loaded = api.load_model(save(model))
     judge(loaded, loaded.split([]), items=1)
 

@@ -104,21 +104,6 @@ def test_shapes_in_a_loop_are_inferred(save, reads, scans):
     nets.judge(model, model.split([["a"], ["q"]]))
 
 
-def test_a_loop_whose_body_may_end_it_has_no_fixed_size(save):
-    text = """g (float[2,3] x) => (float[k] z) {
-        q, r = Loop(trips, yes, x) <body = b (int64 i, bool c, float[2,3] v)
-            => (bool co, float[2,3] vo, float[2,3] so) {
-            most = ReduceMax<keepdims=0>(v) co = Less(most, limit) vo = Add(v, v) so = Relu(v)
-        }>
-        z = Exp(r)
-    }"""
-    weights = {"yes": np.array(True), "trips": np.array(3), "limit": np.array(9, np.float32)}
-    proto = nets.net(text, weights)
-    proto.graph.output[0].type.tensor_type.ClearField("shape")
-    with pytest.raises(ModelError, match=r"node 'q' .* size depends on the data"):
-        api.load_model(save(proto), runtime="onnxruntime")
-
-
 def test_a_node_of_constants_alone_is_computed_at_once(save):
     text = "g (float[2,3] x) => (float[2,3] y) { k = Hardmax(w)  y = Mul(x, k) }"
     model = api.load_model(save(nets.net(text, {"w": (2, 3)})))
@@ -126,17 +111,36 @@ def test_a_node_of_constants_alone_is_computed_at_once(save):
     nets.judge(model, model.split([]))
 
 
+ENDING = """q, r = Loop(three, yes, x) <body = b (int64 j, bool c, float[2,3] v)
+    => (bool co, float[2,3] vo, float[2,3] so) {
+        most = ReduceMax<keepdims=0>(v)  co = Less(most, limit)  vo = Add(v, v)  so = Relu(v)
+    }>
+    z = Exp(r)"""
+ON_DATA, TWO_SIZES = "size depends on the data", "(int64[4] y, int64[5] z)"
+
+
 @pytest.mark.parametrize(
-    ("line", "reason"),
+    ("ports", "lines", "reason"),
     [
-        ("n = NonZero(x)  z = Cast<to=1>(n)", "node 'n' .* size depends on the data"),
-        ("s = StringNormalizer(x)  z = Cast<to=1>(s)", "onnxruntime refuses it"),
-        ("r = RandomNormalLike(x)  z = Add(x, r)", "node 'r' .* draws random numbers"),
+        ("(float[2,3] x) => (float[a,b] z)", "n = NonZero(x)  z = Cast<to=1>(n)",
+         f"node 'n' .* {ON_DATA}"),
+        ("(float[2,3] x) => (float[a,b] z)", "s = StringNormalizer(x)  z = Cast<to=1>(s)",
+         "onnxruntime refuses it"),
+        ("(float[2,3] x) => (float[a,b] z)", "r = RandomNormalLike(x)  z = Add(x, r)",
+         "node 'r' .* draws random numbers"),
+        # A loop whose body may end it, and declared sizes that contradict each other.
+        ("(float[2,3] x) => (float[a,b,c] z)", ENDING, f"node 'q' .* {ON_DATA}"),
+        (f"(int64 n) => {TWO_SIZES}", "r = Range(i, n, k)  y = Neg(r)  z = Abs(r)",
+         f"node 'r' .* {ON_DATA}"),
+        (f"(int64[1] n, int64[2,3] x) => {TWO_SIZES}",
+         "r = ReduceSum<keepdims=0>(x, n)  y = Neg(r)  z = Abs(r)", f"node 'r' .* {ON_DATA}"),
     ],
-)
-def test_what_no_runtime_can_split_is_refused_by_name(save, line, reason):
+)  # fmt: skip
+def test_what_no_runtime_can_split_is_refused_by_name(save, ports, lines, reason):
+    numbers = {"three": np.array(3), "limit": np.array(9, np.float32), "yes": np.array(True)}
+    weights = {"i": np.array(0), "k": np.array(1), **numbers}
     with pytest.raises(ModelError, match=reason):
-        api.load_model(save(nets.net(f"g (float[2,3] x) => (float[a,b] z) {{ {line} }}")))
+        api.load_model(save(nets.net(f"g {ports} {{ {lines} }}", weights)))
 
 
 def test_a_size_that_an_input_decides_is_the_declared_one(save):
@@ -159,18 +163,6 @@ def test_a_size_that_an_input_decides_follows_from_what_comes_of_it(save):
         np.testing.assert_array_equal(outputs["y"], [0, 1, 4, 9])
         with pytest.raises(StageError, match="invalid dimensions for input: r"):
             pipeline.run([{"n": np.array(5)}])
-
-
-@pytest.mark.parametrize(
-    ("port", "line"), [("n", "Range(i, n, k)"), ("[1] n", "ReduceSum<keepdims=0>(x, n)")]
-)
-def test_declared_sizes_that_contradict_each_other_decide_nothing(save, port, line):
-    text = f"""g (int64{port:>4}, int64[2,3] x) => (int64[4] y, int64[5] z) {{
-        r = {line}  y = Neg(r)  z = Abs(r)
-    }}"""
-    weights = {"i": np.array(0), "k": np.array(1)}
-    with pytest.raises(ModelError, match=r"node 'r' .* size depends on the data"):
-        api.load_model(save(nets.net(text, weights)))
 
 
 IF = """g (float[2,3] x) => (float[2,3] z) {{
