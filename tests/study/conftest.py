@@ -1,9 +1,12 @@
+from functools import partial
+
 import numpy as np
 import pytest
 from optuna.trial import TrialState, create_trial
 
 from autosplit.graph import Op, build
 from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.loop import benches
 from autosplit.study.loop.open import open_study, silent
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import RECORD, RESULT, record_of
@@ -11,6 +14,7 @@ from autosplit.study.results import best_of_study
 from autosplit.study.space import Space
 from autosplit.study.storage import storage_url
 from studies.simulation.bench import SimulatedBench, Simulation, chain_of, costs_of, on_devices
+from studies.simulation.command import Hardware, open_bench
 
 
 def branchy(blocks, branches, seed=0):
@@ -29,10 +33,10 @@ def branchy(blocks, branches, seed=0):
     return graph, np.random.default_rng(seed).lognormal(0, 0.7, len(ops)).tolist()
 
 
-def bench_of(graph, costs, stages, simulation):
-    """A bench of a graph, a stage on each core."""
-    devices = [f"cores:{i}" for i in range(stages)]
-    return SimulatedBench(graph, costs, on_devices(costs, devices), devices, simulation)
+def bench_of(graph, costs, devices, auto=False, **simulation):
+    """A bench of a graph along devices, or with any deployment on some of them."""
+    question = on_devices(costs, devices, auto)
+    return SimulatedBench(graph, costs, question, devices, Simulation(**simulation))
 
 
 def space_of(bench):
@@ -43,14 +47,18 @@ def space_of(bench):
     return Space(bench.costs, bench.question, tuple(zip(kinds, devices, strict=True)))
 
 
+def cores(count):
+    return [f"cores:{number}" for number in range(count)]
+
+
 def chain_bench(ops=20, stages=3, **simulation):
-    simulated = Simulation(**simulation)
-    return bench_of(*chain_of(ops, simulated.seed), stages, simulated)
+    graph, costs = chain_of(ops, simulation.get("seed", 0))
+    return bench_of(graph, costs, cores(stages), **simulation)
 
 
 def branchy_bench(blocks=3, branches=3, stages=3, **simulation):
     graph, times = branchy(blocks, branches, simulation.get("seed", 0))
-    return bench_of(graph, costs_of(graph, times), stages, Simulation(**simulation))
+    return bench_of(graph, costs_of(graph, times), cores(stages), **simulation)
 
 
 @pytest.fixture
@@ -71,6 +79,21 @@ def ran(new_study):
     def run(bench, **options):
         opened = new_study(bench, **options)
         run_study(opened)
+        return opened
+
+    return run
+
+
+@pytest.fixture
+def on_hardware(tmp_path, monkeypatch):
+    """Run a study of what a file asks for on simulated hardware, which an export opens again."""
+
+    def run(hardware=Hardware(contention=0.02), name="c", trials=5, **asked):  # noqa: B008
+        monkeypatch.setattr(benches, "open_bench", partial(open_bench, hardware=hardware))
+        document = {"name": name, "model": "net.onnx", "search": {"trials": trials}}
+        config = StudyConfig.model_validate(document | asked)
+        url = storage_url("s", str(tmp_path / "s.db"))
+        run_study(opened := open_study(config, benches.open_bench(config), url))
         return opened
 
     return run

@@ -8,34 +8,17 @@ from autosplit.deployment import cores_of
 from autosplit.errors import Infeasible
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import trial_table, written
-from autosplit.study.config.study_file import checked
-from autosplit.study.loop.open import open_study
-from autosplit.study.loop.run import run_study
+from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.record import record_of, study_record
-from autosplit.study.storage import storage_url
-from studies.simulation.command import Hardware, open_bench
+from studies.simulation.command import Hardware
 from tests.study.conftest import loss, verdict
 
-USUAL, FOUR = Hardware(contention=0.02), ["0-3"]
+FOUR = ["0-3"]
 THIRD = 20e6  # bytes of a replica, of the 60 MB of the chain
 
 
-def config_of(cores=FOUR, memory=None, **more):
-    search = {"trials": more.pop("trials", 5), "sampler": more.pop("sampler", "planner")}
-    data = {"name": "c", "model": "net.onnx", "search": search}
-    return checked({**data, "cores": cores, "memory": memory, **more}, "c")
-
-
-def run(folder, config, hardware=USUAL):
-    folder.mkdir(exist_ok=True)
-    url = storage_url("c", str(folder / f"{config.cores}-{config.search.trials}.db"))
-    opened = open_study(config, open_bench(config, hardware), url)
-    run_study(opened)
-    return opened
-
-
-def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path):
-    opened = run(tmp_path, config_of())
+def test_without_limits_the_replicas_of_the_whole_model_win(on_hardware):
+    opened = on_hardware(cores=FOUR)
     judged = verdict(opened)
     assert judged["choice"] == "replicate"
     assert judged["text"].startswith("Replicate the whole model: 4 x simulated, 1 thread each.")
@@ -51,33 +34,33 @@ def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path):
 
 
 @pytest.mark.parametrize(("error", "finest"), [(0.35, [(8, {1}), (4, {2})]), (0.001, [(8, {1})])])
-def test_where_little_is_known_of_ops_a_stage_on_each_core_tells_more(tmp_path, error, finest):
-    config = config_of(["0-7"], memory=30e6, trials=3)
-    opened = run(tmp_path, config, Hardware(contention=0.02, error=error))
+def test_where_little_is_known_of_ops_a_stage_on_each_core_tells_more(on_hardware, error, finest):
+    hardware = Hardware(contention=0.02, error=error)
+    opened = on_hardware(hardware, trials=3, cores=["0-7"], memory=30e6)
     records = map(record_of, opened.study.trials)
     shapes = [(len(record.stages), {*record.threads}) for record in records]
     assert [shape for shape in shapes if shape in [(8, {1}), (4, {2})]] == finest
 
 
-def test_threads_shorten_the_latency_and_replicas_do_not(tmp_path):
-    judged = verdict(run(tmp_path, config_of(trials=4, objective="latency")))
+def test_threads_shorten_the_latency_and_replicas_do_not(on_hardware):
+    judged = verdict(on_hardware(trials=4, cores=FOUR, objective="latency"))
     assert judged["choice"] == "leave"
     assert judged["text"].startswith("Leave the model whole: simulated, 4 threads.")
 
 
-def test_a_limit_of_latency_forbids_what_takes_longer(tmp_path):
-    opened = run(tmp_path, config_of(trials=6, limits={"latency_ms": 30.0}))
+def test_a_limit_of_latency_forbids_what_takes_longer(on_hardware):
+    opened = on_hardware(trials=6, cores=FOUR, limits={"latency_ms": 30.0})
     baselines = {b.name: b for b in study_record(opened.study.user_attrs).measured_baselines()}
     assert baselines["replicas"].latency_ms.median > 30 > baselines["all threads"].latency_ms.median
     assert verdict(opened).get("baseline") != "replicas"
 
 
 @pytest.mark.integration
-def test_with_little_memory_a_hybrid_is_near_the_optimum_after_six_trials(tmp_path):
+def test_with_little_memory_a_hybrid_is_near_the_optimum_after_six_trials(on_hardware):
     losses = []
     for seed in range(3):
         hardware = Hardware(contention=0.02, seed=seed)
-        opened = run(tmp_path / f"{seed}", config_of(["0-7"], THIRD, trials=6), hardware)
+        opened = on_hardware(hardware, f"c{seed}", 6, cores=["0-7"], memory=THIRD)
         losses.append(loss(opened))
         assert all(len(record_of(t).replicas) >= 3 for t in opened.study.trials)
         # No replica has the memory for the whole model.
@@ -85,20 +68,20 @@ def test_with_little_memory_a_hybrid_is_near_the_optimum_after_six_trials(tmp_pa
     assert median(losses) < 0.02
 
 
-@pytest.mark.parametrize("question", [{"cores": ["0-3"]}, {"cores": None, "stages": 3}])
-def test_the_verdict_says_that_the_unsplit_model_exceeds_the_memory(tmp_path, question):
-    opened = run(tmp_path, config_of(**question, memory=30e6, trials=2))
+@pytest.mark.parametrize("question", [{"cores": ["0-3"]}, {"stages": 3}])
+def test_the_verdict_says_that_the_unsplit_model_exceeds_the_memory(on_hardware, question):
+    opened = on_hardware(trials=2, memory=30e6, **question)
     text = "The unsplit model needs 60 MB, over the memory limit of 30 MB."
     assert text in verdict(opened)["text"]
     # An empty table would say nothing.
     assert not read(opened.study).baselines
 
 
-def test_what_does_not_fit_the_memory_is_refused_by_name(tmp_path):
+def test_what_does_not_fit_the_memory_is_refused_by_name(on_hardware):
     with pytest.raises(Infeasible, match="op 'op0' has weights of 1 MB"):
-        run(tmp_path, config_of(memory="500 kB"))
+        on_hardware(cores=FOUR, memory="500 kB")
     with pytest.raises(Infeasible, match="the weights take 60 MB, all devices have 58 MB"):
-        run(tmp_path, config_of(None, "29 MB", stages=2))
+        on_hardware(memory="29 MB", stages=2)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +97,7 @@ def test_cores_are_a_number_or_numbers_of_each_kind(monkeypatch, cores, kinds, t
     alone = [(number,) for number in range(16)]
     monkeypatch.setattr(f"{module}.by_kind", lambda n: alone if cores == "0-15" else (n,))
     monkeypatch.setattr(f"{module}.available", lambda: tuple(range(9)))
-    config = config_of(cores)
+    config = StudyConfig.model_validate({"name": "c", "model": "net.onnx", "cores": cores})
     assert config.stages == "auto"
     assert config.core_kinds == tuple(kinds)
     assert [count for _, count in config.rows] == threads
@@ -123,9 +106,9 @@ def test_cores_are_a_number_or_numbers_of_each_kind(monkeypatch, cores, kinds, t
 
 
 @pytest.mark.integration
-def test_cores_of_two_kinds_are_searched(tmp_path):
+def test_cores_of_two_kinds_are_searched(on_hardware):
     hardware = Hardware(ops=40, speeds=[1.0, 0.4], seed=1)
-    opened = run(tmp_path, config_of(["0-3", "4-7"], memory=30e6, trials=8), hardware)
+    opened = on_hardware(hardware, trials=8, cores=["0-3", "4-7"], memory=30e6)
     assert loss(opened) < 0.03
     for trial in opened.study.trials:
         stages = opened.space.candidate(record_of(trial).key)

@@ -1,7 +1,6 @@
 """The split of a stored trial is exported only from the hardware it was measured on."""
 
 from dataclasses import replace
-from functools import partial
 
 import optuna
 import pytest
@@ -9,16 +8,12 @@ import pytest
 from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.report.documents.record import read
-from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split, export_stored_split
 from autosplit.study.loop import benches
-from autosplit.study.loop.open import open_study
-from autosplit.study.loop.run import run_study
 from autosplit.study.record import record_of, study_record, update
 from autosplit.study.results import best_of_study
-from autosplit.study.storage import storage_url
 from studies.simulation.bench import SimulatedBench
-from studies.simulation.command import Hardware, open_bench
+from studies.simulation.command import Hardware
 from tests.study.conftest import chain_bench
 
 
@@ -110,23 +105,8 @@ def test_of_several_trials_that_failed_the_one_asked_for_says_why(bench, new_stu
             export_stored_split(opened.study, tmp_path / "out", number)
 
 
-@pytest.fixture
-def on_cores(tmp_path, monkeypatch):
-    """Run a study on simulated cores, which an export opens again."""
-
-    def run(hardware, **asked):
-        monkeypatch.setattr(benches, "open_bench", partial(open_bench, hardware=hardware))
-        document = {"name": "c", "model": "net.onnx", "search": {"trials": 2}, **asked}
-        config = StudyConfig.model_validate(document)
-        url = storage_url("c", str(tmp_path / "c.db"))
-        run_study(opened := open_study(config, benches.open_bench(config), url))
-        return opened
-
-    return run
-
-
-def test_a_baseline_that_the_verdict_advises_is_exported(on_cores, written, tmp_path):
-    opened = on_cores(Hardware(ops=12, contention=5.0), cores=["0-3"])
+def test_a_baseline_that_the_verdict_advises_is_exported(on_hardware, written, tmp_path):
+    opened = on_hardware(Hardware(ops=12, contention=5.0), trials=2, cores=["0-3"])
     record = study_record(opened.study.user_attrs)
     assert (record.verdict.choice, record.verdict.baseline) == ("leave", "one device")
     export_stored_split(opened.study, tmp_path / "out")
@@ -136,8 +116,8 @@ def test_a_baseline_that_the_verdict_advises_is_exported(on_cores, written, tmp_
     assert known.measured.period_ms == advised.period_ms
 
 
-def test_the_best_deployment_is_exported_whatever_its_shape(on_cores, written, tmp_path):
-    opened = on_cores(Hardware(ops=12), cores=["2-5"], memory="5 MB")
+def test_the_best_deployment_is_exported_whatever_its_shape(on_hardware, written, tmp_path):
+    opened = on_hardware(Hardware(ops=12), trials=2, cores=["2-5"], memory="5 MB")
     for number, trial in enumerate(opened.study.trials):
         export_stored_split(opened.study, tmp_path / "out", number)
         deployment, _, known, *_ = written[-1]

@@ -10,10 +10,10 @@ from autosplit.report.documents.study import written
 from autosplit.study.export import export_stored_split
 from autosplit.study.record import record_of
 from autosplit.study.results import best_of_study
-from studies.simulation.bench import SimulatedBench, Simulation, graph_of, on_devices
+from studies.simulation.bench import graph_of
 from tests.planner.graphs import chain, on_unlike_devices
 from tests.report.studies import store
-from tests.study.conftest import loss, stopped, verdict
+from tests.study.conftest import bench_of, loss, stopped, verdict
 
 
 def asked(bench, objective="throughput", **more):
@@ -21,11 +21,10 @@ def asked(bench, objective="throughput", **more):
     return {"devices": list(bench.description.devices), "objective": objective, **more}
 
 
-def bench_of(costs, auto, **simulation):
+def along(costs, auto, **simulation):
     """A bench over costs, with a device of each kind or three of the only one."""
     devices = [f"cuda:{n}" for n in range(len(costs.kinds) if len(costs.kinds) > 1 else 3)]
-    question = on_devices(costs, devices, auto)
-    return SimulatedBench(graph_of(costs), costs, question, devices, Simulation(**simulation))
+    return bench_of(graph_of(costs), costs, devices, auto, **simulation)
 
 
 def weighted(auto=False, **simulation):
@@ -35,13 +34,13 @@ def weighted(auto=False, **simulation):
     tensors = tuple(Transfer(f"t{i}", i, (i + 1,), 8.0 + i % 3) for i in range(9))
     moves = {"send": [0.5 + i % 2 for i in range(9)], "receive": [0.5 + i % 2 for i in range(9)]}
     costs = chain(*times, **moves, tensors=tensors, sizes=sizes, activations=True)
-    return bench_of(costs, auto, error=0.05, **simulation)
+    return along(costs, auto, error=0.05, **simulation)
 
 
 def unlike(*speeds, **simulation):
     """A chain on devices of some speeds, all different."""
     times = [[(1 + i % 3) / speed for i in range(24)] for speed in speeds]
-    return bench_of(on_unlike_devices(chain(*times[0]), *times), True, error=0.2, **simulation)
+    return along(on_unlike_devices(chain(*times[0]), *times), True, error=0.2, **simulation)
 
 
 def test_the_least_latency_leaves_most_devices_unused(ran):
