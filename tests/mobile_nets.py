@@ -48,7 +48,7 @@ def mobilenet_v3(size: int = 224) -> Any:
 
 def efficientnet(size: int = 224) -> Any:
     """Swish as a product with a sigmoid, and a sigmoid that weighs the channels."""
-    return _net(_EFFICIENTNET, size, 32, "Mul({x}, {x}_s)", "Sigmoid({x})")
+    return _net(_EFFICIENTNET, size, 32, "Mul({x}, Sigmoid({x}))", "Sigmoid({x})")
 
 
 NETS: dict[str, Callable[[], Any]] = {"mobilenet_v3": mobilenet_v3, "efficientnet": efficientnet}
@@ -62,7 +62,7 @@ def _net(blocks: tuple[_Block, ...], size: int, stem: int, swish: str, gate: str
         "flat": np.array([1, blocks[-1].channels]),
     }
     body = f"""c_stem = Conv<strides=[2,2], pads=[1,1,1,1]>(x, w_stem)
-        {_activated("c_stem", "x0", swish)}"""
+        x0 = {swish.format(x="c_stem")}"""
     channels = stem
     for number, block in enumerate(blocks):
         body += _block(number, block, channels, swish, gate)
@@ -76,9 +76,7 @@ def _net(blocks: tuple[_Block, ...], size: int, stem: int, swish: str, gate: str
             weights[f"w_up{number}"] = (block.wide, block.narrow, 1, 1)
         channels = block.channels
     body += f"""
-        pooled = GlobalAveragePool(x{len(blocks)})
-        features = Reshape(pooled, flat)
-        y = Gemm<transB=1>(features, w_head, b_head)
+        y = Gemm<transB=1>(Reshape(GlobalAveragePool(x{len(blocks)}), flat), w_head, b_head)
     """
     model = net(f"g (float[1,3,{size},{size}] x) => (float[1,1000] y) {{ {body} }}", weights)
     return _amplified(model)
@@ -104,31 +102,19 @@ def _block(number: int, block: _Block, channels: int, swish: str, gate: str) -> 
     n, pad = number, block.kernel // 2
     text = f"""
         a{n} = Conv(x{n}, w_wide{n})
-        {_activated(f"a{n}", f"b{n}", swish)}
+        b{n} = {swish.format(x=f"a{n}")}
         c{n} = Conv<strides=[{block.stride},{block.stride}], pads=[{pad},{pad},{pad},{pad}],
             group={block.wide}>(b{n}, w_deep{n})
-        {_activated(f"c{n}", f"d{n}", swish)}
+        d{n} = {swish.format(x=f"c{n}")}
     """
-    weighed = f"d{n}"
+    result = f"d{n}"
     if block.narrow:
         text += f"""
-            p{n} = GlobalAveragePool(d{n})
-            q{n} = Conv(p{n}, w_down{n})
-            r{n} = Relu(q{n})
-            u{n} = Conv(r{n}, w_up{n})
-            g{n} = {gate.format(x=f"u{n}")}
-            e{n} = Mul(d{n}, g{n})
+            u{n} = Conv(Relu(Conv(GlobalAveragePool(d{n}), w_down{n})), w_up{n})
+            e{n} = Mul(d{n}, {gate.format(x=f"u{n}")})
         """
-        weighed = f"e{n}"
+        result = f"e{n}"
+    result = f"Conv({result}, w_out{n})"
     if block.stride == 1 and block.channels == channels:
-        return f"""{text}
-            o{n} = Conv({weighed}, w_out{n})
-            x{n + 1} = Add(o{n}, x{n})
-        """
-    return f"{text} x{n + 1} = Conv({weighed}, w_out{n})"
-
-
-def _activated(source: str, result: str, swish: str) -> str:
-    """``result`` is the activation of ``source``."""
-    sigmoid = f"{source}_s = Sigmoid({source})\n" if "_s" in swish else ""
-    return f"{sigmoid}{result} = {swish.format(x=source)}"
+        result = f"Add({result}, x{n})"
+    return f"{text} x{n + 1} = {result}"

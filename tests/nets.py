@@ -6,6 +6,7 @@ A node has no name in the text, so it goes by its first output.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,18 +20,29 @@ Shape = tuple[int, ...]
 
 
 def net(text: str, weights: Mapping[str, Any] | None = None, opset: int = 17) -> Any:
-    """A ModelProto from ``g (float[1,4] x) => (float[1,4] y) { … }``.
+    """A ModelProto from ``g (float[1,4] x) => (float[1,4] y) { … }``, whose calls may nest.
 
     A weight is an array, or a shape to fill with random numbers.
     """
     from onnx import numpy_helper, parser
 
-    model = parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]> {text}')
+    model = parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]> {_flat(text)}')
     generator = np.random.default_rng(0)
     for name, array in (weights or {}).items():
         array = array if isinstance(array, np.ndarray) else _filled(name, array, generator)
         model.graph.initializer.append(numpy_helper.from_array(array, name))
     return model
+
+
+def _flat(text: str) -> str:
+    """Each call that is an argument as a line of its own, ahead of the one that reads it."""
+    number = 0
+    while inner := re.search(r"(?<=[(,])\s*(\w+(<[^<>]*>)?\([^()]*\))", text):
+        *_, outer = re.finditer(r"[\w, ]+ = ", text[: inner.start()])
+        line, rest = text[outer.start() : inner.start()], text[inner.end() :]
+        text = f"{text[: outer.start()]} part{number} = {inner[1]} {line} part{number}{rest}"
+        number += 1
+    return text
 
 
 def _filled(name: str, shape: Shape, generator: np.random.Generator) -> np.ndarray[Any, Any]:

@@ -45,11 +45,9 @@ def vit(layers: int = 2, width: int = 768, size: int = 224, patch: int = 16) -> 
         "position": (1, length, width),
     }
     text = f"""g (float[1,3,{size},{size}] x) => (float[1,{length},{width}] y) {{
-        patched = Conv<strides=[{patch},{patch}]>(x, w_patch, b_patch)
-        flattened = Reshape(patched, flat)
-        tokens = Transpose<perm=[0,2,1]>(flattened)
-        joined = Concat<axis=1>(class_token, tokens)
-        embedded = Add(joined, position)
+        patched = Reshape(Conv<strides=[{patch},{patch}]>(x, w_patch, b_patch), flat)
+        tokens = Concat<axis=1>(class_token, Transpose<perm=[0,2,1]>(patched))
+        embedded = Add(tokens, position)
         {body}
     }}"""
     return net(text, weights)
@@ -146,8 +144,8 @@ def _encoder(
         result = "y" if number == layers - 1 else f"y{layer}"
         body += _attention(layer, source) + _mlp(layer, f"n{layer}", f"f{layer}")
         body += f"""
-            g{layer} = Add(f{layer}, n{layer})
-            {result} = LayerNormalization<axis=-1>(g{layer}, scale{layer}, bias{layer})
+            h{layer} = Add(f{layer}, n{layer})
+            {result} = LayerNormalization<axis=-1>(h{layer}, scale{layer}, bias{layer})
         """
         weights |= {f"w_{name}{layer}": (width, width) for name in ("q", "k", "v", "o")}
         weights |= {f"b_q{layer}": (width,), **_mlp_weights(layer, width)}
@@ -158,25 +156,13 @@ def _encoder(
 def _attention(layer: str, source: str) -> str:
     """Attention from ``source``, added to it and normalised: ``n``."""
     return f"""
-        q0{layer} = MatMul({source}, w_q{layer})
-        q1{layer} = Add(q0{layer}, b_q{layer})
-        q2{layer} = Reshape(q1{layer}, split)
-        q{layer} = Transpose<perm=[0,2,1,3]>(q2{layer})
-        k0{layer} = MatMul({source}, w_k{layer})
-        k1{layer} = Reshape(k0{layer}, split)
-        k{layer} = Transpose<perm=[0,2,3,1]>(k1{layer})
-        v0{layer} = MatMul({source}, w_v{layer})
-        v1{layer} = Reshape(v0{layer}, split)
-        v{layer} = Transpose<perm=[0,2,1,3]>(v1{layer})
-        s0{layer} = MatMul(q{layer}, k{layer})
-        s1{layer} = Mul(s0{layer}, scale)
-        s2{layer} = Add(s1{layer}, mask)
-        s{layer} = Softmax<axis=-1>(s2{layer})
-        c0{layer} = MatMul(s{layer}, v{layer})
-        c1{layer} = Transpose<perm=[0,2,1,3]>(c0{layer})
-        c{layer} = Reshape(c1{layer}, join)
-        o{layer} = MatMul(c{layer}, w_o{layer})
-        r{layer} = Add(o{layer}, {source})
+        q0{layer} = Add(MatMul({source}, w_q{layer}), b_q{layer})
+        q{layer} = Transpose<perm=[0,2,1,3]>(Reshape(q0{layer}, split))
+        k{layer} = Transpose<perm=[0,2,3,1]>(Reshape(MatMul({source}, w_k{layer}), split))
+        v{layer} = Transpose<perm=[0,2,1,3]>(Reshape(MatMul({source}, w_v{layer}), split))
+        s{layer} = Softmax<axis=-1>(Add(Mul(MatMul(q{layer}, k{layer}), scale), mask))
+        c{layer} = Reshape(Transpose<perm=[0,2,1,3]>(MatMul(s{layer}, v{layer})), join)
+        r{layer} = Add(MatMul(c{layer}, w_o{layer}), {source})
         n{layer} = LayerNormalization<axis=-1>(r{layer}, scale{layer}, bias{layer})
     """
 
@@ -184,14 +170,9 @@ def _attention(layer: str, source: str) -> str:
 def _mlp(name: str, source: str, result: str) -> str:
     """Two linear layers with a GELU in between, as exporters write it."""
     return f"""
-        e0{name} = MatMul({source}, w_expand{name})
-        e1{name} = Add(e0{name}, b_expand{name})
-        e2{name} = Mul(e1{name}, root)
-        e3{name} = Erf(e2{name})
-        e4{name} = Add(e3{name}, one)
-        e5{name} = Mul(e1{name}, e4{name})
-        e6{name} = Mul(e5{name}, half)
-        {result} = MatMul(e6{name}, w_reduce{name})
+        e{name} = Add(MatMul({source}, w_expand{name}), b_expand{name})
+        g{name} = Mul(Mul(e{name}, Add(Erf(Mul(e{name}, root)), one)), half)
+        {result} = MatMul(g{name}, w_reduce{name})
     """
 
 
@@ -212,6 +193,5 @@ def _convnext_block(name: str, source: str, result: str, channels: int) -> str:
         t{name} = Transpose<perm=[0,2,3,1]>(c{name})
         n{name} = LayerNormalization<axis=-1>(t{name}, scale{name}, bias{name})
         {_mlp(name, f"n{name}", f"m{name}")}
-        v{name} = Transpose<perm=[0,3,1,2]>(m{name})
-        {result} = Add({source}, v{name})
+        {result} = Add({source}, Transpose<perm=[0,3,1,2]>(m{name}))
     """
