@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError
 from autosplit.study.config.study_file import SECTIONS, load
+from tests.frontend.mutations import bytes_changed
 
 QUICK = settings(max_examples=5 * settings().max_examples, derandomize=True)
 GOOD = """
@@ -48,18 +49,6 @@ VALUES = st.recursive(
 
 
 @st.composite
-def changed(draw):
-    """A study file with some bytes changed."""
-    content = bytearray(GOOD.encode())
-    places = st.integers(0, len(content) - 1)
-    for place, byte in draw(
-        st.dictionaries(places, st.integers(0, 255), min_size=1, max_size=4)
-    ).items():
-        content[place] = byte
-    return bytes(content)
-
-
-@st.composite
 def known(draw):
     document = draw(st.sampled_from([{}, {"zoo": "squeezenet", "stages": 2}])).copy()
     for key, value in draw(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6)).items():
@@ -73,7 +62,7 @@ def known(draw):
 UNKNOWN = st.dictionaries(st.text(string.ascii_letters + "._-", min_size=1), VALUES, max_size=4)
 CONTENTS = (
     st.binary(max_size=400),
-    changed(),
+    st.randoms(use_true_random=True).map(lambda rng: bytes_changed(GOOD.encode(), rng)),
     known(),
     UNKNOWN.map(lambda values: f"{GOOD}\n[extra]\n{tomli_w.dumps(values)}".encode()),
 )
