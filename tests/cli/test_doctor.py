@@ -58,9 +58,7 @@ def test_a_cache_that_cannot_be_written_is_exit_code_3(examined, monkeypatch, tm
         (device, "can_pin", False, "cores", "cannot be kept on a core"),
     ],
 )
-def test_what_is_only_useful_is_named_with_its_remedy(
-    examined, monkeypatch, module, name, value, check, says
-):
+def test_what_is_only_useful_has_a_remedy(examined, monkeypatch, module, name, value, check, says):
     monkeypatch.setattr(module, name, lambda: value)
     code, checks = examined()
     assert (code, says in checks[check]["remedy"]) == (0, True)

@@ -134,9 +134,7 @@ def without(monkeypatch):
      ("optuna_dashboard", "dashboard", "dashboard net.db --port 0"),
      ("waitress", "dashboard", "dashboard net.db --port 0")],
 )  # fmt: skip
-def test_a_package_that_is_missing_is_named_with_the_extra_that_has_it(
-    finished, without, said, package, extra, words
-):
+def test_a_missing_package_is_named_with_its_extra(finished, without, said, package, extra, words):
     for name in ("net.onnx", "net.pt2"):
         (finished / name).touch()
     without(package)

@@ -208,9 +208,7 @@ def test_named_devices_are_used_in_any_order_and_may_be_left_out(graph, as_text,
         ("exo", "fast: start_layer=0 end_layer=2 n_layers=4; slow: start_layer=3 end_layer=3 n"),
     ],
 )
-def test_a_plan_of_layers_is_printed_as_the_option_of_another_program(
-    graph, tool, flags, as_text, capsys
-):
+def test_a_plan_of_layers_is_an_option_of_another_program(graph, tool, flags, as_text, capsys):
     layers = [node(n, 1, 1) for n in range(4)]
     edges = [{"sourceId": n, "destId": n + 1, "cost": 0} for n in range(3)]
     devices = [{"name": "slow", "maxSize": 1}, {"name": "fast", "speed": 3}]

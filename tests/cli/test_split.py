@@ -27,9 +27,7 @@ def test_a_cut_tells_what_it_took_along_and_what_crosses_it(residual, as_json):
 
 
 @pytest.mark.parametrize(("form", "is_said"), [("onnx", True), ("native", False)])
-def test_replicas_by_hand_are_exported_and_said_where_a_program_lacks_them(
-    residual, as_text, tmp_path, form, is_said
-):
+def test_replicas_by_hand_are_exported_and_run(residual, as_text, tmp_path, form, is_said):
     words = ["--after", "out0", "--runtime", "onnxruntime", "--replicas", "1,2", "--format", form]
     devices = ["--devices", "cores:0 cores:0 cores:1"]
     printed = as_text("split", residual, *words, *devices, "-o", tmp_path / "out")

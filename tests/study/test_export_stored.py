@@ -34,9 +34,7 @@ def bench(monkeypatch):
     return bench
 
 
-def test_a_study_of_stages_exports_its_best_split_with_what_was_measured(
-    bench, ran, written, tmp_path
-):
+def test_the_best_split_is_exported_with_what_was_measured(bench, ran, written, tmp_path):
     opened = ran(bench, trials=3)
     assert export_stored_split(opened.study, tmp_path / "out") == tmp_path / "out" / "split.json"
     ((deployment, folder, known, *_),) = written
@@ -73,9 +71,7 @@ def test_other_hardware_or_another_model_is_not_exported_from(bench, ran, writte
     assert bench.is_closed
 
 
-def test_a_stored_trial_whose_stages_are_none_of_the_model_is_refused(
-    bench, ran, written, tmp_path, monkeypatch
-):
+def test_stored_stages_of_no_model_are_refused(bench, ran, written, tmp_path, monkeypatch):
     study = ran(bench, trials=1).study
 
     def changed(trial):

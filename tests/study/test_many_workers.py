@@ -89,9 +89,7 @@ def test_a_server_that_is_restarted_under_four_workers_loses_no_trial(database_s
         check_trials(study.trials(), 40)
 
 
-def test_a_server_that_is_lost_is_one_line_and_the_study_goes_on_afterwards(
-    database_server, new_study
-):
+def test_a_lost_server_is_one_line_and_the_study_goes_on(database_server, new_study):
     bench = chain_bench()
     config = new_study(bench, trials=4, sampler="random").config
     opened = open_study(config, bench, database_server.url, name="lost")

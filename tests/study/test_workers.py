@@ -125,9 +125,7 @@ def test_a_process_that_waits_says_once_who_holds_the_lock_and_since_when(holder
     ("content", "shown"),
     [(b"a\x1b[2J", r"a\x1b[2J"), (b"\xff", "another process"), (None, "another process")],
 )
-def test_what_another_program_wrote_of_the_holder_is_obeyed_by_no_terminal(
-    folder, holder, content, shown
-):
+def test_no_terminal_obeys_what_another_program_wrote(folder, holder, content, shown):
     (description,) = folder.rglob("*.txt")
     description.unlink()
     if content is None:

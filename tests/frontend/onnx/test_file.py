@@ -128,9 +128,7 @@ def test_a_shape_that_does_not_fit_says_why(refused, options, line):
         *(([None], {"x0": shape}, [shape]) for shape in ((), (5,), (2, 3, 4))),
     ],
 )
-def test_open_sizes_are_those_of_one_item_or_what_is_said_of_any_input(
-    save, declared, shapes, expected
-):
+def test_open_sizes_are_those_of_one_item_or_as_said(save, declared, shapes, expected):
     model = api.load_model(save(dynamic(*declared)), shapes)
     assert [port.shape for port in model.lowered.inputs] == expected
     model.split([]).pipeline().close()
@@ -193,9 +191,7 @@ def test_the_digest_covers_external_data(save, tmp_path):
     "location",
     ["../data.bin", "sub/../../data.bin", "{outside}/data.bin", "link.bin", "up/data.bin"],
 )
-def test_external_data_outside_the_folder_is_refused(
-    refused, save, tmp_path_factory, tmp_path, location
-):
+def test_external_data_elsewhere_is_refused(refused, save, tmp_path_factory, tmp_path, location):
     outside = tmp_path_factory.mktemp("outside")
     for folder in (outside, tmp_path.parent):
         (folder / "data.bin").write_bytes(ONES.tobytes())

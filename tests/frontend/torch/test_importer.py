@@ -51,9 +51,7 @@ def saved(program, tmp_path):
     return tmp_path / "net.pt2"
 
 
-def test_an_exported_program_is_split_by_the_names_of_its_nodes_and_torch_is_the_judge(
-    program, saved, tmp_path
-):
+def test_a_program_is_split_by_its_nodes_and_torch_is_the_judge(program, saved, tmp_path):
     model = autosplit.load_model(saved)
     named = {name for op in model.graph.ops for name in op.sources}
     named.update(node.name for node in model.graph.folded)

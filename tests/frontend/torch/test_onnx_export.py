@@ -260,9 +260,7 @@ ZEROS, NUMBER = torch.zeros(4, 6), torch.zeros(())
          {"total": (4, 6), "count": ()}, {"total": "add_", "count": "count_next"}),
     ],
 )  # fmt: skip
-def test_buffers_and_inputs_that_decide_outputs_are_states(
-    module, buffers, inputs, changed, states, tmp_path
-):
+def test_what_decides_outputs_is_a_state(module, buffers, inputs, changed, states, tmp_path):
     changed = {name: torch.zeros(shape) for name, shape in changed.items()}
     program = torch.export.export(module(**buffers), (), inputs | changed)
     torch.export.save(program, tmp_path / "net.pt2")

@@ -22,9 +22,7 @@ def notes_of(**keys):
     return notes
 
 
-def test_an_export_that_nothing_can_link_is_refused_before_the_first_trial(
-    without_linker, tmp_path, monkeypatch, capsys
-):
+def test_what_nothing_can_link_is_refused_at_once(without_linker, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("s.toml").write_text('zoo = "branches"\nstages = 2\nexport = "out"\n')
     assert main(["run", "s.toml"]) == 3
@@ -48,9 +46,7 @@ def test_what_needs_no_linker_of_this_machine_is_not_noted(without_linker, keys)
 
 
 @pytest.mark.parametrize("options", [{}, {"trust_kernels": True}])
-def test_the_kernels_of_a_model_are_trusted_by_who_runs_and_not_by_the_study_file(
-    monkeypatch, options
-):
+def test_kernels_are_trusted_by_who_runs_and_not_by_a_study_file(monkeypatch, options):
     settings = []
     monkeypatch.setattr(isolated, "IsolatedBench", lambda setting, _: settings.append(setting))
     config = StudyConfig.model_validate({"name": "s", "model": "net.json", "stages": 2})

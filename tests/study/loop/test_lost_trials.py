@@ -64,9 +64,7 @@ def test_a_trial_of_a_living_worker_is_left_alone(new_study):
 
 
 @pytest.mark.parametrize("is_measured", [True, False])
-def test_a_trial_that_another_gives_up_meanwhile_is_left_to_it_and_the_worker_goes_on(
-    new_study, is_measured
-):
+def test_a_trial_that_another_gives_up_is_left_to_it(new_study, is_measured):
     notes = []
     opened = new_study(chain_bench(), trials=3, notify=notes.append)
     holder, name = (opened.bench, "measure") if is_measured else (opened.study, "ask")

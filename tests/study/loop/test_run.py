@@ -94,9 +94,7 @@ def test_a_failed_candidate_is_a_failed_trial_with_its_reason(ran):
 @pytest.mark.parametrize(
     ("timeout", "left"), [(None, [9, 6, 3, 0]), (99.0, [9, 6, 3, 0]), (10.0, [7, 4, 1, 0])]
 )
-def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
-    new_study, timeout, left
-):
+def test_the_time_left_is_that_of_the_trials_left(new_study, timeout, left):
     """Each trial takes 3 s by a clock that only measuring turns."""
     bench, now, notes = chain_bench(ops=12), [0.0], list[str]()
     search = {"trials": 4, "sampler": "random", "timeout": timeout}
@@ -174,9 +172,7 @@ def test_the_best_compete_once_more_and_the_winner_is_the_best(ran):
         ({"ops": 30, "stages": 4}, 4, 8),  # without transfers many splits are equal
     ],
 )
-def test_a_study_goes_on_after_its_final_comparison_as_if_it_had_none(
-    new_study, ran, shape, first, last
-):
+def test_a_study_goes_on_after_its_comparison_as_without(new_study, ran, shape, first, last):
     search = {"converge": False}
     ran(chain_bench(**shape), trials=first, **search)
     resumed = new_study(chain_bench(**shape), trials=last, **search)
