@@ -55,8 +55,7 @@ def study(model, new_study):
     return open_it
 
 
-@pytest.mark.parametrize("stages", [2, "auto"])
-@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize(("place", "stages"), [(0, 2), (1, "auto")])
 def test_every_candidate_has_the_regions_on_their_device(model, study, place, stages):
     opened = study(TWO[place], stages=stages)
     run_study(opened)

@@ -62,7 +62,7 @@ def test_stages_that_share_a_core_add_up_in_the_bound(new_study):
 
 
 @pytest.mark.parametrize(
-    ("sampler", "kills"), [("planner", (0, 1, 2)), ("tpe", (1,)), ("random", (2,))]
+    ("sampler", "kills"), [("planner", (0, 2)), ("tpe", (1,)), ("random", (2,))]
 )
 def test_interrupted_and_resumed_is_uninterrupted(new_study, ran, sampler, kills):
     search = {"trials": 4, "sampler": sampler, "seed": 3}
