@@ -9,6 +9,7 @@ from autosplit.hardware.measurement.results import Accuracy, Baseline, Measureme
 from autosplit.report.documents.record import Study, Trial
 from autosplit.study import documents, record
 from autosplit.study.record import COMPARISON, FORMAT, RECORD, RESULT, StudyRecord, TrialRecord
+from studies.simulation.bench import exact
 
 REASON = "stage 1 ended by signal 11; its kernels may be broken, see autosplit doctor"
 VERDICT = "Two replicas are 3 % faster than the best split; do not split."
@@ -70,7 +71,7 @@ def add_trial(study, graph, cut):
 def trial(number, period=None, **more):
     """A trial with a period; ``more`` are fields of it and of its record."""
     fields = {key: more.pop(key) for key in {*Trial.__dataclass_fields__} & more.keys()}
-    values = TrialRecord(period_ms=flat(period) if isinstance(period, float) else period, **more)
+    values = TrialRecord(period_ms=exact(period) if isinstance(period, float) else period, **more)
     return Trial(number, **{"state": "complete", "record": values, **fields})
 
 
@@ -79,10 +80,6 @@ def changed(study, **more):
     fields = {key: more.pop(key) for key in {*Study.__dataclass_fields__} & more.keys()}
     stored = dict(study.record) | more
     return replace(study, record=StudyRecord.model_construct(**stored), **fields)
-
-
-def flat(value):
-    return Spread(value, value, value)
 
 
 def measured(busy):

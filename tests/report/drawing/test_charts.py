@@ -7,7 +7,8 @@ from autosplit.hardware.measurement.results import LoadTest, Spread
 from autosplit.report.documents.record import Study
 from autosplit.report.drawing import charts
 from autosplit.study.record import Figures, FinalComparison, StudyRecord
-from tests.report.studies import changed, flat, trial
+from studies.simulation.bench import exact
+from tests.report.studies import changed, trial
 
 
 def timed(number, period, stages=(), **more):
@@ -17,7 +18,7 @@ def timed(number, period, stages=(), **more):
 
 def baseline(name, period, **more):
     """A baseline as it is stored."""
-    document = {"name": name, "period_ms": flat(period), "latency_ms": flat(20.0), **more}
+    document = {"name": name, "period_ms": exact(period), "latency_ms": exact(20.0), **more}
     return StudyRecord(baselines=[document]).baselines[0]
 
 
@@ -26,17 +27,17 @@ def chart_of(study, number):
     return charts.study_charts(study)[number]
 
 
-ZERO = flat(0.0)
+ZERO = exact(0.0)
 STUDY = changed(
     Study("s"),
     devices=("<b>a</b>", "b"),
     bound_ms=4.0,
     baselines=(baseline("one core", 20.0),),
     trials=(
-        timed(0, 8.0, (8.0, 3.0), predicted_ms=6.0, latency_ms=flat(11.0)),
+        timed(0, 8.0, (8.0, 3.0), predicted_ms=6.0, latency_ms=exact(11.0)),
         timed(1, None, state="fail"),
-        timed(2, 10.0, (4.0, 10.0), latency_ms=flat(14.0)),
-        timed(4, 5.0, (5.0,), predicted_ms=9.0, latency_ms=flat(20.0)),
+        timed(2, 10.0, (4.0, 10.0), latency_ms=exact(14.0)),
+        timed(4, 5.0, (5.0,), predicted_ms=9.0, latency_ms=exact(20.0)),
     ),
 )
 
@@ -65,8 +66,8 @@ def test_throughput_and_latency_of_trials_and_baselines():
 
 
 def test_the_final_comparison_is_charted_from_its_own_measurements():
-    final = {4: Figures(period_ms=flat(6.0), latency_ms=flat(21.0))}
-    final[2] = Figures(period_ms=flat(9.0))
+    final = {4: Figures(period_ms=exact(6.0), latency_ms=exact(21.0))}
+    final[2] = Figures(period_ms=exact(9.0))
     trials = tuple(replace(t, final=final.get(t.number)) for t in STUDY.trials)
     again = changed(STUDY, trials=trials)
     assert points(chart_of(again, 0))["final comparison"] == [(2, 9.0), (4, 6.0)]
@@ -105,7 +106,7 @@ def test_goodput_is_charted_against_the_cores_that_it_takes():
 ODD = {
     "empty": changed(STUDY, trials=(), baselines=(), bound_ms=None),
     "no trials": changed(STUDY, trials=()),
-    "many stages": changed(STUDY, trials=(timed(0, 1.0, (1.0,) * 256, latency_ms=flat(1.0)),)),
+    "many stages": changed(STUDY, trials=(timed(0, 1.0, (1.0,) * 256, latency_ms=exact(1.0)),)),
     "zero": changed(STUDY, trials=(trial(0, ZERO, latency_ms=ZERO),), bound_ms=0.0),
     "many baselines": changed(STUDY, baselines=tuple(baseline(f"${i}", 0.0) for i in range(300))),
     "mathematics": changed(STUDY, devices=("$x_{",) * 2),
