@@ -63,17 +63,3 @@ def test_a_comma_parts_names_unless_the_whole_is_one():
     for name in ("a,b", "s,1", "f,1"):
         assert options.names(name, graph) == (name,)
     assert options.names(" s2 ,, z ", graph) == ("s2", "z")
-
-
-def test_an_option_is_what_help_lists():
-    text = """
-        --port PORT   a port
-                      [default: 80]
-        -o, --to {a,b} ...  where to
-    """
-    names, port = options.of(text)[0]
-    assert names == ("--port",)
-    assert port == {"metavar": "PORT", "type": int, "default": "80", "help": "a port (default: 80)"}
-    names, to = options.of(text, {"to": {"dest": "place"}})[1]
-    assert (names, to["choices"], to["action"]) == (("-o", "--to"), ["a", "b"], "append")
-    assert (to["dest"], to["help"]) == ("place", "where to; repeatable")

@@ -12,7 +12,7 @@ from autosplit.lowering.states import match_states
 from autosplit.report.documents.record import Study, read
 from autosplit.report.documents.study import state_table, trial_table, way_table, written
 from autosplit.report.html.page import page
-from autosplit.study.record import study_record, update
+from autosplit.study.record import update
 from autosplit.study.results import best_of_study
 from tests.report import graphs
 from tests.report.studies import add_trial, changed, make_study, store, trial
@@ -86,23 +86,18 @@ def test_what_is_no_split_is_not_called_one(stages, replicas, cores, kind):
 
 PERIODS = st.none() | st.sampled_from([1.0, 2.0, 3.0, 4.5])
 ENTRIES = st.lists(st.integers(0, 6), max_size=4)
-BASELINES = st.lists(st.sampled_from([1.0, 2.0]), max_size=3)
 
 
-@given(st.lists(PERIODS, max_size=6), st.integers(0, 6), ENTRIES, BASELINES, BASELINES)
-def test_report_and_show_name_the_same_best(periods, count, entries, before, again):
-    baselines = [{"name": f"b{i}", "period_ms": spread(p)} for i, p in enumerate(before)]
+@given(st.lists(PERIODS, max_size=6), st.integers(0, 6), ENTRIES)
+def test_report_and_show_name_the_same_best(periods, count, entries):
     comparison = {
         "measured": count,
         "entries": [{"number": n, "period_ms": spread(4.0)} for n in entries],
-        "baselines": [{"name": f"b{n}", "period_ms": spread(p)} for n, p in enumerate(again)],
     }
-    study = study_of(periods, final_comparison=comparison, baselines=baselines)
+    study = study_of(periods, final_comparison=comparison)
     best = best_of_study(study)
     period = best and best.record.measurement().period_ms.median
     assert best_of(read(study)) == ((best.number, period) if best else None)
-    expected = [b.period_ms.median for b in study_record(study.user_attrs).compared_baselines()]
-    assert [b.period_ms.median for b in read(study).baselines] == expected
 
 
 @pytest.mark.parametrize(
