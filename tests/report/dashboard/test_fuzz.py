@@ -5,6 +5,8 @@ import random
 import re
 import socket
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from autosplit.report.documents.study_reader import find_study
 from tests.report.serving import dashboard
@@ -60,9 +62,10 @@ def test_no_request_changes_the_study_or_stops_the_dashboard(database):
     before, draw = database.read_bytes(), random.Random(13)
     with dashboard(find_study(str(database))) as client:
         page, statuses = client.study(), Counter[str]()
-        for _ in range(CALLS):
-            sent = request(draw)
-            received = answer(client, sent)
+        requests = [request(draw) for _ in range(CALLS)]
+        with ThreadPoolExecutor(8) as clients:
+            answers = list(clients.map(partial(answer, client), requests))
+        for sent, received in zip(requests, answers, strict=True):
             assert b"Traceback" not in received, sent
             assert b"root:" not in received, sent
             status = re.match(rb"HTTP/1\.\d (\d)", received)
