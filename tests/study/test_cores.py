@@ -81,7 +81,7 @@ def test_what_does_not_fit_the_memory_is_refused_by_name(on_hardware):
     with pytest.raises(Infeasible, match="op 'op0' has weights of 1 MB"):
         on_hardware(cores=FOUR, memory="500 kB")
     with pytest.raises(Infeasible, match="the weights take 60 MB, all devices have 58 MB"):
-        on_hardware(memory="29 MB", stages=2)
+        on_hardware(name="d", memory="29 MB", stages=2)
 
 
 @pytest.mark.parametrize(
