@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from autosplit.errors import StageError, line_of
@@ -36,14 +37,12 @@ class Ticket(Future[Mapping[str, Any]]):
 
     ``inputs`` are those of each stage, which waits for so many ``missing`` senders. ``uncomputed``:
     the stages that have not run it. Where the model has states, it is a ``step`` of its stream, and
-    gets those of the one ``before``. ``failure``: of the stage that failed on it, after which no
-    stage computes it. ``started`` is when its first stage began, in seconds, and ``items`` the
-    items in it. One that ``is_alone`` is the only one of its caller.
+    gets those of the one ``before``. ``started`` is when its first stage began, in seconds, and
+    ``items`` the items in it. One that ``is_alone`` is the only one of its caller.
     """
 
     items = 1
     started: float | None = None
-    failure: ItemFailed | None = None
     is_alone = False
     step: StreamStep | None = None
     before: StreamStep | None = None
@@ -57,6 +56,25 @@ class Ticket(Future[Mapping[str, Any]]):
         self.missing = missing
         self.outputs = outputs
         self.uncomputed = set(range(len(inputs)))
+        self._failure: StageError | None = None
+
+    @property
+    def failure(self) -> StageError | None:
+        """Of the stage that failed on it, or on an item before it in its stream.
+
+        No stage computes it from then on.
+        """
+        if self._failure is None and self.step and self.step.failures:
+            number, earlier = min(self.step.failures, key=itemgetter(0))
+            if number < self.number:
+                self._failure = StageError(f"its stream is lost, reset it: {earlier}")
+        return self._failure
+
+    def fail(self, failure: ItemFailed) -> None:
+        """Let it, and later items of its stream, have a failure."""
+        self._failure = failure
+        if self.step:
+            self.step.failures.append((self.number, failure))
 
 
 @dataclass(eq=False)
@@ -65,7 +83,8 @@ class StreamStep:
 
     Each stage with states has the stream in one of its ``lanes``. ``uncomputed``: the stages that
     have not run the item; the next one, ``following``, waits for them. States that are
-    ``is_shared`` are copied for it, as its stage may overwrite what it gets.
+    ``is_shared`` are copied for it, as its stage may overwrite what it gets. ``failures`` are those
+    of the stream, each with the number of its item.
     """
 
     lanes: Mapping[int, int]
@@ -73,6 +92,7 @@ class StreamStep:
     uncomputed: set[int] = field(default_factory=set)
     following: Ticket | None = None
     is_shared: bool = False
+    failures: list[tuple[int, ItemFailed]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class Engine:
     each, and for the caller. Where a stage fails on an item, its replica computes the first item of
     the stage again. If it can, only that item has the failure; else the engine stops. Where nothing
     was computed before, it stops too, unless it ``isolates`` items: its caller then tries others.
-    Any failure stops a model with states.
+    With states the later items of its stream fail with it, and other streams go on.
 
     ``replicas`` may be a function that loads so many of each stage as ``counts`` says; it is called
     when the engine starts.
@@ -104,9 +104,8 @@ class Engine:
         self._replicas = () if callable(replicas) else replicas
         self._isolates = isolates
         self._stages = wiring.stages
-        # By stage, the inputs of the first item that it computed.
+        # By stage, the inputs of the first item that it computed, but states.
         self._examples: dict[int, list[Any]] = {}
-        self._has_states = any(stage.states for stage in wiring.stages)
         self._edges = connect(wiring)
         self._pid = os.getpid()
         self.inside: set[Ticket] = set()
@@ -341,36 +340,44 @@ class Engine:
             if self._is_stopped:
                 raise self.closed()
             values, ticket.inputs[stage] = ticket.inputs[stage], []
-            self.streams.restore(stage, ticket, values)
+            is_lost = ticket.failure is not None
+            if not is_lost:
+                self.streams.restore(stage, ticket, values)
             lane.item = ticket.number
             start = time.perf_counter()
             ticket.started = ticket.started or start
-            results = self._run(lane, ticket, values)
+            results = None if is_lost else self._run(lane, ticket, values)
             lane.item = _IDLE
             if self._trace:
                 end = time.perf_counter()
                 self.events.append(StageEvent(stage, ticket.number, start, end, lane.replica))
-            self.streams.keep(stage, ticket, results)
+            if results is None:
+                results = [None] * len(self._stages[stage].outputs)
+            else:
+                self.streams.keep(stage, ticket, results)
         finally:
             lane.running.release()
         self._finish(stage, ticket, results, home)
 
-    def _run(self, lane: Lane, ticket: Ticket, values: Sequence[Any]) -> Sequence[Any]:
-        """The results of a stage for an item; without values once a stage has failed on it."""
+    def _run(self, lane: Lane, ticket: Ticket, values: Sequence[Any]) -> Sequence[Any] | None:
+        """The results of a stage for an item; None where it fails on this item."""
         stage, replica = lane.stage, self._replicas[lane.stage][lane.replica]
-        if ticket.failure is None:
-            try:
-                results = replica.run(values)
-                if stage not in self._examples and not self._has_states:
-                    # Copies: the callers may change what they gave and what they got.
-                    self._examples[stage] = [np.array(array_of(value)) for value in values]
-                return results
-            except Exception as error:
-                is_certain = stage in self._examples
-                if not (is_certain or self._isolates) or not self._works(stage, replica):
-                    raise
-                ticket.failure = ItemFailed(f"{lane.name} failed", error, is_certain)
-        return [None] * len(self._stages[stage].outputs)
+        try:
+            results = replica.run(values)
+            if stage not in self._examples:
+                states = {place for place, _ in self._stages[stage].state_places}
+                # Copies: the callers may change what they gave and what they got.
+                self._examples[stage] = [
+                    None if place in states else np.array(array_of(value))
+                    for place, value in enumerate(values)
+                ]
+            return results
+        except Exception as error:
+            is_certain = stage in self._examples
+            if not (is_certain or self._isolates) or not self._works(stage, replica):
+                raise
+            ticket.fail(ItemFailed(f"{lane.name} failed", error, is_certain))
+        return None
 
     def _works(self, stage: int, replica: Stage) -> bool:
         """Whether a replica that failed computes what its stage has computed before, if anything.
@@ -379,7 +386,9 @@ class Engine:
         """
         try:
             if stage in self._examples:
-                replica.run(self._examples[stage])
+                values = [*self._examples[stage]]
+                self.streams.begin(stage, values)
+                replica.run(values)
         except Exception:
             return False
         return True

@@ -45,8 +45,9 @@ class Pipeline:
     call of ``run`` returns the results of its items, and ``results`` yields those of the submitted
     items. When ``run`` ends by an exception, its items inside are computed and discarded. An item
     on which a stage fails gets a StageError, and the pipeline goes on where the replica still
-    computes an item that was computed before. Any other failure, and each of a model with states,
-    closes the pipeline, and whoever uses it gets a StageError.
+    computes an item that was computed before. With states so do the later items of its stream,
+    until that is ``reset``. Any other failure closes the pipeline, and whoever uses it gets a
+    StageError.
 
     For each replica ``depth`` items are inside, at most ``capacity`` together. Where
     an item takes less than some ms, ``map`` and ``run`` have up to four times as many inside: a

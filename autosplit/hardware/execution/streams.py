@@ -33,8 +33,9 @@ class Streams:
 
     @property
     def lost(self) -> list[str]:
-        """The streams that have items inside; they are lost once the pipeline is stopped."""
-        return sorted(str(name) for name, step in self._last.items() if step.uncomputed)
+        """The streams that failed or have items inside: lost once the pipeline is stopped."""
+        steps = self._last.items()
+        return sorted(str(name) for name, step in steps if step.uncomputed or step.failures)
 
     def begin_item(self, ticket: Ticket, name: Stream) -> None:
         """Note that an item enters; stages with states begin it after the last of its stream."""
@@ -44,7 +45,9 @@ class Streams:
         before.following = ticket
         for stage in before.uncomputed & self._lanes.keys():
             ticket.missing[stage] += 1
-        self._last[name] = ticket.step = StreamStep(before.lanes, {}, ticket.uncomputed)
+        self._last[name] = ticket.step = StreamStep(
+            before.lanes, {}, ticket.uncomputed, failures=before.failures
+        )
 
     def is_idle(self, name: Stream) -> bool:
         """Whether no item of a stream is inside."""
@@ -59,6 +62,12 @@ class Streams:
             left = [np.array(array_of(value)) for value in left]
         for (place, _), value in zip(self._places[stage], left, strict=True):
             values[place] = value
+
+    def begin(self, stage: int, values: list[Any]) -> None:
+        """Add the states that a stream begins with to the inputs of a stage."""
+        states = zip(self._places[stage], self._stages[stage].states, strict=True)
+        for (place, _), state in states:
+            values[place] = np.array(self._first[state.input])
 
     def keep(self, stage: int, ticket: Ticket, results: Sequence[Any]) -> None:
         """Keep what an item leaves in a stage."""
@@ -101,6 +110,8 @@ class Streams:
         step = self._last.get(name)
         if step is None:
             return self._first
+        if step.failures:
+            raise StageError(f"stream {name!r} is lost, reset it: {step.failures[0][1]}")
         if step.uncomputed:
             raise StageError(
                 f"stream {name!r} is lost: it had items inside; begin it in a new pipeline"

@@ -4,6 +4,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -254,6 +255,35 @@ def test_a_failure_leaves_no_stream_half_advanced_and_closes_all_replicas(net, a
     # What failed was an item of some stream.
     assert bool(lost) == bool(message and states)
     assert [replica.closed for replica in replicas] == [1] * len(replicas)
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2])
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_an_item_that_fails_loses_its_stream_until_a_reset_and_no_other(stage, replicas):
+    class Picky(FakeStage):
+        def run(self, values):
+            if self._ports.index == stage and np.isnan(values[0]).any():
+                raise Broken("bad item")
+            return super().run(values)
+
+    by_hand, bad = ByHand(SUM, ["y", "total", "last"], STATES), {"x": np.full(2, np.nan)}
+    good = items(8)
+    expected = [by_hand.step(item) for item in good]
+    text = f"stage {stage} failed on this item: Broken: bad item"
+    with summing(replicas=[replicas] * 3, kind=Picky) as pipeline:
+        assert plain(pipeline.run(good[:4], "a")) == plain(pipeline.run(good[:4], "b"))
+        inside = [pipeline.enter(item, "a") for item in (bad, *good)]
+        others = [pipeline.enter(item, "b") for item in good[4:]]
+        for ticket in inside:
+            with pytest.raises(StageError, match=text):
+                in_time(lambda ticket=ticket: pipeline.result(ticket))
+        assert plain(in_time(lambda: list(map(pipeline.result, others)))) == expected[4:]
+        for use in (pipeline.state, partial(pipeline.run, good)):
+            with pytest.raises(StageError, match=f"lost, reset it: .*{text}"):
+                use(stream="a")
+        pipeline.reset("a")
+        assert plain(in_time(lambda: pipeline.run(good, "a"))) == expected
+        assert plain([pipeline.state("b")]) == plain([by_hand.left[0]])
 
 
 @pytest.mark.parametrize("stream", [[], {}, [1]])
