@@ -104,15 +104,18 @@ def start_actor(kind: type, place: RayPlace, cpus: int, *arguments: Any) -> Any:
     return ray.remote(kind).options(**options).remote(*arguments)
 
 
-def submitter(method: Any, place: RayPlace, size: int) -> Callable[[Any], Any]:
+def submitter(
+    method: Any, place: RayPlace, size: int
+) -> tuple[Callable[[Any], Any], Callable[[], None]]:
     """What calls an actor's method with one value of about ``size`` bytes, and returns its ``get``.
 
-    On this node the values go through the buffers of a compiled graph of Ray, which is much faster
-    than a call. Between nodes such a graph was seen to lose a value, so those are called.
+    The second one ends it, before the actor gets another. On this node the values go through the
+    buffers of a compiled graph of Ray, which is much faster than a call. Between nodes such a graph
+    was seen to lose a value, so those are called.
     """
     ray = connected()
     if not _is_here(place):
-        return lambda value: partial(ray.get, method.remote(value))
+        return lambda value: partial(ray.get, method.remote(value)), lambda: None
     # When an actor ends the graph logs an error, which the caller gets too.
     logging.getLogger("ray.dag.compiled_dag_node").setLevel(logging.CRITICAL)
     with require("ray.dag", "ray").InputNode() as value:
@@ -121,7 +124,7 @@ def submitter(method: Any, place: RayPlace, size: int) -> Callable[[Any], Any]:
             _buffer_size_bytes=size + HEADER_BYTES,
             _max_inflight_executions=BUFFERS,
         )
-    return lambda value: graph.execute(value).get
+    return lambda value: graph.execute(value).get, graph.teardown
 
 
 def answer(call: Any, name: str, seconds: float = START_S) -> Any:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,10 +31,15 @@ from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling import transfer_costs
 from autosplit.versions import VERSION
 
+T = TypeVar("T")
 PROFILE_S = 3600.0  # for a node to compile the kernels of a model and to time them
 # In bytes; a call takes so long that smaller arrays alone would not tell the bandwidth.
 LINK_SIZES = (*transfer_costs.SIZES, 1 << 22)
 TUNING = "tuning"  # the folder of a tuning database beside the model there
+# By job and node, the actor that answers and what it has answered. A new one takes seconds to
+# start, most of which it imports packages.
+_actors: dict[tuple[str, str], Any] = {}
+_answers: dict[tuple[tuple[str, str], str], Any] = {}
 
 
 class NodeActor:
@@ -75,9 +81,12 @@ def ask(device: RayCores, functions: Sequence[str]) -> list[str | None]:
 
     Raises MachineError where the node is gone, as all do here.
     """
-    with _actor(device) as (actor, _):
+
+    def text_there(actor: Any, _: RayPlace) -> list[str | None]:
         texts: list[str | None] = answer(actor.ask.remote(functions), f"device '{device}'")
         return texts
+
+    return _answered(device, repr(functions), text_there)
 
 
 def profile(
@@ -94,21 +103,26 @@ def profile(
     lie beside it under their names.
     """
     digests = {name: sha256(file) for name, file in files.items()}
-    contents = [put(file, digests[name]) for name, file in files.items()]
     timing = str(device.cores), seconds, force
-    with _actor(device) as (actor, _):
+
+    def profiles_there(actor: Any, _: RayPlace) -> list[Profile]:
+        contents = [put(file, digests[name]) for name, file in files.items()]
         call = actor.profile.remote(load_model, options, digests, timing, *contents)
         profiles: list[Profile] = answer(call, f"device '{device}'", PROFILE_S)
         return profiles
+
+    question = repr((options, digests, *timing[:2]))
+    return _answered(device, question, profiles_there, again=force)
 
 
 def link(device: RayCores) -> LinkCost:
     """The costs of sending tensors to a node and of calling it, by round trips of arrays."""
     name = f"device '{device}'"
-    with _actor(device) as (actor, place):
+
+    def cost_there(actor: Any, place: RayPlace) -> LinkCost:
         answer(actor.ask.remote(()), name)  # it has been started
         try:
-            submit = submitter(actor.echo, place, max(LINK_SIZES))
+            submit, end = submitter(actor.echo, place, max(LINK_SIZES))
 
             def round_trip_ms(size: int) -> float:
                 array = np.zeros(size, np.uint8)
@@ -116,18 +130,32 @@ def link(device: RayCores) -> LinkCost:
 
             call_ms = round_trip_ms(0)
             samples = [(size, round_trip_ms(size) / 2) for size in LINK_SIZES]
+            end()
         except Exception as error:  # Ray raises errors of many kinds
             raise MachineError(f"{name} was lost while its link was measured") from error
-        return LinkCost(str(device), *transfer_costs.fit(samples), call_ms)
+        return LinkCost("", *transfer_costs.fit(samples), call_ms)
+
+    return replace(_answered(device, "link", cost_there), device=str(device))
 
 
-@contextlib.contextmanager
-def _actor(device: RayCores) -> Iterator[tuple[Any, RayPlace]]:
-    """An actor on the node of a device, which ends with the block; and that node."""
+def _answered(
+    device: RayCores, question: str, ask: Callable[[Any, RayPlace], T], again: bool = False
+) -> T:
+    """What the node of a device answers to a question, which it is asked once in a job.
+
+    ``ask`` gets an actor there and the node. Raises MachineError where the node is gone, also where
+    it has answered before.
+    """
     ray, place = connected(), place_of(device)
-    actor = start_actor(NodeActor, place, 0, VERSION)
-    try:
-        yield actor, place
-    finally:
-        with contextlib.suppress(Exception):  # the cluster was shut down
-            ray.kill(actor)
+    node = ray.get_runtime_context().get_job_id(), place.node
+    if again or (node, question) not in _answers:
+        actor = _actors.pop(node, None) or start_actor(NodeActor, place, 0, VERSION)
+        try:
+            _answers[node, question] = ask(actor, place)
+        except BaseException:
+            with contextlib.suppress(Exception):  # the cluster was shut down
+                ray.kill(actor)
+            raise
+        _actors[node] = actor
+    answered: T = _answers[node, question]
+    return answered

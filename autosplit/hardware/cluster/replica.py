@@ -24,6 +24,7 @@ class IdleActor(NamedTuple):
 
     actor: Any
     submit: Callable[[Any], Any]
+    end: Callable[[], None]
     size: int
 
 
@@ -54,9 +55,6 @@ class RayReplica:
         self._key = None if cpus else (job, place, StageActor)
         self._size = _buffer_bytes(spec)
         self._former = _idle.pop(self._key, None) if self._key else None
-        if self._former and self._former.size < self._size:
-            self._ray.kill(self._former.actor)
-            self._former = None
         self._actor: Any = (
             self._former.actor if self._former else start_actor(StageActor, place, cpus)
         )
@@ -76,9 +74,14 @@ class RayReplica:
     def await_load(self) -> None:
         """Wait for the end of it. Raises MachineError where the node cannot run the stage."""
         answer(self._loading, self.name)
-        self._ready = self._former or IdleActor(
-            self._actor, submitter(self._actor.run, self._place, self._size), self._size
-        )
+        former = self._former
+        if former is not None and former.size >= self._size:
+            self._ready = former
+            return
+        if former is not None:
+            former.end()
+        calls = submitter(self._actor.run, self._place, self._size)
+        self._ready = IdleActor(self._actor, *calls, self._size)
 
     def open(self) -> None:
         """The actor pins its own thread."""

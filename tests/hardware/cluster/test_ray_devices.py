@@ -11,7 +11,8 @@ import pytest
 
 import autosplit
 from autosplit.errors import MachineError, StageError
-from autosplit.hardware.cluster import replica
+from autosplit.hardware.cluster import connection, replica
+from autosplit.hardware.cluster import nodes as cluster_nodes
 from autosplit.hardware.cluster.actor import StageActor
 from autosplit.hardware.cluster.pipeline import pipeline_of
 from autosplit.hardware.cluster.replica import RayReplica
@@ -22,7 +23,7 @@ from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.execution.wiring import wire
 from autosplit.hardware.measurement.parity import compare
 from tests.hardware.cluster.clusters import Nodes, ray_nodes  # noqa: F401  a fixture
-from tests.hardware.fakes import FakeStage, computed, graph, in_time, items, plain
+from tests.hardware.fakes import FakeStage, computed, graph, in_time, items, plain, wait_for
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.integration
@@ -48,6 +49,30 @@ def test_a_candidate_takes_the_actors_of_the_one_before_as_long_as_they_work(bra
                 with pytest.raises(StageError, match="is gone"):
                     in_time(lambda p=pipeline: p.run(items * 9))
     assert processes[0] == processes[1] != processes[2]
+
+
+def test_splits_start_no_actor_again_and_a_node_that_is_lost_is_named(branches, nodes, monkeypatch):
+    started = []
+
+    def counted(*arguments):
+        started.append(arguments)
+        return connection.start_actor(*arguments)
+
+    for module in (cluster_nodes, replica):
+        monkeypatch.setattr(module, "start_actor", counted)
+    model = autosplit.load_model(branches.path, runtime="auto")
+    items, counts = model.items(2), []
+    for after in ("hinted", "hinted", "first", "hinted"):
+        with model.split([[after]]).pipeline([LEFT, RIGHT]) as pipeline:
+            assert compare(in_time(lambda p=pipeline: p.run(items)), model.expected(items)).equal
+        counts.append(len(started))
+    assert counts[0] <= 4  # for each node one that is asked and one for stages
+    assert counts == counts[:1] * 4
+    nodes.cluster.remove_node(nodes.right, allow_graceful=False)
+    wait_for(lambda: sum(node["Alive"] for node in ray.nodes()) == 1)
+    with pytest.raises(MachineError, match="no node or resource 'right'"):
+        model.split([["hinted"]]).pipeline([LEFT, RIGHT])
+    nodes.add_right()
 
 
 def test_op_times_are_those_of_the_node_and_links_those_between_nodes(branches, nodes):
