@@ -298,9 +298,10 @@ class CompiledModel(StageSource):
         return Profile(str(device), *times, runtime, reason, batch=self.batch)
 
     def links(self, places: Sequence[Device]) -> list[LinkCost]:
-        """The costs of sending tensors to each device and of calling it, measured now.
+        """The costs of sending tensors to each device and of calling it.
 
-        They are the same in every runtime that supports the device.
+        They are measured now, those of a Ray node once in a job, and are the same in every runtime
+        that supports the device.
         """
         names = [TVM] if self.runtime_name == AUTO else list(self.runtimes)
         runtime = self.runtime_of(names[0])

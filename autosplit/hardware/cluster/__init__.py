@@ -1,8 +1,8 @@
 """Stages on a Ray cluster: an actor for each replica.
 
-Read ``connection`` (the cluster, its nodes, and the start of an actor), ``pipeline``, which starts
-the actors of stages, ``replica``, its side of one, and ``actor``, what runs on the nodes.
-``nodes`` profiles a model on a node and measures the link to it.
+Read ``connection`` (the cluster, its nodes, and files on their way there), ``actor``, what runs on
+the nodes, ``pool``, which starts actors and keeps those that nobody uses, ``replica``, this side of
+a stage there, and ``pipeline``. ``nodes`` profiles a model on a node and measures the link to it.
 Ray places the actors and carries the tensors: on this node in a compiled graph for each replica, to
 other nodes by calls.
 

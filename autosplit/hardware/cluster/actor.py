@@ -21,9 +21,11 @@ from autosplit.hardware.runtimes.stage_files import load_stage, require_here
 class StageActor:
     """Ray's actor. ``run`` is called in one thread, the other methods in another."""
 
+    def __init__(self, version: str) -> None:
+        require_version(version)
+
     def load(
         self,
-        version: str,
         spec: StageSpec,
         environment: Mapping[str, str],
         place: str,
@@ -35,7 +37,6 @@ class StageActor:
         The outputs ``stored``, by position, stay here for later items. Raises as
         ``autosplit.load``, of which the check of the files is part.
         """
-        require_version(version)
         with tempfile.TemporaryDirectory(prefix="autosplit-ray-") as folder:
             write_files(Path(folder), spec.digests, contents)
             self._stage = self._loaded(spec, environment, Path(folder), place)

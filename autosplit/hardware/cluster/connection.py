@@ -1,4 +1,4 @@
-"""The Ray cluster that this process belongs to, and actors on its nodes."""
+"""The Ray cluster that this process belongs to, and what its actors answer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import socket
 import ssl
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,6 @@ from autosplit.versions import VERSION
 
 HANDSHAKE_S = 10.0
 START_S = 300.0  # for an actor to be started and to load its stage
-HEADER_BYTES = 1 << 16  # of a value in a buffer, beside its tensors
-BUFFERS = 4  # an item computed, one that waits, one that a runtime still refers to, and a spare
 CONTENTS_BYTES = 1 << 30  # of files that stay in Ray's memory
 # Values of so many bytes travel in the calls between nodes. Ray's default is 100 kB: it stores
 # larger ones, where the other node fetches them, which takes longer than a stage of 5 ms.
@@ -94,39 +91,6 @@ def put(file: Path, digest: str) -> Any:
     return _contents[key][1]
 
 
-def start_actor(kind: type, place: RayPlace, cpus: int, *arguments: Any) -> Any:
-    """Ray's handle of a new actor on a node, for which Ray reserves ``cpus``."""
-    ray = connected()
-    affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(place.node, soft=False)
-    options: dict[str, Any] = {"num_cpus": cpus, "scheduling_strategy": affinity}
-    if not _is_here(place):
-        options["runtime_env"] = {"env_vars": IN_CALLS}
-    return ray.remote(kind).options(**options).remote(*arguments)
-
-
-def submitter(
-    method: Any, place: RayPlace, size: int
-) -> tuple[Callable[[Any], Any], Callable[[], None]]:
-    """What calls an actor's method with one value of about ``size`` bytes, and returns its ``get``.
-
-    The second one ends it, before the actor gets another. On this node the values go through the
-    buffers of a compiled graph of Ray, which is much faster than a call. Between nodes such a graph
-    was seen to lose a value, so those are called.
-    """
-    ray = connected()
-    if not _is_here(place):
-        return lambda value: partial(ray.get, method.remote(value)), lambda: None
-    # When an actor ends the graph logs an error, which the caller gets too.
-    logging.getLogger("ray.dag.compiled_dag_node").setLevel(logging.CRITICAL)
-    with require("ray.dag", "ray").InputNode() as value:
-        graph = method.bind(value).experimental_compile(
-            _submit_timeout=START_S,
-            _buffer_size_bytes=size + HEADER_BYTES,
-            _max_inflight_executions=BUFFERS,
-        )
-    return lambda value: graph.execute(value).get, graph.teardown
-
-
 def answer(call: Any, name: str, seconds: float = START_S) -> Any:
     """What an actor's method returned, or raised if that is one of our errors.
 
@@ -168,10 +132,6 @@ def require_version(version: str) -> None:
     """Raise MachineError, on a node, where another autosplit sent the work."""
     if version != VERSION:
         raise MachineError(f"autosplit is {VERSION} there and {version} here; install the same")
-
-
-def _is_here(place: RayPlace) -> bool:
-    return bool(place.node == connected().get_runtime_context().get_node_id())
 
 
 def _require_server(host: str, port: int) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,25 +19,20 @@ from autosplit.hardware.cluster.connection import (
     place_of,
     put,
     require_version,
-    start_actor,
-    submitter,
     write_files,
 )
+from autosplit.hardware.cluster.pool import PooledActor, take
 from autosplit.hardware.devices.device import RayCores, parse
 from autosplit.hardware.devices.ray_nodes import RayPlace
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling import transfer_costs
-from autosplit.versions import VERSION
 
 T = TypeVar("T")
 PROFILE_S = 3600.0  # for a node to compile the kernels of a model and to time them
 # In bytes; a call takes so long that smaller arrays alone would not tell the bandwidth.
 LINK_SIZES = (*transfer_costs.SIZES, 1 << 22)
 TUNING = "tuning"  # the folder of a tuning database beside the model there
-# By job and node, the actor that answers and what it has answered. A new one takes seconds to
-# start, most of which it imports packages.
-_actors: dict[tuple[str, str], Any] = {}
-_answers: dict[tuple[tuple[str, str], str], Any] = {}
+_answers: dict[tuple[str, RayPlace, str], Any] = {}  # by job, place and question
 
 
 class NodeActor:
@@ -71,7 +64,7 @@ class NodeActor:
             profiles: list[Profile] = model.profiles([parse(device)], seconds, force)
             return profiles
 
-    def echo(self, array: Any) -> Any:
+    def run(self, array: Any) -> Any:
         """What it gets."""
         return array
 
@@ -82,11 +75,11 @@ def ask(device: RayCores, functions: Sequence[str]) -> list[str | None]:
     Raises MachineError where the node is gone, as all do here.
     """
 
-    def text_there(actor: Any, _: RayPlace) -> list[str | None]:
-        texts: list[str | None] = answer(actor.ask.remote(functions), f"device '{device}'")
+    def texts_there(actor: PooledActor) -> list[str | None]:
+        texts: list[str | None] = answer(actor.handle.ask.remote(functions), f"device '{device}'")
         return texts
 
-    return _answered(device, repr(functions), text_there)
+    return _answered(device, repr(functions), texts_there)
 
 
 def profile(
@@ -105,9 +98,9 @@ def profile(
     digests = {name: sha256(file) for name, file in files.items()}
     timing = str(device.cores), seconds, force
 
-    def profiles_there(actor: Any, _: RayPlace) -> list[Profile]:
+    def profiles_there(actor: PooledActor) -> list[Profile]:
         contents = [put(file, digests[name]) for name, file in files.items()]
-        call = actor.profile.remote(load_model, options, digests, timing, *contents)
+        call = actor.handle.profile.remote(load_model, options, digests, timing, *contents)
         profiles: list[Profile] = answer(call, f"device '{device}'", PROFILE_S)
         return profiles
 
@@ -119,10 +112,10 @@ def link(device: RayCores) -> LinkCost:
     """The costs of sending tensors to a node and of calling it, by round trips of arrays."""
     name = f"device '{device}'"
 
-    def cost_there(actor: Any, place: RayPlace) -> LinkCost:
-        answer(actor.ask.remote(()), name)  # it has been started
+    def cost_there(actor: PooledActor) -> LinkCost:
+        answer(actor.handle.ask.remote(()), name)  # it has been started
         try:
-            submit, end = submitter(actor.echo, place, max(LINK_SIZES))
+            submit = actor.submitter(max(LINK_SIZES))
 
             def round_trip_ms(size: int) -> float:
                 array = np.zeros(size, np.uint8)
@@ -130,32 +123,29 @@ def link(device: RayCores) -> LinkCost:
 
             call_ms = round_trip_ms(0)
             samples = [(size, round_trip_ms(size) / 2) for size in LINK_SIZES]
-            end()
         except Exception as error:  # Ray raises errors of many kinds
             raise MachineError(f"{name} was lost while its link was measured") from error
-        return LinkCost("", *transfer_costs.fit(samples), call_ms)
+        return LinkCost(str(device), *transfer_costs.fit(samples), call_ms)
 
-    return replace(_answered(device, "link", cost_there), device=str(device))
+    return _answered(device, f"link {device}", cost_there)
 
 
 def _answered(
-    device: RayCores, question: str, ask: Callable[[Any, RayPlace], T], again: bool = False
+    device: RayCores, question: str, ask: Callable[[PooledActor], T], again: bool = False
 ) -> T:
     """What the node of a device answers to a question, which it is asked once in a job.
 
-    ``ask`` gets an actor there and the node. Raises MachineError where the node is gone, also where
-    it has answered before.
+    Raises MachineError where the node is gone, also where it has answered before.
     """
-    ray, place = connected(), place_of(device)
-    node = ray.get_runtime_context().get_job_id(), place.node
-    if again or (node, question) not in _answers:
-        actor = _actors.pop(node, None) or start_actor(NodeActor, place, 0, VERSION)
+    place = place_of(device)
+    key = connected().get_runtime_context().get_job_id(), place, question
+    if again or key not in _answers:
+        actor = take(NodeActor, place)
         try:
-            _answers[node, question] = ask(actor, place)
+            _answers[key] = ask(actor)
         except BaseException:
-            with contextlib.suppress(Exception):  # the cluster was shut down
-                ray.kill(actor)
+            actor.end()
             raise
-        _actors[node] = actor
-    answered: T = _answers[node, question]
+        actor.leave()
+    answered: T = _answers[key]
     return answered

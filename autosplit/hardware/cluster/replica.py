@@ -7,37 +7,23 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from autosplit.errors import StageError, line_of
 from autosplit.hardware.cluster.actor import StageActor
-from autosplit.hardware.cluster.connection import answer, connected, start_actor, submitter
+from autosplit.hardware.cluster.connection import answer, connected
+from autosplit.hardware.cluster.pool import PooledActor, take
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.ray_nodes import RayPlace
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.runtimes.arrays import aligned_copy, array_of, dtype_of
-from autosplit.versions import VERSION
-
-
-class IdleActor(NamedTuple):
-    """An actor without a stage, and what calls it with values of up to so many bytes."""
-
-    actor: Any
-    submit: Callable[[Any], Any]
-    end: Callable[[], None]
-    size: int
-
-
-# The actors that candidates left to the next ones, by job, place and kind. A new one takes seconds
-# to start, most of which it imports packages.
-_idle: dict[tuple[str, RayPlace, type], IdleActor] = {}
 
 
 class RayReplica:
     """Implements Stage; several threads may call it at once.
 
     ``environment`` is that of the export, ``contents`` has Ray's references to the files of
-    ``spec``, and Ray reserves ``cpus`` for it. Without those it takes the actor of an earlier one.
+    ``spec``, and Ray reserves ``cpus`` for it. Without those it takes an actor that is there.
     """
 
     def __init__(
@@ -51,14 +37,11 @@ class RayReplica:
         self._ray = connected()
         self._spec, self._environment, self._place = spec, environment, place
         self._contents = [contents[name] for name in spec.digests]
-        job = self._ray.get_runtime_context().get_job_id()
-        self._key = None if cpus else (job, place, StageActor)
         self._size = _buffer_bytes(spec)
-        self._former = _idle.pop(self._key, None) if self._key else None
-        self._actor: Any = (
-            self._former.actor if self._former else start_actor(StageActor, place, cpus)
-        )
-        self._ready: IdleActor | None = None  # once the stage is loaded, until it is closed
+        self._actor: PooledActor | None = take(StageActor, place, cpus)
+        self._handle: Any = self._actor.handle
+        # Once the stage is loaded, until it is closed.
+        self._submit: Callable[[Any], Any] | None = None
         self._sending, self._receiving = threading.Lock(), threading.Lock()
         self._sent = self._received = 0
         # Of states that nothing refers to any more; the next request tells the actor.
@@ -67,21 +50,15 @@ class RayReplica:
     def load(self, name: str, stored: Collection[int]) -> None:
         """Begin to load the stage, which is called ``name``; outputs ``stored`` stay there."""
         self.name = f"{name} on {self._place}"
-        self._loading = self._actor.load.remote(
-            VERSION, self._spec, self._environment, str(self._place.cores), stored, *self._contents
+        self._loading = self._handle.load.remote(
+            self._spec, self._environment, str(self._place.cores), stored, *self._contents
         )
 
     def await_load(self) -> None:
         """Wait for the end of it. Raises MachineError where the node cannot run the stage."""
         answer(self._loading, self.name)
-        former = self._former
-        if former is not None and former.size >= self._size:
-            self._ready = former
-            return
-        if former is not None:
-            former.end()
-        calls = submitter(self._actor.run, self._place, self._size)
-        self._ready = IdleActor(self._actor, *calls, self._size)
+        assert self._actor is not None
+        self._submit = self._actor.submitter(self._size)
 
     def open(self) -> None:
         """The actor pins its own thread."""
@@ -92,10 +69,10 @@ class RayReplica:
         unused = [self.unused.popleft() for _ in range(len(self.unused))]
         try:
             with self._sending:
-                if self._ready is None:
+                if self._submit is None:
                     raise StageError("the replica is closed")
                 self._sent += 1
-                get = self._ready.submit((inputs, unused))
+                get = self._submit((inputs, unused))
                 self._receiving.acquire()  # in the order of the requests
             try:
                 outputs = get(timeout=devices.SILENCE_S)
@@ -114,7 +91,7 @@ class RayReplica:
         """A state that the actor holds. Raises StageError where the actor is gone."""
         try:
             return aligned_copy(
-                self._ray.get(self._actor.state.remote(key), timeout=devices.SILENCE_S)
+                self._ray.get(self._handle.state.remote(key), timeout=devices.SILENCE_S)
             )
         except Exception as error:
             raise self._failure(error) from error
@@ -123,15 +100,16 @@ class RayReplica:
         """End the actor, or leave it to the next candidate there. Idempotent."""
         with self._sending:
             actor, self._actor = self._actor, None
-            ready, self._ready = self._ready, None
+            submit, self._submit = self._submit, None
+            self._handle = None  # its next user has states by the same keys
         if actor is None or not self._ray.is_initialized():
             return
         is_busy = self._sent > self._received  # or has failed
-        if ready and self._key and self._key not in _idle and not is_busy:
-            actor.unload.remote()
-            _idle[self._key] = ready
+        if submit and not is_busy:
+            actor.handle.unload.remote()
+            actor.leave()
         else:
-            self._ray.kill(actor)
+            actor.end()
 
     def _failure(self, error: Exception) -> StageError:
         kinds = self._ray.exceptions

@@ -11,8 +11,7 @@ import pytest
 
 import autosplit
 from autosplit.errors import MachineError, StageError
-from autosplit.hardware.cluster import connection, replica
-from autosplit.hardware.cluster import nodes as cluster_nodes
+from autosplit.hardware.cluster import pool, replica
 from autosplit.hardware.cluster.actor import StageActor
 from autosplit.hardware.cluster.pipeline import pipeline_of
 from autosplit.hardware.cluster.replica import RayReplica
@@ -52,14 +51,13 @@ def test_a_candidate_takes_the_actors_of_the_one_before_as_long_as_they_work(bra
 
 
 def test_splits_start_no_actor_again_and_a_node_that_is_lost_is_named(branches, nodes, monkeypatch):
-    started = []
+    started, start = [], pool.PooledActor
 
     def counted(*arguments):
         started.append(arguments)
-        return connection.start_actor(*arguments)
+        return start(*arguments)
 
-    for module in (cluster_nodes, replica):
-        monkeypatch.setattr(module, "start_actor", counted)
+    monkeypatch.setattr(pool, "PooledActor", counted)
     model = autosplit.load_model(branches.path, runtime="auto")
     items, counts = model.items(2), []
     for after in ("hinted", "hinted", "first", "hinted"):
@@ -91,7 +89,8 @@ def test_op_times_are_those_of_the_node_and_links_those_between_nodes(branches, 
 
 
 def test_another_autosplit_on_a_node_is_named(branches, nodes, monkeypatch):
-    monkeypatch.setattr(replica, "VERSION", "9.9")
+    monkeypatch.setattr(pool, "VERSION", "9.9")
+    monkeypatch.setattr(pool, "_idle", {})
     with pytest.raises(MachineError, match=r"there and 9\.9 here; install the same"):
         branches.split([["first"]]).pipeline([LEFT, RIGHT])
 

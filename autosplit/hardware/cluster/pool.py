@@ -1,0 +1,84 @@
+"""Actors on the nodes of a cluster: who needs one takes that which another left there.
+
+A new one takes seconds to start, most of which it imports packages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from autosplit.extras import require
+from autosplit.hardware.cluster.connection import IN_CALLS, START_S, connected
+from autosplit.hardware.devices.ray_nodes import RayPlace
+from autosplit.versions import VERSION
+
+HEADER_BYTES = 1 << 16  # of a value in a buffer, beside its tensors
+BUFFERS = 4  # an item computed, one that waits, one that a runtime still refers to, and a spare
+# Actors that nobody uses, by job, place and class.
+_idle: dict[tuple[str, RayPlace, type], PooledActor] = {}
+
+
+class PooledActor:
+    """An actor on a node, by its class; ``handle`` is Ray's. One user has it at a time."""
+
+    def __init__(self, kind: type, place: RayPlace, cpus: int) -> None:
+        ray = self._ray = connected()
+        node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(place.node, soft=False)
+        options: dict[str, Any] = {"num_cpus": cpus, "scheduling_strategy": node}
+        self._is_here = place.node == ray.get_runtime_context().get_node_id()
+        if not self._is_here:
+            options["runtime_env"] = {"env_vars": IN_CALLS}
+        self._key = None if cpus else _key(kind, place)
+        self.handle: Any = ray.remote(kind).options(**options).remote(VERSION)
+        self._graph: Any = None
+        self._size = -1
+
+    def submitter(self, size: int) -> Callable[[Any], Any]:
+        """What calls ``run`` with one value of about ``size`` bytes, and returns its ``get``.
+
+        On this node the values go through the buffers of a compiled graph of Ray, which is much
+        faster than a call. Between nodes such a graph was seen to lose a value, so those are
+        called.
+        """
+        run = self.handle.run
+        if not self._is_here:
+            return lambda value: partial(self._ray.get, run.remote(value))
+        if size > self._size:
+            if self._graph is not None:
+                self._graph.teardown()
+            # When an actor ends the graph logs an error, which the caller gets too.
+            logging.getLogger("ray.dag.compiled_dag_node").setLevel(logging.CRITICAL)
+            with require("ray.dag", "ray").InputNode() as value:
+                self._graph = run.bind(value).experimental_compile(
+                    _submit_timeout=START_S,
+                    _buffer_size_bytes=size + HEADER_BYTES,
+                    _max_inflight_executions=BUFFERS,
+                )
+            self._size = size
+        return lambda value: self._graph.execute(value).get
+
+    def leave(self) -> None:
+        """Leave it to the next user there, unless Ray reserves CPUs for it."""
+        if self._key is None or self._key in _idle:
+            self.end()
+        else:
+            _idle[self._key] = self
+
+    def end(self) -> None:
+        """End the actor."""
+        with contextlib.suppress(Exception):  # the cluster was shut down
+            self._ray.kill(self.handle)
+
+
+def take(kind: type, place: RayPlace, cpus: int = 0) -> PooledActor:
+    """An actor on a node: one that was left, unless Ray is to reserve ``cpus`` for it."""
+    actor = None if cpus else _idle.pop(_key(kind, place), None)
+    return actor or PooledActor(kind, place, cpus)
+
+
+def _key(kind: type, place: RayPlace) -> tuple[str, RayPlace, type]:
+    return connected().get_runtime_context().get_job_id(), place, kind
