@@ -10,7 +10,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -93,7 +93,7 @@ def within(
     try:
         return future.result(seconds)
     except TimeoutError:
-        if not future.cancel():
+        if future.done():
             raise  # the work itself ran into a timeout
         raise TimeoutError(f"no answer in {seconds:.0f} s, {reason}") from None
     finally:
@@ -103,13 +103,9 @@ def within(
 
 def _fulfil(future: Future[T], work: Callable[[], T]) -> None:
     try:
-        result = work()
+        future.set_result(work())
     except BaseException as error:
-        with contextlib.suppress(InvalidStateError):  # cancelled
-            future.set_exception(error)
-        return
-    with contextlib.suppress(InvalidStateError):
-        future.set_result(result)
+        future.set_exception(error)
 
 
 def _connect(host: str, port: int, key: str) -> Session:
