@@ -4,7 +4,6 @@ Read ``stage_spec`` (what a stage is), ``wiring`` (which tensor goes where; pure
 and who reads what of them), ``streams`` (states), ``engine`` (the threads) and ``pipeline`` (what
 callers use).
 An engine calls stages on any host by ``open``, ``run`` and ``close``, and names one that hangs.
-``shared_memory`` has tensors that another process of the machine maps.
 
 Imports graph and errors, and of ``hardware.runtimes`` the names and the protocol of a stage.
 """

@@ -1,14 +1,18 @@
 """A stage in a process of its own, which has the stage's cores and no others.
 
-Tensors lie in memory that both processes map. It has no name, so nothing is left of it however they
-end.
+Tensors lie in memory that both processes map. It has no name: the process gets its descriptor, and
+the kernel frees it with the last process that maps it, however that ends.
 """
 
 from __future__ import annotations
 
+import math
+import mmap
+import os
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +20,11 @@ import numpy as np
 
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Cores
-from autosplit.hardware.execution.shared_memory import Shape, SharedArrays, mapped
 from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import Handler
 from autosplit.hardware.profiling.timing import on_cores
-from autosplit.hardware.runtimes.arrays import aligned_copy, dtype_of
+from autosplit.hardware.runtimes.arrays import ALIGNMENT, aligned_copy, dtype_of
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelStage
 from autosplit.hardware.runtimes.openvino.stage import OpenvinoStage, Precision, compile_model
 from autosplit.serialization import dump, load
@@ -44,12 +47,18 @@ class ProcessStage(SubmodelStage):
 
     def __init__(self, file: Path, spec: StageSpec, cores: Cores, precision: Precision) -> None:
         super().__init__(spec, cores)
-        memory = SharedArrays(_shapes((*spec.inputs, *spec.outputs)))
-        arrays, descriptor = memory.arrays, memory.descriptor
-        tensors = spec.inputs, spec.outputs, descriptor
-        setting = dump(StageSetting(str(file), cores, *tensors, precision))
-        # Every thread of the process inherits the cores of the thread that starts it.
-        self._worker = on_cores(cores, lambda: Worker(open_stage, setting, [descriptor]))
+        ports = *spec.inputs, *spec.outputs
+        memory = os.memfd_create("autosplit")
+        try:
+            # Reserved now: an access to a page that cannot be had later would kill the process.
+            os.posix_fallocate(memory, 0, _starts(ports)[-1] or 1)
+            arrays = _mapped(memory, ports)
+            tensors = spec.inputs, spec.outputs, memory
+            setting = dump(StageSetting(str(file), cores, *tensors, precision))
+            # Every thread of the process inherits the cores of the thread that starts it.
+            self._worker = on_cores(cores, lambda: Worker(open_stage, setting, [memory]))
+        finally:
+            os.close(memory)
         count = len(spec.inputs)
         self._input_arrays, self._output_arrays = arrays[:count], arrays[count:]
         self._phase = f"running OpenVINO on {cores}"
@@ -81,7 +90,7 @@ def open_stage(document: Mapping[str, Any]) -> Handler:
     compiled = compile_model(Path(setting.file), setting.cores, setting.precision)
     spec = StageSpec.planned((), setting.inputs, setting.outputs)
     stage = OpenvinoStage(compiled, spec, setting.cores)
-    arrays = mapped(setting.memory, _shapes((*setting.inputs, *setting.outputs)))
+    arrays = _mapped(setting.memory, (*setting.inputs, *setting.outputs))
     inputs, outputs = arrays[: len(setting.inputs)], arrays[len(setting.inputs) :]
 
     def infer(_: Mapping[str, Any]) -> None:
@@ -91,5 +100,22 @@ def open_stage(document: Mapping[str, Any]) -> Handler:
     return infer
 
 
-def _shapes(ports: Sequence[Port]) -> list[Shape]:
-    return [(port.shape, dtype_of(port.dtype)) for port in ports]
+def _mapped(descriptor: int, ports: Sequence[Port]) -> list[np.ndarray[Any, Any]]:
+    """Arrays that lie in the memory of a descriptor one after the other, and keep it mapped."""
+    memory = np.frombuffer(mmap.mmap(descriptor, 0), np.uint8)
+    pieces = [memory[start:] for start in _starts(ports)]
+    return [
+        piece[: _bytes(port)].view(dtype_of(port.dtype)).reshape(port.shape)
+        for piece, port in zip(pieces, ports, strict=False)
+    ]
+
+
+def _starts(ports: Sequence[Port]) -> list[int]:
+    """Where arrays begin, and where the last of them ends."""
+    # TVM's kernels load whole vectors.
+    sizes = (size + -size % ALIGNMENT for size in map(_bytes, ports))
+    return list(accumulate(sizes, initial=0))
+
+
+def _bytes(port: Port) -> int:
+    return math.prod(port.shape) * dtype_of(port.dtype).itemsize
