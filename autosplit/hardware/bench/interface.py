@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -64,10 +64,8 @@ class Bench(Protocol):
         self, profile: Sequence[Profile], links: Sequence[LinkCost], **limits: Any
     ) -> CostModel:
         """The planner's view of a profile and of transfer costs; ``limits``: see ``cost_table``."""
-        # A stored profile of one runtime may lack its name.
         known = self.description
-        named = [replace(p, runtime=p.runtime or known.runtimes[0]) for p in profile]
-        return cost_table(known.graph, named, links, known.keep_together, **limits)
+        return cost_table(known.graph, profile, links, known.keep_together, **limits)
 
     def profile(self) -> Sequence[Profile]:
         """The time of every fused op, one Profile a device, in the order of ``devices``."""

@@ -82,7 +82,7 @@ def groups(
     """The op indices of every region the backends ask for; ``ops_of`` are the ops of each backend.
 
     Raises SplitError naming the ops where one is unknown or not the backend's, and where a region
-    is not convex, with the path that leaves it and returns.
+    is not convex, with the ops that it lacks.
     """
     regions: list[tuple[int, ...]] = []
     for backend in backends:
