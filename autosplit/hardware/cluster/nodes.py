@@ -123,6 +123,7 @@ def link(device: RayCores) -> LinkCost:
 
             call_ms = round_trip_ms(0)
             samples = [(size, round_trip_ms(size) / 2) for size in LINK_SIZES]
+            actor.free_buffers()
         except Exception as error:  # Ray raises errors of many kinds
             raise MachineError(f"{name} was lost while its link was measured") from error
         return LinkCost(str(device), *transfer_costs.fit(samples), call_ms)

@@ -48,8 +48,7 @@ class PooledActor:
         if not self._is_here:
             return lambda value: partial(self._ray.get, run.remote(value))
         if size > self._size:
-            if self._graph is not None:
-                self._graph.teardown()
+            self.free_buffers()
             # When an actor ends the graph logs an error, which the caller gets too.
             logging.getLogger("ray.dag.compiled_dag_node").setLevel(logging.CRITICAL)
             with require("ray.dag", "ray").InputNode() as value:
@@ -60,6 +59,12 @@ class PooledActor:
                 )
             self._size = size
         return lambda value: self._graph.execute(value).get
+
+    def free_buffers(self) -> None:
+        """Free the memory of the last ``submitter``, which is of no use then."""
+        if self._graph is not None:
+            self._graph.teardown()
+        self._graph, self._size = None, -1
 
     def leave(self) -> None:
         """Leave it to the next user there, unless Ray reserves CPUs for it."""
