@@ -286,6 +286,32 @@ def test_an_item_that_fails_loses_its_stream_until_a_reset_and_no_other(stage, r
         assert plain([pipeline.state("b")]) == plain([by_hand.left[0]])
 
 
+@given(recurrent(BOTH), st.lists(st.tuples(st.integers(0, 3), ANY), min_size=1, max_size=25))
+def test_where_items_fail_all_others_compute_what_stepping_by_hand_does(net, calls):
+    class Picky(FakeStage):
+        def run(self, values):
+            if np.isnan(values).any():
+                raise Broken
+            return super().run(values)
+
+    net, stages, outputs, states, replicas = net
+    options = {"replicas": replicas, "states": states, "kind": Picky}
+    pipeline, _ = fake_pipeline(net, stages, outputs, **options)
+    by_hand, inside, failed = ByHand(net, outputs, states), [], set()
+    with pipeline:
+        in_time(lambda: pipeline.run(items(1, BOTH), "first"))
+        for item, (stream, is_bad) in zip(items(len(calls), BOTH), calls, strict=True):
+            item = item | ({"x": np.full(2, np.nan)} if is_bad else {})
+            inside.append((pipeline.enter(item, stream), repr(by_hand.step(item, stream))))
+        for (ticket, expected), (stream, is_bad) in zip(inside, calls, strict=True):
+            failed |= {stream} if is_bad else set()
+            try:
+                results = plain([in_time(lambda ticket=ticket: pipeline.result(ticket))])
+                assert repr(*results) == expected
+            except StageError:
+                assert stream in failed if states else is_bad
+
+
 @pytest.mark.parametrize("stream", [[], {}, [1]])
 def test_a_stream_that_cannot_be_a_key_is_refused_and_closes_nothing(stream):
     (item,) = items(1)
