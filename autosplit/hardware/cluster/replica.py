@@ -116,6 +116,7 @@ class RayReplica:
         if not self._ray.is_initialized():
             return StageError("Ray was shut down")
         if isinstance(error, (kinds.GetTimeoutError, kinds.RayChannelTimeoutError)):
+            self._submit = None  # whoever tries again need not wait as long
             return StageError(f"{self.name} has not answered for {devices.SILENCE_S:g} s; it hangs")
         if isinstance(error, kinds.RayTaskError):
             original: Exception = error.cause  # pyright: ignore[reportAttributeAccessIssue]
