@@ -1,0 +1,237 @@
+"""Nodes that TVM's converters misread, in terms that they read: a table by op.
+
+A rewrite makes the Relax expression of a node, mostly by the importer's own conversion of a node
+that means the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from autosplit.extras import relax
+from autosplit.frontend.onnx.single_node import constant
+from autosplit.frontend.relax.expressions import is_constant, shape_of
+
+Attributes = dict[str, Any]
+Convert = Callable[[str, Any, dict[str, Any], int], Any]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node as the importer's conversion ``convert`` takes it."""
+
+    convert: Convert
+    kind: str
+    inputs: Any
+    attrs: Attributes
+    opset: int
+
+    @property
+    def dtype(self) -> str:
+        """The element type of the first input."""
+        return str(self.inputs[0].ty.dtype)
+
+    def converted(self, **changed: Any) -> Any:
+        """What the importer makes of the node, where some of it is ``changed``.
+
+        ``inputs`` may be a list, in which None is an absent input.
+        """
+        node = replace(self, **changed)
+        inputs = type(self.inputs)()  # the importer's own kind of list
+        inputs.extend(node.inputs)
+        return node.convert(node.kind, inputs, node.attrs, node.opset)
+
+
+def _resize(node: Node) -> Any:
+    """With the sizes of all axes, which the converter gets right.
+
+    Raises ValueError if TVM would resize otherwise.
+    """
+    inputs, attrs = node.inputs, node.attrs
+    before = list(shape_of(inputs[0]))
+    _, _, scales, sizes = (*inputs, None, None, None)[:4]
+    scales, sizes = (None if i is None or 0 in shape_of(i) else i for i in (scales, sizes))
+    numbers = sizes if scales is None else scales
+    mode = attrs.get("coordinate_transformation_mode")
+    if attrs.get("antialias", 0):
+        raise ValueError("TVM's importer resizes without antialias")
+    if mode in (b"half_pixel_symmetric", b"tf_crop_and_resize"):
+        raise ValueError(f"TVM has no {mode.decode()}")
+    if "axes" in attrs or attrs.get("keep_aspect_ratio_policy", b"stretch") != b"stretch":
+        raise ValueError("TVM's importer resizes all axes, and keeps no aspect ratio")
+    if numbers is None or not is_constant(numbers):
+        raise ValueError("its scales or sizes are known only at run time; make them constants")
+    values = numbers.value.numpy()
+    after = [int(n * f) for n, f in zip(before, values, strict=True)]
+    if scales is None:
+        after = values.tolist()
+    elif mode != b"align_corners":
+        # TVM scales by the ratio of the sizes; only align_corners is defined by it.
+        for axis, (n, factor, size) in enumerate(zip(before, values, after, strict=True)):
+            if abs(n * factor - size) > 1e-3:
+                raise ValueError(
+                    f"it scales {n} at axis {axis} by {factor:.4g}, which is not a whole size"
+                )
+    if mode == b"align_corners" and 1 in after[2:]:
+        raise ValueError("TVM divides by 0 where it aligns the corners of one pixel")
+    if after[:2] != before[:2]:
+        raise ValueError(
+            f"it resizes {before} to {after}; TVM's importer resizes the axes after the second only"
+        )
+    return node.converted(inputs=[inputs[0], None, None, constant(np.array(after, np.int64))])
+
+
+def _slice(node: Node) -> Any:
+    """Starts, ends and axes became inputs in opset 10."""
+    if node.opset >= 10:
+        return node.converted()
+    items = [node.inputs[0]]
+    for name in ("starts", "ends", "axes"):
+        numbers = node.attrs.get(name)
+        items.append(None if numbers is None else constant(np.array(numbers, np.int64)))
+    return node.converted(inputs=items)
+
+
+def _top_k(node: Node) -> Any:
+    """Its number is an input since opset 10, which the importer knows since 11."""
+    return node.converted(opset=11 if node.opset == 10 else node.opset)
+
+
+def _pow(node: Node) -> Any:
+    """The exponent has any type; the result has the base's."""
+    base, exponent = node.inputs
+    return node.converted(inputs=[base, _cast(exponent, base)])
+
+
+def _pool(node: Node) -> Any:
+    """The padding in numbers: the converter gets it wrong where a stride divides no size."""
+    attrs = dict(node.attrs)
+    mode = attrs.get("auto_pad")
+    if mode not in (b"SAME_UPPER", b"SAME_LOWER"):
+        return node.converted()
+    sizes, kernel = np.array(shape_of(node.inputs[0])[2:]), np.array(attrs["kernel_shape"])
+    steps = (attrs.get(name, [1] * kernel.size) for name in ("strides", "dilations"))
+    strides, dilations = map(np.array, steps)
+    last = (-(-sizes // strides) - 1) * strides + (kernel - 1) * dilations
+    total = np.maximum(0, last + 1 - sizes)
+    before = total // 2 if mode == b"SAME_UPPER" else total - total // 2
+    del attrs["auto_pad"]
+    return node.converted(attrs=attrs | {"pads": [*before.tolist(), *(total - before).tolist()]})
+
+
+def _equal(node: Node) -> Any:
+    x, other = node.inputs
+    if x.same_as(other) and "float" in node.dtype:
+        # TVM simplifies x == x to true.
+        return _negated(node.converted(kind="IsNaN", inputs=[x]))
+    if node.dtype == "bool":
+        # TVM compares booleans as floats, and cannot build that.
+        return _negated(node.converted(kind="Xor"))
+    return node.converted()
+
+
+def _negated(condition: Any) -> Any:
+    return relax.op.logical_not(relax.BlockBuilder.current().normalize(condition))
+
+
+def _compress(node: Node) -> Any:
+    """With a known condition it takes known places."""
+    data, condition = node.inputs
+    if not is_constant(condition):
+        return node.converted()
+    places = constant(np.flatnonzero(condition.value.numpy()))
+    data = data if "axis" in node.attrs else relax.op.flatten(data)
+    return relax.op.take(data, places, node.attrs.get("axis", 0))
+
+
+def _layer_normalization(node: Node) -> Any:
+    """The specification computes that of bfloat16 in float32."""
+    if node.dtype != "bfloat16":
+        return node.converted()
+    normalized = relax.BlockBuilder.current().normalize
+    floats = [None if i is None else normalized(relax.op.astype(i, "float32")) for i in node.inputs]
+    result, *others = node.converted(inputs=floats)
+    return relax.Tuple([relax.op.astype(normalized(result), "bfloat16"), *others])
+
+
+def _dynamically_quantized(node: Node) -> Any:
+    """The scale is 1 where all numbers are 0, where the converter divides by 0."""
+    normalized, op = relax.BlockBuilder.current().normalize, relax.op
+    (x,), zero = node.inputs, relax.const(0, "float32")
+    least = normalized(op.minimum(op.min(x), zero))
+    span = normalized(op.subtract(op.maximum(op.max(x), zero), least))
+    part = op.divide(span, relax.const(255, "float32"))
+    scale = normalized(op.where(op.equal(span, zero), relax.const(1, "float32"), part))
+    start = op.round(op.clip(op.divide(op.negative(least), scale), 0, 255))
+    start = normalized(op.astype(start, "uint8"))
+    return relax.Tuple([op.quantize(x, scale, start, 0, "uint8"), scale, start])
+
+
+def _thresholded(node: Node) -> Any:
+    """A selection: the converter's product of 0 and an infinity is no number."""
+    (x,), alpha = node.inputs, node.attrs.get("alpha", 1.0)
+    threshold, zero = (relax.const(value, node.dtype) for value in (alpha, 0))
+    return relax.op.where(relax.op.greater(x, threshold), x, zero)
+
+
+def _log_sum_exp(node: Node) -> Any:
+    """With a finite base: the difference of two infinities is no number."""
+    if node.attrs.get("noop_with_empty_axes", 0):
+        return node.converted()
+    normalized = relax.BlockBuilder.current().normalize
+
+    def reduced(kind: str, x: Any, **changed: int) -> Any:
+        inputs = [x, *list(node.inputs)[1:]]
+        return normalized(node.converted(kind=kind, inputs=inputs, attrs=node.attrs | changed))
+
+    x, zero = node.inputs[0], relax.const(0, node.dtype)
+    largest = reduced("ReduceMax", x, keepdims=1)
+    base = normalized(relax.op.where(relax.op.isfinite(largest), largest, zero))
+    exponentials = normalized(relax.op.exp(relax.op.subtract(x, base)))
+    logarithms = reduced("ReduceLogSum", exponentials)
+    return relax.op.add(logarithms, relax.op.reshape(base, shape_of(logarithms)))
+
+
+def _pairwise(node: Node) -> Any:
+    """An op of any number of tensors as a chain of ops of two.
+
+    TVM's importer would stack the tensors, which copies every one and which no pass fuses.
+    """
+    if all(map(is_constant, node.inputs)):
+        return node.converted()
+    combine = {"Max": relax.op.maximum, "Min": relax.op.minimum}.get(node.kind, relax.op.add)
+    normalized = relax.BlockBuilder.current().normalize
+    total, *others = node.inputs
+    for operand in others:
+        total = normalized(combine(total, operand))
+    if node.kind != "Mean" or not others:
+        return total
+    return normalized(relax.op.divide(total, relax.const(len(node.inputs), node.dtype)))
+
+
+def _cast(value: Any, like: Any) -> Any:
+    """``value`` with the element type of ``like``."""
+    dtype = str(like.ty.dtype)
+    if is_constant(value):
+        return constant(value.value.numpy().astype(dtype))
+    return relax.op.astype(value, dtype)
+
+
+REWRITES: dict[str, Callable[[Node], Any]] = {
+    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pool),
+    **dict.fromkeys(("Max", "Mean", "Min", "Sum"), _pairwise),
+    "Compress": _compress,
+    "DynamicQuantizeLinear": _dynamically_quantized,
+    "Equal": _equal,
+    "LayerNormalization": _layer_normalization,
+    "Pow": _pow,
+    "ReduceLogSumExp": _log_sum_exp,
+    "Resize": _resize,
+    "Slice": _slice,
+    "ThresholdedRelu": _thresholded,
+    "TopK": _top_k,
+}
