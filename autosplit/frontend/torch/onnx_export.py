@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import math
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
-from autosplit.extras import torch
+from autosplit.extras import onnx_ir, torch
 from autosplit.frontend.onnx.importer import source_nodes
 from autosplit.frontend.onnx.nodes import scopes_of
 from autosplit.frontend.source import SourceNode, SourceState, unused
@@ -54,6 +55,7 @@ def export(program: Any, outputs: Sequence[str]) -> tuple[Any, Any, tuple[Source
         try:
             exported = torch.onnx.export(observed, dynamo=True, optimize=False, verbose=False)
             _name_entries(exported.model.graph, exported.exported_program)
+            _hide_keys(exported.model.graph)
             return exported.model_proto, exported.exported_program, tuple(states)
         except Exception as error:
             raise ModelError(_refusal(error)) from error
@@ -66,6 +68,22 @@ def _name_entries(graph: Any, program: Any) -> None:
         value.name = spec.arg.name
     for value in list(graph.initializers.values()):
         value.name = value.metadata_props.get("pkg.torch.onnx.original_node_name", value.name)
+
+
+def _hide_keys(graph: Any) -> None:
+    """Let boolean masks hide keys of attention by -inf, as torch does.
+
+    The exporter takes the least number. Where a mask hides all keys from a query, that gives the
+    mean of the values; torch gives 0, as do the exporter's further nodes of the NaN of -inf.
+    """
+    for node in graph:
+        attribute = node.attributes.get("value") if node.op_type == "Constant" else None
+        if attribute is None or not node.metadata_props.get("namespace", "").endswith(_ATTENTION):
+            continue
+        number = attribute.as_tensor()
+        if number.dtype.is_floating_point() and (number.numpy() == number.dtype.min).all():
+            infinite = onnx_ir.tensor(-math.inf, dtype=number.dtype)
+            node.attributes["value"] = onnx_ir.AttrTensor("value", infinite)
 
 
 def named_nodes(graph: Any, decomposed: Any, program: Any) -> list[SourceNode]:

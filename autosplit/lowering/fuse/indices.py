@@ -17,10 +17,16 @@ from typing import Any
 import numpy as np
 
 from autosplit.extras import relax, topi, tvm
-from autosplit.frontend.relax.expressions import fixed_sizes, is_constant, operator, variables
+from autosplit.frontend.relax.expressions import (
+    callee,
+    fixed_sizes,
+    is_constant,
+    operator,
+    variables,
+)
 from autosplit.frontend.relax.kernel_bounds import clamped
 from autosplit.frontend.relax.main_function import bindings, with_kernels
-from autosplit.frontend.source import SourceModel
+from autosplit.frontend.source import OPAQUE, SourceModel
 
 LOOKUPS = frozenset({
     "relax.gather_elements", "relax.gather_nd", "relax.index_put", "relax.index_tensor",
@@ -34,6 +40,15 @@ _SIZED = frozenset({"take", "gather_elements", "gather_nd", "scatter_elements", 
 _UNKNOWN = {"", "call_dps_packed", "call_pure_packed", "call_tir"}.union(
     name.removeprefix("relax.") for name in LOOKUPS
 )
+# Opaque ops that compute with any integers and look nothing up.
+_OPAQUE_OF_NUMBERS = frozenset(
+    OPAQUE + kind
+    for kind in (
+        "BitShift", "ConvInteger", "DequantizeLinear", "MatMulInteger", "MaxPool", "QLinearConv",
+        "QLinearMatMul", "ReduceMax", "ReduceMean", "ReduceMin", "Resize", "Sign", "SpaceToDepth",
+        "Upsample",
+    )
+)  # fmt: skip
 _SAME_ELEMENTS = frozenset({
     "broadcast_to", "expand_dims", "flatten", "flip", "permute_dims", "repeat", "reshape",
     "squeeze", "tile",
@@ -121,11 +136,16 @@ def _look_ups(main: Any) -> Iterator[_LookUp]:
         if name in _SIZED:
             # The elements that are read do not depend on how large legal indices are.
             yield _look_up(value, values, _depends(read.pop(1), depends))
-        elif isinstance(value, relax.Call) and name in _UNKNOWN:
+        elif isinstance(value, relax.Call) and _is_unknown(value):
             yield _LookUp(_ALWAYS_LEGAL, None, _depends(value, depends), None)
         depends[var] = frozenset()
         if name not in _BOUNDED:
             depends[var] = frozenset().union(*(_depends(each, depends) for each in read))
+
+
+def _is_unknown(call: Any) -> bool:
+    """Whether a call may look something up at integers that it reads."""
+    return operator(call) in _UNKNOWN and callee(call) not in _OPAQUE_OF_NUMBERS
 
 
 def _depends(value: Any, depends: Mapping[Any, frozenset[Any]]) -> frozenset[Any]:
