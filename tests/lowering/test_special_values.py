@@ -18,16 +18,17 @@ SPECIAL = np.array(
 PLAIN = [
     "Relu", "LeakyRelu<alpha=0.1>", "Elu", "Selu", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh",
     "Erf", "Exp", "Cosh", "Sinh", "Atan", "Softplus", "Softsign", "Abs", "Neg", "Sqrt", "Log",
-    "Floor", "Ceil", "Round", "Reciprocal", "ThresholdedRelu",
+    "Floor", "Ceil", "Round", "Reciprocal", "ThresholdedRelu", "Sign",
 ]  # fmt: skip
 ELEMENTWISE = [*(f"{op}(x)" for op in PLAIN), "PRelu(x, slope)", "Clip(x, low, high)"]
 ELEMENTWISE += [f"{op}({reads})" for op in ("Max", "Min") for reads in ("x, zeros", "zeros, x")]
-ELEMENTWISE += ["Sum(x, zeros)"]
+ELEMENTWISE += ["Sum(x, zeros)", "Mul(x, zero)", "Div(zero, x)", "Div(x, zero)"]
 WEIGHTS = {
     "low": np.array(-1, np.float32),
     "high": np.array(2, np.float32),
     "slope": np.full(16, 0.25, np.float32),
     "zeros": np.zeros(16, np.float32),
+    "zero": np.array(0, np.float32),
 }
 HALF = ["Cosh", "Sinh", "Atan", "Asin", "Acos", "Asinh", "Atanh", "Tan", "Erf"]
 ROWS = ["ReduceMean<axes=[1]>(x)", "ReduceSum(x, axes)", "ReduceL2<axes=[1]>(x)", "Softmax(x)"]

@@ -79,6 +79,8 @@ def _refused(kind: str, attrs: Attributes, inputs: Any, opset: int) -> str:
         return "TVM's importer finds infinities of both signs"
     if kind == "Cast" and attrs["to"] == _FLOAT8 and not is_constant(inputs[0]):
         return "TVM's conversion to float8 neither saturates nor keeps NaN"
+    if kind == "Gemm" and attrs.get("alpha", 1) == 0:
+        return "TVM takes a product with 0 for 0, where NaN is lost"
     if kind == "BitShift":
         return "TVM leaves amounts that the type has no bits for to the processor"
     if kind == "Mod" and not attrs.get("fmod", 0) and "float" in str(inputs[0].ty.dtype):

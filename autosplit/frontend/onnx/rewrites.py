@@ -138,6 +138,36 @@ def _negated(condition: Any) -> Any:
     return relax.op.logical_not(relax.BlockBuilder.current().normalize(condition))
 
 
+def _by_zero(node: Node) -> Any:
+    """A product with the number 0, and 0 divided by anything, is 0 to TVM; NaN is lost.
+
+    With a tensor of one element it computes.
+    """
+    zeros = [_is_zero(operand) for operand in node.inputs]
+    if sum(zeros) != 1 or not shape_of(node.inputs[zeros.index(False)]):
+        return node.converted()
+    pairs = zip(node.inputs, zeros, strict=True)
+    return node.converted(
+        inputs=[constant(i.value.numpy().reshape(1)) if z else i for i, z in pairs]
+    )
+
+
+def _is_zero(operand: Any) -> bool:
+    """Whether an operand is the number 0 as a constant of floats without axes."""
+    if not is_constant(operand) or shape_of(operand):
+        return False
+    return "float" in str(operand.ty.dtype) and not operand.value.numpy()
+
+
+def _sign(node: Node) -> Any:
+    """That of NaN is NaN, where TVM's is 0."""
+    (x,) = node.inputs
+    if "float" not in node.dtype:
+        return node.converted()
+    sign = relax.BlockBuilder.current().normalize(node.converted())
+    return relax.op.where(relax.op.isnan(x), x, sign)
+
+
 def _compress(node: Node) -> Any:
     """With a known condition it takes known places."""
     data, condition = node.inputs
@@ -223,6 +253,7 @@ def _cast(value: Any, like: Any) -> Any:
 
 REWRITES: dict[str, Callable[[Node], Any]] = {
     **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pool),
+    **dict.fromkeys(("Div", "Mul"), _by_zero),
     **dict.fromkeys(("Max", "Mean", "Min", "Sum"), _pairwise),
     "Compress": _compress,
     "DynamicQuantizeLinear": _dynamically_quantized,
@@ -231,6 +262,7 @@ REWRITES: dict[str, Callable[[Node], Any]] = {
     "Pow": _pow,
     "ReduceLogSumExp": _log_sum_exp,
     "Resize": _resize,
+    "Sign": _sign,
     "Slice": _slice,
     "ThresholdedRelu": _thresholded,
     "TopK": _top_k,

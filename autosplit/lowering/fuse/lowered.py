@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from autosplit.frontend.source import Signature, SourceModel
+from autosplit.errors import ModelError
+from autosplit.extras import relax
+from autosplit.frontend.relax.main_function import bindings, with_main
+from autosplit.frontend.source import Signature, SourceModel, marked
 from autosplit.graph import FusedGraph
 from autosplit.lowering.external.backend import Backend, groups
 from autosplit.lowering.external.composites import Composite, partition
@@ -84,7 +88,10 @@ def lower(
     """
     require_static(source)
     module, composites = partition(source, backends) if backends else (source.module, {})
-    fused = fuse(module, target)
+    try:
+        fused = fuse(module, target)
+    except ModelError as error:
+        raise ModelError(f"{_node_at_fault(source, target)}{error}") from error
     graph, calls, outputs, channels_last = read(source, fused, composites)
     functions = fused.fused.functions.items()
     kernels = {gvar.name_hint: f for gvar, f in functions if gvar.name_hint != "main"}
@@ -116,3 +123,26 @@ def lower(
     )
     regions = groups(graph, lowered.regions, backends)
     return replace(lowered, keep_together=(*regions, *graph.ops_of_states))
+
+
+def _node_at_fault(source: SourceModel, target: Any) -> str:
+    """The first node up to which a model cannot be lowered either, as a message begins."""
+    main = source.module["main"]
+    in_order = bindings(main)
+
+    def is_refused(index: int) -> bool:
+        last = in_order[index].var
+        result = relax.Var("result", last.ty)
+        block = relax.DataflowBlock([*in_order[: index + 1], relax.VarBinding(result, last)])
+        beginning = relax.Function(main.params, relax.SeqExpr([block], result), result.ty)
+        try:
+            fuse(with_main(source.module, beginning), target)
+        except ModelError:
+            return True
+        return False
+
+    first = bisect_left(range(len(in_order)), True, key=is_refused)
+    marks = (marked(binding.var.name) for binding in in_order[first:])
+    tensor = next((source.tensors[mark] for mark in marks if mark is not None), None)
+    names = (f"node '{n.name}' ({n.kind}): " for n in source.nodes if tensor in n.outputs)
+    return next(names, "")

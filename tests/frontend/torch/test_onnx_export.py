@@ -18,6 +18,7 @@ IMAGE = torch.linspace(-1, 1, 48).reshape(1, 3, 4, 4)
 HEADS = torch.linspace(-1, 1, 48).sin().reshape(1, 2, 6, 4)
 BACK = torch.tensor([-1, 2, -3])
 MASK = torch.ones(6, 6, dtype=torch.bool).tril()
+HIDING = MASK & (torch.arange(6)[:, None] > 1)  # all keys from two queries
 FLAGS = torch.arange(24).reshape(4, 6) % 2 == 0
 
 
@@ -117,6 +118,8 @@ def attention(**options):
         ),
         ([IMAGE], [interpolated(size=size) for size in ((6, 5), (3, 3), (7, 2), (8, 8))]),
         ([HEADS[0, 0]] * 3, [attention()]),
+        ([HEADS, HEADS, HEADS, HIDING], [lambda q, k, v, m: attention(attn_mask=m)(q, k, v)]),
+        ([HEADS[0], HEADS[0], HEADS[0], HIDING], [attention()]),
     ],
 )
 def test_forms_that_would_be_misread(arguments, functions):

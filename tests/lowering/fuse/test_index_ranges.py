@@ -112,6 +112,13 @@ def test_an_index_out_of_its_table_is_refused_here_and_where_it_is_loaded(save, 
             assert (pipeline.run([legal])[0]["y"] == expected["y"]).all()
 
 
+def test_an_opaque_op_of_numbers_takes_any_of_them(save):
+    shift = 'g (uint8[9] x, uint8[9] n) => (uint8[9] y) { y = BitShift<direction="LEFT">(x, n) }'
+    model = api.load_model(save(net(shift)), runtime="onnxruntime")
+    assert max(int(item[name].max()) for item in model.items(8) for name in "xn") > 200
+    judge(model, model.split([]), items=8)
+
+
 def test_verify_draws_as_wide_and_sees_a_row_that_0_and_1_do_not_reach(save, tmp_path):
     text = f"g {LOOK_UP} {{ y = Gather(w, i) }}"
     table = np.arange(36, dtype=np.float32).reshape(9, 4)

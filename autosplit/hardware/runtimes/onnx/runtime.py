@@ -107,6 +107,7 @@ class SubmodelRuntime(Runtime):
             for node in submodel.graph.node:
                 node.name = next(o for o in node.output if o)
             item = source.items(1)[0]
+            self.rehearse(item, cores)
             samples, nodes = self.time_nodes(self.original, submodel, item, cores, seconds)
             shares = TimeShares(self.original, source.graph, self.groups, nodes)
             return self._calibrated(shares.profile(cores, samples), item, cores, seconds / 4)
@@ -114,6 +115,12 @@ class SubmodelRuntime(Runtime):
         ops = ",".join(op.name for op in source.graph.ops)
         model = self.versions, source.sha256, source.input_shapes, ops
         return profile_cache.cached(("calibrated", *model, str(device), machine()), measure, force)
+
+    def rehearse(self, item: Item, cores: Cores) -> None:
+        """Run the model once where it does no harm if the runtime ends the process.
+
+        Raises StageError where it does.
+        """
 
     def _calibrated(self, profile: Profile, item: Item, cores: Cores, seconds: float) -> Profile:
         """The profile with the time that a profiler hides or adds at each node.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 from autosplit.errors import ConfigError, ModelError
 from autosplit.hardware.devices.device import Cores, Device, available, can_pin
 from autosplit.hardware.execution.stage_spec import StageSpec
-from autosplit.hardware.runtimes.interface import Stage, closed_on_error
+from autosplit.hardware.runtimes.interface import Item, Stage, closed_on_error
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime
 from autosplit.hardware.runtimes.onnx.submodels import OnnxModel
@@ -70,6 +71,15 @@ class OpenvinoRuntime(SubmodelRuntime):
             compiled = compile_model(file, cores, self.precision, **options)
         count = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
         return [OpenvinoStage(compiled, spec, cores) for _ in range(count)]
+
+    def rehearse(self, item: Item, cores: Cores) -> None:
+        """See SubmodelRuntime. OpenVINO 2026.4 ends the process that compiles some models."""
+        spec = self.source.whole_stage
+        with (
+            model_file.temporary(self.submodel(spec)) as file,
+            closing(ProcessStage(file, spec, cores, self.precision)) as stage,
+        ):
+            stage.run([item[port.name] for port in spec.inputs])
 
     @classmethod
     def load_stages(cls, file: Path, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:

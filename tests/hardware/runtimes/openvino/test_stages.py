@@ -78,3 +78,13 @@ def test_a_model_with_other_shapes_than_the_ports_is_refused(branches):
     ports = branches.stage_source.whole_stage
     with pytest.raises(ModelError, match="the stage's inputs have the shapes"):
         OpenvinoStage(compile_model(model, HERE), ports, HERE)
+
+
+def test_auto_leaves_openvino_out_where_it_ends_the_process(save):
+    text = """g (float[2,5,1] x) => (float[2,5,1] y) { n = Neg(x)
+    a = GroupNormalization<num_groups=1>(x, w, w)  y = Mul(n, a) }"""
+    model = autosplit.load_model(save(nets.net(text, {"w": (5,)}, opset=21)), runtime="auto")
+    notes = {p.runtime: p.note for p in model.profiles([HERE], seconds=0.1, force=True)}
+    assert "crash SIGSEGV" in notes.pop("openvino")
+    assert set(notes.values()) == {""}
+    nets.judge(model, model.split([]))
