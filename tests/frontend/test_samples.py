@@ -45,6 +45,11 @@ def test_integers_stay_below_what_is_given_for_their_name():
     assert (set(item["x"].tolist()), set(item["z"].tolist())) == (set(range(5)), {0, 1})
 
 
+def test_some_item_has_rows_of_one_truth_value():
+    rows = [row for item in random_items([("m", (9, 64), "bool")], 8, 0) for row in item["m"]]
+    assert {True, False} <= {row.any() for row in rows if row.any() == row.all()}
+
+
 @pytest.mark.parametrize("dtype", ["strange", "object", "complex64", "str"])
 def test_a_dtype_without_random_values_is_named(dtype):
     with pytest.raises(ModelError, match=f"input 'x': no random values for dtype '{dtype}'"):
