@@ -16,7 +16,9 @@ from autosplit.frontend.onnx.rewrites import REWRITES, Attributes, Convert, Node
 from autosplit.frontend.relax.expressions import is_constant, shape_of
 
 # The converters leave out the further results of these.
-_FIRST_RESULT_ONLY = frozenset({"LayerNormalization", "MaxPool"})
+_FIRST_RESULT_ONLY = frozenset({
+    "Attention", "LayerNormalization", "MaxPool", "SkipLayerNormalization",
+})  # fmt: skip
 _SIGNS = ("negative", "positive")
 _FLOAT8 = 17  # TensorProto.FLOAT8E4M3FN; the importer knows no other type of 8 bits
 

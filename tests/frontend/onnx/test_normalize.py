@@ -108,3 +108,13 @@ def test_a_batch_norm_that_trains_and_a_conversion_to_float8_are_refused_by_name
         api.load_model(save(one(line, {"v": (3,)}, 17)))
     with pytest.raises(ModelError, match=r"node 'z' .*neither saturates nor keeps NaN"):
         api.load_model(save(one("z = Cast<to=17>(x)  y = Cast<to=1>(z)", {}, 19)))
+
+
+def test_a_further_result_of_an_op_of_onnxruntime_makes_it_opaque(save):
+    line = "y, p = com.microsoft.Attention<num_heads=2>(x, w, b)"
+    ports = "g (float[1,3,4] x) => (float[1,3,4] y, float[2,1,2,3,2] p)"
+    proto = net(f"{ports} {{ {line} }}", {"w": (4, 12), "b": (12,)})
+    proto.opset_import.add(domain="com.microsoft", version=1)
+    model = api.load_model(save(proto), runtime="onnxruntime")
+    assert ["does not make its output 'p'" in op.opaque for op in model.graph.ops] == [True]
+    judge(model, model.split([]))
