@@ -91,6 +91,8 @@ def _refused(kind: str, attrs: Attributes, inputs: Any, opset: int) -> str:
         return "TVM ends the process where an integer is divided by 0"
     if kind == "RoiAlign":
         return "TVM samples regions at other places"
+    if kind == "MaxUnpool" and any(attrs.get("pads", ())):
+        return "TVM's importer mixes up the padding of axes"
     if kind == "ConvTranspose" and "output_shape" in attrs:
         return "TVM's importer ignores output_shape"
     if kind == "OneHot":

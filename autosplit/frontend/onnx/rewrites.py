@@ -188,6 +188,15 @@ def _layer_normalization(node: Node) -> Any:
     return relax.Tuple([relax.op.astype(normalized(result), "bfloat16"), *others])
 
 
+def _standardised(node: Node) -> Any:
+    """From deviations: the converter's difference of squares cancels out, and it divides by 0."""
+    op, axes = relax.op, node.attrs.get("axes", (0, 2, 3))
+    x = node.inputs[0]
+    centred = relax.BlockBuilder.current().normalize(op.subtract(x, op.mean(x, axes, True)))
+    deviation = op.sqrt(op.mean(op.multiply(centred, centred), axes, True))
+    return op.divide(centred, op.add(deviation, relax.const(1e-9, node.dtype)))
+
+
 def _dynamically_quantized(node: Node) -> Any:
     """The scale is 1 where all numbers are 0, where the converter divides by 0."""
     normalized, op = relax.BlockBuilder.current().normalize, relax.op
@@ -259,6 +268,7 @@ REWRITES: dict[str, Callable[[Node], Any]] = {
     "DynamicQuantizeLinear": _dynamically_quantized,
     "Equal": _equal,
     "LayerNormalization": _layer_normalization,
+    "MeanVarianceNormalization": _standardised,
     "Pow": _pow,
     "ReduceLogSumExp": _log_sum_exp,
     "Resize": _resize,
