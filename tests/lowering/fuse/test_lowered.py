@@ -9,6 +9,7 @@ from autosplit import api
 from autosplit.errors import ModelError
 from autosplit.hardware.devices.device import along
 from autosplit.hardware.measurement.parity import compare
+from autosplit.lowering.fuse import lowered
 from tests import nets
 from tests.build import node, onnx_model, value
 
@@ -228,3 +229,17 @@ def test_onnx_control_flow_is_opaque(split):
     assert [op.sources for op in parts.model.graph.ops if op.opaque] == [("y",)]
     with pytest.raises(ModelError, match="node 'y' cannot run in TVM"):
         parts.pipeline()
+
+
+def test_the_node_that_cannot_be_lowered_is_named(save, monkeypatch):
+    fuse = lowered.fuse
+
+    def without_tanh(module, target):
+        if "R.tanh" in module.script():
+            raise ModelError("the model cannot be lowered for target llvm: no tanh")
+        return fuse(module, target)
+
+    monkeypatch.setattr(lowered, "fuse", without_tanh)
+    text = "g (float[4] x) => (float[4] y) { a = Exp(x) b = Tanh(a) c = Neg(b) y = Add(c, x) }"
+    with pytest.raises(ModelError, match=r"^node 'b' \(Tanh\): the model cannot be lowered"):
+        api.load_model(save(nets.net(text)))
