@@ -189,12 +189,12 @@ def _layer_normalization(node: Node) -> Any:
 
 
 def _standardised(node: Node) -> Any:
-    """From deviations: the converter's difference of squares cancels out, and it divides by 0."""
+    """By deviations from the mean: the converter's difference of squares cancels out."""
     op, axes = relax.op, node.attrs.get("axes", (0, 2, 3))
     x = node.inputs[0]
     centred = relax.BlockBuilder.current().normalize(op.subtract(x, op.mean(x, axes, True)))
     deviation = op.sqrt(op.mean(op.multiply(centred, centred), axes, True))
-    return op.divide(centred, op.add(deviation, relax.const(1e-9, node.dtype)))
+    return op.divide(centred, deviation)
 
 
 def _dynamically_quantized(node: Node) -> Any:
