@@ -40,13 +40,12 @@ _SIZED = frozenset({"take", "gather_elements", "gather_nd", "scatter_elements", 
 _UNKNOWN = {"", "call_dps_packed", "call_pure_packed", "call_tir"}.union(
     name.removeprefix("relax.") for name in LOOKUPS
 )
-# Opaque ops that compute with any integers and look nothing up.
-_OPAQUE_OF_NUMBERS = frozenset(
+# How the names of opaque ops begin that compute with any integers and look nothing up.
+_OPAQUE_OF_NUMBERS = tuple(
     OPAQUE + kind
     for kind in (
-        "BitShift", "ConvInteger", "DequantizeLinear", "MatMulInteger", "MaxPool", "QLinearConv",
-        "QLinearMatMul", "ReduceMax", "ReduceMean", "ReduceMin", "Resize", "Sign", "SpaceToDepth",
-        "Upsample",
+        "BitShift", "ConvInteger", "DequantizeLinear", "MatMulInteger", "MaxPool", "MulInteger",
+        "NhwcMaxPool", "QGemm", "QLinear", "Reduce", "Resize", "Sign", "SpaceToDepth", "Upsample",
     )
 )  # fmt: skip
 _SAME_ELEMENTS = frozenset({
@@ -145,7 +144,7 @@ def _look_ups(main: Any) -> Iterator[_LookUp]:
 
 def _is_unknown(call: Any) -> bool:
     """Whether a call may look something up at integers that it reads."""
-    return operator(call) in _UNKNOWN and callee(call) not in _OPAQUE_OF_NUMBERS
+    return operator(call) in _UNKNOWN and not callee(call).startswith(_OPAQUE_OF_NUMBERS)
 
 
 def _depends(value: Any, depends: Mapping[Any, frozenset[Any]]) -> frozenset[Any]:
