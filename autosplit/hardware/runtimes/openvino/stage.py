@@ -143,8 +143,11 @@ def _require_narrow(name: str, array: Array) -> None:
 
 
 def _require_shapes(kind: str, ports: Sequence[Port], tensors: Sequence[Any]) -> None:
-    expected, shapes = [p.shape for p in ports], [tuple(tensor.shape) for tensor in tensors]
-    if shapes != expected:
+    expected = [p.shape for p in ports]
+    # OpenVINO does not know every shape before it runs.
+    shapes = [tuple(t.shape) if t.partial_shape.is_static else None for t in tensors]
+    differ = (known not in (shape, None) for known, shape in zip(shapes, expected, strict=False))
+    if len(shapes) != len(expected) or any(differ):
         raise ModelError(
             f"the stage's {kind} have the shapes {expected}, those of its ONNX model {shapes}; "
             "export it again"

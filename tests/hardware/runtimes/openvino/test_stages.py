@@ -80,6 +80,15 @@ def test_a_model_with_other_shapes_than_the_ports_is_refused(branches):
         OpenvinoStage(compile_model(model, HERE), ports, HERE)
 
 
+def test_a_shape_that_openvino_does_not_know_is_that_of_the_model(load):
+    ports = "g (float[2,3,4] x, int64[1] a) => (float[2,1,4] y)"
+    model = load(nets.net(f"{ports} {{ y = ReduceL1(x, a) }}", opset=18))
+    x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(2, 3, 4)
+    with model.split([]).pipeline() as pipeline:
+        (outputs,) = pipeline.run([{"x": x, "a": np.array([1])}])
+    np.testing.assert_allclose(outputs["y"], np.abs(x).sum(1, keepdims=True), rtol=1e-5)
+
+
 def test_auto_leaves_openvino_out_where_it_ends_the_process(save):
     text = """g (float[2,5,1] x) => (float[2,5,1] y) { n = Neg(x)
     a = GroupNormalization<num_groups=1>(x, w, w)  y = Mul(n, a) }"""
