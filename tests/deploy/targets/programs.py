@@ -53,14 +53,20 @@ def stacked(items: Any) -> dict[str, Any]:
     return {name: np.stack([item[name] for item in items]) for name in items[0]}
 
 
+def words_of(folder: Path, inputs: Any) -> list[str]:
+    """The words that give the program stacked inputs."""
+    words = []
+    for number, (name, array) in enumerate(inputs.items()):
+        np.save(folder / f"in{number}.npy", array)
+        words += ["--input", f"{name}={folder / f'in{number}.npy'}"]
+    return words
+
+
 def run(
     program: Any, export: Any, inputs: Any, outputs: Any, *options: str, **environment: str
 ) -> dict[str, Any]:
     """The outputs of the program for stacked inputs."""
-    words = [*options]
-    for number, (name, array) in enumerate(inputs.items()):
-        np.save(export / f"in{number}.npy", array)
-        words += ["--input", f"{name}={export / f'in{number}.npy'}"]
+    words = [*options, *words_of(export, inputs)]
     files = {name: export / f"out{number}.npy" for number, name in enumerate(outputs)}
     for name, file in files.items():
         words += ["--output", f"{name}={file}"]

@@ -13,7 +13,7 @@ from autosplit.deploy import manifest_file
 from autosplit.deploy.manifest_wiring import wired
 from tests.deploy import exports
 from tests.deploy.exports import Export, add_program
-from tests.deploy.targets.programs import checked, failed, require_tools, run
+from tests.deploy.targets.programs import checked, failed, require_tools, run, words_of
 
 pytestmark = pytest.mark.integration
 HERE = Path(__file__).parent
@@ -91,15 +91,20 @@ def fake(inputs, outputs):
     return [np.full(24, (checksum + n) % 251, "uint8") for n in range(1, outputs + 1)]
 
 
+def step(x, state):
+    """The outputs b and y of a step, and the next state."""
+    a, b = fake([x], 2)
+    c, after = fake([a, x, state], 2)
+    return b, *fake([b, c], 1), after
+
+
 def expected(items):
     """The outputs item by item, with a state for each stream."""
     state = dict.fromkeys(range(STREAMS), np.zeros(24, "uint8"))
     results = {"b": [], "y": [], "x": []}
     for number, item in enumerate(items):
         x = np.frombuffer(item.tobytes(), "uint8")
-        a, b = fake([x], 2)
-        c, state[number % STREAMS] = fake([a, x, state[number % STREAMS]], 2)
-        (y,) = fake([b, c], 1)
+        b, y, state[number % STREAMS] = step(x, state[number % STREAMS])
         for name, value in (("b", b), ("y", y), ("x", x)):
             results[name].append(value.view("float32").reshape(2, 3))
     return {name: np.stack(arrays) for name, arrays in results.items()}
@@ -119,9 +124,7 @@ def looped(items, steps):
     for item in items:
         x, state = np.frombuffer(item.tobytes(), "uint8"), np.zeros(24, "uint8")
         for _ in range(steps):
-            a, b = fake([x], 2)
-            c, state = fake([a, x, state], 2)
-            (x,) = fake([b, c], 1)
+            _, x, state = step(x, state)
         results.append(x.view("float32").reshape(2, 3))
     return np.stack(results)
 
@@ -140,18 +143,12 @@ def test_many_threads_use_one_pipeline(folder, sanitizer):
     assert printed in ("same, the pipeline is closed; make a new one\n", "same, finished\n")
 
 
-def failed_on(items, program, folder, *words, **environment):
-    """The exit code and the error of the program that gets some items."""
-    np.save(folder / "items.npy", items)
-    return failed(program, folder, "--input", f"x={folder / 'items.npy'}", *words, **environment)
-
-
 @pytest.mark.parametrize(
     ("fail", "name"), [("stage0.so:3", r"replica . of stage 0"), ("stage2.so:20", "stage 2")]
 )
 def test_a_stage_that_fails_closes_a_pipeline_with_states(folder, program, fail, name):
-    items = np.zeros((ITEMS, 2, 3), "float32")
-    code, line = failed_on(items, program, folder, "--streams", "2", FAIL=fail)
+    items = words_of(folder, {"x": np.zeros((ITEMS, 2, 3), "float32")})
+    code, line = failed(program, folder, *items, "--streams", "2", FAIL=fail)
     assert code == 1
     assert re.fullmatch(
         rf"net: {name} failed: out of luck; the pipeline is closed; lost streams: [01](, 1)?", line
@@ -211,7 +208,7 @@ def test_an_index_out_of_its_tensor_is_refused(folder, tmp_path, dtype):
     lowest = max(-2, int(limits.min))
     for value in (-3 if limits.min else int(limits.max), 2):
         items = np.array([[[0, 1, 1], [1, lowest, value]]], dtype)
-        code, line = failed_on(items, program, changed)
+        code, line = failed(program, changed, *words_of(changed, {"x": items}))
         assert (code, f"input 'x' holds {value}; its values are -2 to 1" in line) == (2, True)
     run(program, changed, {"x": np.array([[[0, 1, 1], [1, lowest, 0]]], dtype)}, ["x"])
 
@@ -227,7 +224,7 @@ def test_a_pipe_and_a_file_that_is_cut_off_are_refused(folder, tmp_path, refusin
     changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
     (changed / "stage1.so").unlink()
     replace(changed / "stage1.so")
-    code, line = failed_on(ONE_ITEM, refusing, changed)
+    code, line = failed(refusing, changed, *words_of(changed, {"x": ONE_ITEM}))
     assert (code, f"stage1.so' {reason}" in line) == (2, True), line
 
 
@@ -262,5 +259,5 @@ def test_a_machine_that_does_not_fit_is_refused(folder, tmp_path, old, new, reas
     assert old in wiring
     (changed / "wiring.cpp").write_text(wiring.replace(old, new))
     program = compile_with(changed, changed / "main.cpp", ADDRESS, objects=folder)
-    code, line = failed_on(ONE_ITEM, program, changed)
+    code, line = failed(program, changed, *words_of(changed, {"x": ONE_ITEM}))
     assert (code, reason in line) == (2 if "missing" in reason else 3, True), line

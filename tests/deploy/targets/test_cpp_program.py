@@ -19,6 +19,7 @@ from tests.deploy.targets.programs import (
     require_tools,
     run,
     stacked,
+    words_of,
 )
 
 pytestmark = pytest.mark.integration
@@ -58,21 +59,12 @@ def items_of(folder, count):
     return sample_items(manifest_file.read(folder), count, seed=7)
 
 
-def one_item(folder):
-    """The words that give the program an item."""
-    words = []
-    for name, array in stacked(items_of(folder, 1)).items():
-        np.save(folder / f"{name}.npy", array)
-        words += ["--input", f"{name}={folder / name}.npy"]
-    return words
-
-
-def require_same_as_load(program, folder, count, *options, **environment):
+def require_same_as_load(program, folder, count, *options):
     """Assert that the program gives what ``autosplit.load`` does, to the bit."""
     items = items_of(folder, count)
     with autosplit.load(folder) as pipeline:
         expected = stacked(pipeline.run(items))
-    outputs = run(program, folder, stacked(items), list(expected), *options, **environment)
+    outputs = run(program, folder, stacked(items), list(expected), *options)
     for name, array in expected.items():
         np.testing.assert_array_equal(outputs[name], array)
 
@@ -81,12 +73,10 @@ def test_outputs_equal_those_of_load(branches_export, program):
     require_same_as_load(program, branches_export, 20, "--repeat", "3")
 
 
-@pytest.mark.parametrize("sanitizer", ["", "thread"])
-def test_batches_equal_those_of_load_and_the_last_may_be_incomplete(branches, tmp_path, sanitizer):
+def test_batches_equal_those_of_load_and_the_last_may_be_incomplete(branches, tmp_path):
     where = ("tvm", (FIRST, LAST), 4), ("tvm", (LAST,), 4)
     split_on(branches, [["hinted"]], *where).export(tmp_path, format="cpp")
-    program = build(tmp_path, sanitizer)
-    require_same_as_load(program, tmp_path, 7, "--repeat", "3", **(SANITIZED if sanitizer else {}))
+    require_same_as_load(build(tmp_path), tmp_path, 7, "--repeat", "3")
 
 
 def test_stages_in_bfloat16_round_in_the_program_too(branches, tmp_path):
@@ -101,8 +91,8 @@ def test_stages_in_bfloat16_round_in_the_program_too(branches, tmp_path):
 
 
 def test_an_output_is_fed_to_an_input_of_its_shape_alone(branches_export, program):
-    words = *one_item(branches_export), "--feed", "image=early"
-    code, line = failed(program, branches_export, *words)
+    item = words_of(branches_export, stacked(items_of(branches_export, 1)))
+    code, line = failed(program, branches_export, *item, "--feed", "image=early")
     assert code == 2
     assert "output 'early' has another type or shape than input 'image'" in line
 
@@ -118,7 +108,7 @@ def test_a_file_that_is_no_stage_does_not_load(branches_export, program, tmp_pat
     stage = Export(changed).document["stages"][0]
     file = changed / stage["file"]
     file.write_bytes(bytes(file.stat().st_size))
-    code, line = failed(program, changed, *one_item(changed))
+    code, line = failed(program, changed, *words_of(changed, stacked(items_of(changed, 1))))
     assert code == 3
     assert line.startswith(f"branches: '{stage['file']}' does not load with this tvm: ")
 
@@ -149,8 +139,7 @@ def test_onnxruntime_s_stages_run_where_its_headers_are(branches, tmp_path):
     require_same_as_load(build(tmp_path), tmp_path, 10)
 
 
-@pytest.mark.parametrize("sanitizer", ["", "thread"])
-def test_a_decoder_generates_the_tokens_that_it_does_in_python(tmp_path, sanitizer):
+def test_a_decoder_generates_the_tokens_that_it_does_in_python(tmp_path):
     pytest.importorskip("transformers.exporters", reason="transformers is not installed")
     from studies.examples import generate
 
@@ -162,7 +151,7 @@ def test_a_decoder_generates_the_tokens_that_it_does_in_python(tmp_path, sanitiz
     with autosplit.load(tmp_path / "out") as pipeline:
         texts = generate.generate(pipeline, prompts, 8)
     shutil.copy(Path(__file__).with_name("generate.cpp"), tmp_path / "out" / "main.cpp")
-    program = build(tmp_path / "out", sanitizer)
+    program = build(tmp_path / "out", "thread")
     words = [",".join(map(str, prompt)) for prompt in prompts]
     lines = checked([program, tmp_path / "out", "8", *words], env=SANITIZED).splitlines()
     expected = [[*prompt, *text] for prompt, text in zip(prompts, texts, strict=True)]

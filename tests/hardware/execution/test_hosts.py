@@ -5,6 +5,7 @@ import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -35,24 +36,6 @@ class Host:
     name: str = ""
 
 
-class Stage:
-    """A stage in a thread that can hang and fail."""
-
-    def __init__(self, stage):
-        self.stage, self.goes_on, self.is_dead = stage, threading.Event(), False
-        self.goes_on.set()
-        self.open, self.close = stage.open, stage.close
-
-    def die(self):
-        self.is_dead = True
-
-    def run(self, values):
-        self.goes_on.wait()
-        if self.is_dead:
-            raise RuntimeError("dead")
-        return self.stage.run(values)
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """A net with three states."""
@@ -66,10 +49,14 @@ def whole(model):
 @contextlib.contextmanager
 def in_thread(model, *_):
     (ports,) = whole(model).stages
-    stage = Stage(model.runtime_of("tvm").stage(ports, CORES))
-    with Pipeline(whole(model), [[stage]]) as pipeline:
-        yield Host(pipeline, stage.goes_on.clear, stage.die)
-        stage.goes_on.set()
+    stage, goes_on = model.runtime_of("tvm").stage(ports, CORES), threading.Event()
+    goes_on.set()
+    usual = stage.run
+    run = Mock(side_effect=lambda values: goes_on.wait() and usual(values))
+    host = Mock(open=stage.open, close=stage.close, run=run)
+    with Pipeline(whole(model), [[host]]) as pipeline:
+        yield Host(pipeline, goes_on.clear, lambda: setattr(run, "side_effect", RuntimeError))
+        goes_on.set()
 
 
 @contextlib.contextmanager
