@@ -1,28 +1,29 @@
 """Cores of Ray nodes as devices: candidates are profiled and measured where they will run."""
 
-import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 import autosplit
+from autosplit.deploy import manifest_file, worker
+from autosplit.deployment import Deployment
 from autosplit.errors import MachineError, StageError
+from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.cluster import pool, replica
 from autosplit.hardware.cluster.actor import StageActor
 from autosplit.hardware.cluster.pipeline import pipeline_of
 from autosplit.hardware.cluster.replica import RayReplica
 from autosplit.hardware.devices import device as devices
-from autosplit.hardware.devices.device import RayCores
 from autosplit.hardware.devices.ray_nodes import only_place
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.execution.wiring import wire
 from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.measurement.results import SplitResults
+from tests.benches import BRIEF
 from tests.hardware.cluster.clusters import Nodes, ray_nodes  # noqa: F401  a fixture
 from tests.hardware.fakes import FakeStage, computed, graph, in_time, items, plain, wait_for
+from tests.nets import judge
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.integration
@@ -95,32 +96,21 @@ def test_another_autosplit_on_a_node_is_named(branches, nodes, monkeypatch):
         branches.split([["first"]]).pipeline([LEFT, RIGHT])
 
 
-def test_the_export_of_a_study_runs_where_it_was_measured(branches, nodes, tmp_path):
-    (tmp_path / "study.toml").write_text(
-        f"""
-        model = "{branches.path}"
-        runtime = "tvm"
-        devices = ["{LEFT}", "{RIGHT}"]
-        export = "out"
-        search = {{trials = 1}}
-        measure = {{seconds = 0.2, share = 0.2}}
-        """
-    )
-    environment = {**os.environ, "RAY_ADDRESS": nodes.cluster.address}
-    command = [sys.executable, "-m", "autosplit", "run", "study.toml"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
-    manifest = json.loads((tmp_path / "out" / "split.json").read_text())
-    assert [stage["device"] for stage in manifest["stages"]] == [LEFT, RIGHT]
-    assert manifest["measured"]
-    names = {baseline["name"] for baseline in manifest["baselines"]}
-    assert f"tvm, {LEFT}" in names or "tvm, 2 replicas" in names
-    items = branches.items(4)
-    with autosplit.load(tmp_path / "out").on_ray() as pipeline:
+def test_the_export_of_a_candidate_runs_where_it_was_measured(branches, nodes, tmp_path):
+    bench = LocalBench(branches, devices.along(2, [LEFT, RIGHT]), BRIEF)
+    stages = branches.split([["first"]]).stages
+    deployment = Deployment.of_split(stages, [LEFT, RIGHT], ["tvm"] * 2)
+    (measured,), baselines = bench.compare_interleaved([deployment], [f"tvm, {LEFT}"])
+    known = SplitResults(measured, None, [*baselines.values()])
+    worker.export(bench, deployment, folder=tmp_path, results=known)
+    manifest = manifest_file.read(tmp_path)
+    assert [stage.device for stage in manifest.stages] == [LEFT, RIGHT]
+    assert manifest.measured
+    assert [baseline.name for baseline in manifest.baselines] == [f"tvm, {LEFT}"]
+    with autosplit.load(tmp_path).on_ray() as pipeline:
         assert nodes.actors(nodes.cluster.head_node)
         assert nodes.actors(nodes.right)
-        assert compare(in_time(lambda: pipeline.run(items)), branches.expected(items)).equal
-    assert isinstance(devices.parse(LEFT), RayCores)
+        in_time(lambda: judge(branches, pipeline, items=4))
 
 
 # replicas that are actors, their stages made of numpy
