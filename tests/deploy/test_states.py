@@ -1,13 +1,18 @@
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import autosplit
 from autosplit.deploy.verify import verify
+from autosplit.errors import ConfigError
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_step
 from autosplit.hardware.runtimes.registry import EXACT
+from tests.deploy.exports import Export
 from tests.nets import amplifier
 
 STATES = {f"past_{i}": f"present_{i}" for i in range(3)}
@@ -46,6 +51,14 @@ def test_an_exported_stream_computes_what_stepping_by_hand_does(model, folder):
         assert compare(pipeline.run(items[20:], stream="a"), expected[20:]).equal
         pipeline.reset(stream="a")
         assert compare(pipeline.run(items, stream="a"), expected).equal
+
+
+@pytest.mark.parametrize("output", ["nowhere", "present_1"])
+def test_a_state_that_no_output_renews_is_refused(folder, tmp_path, output):
+    export = Export(Path(shutil.copytree(folder, tmp_path / "changed")))
+    export.edit(lambda document: document["model"]["states"].update(past_0=output))
+    with pytest.raises(ConfigError, match=f"no output '{output}' is there to renew a state"):
+        verify(export.folder)
 
 
 @pytest.mark.parametrize("is_there", [True, False])

@@ -86,12 +86,17 @@ def expect(
 ) -> Expected:
     """What a reference computes for the items of a stream that begins with the states ``initial``.
 
-    Raises as ``Reference.open``.
+    Raises as ``Reference.open``; ConfigError for a successor that is no output of its own.
     """
     step, results, states = reference.open(), [], [initial]
     for item in items:
         outputs = step({**item, **states[-1]})
-        states.append({name: outputs.pop(output) for name, output in successors.items()})
+        try:
+            states.append({name: outputs.pop(output) for name, output in successors.items()})
+        except KeyError as error:
+            raise ConfigError(
+                f"no output {error} is there to renew a state; export again"
+            ) from error
         results.append(outputs)
     return Expected.of_steps(results, items, states if successors else (), successors)
 
