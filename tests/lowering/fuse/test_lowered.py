@@ -187,48 +187,14 @@ def test_a_computed_index_out_of_bounds_reads_nothing_else(save):
     assert np.array_equal(out["y"], table[[[1, 3, 3]]])
 
 
-# what crosses cuts
-
-
-@pytest.fixture
-def split(save):
-    """Write a net, load it, split it."""
-    return lambda proto, *after: api.load_model(save(proto)).split(after)
-
-
-def test_inputs_outputs_and_weights_go_where_they_are_read(split):
-    parts = split(nets.boundaries(), ["skip", "early", "both"], ["far"], ["end"])
-    wiring = parts.model.wiring(parts.stages)
-    by_tensor = {c.tensor: c for c in wiring.connections}
-    assert by_tensor["x"].stages == (0, 2, 3)  # several stages read it
-    assert by_tensor["late"].stages == (3,)  # only a late one does
-    assert by_tensor["early"].outputs == ("early",)  # made early
-    assert by_tensor["early"].stages == ()
-    assert by_tensor["both"].outputs == ("both",)  # leaves, and is read on
-    assert by_tensor["both"].stages == (1,)
-    nets.judge(parts.model, parts)
-
-
 @pytest.mark.parametrize("dtype", ["int8", "int32", "float16", "bool"])
-def test_element_types_cross_a_cut_unchanged(split, dtype):
+def test_element_types_cross_a_cut_unchanged(save, dtype):
     lines = "a = Transpose(x)  y = Concat<axis=0>(a, a)  z = Concat<axis=1>(a, a)"
     proto = nets.net(f"g ({dtype}[3,4] x) => ({dtype}[8,3] y, {dtype}[4,6] z) {{ {lines} }}")
-    parts = split(proto, ["a"])
+    parts = api.load_model(save(proto)).split([["a"]])
     assert nets.live(parts) == ("a",)
     assert parts.model.graph.tensors["a"].dtype == dtype
     nets.judge(parts.model, parts)
-
-
-def test_onnx_control_flow_is_opaque(split):
-    text = """g (float[2] x, bool c) => (float[2] y) {
-        r = Relu(x)
-        y = If(c) <then_branch = t () => (float[2] a) { a = Exp(r) },
-                   else_branch = e () => (float[2] b) { b = Tanh(r) }>
-    }"""
-    parts = split(nets.net(text), ["r"])
-    assert [op.sources for op in parts.model.graph.ops if op.opaque] == [("y",)]
-    with pytest.raises(ModelError, match="node 'y' cannot run in TVM"):
-        parts.pipeline()
 
 
 def test_the_node_that_cannot_be_lowered_is_named(save, monkeypatch):
