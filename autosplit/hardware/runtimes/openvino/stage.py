@@ -72,7 +72,10 @@ class OpenvinoStage(SubmodelStage):
             _require_narrow(name, array)
         results = self._request.infer(list(feed.values()), share_inputs=True)
         # OpenVINO has bfloat16 as float16 with the same bits.
-        return [np.asarray(results[place]).view(t) for place, t in enumerate(self._types)]
+        outputs = [np.asarray(results[place]).view(t) for place, t in enumerate(self._types)]
+        for name, array in zip(self._outputs, outputs, strict=True):
+            _require_narrow(name, array)
+        return outputs
 
 
 def require_openvino() -> Any:

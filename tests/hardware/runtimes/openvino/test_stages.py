@@ -40,6 +40,13 @@ def test_integers_of_more_than_24_bits_are_refused(load, tmp_path):
             assert outputs["y"].tolist() == [2**24, 0]
 
 
+def test_integers_that_grow_beyond_24_bits_are_refused(load):
+    model = load(nets.net("g (int32[2,2] x) => (int32[2,2] y) { y = MatMul(x, x) }"))
+    x = np.array([[9999, 3], [7777, 9001]], np.int32)  # OpenVINO gives multiples of 8
+    with model.split([]).pipeline() as pipeline, pytest.raises(StageError, match="'y' holds"):
+        pipeline.run([{"x": x}])
+
+
 def test_integers_of_more_than_24_bits_do_not_cross_a_cut(save):
     body = "c = Cast<to=7>(x) a = ReduceSum<keepdims=0>(c, axis) y = Add(a, a)"
     proto = nets.net(f"g (float[1,2] x) => (int64[2] y) {{ {body} }}", {"axis": np.array([0])})
