@@ -187,7 +187,7 @@ def soak(folder: Path, items: Sequence[Item], rate: float, minutes: float) -> li
         def good(number: int) -> None:
             client, random = Client(address), np.random.default_rng(number)
             due = time.monotonic()
-            while due < end:
+            while time.monotonic() < end:
                 due += random.exponential(CLIENTS / rate)
                 time.sleep(max(0.0, due - time.monotonic()))
                 each = int(random.integers(len(items)))
