@@ -60,7 +60,7 @@ def test_four_workers_one_killed_one_stopped_for_longer_than_its_lease(request, 
         stopped.send_signal(signal.SIGSTOP)
         with study.running(0.1) as one, study.running(0.1) as two:
             # The other workers confirm a silence before they free its trial.
-            study.wait(lambda trials: any("silent" in error for error in errors_of(trials)))
+            study.wait(lambda trials: sum("silent" in error for error in errors_of(trials)) == 2)
             stopped.send_signal(signal.SIGCONT)
             outputs = ended([stopped, one, two])
             assert [process.returncode for process in (stopped, one, two)] == [0] * 3, outputs
