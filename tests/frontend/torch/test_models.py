@@ -54,7 +54,7 @@ def test_a_transformer_is_split():
 def test_a_transformer_of_brain_floats_runs_in_tvm_alone():
     model = loaded(lambda: Encoder().bfloat16(), (IDS, ATTENDED))
     judge(model, in_three_stages(model), items=2)
-    with pytest.raises(ModelError, match=r"bfloat16.*; use --runtime tvm, or float32"):
+    with pytest.raises(ModelError, match="; use --runtime tvm, or float32"):
         loaded(lambda: Encoder().bfloat16(), (IDS, ATTENDED), "onnxruntime").split([]).pipeline()
 
 

@@ -47,8 +47,9 @@ def onnxruntime_session(
             enable_fallback=False,  # it would print, and try the same again
         )
     except Exception as error:
-        # It lacks many ops in bfloat16, and its message has no remedy.
-        remedy = "; use --runtime tvm, or float32" if "bfloat16" in str(error) else ""
+        # It lacks many ops in bfloat16, and its messages have no remedy.
+        is_lacking = any(word in str(error) for word in ("bfloat16", "NOT_IMPLEMENTED"))
+        remedy = "; use --runtime tvm, or float32" if is_lacking else ""
         raise ModelError(f"onnxruntime cannot load the model: {line_of(error)}{remedy}") from error
 
 
