@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain
+from itertools import accumulate, chain, cycle
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +28,7 @@ from autosplit.hardware.measurement.results import Profile, SplitResults
 from autosplit.hardware.profiling.cost_table import cost_table, place_regions, slowed
 from autosplit.lowering import convex
 from autosplit.planner import CostModel
+from autosplit.study.space import useful_threads
 
 SINGLE = (1,)  # batches: items are computed one by one
 Batches = int | Sequence[int] | Literal["auto"]
@@ -354,14 +355,14 @@ def plan(
     else:
         count = _number("stages", 2 if stages is None else stages, ", or 'auto'")
     along = device.along(count, devices)
-    costs, shared = costs_along(model, along, regions, _batches(batch))
+    measured = costs_along(model, along, regions, _batches(batch))
     best = planner.plan_split(
-        costs,
+        measured.costs,
         list(map(str, along)),
         len(along),
-        slowed=shared,
+        slowed=measured.slowed,
         empty=stages == "auto",
-        replicas=stages == "auto" and bool(devices) and shared is None,
+        replicas=stages == "auto" and bool(devices) and measured.slowed is None,
         deadline=_search_limit(),
     )
     return Split.of(model, Deployment(best.stages), best.period)
@@ -384,13 +385,11 @@ def _on_cores(
         raise ConfigError(f"memory is {memory!r}; give a number of bytes above 0")
     if cores > len(numbers):
         raise MachineError(f"cores is {cores}; this process may use 1 to {len(numbers)}")
-    costs = replace(costs_by_threads(model, cores, batches), streams=streams)
+    costs = replace(costs_by_threads(model, cores, batches).costs, streams=streams)
     if memory is not None:
         costs = costs.with_memory(float(memory))
-    kind = costs.kinds[0].name
-    question = planner.Question.of_cores(cores, kind)
-    best = planner.partition(costs, question, deadline=_search_limit())
-    deployment = Deployment(best.stages).on_cores({kind: numbers})
+    best = planner.partition(costs, planner.Question.of_cores(cores), deadline=_search_limit())
+    deployment = Deployment(best.stages).on_cores({"": numbers})
     return Split.of(model, deployment, best.period, streams)
 
 
@@ -407,28 +406,33 @@ def _search_limit() -> Callable[[], bool]:
     return lambda: time.perf_counter() > end
 
 
+@dataclass(frozen=True)
+class MeasuredCosts:
+    """The planner's costs of a model, in ms, and the profiles that they rest on.
+
+    A profile has the row that its times stand in, on its own device. ``slowed``: the costs where
+    devices share cores; None where none do.
+    """
+
+    costs: CostModel
+    profiles: Mapping[Row, Profile]
+    slowed: CostModel | None = None
+
+
 def costs_by_threads(
     model: CompiledModel, cores: int, batches: Sequence[int] | str = SINGLE
-) -> CostModel:
-    """The measured costs of a replica with 1, 2, 4 threads and so on.
+) -> MeasuredCosts:
+    """The costs of a replica with 1, 2, 4 threads and so on, as far as more of them are faster.
 
-    They end at ``cores``, at the cores of this machine, and where more threads are not faster.
+    They end at ``cores`` and at the cores of this machine.
     """
     numbers = device.available()
-    counts, least = [1], math.inf
-    while True:
-        profiles = batched_profiles(model, [Cores(numbers[: counts[-1]])], batches)
-        total = min(math.fsum(profile.op_ms) for profile in profiles)
-        if len(counts) > 1 and total >= least:
-            counts.pop()
-            break
-        if 2 * counts[-1] > min(cores, len(numbers)):
-            break
-        least = total
-        counts.append(2 * counts[-1])
+    counts = [1 << n for n in range(min(cores, len(numbers)).bit_length())]
     places = [Cores(numbers[:count]) for count in counts]
-    table = _cost_table_of(model, places, [("", count) for count in counts])
-    return table(measured_profiles(model, places, batches))
+    rows = [("", count) for count in counts]
+    profiles = measured_profiles(model, places, batches)
+    costs = useful_threads(_cost_table_of(model, places, rows)(profiles))
+    return MeasuredCosts(costs, _by_row(profiles, rows))
 
 
 def most_stages(devices: Sequence[str]) -> int:
@@ -445,7 +449,7 @@ def fastest_runtimes(
     """
     if len(model.runtimes) == 1:
         return ()
-    costs, _ = costs_along(model, devices)
+    costs = costs_along(model, devices).costs
     names = list(dict.fromkeys(row.row.runtime for row in costs.rows))
     loads = {}
     for name in names:
@@ -508,18 +512,27 @@ def costs_along(
     devices: Sequence[Device],
     regions: Mapping[str, str] | None = None,
     batches: Sequence[int] | str = SINGLE,
-) -> tuple[CostModel, CostModel | None]:
-    """The measured costs on ``devices``, and those where devices share cores; None where none do.
+) -> MeasuredCosts:
+    """The costs on ``devices``, each a kind of its own.
 
-    Each device is a kind of its own. ``regions``: by the name of an external backend the device
-    that its ops run on.
+    ``regions``: by the name of an external backend the device that its ops run on.
     """
     names = list(map(str, devices))
-    measured = measured_profiles(model, devices, batches)
-    placed = place_regions(measured, model.lowered.regions, regions or {}, names)
+    rows = [(name, 1) for name in names]
+    profiles = measured_profiles(model, devices, batches)
+    placed = place_regions(profiles, model.lowered.regions, regions or {}, names)
     shared = slowed(placed, names)
-    table = _cost_table_of(model, devices, [(name, 1) for name in names])
-    return table(placed), table(shared) if shared != placed else None
+    table = _cost_table_of(model, devices, rows)
+    slow = table(shared) if shared != placed else None
+    return MeasuredCosts(table(placed), _by_row(profiles, rows), slow)
+
+
+def _by_row(
+    profiles: Sequence[Profile], rows: Sequence[tuple[str, int]]
+) -> dict[Row, Profile]:
+    """Profiles by their rows; ``rows`` as in ``_cost_table_of``."""
+    pairs = zip(profiles, cycle(rows))
+    return {Row(kind, p.runtime, threads, p.batch): p for p, (kind, threads) in pairs}
 
 
 def _cost_table_of(

@@ -4,13 +4,13 @@ import inspect
 import shutil
 import textwrap
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 import autosplit
 from autosplit import api, planner
 from autosplit.errors import AutosplitError, ConfigError, Infeasible
+from autosplit.hardware.measurement.results import LinkCost, Profile
 from tests.nets import judge
 
 
@@ -57,7 +57,7 @@ def test_devices_that_differ_share_a_stage(branches, monkeypatch):
 
 
 def test_a_replica_has_its_memory_limit(branches):
-    costs, _ = api.costs_along(branches, api.device.along(1))
+    costs = api.costs_along(branches, api.device.along(1)).costs
     ops = tuple(range(len(branches.graph.ops)))
     stage = planner.Stage(ops, (planner.Option(costs.rows[0].row),))
     (whole,) = planner.evaluate(costs, [stage]).memory
@@ -101,18 +101,19 @@ def test_one_text_is_no_list_of_devices(branches, tmp_path):
             method(devices="cores:0")
 
 
-def test_threads_are_profiled_while_more_of_them_are_faster(monkeypatch):
-    total_ms = {1: 8.0, 2: 5.0, 4: 6.0, 8: 1.0}
+def test_threads_are_weighed_where_more_of_them_are_faster(branches, monkeypatch):
+    op_ms = {1: 8.0, 2: 5.0, 4: 6.0, 8: 1.0}
 
     def profiles(model, places, batches):
-        return [SimpleNamespace(op_ms=[total_ms[len(places[0].numbers)]])]
+        times = [(op_ms[len(place.numbers)],) * len(model.graph.ops) for place in places]
+        return [Profile(str(p), t, t, "tvm") for p, t in zip(places, times, strict=True)]
 
     monkeypatch.setattr(api.device, "available", lambda: tuple(range(8)))
-    monkeypatch.setattr(api, "batched_profiles", profiles)
-    monkeypatch.setattr(api, "_cost_table_of", lambda model, places, rows: lambda profiles: rows)
-    monkeypatch.setattr(api, "measured_profiles", lambda *_: None)
-    assert api.costs_by_threads(None, 8) == [("", 1), ("", 2)]
-    assert api.costs_by_threads(None, 1) == [("", 1)]
+    monkeypatch.setattr(api, "measured_profiles", profiles)
+    monkeypatch.setattr(type(branches), "links", lambda _, places: [LinkCost("")] * len(places))
+    for cores, threads in ((8, [1, 2, 8]), (3, [1, 2]), (1, [1])):
+        costs = api.costs_by_threads(branches, cores).costs
+        assert [row.threads for row in costs.row_index] == threads
 
 
 def test_a_cut_holds_the_named_nodes_and_all_before_them(branches):

@@ -29,14 +29,14 @@ from autosplit.errors import ConfigError
 from autosplit.files import open_regular
 from autosplit.graph import op_title
 from autosplit.hardware.devices import device
-from autosplit.hardware.devices.device import Cores, Device, available
-from autosplit.hardware.runtimes import registry
+from autosplit.hardware.devices.device import Device, available
 from autosplit.report.documents.table import Table
 from autosplit.units import between, digits, size
 
 if TYPE_CHECKING:
     from autosplit.api import Model
-    from autosplit.planner import CostModel, Plan
+    from autosplit.hardware.measurement.results import Profile
+    from autosplit.planner import CostModel, Plan, Row
 
 HELP = "find the provably best split of a model or of a graph file"
 # What is asked of models, and of a fixed number of stages.
@@ -77,15 +77,15 @@ class _Asked:
     """The costs to plan with.
 
     ``devices``: kinds of the costs along the pipeline, and ``names`` where the document has these;
-    ``along``: the devices of a model; ``titles``: how people know its ops; ``slowed``: the costs of
-    devices that share cores; ``note`` on the number of stages.
+    ``titles``: how people know the ops of a model; ``profiles``: what its costs rest on;
+    ``slowed``: the costs of devices that share cores; ``note`` on the number of stages.
     """
 
     costs: CostModel
     devices: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    along: tuple[Device, ...] = ()
     titles: Mapping[Any, str] = field(default_factory=dict)
+    profiles: Mapping[Row, Profile] = field(default_factory=dict)
     slowed: CostModel | None = None
     note: str = ""
 
@@ -103,14 +103,13 @@ def run(args: argparse.Namespace) -> None:
     # After profiling: --timeout and ``seconds`` are of planning alone.
     start = time.perf_counter()
     best = _planned(args, asked, start)
-    runtime = None if is_graph else args.runtime or registry.DEFAULT
-    document = planned.document(asked.costs, best, runtime)
+    document = planned.document(asked.costs, best)
     if args.cores is not None:
         document["periods"] = list(best.periods)
     else:
         document |= planned.placed(best, asked.devices, asked.names)
     if model:
-        document |= _certainty(args, model, document, asked, best)
+        document |= planned.certainty(best, asked.profiles)
     document["seconds"] = time.perf_counter() - start
     notes = (document["note"], asked.note, over_memory(asked.costs))
     document["note"] = "; ".join(filter(None, notes))
@@ -119,7 +118,7 @@ def run(args: argparse.Namespace) -> None:
     if args.save:
         count = args.cores or (len(asked.devices) if args.stages == "auto" else args.stages)
         graph_file.save_graph(args.save, asked.costs, count, asked.devices, asked.names)
-    file = _export(args, model, asked.costs, best) if model and args.output else None
+    file = _export(args, model, best) if model and args.output else None
     shown = _shown(args, asked, document, "" if is_graph else " ms", file)
     output.emit(args.format, document | ({"file": str(file)} if file else {}), shown)
 
@@ -170,18 +169,19 @@ def _model_costs(args: argparse.Namespace, model: Model) -> _Asked:
 
     args.timeout = args.timeout or api.SEARCH_S
     batches, titles = args.batch or api.SINGLE, {op.name: op_title(op) for op in model.graph.ops}
+    along: tuple[Device, ...] = ()
     if args.cores is not None:
-        costs = api.costs_by_threads(model, args.cores, batches)
-        return _Asked(_limited(args, costs), titles=titles)
-    names = options.devices(args.devices)
-    args.allow_empty |= args.stages == "auto"
-    if args.stages == "auto":
-        args.stages = api.most_stages(names)
-    along = device.along(args.stages, names)
-    costs, slowed = api.costs_along(model, along, batches=batches)
-    slowed = None if slowed is None else _limited(args, slowed)
-    devices = tuple(map(str, along))
-    return _Asked(_limited(args, costs), devices, (), tuple(along), titles, slowed)
+        measured = api.costs_by_threads(model, args.cores, batches)
+    else:
+        names = options.devices(args.devices)
+        args.allow_empty |= args.stages == "auto"
+        if args.stages == "auto":
+            args.stages = api.most_stages(names)
+        along = device.along(args.stages, names)
+        measured = api.costs_along(model, along, batches=batches)
+    slowed = _limited(args, measured.slowed) if measured.slowed else None
+    costs, devices = _limited(args, measured.costs), tuple(map(str, along))
+    return _Asked(costs, devices, (), titles, measured.profiles, slowed)
 
 
 def _limited(args: argparse.Namespace, costs: CostModel) -> CostModel:
@@ -198,7 +198,7 @@ def _planned(args: argparse.Namespace, asked: _Asked, start: float) -> Plan:
         return time.perf_counter() - start > (args.timeout or math.inf)
 
     if args.cores is not None:
-        question = planner.Question.of_cores(args.cores, asked.costs.kinds[0].name)
+        question = planner.Question.of_cores(args.cores)
         return planner.partition(asked.costs, question, deadline=deadline)
     return planner.plan_split(
         asked.costs,
@@ -211,7 +211,7 @@ def _planned(args: argparse.Namespace, asked: _Asked, start: float) -> Plan:
     )
 
 
-def _export(args: argparse.Namespace, model: Model, costs: CostModel, best: Plan) -> Path:
+def _export(args: argparse.Namespace, model: Model, best: Plan) -> Path:
     """Write the planned stages, compared with the model; returns their ``split.json``."""
     from autosplit import api
 
@@ -219,27 +219,9 @@ def _export(args: argparse.Namespace, model: Model, costs: CostModel, best: Plan
     if args.cores is not None:
         # A plan may be for a machine with more cores.
         cores = available() if args.cores <= len(available()) else range(args.cores)
-        deployment = deployment.on_cores({costs.kinds[0].name: cores})
+        deployment = deployment.on_cores({"": cores})
     split = api.Split.of(model, deployment, best.period, args.streams or 1)
     return split.export(args.output, predicted=best.period)
-
-
-def _certainty(
-    args: argparse.Namespace, model: Model, document: dict[str, Any], asked: _Asked, best: Plan
-) -> dict[str, Any]:
-    """How far the profile is to be trusted: keys of the document of a model."""
-    from autosplit import api
-    from autosplit.report.documents import plan as planned
-
-    # Replicas of as many threads cost the same wherever they run.
-    of_threads = {row.threads: Cores(available()[: row.threads]) for row in asked.costs.row_index}
-    along = asked.along if args.cores is None else list(of_threads.values())
-    profiles = api.measured_profiles(model, along, args.batch or api.SINGLE)
-    if args.cores is None:
-        places = [asked.devices[n] for n in document["devices"]]
-    else:
-        places = [str(of_threads[n]) for n in document["threads"]]
-    return planned.certainty(document, best, profiles, places)
 
 
 def _is_graph_file(args: argparse.Namespace) -> bool:
@@ -291,8 +273,10 @@ def _stage_columns(
     if "devices" not in document:
         columns["load / replicas"] = list(map(digits, document["periods"]))
     columns["memory"] = list(map(size, document["memory"]))
-    ends = ([asked.titles.get(op, str(op)) for op in _ends(ops)] for ops in stages)
-    columns["first to last op"] = list(map(" … ".join, ends))
+    # Of one op, which is both, its name alone.
+    ends = (dict.fromkeys((*ops[:1], *ops[-1:])) for ops in stages)
+    texts = ([asked.titles.get(op, str(op)) for op in pair] for pair in ends)
+    columns["first to last op"] = list(map(" … ".join, texts))
     return columns
 
 
@@ -312,7 +296,3 @@ def _proof(document: Mapping[str, Any]) -> str:
     if math.isinf(document["gap"]):
         return "no bound above 0 is proven"
     return f"at most {100 * document['gap']:.2f} % above the best"
-
-
-def _ends(ops: list[Any]) -> list[Any]:
-    return [*ops[:1], *ops[-1:]] if len(ops) > 1 else ops

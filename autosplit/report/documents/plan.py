@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from autosplit.deployment import threads_of
+from autosplit.deployment import Row, threads_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.measurement.results import Profile
 from autosplit.planner import CostModel, Plan
@@ -14,18 +15,17 @@ from autosplit.planner import CostModel, Plan
 _PROOF = ("lower_bound", "gap", "optimal", "note")  # what a plan says of itself
 
 
-def document(costs: CostModel, plan: Plan, runtime: str | None) -> dict[str, Any]:
+def document(costs: CostModel, plan: Plan) -> dict[str, Any]:
     """The document of ``plan -f json`` without ``seconds``, whose keys stay as they are.
 
-    Times are in the unit of the costs. ``runtime``: what the costs were measured in, None for those
-    of a graph file.
+    Times are in the unit of the costs.
     """
     return {
         "stages": [[costs.ids[i] for i in ops] for ops in plan.split],
         "replicas": [stage.replicas for stage in plan.stages],
         "threads": [stage.threads for stage in plan.stages],
         # A graph file names no runtime.
-        "runtimes": [stage.runtime or runtime for stage in plan.stages],
+        "runtimes": [stage.runtime or None for stage in plan.stages],
         "batch": plan.stages[0].options[0].row.batch,
         "loads": list(plan.loads),
         "period": plan.period,
@@ -74,25 +74,22 @@ def layer_flags(document: Mapping[str, Any], costs: CostModel, tool: str) -> str
     )
 
 
-def certainty(
-    document: Mapping[str, Any], plan: Plan, profiles: Sequence[Profile], places: Sequence[str]
-) -> dict[str, Any]:
+def certainty(plan: Plan, profiles: Mapping[Row, Profile]) -> dict[str, Any]:
     """What is known of the ``profiles`` that a plan rests on: keys of its document.
 
     ``period_interval``, None without a known spread of every stage, ``disturbances``, and when each
     profile was measured. The interval is that of the largest period, each of a load between the
     sums of the low and of the high ends of its ops: what makes one op slow for a while, such as the
-    processor's clock, makes all slow. ``places`` are the device of each stage.
+    processor's clock, makes all slow.
     """
-    chosen = [profile for profile in profiles if profile.batch == document["batch"]]
-    by_place = {(profile.runtime, profile.device): profile for profile in chosen}
     ends: list[tuple[float, float]] = []
-    used: dict[tuple[str, str], Profile] = {}
+    used: dict[Row, Profile] = {}
     is_spread_known = True
-    keys = zip(document["runtimes"], places, strict=True)
-    stages = zip(keys, plan.stages, plan.loads, plan.periods, strict=True)
-    for key, stage, load, period in (each for each in stages if each[0] in by_place):
-        profile = used[key] = by_place[key]
+    for stage, load, period in zip(plan.stages, plan.loads, plan.periods, strict=True):
+        row = stage.options[0].row
+        # Devices that cost the same are one kind, but each has a profile.
+        row = replace(row, kind=stage.devices[0]) if stage.devices else row
+        profile = used[row] = profiles[row]
         half = sum(profile.spread_ms[op] for op in stage.ops)
         # A runtime that times an op once knows no spread, whatever it is.
         is_spread_known &= half > 0 or load == 0
@@ -100,7 +97,7 @@ def certainty(
         ends.append((period * max(0.0, 1 - share), period * (1 + share)))
     interval = [max(side) for side in zip(*ends, strict=True)]
     return {
-        "period_interval": interval if interval and is_spread_known else None,
+        "period_interval": interval if is_spread_known else None,
         "disturbances": [profile.doubt for profile in used.values() if profile.doubt],
         "profiles": [
             {"runtime": p.runtime, "device": p.device, "measured_at": p.measured_at}
