@@ -11,9 +11,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from importlib import resources
 from typing import TYPE_CHECKING, Any
-from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+from wsgiref.types import WSGIApplication
 
 from autosplit.errors import AutosplitError, ConfigError
 from autosplit.extras import require
@@ -99,7 +99,10 @@ class _StudyCopy:
         return self._app
 
     def _update(self) -> None:
-        """Read the study again, and take it over if something has changed."""
+        """Read the study again, and take it over if something has changed.
+
+        The report stands before optuna-dashboard, whose pages lead back and say they are read-only.
+        """
         from optuna_dashboard import wsgi
 
         with self._reader.open() as study:
@@ -107,49 +110,15 @@ class _StudyCopy:
             report = page(record, f"/dashboard/studies/{STUDY_ID}")
             if report == self._report:
                 return
-            storage = copy(study, record)._storage
-        self._app, self._report = _Pages(wsgi(storage), report.encode()), report
+            app: Any = wsgi(copy(study, record)._storage)  # of bottle; a later route replaces one
+        index = resources.files("optuna_dashboard").joinpath("index.html").read_text("utf-8")
+        marked = index.replace("</body>", _MARK)
+        app.route("/", callback=lambda: report)
+        app.route("/dashboard<:re:(/.*)?>", callback=lambda: marked)
+        self._app, self._report = app, report
 
     def _print_once(self, error: str) -> None:
         if error != self._last_error:
             line = f"autosplit: showing what was read before: {printable(error)}"
             print(line, file=sys.stderr, flush=True)
         self._last_error = error
-
-
-class _Pages:
-    """The report at ``/``, and the pages of optuna-dashboard, marked as read-only."""
-
-    def __init__(self, optuna_app: WSGIApplication, report: bytes) -> None:
-        self._optuna_app, self._report = optuna_app, report
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer one request."""
-        path = environ.get("PATH_INFO", "")
-        if path == "/":
-            headers = [("Content-Type", "text/html; charset=utf-8"), ("Cache-Control", "no-store")]
-            start_response("200 OK", [*headers, ("Content-Length", str(len(self._report)))])
-            return [] if environ["REQUEST_METHOD"] == "HEAD" else [self._report]
-        if path.startswith("/dashboard"):
-            return self._marked(environ, start_response)
-        return self._optuna_app(environ, start_response)
-
-    def _marked(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """A page with a line that leads back and says that it is read-only."""
-        # Without conditions, so that no page from before is shown that has no such line.
-        for condition in ("HTTP_IF_MODIFIED_SINCE", "HTTP_IF_NONE_MATCH", "HTTP_RANGE"):
-            environ.pop(condition, None)
-        started: list[Any] = []
-
-        def start(*answer: Any) -> Callable[[bytes], object]:
-            started[:] = answer
-            return lambda data: None
-
-        body = b"".join(self._optuna_app(environ, start))
-        status, headers = started[0], started[1]
-        if dict(headers).get("Content-Type", "").startswith("text/html") and body:
-            body = body.replace(b"</body>", _MARK.encode())
-            headers = [h for h in headers if h[0] not in ("Content-Length", "Last-Modified")]
-            headers.append(("Content-Length", str(len(body))))
-        start_response(status, headers)
-        return [body]

@@ -61,7 +61,7 @@ class Guard:
         if environ["REQUEST_METHOD"] not in _SAFE_METHODS:
             return _refuse(start_response, "405 Method Not Allowed", "it is read-only")
         path = environ.get("PATH_INFO", "")
-        policy = _REPORT_POLICY if path == "/" else _PAGE_POLICY
+        policy = _PAGE_POLICY if path.strip("/") else _REPORT_POLICY
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
             passed = [(k, v) for k, v in headers if k.lower() not in _REPLACED_HEADERS]
