@@ -54,11 +54,12 @@ def ticks(low: float, high: float, most: int = 8, whole: bool = False) -> list[f
 class Canvas:
     """A picture of a size in pixels. Whatever text it is given, it shows it as text.
 
-    A ``fluid`` one is as wide as its page: a group ``at_right`` then has x from the right edge.
+    ``about`` tells what it shows. A ``fluid`` one is as wide as its page: a group ``at_right`` then
+    has x from the right edge.
     """
 
-    def __init__(self, width: float, height: float, *, fluid: bool = False) -> None:
-        self.width, self.height, self._fluid = width, height, fluid
+    def __init__(self, width: float, height: float, about: str, *, fluid: bool = False) -> None:
+        self.width, self.height, self.about, self._fluid = width, height, about, fluid
         self._parts: list[str] = []
 
     def text(self, x: float, y: float, text: str, kind: str = "", *, px: float = 11) -> None:
@@ -106,14 +107,14 @@ class Canvas:
         yield
         self._parts.append("</svg>")
 
-    def inline(self, about: str) -> str:
-        """The element for a page that has ``STYLE``; ``about`` tells what the picture shows."""
+    def inline(self) -> str:
+        """The element for a page that has ``STYLE``."""
         size = {"viewBox": f"0 0 {_number(self.width)} {_number(self.height)}"}
         if self._fluid:
             size = {"width": "100%", "height": _number(self.height)}
         head = " ".join(f'{key}="{value}"' for key, value in size.items())
         # A group and not an image: readers then find the texts in it.
-        about = f'role="group" aria-label="{_escaped(about)}"'
+        about = f'role="group" aria-label="{_escaped(self.about)}"'
         return f'<svg class="picture" {head} {about}>{"".join(self._parts)}</svg>'
 
     def render(self) -> bytes:

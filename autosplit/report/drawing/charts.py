@@ -179,7 +179,7 @@ class _Plot:
     taken: list[tuple[float, float, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.canvas = Canvas(_WIDTH, _TOP + _PLOT + _FOOT)
+        self.canvas = Canvas(_WIDTH, _TOP + _PLOT + _FOOT, self.chart.about)
         points = [point for series in self.chart.series for point in series.points]
         highs = [spread.high for series in self.chart.series for spread in series.spreads]
         # Trials begin with number 0, and their marks need room on both sides.

@@ -23,6 +23,10 @@ _TIME, _BAR = 62, 60  # pixels at the right for the text and the bar of a time
 _MAX_TENSORS = 6  # named on a cut; of more the largest
 _MAX_NAMES = 12  # of source nodes that an op names when pointed at
 _HEAT = PALETTE[5]
+_ABOUT = (
+    "The fused graph, coloured by stage; times as profiled; on the cuts the live tensors. An op "
+    "tells its shapes and source nodes when it is pointed at or clicked."
+)
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,7 @@ def _drawn(rows: Sequence[_Row], op_ms: Sequence[float]) -> Canvas:
     most = max([way.lane for way in ways], default=0) + 1
     step = min(_LANE, _MAX_LANES / most)
     xs = [_SIDE + _NODE + lane * step for lane in range(most + 1)]
-    canvas = Canvas(640, (len(rows) + 1) * _ROW, fluid=True)
+    canvas = Canvas(640, (len(rows) + 1) * _ROW, _ABOUT, fluid=True)
     for number, row in enumerate(rows):
         if row.kind in ("stage", "op"):
             canvas.rectangle(0, (number + 0.5) * _ROW, "100%", _ROW, **_tint(row.stage))

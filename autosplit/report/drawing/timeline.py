@@ -59,15 +59,17 @@ def timeline(file: Path) -> Canvas:
         raise ConfigError(f"'{file}' has no items; give a longer run: bench DIR --seconds 5")
     first = max(0, (len(starts) - _ITEMS) // 2)
     window = starts[first : first + _ITEMS + 1]
-    return _drawn(items, names, window[0], max(window[-1], window[0] + 1.0))
+    about = f"A part of the run in {file.name}: which stage computed which item, and when."
+    return _drawn(items, names, (window[0], max(window[-1], window[0] + 1.0)), about)
 
 
 def _drawn(
-    items: list[_Event], names: dict[tuple[int, int], str], start: float, end: float
+    items: list[_Event], names: dict[tuple[int, int], str], ends: tuple[float, float], about: str
 ) -> Canvas:
+    start, end = ends
     tracks = {track: row for row, track in enumerate(sorted({(e.pid, e.tid) for e in items}))}
     bottom = _TOP + len(tracks) * _ROW
-    canvas, scale = Canvas(_WIDTH, bottom + _FOOT), (_WIDTH - 2 * _SIDE) / (end - start)
+    canvas, scale = Canvas(_WIDTH, bottom + _FOOT, about), (_WIDTH - 2 * _SIDE) / (end - start)
     for value in ticks(0.0, (end - start) / _US):
         x = _SIDE + value * _US * scale
         canvas.line((x, x), (_TOP, bottom), "grid")

@@ -10,7 +10,6 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
@@ -39,32 +38,16 @@ _HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
 # Nothing is loaded, and no script runs but the page's own, known by its digest.
 POLICY = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{_HASH}'"
 LIVE_POLICY = f"{POLICY}; connect-src 'self'; base-uri 'none'"
-_ABOUT_GRAPH = (
-    "The fused graph, coloured by stage; times as profiled; on the cuts the live tensors. An op "
-    "tells its shapes and source nodes when it is pointed at or clicked."
-)
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A picture with what it shows."""
-
-    picture: Canvas
-    about: str
 
 
 def write(study: Study, file: Path, trace: Path | None = None) -> None:
     """Write the page, with the timeline of a trace. Raises MachineError if the disk refuses."""
-    shown = None
-    if trace:
-        about = f"A part of the run in {trace.name}: which stage computed which item, and when."
-        shown = Figure(timeline(trace), about)
-    text = page(study, shown=shown)
+    text = page(study, shown=timeline(trace) if trace else None)
     with atomic_write(file) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def page(study: Study, live: str = "", shown: Figure | None = None) -> str:
+def page(study: Study, live: str = "", shown: Canvas | None = None) -> str:
     """The page of a study; ``live`` is the address of all trials, on a page that renews itself."""
     best = study.best()
     advice, *details = study.record.verdict.text.splitlines() or [""]
@@ -80,14 +63,14 @@ def page(study: Study, live: str = "", shown: Figure | None = None) -> str:
         script=SCRIPT,
         question=documents.question(study),
         facts=tuple(_facts(study, best)),
-        graph=_graph(study, best) if best and best.record.stages and study.graph else None,
+        graph=_graph(study, best) if best else None,
         stages=documents.stage_table(study, best) if best else None,
         states=documents.state_table(study, best) if best else None,
         timeline=shown,
         cuts=documents.legal_cuts(study),
         cut_bits=[f"{cut:x}" for cut, _ in study.cut_periods],
         ways=documents.way_table(study),
-        charts=[Figure(c.draw(), c.about) for c in study_charts(study)] if best else [],
+        charts=[chart.draw() for chart in study_charts(study)] if best else [],
         trials=documents.trial_table(study),
         **_machine(study.measured_on),
         **_steps(study),
@@ -154,11 +137,11 @@ def _facts(study: Study, best: Trial | None) -> Iterator[tuple[str, str]]:
     yield "trials", f"{len(study.trials)}" + (f", {failed} failed" if failed else "")
 
 
-def _graph(study: Study, trial: Trial) -> Figure:
-    assert study.graph is not None
+def _graph(study: Study, trial: Trial) -> Canvas | None:
+    if not (study.graph and trial.record.stages):
+        return None
     names, times = study.stage_names(trial), study.profile_of(trial)
-    view = SplitGraph(study.graph, trial.record.stages, names, times)
-    return Figure(view.draw(), _ABOUT_GRAPH)
+    return SplitGraph(study.graph, trial.record.stages, names, times).draw()
 
 
 def _machine(facts: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
