@@ -63,6 +63,7 @@ class StudyReader:
         """
         storages.silence_optuna_logs()
         with self._one_line_errors():
+            self._check()
             storage = optuna.storages.RDBStorage(skip_table_creation=True, **self._options())
             try:
                 name = self._study_name(storage)
@@ -94,12 +95,8 @@ class StudyReader:
                 problem = "was created but never initialised; run the study again"
             raise ConfigError(f"storage '{self.location}' {problem}") from error
 
-    def check(self) -> None:
-        """Check that the URL is readable and a SQLite file exists.
-
-        Raises:
-            ConfigError: they are not.
-        """
+    def _check(self) -> None:
+        """Raises ConfigError for a URL that is none, and for a file that is no SQLite database."""
         with storages.storage_errors(self.url):
             file = self.file
         if file is None:
@@ -167,20 +164,16 @@ class StudyReader:
 def find_study(study: str, storage: str | None = None) -> StudyReader:
     """The study that a user means by a study file, a database, a URL, or a name in ``storage``.
 
-    Raises:
-        ConfigError: nothing of that kind exists.
+    Raises ConfigError for a study file that cannot be read.
     """
     path = Path(study)
     if path.suffix == ".toml":
         config = load(path)
         url = storages.storage_url(config.name, storage or config.storage)
-        reader = StudyReader(url, config.name)
-    elif "://" in study or path.suffix in _DATABASE_SUFFIXES or path.is_file():
-        reader = StudyReader(storages.storage_url("", study), None)
-    else:
-        reader = StudyReader(storages.storage_url(study, storage), study)
-    reader.check()
-    return reader
+        return StudyReader(url, config.name)
+    if "://" in study or path.suffix in _DATABASE_SUFFIXES or path.is_file():
+        return StudyReader(storages.storage_url("", study), None)
+    return StudyReader(storages.storage_url(study, storage), study)
 
 
 def _connect(file: Path) -> sqlite3.Connection:
