@@ -40,7 +40,9 @@ class Check:
 
 def examine() -> list[Check]:
     """All checks. TVM is loaded only if its versions fit together."""
-    return [_python(), _tvm(), *_packages(), _linker(), _cores(), _calm(), _cuda(), _cache()]
+    # Where this runs, Python is recent enough: pip has seen to that.
+    python = Check("python", True, sys.version.split()[0])
+    return [python, _tvm(), *_packages(), _linker(), _cores(), _calm(), _cuda(), _cache()]
 
 
 def _packages() -> list[Check]:
@@ -50,15 +52,13 @@ def _packages() -> list[Check]:
         match = _REQUIREMENT.match(text)
         if match and match[1] not in _OWN_CHECK and match[2] not in _FOR_DEVELOPERS:
             extras.setdefault(match[1], match[2])
-    return [
-        _package(name, install(extra) if extra else f"pip install {name}", needed=extra is None)
-        for name, extra in extras.items()
-    ]
-
-
-def _python() -> Check:
-    ok = sys.version_info >= (3, 11)
-    return Check("python", ok, sys.version.split()[0], "" if ok else "install Python 3.11")
+    checks = []
+    for name, extra in extras.items():
+        version = versions.installed(name)
+        command = install(extra) if extra else f"pip install {name}"
+        remedy = "" if version else command
+        checks.append(Check(name, bool(version), version or "-", remedy, needed=not extra))
+    return checks
 
 
 def _tvm() -> Check:
@@ -72,13 +72,6 @@ def _tvm() -> Check:
         return Check("tvm", False, installed, f"it does not load ({error}); reinstall apache-tvm")
     kind: Any = tvm.target.Target("llvm").kind
     return Check("tvm", True, f"{installed}, {kind.name}")
-
-
-def _package(name: str, remedy: str, needed: bool = True) -> Check:
-    version = versions.installed(name)
-    if version is None:
-        return Check(name, False, "-", remedy, needed)
-    return Check(name, True, version, needed=needed)
 
 
 def _linker() -> Check:

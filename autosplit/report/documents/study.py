@@ -17,14 +17,15 @@ from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.report.documents.record import Study, Trial, states_of
 from autosplit.report.documents.table import Table
 from autosplit.study.documents import document_of
-from autosplit.study.record import Figures
 from autosplit.study.storage import redact_password
 from autosplit.units import between, digits, size
 
 _MAX_TENSORS = 4  # named for a stage
-_STORED = ("cuts", "runtimes", "replicas", "threads", "batch")
 _OPTIONAL = ("note", "final period ms", "predicted ms", "memory")  # columns
-_FIGURES = ("period_ms", "latency_ms", "stage_ms", "disturbed")
+_FIGURES = {"period_ms", "latency_ms", "stage_ms", "disturbed"}
+_STORED = _FIGURES | {
+    "cuts", "runtimes", "replicas", "threads", "batch", "predicted_ms", "memory_bytes", "devices",
+}  # fmt: skip
 
 
 def written(study: Study, url: str) -> dict[str, Any]:
@@ -56,23 +57,13 @@ def written(study: Study, url: str) -> dict[str, Any]:
 
 def _trial(trial: Trial) -> dict[str, Any]:
     """A trial as the search measured it; ``final`` has the figures of the final comparison."""
-    record = trial.record
     return {
         "number": trial.number,
         "state": trial.state.upper(),
-        **{key: getattr(record, key) for key in _STORED},
-        **_figures(record),
+        **document_of(trial.record, include=_STORED),
         "error": trial.error or None,
-        "final": _figures(trial.final) if trial.final else None,
-        "predicted_ms": record.predicted_ms,
-        "memory_bytes": record.memory_bytes,
-        "devices": record.devices,
+        "final": document_of(trial.final, include=_FIGURES) if trial.final else None,
     }
-
-
-def _figures(figures: Figures) -> dict[str, Any]:
-    values = {key: getattr(figures, key) for key in _FIGURES}
-    return {k: document_of(v) if isinstance(v, Spread) else v for k, v in values.items()}
 
 
 def _best(study: Study, best: Trial) -> dict[str, Any]:
