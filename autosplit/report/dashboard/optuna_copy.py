@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy as shallow_copy
 from datetime import datetime
 from typing import Any
 
@@ -40,20 +41,15 @@ def copy(study: optuna.Study, record: Study) -> optuna.Study:
 
 def _bare(trial: FrozenTrial, read: Trial) -> FrozenTrial:
     """A trial without long attributes; a damaged one becomes a failed one."""
-    start, end = trial.datetime_start, trial.datetime_complete
+    bare = shallow_copy(trial)
+    bare.user_attrs = _short(mapping(trial.user_attrs.get(RECORD))) | _numbers(read)
+    bare.system_attrs = {}
     try:
-        bare = optuna.trial.create_trial(
-            state=trial.state,
-            values=trial.values,
-            params=trial.params,
-            distributions=trial.distributions,
-            user_attrs=_short(mapping(trial.user_attrs.get(RECORD))) | _numbers(read),
-        )
-        bare.datetime_start, bare.datetime_complete = start, end
         bare._validate()
     except (ValueError, TypeError) as error:
         reason = {"error": f"the record of this trial is damaged: {error}"}
         bare = optuna.trial.create_trial(state=optuna.trial.TrialState.FAIL, user_attrs=reason)
+        start, end = trial.datetime_start, trial.datetime_complete
         bare.datetime_start = start or end or datetime.now()
         bare.datetime_complete = end or bare.datetime_start
     return bare
