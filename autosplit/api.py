@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, chain, cycle
 from numbers import Integral, Real
 from pathlib import Path
@@ -295,7 +296,6 @@ class Split:
             # All replicas of a stage have the runtime that is fastest on the device of the first.
             firsts = [places[n] for n in accumulate(replicas[:-1], initial=0)]
             runtimes = runtimes or fastest_runtimes(self.model, self.stages, firsts)
-            runtimes = runtimes or (self.model.runtime_in_use,) * len(self.stages)
         return Deployment.of_split(self.stages, names, runtimes, replicas, self.batch)
 
 
@@ -429,10 +429,9 @@ def costs_by_threads(
     numbers = device.available()
     counts = [1 << n for n in range(min(cores, len(numbers)).bit_length())]
     places = [Cores(numbers[:count]) for count in counts]
-    rows = [("", count) for count in counts]
-    profiles = measured_profiles(model, places, batches)
-    costs = useful_threads(_cost_table_of(model, places, rows)(profiles))
-    return MeasuredCosts(costs, _by_row(profiles, rows))
+    measured = _measured_costs(model, places, [("", count) for count in counts], batches)
+    # Replicas have cores of their own.
+    return replace(measured, costs=useful_threads(measured.costs), slowed=None)
 
 
 def most_stages(devices: Sequence[str]) -> int:
@@ -443,12 +442,12 @@ def most_stages(devices: Sequence[str]) -> int:
 def fastest_runtimes(
     model: CompiledModel, stages: Stages, devices: Sequence[Device]
 ) -> tuple[str, ...]:
-    """The runtime of each stage by the measured profile; none where only one competes.
+    """The runtime of each stage by the measured profile, where several compete.
 
     Raises SplitError where no runtime can cut so.
     """
     if len(model.runtimes) == 1:
-        return ()
+        return (model.runtime_in_use,) * len(stages)
     costs = costs_along(model, devices).costs
     names = list(dict.fromkeys(row.row.runtime for row in costs.rows))
     loads = {}
@@ -517,35 +516,29 @@ def costs_along(
 
     ``regions``: by the name of an external backend the device that its ops run on.
     """
+    rows = [(str(place), 1) for place in devices]
+    return _measured_costs(model, devices, rows, batches, regions)
+
+
+def _measured_costs(
+    model: CompiledModel,
+    devices: Sequence[Device],
+    rows: Sequence[tuple[str, int]],
+    batches: Sequence[int] | str,
+    regions: Mapping[str, str] | None = None,
+) -> MeasuredCosts:
+    """The costs with the links as they are now; ``rows``: the kind and threads of each device."""
     names = list(map(str, devices))
-    rows = [(name, 1) for name in names]
     profiles = measured_profiles(model, devices, batches)
-    placed = place_regions(profiles, model.lowered.regions, regions or {}, names)
-    shared = slowed(placed, names)
-    table = _cost_table_of(model, devices, rows)
-    slow = table(shared) if shared != placed else None
-    return MeasuredCosts(table(placed), _by_row(profiles, rows), slow)
-
-
-def _by_row(
-    profiles: Sequence[Profile], rows: Sequence[tuple[str, int]]
-) -> dict[Row, Profile]:
-    """Profiles by their rows; ``rows`` as in ``_cost_table_of``."""
-    pairs = zip(profiles, cycle(rows))
-    return {Row(kind, p.runtime, threads, p.batch): p for p, (kind, threads) in pairs}
-
-
-def _cost_table_of(
-    model: CompiledModel, devices: Sequence[Device], rows: Sequence[tuple[str, int]]
-) -> Callable[[Sequence[Profile]], CostModel]:
-    """What makes the planner's costs, in ms, of profiles, with the links as they are now.
-
-    ``rows`` give the kind and the threads of each device.
-    """
     with reached(devices):
         links = model.links(devices)
     groups = {name: runtime.keep_together for name, runtime in model.runtimes.items()}
-    return lambda profiles: cost_table(model.graph, profiles, links, groups, rows=rows)
+    table = partial(cost_table, model.graph, links=links, keep_together=groups, rows=rows)
+    placed = place_regions(profiles, model.lowered.regions, regions or {}, names)
+    costs, slow = table(placed), table(slowed(placed, names))
+    pairs = zip(profiles, cycle(rows))
+    by_row = {Row(kind, p.runtime, threads, p.batch): p for p, (kind, threads) in pairs}
+    return MeasuredCosts(costs, by_row, slow if slow != costs else None)
 
 
 def measured_profiles(
