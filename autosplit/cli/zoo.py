@@ -9,7 +9,10 @@ Needs the onnx package: pip install 'autosplit[onnx]'
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
@@ -47,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
             for n in nets
         ]
         table = Table("", ("net", "inputs", "outputs", "nodes", "weights MB"), rows)
-        output.emit(args.format, list(map(_document, nets)), [table])
+        output.emit(args.format, nets, [table])
         return
     if not args.name:
         raise ConfigError(f"zoo make needs a NAME; give one of {', '.join(catalog.EVERY)}")
@@ -60,22 +63,8 @@ def run(args: argparse.Namespace) -> None:
         f"outputs: {_text(net.outputs)}",
         f"sha256: {digest}",
     ]
-    output.emit(args.format, _document(net) | written, lines)
+    output.emit(args.format, asdict(net) | written, lines)
 
 
-def _document(net: catalog.Net) -> dict[str, object]:
-    return {
-        "name": net.name,
-        "inputs": _ports(net.inputs),
-        "outputs": _ports(net.outputs),
-        "nodes": net.nodes,
-        "weight_bytes": net.weight_bytes,
-    }
-
-
-def _ports(values: tuple[tuple[str, tuple[int, ...]], ...]) -> list[dict[str, object]]:
-    return [{"name": name, "shape": shape, "dtype": "float32"} for name, shape in values]
-
-
-def _text(values: tuple[tuple[str, tuple[int, ...]], ...]) -> str:
-    return ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in values)
+def _text(values: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{value['name']} {'x'.join(map(str, value['shape']))}" for value in values)

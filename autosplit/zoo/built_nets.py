@@ -6,21 +6,18 @@ They have tensors that skip stages, late inputs and early outputs.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from autosplit.zoo.onnx_builder import FLOAT, INT64, Builder
-from autosplit.zoo.weights import Shape
+from autosplit.zoo.onnx_builder import FLOAT, INT64, Builder, Net
 
 
-def transformer(
-    layers: int = 4, width: int = 128, length: int = 64, heads: int = 4
-) -> tuple[Any, dict[str, Shape]]:
+def transformer(layers: int = 4, width: int = 128, length: int = 64, heads: int = 4) -> Net:
     """An encoder over ``tokens`` (1, length, width); ``mask`` (1, length) is 1 where one counts.
 
     The attention of every layer reads the bias that comes from the mask: wherever the net is cut,
     it skips the stages in between.
     """
-    net = Builder()
+    shape = (1, length, width)
+    net = Builder({"tokens": shape, "mask": (1, length)}, {"encoded": shape})
     net.constant("zero", FLOAT, [0.0])
     net.constant("one", FLOAT, [1.0])
     # Small enough that a masked token has next to no weight after the softmax.
@@ -38,9 +35,7 @@ def transformer(
     x = "tokens"
     for layer in range(layers):
         x = _encoder(net, f"layer{layer}", x, bias, width)
-    net.nodes[-1].output[0] = "encoded"
-    shape = (1, length, width)
-    return net.model("transformer", {"tokens": shape, "mask": (1, length)}, {"encoded": shape})
+    return net.model("transformer", "encoded")
 
 
 def _encoder(net: Builder, name: str, x: str, bias: str, width: int) -> str:
@@ -75,14 +70,15 @@ def _attention(net: Builder, name: str, x: str, bias: str, width: int) -> str:
     return net.linear(f"{name}.output", flat, (width, width))
 
 
-def branches(channels: int = 16, size: int = 28) -> tuple[Any, dict[str, Shape]]:
+def branches(channels: int = 16, size: int = 28) -> Net:
     """Convolutions from ``image`` and, late, ``hint`` to the outputs ``early`` and ``late``.
 
     In between are nested residuals, and a Split whose halves meet again in a concatenation with an
     older tensor.
     """
-    net = Builder()
     half, wide = channels // 2, (channels, channels)
+    inputs = {"image": (1, 3, size, size), "hint": (1, channels, size, size)}
+    net = Builder(inputs, {"early": (1, half, 1, 1), "late": (1, 2 * channels, 1, 1)})
     stem = net.conv("stem", "image", (3, channels), relu=True)
     x = _nested_residual(net, "first", stem, channels)
     net.op("GlobalAveragePool", "early", net.conv("early.conv", x, (channels, half), size=1))
@@ -97,9 +93,7 @@ def branches(channels: int = 16, size: int = 28) -> tuple[Any, dict[str, Shape]]
     x = _nested_residual(net, "second", x, channels)
     x = net.conv("late.conv", x, (channels, 2 * channels), relu=True)
     net.op("GlobalAveragePool", "late", x)
-    inputs = {"image": (1, 3, size, size), "hint": (1, channels, size, size)}
-    outputs = {"early": (1, half, 1, 1), "late": (1, 2 * channels, 1, 1)}
-    return net.model("branches", inputs, outputs)
+    return net.model("branches")
 
 
 def _nested_residual(net: Builder, name: str, x: str, channels: int) -> str:

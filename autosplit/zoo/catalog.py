@@ -17,11 +17,11 @@ from typing import Any
 from autosplit.errors import ConfigError, MachineError
 from autosplit.extras import require
 from autosplit.files import atomic_write, refused
-from autosplit.zoo import built_nets, stream_nets
+from autosplit.zoo import built_nets, onnx_builder, stream_nets
 from autosplit.zoo import weights as zoo_weights
 from autosplit.zoo.weights import Shape
 
-_BUILT: dict[str, Callable[[], tuple[Any, dict[str, Shape]]]] = {
+_BUILT: dict[str, Callable[[], onnx_builder.Net]] = {
     "branches": built_nets.branches,
     "transformer": built_nets.transformer,
     "amplifier": stream_nets.amplifier,
@@ -42,11 +42,11 @@ _OLDEST_IR = 4  # the first version in which an initialiser need not be a graph 
 
 @dataclass(frozen=True)
 class Net:
-    """A net of the zoo; ``inputs`` and ``outputs`` hold (name, shape)."""
+    """A net of the zoo; ``inputs`` and ``outputs`` have names, shapes and types."""
 
     name: str
-    inputs: tuple[tuple[str, Shape], ...]
-    outputs: tuple[tuple[str, Shape], ...]
+    inputs: tuple[dict[str, Any], ...]
+    outputs: tuple[dict[str, Any], ...]
     nodes: int
     weight_bytes: int
 
@@ -105,7 +105,7 @@ def _place(target: Path) -> Path:
     return place
 
 
-def _skeleton(name: str) -> tuple[Any, dict[str, Shape]]:
+def _skeleton(name: str) -> onnx_builder.Net:
     """The model without its float weights, and the shape of each."""
     if name not in EVERY:
         raise ConfigError(f"net {name!r}: not in the zoo; known: {', '.join(EVERY)}")
@@ -122,7 +122,7 @@ def _skeleton(name: str) -> tuple[Any, dict[str, Shape]]:
     return _without_weights(onnx, onnx.load(path))
 
 
-def _without_weights(onnx: Any, model: Any) -> tuple[Any, dict[str, Shape]]:
+def _without_weights(onnx: Any, model: Any) -> onnx_builder.Net:
     """Take the float weights out of a model, with the nodes and inputs that only stand for them."""
     graph = model.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
@@ -149,7 +149,9 @@ def _without_weights(onnx: Any, model: Any) -> tuple[Any, dict[str, Shape]]:
     return model, weights
 
 
-def _values(infos: Any) -> tuple[tuple[str, Shape], ...]:
-    shapes = [info.type.tensor_type.shape.dim for info in infos]
-    sizes = [tuple(dim.dim_value for dim in shape) for shape in shapes]
-    return tuple(zip((info.name for info in infos), sizes, strict=True))
+def _values(infos: Any) -> tuple[dict[str, Any], ...]:
+    values = []
+    for info in infos:
+        shape = tuple(dim.dim_value for dim in info.type.tensor_type.shape.dim)
+        values.append({"name": info.name, "shape": shape, "dtype": "float32"})
+    return tuple(values)

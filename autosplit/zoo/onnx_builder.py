@@ -10,12 +10,17 @@ from autosplit.zoo.weights import Shape
 
 _OPSET, _IR = 17, 8
 FLOAT, INT64 = 1, 7  # onnx.TensorProto.FLOAT and INT64
+Net = tuple[Any, dict[str, Shape]]  # a model without its weights, and the shape of each of them
 
 
 class Builder:
-    """Collects nodes. A layer returns the name of its output; its names start with the layer's."""
+    """Collects nodes between ``inputs`` and ``outputs``.
 
-    def __init__(self) -> None:
+    A layer returns the name of its output; its names start with the layer's.
+    """
+
+    def __init__(self, inputs: Mapping[str, Shape], outputs: Mapping[str, Shape]) -> None:
+        self.inputs, self.outputs = dict(inputs), dict(outputs)
         self.nodes: list[Any] = []
         self.weights: dict[str, Shape] = {}
         self.constants: list[Any] = []
@@ -40,17 +45,16 @@ class Builder:
         self.constants.append(helper.make_tensor(name, kind, dims, values))
         return name
 
-    def model(
-        self, name: str, inputs: Mapping[str, Shape], outputs: Mapping[str, Shape]
-    ) -> tuple[Any, dict[str, Shape]]:
-        """The model without its weights, and the shape of each weight."""
+    def model(self, name: str, last: str = "") -> Net:
+        """The model; ``last``: the output that the last node makes under another name."""
 
         def values(shapes: Mapping[str, Shape]) -> list[Any]:
             return [helper.make_tensor_value_info(n, FLOAT, s) for n, s in shapes.items()]
 
-        graph = helper.make_graph(
-            self.nodes, name, values(inputs), values(outputs), initializer=self.constants
-        )
+        if last:
+            self.nodes[-1].output[0] = last
+        ends = values(self.inputs), values(self.outputs)
+        graph = helper.make_graph(self.nodes, name, *ends, initializer=self.constants)
         opset = [helper.make_opsetid("", _OPSET)]
         model = helper.make_model(
             graph, ir_version=_IR, opset_imports=opset, producer_name="autosplit"

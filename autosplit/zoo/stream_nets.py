@@ -6,20 +6,16 @@ The input ``past_NAME`` of a state gets the value of the output ``present_NAME``
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from autosplit.zoo.onnx_builder import FLOAT, INT64, Builder
+from autosplit.zoo.onnx_builder import FLOAT, INT64, Builder, Net
 from autosplit.zoo.weights import Shape
-
-Net = tuple[Any, dict[str, Shape]]
 
 
 class _StreamBuilder(Builder):
     """A Builder that collects the inputs and outputs of states."""
 
     def __init__(self, inputs: dict[str, Shape], outputs: dict[str, Shape]) -> None:
-        super().__init__()
-        self.inputs, self.outputs = dict(inputs), dict(outputs)
+        super().__init__(inputs, outputs)
         self.constant("one", FLOAT, [1.0])
 
     def past(self, name: str, *shape: int) -> str:
@@ -51,11 +47,6 @@ class _StreamBuilder(Builder):
         mixed = self.op("MatMul", f"{name}.mixed", weights, value)
         return self.linear(f"{name}.out", mixed, (width, width))
 
-    def finish(self, name: str, output: str) -> Net:
-        """The model; the last node makes ``output``."""
-        self.nodes[-1].output[0] = output
-        return self.model(name, self.inputs, self.outputs)
-
 
 def amplifier(layers: int = 12, channels: int = 64, frames: int = 256) -> Net:
     """Causal convolutions over ``sound`` (1, channels, frames), a frame of a stream.
@@ -78,7 +69,7 @@ def amplifier(layers: int = 12, channels: int = 64, frames: int = 256) -> Net:
             hidden = net.op("Conv", f"{part}.conv", joined, weight, bias, dilations=[dilation])
             gates.append(net.op(kind, part, hidden))
         x = net.op("Add", f"{name}.sum", x, net.op("Mul", f"{name}.gated", *gates))
-    return net.finish("amplifier", "amplified")
+    return net.model("amplifier", "amplified")
 
 
 def enhancer(layers: int = 4, width: int = 384, bands: int = 257) -> Net:
@@ -89,7 +80,7 @@ def enhancer(layers: int = 4, width: int = 384, bands: int = 257) -> Net:
         x = _gated_unit(net, f"unit{layer}", x, width)
     mask = net.op("Sigmoid", "mask", net.linear("leave", x, (width, bands)))
     net.op("Mul", "masked", "spectrum", mask)
-    return net.finish("enhancer", "enhanced")
+    return net.model("enhancer", "enhanced")
 
 
 def _gated_unit(net: _StreamBuilder, name: str, x: str, width: int) -> str:
@@ -140,7 +131,7 @@ def encoder(layers: int = 4, width: int = 192, chunk: int = 16, memory: int = 64
         x = net.op("Add", f"{name}.residual1", x, attended)
         x = net.op("Add", f"{name}.residual2", x, _convolved(net, name, x, (chunk, width)))
         x = _fed_forward(net, name, x, net.norm(f"{name}.norm3", x, width), width)
-    return net.finish("encoder", "encoded")
+    return net.model("encoder", "encoded")
 
 
 def _fed_forward(net: Builder, name: str, x: str, normed: str, width: int) -> str:
@@ -178,4 +169,4 @@ def decoder(layers: int = 6, width: int = 256, length: int = 64) -> Net:
         attended = net.attention(name, query, cached[0], cached[1], width)
         x = net.op("Add", f"{name}.residual", x, attended)
         x = _fed_forward(net, name, x, net.norm(f"{name}.norm2", x, width), width)
-    return net.finish("decoder", "decoded")
+    return net.model("decoder", "decoded")

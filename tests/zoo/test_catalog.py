@@ -25,7 +25,7 @@ class Bench:
 
     def __init__(self, name):
         model = catalog.make(name)
-        ports = [(n, shape, "float32") for n, shape in catalog.describe(name).inputs]
+        ports = [tuple(port.values()) for port in catalog.describe(name).inputs]
         self.items = random_items(ports, 4, seed=5)
         self.weights = {
             tensor.name: onnx.numpy_helper.to_array(tensor)
@@ -89,7 +89,7 @@ def test_the_model_is_valid_and_described_as_it_is(name):
     floats = [t for t in constants.values() if t.data_type == onnx.TensorProto.FLOAT and t.dims]
     assert net.weight_bytes == sum(len(tensor.raw_data) for tensor in floats)
     assert net.nodes == len(graph.node)
-    assert [name for name, _ in net.inputs] == [value.name for value in graph.input]
+    assert [port["name"] for port in net.inputs] == [value.name for value in graph.input]
     assert not constants.keys() & {value.name for value in graph.input}
     assert constants.keys() <= {name for node in graph.node for name in node.input}
     assert all(d.dim_value > 0 for value in graph.input for d in value.type.tensor_type.shape.dim)
