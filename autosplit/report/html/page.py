@@ -17,6 +17,7 @@ from typing import Any
 import jinja2
 import markupsafe
 import tomli_w
+from pydantic import ValidationError
 
 from autosplit.files import atomic_write
 from autosplit.report.documents import study as documents
@@ -25,11 +26,11 @@ from autosplit.report.drawing.canvas import STYLE, Canvas
 from autosplit.report.drawing.charts import study_charts
 from autosplit.report.drawing.graph import SplitGraph
 from autosplit.report.drawing.timeline import timeline
+from autosplit.study.config.study_file import StudyConfig
 from autosplit.units import milliseconds
 
 _FOLDER = Path(__file__).parent
 _MAX_STUDY_FILE = 20_000  # characters of a study file that are shown
-_MAX_DEPTH = 8  # tables and lists inside each other; a study file has three
 _MAX_TEXT = 4000  # characters of a text that are shown
 _MAX_VALUE = 60  # characters of a fact about the machine that is shown without asking
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -158,33 +159,25 @@ def _steps(study: Study) -> dict[str, str]:
     file, config = f"{name}.toml", study.record.config
     commands = f"run {file}", f"report {file} -o {name}.html", f"export {file} -o {name}-split/"
     steps = "\n".join(f"autosplit {command}" for command in commands)
-    text = study_file(config) if config else ""
+    text = study_file(config)
     return {"steps": steps, "file": file, "study_file": text * (len(text) <= _MAX_STUDY_FILE)}
 
 
 def study_file(config: Mapping[str, Any]) -> str:
     """The TOML text of a recorded configuration, with the files it names beside it.
 
-    ``storage`` is left out: a URL may hold a password. So is what TOML cannot hold, and what says
-    nothing: empty values.
+    ``storage`` is left out: a URL may hold a password. So are defaults. Empty where this version
+    cannot read the configuration.
     """
-    shared = {key: value for key, value in config.items() if key not in ("name", "storage")}
-    for key in ("model", "tuning"):
-        if isinstance(shared.get(key), str):
-            shared[key] = PurePath(shared[key]).name
-    if "name" in config:
-        shared = {"name": config["name"], **shared}
-    return tomli_w.dumps(_toml_values(shared))
-
-
-def _toml_values(value: Any, depth: int = 0) -> Any:
-    """What TOML can hold of a value: nothing empty or too deep, no lone surrogates in texts."""
-    if isinstance(value, str):
-        return value.encode("utf-8", errors="replace").decode("utf-8")
-    if isinstance(value, Mapping) and depth <= _MAX_DEPTH:
-        table = {_toml_values(k): _toml_values(v, depth + 1) for k, v in value.items()}
-        return {key: item for key, item in table.items() if item not in (None, "", [], {})}
-    if isinstance(value, list | tuple) and depth <= _MAX_DEPTH:
-        items = [_toml_values(item, depth + 1) for item in value]
-        return [item for item in items if item is not None]
-    return value if isinstance(value, bool | int | float) else None
+    try:
+        known = StudyConfig.model_validate(config)
+    except (ValidationError, RecursionError):
+        return ""
+    shared = known.model_dump(exclude={"storage"}, exclude_defaults=True)
+    # Its default depends on the workload.
+    shared["objective"] = known.objective
+    load = shared.get("workload", {})
+    for table, key in ((shared, "model"), (shared, "tuning"), (load, "arrivals")):
+        if key in table:
+            table[key] = PurePath(table[key]).name
+    return tomli_w.dumps(shared)
