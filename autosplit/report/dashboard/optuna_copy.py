@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import copy as shallow_copy
 from datetime import datetime
 from typing import Any
@@ -12,7 +11,6 @@ from optuna.trial import FrozenTrial
 
 from autosplit.report.documents.record import Study, Trial
 from autosplit.study.config.sections import METRICS, objective_of
-from autosplit.study.record import RECORD, mapping
 
 STUDY_ID = 1  # of the copy
 _MAX_ATTRIBUTE = 2000  # characters
@@ -42,7 +40,7 @@ def copy(study: optuna.Study, record: Study) -> optuna.Study:
 def _bare(trial: FrozenTrial, read: Trial) -> FrozenTrial:
     """A trial without long attributes; a damaged one becomes a failed one."""
     bare = shallow_copy(trial)
-    bare.user_attrs = _short(mapping(trial.user_attrs.get(RECORD))) | _numbers(read)
+    bare.user_attrs = _attributes(read)
     bare.system_attrs = {}
     try:
         bare._validate()
@@ -55,18 +53,15 @@ def _bare(trial: FrozenTrial, read: Trial) -> FrozenTrial:
     return bare
 
 
-def _numbers(trial: Trial) -> dict[str, float]:
-    """The main figures of a trial one by one: they become axes."""
+def _attributes(trial: Trial) -> dict[str, Any]:
+    """What is short in the record of a trial, and its figures one by one: they become axes."""
     record = trial.record
-    numbers = {f"stage{i}_ms": t for i, t in enumerate(record.stage_ms)}
+    short: dict[str, Any] = {
+        key: value
+        for key, value in record
+        if isinstance(value, int | float | str) and 0 < len(str(value)) <= _MAX_ATTRIBUTE
+    }
+    short |= {f"stage{i}_ms": t for i, t in enumerate(record.stage_ms)}
     spreads = {"period": record.period_ms, "latency": record.latency_ms}
     spreads["final_period"] = trial.final.period_ms if trial.final else None
-    return numbers | {name: spread.median for name, spread in spreads.items() if spread}
-
-
-def _short(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    short = {}
-    for key, value in attributes.items():
-        if isinstance(value, bool | int | float | str) and len(str(value)) <= _MAX_ATTRIBUTE:
-            short[key] = value
-    return short
+    return short | {name: spread.median for name, spread in spreads.items() if spread}
