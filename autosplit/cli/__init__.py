@@ -1,9 +1,10 @@
 """The command line: one file a command, and ``main``, which runs one of them.
 
-A command has ``HELP``, ``OPTIONS``, ``run(args)``, which returns an exit code where that is not 0,
-and where its user should know what an interrupt leaves behind ``AFTER_INTERRUPT``. It puts parts
-together and holds no logic of its own. ``options`` holds what several commands read, ``output``
-everything they print. Commands import every other package, late: ``--help`` loads nothing heavy.
+A command has a docstring, which is its help, ``OPTIONS``, ``run(args)``, which returns an exit code
+where that is not 0, and where its user should know what an interrupt leaves behind
+``AFTER_INTERRUPT``. It puts parts together and holds no logic of its own. ``options`` holds what
+several commands read, ``output`` everything they print. Commands import every other package, late:
+``--help`` loads nothing heavy.
 """
 
 from __future__ import annotations
@@ -166,9 +167,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"autosplit {VERSION}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     for name, module in COMMANDS.items():
+        line = (module.__doc__ or "").partition(".\n")[0]
+        line = line[:1].lower() + line[1:]
         # Raw, since the examples in a command's docstring are lines of their own.
         command = commands.add_parser(
-            name, help=module.HELP, description=module.__doc__, formatter_class=_HelpFormatter
+            name, help=line, description=module.__doc__, formatter_class=_HelpFormatter
         )
         for names, settings in module.OPTIONS:
             command.add_argument(*names, **settings)

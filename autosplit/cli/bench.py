@@ -26,7 +26,6 @@ from autosplit.units import between, digits, milliseconds
 if TYPE_CHECKING:
     from autosplit.deploy.verify import BenchResult
 
-HELP = "measure an exported split"
 _LATENCY_ITEMS = 20
 OPTIONS = (
     *options.of("""

@@ -15,7 +15,6 @@ import contextlib
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
 
-HELP = "show a study in the browser, read-only and by default for this machine only"
 OPTIONS = (
     *options.of("""
         --port PORT      port, 0 for a free one [default: 8080]

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from autosplit.cli import options, output
 from autosplit.errors import MachineError
 
-HELP = "check versions, linker, cores and cache"
 OPTIONS: tuple[options.Option, ...] = ()
 
 

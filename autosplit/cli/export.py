@@ -11,9 +11,6 @@ import argparse
 
 from autosplit.cli import options, output
 
-HELP = "write what a study advises as split.json and stage files"
-
-
 OPTIONS = (
     *options.of(
         """

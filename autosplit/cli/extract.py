@@ -14,9 +14,6 @@ import argparse
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
 
-HELP = "write a block of fused ops of a model as a library and as ONNX"
-
-
 OPTIONS = (
     *options.of(
         """

@@ -16,8 +16,6 @@ import argparse
 from autosplit.cli import options, output
 from autosplit.hardware.devices import device
 
-HELP = "show fused ops, source nodes, tensors and the number of legal cuts"
-
 OPTIONS = (
     *options.of("""
         --node NAME   print only which fused op this source node is in

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from autosplit.hardware.measurement.results import Profile
     from autosplit.planner import CostModel, Plan, Row
 
-HELP = "find the provably best split of a model or of a graph file"
 # What is asked of models, and of a fixed number of stages.
 MODEL_OPTIONS = (
     "shape", "devices", "target", "device_target", "runtime", "tuning", "state", "tolerance",

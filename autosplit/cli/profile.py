@@ -22,8 +22,6 @@ from autosplit.hardware.measurement.results import Profile, left_out
 from autosplit.report.documents.table import Table
 from autosplit.units import counted, digits, milliseconds
 
-HELP = "time every fused op, in each runtime and on each device"
-
 OPTIONS = (
     *options.of("""
         --device DEVICE ...  device to measure, such as cores:0-1 (default: the first core)

@@ -14,8 +14,6 @@ import argparse
 
 from autosplit.cli import options, output
 
-HELP = "write a study as one HTML page: verdict, pictures, trials, how to reproduce it"
-
 OPTIONS = (
     *options.STUDY,
     *options.of(

@@ -37,9 +37,6 @@ from autosplit.cli import options, output
 if TYPE_CHECKING:
     from autosplit.study.loop.open import OpenStudy
 
-HELP = (
-    "run a study: search for the split that runs fastest on the devices, measuring each candidate"
-)
 AFTER_INTERRUPT = "; the study is saved, run the same command to resume"
 
 OPTIONS = (

@@ -21,7 +21,6 @@ from autosplit.extras import require
 if TYPE_CHECKING:
     from autosplit.hardware.execution.pipeline import Pipeline
 
-HELP = "serve an exported split over HTTP, by default for this machine only"
 AFTER_INTERRUPT = "; requests that were being computed are finished"
 
 OPTIONS = (

@@ -14,7 +14,6 @@ import argparse
 
 from autosplit.cli import options, output
 
-HELP = "show a study: trials, best split, baselines and verdict"
 OPTIONS = options.STUDY
 
 

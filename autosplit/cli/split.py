@@ -15,8 +15,6 @@ import argparse
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
 
-HELP = "cut a model by hand, show what crosses the cuts, write the stages"
-
 OPTIONS = (
     *options.of(
         """

@@ -18,7 +18,6 @@ from autosplit.cli import options, output
 from autosplit.report.documents.table import Table
 from autosplit.units import counted, digits
 
-HELP = "tune the kernels of a model and store the schedules in a database"
 AFTER_INTERRUPT = "; the tuned kernels are saved, run the same command to resume"
 
 OPTIONS = (

@@ -15,8 +15,6 @@ from dataclasses import asdict
 
 from autosplit.cli import options, output
 
-HELP = "compare an exported split with onnxruntime"
-
 OPTIONS = (
     *options.of("""
         --model FILE   the original model, if it has moved

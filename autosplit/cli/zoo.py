@@ -21,8 +21,6 @@ from autosplit.report.documents.table import Table
 from autosplit.units import size
 from autosplit.zoo import catalog
 
-HELP = "make a well-known net as an ONNX file, offline, with random weights"
-
 OPTIONS = options.of(
     """
     ACTION            list the nets, or make one
