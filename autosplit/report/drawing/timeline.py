@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from pydantic import BaseModel, Field, ValidationError
 from autosplit.errors import ConfigError, line_of
 from autosplit.files import open_regular
 from autosplit.report.drawing.canvas import Canvas, colour, label, ticks
+from autosplit.serialization import problem_of
 from autosplit.units import digits
 
 _WIDTH, _ROW, _BAR, _TOP, _FOOT, _SIDE = 900, 44, 20, 8, 34, 12
@@ -45,11 +45,11 @@ def timeline(file: Path) -> Canvas:
     """
     try:
         with open_regular(file) as stream:
-            events = _Trace.model_validate(json.load(stream)).traceEvents
-    except (OSError, ValueError, RecursionError, ValidationError) as error:
-        reason = f"{error.error_count()} wrong values" if isinstance(error, ValidationError) else ""
+            events = _Trace.model_validate_json(stream.read()).traceEvents
+    except (OSError, ValidationError) as error:
+        reason = line_of(error) if isinstance(error, OSError) else problem_of(error, "its text")
         raise ConfigError(
-            f"'{file}' is no trace of a pipeline ({reason or line_of(error)}); "
+            f"'{file}' is no trace of a pipeline ({reason}); "
             "give a file of `autosplit bench DIR --trace FILE`"
         ) from error
     items = [event for event in events if event.ph == "X" and event.cat == "item"]
