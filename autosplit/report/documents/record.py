@@ -258,18 +258,16 @@ def _is_split(graph: FusedGraph | None, stages: Sequence[Sequence[int]]) -> bool
     return True
 
 
-def states_of(
-    graph: FusedGraph | None, stages: Sequence[Sequence[int]]
-) -> list[tuple[str, str, list[int], int | None]]:
-    """The input, output, shape and stage of each state; the stage is None where no split is."""
+def states_of(graph: FusedGraph | None, stages: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+    """Each state with its stage, which is None where no split is."""
     if graph is None:
         return []
     stage_of = {op: number for number, ops in enumerate(stages) for op in ops}
     rows = []
     for state, ops in zip(graph.states, graph.ops_of_states, strict=True):
-        shape = list(graph.tensors[state.input].shape)
         # All of its ops share a stage, so that any of them tells which.
-        rows.append((state.input, state.output, shape, stage_of.get(ops[0])))
+        place = {"shape": list(graph.tensors[state.input].shape), "stage": stage_of.get(ops[0])}
+        rows.append({"input": state.input, "output": state.output, **place})
     return rows
 
 

@@ -68,12 +68,11 @@ def _trial(trial: Trial) -> dict[str, Any]:
 
 def _best(study: Study, best: Trial) -> dict[str, Any]:
     """The best trial with the ops of its stages, its states and the tensors on its cuts."""
-    names = [op.name for op in study.graph.ops] if study.graph else []
-    stages = [[names[i] if i < len(names) else str(i) for i in ops] for ops in best.record.stages]
-    keys = ("input", "output", "shape", "stage")
-    rows = states_of(study.graph, best.record.stages)
-    states = {"states": [dict(zip(keys, row, strict=True)) for row in rows]} if rows else {}
-    return {**_trial(best), "live": best.record.live, "stages": stages, **states}
+    graph = study.graph
+    stages = [[graph.names[i] if graph else str(i) for i in ops] for ops in best.record.stages]
+    states = states_of(study.graph, best.record.stages)
+    known = {"states": states} if states else {}
+    return {**_trial(best), "live": best.record.live, "stages": stages, **known}
 
 
 def shown(study: Study, export: str | None = None) -> Iterator[str | Table]:
@@ -182,11 +181,10 @@ def stage_table(study: Study, trial: Trial) -> Table:
 
 def state_table(study: Study, trial: Trial) -> Table | None:
     """One row a state, with the stage that keeps it; None without states."""
-    rows = []
-    for source, output, shape, stage in states_of(study.graph, trial.record.stages):
-        rows.append((source, output, shape, "" if stage is None else stage))
-    columns = ("input", "output", "shape", "stage")
-    return Table("states, which a stream keeps", columns, tuple(rows)) if rows else None
+    states, rows = states_of(study.graph, trial.record.stages), []
+    for state in states:
+        rows.append(tuple("" if cell is None else cell for cell in state.values()))
+    return Table("states, which a stream keeps", tuple(states[0]), tuple(rows)) if rows else None
 
 
 def way_table(study: Study) -> Table:
