@@ -71,10 +71,13 @@ class Model(CompiledModel):
                 "stages a number from 1"
             )
         downsets: list[int] = []
+        states = list(map(cuts.bitset, self.graph.ops_of_states))
         for number, names in enumerate(after, 1):
             # A text by itself is one name; as an iterable it would be its letters.
             names = [names] if isinstance(names, str) else list(names)
-            downset = self._with_states(cuts.closure(self.graph, self._ops(names)))
+            downset = cuts.closure(self.graph, self._ops(names))
+            # A state is kept in one stage.
+            downset = cuts.with_whole_groups(self.graph, downset, states)
             previous = downsets[-1] if downsets else 0
             # The named ops lie before the last cut already: no new stage would begin there.
             if previous & ~downset and not downset & ~previous:
@@ -113,11 +116,6 @@ class Model(CompiledModel):
         if start or end:
             chosen += convex.between(self.graph, start, end)
         return Part(self, convex.require_convex(self.graph, chosen))
-
-    def _with_states(self, downset: int) -> int:
-        """The smallest downset that holds another and no state in part."""
-        groups = map(cuts.bitset, self.graph.ops_of_states)
-        return cuts.with_whole_groups(self.graph, downset, list(groups))
 
     def _ops(self, names: Iterable[str]) -> list[int]:
         ops: list[int] = []

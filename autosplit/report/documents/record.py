@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
@@ -50,11 +50,6 @@ class Trial:
         return self.state == "fail" or bool(self.error and self.state != "interrupted")
 
     @property
-    def is_split(self) -> bool:
-        """Whether it has several stages, each once."""
-        return len(self.record.stages) > 1 and max(self.record.replicas, default=1) == 1
-
-    @property
     def busy_ms(self) -> tuple[float, ...]:
         """How long each stage works for an item, shared by its replicas."""
         replicas = self.record.replicas or (1,) * len(self.figures.stage_ms)
@@ -88,13 +83,6 @@ class Study:
         rivals = [b for b in self.baselines if b.name in compared or not compared]
         return min(rivals, key=lambda b: b.period_ms.median, default=None)
 
-    @property
-    def measured_on(self) -> Mapping[str, str]:
-        """What all trials share: the machine, the days, the versions, the model and the target."""
-        of_study = self.record
-        known = {"machine": of_study.machine, "measured": self.days, "autosplit": of_study.version}
-        return {key: value for key, value in known.items() if value} | dict(of_study.identity)
-
     def best(self) -> Trial | None:
         """The best trial by the objective; for throughput the winner of the final comparison."""
         complete = {t.number: t for t in self.trials if t.state == "complete"}
@@ -112,8 +100,8 @@ class Study:
         return ways[0] if ways else None
 
     def kind_of(self, trial: Trial) -> str:
-        """What a trial is: a split, or a configuration on the cores of the study."""
-        if trial.is_split:
+        """What a trial is: a split of stages without replicas, or else a configuration."""
+        if len(trial.record.stages) > 1 and max(trial.record.replicas, default=1) == 1:
             return "split"
         return f"configuration{f' on {cores}' if (cores := self.cores) else ''}"
 

@@ -73,7 +73,7 @@ def page(study: Study, live: str = "", shown: Canvas | None = None) -> str:
         ways=documents.way_table(study),
         charts=[chart.draw() for chart in study_charts(study)] if best else [],
         trials=documents.trial_table(study),
-        **_machine(study.measured_on),
+        **_machine(study),
         **_steps(study),
     )
 
@@ -145,8 +145,11 @@ def _graph(study: Study, trial: Trial) -> Canvas | None:
     return SplitGraph(study.graph, trial.record.stages, names, times).draw()
 
 
-def _machine(facts: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
-    """What can be read in a glance, and digests and compiler targets on demand."""
+def _machine(study: Study) -> dict[str, Mapping[str, str]]:
+    """What all trials share, and on demand of it digests and compiler targets."""
+    record = study.record
+    known = {"machine": record.machine, "measured": study.days, "autosplit": record.version}
+    facts = {key: value for key, value in known.items() if value} | record.identity
     details = {k: v for k, v in facts.items() if len(v) > _MAX_VALUE or _DIGEST.search(v)}
     details |= {k: v for k, v in facts.items() if k.startswith("target")}
     return {"machine": {k: v for k, v in facts.items() if k not in details}, "digests": details}
