@@ -103,9 +103,7 @@ def run(args: argparse.Namespace) -> None:
     start = time.perf_counter()
     best = _planned(args, asked, start)
     document = planned.document(asked.costs, best)
-    if args.cores is not None:
-        document["periods"] = list(best.periods)
-    else:
+    if asked.devices:
         document |= planned.placed(best, asked.devices, asked.names)
     if model:
         document |= planned.certainty(best, asked.profiles)

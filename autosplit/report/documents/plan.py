@@ -28,6 +28,7 @@ def document(costs: CostModel, plan: Plan) -> dict[str, Any]:
         "runtimes": [stage.runtime or None for stage in plan.stages],
         "batch": plan.stages[0].options[0].row.batch,
         "loads": list(plan.loads),
+        "periods": list(plan.periods),
         "period": plan.period,
         "latency": plan.latency,
         "bytes_moved": plan.bytes_moved,
