@@ -21,7 +21,7 @@ def net(save):
     return api.load_model(save(nets.products()))
 
 
-def test_every_op_has_a_time_which_is_kept_until_it_is_forced(as_json, net):
+def test_every_op_has_a_time_which_is_kept_until_it_is_forced(as_text, as_json, net):
     def profile(*more):
         return as_json("profile", net.path, *QUICK, *more)
 
@@ -31,6 +31,11 @@ def test_every_op_has_a_time_which_is_kept_until_it_is_forced(as_json, net):
     assert document["total_ms"] == pytest.approx(sum(op["ms"] for op in document["ops"]))
     assert document["device"] == str(devices.along(1)[0])
     assert profile() == document
+    shown = as_text("profile", net.path, *QUICK)
+    assert f"{len(net.graph.ops)} fused ops" in shown
+    assert all(op_title(op) in shown for op in net.graph.ops)
+    require_shares(rows := [line.split() for line in shown.splitlines()[2:]])
+    assert max(len(row[3].replace(".", "").lstrip("0")) for row in rows) <= 3
     assert profile("--force") != document
 
 
@@ -51,14 +56,6 @@ def require_shares(rows):
     shares = [float(row[2]) for row in rows]
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) == pytest.approx(100, abs=1)
-
-
-def test_the_table_sums_up(as_text, net):
-    shown = as_text("profile", net.path, *QUICK, "--device", devices.along(1)[0])
-    assert f"{len(net.graph.ops)} fused ops" in shown
-    assert all(op_title(op) in shown for op in net.graph.ops)
-    require_shares(rows := [line.split() for line in shown.splitlines()[2:]])
-    assert max(len(row[3].replace(".", "").lstrip("0")) for row in rows) <= 3
 
 
 def test_every_runtime_and_number_of_threads_has_its_times(as_text, net, as_json):

@@ -62,6 +62,8 @@ def folder(finished):
           for words in ("", "--cores 2 --stages 2")),
         *((f"plan g.json --stages {count}", 2, "--stages") for count in ("0", "1.5")),
         ("plan g.json --cores 0", 2, "--cores"),
+        ("plan g.json --stages 5", 1, "5 stages are too many"),
+        ("plan g.json --stages 2 --memory 15", 1, "memory"),
         *((f"plan g.json --stages 2 {option} {value}", 2, option) for option, value in (
             ("--shape", "x"), ("--timeout", "-1"), ("--k-best", "2"), ("--pareto", ""))),
     ],

@@ -4,7 +4,6 @@ from argparse import Namespace
 from pathlib import Path
 from unittest.mock import Mock, PropertyMock
 
-import optuna
 import pytest
 
 from autosplit.cli import main, run
@@ -76,9 +75,7 @@ def test_cores_replace_the_stages_of_a_study_file_and_the_reverse(study, capsys,
 def test_the_verdict_comes_first_and_progress_is_on_stderr(study, capsys):
     assert main(["run", study]) == 0
     out, err = capsys.readouterr()
-    assert "study net: chain, 3 stages; stopped: 3 trials (limit)" in " ".join(out.split())
-    assert "replicas" in out
-    assert "Replicate the whole model: 3 x simulated, 1 thread each." in out
+    assert out.startswith("Replicate the whole model: 3 x simulated, 1 thread each.\n")
     numbered = [line.split(":")[0] for line in err.splitlines() if line.startswith("trial")]
     assert numbered == ["trial 0", "trial 1", "trial 2"]
     assert "of 3 trials, best" in err
@@ -139,12 +136,6 @@ def test_a_hidden_password_in_the_next_commands_is_mentioned(study, capsys, monk
     lines = capsys.readouterr().err.splitlines()
     assert f"  autosplit dashboard net --storage '{shown}'" in lines
     assert lines[-1] == "write the password in place of ***"
-
-
-def test_a_full_disk_is_a_broken_machine(study, capsys, monkeypatch):
-    full = Mock(side_effect=AssertionError("Should not reach."))
-    monkeypatch.setattr(optuna.storages.RDBStorage, "set_trial_state_values", full)
-    assert "is its disk full?" in failed(capsys, 3, "run", study)
 
 
 def test_every_measured_split_failing_is_no_success(study, capsys, monkeypatch):

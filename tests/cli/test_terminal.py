@@ -61,13 +61,6 @@ def test_a_name_is_shown_with_its_control_characters_escaped(model, printed):
     assert r"y\n2" in printed("split", model, "--after", HOSTILE)
 
 
-@pytest.mark.integration
-@pytest.mark.parametrize("place", ["device", "backend", "target", "file", "sha256", "index"])
-def test_a_terminal_obeys_nothing_of_an_edited_export(export, printed, place):
-    export.edit(lambda document: document["stages"][0].update({place: HOSTILE}))
-    printed("verify", export.folder)
-
-
 def test_a_terminal_obeys_no_option_file_name_or_progress_line(printed, capfd):
     for words in (["inspect", "a", f"--{HOSTILE}"], [HOSTILE]):
         with pytest.raises(SystemExit):

@@ -1,22 +1,16 @@
 """Every figure of a finished study is the same wherever it can be read."""
 
-from unittest.mock import Mock
-
 import optuna
 import pytest
 
 from autosplit.cli import main
-from autosplit.deploy.manifest import results_parts
 from autosplit.hardware.measurement.results import Spread
 from autosplit.report.dashboard.optuna_copy import copy
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import spread_text
 from autosplit.report.html import page
-from autosplit.study import export
-from autosplit.study.documents import document_of
 from autosplit.study.record import record_of
 from autosplit.units import digits
-from studies.simulation.bench import SimulatedBench
 from studies.simulation.command import Hardware, simulated
 
 STUDY = 'model = "net.onnx"\nstages = 3\n[search]\ntrials = 9\nsampler = "random"\n'
@@ -53,11 +47,8 @@ def test_search_and_final_comparison_are_never_mixed(study, shown):
     final = best["final"]
     assert max(final["stage_ms"]) == pytest.approx(final["period_ms"]["median"])
     assert final["period_ms"]["median"] == min(e["period_ms"]["median"] for e in entries.values())
-
-
-def test_optuna_dashboard_has_the_periods_of_the_search(study, shown):
-    periods = [trial["period_ms"]["median"] for trial in shown["trials"]]
-    assert [trial.value for trial in copy(study, read(study)).trials] == periods
+    of_optuna_dashboard = copy(study, read(study)).trials
+    assert [trial.value for trial in of_optuna_dashboard] == [t.value for t in study.trials]
 
 
 def test_terminal_and_page_have_twelve_figures_of_the_document(study, shown, capsys):
@@ -77,15 +68,3 @@ def test_terminal_and_page_have_twelve_figures_of_the_document(study, shown, cap
     for shape in (f"best split: trial {best['number']}", f"The best split: trial {best['number']}"):
         assert shape in printed + text
     assert shown["verdict"]["text"] in printed
-
-
-def test_split_json_has_the_figures_of_show(study, shown, monkeypatch, tmp_path):
-    monkeypatch.setattr(SimulatedBench, "export", exported := Mock())
-    export.export_stored_split(study, tmp_path)
-    _, _, results, *_ = exported.call_args.args
-    parts, best = results_parts(results), shown["best"]  # that of a study of so many stages
-    for key in ("period_ms", "latency_ms"):
-        assert document_of(parts["measured"][key]) == best["final"][key]
-    assert list(parts["measured"]["stage_ms"]) == best["final"]["stage_ms"]
-    assert parts["verdict"] == shown["verdict"]["text"]
-    assert list(map(document_of, parts["baselines"])) == shown["baselines"]

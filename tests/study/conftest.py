@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from optuna.trial import TrialState, create_trial
 
-from autosplit.graph import Op, build
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop import benches
 from autosplit.study.loop.open import open_study, silent
@@ -15,28 +14,26 @@ from autosplit.study.space import Space
 from autosplit.study.storage import storage_url
 from studies.simulation.bench import SimulatedBench, Simulation, chain_of, costs_of, on_devices
 from studies.simulation.command import Hardware, open_bench
+from tests.hardware.fakes import graph
 
 
 def branchy(blocks, branches, seed=0):
     """A chain of blocks, each an op, parallel branches of two ops, and an op that joins them."""
-    ops = []
-    last = "in"
+    ops, last = [], "in"
     for b in range(blocks):
-        ops.append(Op(f"fork{b}", "k", (), (last,), (f"f{b}",)))
+        ops.append((f"f{b}", [last]))
         for i in range(branches):
-            ops.append(Op(f"left{b}_{i}", "k", (), (f"f{b}",), (f"l{b}_{i}",)))
-            ops.append(Op(f"right{b}_{i}", "k", (), (f"l{b}_{i}",), (f"r{b}_{i}",)))
-        ops.append(Op(f"join{b}", "k", (), tuple(f"r{b}_{i}" for i in range(branches)), (f"j{b}",)))
+            ops += [(f"l{b}_{i}", [f"f{b}"]), (f"r{b}_{i}", [f"l{b}_{i}"])]
         last = f"j{b}"
-    tensors = ["in", *(t for op in ops for t in op.outputs)]
-    graph = build("branchy", ops, dict.fromkeys(tensors, ((4,), "float32", 16)), ("in",), (last,))
-    return graph, np.random.default_rng(seed).lognormal(0, 0.7, len(ops)).tolist()
+        ops.append((last, [f"r{b}_{i}" for i in range(branches)]))
+    times = np.random.default_rng(seed).lognormal(0, 0.7, len(ops))
+    return graph(ops, ["in"], [last]), times.tolist()
 
 
-def bench_of(graph, costs, devices, auto=False, **simulation):
+def bench_of(net, costs, devices, auto=False, **simulation):
     """A bench of a graph along devices, or with any deployment on some of them."""
     question = on_devices(costs, devices, auto)
-    return SimulatedBench(graph, costs, question, devices, Simulation(**simulation))
+    return SimulatedBench(net, costs, question, devices, Simulation(**simulation))
 
 
 def space_of(bench):
@@ -52,13 +49,13 @@ def cores(count):
 
 
 def chain_bench(ops=20, stages=3, **simulation):
-    graph, costs = chain_of(ops, simulation.get("seed", 0))
-    return bench_of(graph, costs, cores(stages), **simulation)
+    net, costs = chain_of(ops, simulation.get("seed", 0))
+    return bench_of(net, costs, cores(stages), **simulation)
 
 
 def branchy_bench(blocks=3, branches=3, stages=3, **simulation):
-    graph, times = branchy(blocks, branches, simulation.get("seed", 0))
-    return bench_of(graph, costs_of(graph, times), cores(stages), **simulation)
+    net, times = branchy(blocks, branches, simulation.get("seed", 0))
+    return bench_of(net, costs_of(net, times), cores(stages), **simulation)
 
 
 @pytest.fixture

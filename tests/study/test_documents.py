@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from autosplit.deployment import Deployment
-from autosplit.graph import Op, build
 from autosplit.hardware.measurement.results import Accuracy, LinkCost, Profile, Spread
 from autosplit.hardware.measurement.results import Measurement as Measured
 from autosplit.study import documents
+from tests.hardware.fakes import graph
+
+FORK = graph([("a", ["x"]), ("b", ["a"]), ("c", ["a"]), ("d", ["b", "c"])], ["x"], ["d"])
 
 
 def stored(document):
@@ -31,28 +33,19 @@ def test_profiles_and_links_come_back_with_what_json_cannot_write():
     assert documents.read(LinkCost, stored(list(map(documents.document_of, links)))) == links
 
 
-def fork():
-    """a feeds b and c, which d joins; the tensor of each op has its name."""
-    ops = [("a", ["x"]), ("b", ["a"]), ("c", ["a"]), ("d", ["b", "c"])]
-    sizes = {"x": 4, "a": 8, "b": 16, "c": 32, "d": 64}
-    nodes = [Op(n, f"k_{n}", (f"s_{n}",), tuple(reads), (n,), 100) for n, reads in ops]
-    tensors = {n: ((size // 4,), "float32", size) for n, size in sizes.items()}
-    return build("fork", nodes, tensors, ("x",), ("d",))
-
-
 @pytest.mark.parametrize(
     ("stages", "cuts", "live"),
     [
-        ([(0, 1), (2, 3)], [["b"]], [[["a", 8], ["b", 16]]]),
-        ([(0, 1, 2), (3,)], [["b", "c"]], [[["b", 16], ["c", 32]]]),
-        ([(0,), (1, 2), (3,)], [["a"], ["b", "c"]], [[["a", 8]], [["b", 16], ["c", 32]]]),
+        ([(0, 1), (2, 3)], [["op_b"]], [[["a", 16], ["b", 16]]]),
+        ([(0, 1, 2), (3,)], [["op_b", "op_c"]], [[["b", 16], ["c", 16]]]),
+        ([(0,), (1, 2), (3,)], [["op_a"], ["op_b", "op_c"]], [[["a", 16]], [["b", 16], ["c", 16]]]),
         ([(0, 1, 2, 3)], [], []),
     ],
 )
 def test_a_split_is_told_by_the_last_ops_of_each_cut_and_what_crosses_it(stages, cuts, live):
     devices = [f"cores:{n}" for n in range(len(stages))]
     deployment = Deployment.of_split(stages, devices, ["tvm"] * len(stages))
-    document = stored(documents.deployment_document(fork(), deployment))
+    document = stored(documents.deployment_document(FORK, deployment))
     assert [sorted(c) for c in document["cuts"]] == cuts
     assert [sorted(c) for c in document["live"]] == live
     assert document["stages"] == [list(ops) for ops in stages]

@@ -41,9 +41,10 @@ def test_the_best_split_is_exported_with_what_was_measured(bench, ran, written, 
     best = best_of_study(opened.study)
     assert folder == tmp_path / "out"
     assert deployment.split == best.record.stages
-    assert known.measured.stage_ms == best.record.stage_ms
+    assert known.measured == best.record.measurement()
     assert known.predicted == best.record.predicted_ms
     assert [b.name for b in known.baselines] == ["one device", "replicas"]
+    assert known.baselines == opened.record.compared_baselines()
     assert known.verdict == opened.study.user_attrs["result"]["verdict"]["text"]
     assert bench.is_closed
 
@@ -54,9 +55,12 @@ def test_where_nothing_was_measured_there_is_nothing_to_export(bench, new_study,
         export_stored_split(opened.study, tmp_path / "out")
     with pytest.raises(ConfigError, match="trial 0 does not exist; complete trials are none"):
         export_stored_split(opened.study, tmp_path / "out", 0)
-    running = opened.study.ask()
-    with pytest.raises(ConfigError, match=f"trial {running.number} is running"):
-        export_stored_split(opened.study, tmp_path / "out", running.number)
+    update(opened.study.ask(), error="no room")
+    with pytest.raises(ConfigError, match="trial 0 is running"):
+        export_stored_split(opened.study, tmp_path / "out", 0)
+    opened.study.tell(0, state=optuna.trial.TrialState.FAIL)
+    with pytest.raises(ConfigError, match=r"trial 0 failed \(no room\)"):
+        export_stored_split(opened.study, tmp_path / "out", 0)
     assert not written
 
 
@@ -88,17 +92,6 @@ def test_simulated_hardware_has_nothing_to_export_and_no_folder_is_no_export(ben
     assert export_best_split(opened) is None
     with pytest.raises(ConfigError, match="simulated hardware has no stages to export"):
         export_stored_split(opened.study, tmp_path / "out")
-
-
-def test_of_several_trials_that_failed_the_one_asked_for_says_why(bench, new_study, tmp_path):
-    opened = new_study(bench)
-    for reason in ("no room", "too slow"):
-        update(opened.study.ask(), error=reason)
-    for number in (0, 1):
-        opened.study.tell(number, state=optuna.trial.TrialState.FAIL)
-    for number, reason in enumerate(("no room", "too slow")):
-        with pytest.raises(ConfigError, match=rf"trial {number} failed \({reason}\)"):
-            export_stored_split(opened.study, tmp_path / "out", number)
 
 
 def test_a_baseline_that_the_verdict_advises_is_exported(on_hardware, written, tmp_path):

@@ -7,7 +7,6 @@ import subprocess
 
 import pytest
 
-from autosplit.study.record import record_of
 from tests.study.processes import Runs
 
 
@@ -37,21 +36,6 @@ def test_twenty_kills_lose_nothing_and_change_nothing(tmp_path):
     assert len(trials) - len(complete) <= kills
     assert len({key for _, key, _ in complete}) == 40
     assert (complete, best) == whole.stored()[:2]
-
-
-@pytest.mark.integration
-def test_a_kill_in_the_third_trial_loses_that_trial_alone(tmp_path):
-    study = Runs(tmp_path, 4, 'sampler = "random"')
-    killed = study.started_until("trial 1:")
-    study.wait(lambda trials: any(record_of(trial).key for trial in trials[2:]))  # it has chosen
-    kill(killed)
-    states = [state for state, *_ in study.stored()[0]]
-    assert states == ["COMPLETE", "COMPLETE", "RUNNING"]
-    study.run()
-    trials, *_ = study.stored()
-    assert [state for state, *_ in trials] == [*["COMPLETE"] * 2, "FAIL", *["COMPLETE"] * 2]
-    assert trials[2][1] == trials[3][1]
-    assert len({key for _, key, _ in trials}) == 4
 
 
 @pytest.mark.integration

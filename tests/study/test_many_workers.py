@@ -6,9 +6,8 @@ import time
 
 import optuna
 import pytest
-import sqlalchemy
 
-from autosplit.errors import ConfigError, MachineError
+from autosplit.errors import MachineError
 from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import record_of
@@ -37,17 +36,6 @@ def check_trials(trials, complete):
     assert len(keys) == len(set(keys)) == complete
     assert [trial.number for trial in trials] == list(range(len(trials)))
     assert "RUNNING" not in {trial.state.name for trial in trials}
-
-
-def test_a_server_s_database_of_another_program_is_refused_and_left_as_it_is(database_server):
-    with database_server.database("other") as url:
-        engine = sqlalchemy.create_engine(url)
-        with engine.begin() as connection:
-            connection.execute(sqlalchemy.text("CREATE TABLE orders (x integer)"))
-        with pytest.raises(ConfigError, match=r"other.* belongs to another program.*--storage"):
-            connect(url)
-        assert sqlalchemy.inspect(engine).get_table_names() == ["orders"]
-        engine.dispose()
 
 
 @pytest.mark.parametrize("storage", ["sqlite", "postgresql"])

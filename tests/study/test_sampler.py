@@ -1,5 +1,4 @@
 from dataclasses import replace
-from statistics import median
 
 import numpy as np
 import optuna
@@ -10,7 +9,7 @@ from autosplit.study.history import TrialReader
 from autosplit.study.loop.run import run_study
 from autosplit.study.record import RECORD, record_of, update
 from autosplit.study.sampler import SAMPLERS, PlannerSampler
-from tests.study.conftest import branchy_bench, chain_bench, keys, loss, space_of, states, stopped
+from tests.study.conftest import chain_bench, keys, space_of, states, stopped
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLERS if name != "gp"])
@@ -91,30 +90,3 @@ def test_a_claim_is_written_before_those_of_others_are_read(new_study, monkeypat
     chosen[first.number] = opened.assignment.assign(study, first, study.trials)
     assert None not in chosen.values()
     assert chosen[first.number] != chosen[second.number] == space.plan.stages
-
-
-@pytest.fixture(params=["chain", "branches"])
-def losses(request, ran):
-    """How far a sampler ends above the optimum, for some seeds: costs known to 35 %, noise 2 %."""
-    make, shape = chain_bench, {"ops": 60}
-    if request.param == "branches":
-        make, shape = branchy_bench, {"blocks": 5, "branches": 3}
-
-    def of(sampler, trials):
-        search = {"sampler": sampler, "trials": trials}
-        benches = [make(**shape, stages=4, seed=seed) for seed in range(6)]
-        return [loss(ran(b, name=f"q{n}", seed=n, **search)) for n, b in enumerate(benches)]
-
-    return of
-
-
-@pytest.mark.integration
-def test_the_planner_is_near_the_optimum_after_four_trials(losses):
-    shortfalls = losses("planner", 4)
-    assert median(shortfalls) < 0.01
-    assert max(shortfalls) < 0.04
-
-
-@pytest.mark.integration
-def test_a_random_search_is_not(losses):
-    assert median(losses("random", 8)) > 0.02

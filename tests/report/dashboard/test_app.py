@@ -1,10 +1,13 @@
 import contextlib
 import json
 import sqlite3
+from unittest.mock import Mock
 
 import optuna
 
+from autosplit.cli import main
 from autosplit.report.dashboard import app
+from autosplit.report.dashboard.server import Server
 from autosplit.report.documents.study_reader import find_study
 from autosplit.report.html.page import page
 from autosplit.study.record import update
@@ -13,12 +16,6 @@ from tests.report.serving import dashboard
 from tests.report.studies import add_trial
 
 JSON = {"Content_Type": "application/json"}
-
-
-def test_optuna_dashboard_has_the_trials_and_their_figures(served):
-    study = served.study()
-    assert len(study["trials"]) == 12
-    assert {"key": "period", "sortable": True} in study["union_user_attrs"]
 
 
 def test_the_first_page_is_the_report(served, study):
@@ -59,9 +56,10 @@ def test_a_running_study_can_be_watched(database, monkeypatch):
         add_trial(study, graphs.fire_net(), 31)
         asked = study.ask()
         update(asked, cuts=[["<conv>"]], predicted_ms=12.5)
-        trials = client.study()["trials"]
+        shown = client.study()
         body = client.ask("/").body.decode()
-    assert len(trials) == 15
+    assert len(shown["trials"]) == 15
+    assert {"key": "period", "sortable": True} in shown["union_user_attrs"]
     assert "Trial 14 is being measured, cut after &lt;conv&gt;, predicted 12.5 ms." in body
 
 
@@ -101,6 +99,19 @@ def test_a_damaged_trial_is_shown_as_failed(database):
 
 
 def test_a_remote_server_answers_to_addresses_and_to_no_strange_name(database):
+    hosts = {
+        "192.168.1.7:8080": 200, "[2001:db8::1]:80": 200, "rebound.evil.example:8080": 403,
+        "1.2.3.4.evil": 403,
+    }  # fmt: skip
     with dashboard(find_study(str(database)), host="0.0.0.0", allow_remote=True) as client:
-        assert client.ask("/api/studies", Host="192.168.1.7:8080").status == 200
-        assert client.ask("/api/studies", Host="rebound.evil.example:8080").status == 403
+        assert {host: client.ask("/api/studies", Host=host).status for host in hosts} == hosts
+
+
+def test_the_command_prints_the_url_until_it_is_interrupted(finished, monkeypatch, capsys):
+    monkeypatch.setattr(Server, "serve_forever", Mock(side_effect=KeyboardInterrupt))
+    words = ["--port", "0", "-f", "json", "--allow-remote", "--host", "127.0.0.1"]
+    assert main(["dashboard", str(finished), *words]) == 130
+    printed, errors = capsys.readouterr()
+    assert json.loads(printed)["url"].startswith("http://127.0.0.1:")
+    warning = "autosplit: everyone who can reach this address can read the study"
+    assert errors.splitlines() == [warning, "autosplit: interrupted"]

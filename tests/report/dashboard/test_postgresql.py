@@ -1,9 +1,7 @@
 """The dashboard over a study in PostgreSQL: shown as from a file, and never written to."""
 
 import pytest
-import sqlalchemy
 
-from autosplit.cli import main
 from autosplit.errors import MachineError
 from autosplit.report.dashboard import app
 from autosplit.report.documents.study_reader import find_study
@@ -20,39 +18,12 @@ def reader(database_server):
     return find_study("fire", database_server.url)
 
 
-def rows(url):
-    """Everything that the database holds."""
-    engine = sqlalchemy.create_engine(url)
-    with engine.connect() as connection:
-        tables = sqlalchemy.inspect(engine).get_table_names()
-        contents = {}
-        for table in tables:
-            selected = connection.execute(sqlalchemy.text(f'SELECT * FROM "{table}"'))
-            contents[table] = sorted(map(repr, selected))
-    engine.dispose()
-    return contents
-
-
-def test_report_and_trials_are_shown_and_nothing_is_written(reader):
-    before = rows(reader.url)
-    with dashboard(reader) as client:
-        assert len(client.study()["trials"]) == 12
-        assert "stage 1 ended by signal 11" in client.ask("/").body.decode()
-    assert rows(reader.url) == before
-
-
 def test_the_database_itself_refuses_to_be_written_through_a_reader(reader):
     refused = pytest.raises(Exception, match=r"read-only|exception is raised during the commit")
     with refused, reader.open() as study:
         study.set_user_attr("mine", 1)
     with reader.open() as study:
         assert "mine" not in study.user_attrs
-
-
-def test_the_command_reads_a_study_there_by_its_name(reader, capsys, as_json):
-    assert len(as_json("show", "fire", "--storage", reader.url)["trials"]) == 12
-    assert main(["dashboard", "water", "--storage", reader.url, "--port", "0"]) == 2
-    assert "holds no study 'water'; it holds fire" in capsys.readouterr().err
 
 
 def test_a_server_that_stops_leaves_what_was_read(reader, database_server, monkeypatch, capsys):

@@ -58,18 +58,6 @@ def test_a_huge_body_is_refused_before_it_is_sent(client):
     assert client.ask("/", "POST", Content_Length=str(2**40)).status == 413
 
 
-def test_a_port_in_use_names_the_remedy():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(MachineError, match=rf"port {port} .* in use; give another with --port"):
-            Server(application, "127.0.0.1", port)
-
-
-def test_an_impossible_address_is_refused():
-    with pytest.raises(MachineError, match="give"):
-        Server(application, "192.0.2.1", 0)
-
-
 def test_an_address_of_version_6_is_served():
     try:
         server = Server(application, "::1", 0)

@@ -1,19 +1,17 @@
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import optuna
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-from autosplit.graph import build
 from autosplit.lowering.states import match_states
 from autosplit.report.documents.record import Study, read
 from autosplit.report.documents.study import state_table, trial_table, way_table, written
 from autosplit.report.html.page import page
 from autosplit.study.record import update
-from autosplit.study.results import best_of_study
+from tests.hardware.fakes import graph
 from tests.report import graphs
 from tests.report.studies import add_trial, changed, make_study, store, trial
 
@@ -52,12 +50,6 @@ def test_an_interrupted_trial_is_none_that_failed():
     assert text.count('class="fail"') == 1
 
 
-def best_of(study):
-    best = study.best()
-    period = best.figures.period_ms if best else None
-    return (best.number, period.median) if best and period else None
-
-
 @pytest.mark.parametrize(
     ("verdict", "marked"),
     [({}, [1]), ({"text": "Split.", "trial": 0}, [0]),
@@ -84,22 +76,6 @@ def test_what_is_no_split_is_not_called_one(stages, replicas, cores, kind):
     assert study.kind_of(one) == kind
 
 
-PERIODS = st.none() | st.sampled_from([1.0, 2.0, 3.0, 4.5])
-ENTRIES = st.lists(st.integers(0, 6), max_size=4)
-
-
-@given(st.lists(PERIODS, max_size=6), st.integers(0, 6), ENTRIES)
-def test_report_and_show_name_the_same_best(periods, count, entries):
-    comparison = {
-        "measured": count,
-        "entries": [{"number": n, "period_ms": spread(4.0)} for n in entries],
-    }
-    study = study_of(periods, final_comparison=comparison)
-    best = best_of_study(study)
-    period = best and best.record.measurement().period_ms.median
-    assert best_of(read(study)) == ((best.number, period) if best else None)
-
-
 @pytest.mark.parametrize(
     "comparison", [7, [], "x", {"measured": True}, {"measured": 2, "entries": 5, "baselines": {}}]
 )
@@ -109,7 +85,8 @@ def test_report_and_show_name_the_same_best(periods, count, entries):
 def test_a_comparison_that_makes_no_sense_is_left_out(comparison, entry):
     if isinstance(comparison, dict):
         comparison = {**comparison, "entries": [entry]}
-    assert best_of(read(study_of([5.0, 4.0], final_comparison=comparison))) == (1, 4.0)
+    best = read(study_of([5.0, 4.0], final_comparison=comparison)).best()
+    assert (best.number, best.figures.period_ms.median) == (1, 4.0)
 
 
 def test_the_days_are_the_first_and_the_last():
@@ -159,19 +136,17 @@ def test_legal_cuts_are_read_in_their_order_and_others_left_out():
 
 
 def test_report_and_show_name_the_stage_of_each_state():
-    outputs = [(f"conv{i}:0", f"conv{i}:0") for i in range(6)]
-    # Of one op each: it reads the tensor of the op before it and makes one of the same shape.
-    whole = graphs.chain()
-    shapes = dict.fromkeys(whole.tensors, ((4,), "float32", 16))
-    net = build("net", whole.ops, shapes, [*whole.inputs], ["conv5:0"])
-    net = replace(net, states=match_states(net, outputs, {"x": "conv1:0"}))
+    names = [f"t{i}" for i in range(6)]
+    net = graph([(name, [read]) for read, name in pairwise(["x", *names])], ["x"], ["t5"])
+    pairs = [(name, name) for name in names]
+    net = replace(net, states=match_states(net, pairs, {"x": "t1"}))
     stored = make_study("sqlite://", net, trials=0)
     add_trial(stored, net, 3)
     study = read(stored)
     best = study.best()
     assert study.graph.states == net.states
     states = state_table(study, best)
-    assert states.rows == (("x", "conv1:0", [4], 0),)
+    assert states.rows == (("x", "t1", [2], 0),)
     document = written(study, "sqlite://")
-    expected = {"input": "x", "output": "conv1:0", "shape": [4], "stage": 0}
+    expected = {"input": "x", "output": "t1", "shape": [2], "stage": 0}
     assert document["best"]["states"] == [expected]

@@ -109,7 +109,6 @@ ODD = {
     "many stages": changed(STUDY, trials=(timed(0, 1.0, (1.0,) * 256, latency_ms=exact(1.0)),)),
     "zero": changed(STUDY, trials=(trial(0, ZERO, latency_ms=ZERO),), bound_ms=0.0),
     "many baselines": changed(STUDY, baselines=tuple(baseline(f"${i}", 0.0) for i in range(300))),
-    "mathematics": changed(STUDY, devices=("$x_{",) * 2),
 }
 
 

@@ -16,7 +16,7 @@ from autosplit.study.record import record_of, update
 from autosplit.study.results import DEATHS_LIMIT, error_of, state_of, tally
 from autosplit.study.sampler import Assignment
 from autosplit.study.workers import UNCLAIMED, Retry, free_lost_trials, this_worker
-from tests.study.conftest import chain_bench, keys, states, stopped
+from tests.study.conftest import chain_bench, keys, states
 
 DEAD = {**this_worker(), "start": "0.00"}
 ELSEWHERE = {"host": "elsewhere", "pid": 1, "start": "x"}
@@ -55,14 +55,6 @@ def test_a_candidate_that_kills_again_and_again_fails(new_study):
     assert "died 5 times" in error_of(counted[0])
 
 
-def test_a_trial_of_a_living_worker_is_left_alone(new_study):
-    opened = new_study(chain_bench(), trials=3)
-    claim(opened, worker=ELSEWHERE)
-    run_study(opened)
-    assert states(opened) == ["RUNNING", "COMPLETE", "COMPLETE"]
-    assert "other workers measure the last 1" in stopped(opened)
-
-
 @pytest.mark.parametrize("is_measured", [True, False])
 def test_a_trial_that_another_gives_up_is_left_to_it(new_study, is_measured):
     notes = []
@@ -94,21 +86,6 @@ def test_a_storage_that_breaks_on_the_way_out_hides_no_interruption(new_study, m
     opened.bench.measure = interrupted
     with pytest.raises(KeyboardInterrupt):
         run_study(opened)
-
-
-def test_two_workers_share_the_trials_and_no_split(new_study):
-    first, second = (new_study(chain_bench(ops=40), trials=6, sampler="random") for _ in range(2))
-    inner = first.bench.measure
-
-    def while_another_works(deployment):
-        if len(second.study.trials) == 1:
-            run_study(second)
-        return inner(deployment)
-
-    first.bench.measure = while_another_works
-    run_study(first)
-    assert states(first) == ["COMPLETE"] * 6
-    assert len(set(keys(first))) == 6
 
 
 def test_a_trial_that_exceeds_the_limit_is_given_up(new_study, monkeypatch):

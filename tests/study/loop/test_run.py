@@ -155,16 +155,6 @@ def test_a_planner_that_shall_not_converge_goes_on_to_the_limit(ran):
     assert reasons == ["converged", "stopped"]
 
 
-def test_the_best_compete_once_more_and_the_winner_is_the_best(ran):
-    bench = chain_bench(ops=40, stages=3, noise=0.05)
-    opened = ran(bench, trials=8)
-    duel = opened.study.user_attrs["final_comparison"]
-    assert len(duel["entries"]) > 1
-    bench.compare_interleaved = Mock()
-    run_study(opened)
-    bench.compare_interleaved.assert_not_called()
-
-
 @pytest.mark.parametrize(
     ("shape", "first", "last"),
     [
@@ -204,6 +194,8 @@ def test_another_question_under_the_same_name_is_refused(new_study, ran):
         new_study(chain_bench(ops=20, stages=2), trials=1)
     with pytest.raises(ConfigError, match="objective was 'throughput', is 'latency'"):
         new_study(chain_bench(ops=20), asked={"objective": "latency"})
+    with pytest.raises(ConfigError, match=r"runtime was .*, is 'openvino'"):
+        new_study(chain_bench(ops=20), asked={"runtime": "openvino"})
 
 
 def test_force_starts_anew_and_loses_nothing(new_study, ran):
