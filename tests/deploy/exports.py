@@ -136,13 +136,6 @@ def put(document, place, value):
     return document
 
 
-def write_stages(folder):
-    """The stage files; each holds its name."""
-    for entry in SOUND["stages"]:
-        (folder / entry["file"]).write_text(entry["file"])
-    return folder
-
-
 def digest(content):
     return hashlib.sha256(content.encode()).hexdigest()
 

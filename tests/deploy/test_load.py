@@ -174,11 +174,6 @@ def test_a_stage_runs_on_the_machine_it_was_made_for(monkeypatch, architecture, 
         files.require_here(spec, environment)
 
 
-def test_onnx_stages_need_no_processor(exported, loaded, monkeypatch):
-    monkeypatch.setattr(files, "target_of", lambda *_: pytest.fail("checked"))
-    load(exported).start()
-
-
 def test_a_pipeline_that_goes_to_a_cluster_loads_nothing_here(exported, loaded, monkeypatch):
     monkeypatch.setattr(connection, "connected", lambda _: pytest.fail("reached the cluster"))
     with pytest.raises(pytest.fail.Exception, match="reached"):

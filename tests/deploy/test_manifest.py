@@ -2,8 +2,6 @@ import json
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from autosplit.deploy import manifest, manifest_file
 from autosplit.deploy.manifest_wiring import wired
@@ -13,15 +11,10 @@ from autosplit.hardware.execution.wiring import Connection
 from tests.deploy.exports import SOUND, add_state, port, put, sound
 
 
-@pytest.fixture
-def write(tmp_path):
+def write(folder, document, name=manifest.NAME):
     """Write a document as a manifest; returns its folder."""
-
-    def write(document, name=manifest.NAME):
-        (tmp_path / name).write_text(json.dumps(document), encoding="utf-8")
-        return tmp_path
-
-    return write
+    (folder / name).write_text(json.dumps(document), encoding="utf-8")
+    return folder
 
 
 def check(document):
@@ -36,8 +29,8 @@ def refused(document):
     return str(error.value)
 
 
-def test_what_is_written_reads_back(write, tmp_path):
-    parsed = manifest_file.read(write(sound()))
+def test_what_is_written_reads_back(tmp_path):
+    parsed = manifest_file.read(write(tmp_path, sound()))
     manifest_file.write(parsed, tmp_path / "again" / manifest.NAME)
     assert manifest_file.read(tmp_path / "again") == parsed
     assert {stage.runtime for stage in parsed.stages} == {"tvm"}  # where none is named
@@ -45,20 +38,20 @@ def test_what_is_written_reads_back(write, tmp_path):
     assert all("from" in connection for connection in written["connections"])
 
 
-def test_a_folder_called_like_a_file_or_the_file_itself_is_read(write, tmp_path):
-    folder = write(sound(), "other.json")
+def test_a_folder_called_like_a_file_or_the_file_itself_is_read(tmp_path):
+    folder = write(tmp_path, sound(), "other.json")
     assert manifest_file.read(folder / "other.json").model.name == "net"
     advice = r"has no readable split\.json .*; give a folder written by `autosplit export`"
     with pytest.raises(ConfigError, match=advice):
         manifest_file.read(folder)
     (tmp_path / "out.json").mkdir()
-    write(sound(), f"out.json/{manifest.NAME}")
+    write(tmp_path, sound(), f"out.json/{manifest.NAME}")
     assert manifest_file.read(tmp_path / "out.json").model.name == "net"
 
 
-def test_the_files_of_replicas_belong_to_the_export(write):
+def test_the_files_of_replicas_belong_to_the_export(tmp_path):
     other = {"device": "cuda:0", "file": "stage1_1.so", "sha256": "1" * 64, "target": "cuda"}
-    folder = write(put(sound(), "stages.1.replicas.1", other))
+    folder = write(tmp_path, put(sound(), "stages.1.replicas.1", other))
     assert manifest_file.read(folder).files["stage1_1.so"] == "1" * 64
 
 
@@ -98,7 +91,7 @@ def whole():
 
 ESCAPES = [
     "split.json", "..", "../a", "a/..", "a/../../b", "/a", "//a", "", ".", "./", "..\\a", "a\\b",
-    "a\0", "\0",
+    "a\0", "\0", "\ud800",
 ]  # fmt: skip
 FILES = "stages.0.file", "reference.file", "stages.0.onnx.file", "stages.0.onnx.data"
 DIGESTS = ["", "0" * 63, "0" * 65, "G" * 64, "A" * 64, "0" * 64 + "\n", None, 0]
@@ -141,13 +134,9 @@ def test_more_replicas_than_any_machine_has_are_refused_however_they_are_shared(
     assert "1200 replicas are more than 1024" in refused(document)
 
 
-@given(st.text(max_size=20) | st.sampled_from(["a.so", "stage 0.so", ".hidden", "..a", "ü 🌲"]))
-def test_a_name_that_is_taken_stays_inside(name):
-    document = put(sound(), "stages.0.file", name)
-    if name in ("", ".", "..", "split.json") or {*name} & {*"/\\\0"}:
-        assert "stages.0.file" in refused(document)
-    else:
-        assert check(document).stages[0].file == name
+def test_a_name_that_stays_inside_is_taken():
+    for name in ("a.so", "stage 0.so", ".hidden", "..a", "ü 🌲"):
+        assert check(put(sound(), "stages.0.file", name)).stages[0].file == name
 
 
 def test_the_wiring_is_that_of_the_connections():
@@ -196,32 +185,22 @@ def test_both_ends_have_one_shape_and_dtype(number, place, odd):
     assert re.search(rf"reads '{name}', \w+\[[\d, ]+\], which nothing before", refused(document))
 
 
-def to(stage, name):
-    return [{"stage": stage, "input": name}]
-
-
 @pytest.mark.parametrize(
     ("place", "value", "line"),
     [
         ("stages.0.index", 2, "stage 2 is listed at position 0"),
-        ("stages.1.index", 0, "stage 0 is listed at position 1"),
         ("stages.2.inputs.2", port("b"), "'b' is listed 2 times"),
-        ("stages.0.inputs.1", port("z"), "stage 0 reads 'z', float32[2, 3], which nothing before"),
         ("stages.0.inputs.1", port("a"), "stage 0 reads 'a', float32[2, 3], which nothing before"),
         ("stages.0.inputs.1", port("c"), "stage 0 reads 'c', float32[2, 3], which nothing before"),
         ("stages.2.outputs.1", port("a"), "'a' is listed 2 times"),
-        ("model.inputs.1", port("x"), "'x' is listed 2 times"),
         ("model.inputs.1", port("a"), "'a' is listed 2 times"),
         ("model.outputs.2", port("y"), "the model's outputs are b, y, y, those connected b, y"),
-        ("model.outputs.2", port("z"), "the model's outputs are b, y, z, those connected b, y"),
-        ("connections.4.to", [{"output": "z"}], "the model's outputs are b, y, those connected b"),
         ("connections.2.from", {"stage": 2, "output": 0}, "tensor 'b' has other ends"),
         ("connections.0.from.input", "z", "tensor 'x' has other ends"),
         ("connections.1.from.stage", 3, "tensor 'a' has other ends"),
         ("connections.1.from.output", 2, "tensor 'a' has other ends"),
-        ("connections.1.to", to(3, "a"), "tensor 'a' has other ends"),
-        ("connections.1.to", to(1, "x"), "tensor 'a' has other ends"),
-        ("connections.1.to", to(2, "a"), "tensor 'a' has other ends"),
+        ("connections.1.to", [{"stage": 3, "input": "a"}], "tensor 'a' has other ends"),
+        ("connections.1.to", [{"stage": 2, "input": "a"}], "tensor 'a' has other ends"),
         ("connections.5", SOUND["connections"][3], "tensor 'c' has other ends"),
         ("connections.4", ..., "the model's outputs are b, y, those connected b"),
         ("connections.3", ..., "tensor 'y' has other ends"),

@@ -26,19 +26,15 @@ def test_verify_compares_with_onnxruntime_on_the_model(export, as_json, apart):
     assert document["against"].startswith("onnxruntime on ")
 
 
-def test_a_miswired_export_is_not_equal(export, capsys):
-    export.edit(lambda d: swap_sources(d, "first", "stem.relu"))
-    assert main(["verify", str(export.folder)]) == 1
-    assert capsys.readouterr().out.startswith("DIFFERENT: 8 items, max abs error ")
-
-
 def test_without_the_model_the_recorded_outputs_judge(export, capsys):
     export.edit(lambda d: d["model"].update(file="/nowhere/net.onnx"))
     assert main(["verify", str(export.folder)]) == 0
     assert "recorded in reference.npz" in capsys.readouterr().out
     assert main(["verify", str(export.folder / "split.json")]) == 0
+    capsys.readouterr()
     export.edit(lambda d: swap_sources(d, "first", "stem.relu"))
     assert main(["verify", str(export.folder)]) == 1
+    assert capsys.readouterr().out.startswith("DIFFERENT: 8 items, max abs error ")
 
 
 def test_another_model_does_not_judge_but_a_moved_one(export, branches, tmp_path):

@@ -2,8 +2,6 @@ import gc
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from autosplit import api
 from autosplit.errors import ModelError
@@ -27,15 +25,6 @@ def named(*nodes):
 def test_a_node_has_its_name_or_that_of_its_output_told_apart(nodes, names):
     parts = [(*text.split(), "")[:4] for text in nodes]
     assert named(*(node(k, x, y.replace(",", " "), name) for k, x, y, name in parts)) == names
-
-
-@given(st.lists(st.sampled_from(["", "n", "n:t1", "t0", "t1:t1"]), min_size=1, max_size=6))
-def test_every_node_has_a_name_of_its_own(names):
-    nodes = [node("Relu", f"t{i}", f"t{i + 1}", name) for i, name in enumerate(names)]
-    unique_names = named(*nodes)
-    assert len(set(unique_names)) == len(names)
-    for given_name, name in zip(names, unique_names, strict=True):
-        assert name == given_name or not given_name or names.count(given_name) > 1
 
 
 def test_inputs_and_outputs_that_are_left_out_are_none():

@@ -39,12 +39,6 @@ def test_floats_are_standard_normal_and_integers_fit_into_a_table_of_two_rows():
     assert (other["int8"].min(), other["int8"].max(), other["int64"].max()) == (-128, 127, 1)
 
 
-def test_integers_stay_below_what_is_given_for_their_name():
-    signature = [("x", (1000,), "int64"), ("z", (1000,), "int64")]
-    (item,) = random_items(signature, 1, 0, {"x": 5})
-    assert (set(item["x"].tolist()), set(item["z"].tolist())) == (set(range(5)), {0, 1})
-
-
 def test_some_item_has_rows_of_one_truth_value():
     rows = [row for item in random_items([("m", (9, 64), "bool")], 8, 0) for row in item["m"]]
     assert {True, False} <= {row.any() for row in rows if row.any() == row.all()}

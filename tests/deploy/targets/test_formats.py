@@ -1,12 +1,9 @@
 import json
-import shutil
-from pathlib import Path
 
 import pytest
 
 from autosplit.deploy import manifest_file
 from autosplit.deploy.targets import cpp_program
-from autosplit.deploy.targets.formats import FORMATS, require_format
 from autosplit.errors import ConfigError
 from tests.deploy import exports
 from tests.deploy.exports import add_program
@@ -16,19 +13,6 @@ def test_an_unknown_format_is_refused_with_the_nearest(branches, tmp_path):
     with pytest.raises(ConfigError, match="unknown format 'onx'; did you mean 'onnx'"):
         branches.split([["first"]]).export(tmp_path / "out", format="onx")
     assert not (tmp_path / "out").exists()
-    for name in FORMATS:
-        require_format(name)
-
-
-def test_the_cpp_program_is_its_sources_and_nothing_that_lies_beside(tmp_path, monkeypatch):
-    document = manifest_file.parse(json.dumps(exports.sound()).encode(), "split.json")
-    expected = set(cpp_program.files(document, exports.write_stages(tmp_path)))
-    shutil.copytree(Path(cpp_program.__file__).parent / "cpp", tmp_path / "cpp")
-    (tmp_path / "cpp" / "build").mkdir()
-    (tmp_path / "cpp" / "main.cpp~").write_text("an older one")
-    (tmp_path / "cpp" / "mine.cpp").write_text("of somebody")
-    monkeypatch.setattr(cpp_program, "_SOURCES", tmp_path / "cpp")
-    assert set(cpp_program.files(document, tmp_path)) == expected
 
 
 @pytest.mark.parametrize(
@@ -78,7 +62,8 @@ def test_a_format_refuses_what_it_cannot_run_and_writes_nothing(tmp_path, name, 
         onnx = {"file": f"stage{number}.onnx", "sha256": "0" * 64}
         document["stages"][number]["onnx"] = onnx
     change(document)
-    (exports.write_stages(tmp_path) / "split.json").write_text(json.dumps(document))
+    folder = exports.write_export(tmp_path, "stage{}.so", "tvm")
+    (folder / "split.json").write_text(json.dumps(document))
     with pytest.raises(ConfigError, match=reason):
         add_program(tmp_path, name)
     assert len(list(tmp_path.iterdir())) == 4
@@ -89,7 +74,8 @@ def test_a_format_refuses_what_it_cannot_run_and_writes_nothing(tmp_path, name, 
 )
 def test_the_types_of_arrays_are_those_that_numpy_saves(tmp_path, dtype, code):
     document = manifest_file.parse(json.dumps(exports.sound(dtype)).encode(), "split.json")
-    files = cpp_program.files(document, exports.write_stages(tmp_path))
+    folder = exports.write_export(tmp_path, "stage{}.so", "tvm")
+    files = cpp_program.files(document, folder)
     wiring = files["wiring.cpp"].decode()
     assert f'"x", "{dtype}", "{code}", {{2, 3}}' in wiring
 

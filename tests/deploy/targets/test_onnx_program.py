@@ -22,25 +22,19 @@ def with_onnx(document):
     return manifest_file.parse(json.dumps(document).encode(), "split.json")
 
 
-def test_the_wiring_names_files_tensors_threads_and_states():
+def test_the_wiring_names_files_tensors_and_threads():
     document = exports.sound()
     document["stages"][1]["replicas"] = [{"device": "cores:0,1"}] * 2
-    document["stages"][1]["inputs"].append(exports.port("s"))
-    document["stages"][1]["states"] = [exports.port("s") | {"input": "s", "output": "c"}]
-    document["model"]["states"] = {"s": "c"}
     wiring = onnx_program.wiring(with_onnx(document))
     assert wiring["pipeline"][1] == {
         "stage1": {
             "filename": "stage1.onnx",
-            "inputs": ["a", "x", "s"],
+            "inputs": ["a", "x"],
             "outputs": ["c"],
             "session_options": {"intra_op_num_threads": 2},
             "replicas": 2,
         }
     }
-    assert wiring["inputs"] == [exports.port("x") | {"shape": (2, 3), "range": None, "bytes": 24}]
-    assert wiring["outputs"] == [{"name": "b", "tensor": "b"}, {"name": "y", "tensor": "y"}]
-    assert [(state["input"], state["output"]) for state in wiring["states"]] == [("s", "c")]
 
 
 @pytest.fixture(params=["branches", "number", "amplifier"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autosplit import api
-from autosplit.cli import main
+from autosplit.deploy.verify import verify
 from autosplit.errors import ModelError, StageError
 from autosplit.hardware.devices import device
 from tests import nets
@@ -15,13 +15,6 @@ LSTM = """g (float[5,2,3] x) => (float[5,1,2,4] z) {
     a = Relu(x)  b = Mul(a, a)
     y, h = LSTM<hidden_size=4>(b, w, r)
     d = Add(y, h)  z = Exp(d)
-}"""
-LOOP = """g (float[2,3] x, int64 n) => (float[2,3] q, float[2,3] z) {
-    a = Relu(x)
-    q = Loop(n, yes, x) <body = b (int64 i, bool c, float[2,3] v) => (bool co, float[2,3] vo) {
-        co = Identity(c)  vo = Add(v, a)
-    }>
-    z = Exp(q)
 }"""
 
 
@@ -45,16 +38,12 @@ def test_an_opaque_op_has_the_names_shapes_and_weights_of_its_node(lstm, as_text
 
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
-def test_another_runtime_computes_it_wherever_the_cut_lies(lstm, runtime):
+def test_another_runtime_computes_it_wherever_the_cut_lies(lstm, runtime, tmp_path):
     model = api.load_model(lstm, runtime=runtime)
     for name in ("b", "y"):
         nets.judge(model, model.split([[name]]))
-
-
-def test_a_split_around_it_is_exported_and_verified(lstm, tmp_path):
-    options = ["--after", "b", "--after", "y", "--runtime", "onnxruntime", "-o", tmp_path / "out"]
-    assert main([*map(str, ["split", lstm, *options])]) == 0
-    assert main(["verify", str(tmp_path / "out")]) == 0
+    model.split([["b"], ["y"]]).export(tmp_path / "out")
+    assert verify(tmp_path / "out").accuracy.equal
 
 
 @pytest.mark.parametrize("runtime", ["tvm", "onnxruntime"])
@@ -71,13 +60,6 @@ def test_tvm_alone_refuses_it_by_name_with_a_remedy(lstm):
     for refused in (lambda: api.plan(model, 2), model.split([["y"]]).pipeline):
         with pytest.raises(ModelError, match=r"node 'y' .* no LSTM; use --runtime onnxruntime"):
             refused()
-
-
-def test_a_loop_reads_what_its_body_takes_from_outside(save):
-    model = api.load_model(save(nets.net(LOOP, {"yes": np.array(True)})), runtime="onnxruntime")
-    assert opaque(model) == [("q",)]
-    assert model.graph.ops[1].inputs == ("n", "x", "a")
-    nets.judge(model, model.split([["a"], ["q"]]))
 
 
 @pytest.mark.parametrize(
@@ -102,13 +84,6 @@ def test_shapes_in_a_loop_are_inferred(save, reads, scans):
     shapes = {"q": (2, 3)} | ({"r": (3, 2)} if scans else {})
     assert {name: model.graph.tensors[name].shape for name in shapes} == shapes
     nets.judge(model, model.split([["a"], ["q"]]))
-
-
-def test_a_node_of_constants_alone_is_computed_at_once(save):
-    text = "g (float[2,3] x) => (float[2,3] y) { k = Hardmax(w)  y = Mul(x, k) }"
-    model = api.load_model(save(nets.net(text, {"w": (2, 3)})))
-    assert opaque(model) == []
-    nets.judge(model, model.split([]))
 
 
 ENDING = """q, r = Loop(three, yes, x) <body = b (int64 j, bool c, float[2,3] v)

@@ -6,10 +6,10 @@ import weakref
 import pytest
 
 import autosplit
-from autosplit.errors import ConfigError, ModelError
+from autosplit.errors import ModelError
 from autosplit.frontend.importing import read
 from autosplit.frontend.relax import file
-from autosplit.frontend.relax.main_function import bind_shapes, with_bindings, with_calls
+from autosplit.frontend.relax.main_function import with_bindings, with_calls
 from tests.nets import judge
 from tests.relax_nets import function, module
 
@@ -73,12 +73,6 @@ ITEM, RANK = "x: R.Tuple(R.Tensor((2,), 'float32'))", "x: R.Tensor(dtype='float3
 def test_what_cannot_be_split_is_refused_by_name(functions, message):
     with pytest.raises(ModelError, match=message):
         file.convert(module(*(function(*parts) for parts in functions)), "net")
-
-
-def test_a_shape_for_a_module_without_inputs_is_refused():
-    empty = module(function("main", "y = R.zeros((2,), 'float32')\nreturn y", ""))
-    with pytest.raises(ConfigError, match="inputs are none"):
-        bind_shapes(empty, {"z": (2,)})
 
 
 @pytest.mark.parametrize("thing", [None, 3, {"main": 1}, "net.onnx"])

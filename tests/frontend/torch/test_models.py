@@ -45,12 +45,6 @@ def in_three_stages(model):
 
 
 @pytest.mark.integration
-def test_a_transformer_is_split():
-    judge(model := loaded(Encoder, (IDS, ATTENDED)), in_three_stages(model), items=2)
-    judge(model := loaded(Encoder, (IDS, ATTENDED), "onnxruntime"), model.split([]), items=2)
-
-
-@pytest.mark.integration
 def test_a_transformer_of_brain_floats_runs_in_tvm_alone():
     model = loaded(lambda: Encoder().bfloat16(), (IDS, ATTENDED))
     judge(model, in_three_stages(model), items=2)

@@ -5,7 +5,6 @@ from collections import OrderedDict
 import pytest
 
 import autosplit
-from autosplit.cli import main
 from autosplit.errors import SplitError
 from tests.nets import judge
 
@@ -101,22 +100,17 @@ class Net(torch.nn.Module):
         return self.twice(self.twice(self.stages(x)))
 
 
-@pytest.fixture(scope="module", params=["net.pt2", "net.onnx"])
-def path(request, tmp_path_factory):
-    path = tmp_path_factory.mktemp("modules") / request.param
-    arguments = (torch.zeros(2, 8),)
+@pytest.mark.parametrize("name", ["net.pt2", "net.onnx"])
+def test_modules_stand_for_all_of_their_ops(tmp_path, name):
+    path, arguments = tmp_path / name, (torch.zeros(2, 8),)
     if path.suffix == ".pt2":
         torch.export.save(torch.export.export(Net().eval(), arguments), path)
     else:
         torch.onnx.export(Net().eval(), arguments, dynamo=True).save(str(path))
-    return path
-
-
-def test_modules_stand_for_all_of_their_ops(path):
     model = autosplit.load_model(path, runtime="tvm")
-    for name in ("stages.1", "stages", "stages.0.linear"):
-        first, second = model.split(after=[[name]]).stages
-        inside = model.graph.modules[name]
+    for module in ("stages.1", "stages", "stages.0.linear"):
+        first, second = model.split(after=[[module]]).stages
+        inside = model.graph.modules[module]
         assert set(inside) <= set(first)
         assert first[-1] == inside[-1]
         assert second
@@ -125,8 +119,3 @@ def test_modules_stand_for_all_of_their_ops(path):
     assert before | set(model.graph.modules["twice"]) == set(range(len(model.graph.ops)))
     with pytest.raises(SplitError, match=r"did you mean .*'stages\.1'"):
         model.split(after=[["stage.1"]])
-
-
-def test_the_command_line_takes_modules(path, tmp_path):
-    folder = str(tmp_path / "split")
-    assert main(["split", str(path), "--after", "stages.1", "--runtime", "tvm", "-o", folder]) == 0

@@ -22,9 +22,9 @@ HIDING = MASK & (torch.arange(6)[:, None] > 1)  # all keys from two queries
 FLAGS = torch.arange(24).reshape(4, 6) % 2 == 0
 
 
-def run(program, item, shapes=None):
+def run(program, item):
     """Compare each output of one stage with torch on an item."""
-    model = autosplit.load_model(program, shapes)
+    model = autosplit.load_model(program)
     item = {i.name: v.numpy() for i, v in zip(model.lowered.inputs, item, strict=True)}
     (expected,) = model.expected([item])
     with model.split([]).pipeline() as pipeline:
@@ -75,74 +75,56 @@ def attention(**options):
     return lambda *x: functional.scaled_dot_product_attention(*x, **options)
 
 
+FORMS = [
+    lambda x: x[:, [1, -1]] * 2,
+    lambda x: x[[-1, -2], [0, -1]] * 2,
+    lambda x: (x * 10).int() / 3,
+    lambda x: (x * 10).int() // 3,
+    lambda x: torch.divide(x, (x * 10).long() + 100),
+    lambda x: torch.where(x > 0, x, torch.nan).nanmean(),
+    lambda x: (x.log() == x.log()) * 2,
+    lambda x: functional.conv3d(x.view(1, 1, 2, 3, 4), torch.ones(2, 1, 2, 2, 2)),
+    lambda x: functional.max_pool2d((x[None] * 9).long(), 2),
+    lambda x: x.amin((0, -1), keepdim=True) * 2,
+    lambda x: torch.hstack([x, x * 2]),
+    lambda x: torch.vstack([x * 2, x[0]]),
+    lambda x: torch.dstack([x, x * 2]),
+    lambda x: torch.column_stack([x, x[:, 0] * 2]),
+    lambda x: torch.view_as_real(torch.polar(x.abs(), x)),
+    lambda x: (x.float().pow(2).mean(-1, keepdim=True) + 1e-6).rsqrt() * x,
+    lambda x: x[:, None].expand(-1, 2, 6).reshape(-1, 6) * 2,
+    lambda x: x.repeat_interleave(2, 0) * 2,
+    extended,
+    causal,
+    rotary,
+]
+OF_LINES = {"size": 13}, {"size": 13, "align_corners": True}, {"scale_factor": 2}
+MORE_ATTENTION = [
+    ([HEADS, HEADS, HEADS, MASK], [attention()]),
+    ([HEADS, HEADS, HEADS, MASK.float()], [attention()]),
+    ([HEADS, HEADS[:, :1], HEADS[:, :1]], [attention(enable_gqa=True)]),
+    ([HEADS[0], HEADS[0], HEADS[0]], [attention(is_causal=True)]),
+]
+
+
 @pytest.mark.parametrize(
     ("arguments", "functions"),
     [
-        (
-            [X],
-            [
-                lambda x: x[:, [1, -1]] * 2,
-                lambda x: x[[-1, -2], [0, -1]] * 2,
-                lambda x: (x * 10).int() / 3,
-                lambda x: (x * 10).int() // 3,
-                lambda x: torch.divide(x, (x * 10).long() + 100),
-                lambda x: torch.where(x > 0, x, torch.nan).nanmean(),
-                lambda x: (x.log() == x.log()) * 2,
-                lambda x: functional.conv3d(x.view(1, 1, 2, 3, 4), torch.ones(2, 1, 2, 2, 2)),
-                lambda x: functional.max_pool2d((x[None] * 9).long(), 2),
-                lambda x: x.amin((0, -1), keepdim=True) * 2,
-                lambda x: torch.hstack([x, x * 2]),
-                lambda x: torch.vstack([x * 2, x[0]]),
-                lambda x: torch.dstack([x, x * 2]),
-                lambda x: torch.column_stack([x, x[:, 0] * 2]),
-                lambda x: torch.view_as_real(torch.polar(x.abs(), x)),
-                lambda x: (x.float().pow(2).mean(-1, keepdim=True) + 1e-6).rsqrt() * x,
-                lambda x: x[:, None].expand(-1, 2, 6).reshape(-1, 6) * 2,
-                lambda x: x.repeat_interleave(2, 0) * 2,
-                extended,
-                causal,
-                rotary,
-            ],
-        ),
+        ([X], FORMS),
         ([X], [lambda x: (x * 2).bfloat16()]),
         ([X], [lambda x: functional.layer_norm(x.bfloat16(), (6,))]),
         ([X, BACK], [lambda x, i: x[i] * 2]),
         ([torch.linspace(-1, 1, 16).sin().reshape(1, 4, 2, 2)], [masked]),
-        (
-            [IMAGE[:, :, 0]],
-            [
-                interpolated(mode="linear", scale_factor=2),
-                interpolated(mode="linear", size=13),
-                interpolated(mode="linear", size=13, align_corners=True),
-            ],
-        ),
+        ([IMAGE[:, :, 0]], [interpolated(mode="linear", **options) for options in OF_LINES]),
         ([IMAGE], [interpolated(size=size) for size in ((6, 5), (3, 3), (7, 2), (8, 8))]),
         ([HEADS[0, 0]] * 3, [attention()]),
-        ([HEADS, HEADS, HEADS, HIDING], [lambda q, k, v, m: attention(attn_mask=m)(q, k, v)]),
+        ([HEADS, HEADS, HEADS, HIDING], [attention()]),
         ([HEADS[0], HEADS[0], HEADS[0], HIDING], [attention()]),
+        *(pytest.param(*case, marks=pytest.mark.integration) for case in MORE_ATTENTION),
     ],
 )
 def test_forms_that_would_be_misread(arguments, functions):
     run(exported(lambda *x: tuple(f(*x) for f in functions), *arguments), arguments)
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(
-    ("options", "arguments"),
-    [
-        ({}, [HEADS, HEADS, HEADS, MASK]),
-        ({}, [HEADS, HEADS, HEADS, MASK.float()]),
-        ({"enable_gqa": True}, [HEADS, HEADS[:, :1], HEADS[:, :1]]),
-        ({"is_causal": True}, [HEADS[0], HEADS[0], HEADS[0]]),
-    ],
-)
-def test_attention_in_every_form(options, arguments):
-    run(exported(attention(**options), *arguments), arguments)
-
-
-def test_the_last_of_a_dynamic_dimension():
-    program = exported(lambda x: x[-1] * 2, X, dynamic_shapes=({0: torch.export.Dim("n", min=2)},))
-    run(program, [X], {"x": (4, 6)})
 
 
 def test_an_lstm_stays_one_op_that_onnxruntime_computes():
@@ -172,22 +154,6 @@ def test_attention_by_learnt_positions_is_laid_out_as_without_gradients():
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"scale_factor": 1.3}, "scales 4 at axis 2 by 1.3"),
-        ({"scale_factor": 0.5, "antialias": True}, "antialias"),
-    ],
-)
-def test_an_interpolation_that_tvm_lacks_runs_in_onnxruntime(options, reason):
-    program = exported(interpolated(mode="bilinear", **options), IMAGE)
-    with pytest.raises(ModelError, match="upsample_bilinear2d"):
-        autosplit.load_model(program).split([]).pipeline()
-    model = autosplit.load_model(program, runtime="onnxruntime")
-    assert any(reason in op.opaque for op in model.graph.ops)
-    judge(model, model.split([]))
-
-
-@pytest.mark.parametrize(
     ("function", "named"),
     [
         (lambda x: x.mode(0),
@@ -198,6 +164,7 @@ def test_an_interpolation_that_tvm_lacks_runs_in_onnxruntime(options, reason):
         (lambda x: functional.embedding_bag(torch.tensor([1, 0]), x[0, 0], torch.tensor([0])),
          "node 'embedding_bag' .* cannot be imported"),
         (lambda x: x + torch.randn_like(x), "node 'randn_like' .* draws random numbers"),
+        (lambda x: torch.polar(x.abs(), x), r"output .polar. is torch\.complex64, .*view_as_real"),
         (lambda x: functional.batch_norm(x, torch.zeros(3), torch.ones(3), training=True),
          r"node 'batch_norm' .* as in training; export the model after eval\(\)"),
     ],
@@ -294,8 +261,3 @@ def test_what_decides_outputs_is_a_state(module, buffers, inputs, changed, state
             require_states(running)
         model.require_equal(pipeline, ["tvm"])
     assert verify(tmp_path / "out").accuracy.equal
-
-
-def test_complex_numbers_are_refused_as_outputs():
-    with pytest.raises(ModelError, match=r"output 'polar' is torch\.complex64, .*view_as_real"):
-        autosplit.load_model(exported(lambda x: torch.polar(x.abs(), x), X))

@@ -1,7 +1,6 @@
 """Random integers are as wide as the net can take them; indices out of their tensor are refused."""
 
 import re
-from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -213,10 +212,3 @@ def test_an_index_out_of_bounds_stays_in_the_tensor():
     inside = {*DATA.ravel().tolist(), *(-DATA).ravel().tolist(), *THREE.tolist(), *range(4)}
     for name, result in _results(_lookups()).items():
         assert set(result.ravel().tolist()) <= inside, name
-
-
-def test_an_index_in_bounds_takes_its_element():
-    indices = np.array([2, 0, 1])
-    calls = {axis: (partial(relax.op.take, axis=axis), [DATA, indices]) for axis in (0, 1)}
-    for axis, result in _results(calls).items():
-        assert np.array_equal(result, np.take(DATA, indices, axis))
