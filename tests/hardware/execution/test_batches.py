@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from autosplit.errors import ConfigError, MachineError, StageError
 from autosplit.hardware.execution.batches import of_batch
 from autosplit.hardware.execution.pipeline import Pipeline
-from tests.hardware.fakes import computed, fake_pipeline, graph, in_time, items, plain, wait_for
+from tests.hardware.fakes import computed, fake_pipeline, graph, in_time, items, plain
 
 OUTPUTS = ["c", "a", "y"]  # one of them is an input
 CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b", "y"])], ["x", "y"], OUTPUTS)
@@ -119,9 +119,10 @@ def test_a_replica_that_computes_nothing_any_more_closes_the_pipeline(batch, rep
             in_time(lambda: [pipeline.run(two_inputs(8)) for _ in range(100)])
 
 
+@pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("replicas", [(1, 1), (2, 1)])
-def test_an_item_that_fails_does_not_fail_its_neighbours(replicas):
-    pipeline, submitted = failing(8, 2, replicas=replicas, batch=4)
+def test_an_item_that_fails_does_not_fail_its_neighbours(replicas, batch):
+    pipeline, submitted = failing(8, 2, replicas=replicas, batch=batch)
     with pipeline:
         tickets = [pipeline.enter(item) for item in submitted]
         text = "stage 1 failed on this item: ValueError: index 1313"
@@ -150,16 +151,6 @@ def test_items_whose_batch_cannot_run_again_get_the_reason(monkeypatch):
         for ticket in tickets:
             with pytest.raises(MemoryError, match="no room"):
                 ticket.result(5)
-
-
-def test_a_batch_begins_after_its_delay_although_nobody_waits_for_it():
-    pipeline, stages = chain(batch=8)
-    submitted = two_inputs(3)
-    with pipeline.with_delay(20):
-        tickets = [pipeline.enter(item) for item in submitted]
-        wait_for(lambda: all(t.done() for t in tickets))
-        assert [len(stage.seen) for stage in stages] == [1, 1]
-        require_single_results([pipeline.result(t) for t in tickets], submitted)
 
 
 def test_a_batch_that_is_due_goes_on_collecting_while_all_replicas_are_busy():

@@ -12,7 +12,7 @@ import pytest
 
 import autosplit
 from autosplit.deployment import Deployment
-from autosplit.errors import ConfigError, StageError
+from autosplit.errors import StageError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.parity import compare
@@ -124,45 +124,18 @@ def test_a_stage_that_hangs_or_dies_is_named_in_time(name, model, tmp_path, requ
         host.pipeline.run([item])
 
 
-@pytest.fixture(scope="module", params=HOSTS)
-def pipeline(request, model, tmp_path_factory):
-    with running(request.param, model, tmp_path_factory.mktemp("host"), request) as host:
-        yield host.pipeline
-
-
-def test_outputs_are_those_of_the_model_in_the_order_of_the_items(pipeline, model):
-    items = model.items(20)
-    outputs = in_time(lambda: pipeline.run(items, stream="run"))
-    assert compare(outputs, model.expected(items)).equal
-    for item in items[:3]:
-        in_time(lambda item=item: pipeline.submit(item, stream="submit"))
-    results = pipeline.results()
-    assert compare(in_time(lambda: [next(results) for _ in range(3)]), outputs[:3]).equal
-
-
-def test_streams_have_states_that_are_reset_and_taken_over(pipeline, model):
+@pytest.mark.parametrize("name", HOSTS)
+def test_streams_have_states_that_are_reset_and_taken_over(name, model, tmp_path, request):
     items = model.items(8)
-    whole = in_time(lambda: pipeline.run(items, stream="whole"))
-    for stream in ("a", "b"):
-        in_time(lambda s=stream: pipeline.run(items[:4], stream=s))
-    pipeline.reset("c", in_time(lambda: pipeline.state("b")))
-    for stream in ("a", "b", "c"):
-        rest = in_time(lambda s=stream: pipeline.run(items[4:], stream=s))
-        assert compare(rest, whole[4:]).equal
-    pipeline.reset("a")
-    assert compare(in_time(lambda: pipeline.run(items, stream="a")), whole).equal
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ConfigError])
-def test_an_interrupt_between_items_and_a_wrong_item_close_nothing(pipeline, model, error):
-    item = model.items(1)[0]
-
-    def items():
-        yield item
-        if error is KeyboardInterrupt:
-            raise KeyboardInterrupt
-        yield {"noise": item["sound"]}
-
-    with pytest.raises(error):
-        in_time(lambda: pipeline.run(items(), stream=error.__name__))
-    assert len(in_time(lambda: pipeline.run([item], stream="after"))) == 1
+    with running(name, model, tmp_path, request) as host:
+        pipeline = host.pipeline
+        whole = in_time(lambda: pipeline.run(items, stream="whole"))
+        assert compare(whole, model.expected(items)).equal
+        for stream in ("a", "b"):
+            in_time(lambda s=stream: pipeline.run(items[:4], stream=s))
+        pipeline.reset("c", in_time(lambda: pipeline.state("b")))
+        for stream in ("a", "b", "c"):
+            rest = in_time(lambda s=stream: pipeline.run(items[4:], stream=s))
+            assert compare(rest, whole[4:]).equal
+        pipeline.reset("a")
+        assert compare(in_time(lambda: pipeline.run(items, stream="a")), whole).equal

@@ -1,6 +1,5 @@
 """Pipelines of fake stages with any replicas: results, order, room, threads and failures."""
 
-import contextlib
 import sys
 import threading
 import time
@@ -100,21 +99,13 @@ def test_a_slow_stage_holds_the_caller_back(depth):
     gate = threading.Event()
     before = {2: lambda item: gate.wait(PATIENCE_S)}
     pipeline, _ = chain(depth=depth, trace=True, before=before)
-
-    def submit_all():
-        with contextlib.suppress(StageError):  # it is closed at the end
-            for item in items(100):
-                pipeline.submit(item)
-
-    caller = threading.Thread(target=submit_all, daemon=True)
-    caller.start()
-    wait_for(lambda: len(pipeline.submitted) == pipeline.capacity)
-    caller.join(0.2)
-    assert len(pipeline.submitted) == pipeline.capacity == depth * 4
-    gate.set()
-    pipeline.close()
-    caller.join(PATIENCE_S)
-    assert not caller.is_alive()
+    with ThreadPoolExecutor(1) as caller, pipeline:
+        submitting = caller.submit(lambda: [pipeline.submit(item) for item in items(100)])
+        wait_for(lambda: len(pipeline.submitted) == pipeline.capacity)
+        time.sleep(0.2)
+        assert len(pipeline.submitted) == pipeline.capacity == depth * 4
+        gate.set()
+    assert isinstance(submitting.exception(PATIENCE_S), StageError)  # it is closed at the end
 
 
 @pytest.mark.parametrize(("depth", "pause", "most"), [(1, 0, 17), (2, 0.03, 10)])

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from autosplit.errors import ConfigError, SplitError, StageError
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.stage_spec import Port, StageSpec, StageState
-from autosplit.hardware.execution.streams import Streams
 from autosplit.hardware.execution.wiring import Connection, Wiring, wire
 from autosplit.hardware.runtimes.interface import Stage
 from autosplit.lowering.states import match_states
@@ -30,8 +29,6 @@ SUM = graph(
 )
 STATES = {"before": "total", "older": "last"}
 THREE = [[0], [1], [2, 3]]
-
-
 BOTH, ANY = ("x", "z"), st.booleans()
 
 
@@ -163,15 +160,14 @@ def test_a_value_that_is_no_state_is_refused_with_what_is_one(state, reason):
         pipeline.reset(state=state)
 
 
-def test_a_stream_that_has_not_begun_has_the_states_of_the_model():
-    first = np.array([1, 2], np.int8)
-    port, renewed = Port("h", (2,), "int8"), Port("n", (2,), "int8")
-    spec = StageSpec.planned((), [port], [renewed])
-    stage = replace(spec, states=(StageState("h", "n", (2,), "int8"),))
-    for initial, values in (({}, [0, 0]), ({"h": first}, [1, 2])):
-        wiring = Wiring((), (), (stage,), (), initial)
-        begun = Streams(wiring, [1]).of("new")["h"]
-        assert (begun.tolist(), begun.dtype) == (values, np.int8)
+def test_a_stream_begins_with_the_states_of_the_model():
+    first = {"before": np.array([3.0, 4.0]), "older": np.zeros(2)}
+    by_hand = ByHand(SUM, ["y", "total", "last"], STATES)
+    by_hand.left[0] = first
+    wiring = replace(summing().wiring, initial={"before": first["before"]})
+    with Pipeline(wiring, [[FakeStage(SUM, ports)] for ports in wiring.stages]) as pipeline:
+        assert plain([pipeline.state("new")]) == plain([first])
+        assert plain(pipeline.run(items(3))) == [by_hand.step(item) for item in items(3)]
 
 
 def test_stages_get_the_one_of_two_equal_types_that_runtimes_know():
@@ -204,14 +200,6 @@ def test_a_stream_that_is_reset_halfway_is_forgotten_with_its_last_item():
         for stream in "bcd":
             pipeline.run(items(1), stream=stream)
     assert [len(replica.seen) for replica in replicas] == [3, 1]
-
-
-def test_threads_may_each_drive_a_stream():
-    by_hand = ByHand(SUM, ["y", "total", "last"], STATES)
-    expected = [by_hand.step(item) for item in items(40)]
-    with summing(replicas=[2, 3, 2]) as pipeline, ThreadPoolExecutor(5) as threads:
-        results = threads.map(lambda s: plain(pipeline.run(items(40), stream=s)), range(5))
-        assert list(results) == [expected] * 5
 
 
 def test_a_split_that_tears_a_state_apart_is_refused():
@@ -284,32 +272,6 @@ def test_an_item_that_fails_loses_its_stream_until_a_reset_and_no_other(stage, r
         pipeline.reset("a")
         assert plain(in_time(lambda: pipeline.run(good, "a"))) == expected
         assert plain([pipeline.state("b")]) == plain([by_hand.left[0]])
-
-
-@given(recurrent(BOTH), st.lists(st.tuples(st.integers(0, 3), ANY), min_size=1, max_size=25))
-def test_where_items_fail_all_others_compute_what_stepping_by_hand_does(net, calls):
-    class Picky(FakeStage):
-        def run(self, values):
-            if np.isnan(values).any():
-                raise Broken
-            return super().run(values)
-
-    net, stages, outputs, states, replicas = net
-    options = {"replicas": replicas, "states": states, "kind": Picky}
-    pipeline, _ = fake_pipeline(net, stages, outputs, **options)
-    by_hand, inside, failed = ByHand(net, outputs, states), [], set()
-    with pipeline:
-        in_time(lambda: pipeline.run(items(1, BOTH), "first"))
-        for item, (stream, is_bad) in zip(items(len(calls), BOTH), calls, strict=True):
-            item = item | ({"x": np.full(2, np.nan)} if is_bad else {})
-            inside.append((pipeline.enter(item, stream), repr(by_hand.step(item, stream))))
-        for (ticket, expected), (stream, is_bad) in zip(inside, calls, strict=True):
-            failed |= {stream} if is_bad else set()
-            try:
-                results = plain([in_time(lambda ticket=ticket: pipeline.result(ticket))])
-                assert repr(*results) == expected
-            except StageError:
-                assert stream in failed if states else is_bad
 
 
 @pytest.mark.parametrize("stream", [[], {}, [1]])
