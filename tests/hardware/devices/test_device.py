@@ -103,22 +103,6 @@ def test_each_stage_on_a_key_has_a_server_of_its_own_and_all_on_an_address_share
     assert [str(d) for d in along] == [texts[0], "rpc:h:1", *texts[1:], "rpc:h:1"]
 
 
-HOSTS = st.from_regex(r"[a-z0-9_]([a-z0-9._-]{0,20}[a-z0-9_])?", fullmatch=True)
-KEYS = st.from_regex(r"[A-Za-z0-9._-]{1,10}", fullmatch=True).filter(
-    lambda k: k not in devices.KINDS
-)
-
-
-@given(
-    st.builds(
-        Rpc, HOSTS, st.integers(1, 65535), KEYS, st.booleans(), st.sampled_from(devices.KINDS),
-        st.integers(0, 999),
-    )
-)  # fmt: skip
-def test_a_server_reads_back_as_it_is_spelled(device):
-    assert devices.parse(str(device)) == device
-
-
 @given(st.text(max_size=30))
 def test_any_text_is_a_device_or_an_error_of_ours(text):
     with contextlib.suppress(ConfigError, MachineError):

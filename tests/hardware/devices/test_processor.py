@@ -6,15 +6,12 @@ from pathlib import Path
 import pytest
 
 import autosplit
-from autosplit import api
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.codegen import toolchain
-from autosplit.hardware.codegen.target import foreign_triple, target_of
+from autosplit.hardware.codegen.target import target_of
 from autosplit.hardware.devices import device, processor
-from autosplit.hardware.devices.device import Rpc
 from tests import nets
 
-NEWER = "llvm -mcpu=sapphirerapids -mattr=+amx-tile,+amx-int8,+avx512fp16"
 V3 = "llvm -mcpu=x86-64-v3"
 ON_X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="is about x86-64")
 
@@ -54,40 +51,17 @@ def test_the_features_that_code_needs_and_a_processor_lacks(cpuinfo, lists, targ
 
 
 LACKS = "the split was exported for x86-64-v3, this processor lacks avx2, bmi, bmi2, f16c, fma, "
-NONE = ["nonsense", "{", "[]", '{"kind": "llvm", "mcpu": 7}']
 
 
 @ON_X86
-@pytest.mark.parametrize(
-    ("target", "refusal"), [(V3, (3, LACKS)), *((target, (2, "target '")) for target in NONE)]
-)
-def test_an_export_for_another_or_no_processor_is_one_line(export, said, cpuinfo, target, refusal):
+def test_an_export_for_another_processor_is_one_line(export, said, cpuinfo):
     cpuinfo(f"{SMALL} avx")
-    export.edit(lambda d: d["environment"].update(target=target))
+    export.edit(lambda d: d["environment"].update(target=V3))
     code, line = said("bench", export.folder)
-    assert (code, line[: len(refusal[1])]) == refusal
-
-
-@ON_X86
-@pytest.mark.skipif(
-    "amx_tile" in processor.cpu_features(processor.CPUINFO), reason="this processor has AMX"
-)
-def test_code_this_processor_cannot_run_is_never_loaded(save, tmp_path):
-    net = save(nets.net("g (float[4] x) => (float[4] y) { y = Exp(x) }"))
-    api.load_model(net, target=NEWER).split([]).export(tmp_path)
-    text = "exported for sapphirerapids, this processor lacks amx-"
-    with pytest.raises(MachineError, match=text):  # such code ends the process that loads it
-        autosplit.load(tmp_path).start()
+    assert (code, line[: len(LACKS)]) == (3, LACKS)
 
 
 FOREIGN = "llvm -mtriple=aarch64-linux-gnu"
-
-
-@ON_X86
-def test_a_triple_says_whether_code_is_for_this_machine():
-    assert foreign_triple(target_of()) is None
-    assert foreign_triple(target_of("llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64")) is None
-    assert foreign_triple(target_of(FOREIGN)) == "aarch64-linux-gnu"
 
 
 @ON_X86
@@ -125,4 +99,3 @@ def test_targets_are_for_known_devices(save):
         autosplit.load_model(path, targets={"arm": FOREIGN})
     with pytest.raises(ConfigError, match="is not a TVM target"):
         autosplit.load_model(path, targets={"rpc:pi:9090": "nonsense"})
-    assert isinstance(device.parse("rpc:pi:9090"), Rpc)

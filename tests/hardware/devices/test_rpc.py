@@ -1,4 +1,3 @@
-import contextlib
 import gc
 import math
 import subprocess
@@ -14,7 +13,6 @@ import pytest
 import autosplit
 from autosplit import phases
 from autosplit.errors import ConfigError, MachineError, ModelError, StageError
-from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.codegen import kernels
 from autosplit.hardware.devices import device as devices
@@ -119,16 +117,6 @@ def test_an_op_of_an_external_backend_stays_on_local_cores(model, two):
         mixed.unsplit(device)
 
 
-def test_a_server_that_serves_somebody_else_is_not_waited_for_for_ever(split, two, monkeypatch):
-    monkeypatch.setattr(session, "ANSWER_S", 0.5)
-    from tvm import rpc as tvm_rpc
-
-    other = tvm_rpc.connect(processes.HOST, two[0].port)
-    with pytest.raises(MachineError, match="it may be serving another client"):
-        split.pipeline([two[0].device] * 3)
-    del other
-
-
 def test_a_target_for_another_kind_of_device_is_refused(model, two):
     wrong = replace(model, kernels=replace(model.kernels, targets={two[0].device: "cuda"}))
     with pytest.raises(ConfigError, match="is of kind 'cuda'; give one that starts with 'llvm'"):
@@ -153,17 +141,6 @@ def test_a_server_killed_in_a_trial_fails_it_and_the_next_finds_it_back(split, t
     back.start()
     assert there.measure(deployed(there, split.stages)).accuracy.equal
     back.join()
-
-
-@pytest.mark.slow
-def test_a_worker_measures_on_servers_and_leaves_them_free(model, two):
-    names = (two[0].device, two[1].device)
-    setting = BenchSetting(model.path, stages=2, devices=names, budget=BRIEF)
-    with contextlib.closing(IsolatedBench(setting)) as far:
-        assert tuple(link.device for link in far.links()) == names
-        split = model.split([["skip"]])
-        assert far.measure(deployed(far, split.stages)).accuracy.equal
-        nets.judge(model, split.pipeline([two[0].device] * 2))
 
 
 @pytest.mark.slow

@@ -62,12 +62,6 @@ def test_an_answer_that_names_no_server_is_one_error(listen, content):
     assert "no server registered under key 'key'" in refusal(listen(answer(content)))
 
 
-@pytest.mark.parametrize("parts", [[b"HTTP/1.1 400"], [MAGIC]], ids=["no tracker", "endless"])
-def test_an_endless_answer_ends_in_time(listen, monkeypatch, parts):
-    monkeypatch.setattr(session, "ANSWER_S", 0.2)
-    assert f"tracker at {HOST}" in refusal(listen(*parts, is_endless=True))
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize("server", ["nobody listens", "another program", "silent"])
 def test_a_server_that_is_not_what_its_tracker_says_is_one_error(listen, monkeypatch, server):
@@ -83,8 +77,8 @@ def test_a_server_that_is_not_what_its_tracker_says_is_one_error(listen, monkeyp
     assert time.monotonic() - start < PATIENCE_S
 
 
-@pytest.mark.integration
-def test_a_tracker_that_is_not_there_or_silent_is_one_error(listen, monkeypatch):
-    monkeypatch.setattr(session, "ANSWER_S", 1.0)
-    for port in (free_port(), listen()):
+def test_a_tracker_that_is_endless_silent_or_not_there_is_one_error_in_time(listen, monkeypatch):
+    monkeypatch.setattr(session, "ANSWER_S", 0.2)
+    endless = [listen(*parts, is_endless=True) for parts in ([b"HTTP/1.1 400"], [MAGIC])]
+    for port in (*endless, listen(), free_port()):
         assert f"tracker at {HOST}:{port}" in refusal(port)
