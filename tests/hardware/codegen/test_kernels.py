@@ -47,17 +47,6 @@ def test_a_model_loaded_again_compiles_nothing(fresh, save, monkeypatch):
     assert not build.called
 
 
-@pytest.mark.parametrize("suffix", ["o", "so"])
-def test_a_damaged_file_is_made_again(fresh, save, suffix):
-    path = save(NET)
-    assert api.load_model(path).kernels.on(device.parse("cores:0")).module
-    for file in fresh.rglob(f"*.{suffix}"):
-        half = file.read_bytes()[: file.stat().st_size // 2]
-        file.unlink()  # a library that is loaded must not change under the process
-        file.write_bytes(half)
-    require_right(api.load_model(path))
-
-
 def digests(model):
     """The symbols of the kernels of a model, and what is in their files."""
     kernels = model.kernels.on(device.parse("cores:0"))

@@ -153,14 +153,13 @@ def test_a_full_disk_under_the_log_hides_no_answer(start, monkeypatch):
     assert worker.call(ECHO, 30) == [1, 2]
 
 
-@pytest.mark.parametrize("search_path", ["", ".:", "relative"])
-def test_nothing_in_the_current_folder_is_imported(monkeypatch, tmp_path, search_path):
+def test_nothing_in_the_current_folder_is_imported(monkeypatch, tmp_path):
     for folder in (tmp_path, tmp_path / "relative"):
         folder.mkdir(exist_ok=True)
         for module in ("queue", "json", "psutil", "autosplit", "tests"):
             (folder / f"{module}.py").write_text("import os; os._exit(99)")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", f"{search_path}:{ROOT}")
+    monkeypatch.setenv("PYTHONPATH", f":.:relative:{ROOT}")
     worker = Worker(open_faulty, {})
     code = "import queue, psutil; result = f'{queue.__name__} {psutil.__name__}'"
     assert worker.call({"code": code, "phase": "x"}, 30) == "queue psutil"
@@ -189,8 +188,6 @@ print(before - resident())
 
 MEMORY = ["MemoryError", "std::bad_alloc", "CUDA out of memory", "fork: Cannot allocate memory"]
 STATUSES = [1, 0, -int(signal.SIGABRT), -int(signal.SIGKILL)]
-
-
 NO_MEMORY = "out of memory while building"
 
 

@@ -7,7 +7,7 @@ from autosplit.hardware.measurement.results import Baseline, Spread
 
 @pytest.fixture(autouse=True)
 def four(monkeypatch):
-    monkeypatch.setattr("autosplit.hardware.devices.device.available", lambda: (0, 1, 2, 3, 8))
+    monkeypatch.setattr("autosplit.hardware.devices.device.available", lambda: (0, 1, 2, 3))
 
 
 @pytest.mark.parametrize(
@@ -18,9 +18,6 @@ def four(monkeypatch):
         (["cores:3", "cores:1"],
          [("1 thread", "cores:1"), ("2 threads", "cores:1,3"),
           ("2 replicas", "cores:1", "cores:3")]),
-        (["cores:8", "cores:1"],
-         [("1 thread", "cores:1"), ("2 threads", "cores:1,8"),
-          ("2 replicas", "cores:1", "cores:8")]),
         (["cores:0-1", "cores:1,2"],
          [("1 thread", "cores:0"), ("3 threads", "cores:0,1,2"),
           ("3 replicas", "cores:0", "cores:1", "cores:2")]),

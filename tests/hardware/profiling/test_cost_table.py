@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.errors import ConfigError, Infeasible, MachineError
+from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling import transfer_costs
-from autosplit.hardware.profiling.cost_table import cost_table, over_memory, place_regions, slowed
+from autosplit.hardware.profiling.cost_table import cost_table, place_regions, slowed
 from autosplit.hardware.profiling.timing import on_cores
 from autosplit.planner import Option, Question, Row, Stage, evaluate, partition
 from tests.hardware.fakes import CHAIN, graph
@@ -46,14 +46,6 @@ def test_ops_of_a_backend_run_on_its_device_only(region_devices, free):
     placed = place_regions(alike, {"npu": [1]}, region_devices, devices)
     times = [(1.0, 2.0 if d in free else math.inf, 3.0) for d in range(4)]
     assert [profile.op_ms for profile in placed] == times
-
-
-def test_regions_that_no_order_can_bring_to_their_devices_have_no_plan():
-    devices, regions = ["cores:0", "cores:1"], {"one": [0], "two": [2]}
-    two = profiles(*[(1.0, 2.0, 3.0)] * 2)
-    placed = place_regions(two, regions, {"one": "cores:1", "two": "cores:0"}, devices)
-    with pytest.raises(Infeasible):
-        partition(cost_table(CHAIN, placed), Question.along(["d0", "d1"]))
 
 
 def test_a_device_that_is_none_of_the_pipeline_is_named():
@@ -122,13 +114,6 @@ def test_devices_that_share_a_core_are_as_many_times_as_slow_as_there_are():
     devices = ["cores:0", "cores:0,1", "cores:1", "cores:2"]
     changed = slowed(profiles(*[(1.0, 2.0)] * 4), devices)
     assert [profile.op_ms[0] for profile in changed] == [2.0, 3.0, 2.0, 1.0]
-
-
-def test_the_unsplit_model_over_every_memory_limit_is_named():
-    costs = cost_table(CHAIN, profiles((1.0, 2.0, 3.0)))
-    assert over_memory(costs) == over_memory(costs.with_memory(16.0)) == ""
-    line = "the unsplit model needs 16 B, over the memory limit of 15 B"
-    assert over_memory(costs.with_memory(15.0)) == line
 
 
 SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 22)

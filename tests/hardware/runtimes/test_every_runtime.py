@@ -2,7 +2,6 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +12,6 @@ import pytest
 
 import autosplit
 from autosplit.errors import ConfigError, MachineError
-from autosplit.hardware.bench.isolated import BenchSetting, IsolatedBench
-from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.measurement.parity import compare
@@ -22,12 +19,9 @@ from autosplit.hardware.runtimes.arrays import array_of
 from autosplit.hardware.runtimes.openvino import runtime as openvino
 from autosplit.hardware.runtimes.registry import EXACT, ONNXRUNTIME, OPENVINO
 from tests import nets
-from tests.benches import BRIEF, deployed
 from tests.hardware.fakes import PATIENCE_S
 
 HERE = devices.along(2)
-
-
 IN_PROCESSES = "openvino in processes"
 
 
@@ -119,33 +113,12 @@ def test_replicas_compute_at_the_same_time_each_on_its_core(model):
         stage.close()
 
 
-def test_a_profile_has_a_time_for_every_op_and_is_apart_from_that_of_another_runtime(model):
-    profile = model.profile(HERE[0], seconds=0.1, force=True)
-    assert len(profile.op_ms) == len(profile.spread_ms) == len(model.graph.ops)
-    assert min(profile.op_ms) >= 0
-    assert sum(profile.op_ms) > 0
-    other = replace(model, runtime_name=next(b for b in EXACT if b != model.runtime_name))
-    assert other.profile(HERE[0], seconds=0.1) != profile == model.profile(HERE[0], seconds=0.1)
-
-
 def test_an_exported_part_runs(model, tmp_path):
     part = model.extract([model.graph.ops[0].name, *(op.name for op in model.graph.ops[1:3])])
     manifest = part.export(tmp_path / f"part{model.runtime.suffix}")
     with part.pipeline() as live, autosplit.load(manifest) as loaded:
         items = [{p.name: np.ones(p.shape, p.dtype) for p in part.wiring.inputs}]
         assert compare(loaded.run(items), live.run(items)).equal
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("runtime", [OPENVINO])
-def test_a_worker_measures_with_the_runtime_of_its_setting(split):
-    model = split.model
-    setting = BenchSetting(model.path, stages=2, runtime=model.runtime_name, budget=BRIEF)
-    with closing(IsolatedBench(setting)) as far:
-        assert far.description.identity == dict(LocalBench(model, HERE).description.identity)
-        groups = far.description.keep_together[model.runtime_name]
-        assert [tuple(g) for g in groups] == list(model.runtime.keep_together)
-        assert far.measure(deployed(far, split.stages)).accuracy.equal
 
 
 def test_an_unknown_runtime_and_what_only_tvm_can_use_are_refused(save):

@@ -1,5 +1,4 @@
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -106,12 +105,6 @@ def test_a_manifest_whose_ports_are_not_the_models_is_refused(load, tmp_path):
     text = "does not load with this onnxruntime: the stage's outputs are"
     with pytest.raises(MachineError, match=text):
         autosplit.load(tmp_path).start()
-
-
-def test_a_model_that_is_no_onnx_file_is_refused(transformer):
-    model = replace(transformer, runtime_name="onnxruntime", onnx_file=None)
-    with pytest.raises(ConfigError, match="runtime 'onnxruntime' needs an ONNX file"):
-        model.profile(devices.along(1)[0], force=True)
 
 
 def test_a_row_is_written_into_the_memory_of_a_state(load):

@@ -9,12 +9,10 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.openvino import runtime
 from autosplit.hardware.runtimes.openvino.stage import supports
-from autosplit.hardware.runtimes.registry import EXACT, OPENVINO_BFLOAT16
+from autosplit.hardware.runtimes.registry import OPENVINO_BFLOAT16
 from tests import nets
 
 pytestmark = pytest.mark.integration
-
-
 needs_bfloat16 = pytest.mark.skipif(not supports("BF16"), reason="needs a processor with bfloat16")
 
 
@@ -62,8 +60,3 @@ def test_a_processor_without_bfloat16_is_refused(model, monkeypatch):
     monkeypatch.setattr(runtime, "supports", lambda capability: False)
     with pytest.raises(ConfigError, match="which this one lacks; use runtime openvino"):
         model.check(devices.along(1))
-
-
-def test_auto_does_not_round(transformer):
-    assert OPENVINO_BFLOAT16 not in replace(transformer, runtime_name="auto").runtimes
-    assert OPENVINO_BFLOAT16 not in EXACT

@@ -3,7 +3,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from unittest.mock import MagicMock
 
 import psutil
 import pytest
@@ -12,7 +11,6 @@ from autosplit.errors import ModelError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.runtimes.openvino import runtime
-from autosplit.hardware.runtimes.openvino import stage as openvino_stage
 
 CORES = devices.available()
 pytestmark = pytest.mark.skipif(
@@ -83,6 +81,7 @@ def test_a_stage_on_one_core_runs_in_its_thread_alone(stage, values, thread):
     with closing(stage((core,))) as whole:
         of_thread, of_others = affinities_while_running(thread, whole, values)
         assert (of_thread, of_others) == ({frozenset({core})}, set())
+    assert "HWLOC_THISSYSTEM" not in os.environ
 
 
 def test_a_stage_on_all_cores_uses_them_beside_one_on_one_core(stage, values, thread):
@@ -120,17 +119,3 @@ def test_a_model_that_a_process_refuses_is_a_model_error(stage, tmp_path):
     with pytest.raises(ModelError, match="OpenVINO cannot load the model"):
         runtime.OpenvinoRuntime.load_stages(file, ports, [devices.Cores(FIRST)])
     assert processes() == before
-
-
-def test_hwlocs_variable_is_set_while_openvino_is_loaded_and_not_while_it_compiles(monkeypatch):
-    variables = []
-    openvino = MagicMock()
-    core = openvino.Core.return_value
-    for method in (core.get_property, core.compile_model):
-        method.side_effect = lambda *_: variables.append(os.environ.get("HWLOC_THISSYSTEM"))
-    monkeypatch.delenv("HWLOC_THISSYSTEM", raising=False)
-    monkeypatch.setattr(openvino_stage, "require", lambda *_: openvino)
-    monkeypatch.setattr(openvino_stage, "_is_loaded", False)
-    openvino_stage.compile_model(b"", devices.Cores(FIRST))
-    openvino_stage.compile_model(b"", devices.Cores(FIRST))
-    assert variables == ["0", None, None]
