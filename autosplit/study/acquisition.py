@@ -71,11 +71,6 @@ class Goal:
             values = self._of_rates(np.nan_to_num(values, nan=math.inf), batch.busy)
         return np.asarray(np.where(latencies <= self.latency_ms, values, math.inf))
 
-    def expected(self, corrected: Corrected, candidate: Candidate) -> float:
-        """The value of a deployment by the mean costs."""
-        batch = corrected.evaluator.batch([candidate])
-        return float(self.values(corrected, batch, corrected.mean)[0])
-
     def measured_value(self, candidate: Candidate, measured: Measurement) -> float:
         """The value of a trial."""
         if not self.is_served:
@@ -109,11 +104,6 @@ class Acquisition:
         """The gain that counts, relative: half the noise, about what the final comparison shows."""
         return self.corrected.noise / 2
 
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether no candidate that fits is free."""
-        return self.nearest() is None
-
     def nearest(self, *starts: Candidate) -> Candidate | None:
         """The free candidate nearest to some, else to the plan; None where none is left."""
         return self.space.free([*starts, self.space.plan.stages], self.history.taken)
@@ -121,12 +111,10 @@ class Acquisition:
     @property
     def converged(self) -> bool:
         """Whether no free candidate is expected to gain what is worth a trial."""
-        if not self.gains:
-            return True
         times = sum(len(m.stage_ms) for m in self.history.trials)
         if len(self.history.trials) < FEWEST_MEASURED or times < FEWEST_TIMES:
             return False
-        return max(self.gains.values()) < WORTH * self.margin
+        return max(self.gains.values(), default=0.0) < WORTH * self.margin
 
     @cached_property
     def best(self) -> Candidate | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any
 
 from optuna.trial import FrozenTrial, Trial
@@ -187,10 +186,6 @@ class FinalComparison(_Stored):
         """What it measured, by the number of the trial."""
         return {e.number: e for e in self.entries if e.number >= 0 and e.period_ms}
 
-    def numbers(self, complete: int) -> frozenset[int]:
-        """The trials that it measured; none if other trials are complete now."""
-        return frozenset(self.figures if self.measured == complete else ())
-
     def of(self, number: int, record: TrialRecord) -> TrialRecord:
         """The record of a trial, with the figures of the comparison where it took part."""
         entry = self.figures.get(number)
@@ -224,12 +219,7 @@ class StudyRecord(_Stored):
     def compared_baselines(self) -> tuple[Baseline, ...]:
         """The baselines, with their figures of the final comparison where it measured them."""
         again = {b.name: b.value() for b in self.final_comparison.baselines if b}
-        compared = []
-        for before in self.measured_baselines():
-            b = again.get(before.name) or before
-            is_known = not math.isnan(b.latency_ms.median)
-            compared.append(replace(b, latency_ms=b.latency_ms if is_known else before.latency_ms))
-        return tuple(compared)
+        return tuple(again.get(b.name) or b for b in self.measured_baselines())
 
 
 def mapping(value: object) -> dict[str, Any]:

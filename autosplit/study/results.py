@@ -91,7 +91,8 @@ def best_number(
     if objective_of(study.config) != "throughput":
         orders = {n: of_trial[0] for n, of_trial in values.items() if of_trial and n in periods}
     else:
-        compared = study.final_comparison.numbers(len(figures)) & figures.keys()
+        final = study.final_comparison
+        compared = final.figures.keys() & figures.keys() if final.measured == len(figures) else ()
         orders = {n: p.median for n, p in periods.items() if n in compared or not compared}
     return min(orders, key=lambda number: (orders[number], number), default=None)
 

@@ -13,7 +13,6 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ from autosplit.study.results import DEATHS_LIMIT, tally
 
 # Seconds by which two readings of one start may differ: the kernel rounds the time of its boot.
 START_TOLERANCE = 2.0
-UNCLAIMED = 30.0  # seconds for which a running trial may name no worker
 NOTICE_AFTER = 2.0  # seconds after which a process that waits for a lock looks who holds it
 POLL_INTERVAL = 0.1  # seconds between two attempts to take a lock
 
@@ -65,50 +63,35 @@ def _seconds_after_boot(process: psutil.Process) -> float:
     return process.create_time() - psutil.boot_time()
 
 
-@dataclass(frozen=True)
-class Retry:
-    """Enqueues the candidate of a trial whose worker died or fell silent.
+def free_candidate(notify: Callable[[str], None], study: optuna.Study, trial: FrozenTrial) -> None:
+    """Enqueue the candidate of a trial whose worker died or fell silent, unless it killed many.
 
-    Optuna calls it for silent workers. ``notify`` receives a line. ``unclaimed``: when this process
-    first read a running trial that names no worker; the clocks of other hosts may differ.
+    Optuna calls it for silent workers. ``notify`` receives a line.
     """
-
-    notify: Callable[[str], None]
-    unclaimed: dict[int, float] = field(default_factory=dict)
-
-    def __call__(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        """Enqueue the candidate, unless it has killed too many workers."""
-        result = record_of(trial)
-        name = f"process {result.worker.get('pid')} on {result.worker.get('host')}"
-        reason = f"{printable(name)} died or was silent for longer than its lease"
-        if result.key:
-            # Its figures and its worker are not those of the next trial, which has a name from the
-            # start, so that others see when this process dies before it measures.
-            trial.user_attrs = {RECORD: {"key": result.key, "worker": this_worker()}}
-            RetryHeartbeatStaleTrialCallback(max_retry=DEATHS_LIMIT - 1)(study, trial)
-        self.notify(f"trial {trial.number}: {reason}; its candidate is free again")
-
-    def is_lost(self, trial: FrozenTrial) -> bool:
-        """Whether nobody measures a running trial any more."""
-        worker, now = record_of(trial).worker, time.monotonic()
-        if worker:
-            return is_dead(worker)
-        # A worker records itself a moment after its trial starts, and may die in that moment.
-        return now - self.unclaimed.setdefault(trial.number, now) > UNCLAIMED
+    result = record_of(trial)
+    name = f"process {result.worker.get('pid')} on {result.worker.get('host')}"
+    reason = f"{printable(name)} died or was silent for longer than its lease"
+    if result.key:
+        # Its figures and its worker are not those of the next trial, which has a name from the
+        # start, so that others see when this process dies before it measures.
+        trial.user_attrs = {RECORD: {"key": result.key, "worker": this_worker()}}
+        RetryHeartbeatStaleTrialCallback(max_retry=DEATHS_LIMIT - 1)(study, trial)
+    notify(f"trial {trial.number}: {reason}; its candidate is free again")
 
 
-def free_lost_trials(study: optuna.Study, retry: Retry) -> list[FrozenTrial]:
+def free_lost_trials(study: optuna.Study, notify: Callable[[str], None]) -> list[FrozenTrial]:
     """Fail the trials of dead and of silent workers, and enqueue their candidates.
 
     Returns the trials as they are then.
     """
     optuna.storages.fail_stale_trials(study)
     trials = study.get_trials(deepcopy=False)
-    lost = list(filter(retry.is_lost, tally(trials).running))
+    # A trial names its worker from its first moment.
+    lost = [trial for trial in tally(trials).running if is_dead(record_of(trial).worker)]
     for trial in lost:
         with contextlib.suppress(ValueError, optuna.exceptions.UpdateFinishedTrialError):
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-            retry(study, copy.deepcopy(trial))
+            free_candidate(notify, study, copy.deepcopy(trial))
     return study.get_trials(deepcopy=False) if lost else trials
 
 

@@ -18,7 +18,7 @@ SPECIAL = np.array(
 PLAIN = [
     "Relu", "LeakyRelu<alpha=0.1>", "Elu", "Selu", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh",
     "Erf", "Exp", "Cosh", "Sinh", "Atan", "Softplus", "Softsign", "Abs", "Neg", "Sqrt", "Log",
-    "Floor", "Ceil", "Round", "Reciprocal", "ThresholdedRelu", "Sign",
+    "Floor", "Ceil", "Round", "Reciprocal",
 ]  # fmt: skip
 ELEMENTWISE = [*(f"{op}(x)" for op in PLAIN), "PRelu(x, slope)", "Clip(x, low, high)"]
 ELEMENTWISE += [f"{op}({reads})" for op in ("Max", "Min") for reads in ("x, zeros", "zeros, x")]
@@ -32,7 +32,7 @@ WEIGHTS = {
 }
 HALF = ["Cosh", "Sinh", "Atan", "Asin", "Acos", "Asinh", "Atanh", "Tan", "Erf"]
 ROWS = ["ReduceMean<axes=[1]>(x)", "ReduceSum(x, axes)", "ReduceL2<axes=[1]>(x)", "Softmax(x)"]
-ROWS += ["LogSoftmax(x)", "Max(x, other)", "ReduceLogSumExp<axes=[1]>(x)"]
+ROWS += ["LogSoftmax(x)", "Max(x, other)"]
 OF_ROWS = {"axes": np.array([1]), "other": np.full((6, 16), NAN, np.float32)}
 
 
@@ -76,13 +76,6 @@ def assert_alike(actual, expected, op, rtol=1e-4):
 def test_special_values_give_what_onnxruntime_gives(save, kind, ops, weights, x):
     for op, _, actual, expected in both(save, kind, ops, weights, x):
         assert_alike(actual, expected, op)
-
-
-def test_numbers_far_from_zero_are_standardised(save):
-    x = np.linspace(1000, 1001, 96, dtype=np.float32).reshape(2, 3, 4, 4)
-    op = "MeanVarianceNormalization<axes=[2,3]>(x)"
-    for _, _, actual, expected in both(save, "float[2,3,4,4]", [op], {}, x):
-        np.testing.assert_allclose(actual, expected, atol=0.01)
 
 
 # Their range without the ends, where half precision has no place for what comes out.

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from autosplit.extras import helper, numpy_helper
-from autosplit.frontend.onnx.nodes import inner_graphs
-from autosplit.frontend.onnx.single_node import SMALL, computed
-from autosplit.frontend.onnx.static_shapes import Shape, inferred_shapes, shape_value
+from autosplit.frontend.onnx.nodes import constants_of, inner_graphs
+from autosplit.frontend.onnx.single_node import SMALL, known_results
+from autosplit.frontend.onnx.static_shapes import inferred_shapes
 from autosplit.frontend.source import unused
 
 
@@ -29,7 +29,7 @@ def _resolved(model: Any) -> list[Any] | None:
     """The nodes of the graph with branches in place of Ifs; None where nothing is replaced."""
     graph = model.graph
     shapes = inferred_shapes(model, {})
-    values = {w.name: numpy_helper.to_array(w) for w in graph.initializer if _is_small(w)}
+    values = _small_arrays(constants_of(graph.node, graph.initializer))
     names = {value.name for value in (*graph.input, *graph.initializer)}
     names.update(name for node in graph.node for name in node.output)
     queue, nodes = deque(graph.node), []
@@ -38,31 +38,15 @@ def _resolved(model: Any) -> list[Any] | None:
         node = queue.popleft()
         branch = _taken(node, values)
         if branch is not None:
-            queue.extendleft(reversed(_nodes_of(node, branch, names)))
+            taken = _nodes_of(node, branch, names)
+            values |= _small_arrays(constants_of(taken))
+            queue.extendleft(reversed(taken))
             is_changed = True
             continue
         nodes.append(node)
-        values.update(_values(model, node, values, shapes))
+        shape = shapes.get(node.input[0]) if node.input else None
+        values |= known_results(model, node, values, shape)
     return nodes if is_changed else None
-
-
-def _values(
-    model: Any, node: Any, values: Mapping[str, Any], shapes: Mapping[str, Shape]
-) -> dict[str, Any]:
-    """The results of a node by name where they are known and small."""
-    if not node.output:
-        return {}
-    if node.op_type == "Constant" and node.attribute and node.attribute[0].HasField("t"):
-        tensor = node.attribute[0].t
-        return {node.output[0]: numpy_helper.to_array(tensor)} if _is_small(tensor) else {}
-    if node.input and node.input[0] in shapes:
-        value = shape_value(node, shapes[node.input[0]])
-        if value is not None:
-            return {node.output[0]: value}
-    read = {name: values[name] for name in node.input if name in values}
-    if len(read) < len({name for name in node.input if name}):
-        return {}
-    return computed(model, node, read) or {}
 
 
 def _taken(node: Any, values: Mapping[str, Any]) -> Any:
@@ -113,5 +97,7 @@ def _rename(node: Any, names: Mapping[str, str]) -> None:
             output.name = names.get(output.name, output.name)
 
 
-def _is_small(tensor: Any) -> bool:
-    return bool(math.prod(tensor.dims) <= SMALL)
+def _small_arrays(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """The small ones among some tensors, by name."""
+    small = {name: t for name, t in tensors.items() if math.prod(t.dims) <= SMALL}
+    return {name: numpy_helper.to_array(tensor) for name, tensor in small.items()}

@@ -15,10 +15,9 @@ import numpy as np
 from autosplit.errors import ModelError, explained, line_of
 from autosplit.extras import helper, numpy_helper, onnx, require
 from autosplit.files import sha256
-from autosplit.frontend.onnx.batches import enlarge
 from autosplit.frontend.onnx.branches import take_known_branches
 from autosplit.frontend.onnx.nodes import graphs_in
-from autosplit.frontend.onnx.shapes import bind_shapes
+from autosplit.frontend.onnx.shapes import bind_shapes, enlarge
 from autosplit.frontend.shapes import Shapes
 
 _LONGEST_NAME = 10_000
@@ -83,10 +82,7 @@ def prepared(model: Any, shapes: Shapes, batch: int = 1) -> Any:
 
 
 def _parse(path: Path) -> Any:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"model '{path}' cannot be read: {error.strerror or error}") from error
+    content = path.read_bytes()
     if not content:
         raise ModelError(f"model '{path}' is empty; give an ONNX file")
     try:

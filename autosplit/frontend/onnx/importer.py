@@ -16,16 +16,14 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from autosplit.errors import AutosplitError, ModelError, line_of
 from autosplit.extras import relax
 from autosplit.frontend.onnx import normalize, opaque
-from autosplit.frontend.onnx.limits import Limits, check_input
+from autosplit.frontend.onnx.limits import Limits
 from autosplit.frontend.onnx.nodes import draws_at_random, modules_of, tensors_read
 from autosplit.frontend.onnx.shapes import element_type, inputs
-from autosplit.frontend.onnx.single_node import SMALL, Array, computed, constant, result_shapes
-from autosplit.frontend.onnx.static_shapes import asks_for_shape, shape_value
+from autosplit.frontend.onnx.single_node import SMALL, Array, constant, known_results, result_shapes
+from autosplit.frontend.onnx.static_shapes import asks_for_shape
 from autosplit.frontend.relax.expressions import fixed_sizes, is_constant, shape_of
 from autosplit.frontend.source import SourceModel, SourceNode, mark, unused
 
@@ -41,8 +39,6 @@ def convert(model: Any, name: str, nodes: tuple[SourceNode, ...] | None = None) 
     """
     nodes = nodes or source_nodes(model.graph)
     _check_order(model.graph, nodes)
-    for signature in inputs(model):
-        check_input(signature.name, signature.shape)
     importer, module = _import(model, nodes)
     table = importer.table
     results = (t for node in nodes for t in node.outputs if t in table)
@@ -177,7 +173,7 @@ class _NodeByNode:
         self._model, self._source_nodes, self._kinds = model, nodes, kinds
         self._read = {tensor for node in nodes for tensor in node.inputs}
         self._read |= {output.name for output in model.graph.output}
-        self._varying = _varying(model, nodes)
+        self._varying = set(shapes)  # the tensors whose values depend on the inputs
         self._limits = Limits(model)
 
     def _check_for_unsupported_ops(self, graph: Any) -> None:
@@ -193,7 +189,10 @@ class _NodeByNode:
                     f"node '{node.name}' ({node.kind}) draws random numbers, so no split can be "
                     "compared with the model; make them an input of the model"
                 )
-            of_constants = self._varying.isdisjoint(node.outputs)
+            # All shapes are known, so what asks for one is constant.
+            of_constants = asks_for_shape(proto) or self._varying.isdisjoint(node.inputs)
+            if not of_constants:
+                self._varying.update(node.outputs)
             values = self._values()
             arrays = _small_arrays(values) if of_constants else {}
             shapes = result_shapes(self._model, proto, values, arrays) if of_constants else None
@@ -221,14 +220,11 @@ class _NodeByNode:
 
     def _compute(self, proto: Any, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> bool:
         """Whether the results of a node that reads constants alone are small, and now constants."""
-        results = None
-        if asks_for_shape(proto):
-            sizes = fixed_sizes(values[proto.input[0]].ty)
-            if sizes is not None:
-                results = {proto.output[0]: shape_value(proto, tuple(sizes))}
-        elif len(arrays) == len(values):
-            results = computed(self._model, proto, arrays)
-        for name, array in (results or {}).items():
+        first = values.get(proto.input[0]) if proto.input else None
+        sizes = None if first is None else fixed_sizes(first.ty)
+        shape = None if sizes is None else tuple(sizes)
+        results = known_results(self._model, proto, arrays, shape)
+        for name, array in results.items():
             self.table[name] = constant(array)
         return bool(results)
 
@@ -259,9 +255,9 @@ class _NodeByNode:
         node = self._source_nodes[self.position]
         values = self._values()
         try:
-            results = opaque.results(self._model, proto, values, self.bb, self._limits)
-        except opaque.UnknownSizeError as error:
-            raise ModelError(node.unknown_size) from error
+            results = opaque.results(
+                self._model, proto, values, node.unknown_size, self.bb, self._limits
+            )
         except ValueError as error:
             raise ModelError(
                 f"node '{node.name}' ({node.kind}) cannot be imported: {reason}; {error}"
@@ -278,21 +274,8 @@ class _NodeByNode:
                 f"node '{node.name}' (Dropout) cannot be imported: it drops values at random, "
                 "as in training; export the model for inference"
             )
-        if op_name == "Dropout":
-            values = _identity(inputs[0], opset)[: len(node.outputs)]
-            return values[0] if len(values) == 1 else relax.Tuple(values)
         convert = super()._convert_operator  # type: ignore[misc]
         return normalize.converted(convert, proto, inputs, attrs, opset, self._read)
-
-
-def _varying(model: Any, nodes: tuple[SourceNode, ...]) -> frozenset[str]:
-    """The tensors whose values depend on the inputs of a model."""
-    tensors = {signature.name for signature in inputs(model)}
-    for node in nodes:
-        # All shapes are known.
-        if node.kind not in ("Shape", "Size") and tensors.intersection(node.inputs):
-            tensors.update(node.outputs)
-    return frozenset(tensors)
 
 
 def _small_arrays(values: Mapping[str, Any]) -> dict[str, Array]:
@@ -307,12 +290,6 @@ def _small_arrays(values: Mapping[str, Any]) -> dict[str, Array]:
 def _is_static(value: Any) -> bool:
     """Whether no size of a tensor is open; other values have none."""
     return not isinstance(value.ty, relax.TensorType) or fixed_sizes(value.ty) is not None
-
-
-def _identity(value: Any, opset: int) -> list[Any]:
-    """The results of a dropout that drops nothing: its input, and a mask that keeps everything."""
-    dtype = "bool" if opset >= 10 else str(value.ty.dtype)
-    return [value, constant(np.ones(shape_of(value), dtype))]
 
 
 def _trains(inputs: Any, attrs: Any) -> bool:
@@ -351,9 +328,6 @@ class NameTable(dict[str, Any]):
         if isinstance(value, relax.Var) and value.name in self._tensor_of:
             self.alias[tensor] = self._tensor_of[value.name]
             return value
-        sizes = fixed_sizes(value) if isinstance(value, relax.ShapeExpr) else None
-        if sizes is not None:
-            value = constant(np.array(sizes, np.int64))
         if isinstance(value, relax.Tuple):
             return value  # a sequence, whose items have no names
         if not isinstance(value, relax.Call | relax.TupleGetItem | relax.Var):

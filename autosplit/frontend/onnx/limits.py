@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.frontend.onnx.shapes import inputs
 from autosplit.frontend.onnx.static_shapes import Shape
 from autosplit.frontend.relax.expressions import fixed_sizes, is_constant
 
@@ -28,10 +29,15 @@ _QUADRATIC = ("Attention", "DFT", "Det", "GRU", "LSTM", "MultiHeadAttention", "R
 class Limits:
     """What is left of the limits while the nodes of a model are imported, one by one.
 
-    Every method raises ValueError, which does not name the node, where a limit is exceeded.
+    A model with an input that is too large raises ModelError. Every method raises ValueError, which
+    does not name the node, where a limit is exceeded.
     """
 
     def __init__(self, model: Any) -> None:
+        for signature in inputs(model):
+            if math.prod(signature.shape) > _LARGEST:
+                size = f"{math.prod(signature.shape):,} elements; at most {_LARGEST:,} work"
+                raise ModelError(f"input '{signature.name}' has {size}")
         stored = sum(math.prod(weight.dims) for weight in model.graph.initializer)
         self._elements = _ELEMENTS_EACH * stored + _MORE_ELEMENTS
         self._work = _WORK_EACH * stored + _MORE_WORK
@@ -89,14 +95,6 @@ class Limits:
             raise ValueError(f"it makes a tensor of {largest:,} elements; at most {_LARGEST:,}")
         if of_constants and not self._is_counted:
             self._spend(node, values, shapes)
-
-
-def check_input(name: str, shape: Shape) -> None:
-    """Raise ModelError for a model input that is too large."""
-    if math.prod(shape) > _LARGEST:
-        raise ModelError(
-            f"input '{name}' has {math.prod(shape):,} elements; at most {_LARGEST:,} work"
-        )
 
 
 def _shape(value: Any) -> Shape:

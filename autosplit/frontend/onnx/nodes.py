@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 _RANDOM = frozenset({
@@ -26,6 +26,16 @@ def graphs_in(graph: Any) -> Iterator[Any]:
     for node in graph.node:
         for inner in inner_graphs(node):
             yield from graphs_in(inner)
+
+
+def constants_of(nodes: Iterable[Any], weights: Iterable[Any] = ()) -> dict[str, Any]:
+    """The weights and the tensors of Constant nodes, by name."""
+    constants = {tensor.name: tensor for tensor in weights}
+    for node in nodes:
+        for attribute in node.attribute if node.op_type == "Constant" and node.output else ():
+            if attribute.HasField("t"):
+                constants[node.output[0]] = attribute.t
+    return constants
 
 
 def tensors_read(node: Any) -> list[str]:

@@ -17,8 +17,20 @@ from autosplit.frontend.relax.expressions import is_constant, shape_of
 
 # The converters leave out the further results of these.
 _FIRST_RESULT_ONLY = frozenset({
-    "Attention", "LayerNormalization", "MaxPool", "SkipLayerNormalization",
+    "Attention", "Dropout", "LayerNormalization", "MaxPool", "SkipLayerNormalization",
 })  # fmt: skip
+# What TVM's converters make something else of, whatever the operands.
+_MISREAD = {
+    "BitShift": "TVM leaves amounts that the type has no bits for to the processor",
+    "DynamicQuantizeLinear": "TVM divides by 0 where all numbers are 0",
+    "MeanVarianceNormalization": "TVM subtracts squares, which cancel out far from 0",
+    "NonMaxSuppression": "TVM makes its result as large as all boxes would need",
+    "OneHot": "TVM's importer ignores the type of its values",
+    "ReduceLogSumExp": "TVM subtracts infinities, which gives NaN",
+    "RoiAlign": "TVM samples regions at other places",
+    "ThresholdedRelu": "TVM multiplies infinities by 0, which gives NaN",
+    "Upsample": "TVM's importer has no Upsample",
+}
 _SIGNS = ("negative", "positive")
 _FLOAT8 = 17  # TensorProto.FLOAT8E4M3FN; the importer knows no other type of 8 bits
 
@@ -35,7 +47,7 @@ def converted(
     """
     kind = node.op_type
     further = [o for o in node.output[1:] if o in read]
-    reason = _refused(kind, attrs, inputs, opset)
+    reason = _MISREAD.get(kind) or _refused(kind, attrs, inputs, opset)
     if kind in _FIRST_RESULT_ONLY and further:
         reason = f"TVM's importer does not make its output '{further[0]}'"
     if reason:
@@ -50,8 +62,8 @@ def _refused(kind: str, attrs: Attributes, inputs: Any, opset: int) -> str:
     """Why TVM would compute another result than the model; empty where it would not."""
     axis = attrs.get("axis", -1)  # of norms
     # Before opset 11 a Resize had scales alone, as Upsample.
-    if kind == "Upsample" or (kind == "Resize" and opset < 11):
-        return "TVM's importer has no Upsample"
+    if kind == "Resize" and opset < 11:
+        return _MISREAD["Upsample"]
     if kind == "BatchNormalization" and attrs.get("training_mode", 0):
         return "it normalises by batch statistics (training_mode=1); export the model for inference"
     # The converter is that of com.microsoft, where the attribute is mandatory.
@@ -63,12 +75,10 @@ def _refused(kind: str, attrs: Attributes, inputs: Any, opset: int) -> str:
         return "TVM does not reduce booleans"
     if kind == "ReduceMean" and "int" in str(inputs[0].ty.dtype):
         return "TVM's mean of integers has another type"
-    if kind == "Sign" and str(inputs[0].ty.dtype).startswith("uint"):
-        return "TVM compares with -1, which is no unsigned integer"
+    if kind == "Sign" and not str(inputs[0].ty.dtype).startswith("int"):
+        return "TVM compares with -1 and 0, which NaN and unsigned integers are not made for"
     if kind == "ScatterElements" and not _reaches_all(inputs, attrs.get("axis", 0)):
         return "TVM scatters along whole axes"
-    if kind == "NonMaxSuppression":
-        return "TVM makes its result as large as all boxes would need"
     if kind == "RMSNormalization" and axis in (0, -len(inputs[0].ty.shape)):
         return "TVM does not normalise over all axes"
     if kind == "LayerNormalization" and str(inputs[0].ty.dtype) == "float64":
@@ -83,20 +93,14 @@ def _refused(kind: str, attrs: Attributes, inputs: Any, opset: int) -> str:
         return "TVM's conversion to float8 neither saturates nor keeps NaN"
     if kind == "Gemm" and attrs.get("alpha", 1) == 0:
         return "TVM takes a product with 0 for 0, where NaN is lost"
-    if kind == "BitShift":
-        return "TVM leaves amounts that the type has no bits for to the processor"
     if kind == "Mod" and not attrs.get("fmod", 0) and "float" in str(inputs[0].ty.dtype):
         return "TVM multiplies a rounded quotient, which large ones make wrong; fmod=1 is exact"
     if kind in ("Div", "Mod") and "int" in str(inputs[0].ty.dtype) and not _divides(inputs[1]):
         return "TVM ends the process where an integer is divided by 0"
-    if kind == "RoiAlign":
-        return "TVM samples regions at other places"
     if kind == "MaxUnpool" and any(attrs.get("pads", ())):
         return "TVM's importer mixes up the padding of axes"
     if kind == "ConvTranspose" and "output_shape" in attrs:
         return "TVM's importer ignores output_shape"
-    if kind == "OneHot":
-        return "TVM's importer ignores the type of its values"
     if kind == "Pow" and str(inputs[0].ty.dtype).startswith(("int", "uint")):
         return f"TVM has powers of floats only, its base is {inputs[0].ty.dtype}"
     pads = inputs[1:2] if kind == "Pad" and attrs.get("mode") == b"wrap" else ()

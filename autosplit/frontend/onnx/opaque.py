@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.extras import relax
+from autosplit.errors import ModelError
+from autosplit.extras import helper, numpy_helper, onnx, relax
 from autosplit.frontend.onnx.limits import Limits
-from autosplit.frontend.onnx.loop_shapes import loop_shapes
-from autosplit.frontend.onnx.nodes import inner_graphs
+from autosplit.frontend.onnx.nodes import constants_of, inner_graphs
 from autosplit.frontend.onnx.single_node import constant, dtype_of, open_session, single_model
 from autosplit.frontend.onnx.static_shapes import (
     Shape,
@@ -29,22 +29,18 @@ from autosplit.frontend.source import OPAQUE
 _MAX_ELEMENTS = 1 << 20
 
 
-class UnknownSizeError(Exception):
-    """A result has a size that is known only when the model runs."""
-
-
 def results(
-    model: Any, node: Any, values: Mapping[str, Any], builder: Any, limits: Limits
+    model: Any, node: Any, values: Mapping[str, Any], unknown: str, builder: Any, limits: Limits
 ) -> dict[str, Any]:
     """The Relax expressions of the results of ``node``, by name.
 
     ``values`` are the expressions of the tensors that it reads. What depends on constants alone is
-    computed here, within ``limits``.
+    computed here, within ``limits``. ``unknown`` is the message for a result without a fixed size.
 
     Raises:
         ValueError: onnxruntime refuses the node, a result is no tensor of numbers, or what
             depends on constants alone is a loop or exceeds the limits.
-        UnknownSizeError: A result has no fixed size.
+        ModelError: A result has no fixed size.
         MachineError: The package onnxruntime is missing.
     """
     inputs, weights = {}, {}
@@ -65,13 +61,13 @@ def results(
         return {o.name: constant(a) for o, a in zip(outputs, arrays, strict=True)}
     shapes = declared_shapes(model) | inferred_shapes(single, {})
     if node.op_type == "Loop":
-        shapes |= loop_shapes(single)
+        shapes |= _loop_shapes(single)
     try:
-        types = [_type(output, shapes) for output in outputs]
-    except UnknownSizeError:
+        types = [_type(output, shapes, unknown) for output in outputs]
+    except ModelError:
         # This infers the whole model, which few nodes need.
         shapes = implied_shapes(model) | shapes
-        types = [_type(output, shapes) for output in outputs]
+        types = [_type(output, shapes, unknown) for output in outputs]
     call = relax.call_dps_packed(
         OPAQUE + node.op_type,
         relax.Tuple(list(values.values())),
@@ -92,7 +88,7 @@ def _agree(inferred: Sequence[Any], shape: Shape) -> bool:
     )
 
 
-def _type(output: Any, shapes: Mapping[str, Shape]) -> Any:
+def _type(output: Any, shapes: Mapping[str, Shape], unknown: str) -> Any:
     """The Relax type of an output of a session; ``shapes`` are those that ONNX knows."""
     dtype = dtype_of(output)
     if dtype is None:
@@ -102,5 +98,79 @@ def _type(output: Any, shapes: Mapping[str, Shape]) -> Any:
     is_known = inferred and all(isinstance(size, int) for size in inferred)
     shape = inferred if is_known else shapes.get(output.name)
     if shape is None or (inferred and not _agree(inferred, shape)):
-        raise UnknownSizeError
+        raise ModelError(unknown)
     return relax.TensorType(shape, dtype)
+
+
+def _loop_shapes(model: Any) -> dict[str, Shape]:
+    """The static shapes of the results of a Loop, the only node of ``model``, as far as known.
+
+    ONNX does not infer them. They are known where one trip leaves the shapes of all carried tensors
+    as they are: that of a scan output also needs a fixed number of trips.
+    """
+    (node,) = model.graph.node
+    body = next((a.g for a in node.attribute if a.name == "body"), None)
+    weights = {weight.name: weight for weight in model.graph.initializer}
+    shapes = declared_shapes(model) | {name: tuple(w.dims) for name, w in weights.items()}
+    carried = list(node.input[2:])
+    if body is None or len(body.input) != len(carried) + 2 or not shapes.keys() >= set(carried):
+        return {}
+    before = [shapes[name] for name in carried]
+    after = _after_trip(model, body, carried, shapes)
+    if after[: len(carried)] != before:
+        return {}
+    trips = _trips(node, body, weights)
+    scans = after[len(carried) :]
+    rows = [(trips, *scan) if trips and scan is not None else None for scan in scans]
+    names = zip(node.output, [*before, *rows], strict=False)
+    return {name: shape for name, shape in names if name and shape is not None}
+
+
+def _trips(node: Any, body: Any, weights: Mapping[str, Any]) -> int | None:
+    """How often a Loop runs its body, None where data decides that."""
+    maximum = weights.get(node.input[0])
+    condition = node.input[1]
+    if maximum is None:
+        return None
+    # Without a condition that of the body is ignored.
+    if condition and not (_is_true(weights.get(condition)) and _stays_true(body)):
+        return None
+    return max(0, int(numpy_helper.to_array(maximum).item()))
+
+
+def _stays_true(body: Any) -> bool:
+    """Whether the condition that a body makes is true where the one it gets is."""
+    makers = {name: node for node in body.node for name in node.output}
+    name = body.output[0].name
+    while name in makers and makers[name].op_type in ("Cast", "Identity"):
+        name = makers.pop(name).input[0]
+    constants = constants_of(body.node, body.initializer)
+    return name == body.input[1].name or _is_true(constants.get(name))
+
+
+def _is_true(tensor: Any) -> bool:
+    return tensor is not None and bool(numpy_helper.to_array(tensor).all())
+
+
+def _after_trip(
+    model: Any, body: Any, carried: list[str], shapes: Mapping[str, Shape]
+) -> list[Shape | None]:
+    """The shapes of what a body makes, but for its condition, in the first trip."""
+    inputs = [*body.input[:2]]
+    elements = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
+    elements |= {weight.name: weight.data_type for weight in model.graph.initializer}
+    for value, name in zip(body.input[2:], carried, strict=True):
+        inputs.append(helper.make_tensor_value_info(value.name, elements[name], shapes[name]))
+    names = {value.name for value in (*inputs, *body.initializer)}
+    graph = helper.make_graph(
+        body.node,
+        "body",
+        [*inputs, *(value for value in model.graph.input if value.name not in names)],
+        [onnx.ValueInfoProto(name=output.name) for output in body.output],
+        [*body.initializer, *(w for w in model.graph.initializer if w.name not in names)],
+    )
+    trip = helper.make_model(
+        graph, opset_imports=model.opset_import, ir_version=max(model.ir_version, 4)
+    )
+    known = inferred_shapes(trip, {})
+    return [known.get(output.name) for output in body.output[1:]]

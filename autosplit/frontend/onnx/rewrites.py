@@ -159,15 +159,6 @@ def _is_zero(operand: Any) -> bool:
     return "float" in str(operand.ty.dtype) and not operand.value.numpy()
 
 
-def _sign(node: Node) -> Any:
-    """That of NaN is NaN, where TVM's is 0."""
-    (x,) = node.inputs
-    if "float" not in node.dtype:
-        return node.converted()
-    sign = relax.BlockBuilder.current().normalize(node.converted())
-    return relax.op.where(relax.op.isnan(x), x, sign)
-
-
 def _compress(node: Node) -> Any:
     """With a known condition it takes known places."""
     data, condition = node.inputs
@@ -188,53 +179,6 @@ def _layer_normalization(node: Node) -> Any:
     return relax.Tuple([relax.op.astype(normalized(result), "bfloat16"), *others])
 
 
-def _standardised(node: Node) -> Any:
-    """By deviations from the mean: the converter's difference of squares cancels out."""
-    op, axes = relax.op, node.attrs.get("axes", (0, 2, 3))
-    x = node.inputs[0]
-    centred = relax.BlockBuilder.current().normalize(op.subtract(x, op.mean(x, axes, True)))
-    deviation = op.sqrt(op.mean(op.multiply(centred, centred), axes, True))
-    return op.divide(centred, deviation)
-
-
-def _dynamically_quantized(node: Node) -> Any:
-    """The scale is 1 where all numbers are 0, where the converter divides by 0."""
-    normalized, op = relax.BlockBuilder.current().normalize, relax.op
-    (x,), zero = node.inputs, relax.const(0, "float32")
-    least = normalized(op.minimum(op.min(x), zero))
-    span = normalized(op.subtract(op.maximum(op.max(x), zero), least))
-    part = op.divide(span, relax.const(255, "float32"))
-    scale = normalized(op.where(op.equal(span, zero), relax.const(1, "float32"), part))
-    start = op.round(op.clip(op.divide(op.negative(least), scale), 0, 255))
-    start = normalized(op.astype(start, "uint8"))
-    return relax.Tuple([op.quantize(x, scale, start, 0, "uint8"), scale, start])
-
-
-def _thresholded(node: Node) -> Any:
-    """A selection: the converter's product of 0 and an infinity is no number."""
-    (x,), alpha = node.inputs, node.attrs.get("alpha", 1.0)
-    threshold, zero = (relax.const(value, node.dtype) for value in (alpha, 0))
-    return relax.op.where(relax.op.greater(x, threshold), x, zero)
-
-
-def _log_sum_exp(node: Node) -> Any:
-    """With a finite base: the difference of two infinities is no number."""
-    if node.attrs.get("noop_with_empty_axes", 0):
-        return node.converted()
-    normalized = relax.BlockBuilder.current().normalize
-
-    def reduced(kind: str, x: Any, **changed: int) -> Any:
-        inputs = [x, *list(node.inputs)[1:]]
-        return normalized(node.converted(kind=kind, inputs=inputs, attrs=node.attrs | changed))
-
-    x, zero = node.inputs[0], relax.const(0, node.dtype)
-    largest = reduced("ReduceMax", x, keepdims=1)
-    base = normalized(relax.op.where(relax.op.isfinite(largest), largest, zero))
-    exponentials = normalized(relax.op.exp(relax.op.subtract(x, base)))
-    logarithms = reduced("ReduceLogSum", exponentials)
-    return relax.op.add(logarithms, relax.op.reshape(base, shape_of(logarithms)))
-
-
 def _pairwise(node: Node) -> Any:
     """An op of any number of tensors as a chain of ops of two.
 
@@ -252,6 +196,11 @@ def _pairwise(node: Node) -> Any:
     return normalized(relax.op.divide(total, relax.const(len(node.inputs), node.dtype)))
 
 
+def _dropout(node: Node) -> Any:
+    """One that drops nothing passes its input on."""
+    return node.inputs[0]
+
+
 def _cast(value: Any, like: Any) -> Any:
     """``value`` with the element type of ``like``."""
     dtype = str(like.ty.dtype)
@@ -265,15 +214,11 @@ REWRITES: dict[str, Callable[[Node], Any]] = {
     **dict.fromkeys(("Div", "Mul"), _by_zero),
     **dict.fromkeys(("Max", "Mean", "Min", "Sum"), _pairwise),
     "Compress": _compress,
-    "DynamicQuantizeLinear": _dynamically_quantized,
+    "Dropout": _dropout,
     "Equal": _equal,
     "LayerNormalization": _layer_normalization,
-    "MeanVarianceNormalization": _standardised,
     "Pow": _pow,
-    "ReduceLogSumExp": _log_sum_exp,
     "Resize": _resize,
-    "Sign": _sign,
     "Slice": _slice,
-    "ThresholdedRelu": _thresholded,
     "TopK": _top_k,
 }

@@ -16,7 +16,7 @@ from autosplit.errors import line_of
 from autosplit.extras import helper, numpy_helper, onnx, relax, require
 from autosplit.frontend.onnx.limits import work
 from autosplit.frontend.onnx.nodes import draws_at_random, inner_graphs
-from autosplit.frontend.onnx.static_shapes import Shape
+from autosplit.frontend.onnx.static_shapes import Shape, asks_for_shape, shape_value
 from autosplit.frontend.relax.expressions import fixed_sizes
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -82,9 +82,24 @@ def result_shapes(
     return [tuple(size.dim_value for size in sizes) for sizes in shapes]
 
 
+def known_results(
+    model: Any, node: Any, arrays: Mapping[str, Array], shape: Shape | None
+) -> dict[str, Array]:
+    """The results of a node that asks for the ``shape`` of its input, or reads ``arrays`` alone.
+
+    Empty where they are not known, or not small.
+    """
+    if shape is not None and asks_for_shape(node):
+        return {node.output[0]: shape_value(node, shape)}
+    return computed(model, node, arrays) or {}
+
+
 def computed(model: Any, node: Any, arrays: Mapping[str, Array]) -> dict[str, Array] | None:
-    """The small results of a node that reads the small ``arrays`` alone; None for any other."""
-    if not arrays or node.op_type in _NOT_COMPUTED or node.domain not in ("", "ai.onnx"):
+    """The small results of a node that reads small ones of ``arrays`` alone; None for any other."""
+    arrays = {name: arrays[name] for name in node.input if name in arrays}
+    if not arrays or len(arrays) < len({*node.input} - {""}):
+        return None
+    if node.op_type in _NOT_COMPUTED or node.domain not in ("", "ai.onnx"):
         return None
     if draws_at_random(node) or any(True for _ in inner_graphs(node)):
         return None

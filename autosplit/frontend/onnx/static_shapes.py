@@ -28,9 +28,7 @@ def asks_for_shape(node: Any) -> bool:
 
 
 def shape_value(node: Any, shape: Shape) -> Any:
-    """The array that a Shape or Size node makes of a tensor of that shape; None for others."""
-    if not asks_for_shape(node):
-        return None
+    """The array that a Shape or Size node makes of a tensor of that shape."""
     if node.op_type == "Size":
         return np.array(int(np.prod(shape)), np.int64)
     bounds = {a.name: a.i for a in node.attribute}

@@ -69,16 +69,6 @@ def resolve(value: Any, contents: Mapping[Any, Any], other: Callable[[Any], Any]
     return contents[value] if is_known else other(value)
 
 
-def substituted(expression: Any, replaced: Callable[[Any], Any]) -> Any:
-    """An expression without computation whose variables and constants are ``replaced``."""
-    if isinstance(expression, relax.Tuple):
-        return relax.Tuple([substituted(field, replaced) for field in expression.fields])
-    if isinstance(expression, relax.TupleGetItem):
-        tuple_value = substituted(expression.tuple_value, replaced)
-        return relax.TupleGetItem(tuple_value, expression.index)
-    return replaced(expression)
-
-
 def flat(content: Any) -> Iterator[Any]:
     """The items of nested lists, or what is no list itself; without None."""
     if isinstance(content, list):

@@ -9,7 +9,7 @@ from autosplit.errors import ModelError, explained
 from autosplit.extras import relax, transform, tvm
 from autosplit.frontend.relax import saved_module
 from autosplit.frontend.relax.main_function import bind_shapes, inlined
-from autosplit.frontend.relax.names import source_model
+from autosplit.frontend.relax.names import MainReader
 from autosplit.frontend.shapes import Shapes
 from autosplit.frontend.source import SourceModel
 
@@ -53,4 +53,4 @@ def convert(module: Any, name: str, shapes: Shapes | None = None) -> SourceModel
     module = bind_shapes(inlined(module), shapes or {})
     with explained(ModelError, "the module cannot be normalised", last=False):
         module = transform.ConvertToDataflow(min_size=1)(transform.Normalize()(module))
-    return source_model(module, name)
+    return MainReader(module).read(name)

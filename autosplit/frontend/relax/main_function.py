@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
 from autosplit.errors import ModelError, explained
-from autosplit.extras import relax, transform, tvm
+from autosplit.extras import relax, transform, tvm, tvm_ffi
 from autosplit.frontend.shapes import Shapes, bound_symbols, of_one_item, require_static
 
 ENTRY = "main"
@@ -15,10 +15,6 @@ ENTRY = "main"
 
 def bindings(function: Any) -> list[Any]:
     """The bindings of a Relax function in order. Raises ModelError if it has control flow."""
-    if not isinstance(function.body, relax.SeqExpr):
-        raise ModelError(
-            f"the module's function '{ENTRY}' is not a sequence of bindings; normalise it first"
-        )
     in_order = [binding for block in function.body.blocks for binding in block.bindings]
     for binding in in_order:
         if isinstance(binding.value, relax.If):
@@ -31,14 +27,9 @@ def bindings(function: Any) -> list[Any]:
 
 def renamed(module: Any, names: Mapping[Any, str]) -> Any:
     """The module with the variables of ``main`` in ``names`` renamed."""
-
-    def rename(mutator: Any, binding: Any) -> bool:
-        if binding.var not in names:
-            return False
-        rebind(mutator, binding.var, mutator.visit_expr(binding.value), names[binding.var])
-        return True
-
-    return with_bindings(module, rename)
+    variables = {var: type(var)(name, var.ty) for var, name in names.items()}
+    rename = relax.Var, lambda variable: variables.get(variable, variable)
+    return with_main(module, tvm_ffi.structural_map(module[ENTRY], rename))
 
 
 def with_calls(module: Any, change: Callable[[Any, Any], Any]) -> Any:
@@ -102,15 +93,6 @@ def with_main(module: Any, main: Any) -> Any:
     return tvm.IRModule(functions, attrs=module.attrs)
 
 
-def with_kernels(module: Any, change: Callable[[Any], Any]) -> Any:
-    """The module with its PrimFuncs changed."""
-    functions = {
-        variable: change(function) if isinstance(function, tvm.tirx.PrimFunc) else function
-        for variable, function in module.functions.items()
-    }
-    return tvm.IRModule(functions, attrs=module.attrs)
-
-
 def inlined(module: Any) -> Any:
     """The module with every Relax function that ``main`` calls inside ``main``.
 
@@ -131,27 +113,14 @@ def inlined(module: Any) -> Any:
         )
     with explained(ModelError, f"functions {names} cannot be inlined into '{ENTRY}'"):
         main = main.inline_functions(callees) if callees else main
-    # All calls are inside now: one that is left calls itself, directly or through others.
-    _require_no_recursion(main, {ENTRY, *callees})
     remaining = {g: f for g, f in module.functions.items() if g.name_hint not in callees}
-    return with_main(tvm.IRModule(remaining, attrs=module.attrs), main)
-
-
-def _require_no_recursion(main: Any, functions: Collection[str]) -> None:
-    """Raise ModelError if ``main``, with its callees inside, still calls one of ``functions``."""
-    called: list[str] = []
-
-    def note_call(node: Any) -> None:
-        is_call = isinstance(node, relax.Call) and isinstance(node.op, tvm.ir.GlobalVar)
-        if is_call and node.op.name_hint in functions:
-            called.append(str(node.op.name_hint))
-
-    relax.analysis.post_order_visit(main, note_call)
-    if called:
+    # All calls are inside now: one that is left calls itself, directly or through others.
+    called = {variable.name_hint for variable in relax.analysis.all_global_vars(main)}
+    for name in sorted(called & {ENTRY, *callees}):
         raise ModelError(
-            f"function '{called[0]}' of the module calls itself, which cannot be split; "
-            "unroll the calls"
+            f"function '{name}' of the module calls itself, which cannot be split; unroll the calls"
         )
+    return with_main(tvm.IRModule(remaining, attrs=module.attrs), main)
 
 
 def bind_shapes(module: Any, shapes: Shapes) -> Any:

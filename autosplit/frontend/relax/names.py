@@ -19,12 +19,7 @@ from autosplit.frontend.source import Signature, SourceModel, SourceNode, mark, 
 Value = Any
 
 
-def source_model(module: Any, name: str) -> SourceModel:
-    """A normalised module with static shapes as a source model."""
-    return _MainReader(module).read(name)
-
-
-class _MainReader:
+class MainReader:
     """Reads the bindings of ``main``: its nodes, the tensor of each variable, its results."""
 
     def __init__(self, module: Any) -> None:
@@ -37,6 +32,7 @@ class _MainReader:
         self._used_names: set[str] = set()
 
     def read(self, name: str) -> SourceModel:
+        """The source model of a normalised module with static shapes."""
         main = self._module[ENTRY]
         inputs = tuple(self._input(param) for param in main.params)
         in_order = bindings(main)

@@ -14,7 +14,7 @@ import numpy as np
 
 from autosplit.extras import torch
 from autosplit.frontend.source import SourceState, unused
-from autosplit.frontend.torch.checks import require_array, user
+from autosplit.frontend.torch.checks import require_array
 
 
 def expose_states(program: Any, outputs: Sequence[str]) -> tuple[SourceState, ...]:
@@ -29,7 +29,7 @@ def expose_states(program: Any, outputs: Sequence[str]) -> tuple[SourceState, ..
     states = _states(program, renewals, outputs)
     nodes = {node.name: node for node in program.graph.nodes}
     added = [renewals[name] for name, state in states.items() if state.output not in outputs]
-    added += [spec.arg.name for spec in user(signature.output_specs)]
+    added += signature.user_outputs
     returned = [nodes[name] for name in added]
     for i, spec in enumerate(signature.input_specs):
         state = states.get(spec.arg.name)
@@ -67,7 +67,7 @@ def _states(
     values = {**program.constants, **program.state_dict}
     names = {node.name for node in program.graph.nodes}
     signature = program.graph_signature
-    returned = [spec.arg.name for spec in user(signature.output_specs)]
+    returned = signature.user_outputs
     deciding = _deciding(program, renewals)
     states = {}
     for spec in signature.input_specs:
@@ -92,7 +92,7 @@ def _deciding(program: Any, renewals: Mapping[str, str]) -> set[str]:
 
     They may depend on one through others, in a later step.
     """
-    needed = {spec.arg.name for spec in user(program.graph_signature.output_specs)}
+    needed = set(program.graph_signature.user_outputs)
     while True:
         # Ops come after what they read, so that one pass backwards meets all.
         for node in reversed(program.graph.nodes):

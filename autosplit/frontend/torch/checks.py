@@ -49,7 +49,7 @@ def require_arrays(program: Any) -> None:
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     signature = program.graph_signature
     for kind, specs in (("input", signature.input_specs), ("output", signature.output_specs)):
-        for spec in user(specs):
+        for spec in (s for s in specs if s.kind.name == f"USER_{kind.upper()}"):
             name = getattr(spec.arg, "name", spec.arg)
             if type(spec.arg).__name__ != "TensorArgument":
                 raise ModelError(f"{kind} '{name}' is not a tensor; export a program of tensors")
@@ -72,8 +72,3 @@ def require_array(kind: str, name: str, dtype: Any) -> None:
 def target_name(op: Any) -> str:
     """An op of torch without its namespace: ``add.Tensor``."""
     return str(getattr(op, "__name__", op))
-
-
-def user(specs: Any) -> list[Any]:
-    """The inputs that the caller gives, or the outputs it gets; updated buffers are neither."""
-    return [s for s in specs if s.kind.name in ("USER_INPUT", "USER_OUTPUT")]

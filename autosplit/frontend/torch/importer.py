@@ -12,16 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ModelError, explained
+from autosplit.errors import ConfigError, ModelError, explained
 from autosplit.extras import require, tvm
 from autosplit.frontend.onnx import file, importer
-from autosplit.frontend.shapes import Shapes
+from autosplit.frontend.shapes import Shapes, bound_symbols, of_one_item
 from autosplit.frontend.source import SourceModel, unused
 from autosplit.frontend.torch import checks
 from autosplit.frontend.torch.archive import without_code
-from autosplit.frontend.torch.checks import user
 from autosplit.frontend.torch.onnx_export import export, joined, named_nodes, quiet
-from autosplit.frontend.torch.shapes import static_shapes
 
 SUFFIX = ".pt2"
 Array = np.ndarray[Any, Any]
@@ -61,12 +59,11 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
     _require_torch()
     checks.require_arrays(program)
     used: set[str] = set()  # the program may return a result twice
-    specs = user(program.graph_signature.output_specs)
-    outputs = tuple(unused(str(spec.arg.name), used) for spec in specs)
+    outputs = tuple(unused(str(name), used) for name in program.graph_signature.user_outputs)
     checks.require_computation(program)
     checks.require_inference(program)
     proto, decomposed, states = export(program, outputs)
-    proto = file.prepared(proto, static_shapes(decomposed, shapes or {}), batch)
+    proto = file.prepared(proto, _static_shapes(decomposed, shapes or {}), batch)
     nodes = named_nodes(proto.graph, decomposed, program)
     for node in proto.graph.node:
         del node.metadata_props[:]  # they hold paths of source files, and would be exported
@@ -88,6 +85,45 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
     )
 
 
+def _static_shapes(program: Any, shapes: Shapes) -> Shapes:
+    """The shape of each input that ``shapes`` determines: ``n + 1`` follows from ``n``.
+
+    Raises:
+        ConfigError: A shape is given for no input, or does not fit the others.
+    """
+    names = set(program.graph_signature.user_inputs)
+    sizes_of = {node.name: _sizes(node) for node in program.graph.nodes if node.name in names}
+    shapes = of_one_item(sizes_of, shapes)
+    symbols = bound_symbols(sizes_of, shapes)
+    static = {}
+    for name, sizes in sizes_of.items():
+        shape = [_value(size, symbols) for size in sizes]
+        for axis, (size, number) in enumerate(zip(shape, shapes.get(name, ()), strict=False)):
+            if isinstance(size, int) and size != number:
+                raise ConfigError(
+                    f"shape {name}={'x'.join(map(str, shapes[name]))} differs at axis {axis}, "
+                    f"which is {size} by the other inputs; give {size}"
+                )
+        shape = list(shapes.get(name, shape))
+        if all(isinstance(size, int) for size in shape):
+            static[name] = tuple(shape)
+    return static
+
+
+def _sizes(node: Any) -> list[Any]:
+    """The sizes of an input: numbers, and sympy's expressions for dynamic ones."""
+    shape = node.meta["val"].shape
+    return [size if isinstance(size, int) else size.node.expr for size in shape]
+
+
+def _value(size: Any, symbols: Mapping[Any, int]) -> Any:
+    """A size with the numbers of symbols put in; an int if that determines it."""
+    if isinstance(size, int):
+        return size
+    size = size.subs({symbol: n for symbol, n in symbols.items() if symbol.is_Symbol})
+    return int(size) if size.is_Integer else size
+
+
 def open_program(source: SourceModel) -> Callable[[Mapping[str, Any]], dict[str, Array]]:
     """What torch computes for an item, by output name. It raises ModelError if torch refuses."""
     torch = require("torch", "torch")
@@ -97,7 +133,7 @@ def open_program(source: SourceModel) -> Callable[[Mapping[str, Any]], dict[str,
     of_buffers = {state.input for state in buffer_states}
     inputs = [i.name for i in source.inputs if i.name not in of_buffers]
     # New values of states come first.
-    outputs = source.outputs[-len(user(program.graph_signature.output_specs)) :]
+    outputs = source.outputs[-len(program.graph_signature.user_outputs) :]
 
     def step(item: Mapping[str, Any]) -> dict[str, Array]:
         tensors = {name: torch.from_numpy(np.array(array)) for name, array in item.items()}

@@ -20,7 +20,7 @@ from autosplit.frontend.onnx.importer import source_nodes
 from autosplit.frontend.onnx.nodes import scopes_of
 from autosplit.frontend.source import SourceNode, SourceState, unused
 from autosplit.frontend.torch.buffers import expose_states
-from autosplit.frontend.torch.checks import target_name, user
+from autosplit.frontend.torch.checks import target_name
 
 _FAILED_NODE = re.compile(r"translating node %(\w+)[^\n]*target=([\w.]+)")
 _ATTENTION = "scaled_dot_product_attention.default"
@@ -63,9 +63,8 @@ def export(program: Any, outputs: Sequence[str]) -> tuple[Any, Any, tuple[Source
 
 def _name_entries(graph: Any, program: Any) -> None:
     """Name inputs and weights after their placeholders, which no node of the program is called."""
-    specs = user(program.graph_signature.input_specs)
-    for value, spec in zip(graph.inputs, specs, strict=True):
-        value.name = spec.arg.name
+    for value, name in zip(graph.inputs, program.graph_signature.user_inputs, strict=True):
+        value.name = name
     for value in list(graph.initializers.values()):
         value.name = value.metadata_props.get("pkg.torch.onnx.original_node_name", value.name)
 

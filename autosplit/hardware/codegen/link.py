@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autosplit.extras import relax, tvm
+from autosplit.extras import relax, tvm, tvm_ffi
 from autosplit.files import REMEDY, refused
-from autosplit.frontend.relax.expressions import substituted
 from autosplit.graph import Op
 from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.codegen.kernels import Kernels
@@ -157,7 +156,8 @@ class Linker:
         def of_stage(part: Any) -> Any:
             return _value(call.reads.get(part, part), values)
 
-        arguments = [substituted(argument, of_stage) for argument in value.args]
+        parts = (relax.Var, tvm.ir.GenericConst), of_stage
+        arguments = [tvm_ffi.structural_map(argument, parts) for argument in value.args]
         if op.kernel not in kernels.symbols:
             return relax.Call(value.op, arguments, value.attrs, value.ty_args)
         result = value.ty_args[0]

@@ -17,7 +17,6 @@ import numpy as np
 from autosplit.errors import ModelError, explained
 from autosplit.extras import relax, transform, tvm
 from autosplit.frontend import importing
-from autosplit.frontend.relax.main_function import with_kernels
 from autosplit.frontend.source import SourceModel
 from autosplit.hardware import native_log
 from autosplit.hardware.codegen.target import target_of
@@ -76,7 +75,7 @@ def _unfused(module: Any, target: Any) -> Any:
             transform.DecomposeOpsForInference(),
             relax.backend.DispatchSortScan(),
             transform.LegalizeOps(),
-            lambda lowered: with_kernels(lowered, keep_special_values),
+            tvm.tirx.transform.Apply(keep_special_values),
         ):
             module = step(module)
         with explained(ModelError, "TVM cannot build the module as it is"):

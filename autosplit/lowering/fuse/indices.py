@@ -25,7 +25,7 @@ from autosplit.frontend.relax.expressions import (
     variables,
 )
 from autosplit.frontend.relax.kernel_bounds import clamped
-from autosplit.frontend.relax.main_function import bindings, with_kernels
+from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import OPAQUE, SourceModel
 
 LOOKUPS = frozenset({
@@ -65,7 +65,8 @@ def bound_lookups(module: Any) -> Any:
     """
     others = [name for name in tvm.ir.Op.list_op_names() if name not in LOOKUPS]
     legalize = relax.transform.LegalizeOps({"relax.take": _legalize_take}, skip_ops=others)
-    return with_kernels(legalize(relax.backend.DispatchSampling()(module)), clamped)
+    bound = tvm.tirx.transform.Apply(clamped)
+    return bound(legalize(relax.backend.DispatchSampling()(module)))
 
 
 def _legalize_take(builder: Any, call: Any) -> Any:

@@ -108,11 +108,6 @@ class Workload(Section):
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     @property
-    def has_rate(self) -> bool:
-        """Whether it says how many items come."""
-        return self.rate is not None or self.arrivals is not None
-
-    @property
     def key(self) -> dict[str, Any]:
         """What tells it from others."""
         key = self.model_dump(exclude_none=True)

@@ -174,13 +174,6 @@ class StudyConfig(Section):
         return len(self.devices) if self.devices else min(len(available()), MOST_STAGES)
 
     @property
-    def state_pairs(self) -> dict[str, str] | Literal["auto"]:
-        """The output of each state by its input, or "auto"."""
-        if self.states == "auto":
-            return "auto"
-        return {state.input: state.output for state in self.states}
-
-    @property
     def core_kinds(self) -> tuple[tuple[int, ...], ...]:
         """The cores of each kind: as they are listed, or as this machine tells them apart."""
         if isinstance(self.cores, list):
@@ -298,7 +291,7 @@ class StudyConfig(Section):
             yield "workload.rate and workload.arrivals are both given; keep one"
         if self.objective in ("goodput", "cores") and not load.limits:
             yield f'objective is "{self.objective}" without a limit; add workload.p99_ms'
-        if self.objective == "cores" and not load.has_rate:
+        if self.objective == "cores" and load.rate is None and load.arrivals is None:
             yield 'objective is "cores" without a rate; add workload.rate'
         if self.workload and self.objective == "latency":
             yield 'workload is given, but the objective is "latency"; remove one'

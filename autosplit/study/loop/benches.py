@@ -58,7 +58,9 @@ def open_bench(config: StudyConfig, *, measures: bool = True, trust_kernels: boo
         trust_kernels=trust_kernels,
         runtime=config.runtime,
         regions=tuple(region.model_dump() for region in config.regions),
-        states=config.state_pairs,
+        states=config.states
+        if isinstance(config.states, str)
+        else {state.input: state.output for state in config.states},
         streams=config.streams,
         batches=config.batch if isinstance(config.batch, str) else tuple(config.batch),
         budget=Budget(**config.measure.model_dump()),

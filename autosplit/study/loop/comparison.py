@@ -25,7 +25,7 @@ from autosplit.study.documents import document_of, measured_document
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.verdict import Contender, judge
 from autosplit.study.record import COMPARISON, FinalComparison, StudyRecord, mapping, record_of
-from autosplit.study.surrogate.correction import Corrected, Measured
+from autosplit.study.surrogate.correction import Corrected, Measured, rounded
 from autosplit.units import counted, digits, milliseconds
 
 Interleaved = tuple[Sequence[Measurement], Mapping[str, Baseline]]
@@ -136,7 +136,9 @@ def finalists(goal: Goal, corrected: Corrected, measured: Sequence[Measured]) ->
 
     They are the likeliest few by all that was measured, and the one that was measured fastest.
     """
-    expected = {m.number: goal.expected(corrected, m.stages) for m in measured}
+    batch = corrected.evaluator.batch([m.stages for m in measured])
+    values = rounded(goal.values(corrected, batch, corrected.mean)).tolist()
+    expected = {m.number: value for m, value in zip(measured, values, strict=True)}
     limit = min(expected.values(), default=0.0) * (1 + NOISES * corrected.noise)
     likely = [m for m in measured if expected[m.number] <= limit]
     chosen = sorted(likely, key=lambda m: expected[m.number])[:FINALISTS]

@@ -29,7 +29,7 @@ from autosplit.study.record import FORMAT, RECORD, StudyRecord, mapping, study_r
 from autosplit.study.sampler import Assignment, PlannerSampler
 from autosplit.study.space import Space, useful_threads
 from autosplit.study.storage import connect, redact_password, storage_errors
-from autosplit.study.workers import Retry, host_lock, this_worker
+from autosplit.study.workers import free_candidate, host_lock, this_worker
 from autosplit.units import size
 from autosplit.versions import VERSION, machine
 
@@ -119,7 +119,7 @@ def open_study(
     with lock, storage_errors(url):
         # Others see from its first moment when the worker of a trial dies.
         named = {RECORD: {"worker": this_worker()}}
-        storage = connect(url, config.search.lease, Retry(notify), named)
+        storage = connect(url, config.search.lease, partial(free_candidate, notify), named)
         chosen = name or config.name
         if force:
             known = optuna.get_all_study_names(storage)

@@ -28,7 +28,7 @@ from autosplit.study.record import RESULT, record_of, update
 from autosplit.study.results import error_of, is_lost, tally
 from autosplit.study.space import Candidate
 from autosplit.study.storage import storage_errors
-from autosplit.study.workers import Retry, free_lost_trials, this_worker
+from autosplit.study.workers import free_lost_trials, this_worker
 from autosplit.units import bound_text, duration, milliseconds
 
 Clock = Callable[[], float]
@@ -46,9 +46,7 @@ class StudyLoop:
         self.opened, self.study, self.clock = opened, opened.study, clock
         self.began = clock()
         self.calm = Calm(opened.config.measure.seconds, opened.notify)
-        self.retry = Retry(opened.notify)
         self.bound_ms = opened.record.bound_ms
-        self._stopped = ""  # by a trial that could not be measured
         self._number = -1  # of the latest trial of this process
         self._error: BaseException | None = None  # that interrupted it
         self._ordinal = 0  # how many trials there are, but for lost ones
@@ -61,18 +59,18 @@ class StudyLoop:
         """
         measured, most = 0, self.opened.config.search.trials
         self._read()
-        while not (reason := self._stopped or self.stop_reason()):
+        while not (reason := self.stop_reason()):
             with phases.step(f"candidate {self._ordinal + 1} of {most}"):
                 is_measured = self._run_trial()
             self._read()
-            if is_measured and not self._stopped:
+            if is_measured and not is_lost(trial := self._known[self._number]):
                 measured += 1
-                self._report(measured)
+                self._report(trial, measured)
         return reason
 
     def _read(self) -> None:
         """Read the trials that there are."""
-        self._known = free_lost_trials(self.study, self.retry)
+        self._known = free_lost_trials(self.study, self.opened.notify)
         # Lost trials do not count, so an interrupted study goes on as if it had not been.
         self._ordinal = sum(not is_lost(trial) for trial in self._known)
 
@@ -130,26 +128,18 @@ class StudyLoop:
 
     def _candidate(self, trial: Trial, trials: Sequence[FrozenTrial]) -> Candidate:
         """The candidate of a trial. Raises FailedTrial where there is none to measure."""
-        if self.exceeds_trial_limit(trial.number, trials):
-            self._stopped = f"stopped: {self.opened.config.search.trials} trials (limit)"
+        # Workers that started trials at the same time may have filled the limit before.
+        earlier = tally(trials[: trial.number])
+        if earlier.finished + len(earlier.running) >= self.opened.config.search.trials:
             self._lose(trial, "other workers started the last trials first")
         candidate = self.opened.assignment.assign(self.study, trial, trials)
         if candidate is None:
-            # Else the rivals of this worker may leave some.
-            trials = self.study.get_trials(deepcopy=False)
-            if self.opened.assignment.planner.view(trials).is_exhausted:
-                self._stopped = "exhausted: no unmeasured candidate that fits the devices is left"
             self._lose(trial, "no unmeasured candidate is left")
         return candidate
 
     def _lose(self, trial: Trial, reason: str) -> NoReturn:
         update(trial, error=reason, lost=True)
         raise FailedTrial
-
-    def exceeds_trial_limit(self, number: int, trials: Sequence[FrozenTrial]) -> bool:
-        """Whether workers that started trials at the same time have filled the limit before."""
-        earlier = (t for t in trials if t.number < number and t.state.name != "WAITING")
-        return sum(not is_lost(t) for t in earlier) >= self.opened.config.search.trials
 
     def _measure(self, trial: Trial, candidate: Candidate, trials: Sequence[FrozenTrial]) -> float:
         """Measure a candidate and store the figures; returns the value of the trial."""
@@ -175,11 +165,10 @@ class StudyLoop:
         update(trial, **measured_document(measurement))
         return opened.goal.measured_value(candidate, measurement)
 
-    def _report(self, measured: int) -> None:
+    def _report(self, trial: FrozenTrial, measured: int) -> None:
         """Tell the user of the latest trial and of the study."""
         trials, search = self._known, self.opened.config.search
         counts = tally(trials)
-        trial = next(t for t in trials if t.number == self._number)
         result, record = f"failed: {error_of(trial)}", record_of(trial)
         if trial.state.name == "COMPLETE" and record.period_ms:
             times = ", ".join(map(milliseconds, record.stage_ms))

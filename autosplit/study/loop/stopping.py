@@ -43,7 +43,7 @@ def stop_reason(
         return f"stopped: no improvement in {stagnant} trials (limit)"
     view, is_planner = promised(), search.sampler == "planner"
     # The planner's own search tells it sooner.
-    if not view.gains if is_planner else view.is_exhausted:
+    if not view.gains if is_planner else view.nearest() is None:
         return "exhausted: no unmeasured candidate that fits the devices is left"
     if not is_planner or not search.converge or not view.converged:
         return None

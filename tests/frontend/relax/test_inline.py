@@ -55,12 +55,14 @@ else:
     chosen = R.multiply(x, x)
 return chosen"""
 ITEM, RANK = "x: R.Tuple(R.Tensor((2,), 'float32'))", "x: R.Tensor(dtype='float32', ndim=2)"
+TYPED = "x: R.Tensor((2, 3), 'float32')) -> R.Tensor((2, 3), 'float32'"  # and what it returns
 
 
 @pytest.mark.parametrize(
     ("functions", "message"),
     [
         ([("c", "return x"), ("b", "return x")], r"no function 'main' \(it has b, c\)"),
+        ([("main", "y = M.main(x)\nreturn y", TYPED)], "function 'main' of the module calls"),
         ([("main", "y = R.exp(x)\nz = R.abs(x)\nreturn (y, (y, z))")],
          "output 1 of 'main' is a tuple inside a tuple"),
         ([("main", "y = x[0]\nreturn y", ITEM)], "input 'x' is a TupleType; only tensors"),

@@ -3,19 +3,17 @@
 import sqlite3
 import time
 from contextlib import closing
-from datetime import datetime, timedelta
 from unittest.mock import Mock
 
 import optuna
 import pytest
 
-from autosplit.study import workers
 from autosplit.study.loop import run as loops
 from autosplit.study.loop.run import StudyLoop, run_study
 from autosplit.study.record import record_of, update
 from autosplit.study.results import DEATHS_LIMIT, error_of, state_of, tally
 from autosplit.study.sampler import Assignment
-from autosplit.study.workers import UNCLAIMED, Retry, free_lost_trials, this_worker
+from autosplit.study.workers import free_lost_trials, this_worker
 from tests.study.conftest import chain_bench, keys, states
 
 DEAD = {**this_worker(), "start": "0.00"}
@@ -46,7 +44,7 @@ def test_a_candidate_that_kills_again_and_again_fails(new_study):
     opened = new_study(chain_bench(), trials=2)
     claim(opened, worker=DEAD, key=opened.space.key(opened.space.plan.stages))
     for _ in range(DEATHS_LIMIT - 1):
-        free_lost_trials(opened.study, Retry(print))
+        free_lost_trials(opened.study, print)
         update(opened.study.ask(), worker=DEAD)
     run_study(opened)
     assert states(opened) == [*["FAIL"] * DEATHS_LIMIT, "COMPLETE"]
@@ -90,11 +88,13 @@ def test_a_storage_that_breaks_on_the_way_out_hides_no_interruption(new_study, m
 
 def test_a_trial_that_exceeds_the_limit_is_given_up(new_study, monkeypatch):
     opened = new_study(chain_bench(), trials=2)
-    monkeypatch.setattr(loops, "stop_reason", lambda *_: None)
+    # The others start their trials after this worker has looked.
+    looks, look = iter([lambda *_: None]), loops.stop_reason
+    monkeypatch.setattr(loops, "stop_reason", lambda *state: next(looks, look)(*state))
     for _ in range(2):
         claim(opened, worker=ELSEWHERE)
     loop = StudyLoop(opened, time.monotonic)
-    assert loop.run() == "stopped: 2 trials (limit)"
+    assert loop.run() == "stopped: 2 trials (limit); other workers measure the last 2"
     assert states(opened) == ["RUNNING", "RUNNING", "FAIL"]
     assert state_of(opened.study.trials[2]) == "interrupted"
 
@@ -107,31 +107,17 @@ def test_a_trial_names_its_worker_from_its_first_moment(new_study):
 
 
 def test_a_trial_names_its_worker_before_its_candidate_is_planned(new_study, monkeypatch):
-    """Otherwise it looks lost to other workers, and two measure one candidate."""
+    """Otherwise nobody sees that the worker of a trial that a user enqueued dies."""
     opened, assign = new_study(chain_bench(), trials=1), Assignment.assign
+    opened.study.enqueue_trial({"cut_1": 1, "cut_2": 2})
 
     def planned(assignment, *trial):
-        monkeypatch.setattr(workers, "UNCLAIMED", -1.0)
-        free_lost_trials(opened.study, Retry(print))  # as another worker does
-        assert states(opened) == ["RUNNING"]
+        assert record_of(opened.study.trials[0]).worker == this_worker()
         return assign(assignment, *trial)
 
     monkeypatch.setattr(Assignment, "assign", planned)
     run_study(opened)
     assert states(opened) == ["COMPLETE"]
-
-
-def test_a_trial_without_a_worker_is_left_alone_for_a_while(new_study, monkeypatch):
-    opened, retry = new_study(chain_bench(), trials=2), Retry(print)
-    # Started by the clock of a host in another time zone.
-    start = datetime.now() - timedelta(hours=9)
-    running = optuna.trial.TrialState.RUNNING
-    trial = optuna.trial.FrozenTrial(0, running, None, start, None, {}, {}, {}, {}, {}, 0)
-    opened.study.add_trial(trial)
-    for unclaimed, state in ((UNCLAIMED, "RUNNING"), (0.0, "FAIL")):
-        monkeypatch.setattr(workers, "UNCLAIMED", unclaimed)
-        free_lost_trials(opened.study, retry)
-        assert states(opened) == [state]
 
 
 def test_a_silent_worker_loses_its_trial_to_whoever_asks(new_study, tmp_path):

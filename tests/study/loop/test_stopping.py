@@ -27,7 +27,7 @@ def reason(rows, elapsed=0.0, **search):
 def promises(exhausted=False, converged=False):
     """What is expected of further trials."""
     gains = {} if exhausted else {(): 0.1}
-    known = {"gains": gains, "is_exhausted": exhausted, "converged": converged}
+    known = {"gains": gains, "nearest": lambda: None if exhausted else (), "converged": converged}
     view = SimpleNamespace(**known, margin=0.5)
     return lambda: view
 
