@@ -63,12 +63,6 @@ def test_the_sdist_holds_what_a_reader_and_a_tester_need(built):
     assert "autosplit/py.typed" in names
 
 
-def test_every_command_has_help(autosplit):
-    from autosplit.cli import COMMANDS
-
-    assert all(name in autosplit("-m", "autosplit", "--help") for name in COMMANDS)
-
-
 def test_from_a_net_to_a_verified_export(autosplit):
     for arguments in (
         "doctor",

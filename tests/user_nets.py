@@ -6,6 +6,7 @@ They have few layers, of the sizes that are usual. ``NETS`` names them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,14 +23,14 @@ _CONSTANTS = {
 }
 
 
-def bert(layers: int = 2, width: int = 768, length: int = 128) -> Any:
-    """An encoder over the embeddings of a text."""
-    return _text_net(layers, width, length, causal=False)
+def text_net(layers: int = 2, width: int = 768, length: int = 128, causal: bool = False) -> Any:
+    """An encoder over the embeddings of a text.
 
-
-def gpt(layers: int = 2, width: int = 768, length: int = 128) -> Any:
-    """A decoder without a cache: a token attends to those before it."""
-    return _text_net(layers, width, length, causal=True)
+    With ``causal`` a decoder without a cache: a token attends to those before it.
+    """
+    body, weights = _encoder("x", layers, width, length, causal)
+    shape = f"float[1,{length},{width}]"
+    return net(f"g ({shape} x) => ({shape} y) {{ {body} }}", weights)
 
 
 def vit(layers: int = 2, width: int = 768, size: int = 224, patch: int = 16) -> Any:
@@ -112,18 +113,12 @@ def resnet50_qdq() -> Any:
 
 
 NETS: dict[str, Callable[[], Any]] = {
-    "bert": bert,
-    "gpt": gpt,
+    "bert": text_net,
+    "gpt": partial(text_net, causal=True),
     "vit": vit,
     "convnext": convnext,
     "resnet50_qdq": resnet50_qdq,
 }
-
-
-def _text_net(layers: int, width: int, length: int, causal: bool) -> Any:
-    body, weights = _encoder("x", layers, width, length, causal)
-    shape = f"float[1,{length},{width}]"
-    return net(f"g ({shape} x) => ({shape} y) {{ {body} }}", weights)
 
 
 def _encoder(

@@ -29,27 +29,24 @@ def planned_or_none(costs: CostModel, question: Question, **options: Any) -> Pla
 
 
 def planned_baselines(costs: CostModel, stages: int) -> dict[str, Plan | None]:
-    """Splits on devices of the one kind of the costs, by name; None where no split of it fits.
+    """Splits on devices of the one kind of the costs; None where no split of it fits.
 
-    No rule that cuts the model's own order is better than the best over one order; torchgpipe's
-    block partition and Coral's bisection are such rules. Groups of ops stay together in each.
-    Empty where there are fewer groups than stages.
+    By ``ops``, ``params`` and ``FLOPs`` stages have equal shares of these. No rule that cuts the
+    model's own order is better than the best over ``1 order``; torchgpipe's block partition and
+    Coral's bisection are such rules. Groups of ops stay together in each.
     """
-    groups = costs.contraction.groups
-    if len(groups) < stages:
-        return {}  # some stages are empty, which none of these splits has
     question = Question.of_split(stages, costs.kinds[0].name)
     (problem,) = problems(costs, question)
     order = to_words([(1 << place) - 1 for place in range(problem.size + 1)], problem.size)
     equal, devices = [1.0] * stages, [0] * stages
     rules = {
-        "equal op count": (_counts(costs), equal, devices),
-        "equal parameters": (_sums(costs, costs.sizes), equal, devices),
-        "equal FLOPs": (_sums(costs, costs.flops), equal, devices),
+        "ops": (_counts(costs), equal, devices),
+        "params": (_sums(costs, costs.sizes), equal, devices),
+        "FLOPs": (_sums(costs, costs.flops), equal, devices),
     }
     fitting = {name: plan for name, plan in _plans(costs, rules).items() if fits(costs, plan)}
     best = planned_or_none(costs, question, cuts={problem.batch: order})
-    return dict.fromkeys(rules) | fitting | {"best over one order": best}
+    return dict.fromkeys(rules) | fitting | {"1 order": best}
 
 
 def unlike_baselines(costs: CostModel, speeds: Sequence[float]) -> dict[str, Plan]:

@@ -1,23 +1,20 @@
 """Write the tables of studies/results between their markers in docs/explanation/results*.
 
-    python -m studies.tools.tables [--check]
+    python -m studies.tools.tables
 
 A marker is ``<!-- results: NAME -->`` and ends with ``<!-- end -->``; the text between is replaced.
 NAME is that of a file in studies/results: its table, notes, the targets that it meets and misses,
 and the line that says how it was made. ``summary`` is a line for each result, with the targets that
-it misses. A missing result is named as such. With --check nothing is written; exits 1 where a table
-differs from the results.
+it misses. A missing result is named as such. A test says where a table differs from the results.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from autosplit.errors import AutosplitError, ConfigError
+from autosplit.errors import ConfigError
 from studies.benchmarks import result
 from studies.benchmarks.result import Result
 
@@ -29,24 +26,13 @@ RESULTS = ROOT / "studies" / "results"
 MARKED = re.compile(r"(<!-- results: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    check = "write nothing; exit 1 where a table is not that of the results"
-    parser.add_argument("--check", action="store_true", help=check)
-    args = parser.parse_args()
-    is_stale = False
+def main() -> None:
     for page in PAGES:
         before = page.read_text(encoding="utf-8")
         after = filled(before, RESULTS)
         if after != before:
-            is_stale = True
-            outcome = "is not as the results say" if args.check else "written"
-            print(f"{page.relative_to(ROOT)}: {outcome}")
-            if not args.check:
-                page.write_text(after, encoding="utf-8")
-    return int(args.check and is_stale)
+            page.write_text(after, encoding="utf-8")
+            print(f"{page.relative_to(ROOT)}: written")
 
 
 def filled(text: str, results: Path) -> str:
@@ -103,7 +89,4 @@ def escaped(cell: str) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except AutosplitError as error:
-        sys.exit(f"tables: {error}")
+    main()

@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,6 @@ from autosplit.planner.explain import forbidden_by_states
 from tests.hardware.fakes import graph
 from tests.planner.graphs import chain, in_runtimes
 from tests.planner.models import answers, models, split_questions
-from tests.planner.reference import plain_cost
 
 INF, NAN = math.inf, math.nan
 PAIR = chain(1.0, 2.0, tensors=(Transfer("t", 0, (1,), 8.0),))
@@ -54,6 +54,37 @@ def test_ops_that_no_runtime_separates_are_one_group():
     halves = [Stage(ops, (Option(Row("", "tvm")),)) for ops in ((0,), (1, 2, 3))]
     with pytest.raises(SplitError, match="ops op0, op1 must stay on one stage"):
         evaluate(costs, halves)
+
+
+def plain_cost(costs, stages):
+    """(loads, memory, bytes moved) of stages of (ops, row) in the plainest way, as exact fractions.
+
+    A load that cannot be is None.
+    """
+    where = {op: s for s, (ops, _) in enumerate(stages) for op in ops}
+    loads, memory, bytes_moved = [], [], Fraction(0)
+    for s, (ops, row) in enumerate(stages):
+        kind = next(kind for kind in costs.kinds if kind.name == row.row.kind)
+        parts = [Fraction(row.overhead)]
+        size = sum((Fraction(costs.sizes[op]) for op in ops), Fraction(0))
+        for t, tensor in enumerate(costs.tensors):
+            maker = None if tensor.producer is None else where[tensor.producer]
+            readers = {where[op] for op in tensor.consumers}
+            is_read = s in readers and maker != s
+            is_sent = maker == s and bool(readers - {s})
+            if is_read:
+                parts.append(Fraction(kind.receive[t]) if kind.receive else 0)
+                bytes_moved += 0 if maker is None else Fraction(tensor.bytes)
+            if is_sent:
+                parts.append(Fraction(kind.send[t]) if kind.send else 0)
+            if (is_read or is_sent) and costs.activations:
+                size += row.row.batch * Fraction(tensor.bytes)
+        times = [row.times[op] for op in ops]
+        torn = [g for g in row.groups if 0 < sum(g >> op & 1 for op in ops) < g.bit_count()]
+        can_run = INF not in times and not torn
+        loads.append(sum([*parts, *map(Fraction, times)]) if can_run else None)
+        memory.append(size)
+    return loads, memory, bytes_moved
 
 
 @given(st.data())

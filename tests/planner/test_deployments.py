@@ -38,20 +38,6 @@ def test_published_optima_on_six_cores(name, share):
         assert best.loads == pytest.approx(loads, abs=5e-4)
 
 
-@pytest.mark.integration
-@pytest.mark.parametrize("cores", [6, 16])
-@pytest.mark.parametrize("share", [1 / 2, 1 / 3, 1 / 4])
-@pytest.mark.parametrize(
-    "name", ["layer_bert24", "layer_resnet50", "layer_inceptionv3", "operator_bert_l-3"]
-)
-def test_public_workloads_are_solved(name, share, cores):
-    costs = limited_workload(name, share)
-    best = plan_deployment(costs, cores)
-    assert best.optimal
-    assert sum(replicas_of(best)) <= cores
-    assert max(best.memory) <= costs.kinds[0].memory
-
-
 def test_replicas_of_a_stage_with_states_hold_whole_streams():
     # The first op of six has a state; the others are replicated freely.
     model = chain(*[1.0] * 6, states=(("h", 1),))

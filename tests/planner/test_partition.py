@@ -1,15 +1,17 @@
 """The one search against brute force, for every kind of question, and where time is short."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autosplit.deployment import Row
 from autosplit.errors import Infeasible
-from autosplit.planner import Question, evaluate, fits, front, k_best, labels, partition
+from autosplit.planner import Question, RowCosts, evaluate, fits, front, k_best, labels, partition
 from autosplit.planner.moves import Moves
-from tests.planner.graphs import Clock, random_dag
+from tests.planner.graphs import Clock, in_runtimes, random_dag
 from tests.planner.models import answers, deployment_questions, models, split_questions
 
 ON_CORES, ON_DEVICES = (partial(deployment_questions, cores=cores) for cores in (True, False))
@@ -64,6 +66,27 @@ def test_least_latency_within_a_period_equals_brute_force(data):
 
 
 THIRDS = Question.of_split(3)
+ALIKE = random_dag(8, 1, transfer=0.5)
+ROW = ALIKE.rows[0]
+OTHER = RowCosts(Row(), ROW.times[::-1], 0.3, (0b11 << 4, 1 << 2 | 1 << 7))
+# Every second op gains from a second thread.
+FAST = tuple(time / (2.6, 1.2)[i % 2] for i, time in enumerate(ROW.times))
+TWO = replace(ROW, row=Row(threads=2), times=FAST)
+
+
+@pytest.mark.parametrize(
+    ("costs", "question"),
+    [
+        *((random_dag(12, seed, transfer=seed / 2), THIRDS) for seed in range(4)),
+        (random_dag(12, 7, transfer=0.3, size=1.0, memory=3.0), THIRDS),
+        (random_dag(12, 3, transfer=0.3, overhead=0.7, groups=(0b1010, 1 << 7 | 1 << 10)), THIRDS),
+        (in_runtimes(ALIKE, tvm=ROW, openvino=OTHER), THIRDS),
+        (replace(ALIKE, rows=(ROW, TWO)), Question.of_cores(3)),
+    ],
+)
+def test_a_plan_of_more_ops_equals_brute_force(costs, question):
+    least = min(plan.period for plan in answers(costs, question))
+    assert partition(costs, question).period == pytest.approx(least, rel=1e-9)
 
 
 @pytest.mark.parametrize("asked", range(0, 60, 6))

@@ -14,7 +14,7 @@ from tests.cli.test_plan import GRAPH, node
 from tests.studies.conftest import STUDIES
 
 FAST, SAME, SLOW = Spread(2.0, 1.9, 2.1), Spread(2.2, 2.1, 2.3), Spread(4.0, 3.9, 4.1)
-COMMANDS = ["studies.tools.tables", "studies.benchmarks.__main__"]
+COMMANDS = ["studies.benchmarks.__main__"]
 MODULES = {command.split()[0] for command in all_benchmarks.COMMANDS.values()}
 COMMANDS += [f"studies.benchmarks.{module}" for module in MODULES]
 CHAIN = GRAPH | {

@@ -1,10 +1,7 @@
-from statistics import median
-
 import pytest
 
 from studies.benchmarks import result, search
-from studies.simulation.bench import chain_of, costs_of
-from tests.study.conftest import branchy
+from studies.simulation.bench import chain_of
 
 
 @pytest.mark.parametrize("sampler", ["planner", "tpe", "random"])
@@ -13,17 +10,6 @@ def test_every_sampler_is_judged_by_its_true_periods(sampler):
     assert 0 < outcome.measured <= 10
     assert min(outcome.loss, outcome.first_loss) >= -1e-9
     assert (outcome.first_loss <= search.NEAR) == (outcome.trials == 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stages", search.BARS)
-def test_few_trials_find_the_best_split(stages):
-    graph, times = branchy(8, 3)
-    middle, high = search.BARS[stages]
-    for costs in (chain_of(60, 0)[1], costs_of(graph, times), search.zoo_costs("squeezenet")):
-        results = [search.split_search(costs, stages, "planner", seed) for seed in range(10)]
-        assert median(f.trials for f in results) <= middle
-        assert result.percentile([f.trials for f in results]) <= high
 
 
 @pytest.mark.slow
