@@ -147,14 +147,6 @@ def test_a_split_that_does_not_fit_is_not_measured(new_study):
     assert "does not fit the devices" in record_of(opened.study.trials[0]).error
 
 
-def test_a_planner_that_shall_not_converge_goes_on_to_the_limit(ran):
-    reasons = []
-    for converge in (True, False):
-        opened = ran(chain_bench(ops=12), name=f"{converge}", trials=12, converge=converge)
-        reasons.append(stopped(opened).split(":")[0])
-    assert reasons == ["converged", "stopped"]
-
-
 @pytest.mark.parametrize(
     ("shape", "first", "last"),
     [

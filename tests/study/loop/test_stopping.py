@@ -92,6 +92,8 @@ def test_a_study_stops_where_nothing_is_promised():
     # The gain that it names is the one that it stops at.
     converged = stop_reason(search, promises(converged=True), finished, 0.0)
     assert f"by {WORTH / 2:.2%} or more" in str(converged)
+    endless = Search(trials=9, converge=False)
+    assert stop_reason(endless, promises(converged=True), finished, 0.0) is None
 
 
 def test_times_are_told_in_the_unit_one_would_say():
