@@ -16,7 +16,7 @@ on the others. ``--exhaustive`` tries each runtime, shape, batch and delay of th
 instead. One that computes less than the best serves is not run under load. ``--simulation``
 compares predicted goodputs with measured ones, of nets and of ``sleep``: stages that sleep.
 ``--overhead`` and ``--soak`` are of the server. FOLDER keeps each figure that is measured, so that
-a run goes on where another one ended. Leave the machine alone while it runs.
+a run goes on where another one ended; each row names its machine. Leave that alone meanwhile.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from autosplit.planner.workload import Workload
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split
 from autosplit.study.record import study_record
+from autosplit.versions import machine
 from autosplit.zoo import catalog
 from studies.benchmarks import serving_http, serving_ray, serving_simulation
 from studies.benchmarks.finished_study import finished, streamed
@@ -222,6 +223,7 @@ def compared(name: str, args: Any, folder: Path) -> Part:
         "ratios": f"{ratios[0]:.3g} to {ratios[-1]:.3g}",
         "measured": tried,
         "others": len(rates),
+        "machine": machine(),
     }
     return {"row": row, "goodputs": goodputs}
 

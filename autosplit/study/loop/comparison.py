@@ -64,16 +64,21 @@ def verdict(opened: OpenStudy) -> dict[str, Any] | None:
     contenders = list(_contenders(opened, record))
     if not any(contender.deployment for contender in contenders):
         return None
-    if opened.goal.is_served:
-        served = [c for c in map(partial(_served, opened, record), contenders) if c]
-        # Where none keeps the limit, the throughput counts.
-        contenders, objective = (served, objective) if served else (contenders, "throughput")
+    loads, workload = record.final_comparison.loads, opened.goal.workload
+    served = [c for c in map(partial(_served, opened, record), contenders) if c]
+    is_exceeded = opened.goal.is_served and not served
+    if served:
+        contenders = served
+    elif objective == "goodput" and loads:
+        # Even few items exceed the limit: whatever takes least for one comes nearest to it.
+        contenders, objective = list(_alone(contenders, loads)), "latency"
+    elif is_exceeded:
+        objective = "throughput"
     winner, text = judge(contenders, objective)
     costs = opened.space.costs
     for reason in filter(None, (over_memory(costs), forbidden_by_states(costs, 2))):
         text += f"\n{reason[0].upper()}{reason[1:]}."
-    loads, workload = record.final_comparison.loads, opened.goal.workload
-    if opened.goal.is_served and objective == "throughput":
+    if is_exceeded:
         rate = f" at {digits(workload.rate)} items/s" if workload.rate else ""
         least = min((test.lone_ms for test in loads.values()), default=math.nan)
         text += (
@@ -112,10 +117,20 @@ def _contenders(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
             yield Contender(deployment, time, figures.disturbances, trial, baseline)
 
 
+def _alone(
+    contenders: Sequence[Contender], loads: Mapping[str, LoadTest]
+) -> Iterator[Contender]:
+    """The contenders that were measured under load, by what an item takes that comes alone."""
+    for contender in contenders:
+        if test := loads.get(contender.name):
+            time = Spread(test.lone_ms, test.lone_ms, test.lone_ms)
+            yield replace(contender, time=time, disturbances=test.disturbances)
+
+
 def _served(opened: OpenStudy, record: StudyRecord, contender: Contender) -> Contender | None:
-    """A contender with what it serves within the limit; None where it does not."""
+    """A contender with what it serves within the limit; None where it does not or has no limit."""
     test = record.final_comparison.loads.get(contender.name)
-    if test is None or contender.deployment is None:
+    if test is None or contender.deployment is None or not opened.goal.is_served:
         return None
     workload = opened.goal.workload
     if opened.config.objective == "cores":
