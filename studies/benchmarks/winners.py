@@ -114,13 +114,21 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
         with finished(StudyConfig.model_validate(document)) as opened:
             study = read(opened.study)
             export_best_split(opened)
-        best, rival = study.best(), study.rival
-        # Else the study would have raised.
-        assert best
-        assert best.figures.period_ms
-        assert rival
-        deployment = best.record.deployment()
         model = api.load_model(path, runtime=settings["runtime"])
+        advised = study.best() if "stages" in settings else study.advised()
+        rival = study.rival
+        # Else the study would have raised.
+        assert advised
+        assert rival
+        deployment: Deployment | None
+        period: Spread | None
+        if isinstance(advised, Trial):
+            deployment, period = advised.record.deployment(), advised.figures.period_ms
+        else:
+            deployment = advised.deployment(len(model.graph.ops))
+            period = advised.period_ms
+        assert deployment
+        assert period
         with (
             model.pipeline(deployment, trace=True) as built,
             autosplit.load(folder, trace=True) as exported,
@@ -135,7 +143,7 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
     return Winner(
         shape,
         rival.name if is_rival else None,
-        best.figures.period_ms,
+        period,
         of_export.median / winning.median,
         rival.name,
         rival.period_ms,

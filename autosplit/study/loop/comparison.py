@@ -117,9 +117,7 @@ def _contenders(opened: OpenStudy, record: StudyRecord) -> Iterator[Contender]:
             yield Contender(deployment, time, figures.disturbances, trial, baseline)
 
 
-def _alone(
-    contenders: Sequence[Contender], loads: Mapping[str, LoadTest]
-) -> Iterator[Contender]:
+def _alone(contenders: Sequence[Contender], loads: Mapping[str, LoadTest]) -> Iterator[Contender]:
     """The contenders that were measured under load, by what an item takes that comes alone."""
     for contender in contenders:
         if test := loads.get(contender.name):

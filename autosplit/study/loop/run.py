@@ -23,7 +23,7 @@ from autosplit.study.acquisition import corrected_costs
 from autosplit.study.documents import deployment_document, measured_document
 from autosplit.study.loop import comparison
 from autosplit.study.loop.open import OpenStudy
-from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason
+from autosplit.study.loop.stopping import commonest_error, stop_reason
 from autosplit.study.record import RESULT, record_of, update
 from autosplit.study.results import error_of, is_lost, tally
 from autosplit.study.space import Candidate
@@ -76,7 +76,6 @@ class StudyLoop:
 
     def stop_reason(self) -> str | None:
         """Why no further trial starts; None to continue."""
-        check_failures(self._known)
         elapsed = self.clock() - self.began
         promised = partial(self.opened.assignment.planner.view, self._known)
         return stop_reason(self.opened.config.search, promised, self._known, elapsed)
@@ -191,9 +190,8 @@ class StudyLoop:
 def run_study(opened: OpenStudy, clock: Clock = time.monotonic) -> None:
     """Run trials until a limit is met, then the final comparison and the verdict; all is stored.
 
-    Raises Infeasible where no trial succeeded or more than half of at least five failed,
-    MachineError where the storage or the hardware broke. The study is consistent afterwards, and
-    running it again continues it.
+    Raises Infeasible where no trial succeeded, MachineError where the storage or the hardware
+    broke. The study is consistent afterwards, and running it again continues it.
     """
     study = opened.study
 
@@ -201,16 +199,13 @@ def run_study(opened: OpenStudy, clock: Clock = time.monotonic) -> None:
         study.set_user_attr(RESULT, {"stopped": stopped, "verdict": verdict})
 
     with storage_errors(opened.url):
-        try:
-            stopped = StudyLoop(opened, clock).run()
-        except Infeasible as error:
-            store(f"stopped: {error}")
-            raise
+        stopped = StudyLoop(opened, clock).run()
         store(stopped)
         counts = tally(study.get_trials(deepcopy=False))
         if not counts.complete:
             raise Infeasible(
-                f"no trial succeeded, most often: {commonest_error(counts)}; fix that and run again"
+                f"no trial succeeded, most often: {commonest_error(counts)}; fix that and start a "
+                "new study with --force"
             )
         comparison.compare(opened)
         # It may have measured the best trial on a calmer or a busier machine.

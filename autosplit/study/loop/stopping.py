@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 from optuna.trial import FrozenTrial
 
-from autosplit.errors import Infeasible
 from autosplit.study.acquisition import WORTH, Acquisition
 from autosplit.study.config.sections import Search
 from autosplit.study.results import Tally, error_of, tally
@@ -27,6 +26,10 @@ def stop_reason(
     ``promised``: what the planner expects of further trials; ``elapsed``: seconds of this run.
     """
     counts = tally(trials)
+    failed = len(counts.failed)
+    if counts.finished >= FEWEST_TRIALS and failed > counts.finished / 2:
+        reason = commonest_error(counts)
+        return f"stopped: {failed} of {counts.finished} trials failed, most often: {reason}"
     if counts.finished >= search.trials:
         return f"stopped: {counts.finished} trials (limit)"
     if counts.finished + len(counts.running) >= search.trials:
@@ -49,17 +52,6 @@ def stop_reason(
         return None
     gain = WORTH * view.margin
     return f"converged: no remaining candidate is expected to beat the best by {gain:.2%} or more"
-
-
-def check_failures(trials: Sequence[FrozenTrial]) -> None:
-    """Raise Infeasible, with the commonest reason, where more than half of the trials failed."""
-    counts = tally(trials)
-    failed = len(counts.failed)
-    if counts.finished >= FEWEST_TRIALS and failed > counts.finished / 2:
-        raise Infeasible(
-            f"{failed} of {counts.finished} trials failed, most often: "
-            f"{commonest_error(counts)}; fix that and start a new study with --force"
-        )
 
 
 def commonest_error(counts: Tally) -> str:
