@@ -26,6 +26,8 @@ def atomic_write(file: Path, remedy: str = REMEDY, durable: bool = True) -> Iter
     """
     temporary = file.parent / f".{file.stem[:40]}-{secrets.token_hex(8)}{file.suffix}"
     try:
+        if file.exists() and not file.is_file():  # a device would be replaced
+            raise OSError(errno.EINVAL, "not a regular file")
         file.parent.mkdir(parents=True, exist_ok=True)
         temporary.touch(exist_ok=False)
         yield temporary

@@ -31,6 +31,14 @@ def test_the_temporary_file_lies_beside_the_file_with_its_suffix(tmp_path):
     assert [f.name for f in tmp_path.iterdir()] == [name]
 
 
+def test_what_is_no_regular_file_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    refused = pytest.raises(MachineError, match="not a regular file")
+    with refused, files.atomic_write(tmp_path / "pipe") as file:
+        file.write_text("x")
+    assert (tmp_path / "pipe").is_fifo()
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_disk_is_named(tmp_path):
     with (

@@ -96,12 +96,10 @@ def cached(name: str, seed: int = 0) -> Path:
 
 
 def _place(target: Path) -> Path:
-    """The file behind links. Raises OSError for a missing folder and for anything but a file."""
+    """The file behind links. Raises OSError for a missing folder."""
     place = Path(os.path.realpath(target))
     if not place.parent.is_dir():
         raise NotADirectoryError(f"no folder {place.parent}")
-    if place.exists() and not place.is_file():
-        raise FileExistsError("not a regular file")
     return place
 
 
