@@ -10,15 +10,15 @@ ROOT = Path(__file__).parents[1]
 # Lower the number when a room has fewer lines. All lines of the Python files count.
 MOST = {
     "autosplit/cuts autosplit/planner": 3_730,
-    "autosplit/study": 3_900,
-    "autosplit/frontend": 3_835,
+    "autosplit/study": 3_845,
+    "autosplit/frontend": 3_665,
     "autosplit/lowering": 3_075,
     "autosplit/hardware": 11_410,
-    "autosplit/deploy": 2_750,
-    "autosplit/report autosplit/cli autosplit/zoo": 5_755,
-    "autosplit": 36_050,
-    "studies": 3_980,
-    "tests": 25_220,
+    "autosplit/deploy": 2_755,
+    "autosplit/report autosplit/cli autosplit/zoo": 5_590,
+    "autosplit": 35_670,
+    "studies": 3_965,
+    "tests": 23_870,
 }
 
 

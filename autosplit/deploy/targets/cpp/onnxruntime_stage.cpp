@@ -2,8 +2,10 @@
 #include <onnxruntime_cxx_api.h>
 
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <map>
+#include <string>
 
 #include "stage.hpp"
 
@@ -12,6 +14,14 @@ namespace {
 
 using Session = std::shared_ptr<Ort::Session>;
 
+// Whether the processor adds products of 8-bit numbers exactly.
+bool has_vnni() {
+  std::ifstream features("/proc/cpuinfo");
+  for (std::string word; features >> word;)
+    if (word.find("vnni") != std::string::npos) return true;
+  return false;
+}
+
 Session new_session(const Replica& replica) {
   static Ort::Env environment(ORT_LOGGING_LEVEL_FATAL);
   Ort::SessionOptions options;
@@ -19,8 +29,8 @@ Session new_session(const Replica& replica) {
   options.SetInterOpNumThreads(1);
   // A thread that waits must not take a core from another stage.
   options.AddConfigEntry("session.intra_op.allow_spinning", "0");
-  // Without VNNI, sums of products of 8-bit numbers would saturate.
-  options.AddConfigEntry("session.x64quantprecision", "1");
+  // Sums of products of 8-bit numbers would saturate.
+  if (!has_vnni()) options.AddConfigEntry("session.x64quantprecision", "1");
   // A new thread inherits the affinity of the one that starts it.
   const auto load = [&] {
     pin(0, replica.cores);

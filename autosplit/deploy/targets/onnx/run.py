@@ -15,6 +15,7 @@ import numpy as np
 
 FOLDER = Path(__file__).parent
 WIRING = json.loads((FOLDER / "pipeline.json").read_text(encoding="utf-8"))
+CPUINFO = Path("/proc/cpuinfo")
 ITEM = np.dtype([(p["name"], p["dtype"], tuple(p["shape"])) for p in WIRING["inputs"]])
 
 Items = queue.Queue[Any]
@@ -26,7 +27,8 @@ def run_stage(stage: dict[str, Any], items: Items, results: Items) -> None:
 
     options = onnxruntime.SessionOptions()
     # Without VNNI, sums of products of 8-bit numbers would saturate.
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    if not (CPUINFO.exists() and "vnni" in CPUINFO.read_text()):
+        options.add_session_config_entry("session.x64quantprecision", "1")
     options.intra_op_num_threads = stage["session_options"]["intra_op_num_threads"]
     session = onnxruntime.InferenceSession(str(FOLDER / stage["filename"]), options)
     states = [s for s in WIRING["states"] if s["input"] in stage["inputs"]]

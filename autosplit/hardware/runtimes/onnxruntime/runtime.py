@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import ModelError
+from autosplit.extras import require
 from autosplit.hardware.devices.core_kinds import memory_node
 from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.execution.stage_spec import StageSpec
@@ -17,7 +18,7 @@ from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.cache_writes import in_place, with_direct_writes
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime, SubmodelStage
 from autosplit.hardware.runtimes.onnxruntime.profile import time_nodes
-from autosplit.hardware.runtimes.onnxruntime.session import require_onnxruntime, session_on
+from autosplit.hardware.runtimes.onnxruntime.session import session_on
 
 
 class SessionStage(SubmodelStage):
@@ -74,7 +75,7 @@ class OnnxruntimeRuntime(SubmodelRuntime):
     @property
     def version(self) -> str:
         """See SubmodelRuntime."""
-        return str(require_onnxruntime().__version__)
+        return str(require("onnxruntime", "onnx").__version__)
 
     def submodel(self, spec: StageSpec) -> Any:
         """See SubmodelRuntime."""

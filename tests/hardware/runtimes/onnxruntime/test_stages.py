@@ -1,4 +1,4 @@
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.runtimes.onnx import model_file
-from autosplit.hardware.runtimes.onnxruntime import runtime
+from autosplit.hardware.runtimes.onnxruntime import runtime, session
 from tests import nets
 from tests.build import node, onnx_model
 from tests.nets import onnxruntime_outputs
@@ -158,3 +158,13 @@ def test_an_item_that_onnxruntime_refuses_is_a_model_error():
         onnxruntime_outputs(model, [{"x": np.zeros((9, 9), np.float32)}])
     (outputs,) = onnxruntime_outputs(model, [{"x": np.full((1, 4), -1.0, np.float32)}])
     assert outputs["y"].tolist() == [[0.0] * 4]
+
+
+@pytest.mark.parametrize(("feature", "is_exact"), [("avx2", False), ("avx_vnni", True)])
+def test_only_processors_without_vnni_take_longer_for_exact_sums(monkeypatch, feature, is_exact):
+    monkeypatch.setattr(session, "cpu_features", lambda _: frozenset({feature}))
+    model = onnx_model([node("Relu", "x", "y")]).SerializeToString()
+    options = session.onnxruntime_session(model).get_session_options()
+    expected = pytest.raises(RuntimeError) if is_exact else nullcontext()
+    with expected:
+        assert options.get_session_config_entry("session.x64quantprecision") == "1"
