@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from autosplit.errors import AutosplitError, ModelError, line_of
 from autosplit.extras import relax
 from autosplit.frontend.onnx import normalize, opaque
@@ -328,6 +330,10 @@ class NameTable(dict[str, Any]):
         if isinstance(value, relax.Var) and value.name in self._tensor_of:
             self.alias[tensor] = self._tensor_of[value.name]
             return value
+        # TVM joins constant shapes number by number, which takes long for many.
+        sizes = fixed_sizes(value) if isinstance(value, relax.ShapeExpr) else None
+        if sizes is not None:
+            value = constant(np.array(sizes, np.int64))
         if isinstance(value, relax.Tuple):
             return value  # a sequence, whose items have no names
         if not isinstance(value, relax.Call | relax.TupleGetItem | relax.Var):
