@@ -67,7 +67,7 @@ def _states(
     values = {**program.constants, **program.state_dict}
     names = {node.name for node in program.graph.nodes}
     signature = program.graph_signature
-    returned = signature.user_outputs
+    returned = list(signature.user_outputs)
     deciding = _deciding(program, renewals)
     states = {}
     for spec in signature.input_specs:
