@@ -426,10 +426,10 @@ def costs_by_threads(
     """
     numbers = device.available()
     counts = [1 << n for n in range(min(cores, len(numbers)).bit_length())]
-    places = [Cores(numbers[:count]) for count in counts]
-    measured = _measured_costs(model, places, [("", count) for count in counts], batches)
-    # Replicas have cores of their own.
-    return replace(measured, costs=useful_threads(measured.costs), slowed=None)
+    places, rows = [Cores(numbers[:n]) for n in counts], [("", n) for n in counts]
+    profiles = measured_profiles(model, places, batches)
+    costs = useful_threads(_cost_table_of(model, places, rows)(profiles))
+    return MeasuredCosts(costs, _by_row(profiles, rows))
 
 
 def most_stages(devices: Sequence[str]) -> int:
@@ -514,29 +514,30 @@ def costs_along(
 
     ``regions``: by the name of an external backend the device that its ops run on.
     """
-    rows = [(str(place), 1) for place in devices]
-    return _measured_costs(model, devices, rows, batches, regions)
-
-
-def _measured_costs(
-    model: CompiledModel,
-    devices: Sequence[Device],
-    rows: Sequence[tuple[str, int]],
-    batches: Sequence[int] | str,
-    regions: Mapping[str, str] | None = None,
-) -> MeasuredCosts:
-    """The costs with the links as they are now; ``rows``: the kind and threads of each device."""
     names = list(map(str, devices))
+    rows = [(name, 1) for name in names]
     profiles = measured_profiles(model, devices, batches)
+    placed = place_regions(profiles, model.lowered.regions, regions or {}, names)
+    shared = slowed(placed, names)
+    table = _cost_table_of(model, devices, rows)
+    slow = table(shared) if shared != placed else None
+    return MeasuredCosts(table(placed), _by_row(profiles, rows), slow)
+
+
+def _cost_table_of(
+    model: CompiledModel, devices: Sequence[Device], rows: Sequence[tuple[str, int]]
+) -> Callable[[Sequence[Profile]], CostModel]:
+    """What makes costs of profiles, with the links as they are now; ``rows`` as in ``_by_row``."""
     with reached(devices):
         links = model.links(devices)
     groups = {name: runtime.keep_together for name, runtime in model.runtimes.items()}
-    table = partial(cost_table, model.graph, links=links, keep_together=groups, rows=rows)
-    placed = place_regions(profiles, model.lowered.regions, regions or {}, names)
-    costs, slow = table(placed), table(slowed(placed, names))
+    return partial(cost_table, model.graph, links=links, keep_together=groups, rows=rows)
+
+
+def _by_row(profiles: Sequence[Profile], rows: Sequence[tuple[str, int]]) -> Mapping[Row, Profile]:
+    """The profiles by the row of each; ``rows``: the kind and the threads of each device."""
     pairs = zip(profiles, cycle(rows))
-    by_row = {Row(kind, p.runtime, threads, p.batch): p for p, (kind, threads) in pairs}
-    return MeasuredCosts(costs, by_row, slow if slow != costs else None)
+    return {Row(kind, p.runtime, threads, p.batch): p for p, (kind, threads) in pairs}
 
 
 def measured_profiles(

@@ -7,6 +7,7 @@ AArch64Features.td).
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ def required_features(target: Any) -> tuple[str, ...]:
     return tuple(sorted(_LINUX_NAMES[name] for name in _required_features(target)))
 
 
+@cache
 def cpu_features(file: Path) -> frozenset[str]:
     """The features that all processors of this machine have, by Linux's names."""
     features = []

@@ -69,9 +69,9 @@ def verdict(opened: OpenStudy) -> dict[str, Any] | None:
     is_exceeded = opened.goal.is_served and not served
     if served:
         contenders = served
-    elif objective == "goodput" and loads:
+    elif objective == "goodput" and (alone := list(_alone(contenders, loads))):
         # Even few items exceed the limit: whatever takes least for one comes nearest to it.
-        contenders, objective = list(_alone(contenders, loads)), "latency"
+        contenders, objective = alone, "latency"
     elif is_exceeded:
         objective = "throughput"
     winner, text = judge(contenders, objective)

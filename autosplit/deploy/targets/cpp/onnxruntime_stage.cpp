@@ -29,8 +29,9 @@ Session new_session(const Replica& replica) {
   options.SetInterOpNumThreads(1);
   // A thread that waits must not take a core from another stage.
   options.AddConfigEntry("session.intra_op.allow_spinning", "0");
-  // Sums of products of 8-bit numbers would saturate.
-  if (!has_vnni()) options.AddConfigEntry("session.x64quantprecision", "1");
+  // Else sums of products of 8-bit numbers would saturate.
+  static const bool is_exact = has_vnni();
+  if (!is_exact) options.AddConfigEntry("session.x64quantprecision", "1");
   // A new thread inherits the affinity of the one that starts it.
   const auto load = [&] {
     pin(0, replica.cores);
