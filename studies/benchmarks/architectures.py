@@ -53,16 +53,21 @@ def drawn(count: int) -> list[str]:
     return [f"timm/{name}" for name in images] + [f"transformers/{name}" for name in texts]
 
 
-def judge(name: str) -> verdicts.Verdict:
-    """The verdict on an architecture and the reason for it."""
+def exported(name: str) -> Any:
+    """An architecture with random weights, the same each time, as a program of torch.export."""
     import torch
 
     torch.manual_seed(0)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        net, inputs = _net_and_inputs(name)
+        return torch.export.export(net.eval(), (), inputs)
+
+
+def judge(name: str) -> verdicts.Verdict:
+    """The verdict on an architecture and the reason for it."""
     try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            net, inputs = _net_and_inputs(name)
-            program = torch.export.export(net.eval(), (), inputs)
+        program = exported(name)
     except Exception as error:
         return NOT_EXPORTED, line_of(error)
     return verdicts.judge(
