@@ -16,6 +16,7 @@ from autosplit.planner.cut_set import to_words
 from autosplit.planner.moves import spread_places
 from autosplit.planner.problem import problems
 
+_SPARE = 1.2  # times its weights is what a part of a model takes
 # Weights of the groups of ops, the share of each device in them, and the devices in their order.
 Rule = tuple[Sequence[float], Sequence[float], Sequence[int]]
 
@@ -54,18 +55,36 @@ def unlike_baselines(costs: CostModel, speeds: Sequence[float]) -> dict[str, Pla
 
     Device i has row and kind i of the costs, and speed i. The ranges follow the order of the
     devices, or the largest memory comes first. No rule looks at limits: a plan may exceed them.
+    OpenVINO's HETERO fills one device after another.
     """
     counts, memory = _counts(costs), [kind.memory for kind in costs.kinds]
+    sizes = _sums(costs, costs.sizes)
+    filled = _filled(memory, sum(sizes))
     equal, in_order = [1.0] * len(speeds), list(range(len(speeds)))
     largest_first = sorted(in_order, key=lambda device: -memory[device])
     rules = {
         "equal layer counts": (counts, equal, in_order),
-        "equal parameters": (_sums(costs, costs.sizes), equal, in_order),
+        "equal parameters": (sizes, equal, in_order),
         "layers by memory": (counts, memory, in_order),
         "layers by memory, largest first": (counts, memory, largest_first),
+        "memory filled in order": (sizes, filled, in_order[: len(filled)]),
         "layers by speed": (counts, speeds, in_order),
     }
     return _plans(costs, rules)
+
+
+def _filled(memory: Sequence[float], size: float) -> list[float]:
+    """What fits each device with a fifth to spare, of a model of that size; the last has the rest.
+
+    Devices after that are left out. So does OpenVINO's policy PIPELINE_PARALLEL.
+    """
+    parts: list[float] = []
+    for room in memory[:-1]:
+        left = size - sum(parts)
+        if room >= _SPARE * left:
+            return [*parts, left]
+        parts.append(room / _SPARE)
+    return [*parts, size - sum(parts)]
 
 
 def _counts(costs: CostModel) -> list[float]:
