@@ -40,6 +40,10 @@ COMMANDS = {
     "streams": "streams",
     "decoders": "decoders",
     "winners": "winners",
+    # The first of architectures.drawn(60) that have at most 20 million parameters.
+    "winners_drawn": "winners timm/convnext_atto_rms timm/tf_efficientnetv2_b1 timm/resnet26t "
+    "timm/mobilevitv2_150 timm/iformer_l timm/mobilenetv1_100 transformers/squeezebert "
+    "transformers/mobilebert",
     # The others round to what differs by more than 5 %, and are refused.
     "winners_bfloat16": "winners densenet121 inception_v1 resnet50 squeezenet transformer bert vit "
     "convnext --runtime openvino-bfloat16",

@@ -11,12 +11,6 @@ from studies.benchmarks import architectures
 from tests import mobile_nets, user_nets
 
 BUILT: Mapping[str, Callable[[], Any]] = {**user_nets.NETS, **mobile_nets.NETS}
-# The first of architectures.drawn(60) that have at most 20 million parameters.
-DRAWN = (
-    "timm/convnext_atto_rms", "timm/tf_efficientnetv2_b1", "timm/resnet26t",
-    "timm/mobilevitv2_150", "timm/iformer_l", "timm/mobilenetv1_100",
-    "transformers/squeezebert", "transformers/mobilebert",
-)  # fmt: skip
 
 
 def model_file(net: str, folder: Path) -> Path:

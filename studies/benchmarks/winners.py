@@ -3,8 +3,8 @@
     python -m studies.benchmarks.winners [NET ...] [--runtime NAME] [--cores N | --stages N]
         [--trials N] [--seconds S] [-o FILE]
 
-NET is a net of the zoo, one of tests.user_nets or tests.mobile_nets, or one of ``architectures``;
-eight of those were drawn by a seed. They need the packages timm and transformers. A study searches
+NET is a net of the zoo, one of tests.user_nets or tests.mobile_nets, or one of ``architectures``,
+which need the packages timm and transformers. A study searches
 stages, replicas, threads and runtimes on N cores, or with ``--stages`` splits into N stages of one
 core; with ``--runtime`` all stages are in that runtime. Its final comparison measures, in turns,
 its best deployments and the unsplit model in each runtime with one thread, with N, in replicas and
@@ -36,7 +36,7 @@ from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import finished, streamed
-from studies.benchmarks.nets import BUILT, DRAWN, model_file
+from studies.benchmarks.nets import BUILT, model_file
 from studies.benchmarks.result import Bar, arguments, at_least, at_most, each, finish
 
 GAINS, AGREEMENT, ERROR = 3, 0.05, 5.0  # winners; a share; percent
@@ -70,7 +70,7 @@ class Winner(NamedTuple):
 
 
 def main() -> int:
-    parser = arguments(__doc__, [*catalog.NAMES, *BUILT, *DRAWN], trials=8, seconds=3.0)
+    parser = arguments(__doc__, [*catalog.NAMES, *BUILT], trials=8, seconds=3.0)
     parser.add_argument("--runtime", choices=(AUTO, *RUNTIMES), default=AUTO)
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--cores", type=int, default=2, metavar="N", help="cores (2)")
@@ -111,7 +111,8 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
     """
     with tempfile.TemporaryDirectory() as temporary:
         path, folder = model_file(net, Path(temporary)), Path(temporary, "out")
-        document = {**settings, "name": net, "model": str(path), "export": str(folder)}
+        name = net.replace("/", "-")
+        document = {**settings, "name": name, "model": str(path), "export": str(folder)}
         with finished(StudyConfig.model_validate(document)) as opened:
             study = read(opened.study)
             export_best_split(opened)
