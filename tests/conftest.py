@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -15,6 +16,10 @@ import hypothesis
 import pytest
 import sqlalchemy
 from alembic.script import ScriptDirectory
+from hypothesis.internal.conjecture import providers
+
+# A second thread of numpy's for a small product waits busily, on the core of another process.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from autosplit import versions
 from autosplit.deploy import verify
@@ -40,8 +45,12 @@ COMPILER = Path(__file__).parent / "deploy" / "targets" / "compile_once.py"
 # long as it takes, and a busy or paused machine is no failure.
 PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": list(hypothesis.HealthCheck)}
 hypothesis.settings.register_profile("dev", max_examples=10, **PATIENT)
-hypothesis.settings.register_profile("ci", max_examples=100, **PATIENT)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+hypothesis.settings.register_profile("ci", max_examples=50, **PATIENT)
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
+hypothesis.settings.load_profile(PROFILE)
+if PROFILE == "dev":
+    # It would parse all of our modules for constants to draw, which takes longer than most tests.
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 @sqlalchemy.event.listens_for(sqlalchemy.Engine, "connect")
@@ -234,3 +243,8 @@ def export(exported, tmp_path):
 # A suite started in the background inherits an ignored SIGINT, and so would the commands that tests
 # interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish():
+    """No collection of garbage looks through the modules and the tests again."""
+    gc.freeze()

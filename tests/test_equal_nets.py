@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from autosplit import api
+from autosplit import api, cuts
 from autosplit.deploy.verify import verify
 from autosplit.hardware.devices.device import along
 from autosplit.hardware.measurement.parity import compare
@@ -45,8 +45,20 @@ ODD_CUTS = {
     "parts of a weight": (partial(net, PARTS, {"w": (40, 80)}), [["b"]], {"b": (1,)}),
     "the shape of an earlier stage": (partial(net, SHAPED, SIZES), [["b"]], {"b": (1,)}),
 }  # fmt: skip
-FAST = ("branches", "transformer")
-ZOO = [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in catalog.NAMES]
+FEW = ("tuples", "boundaries", "past two stages", "the shape of an earlier stage")
+CASES = [n if n in FEW else pytest.param(n, marks=pytest.mark.integration) for n in ODD_CUTS]
+IN_CI, SLOW = pytest.mark.integration, pytest.mark.slow
+# The kinds of ops of the last two nets are in bvlc_alexnet too.
+MARKS = {"branches": IN_CI, "transformer": IN_CI, "vgg19": SLOW, "zfnet512": SLOW}
+ZOO = [pytest.param(n, marks=MARKS.get(n, (IN_CI, SLOW))) for n in catalog.NAMES]
+# Legal cuts of each net, fused ops. A Dropout whose mask nobody reads is no op: its input passes
+# through under its name.
+CUTS = {
+    "branches": (67, 19), "bvlc_alexnet": (22, 21), "densenet121": (243, 242),
+    "inception_v1": (506, 91), "inception_v2": (636, 97), "resnet50": (69, 60),
+    "shufflenet": (91, 78), "squeezenet": (50, 41), "transformer": (184, 61),
+    "vgg19": (29, 28), "zfnet512": (22, 21),
+}  # fmt: skip
 BROUGHT = {
     "bert": partial(user_nets.text_net, 1, 128, 17),
     "gpt": partial(user_nets.text_net, 1, 128, 17, causal=True),
@@ -56,7 +68,7 @@ BROUGHT = {
 }
 
 
-@pytest.mark.parametrize("name", ODD_CUTS)
+@pytest.mark.parametrize("name", CASES)
 def test_a_split_is_equal_in_every_runtime_and_as_an_export(save, tmp_path, name):
     make, after, readers = ODD_CUTS[name]
     model = api.load_model(save(make()))
@@ -72,10 +84,11 @@ def test_a_split_is_equal_in_every_runtime_and_as_an_export(save, tmp_path, name
     assert verify(tmp_path / "out").accuracy.equal
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("name", ZOO)
-def test_one_op_a_stage_is_equal(zoo_model, name):
+def test_the_cuts_of_a_net_are_counted_and_one_op_a_stage_is_equal(zoo_model, name):
     model = zoo_model(name)
+    count = cuts.count(model.graph)
+    assert (count.complete, (count.total, len(model.graph.ops))) == (True, CUTS[name])
     judge(model, api.Split(model, tuple((i,) for i in range(len(model.graph.ops)))), items=2)
 
 
@@ -150,7 +163,9 @@ def of_five_axes():
     return net(text, {"w": (2, 2, 1, 1), "v": (2, 1, 1, 1, 1)})
 
 
-@pytest.mark.parametrize("make", [functions, of_ir_3, wide, of_five_axes])
+@pytest.mark.parametrize(
+    "make", [functions, of_ir_3, of_five_axes, pytest.param(wide, marks=pytest.mark.integration)]
+)
 def test_an_odd_net_split_in_two_computes_the_same(save, make):
     model = api.load_model(save(make()))
     middle = model.graph.ops[(len(model.graph.ops) - 1) // 2].name

@@ -78,14 +78,14 @@ def check(program, data, **options):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("runtime", EXACT)
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(programs(), st.data())
 def test_random_cuts_of_random_nets_are_equal(runtime, program, data):
     check(program, data, runtime=runtime)
 
 
 @pytest.mark.integration
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(programs(), st.booleans(), st.data())
 def test_random_splits_with_regions_of_a_backend_are_equal(program, merge, data):
     from tvm.relax.dpl import is_op, wildcard

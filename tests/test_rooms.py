@@ -65,7 +65,7 @@ def imports(tree):
                 yield name if name in MODULES else node.module or ""
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        else:
+        elif not isinstance(node, ast.expr):  # which holds no import
             yield from imports(node)
 
 

@@ -16,7 +16,7 @@ from tests.deploy.exports import SOUND
 from tests.frontend.mutations import damaged, json_changed
 
 EDITS = 3000  # of split.json; docs/explanation/security.md names the number
-LOADED_EDITS = 400  # of an export that is then loaded and verified
+LOADED_EDITS = 200  # of an export that is then loaded and verified
 PATHS = ["n" * 5000, "\ud800", "a\0b", "loop", "loop/split.json", "pipe", "pipe/split.json", "file"]
 
 

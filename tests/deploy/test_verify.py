@@ -19,6 +19,7 @@ from autosplit.hardware.measurement import disturbance, open_loop
 from tests.deploy.exports import sound, swap_sources
 
 
+@pytest.mark.integration
 def test_verify_compares_with_onnxruntime_on_the_model(export, as_json, apart):
     document = as_json("verify", export.folder, "--items", "2")
     assert (document["equal"], document["items"]) == (True, 2)
@@ -171,7 +172,7 @@ def test_what_cannot_be_answered_is_refused_with_the_remedy(export, said, words,
 
 
 def test_bench_measures_an_export_under_load(export, capsys, tmp_path, monkeypatch, as_json):
-    monkeypatch.setattr(open_loop, "items_measured", lambda rate, seconds: 30)
+    monkeypatch.setattr(open_loop, "items_measured", lambda rate, seconds: 15)
     chart = tmp_path / "chart.svg"
     options = ["--seconds", "0.1", "--rate", "200", "--p99", "1000", "--chart", str(chart)]
     document = as_json("bench", export.folder, *options)

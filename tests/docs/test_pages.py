@@ -45,7 +45,8 @@ class Reader:
             program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments} "$@"\n')
             program.chmod(0o755)
         inherited = {k: v for k, v in os.environ.items() if k != "AUTOSPLIT_STORAGE"}
-        places = {"PYTHONPATH": str(ROOT), "PATH": f"{programs}:{os.environ['PATH']}"}
+        python_path = f"{ROOT}/tests/docs/impatient:{ROOT}"
+        places = {"PYTHONPATH": python_path, "PATH": f"{programs}:{os.environ['PATH']}"}
         self._options = {"env": inherited | places, "text": True}
 
     def read(self, block):

@@ -68,6 +68,7 @@ def assert_alike(actual, expected, op, rtol=1e-4):
     np.testing.assert_allclose(actual, expected, rtol=rtol, atol=1e-6, err_msg=op)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("kind", "ops", "weights", "x"),
     [("float[16]", ELEMENTWISE, WEIGHTS, SPECIAL), ("float[6,16]", ROWS, OF_ROWS, rows())],
@@ -79,6 +80,7 @@ def test_special_values_give_what_onnxruntime_gives(save, kind, ops, weights, x)
 
 
 # Their range without the ends, where half precision has no place for what comes out.
+@pytest.mark.integration
 @pytest.mark.parametrize(("ops", "low", "high"), [(HALF, -0.875, 0.875), (["Acosh"], 1.125, 2)])
 def test_functions_of_half_precision_give_what_onnxruntime_gives(save, ops, low, high):
     x = np.linspace(low, high, 16, dtype=np.float16)

@@ -51,7 +51,7 @@ def test_replicas_of_a_stage_with_states_hold_whole_streams():
 
 @pytest.mark.parametrize("is_late", [True, False])
 def test_too_little_time_or_too_many_cuts_leave_a_deployment_and_a_bound(monkeypatch, is_late):
-    model = random_dag(20, 4, transfer=0.5, size=1.0, memory=4.0)
+    model = random_dag(14, 4, transfer=0.5, size=1.0, memory=4.0)
     least = plan_deployment(model, 8).period
     if not is_late:
         monkeypatch.setattr(cut_set, "row_limit", lambda problem: 10)

@@ -17,11 +17,11 @@ def plan(model, stages, **options):
 
 
 WIDE = [(cells(20), 8), (parallel_chains(24, 8), 8), (parallel_chains(16, 6), 4), (decoder(4), 2)]
-WIDEST = pytest.param(parallel_chains(64, 10), 8, marks=pytest.mark.slow)
+CASES = [pytest.param(*case, marks=pytest.mark.integration) for case in WIDE]
+CASES += [pytest.param(parallel_chains(64, 10), 8, marks=pytest.mark.slow)]
 
 
-@pytest.mark.integration
-@pytest.mark.parametrize(("model", "stages"), [*WIDE, WIDEST])
+@pytest.mark.parametrize(("model", "stages"), CASES)
 def test_graphs_too_wide_to_list_end_near_a_proven_bound(model, stages):
     assert count(model).total > 10_000_000
     best = plan(model, stages)

@@ -43,13 +43,13 @@ def test_where_little_is_known_of_ops_a_stage_on_each_core_tells_more(on_hardwar
 
 
 def test_threads_shorten_the_latency_and_replicas_do_not(on_hardware):
-    judged = verdict(on_hardware(trials=4, cores=FOUR, objective="latency"))
+    judged = verdict(on_hardware(trials=2, cores=FOUR, objective="latency"))
     assert judged["choice"] == "leave"
     assert judged["text"].startswith("Leave the model whole: simulated, 4 threads.")
 
 
 def test_a_limit_of_latency_forbids_what_takes_longer(on_hardware):
-    opened = on_hardware(trials=6, cores=FOUR, limits={"latency_ms": 30.0})
+    opened = on_hardware(trials=4, cores=FOUR, limits={"latency_ms": 30.0})
     baselines = {b.name: b for b in study_record(opened.study.user_attrs).measured_baselines()}
     assert baselines["replicas"].latency_ms.median > 30 > baselines["all threads"].latency_ms.median
     assert verdict(opened).get("baseline") != "replicas"

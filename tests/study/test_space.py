@@ -106,8 +106,7 @@ def test_a_candidate_with_an_op_that_its_row_cannot_run_does_not_fit():
 
 @pytest.mark.parametrize(
     ("goal", "batch"),
-    [(Goal("goodput", workload=Workload(limit_ms=30.0)), 4),
-     (Goal("goodput", workload=Workload(limit_ms=60.0)), 4),
+    [(Goal("goodput", workload=Workload(limit_ms=60.0)), 4),
      (Goal("goodput", workload=Workload(limit_ms=400.0)), 16), (Goal(latency_ms=30.0), 4),
      (Goal(), 16)],
 )  # fmt: skip

@@ -153,20 +153,8 @@ def test_a_heartbeat_that_a_database_refuses_ends_no_worker(tmp_path, monkeypatc
     storage.record_heartbeat(1)
 
 
-# Optuna's own tests of a storage.
-LEASE = 60
-
-
 @pytest.mark.integration
-class TestSQLite(StorageTestCase):
+class TestSQLite(StorageTestCase):  # Optuna's own tests of a storage
     @pytest.fixture
     def storage(self, tmp_path):
-        return connect(storage_url("suite", str(tmp_path / "suite.db")), LEASE)
-
-
-@pytest.mark.integration
-class TestPostgreSQL(StorageTestCase):
-    @pytest.fixture
-    def storage(self, database_server):
-        with database_server.database("suite") as url:
-            yield connect(url, LEASE)
+        return connect(storage_url("suite", str(tmp_path / "suite.db")), lease=60)

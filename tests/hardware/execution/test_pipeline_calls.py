@@ -56,7 +56,7 @@ def test_an_interrupted_reader_loses_no_result():
             is_reading.wait(PATIENCE_S)
             interrupt()
             # A signal just before the wait for the result is handled only when the result comes.
-            may_go_on.wait(1.0)
+            may_go_on.wait(0.2)
 
     with new_pipeline(before={2: interrupt_once}) as pipeline:
         for number in range(3):

@@ -36,8 +36,8 @@ def test_an_item_that_has_to_wait_is_late():
 def test_no_further_item_comes_once_the_limit_is_surely_exceeded(limit):
     workload = Workload(200.0, limit_ms=limit)
     with slow_pipeline(0.002) as pipeline:
-        latencies = open_latencies(pipeline, items(3), workload, 200)
-    assert (len(latencies) < 200) == (limit == 1.0)
+        latencies = open_latencies(pipeline, items(3), workload, 100)
+    assert (len(latencies) < 100) == (limit == 1.0)
     if limit == 1.0:
         timed = spread(latencies[int(WARM_UP * len(latencies)) :], share=workload.share)
         assert timed.median > limit

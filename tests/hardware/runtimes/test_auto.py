@@ -60,11 +60,11 @@ def test_a_model_that_was_not_read_from_onnx_runs_in_tvm_alone(branches):
 def test_a_runtime_that_cannot_be_profiled_is_left_out(model, monkeypatch):
     fail = Mock(side_effect=ModelError("onnxruntime cannot load the model"))
     monkeypatch.setattr(OnnxruntimeRuntime, "profile", fail)
-    notes = noted(model.profiles(HERE))
+    notes = noted(model.profiles(HERE[:1]))
     assert notes == {ONNXRUNTIME: "onnxruntime cannot load the model"}
     alone = replace(model, runtime_name=ONNXRUNTIME)
     with pytest.raises(ModelError, match="cannot load"):
-        alone.profiles(HERE)
+        alone.profiles(HERE[:1])
     with pytest.raises(ModelError, match="cannot load"):
         model.profile(HERE[0], runtime=ONNXRUNTIME)
 

@@ -39,11 +39,6 @@ def model(runtime, branches):
     return replace(branches, runtime_name=runtime)
 
 
-@pytest.fixture
-def split(model):
-    return autosplit.plan(model, 2)
-
-
 def test_a_single_number_stays_one(save, runtime):
     kinds = ["int8", "int16", "uint8", "int32", "bool"]
     types = [onnx.TensorProto.DataType.Value(kind.upper()) for kind in kinds]
@@ -77,8 +72,8 @@ def test_what_a_caller_overwrites_is_not_the_model_s(save, runtime, tmp_path):
             assert compare(pipeline.run(expected.items), expected.along).equal
 
 
-def test_results_of_pipelines_side_by_side_are_in_order_and_outlive_them(split):
-    items = split.model.items(9)
+def test_results_of_pipelines_side_by_side_are_in_order_and_outlive_them(model):
+    split, items = model.split([["first"]]), model.items(9)
     strided = [{n: np.repeat(a, 2, -1)[..., ::2] for n, a in item.items()} for item in items]
 
     def run(_):
@@ -89,7 +84,7 @@ def test_results_of_pipelines_side_by_side_are_in_order_and_outlive_them(split):
 
     with ThreadPoolExecutor(2) as threads:
         for results in threads.map(run, range(2)):
-            assert compare(results, split.model.expected(items)).equal
+            assert compare(results, model.expected(items)).equal
 
 
 def test_replicas_compute_at_the_same_time_each_on_its_core(model):

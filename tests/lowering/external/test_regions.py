@@ -179,6 +179,7 @@ def test_two_backends_never_share_a_region(save, reference):
     tvm_ffi.registry.remove_global_func("relax.ext.second")
 
 
+@pytest.mark.integration
 def test_a_quantised_net_runs_as_regions_or_however_it_is_cut(save, reference):
     # Three convolutions, quantised by onnxruntime to QDQ with random calibration data.
     generator = np.random.default_rng(1)

@@ -45,7 +45,7 @@ def unlike(*speeds, **simulation):
 
 def test_the_least_latency_leaves_most_devices_unused(ran):
     bench = weighted(auto=True, noise=0.001)
-    opened = ran(bench, asked=asked(bench, "latency", stages="auto"), trials=8)
+    opened = ran(bench, asked=asked(bench, "latency", stages="auto"), trials=5)
     best = best_of_study(opened.study)
     assert len(best.record.stages) == 1
     value = opened.study.trials[best.number].value
@@ -83,14 +83,14 @@ def test_a_study_whose_file_no_longer_reads_is_not_exported(ran, tmp_path):
 
 def test_a_device_that_slows_the_others_down_is_left_out(ran):
     bench = unlike(1.0, 0.01, contention=0.3)
-    judged = verdict(ran(bench, asked=asked(bench, stages="auto"), trials=8))
+    judged = verdict(ran(bench, asked=asked(bench, stages="auto"), trials=4))
     assert judged["choice"] == "leave"
     assert judged["text"].startswith("Leave the model whole: simulated on cuda:0.")
 
 
 def test_replicas_on_unlike_devices_take_items_as_fast_as_they_can(ran):
     bench = unlike(1.0, 0.5)
-    opened = ran(bench, asked=asked(bench, stages="auto"), trials=8)
+    opened = ran(bench, asked=asked(bench, stages="auto"), trials=6)
     assert loss(opened) < 0.02
     shapes = [record_of(t).devices for t in opened.study.trials]
     assert (("cuda:0", "cuda:1"),) in shapes

@@ -66,7 +66,7 @@ def test_a_study_says_that_its_profile_was_disturbed(new_study, monkeypatch):
 def test_a_study_whose_best_is_disturbed_has_no_reliable_answer_until_it_is_measured_calmly(ran):
     calls, notes = Counter[str](), list[str]()
     bench = disturbed(chain_bench(ops=12, stages=2), calls)
-    opened = ran(bench, trials=30, notify=notes.append)
+    opened = ran(bench, trials=4, notify=notes.append)
     assert "No reliable answer" in verdict(opened)["text"]
     assert all(record_of(t).disturbed for t in opened.study.trials)
     assert any("disturbed again" in note for note in notes)

@@ -64,7 +64,7 @@ def compared_calls(bench, factor=1.0):
 
 
 def test_of_two_workers_that_end_together_one_compares(new_study):
-    first, second = (new_study(chain_bench(ops=40), trials=4) for _ in range(2))
+    first, second = (new_study(chain_bench(ops=12), trials=4) for _ in range(2))
     calls = compared_calls(first.bench), compared_calls(second.bench)
     compared = []
 
@@ -87,7 +87,7 @@ def test_a_repeated_comparison_measures_the_same_baselines(new_study, monkeypatc
     monkeypatch.setattr(baselines, "COMPARED", 1)
     calls = []
     for trials in (3, 4):
-        opened = new_study(chain_bench(ops=40), trials=trials)
+        opened = new_study(chain_bench(ops=12), trials=trials)
         calls.append(compared_calls(opened.bench, factor=9.0))
         run_study(opened)
     ((_, first),), ((_, second),) = calls

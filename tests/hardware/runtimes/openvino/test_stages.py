@@ -96,6 +96,7 @@ def test_a_shape_that_openvino_does_not_know_is_that_of_the_model(load):
     np.testing.assert_allclose(outputs["y"], np.abs(x).sum(1, keepdims=True), rtol=1e-5)
 
 
+@pytest.mark.integration
 def test_auto_leaves_openvino_out_where_it_ends_the_process(save):
     text = """g (float[2,5,1] x) => (float[2,5,1] y) { n = Neg(x)
     a = GroupNormalization<num_groups=1>(x, w, w)  y = Mul(n, a) }"""
