@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autosplit.extras import s_tir, tirx, tvm_ffi
-from autosplit.lowering.vector_math import shared
+from autosplit.lowering.vector_math import Once, sharing
 
 _LARGEST = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}
 
@@ -38,15 +38,17 @@ def keep_special_values(function: Any) -> Any:
 def _kept(node: Any, wins: Callable[[Any, Any], Any]) -> Any:
     if not str(node.ty.dtype).startswith("float"):
         return node
-    a, b = node.a, node.b
-    if _is_number(a):
-        a, b = b, a
-    if _is_number(b):
-        # A comparison with NaN is false, so a NaN in ``a`` is returned.
-        return shared(a, lambda x: tirx.Select(wins(b, x), b, x))
-    return shared(
-        a, lambda x: shared(b, lambda y: tirx.Select(tirx.Or(wins(x, y), tirx.isnan(x)), x, y))
-    )
+    a, b = (node.b, node.a) if _is_number(node.a) else (node.a, node.b)
+
+    def chosen(once: Once) -> Any:
+        x = once(a)
+        if _is_number(b):
+            # A comparison with NaN is false, so a NaN in ``x`` is returned.
+            return tirx.Select(wins(b, x), b, x)
+        y = once(b)
+        return tirx.Select(tirx.Or(wins(x, y), tirx.isnan(x)), x, y)
+
+    return sharing(chosen)
 
 
 def _compared(node: Any, result: Callable[[Any], Any]) -> Any:
@@ -74,19 +76,6 @@ def _with_infinite_start(block: Any) -> Any:
         infinity = tirx.const(math.copysign(math.inf, value.value), value.ty.dtype)
         return tirx.BufferStore(store.buffer, infinity, store.indices)
 
-    rule = (tirx.BufferStore, infinite)
-    if block.init is None:
-        # ``decompose_reduction`` gives the start of a reduction a block of this name.
-        is_start = block.name_hint.endswith("_init")
-        return tvm_ffi.structural_map(block, rule) if is_start else block
-    return s_tir.SBlock(
-        block.iter_vars,
-        block.reads,
-        block.writes,
-        block.name_hint,
-        block.body,
-        tvm_ffi.structural_map(block.init, rule),
-        block.alloc_buffers,
-        block.match_buffers,
-        block.annotations,
-    )
+    # ``decompose_reduction`` gives the start of a reduction a block of this name.
+    is_start = block.init is not None or block.name_hint.endswith("_init")
+    return tvm_ffi.structural_map(block, (tirx.BufferStore, infinite)) if is_start else block

@@ -15,6 +15,8 @@ from typing import Any
 
 from autosplit.extras import tirx, tvm, tvm_ffi
 
+Once = Callable[[Any], Any]
+
 # log(2) in two parts, the first with few digits so that its multiples are exact (Cody and Waite,
 # "Software Manual for the Elementary Functions", 1980).
 _LOG2_HIGH, _LOG2_LOW = 0.693359375, -2.12194440e-4
@@ -57,9 +59,9 @@ def vectorize_math(function: Any) -> Any:
     """
     rules: dict[str, Callable[..., Any]] = {
         "tirx.exp": _exp,
-        "tirx.erf": lambda x: _rational(x, _ERF, 2 / math.sqrt(math.pi)),
-        "tirx.tanh": lambda x: _rational(x, _TANH, 1.0),
-        "tirx.sigmoid": lambda x: _number(1) / (_number(1) + _exp(-x)),
+        "tirx.erf": lambda once, x: _rational(once, x, _ERF, 2 / math.sqrt(math.pi)),
+        "tirx.tanh": lambda once, x: _rational(once, x, _TANH, 1.0),
+        "tirx.sigmoid": lambda once, x: _number(1) / (_number(1) + _exp(once, -x)),
         "tirx.pow": _power,
         "tirx.cosh": _cosh,
         "tirx.sinh": _sinh,
@@ -74,19 +76,27 @@ def vectorize_math(function: Any) -> Any:
         if kind == "float16" and name in _NOT_IN_HALF:
             (x,) = call.args
             wide = tirx.Cast("float32", x)
-            result = rule(wide) if rule else tirx.call_intrin("float32", name, wide)
+            result = sharing(rule, wide) if rule else tirx.call_intrin("float32", name, wide)
             return tirx.Cast("float16", result)
-        return rule(*call.args) if rule and kind == "float32" else call
+        return sharing(rule, *call.args) if rule and kind == "float32" else call
 
     return tvm_ffi.structural_map(function, (tvm.ir.Call, replaced))
 
 
-def shared(value: Any, use: Callable[[Any], Any]) -> Any:
-    """``use`` of a value that is computed once."""
-    if isinstance(value, tirx.Var | tirx.FloatImm):
-        return use(value)
-    variable = tirx.Var("value", value.ty)
-    return tirx.Let(variable, value, use(variable))
+def sharing(write: Callable[..., Any], *arguments: Any) -> Any:
+    """The expression ``write(once, *arguments)``; a value that ``once`` gets is computed once."""
+    shared: list[tuple[Any, Any]] = []
+
+    def once(value: Any) -> Any:
+        if isinstance(value, tirx.Var | tirx.FloatImm):
+            return value
+        shared.append((tirx.Var("value", value.ty), value))
+        return shared[-1][0]
+
+    expression = write(once, *arguments)
+    for variable, value in reversed(shared):
+        expression = tirx.Let(variable, value, expression)
+    return expression
 
 
 def _number(value: float) -> Any:
@@ -101,35 +111,20 @@ def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     return result
 
 
-def _exp(x: Any) -> Any:
+def _exp(once: Once, x: Any) -> Any:
     """2^n exp(r) for the integer n nearest to x / log(2)."""
-
-    def from_rounded(x: Any, rounded: Any) -> Any:
-        n = rounded - _number(_ROUNDING)
-        r = x - n * _number(_LOG2_HIGH) - n * _number(_LOG2_LOW)
-        exponent = tirx.reinterpret("int32", rounded) - tirx.const(_ROUNDING_BITS, "int32")
-
-        def scaled(r: Any) -> Any:
-            return r * r * _polynomial(r, _EXP) + r + _number(1)
-
-        def scaled_twice(exponent: Any, half: Any) -> Any:
-            rest = exponent - half
-            return shared(r, scaled) * _power_of_two(half) * _power_of_two(rest)
-
-        # 2^n in two factors, for n may be beyond the exponents of normal numbers.
-        return shared(exponent, lambda e: shared(e >> 1, lambda half: scaled_twice(e, half)))
-
-    def limited(x: Any) -> Any:
-        low, high = map(_number, _EXP_LIMITS)
-        # A NaN is neither below nor above.
-        return tirx.Select(x < low, low, tirx.Select(x > high, high, x))
-
-    def rounded(x: Any) -> Any:
-        return shared(
-            x * _number(1 / math.log(2)) + _number(_ROUNDING), lambda t: from_rounded(x, t)
-        )
-
-    return shared(x, lambda x: shared(limited(x), rounded))
+    x = once(x)
+    low, high = map(_number, _EXP_LIMITS)
+    # A NaN is neither below nor above.
+    x = once(tirx.Select(x < low, low, tirx.Select(x > high, high, x)))
+    rounded = once(x * _number(1 / math.log(2)) + _number(_ROUNDING))
+    n = rounded - _number(_ROUNDING)
+    r = once(x - n * _number(_LOG2_HIGH) - n * _number(_LOG2_LOW))
+    exponent = once(tirx.reinterpret("int32", rounded) - tirx.const(_ROUNDING_BITS, "int32"))
+    # 2^n in two factors, for n may be beyond the exponents of normal numbers.
+    half = once(exponent >> 1)
+    scaled = r * r * _polynomial(r, _EXP) + r + _number(1)
+    return scaled * _power_of_two(half) * _power_of_two(exponent - half)
 
 
 def _power_of_two(exponent: Any) -> Any:
@@ -138,55 +133,42 @@ def _power_of_two(exponent: Any) -> Any:
 
 
 def _rational(
-    x: Any, approximation: tuple[Sequence[float], Sequence[float], float], slope: float
+    once: Once, x: Any, approximation: tuple[Sequence[float], Sequence[float], float], slope: float
 ) -> Any:
     """An odd function that is ``slope`` * x near 0 and 1 or -1 from a limit on."""
     above, below, limit = approximation
-
-    def value(x: Any) -> Any:
-        return shared(
-            x * x, lambda square: x * _polynomial(square, above) / _polynomial(square, below)
-        )
-
-    def limited(x: Any) -> Any:
-        high, low = _number(limit), _number(-limit)
-        return tirx.Select(x > high, high, tirx.Select(x < low, low, x))
-
-    def chosen(x: Any) -> Any:
-        is_tiny = tirx.And(x < _number(_TINY), x > _number(-_TINY))
-        return tirx.Select(is_tiny, x * _number(slope), shared(limited(x), value))
-
-    return shared(x, chosen)
+    high, low = _number(limit), _number(-limit)
+    x = once(x)
+    limited = once(tirx.Select(x > high, high, tirx.Select(x < low, low, x)))
+    square = once(limited * limited)
+    value = limited * _polynomial(square, above) / _polynomial(square, below)
+    is_tiny = tirx.And(x < _number(_TINY), x > _number(-_TINY))
+    return tirx.Select(is_tiny, x * _number(slope), value)
 
 
-def _cosh(x: Any) -> Any:
+def _cosh(once: Once, x: Any) -> Any:
     # exp(x / 2) is finite wherever the result is.
-    return shared(_exp(x * _number(0.5)), lambda e: e * _number(0.5) * e + _number(0.5) / e / e)
+    e = once(_exp(once, x * _number(0.5)))
+    return e * _number(0.5) * e + _number(0.5) / e / e
 
 
-def _sinh(x: Any) -> Any:
-    def far(e: Any) -> Any:
-        return e * _number(0.5) * e - _number(0.5) / e / e
-
-    def chosen(x: Any) -> Any:
-        # The exponentials nearly cancel each other near 0.
-        is_near = tirx.And(x < _number(1), x > _number(-1))
-        near = shared(x * x, lambda square: x * square * _polynomial(square, _SINH) + x)
-        return tirx.Select(is_near, near, shared(_exp(x * _number(0.5)), far))
-
-    return shared(x, chosen)
+def _sinh(once: Once, x: Any) -> Any:
+    x = once(x)
+    e = once(_exp(once, x * _number(0.5)))
+    far = e * _number(0.5) * e - _number(0.5) / e / e
+    # The exponentials nearly cancel each other near 0.
+    is_near = tirx.And(x < _number(1), x > _number(-1))
+    square = once(x * x)
+    return tirx.Select(is_near, x * square * _polynomial(square, _SINH) + x, far)
 
 
-def _power(x: Any, exponent: Any) -> Any:
+def _power(once: Once, x: Any, exponent: Any) -> Any:
     """Square roots and products where the exponent is a multiple of 1/4, else the C library's."""
     quarters = exponent.value * 4 if isinstance(exponent, tirx.FloatImm) else math.nan
     if quarters not in (1, 2, 3, 4, 6, 8, 12):
         return tirx.pow(x, exponent)
     whole, rest = divmod(int(quarters), 4)
-
-    def product(x: Any) -> Any:
-        root = tirx.sqrt(x)
-        roots = ((), (tirx.sqrt(root),), (root,), (root * tirx.sqrt(root),))
-        return reduce(mul, (*[x] * whole, *roots[rest]))
-
-    return shared(x, product)
+    x = once(x)
+    root = tirx.sqrt(x)
+    roots = ((), (tirx.sqrt(root),), (root,), (root * tirx.sqrt(root),))
+    return reduce(mul, (*[x] * whole, *roots[rest]))
