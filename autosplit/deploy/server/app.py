@@ -24,7 +24,7 @@ from autosplit.deploy.server.metrics import Metrics
 from autosplit.errors import AutosplitError, ConfigError, MachineError, StageError
 from autosplit.extras import require
 from autosplit.hardware.execution.edges import Stream
-from autosplit.hardware.execution.pipeline import Inside, Item, Pipeline
+from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.versions import VERSION
 
 if TYPE_CHECKING:
@@ -277,7 +277,9 @@ class Server:
     ) -> list[dict[str, protocol.Array]]:
         entered = time.perf_counter()
         tickets = [pipeline.enter(item, stream) for item in items]
-        await _done(tickets)
+        for ticket in tickets:
+            with contextlib.suppress(StageError):  # ``result`` raises it
+                await asyncio.wrap_future(ticket)
         end = time.perf_counter()
         for ticket in tickets:
             start = ticket.started or entered
@@ -320,21 +322,6 @@ class Server:
                 await asyncio.sleep(1)
         self._sequences.clear()
         self._reloading = None
-
-
-async def _done(tickets: Sequence[Inside]) -> None:
-    """Wait for items without a thread. Nothing may cancel them, since stages compute them."""
-    loop = asyncio.get_running_loop()
-    event = asyncio.Event()
-
-    def note(_: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(event.set)
-
-    for ticket in tickets:
-        event.clear()
-        ticket.add_done_callback(note)
-        await event.wait()
 
 
 def _json(

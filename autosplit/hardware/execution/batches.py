@@ -67,6 +67,7 @@ class Place(Future[Mapping[str, Any]]):
 
     def __init__(self, batches: Batches, batch: _Batch, forwarded: Mapping[str, Array]) -> None:
         super().__init__()
+        self.set_running_or_notify_cancel()  # the others would lose theirs
         self._batches, self._batch, self._forwarded = batches, batch, forwarded
         self.number = len(batch.places)
 

@@ -51,6 +51,7 @@ class Ticket(Future[Mapping[str, Any]]):
         self, number: int, inputs: list[list[Any]], missing: list[int], outputs: dict[str, Any]
     ) -> None:
         super().__init__()
+        self.set_running_or_notify_cancel()  # its stages would go on
         self.number = number
         self.inputs = inputs
         self.missing = missing

@@ -83,6 +83,17 @@ def test_items_enter_as_those_inside_leave(delay_ms):
     require_single_results(results, submitted)
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+def test_an_item_that_its_caller_gives_up_is_computed_all_the_same(batch):
+    pipeline, _ = chain(batch=batch)
+    submitted = two_inputs(3)
+    with pipeline:
+        tickets = [pipeline.enter(item) for item in submitted]
+        assert not tickets[1].cancel()
+        results = in_time(lambda: [pipeline.result(ticket) for ticket in tickets])
+    require_single_results(results, submitted)
+
+
 def test_threads_that_share_batches_get_the_results_of_their_own_items():
     pipeline, _ = chain(batch=3)
     every = two_inputs(40)
