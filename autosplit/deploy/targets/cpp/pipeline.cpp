@@ -54,38 +54,31 @@ char* rows(const Tensor& whole, const Port& port, std::size_t number) {
   return static_cast<char*>(whole.get()) + number * port.bytes;
 }
 
-// The code of a type has its kind and its bytes: "<i8".
-bool is_signed(const Port& port) { return port.descr[1] == 'i'; }
-
-std::size_t size_of(const Port& port) { return port.descr[2] - '0'; }
-
-std::int64_t integer(const Port& port, const Tensor& tensor, std::size_t number) {
-  const std::size_t size = size_of(port), unused = 64 - 8 * size;
-  std::uint64_t bits = 0;
-  std::memcpy(&bits, static_cast<const char*>(tensor.get()) + number * size, size);
-  if (!is_signed(port)) return static_cast<std::int64_t>(bits);
-  return static_cast<std::int64_t>(bits << unused) >> unused;
+// Throws for an index out of its axis: some runtimes raise, others compute with any memory.
+template <typename Integer>
+void require_range(const Port& port, const Tensor& tensor) {
+  const auto* values = static_cast<const Integer*>(tensor.get());
+  for (std::size_t n = 0; n < port.bytes / sizeof(Integer); ++n) {
+    const std::int64_t value = values[n];
+    // One without a sign may need all 64 bits.
+    const bool fits = value >= 0 || values[n] < 1;
+    if (fits && port.range[0] <= value && value <= port.range[1]) continue;
+    throw Error(BAD_INPUT, "input '", port.name, "' holds ", +values[n], "; its values are ",
+                port.range[0], " to ", port.range[1]);
+  }
 }
 
-// Some runtimes raise for an index out of its axis, others compute with any memory.
+const std::map<std::string, void (*)(const Port&, const Tensor&)> REQUIRE_RANGE{
+    {"int8", require_range<std::int8_t>},   {"uint8", require_range<std::uint8_t>},
+    {"int16", require_range<std::int16_t>}, {"uint16", require_range<std::uint16_t>},
+    {"int32", require_range<std::int32_t>}, {"uint32", require_range<std::uint32_t>},
+    {"int64", require_range<std::int64_t>}, {"uint64", require_range<std::uint64_t>}};
+
 void require_legal(const Tensors& item, const std::vector<Port>& ports) {
   if (item.size() != ports.size())
     throw Error(BAD_INPUT, "an item has ", item.size(), " tensors; give ", ports.size());
-  const std::int64_t zero = 0;
-  for (std::size_t i = 0; i < ports.size(); ++i) {
-    const Port& port = ports[i];
-    if (port.range.empty()) continue;
-    // Without a sign none is negative: what looks so has all 64 bits.
-    const std::int64_t least = is_signed(port) ? port.range[0] : std::max(zero, port.range[0]);
-    for (std::size_t n = 0; n * size_of(port) < port.bytes; ++n) {
-      const std::int64_t value = integer(port, item[i], n);
-      if (least <= value && value <= port.range[1]) continue;
-      const std::uint64_t bits = value;
-      throw Error(BAD_INPUT, "input '", port.name, "' holds ",
-                  is_signed(port) ? std::to_string(value) : std::to_string(bits),
-                  "; its values are ", port.range[0], " to ", port.range[1]);
-    }
-  }
+  for (std::size_t i = 0; i < ports.size(); ++i)
+    if (!ports[i].range.empty()) REQUIRE_RANGE.at(ports[i].dtype)(ports[i], item[i]);
 }
 
 }  // namespace
