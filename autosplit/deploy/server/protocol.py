@@ -22,13 +22,13 @@ from autosplit.hardware.runtimes.arrays import dtype_of
 
 HEADER_LENGTH = "inference-header-content-length"
 Array = np.ndarray[Any, np.dtype[Any]]
-_DTYPES = {
+DTYPES = {
     "BOOL": "bool",
-    **{f"{sign}INT{bits}": f"{sign.lower()}int{bits}" for bits in (8, 16, 32, 64) for sign in "U "},
+    **{f"INT{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"UINT{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
     **{f"FP{bits}": f"float{bits}" for bits in (16, 32, 64)},
     "BF16": "bfloat16",
 }
-DTYPES = {name.strip(): dtype.strip() for name, dtype in _DTYPES.items()}
 DATATYPES = {dtype: name for name, dtype in DTYPES.items()}
 # By the kind of a datatype: those that numpy may find in its data, and the types of the numbers.
 _KINDS: dict[str, tuple[str, set[type]]]
@@ -208,9 +208,7 @@ def _type(name: str, tensor: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[in
             f"input '{name}' has the datatype {datatype!r}; those here are {known}"
         ) from None
     # The product of more sizes, or of larger ones, would take long.
-    sizes: list[Any] = [None]
-    if isinstance(shape, list) and len(shape) <= _MOST_DIMENSIONS:
-        sizes = shape
+    sizes = shape if isinstance(shape, list) and len(shape) <= _MOST_DIMENSIONS else [None]
     if not all(type(n) is int and 0 <= n <= _MOST_SIZE for n in sizes):
         raise ConfigError(f"input '{name}' has the shape {shape!r:.200}; give a list of sizes")
     return dtype, tuple(sizes)
