@@ -241,6 +241,12 @@ def test_numbers_of_any_type_are_read_and_nulls_are_nothing(datatype, data):
     assert (request.id, request.item["x"].tolist()) == ("", data)
 
 
+@pytest.mark.parametrize("outputs", [None, []])
+def test_all_outputs_are_answered_where_none_is_named(address, outputs):
+    _, _, answer = post(address, asked() | {"outputs": outputs})
+    assert [output["name"] for output in answer["outputs"]] == ["b"]
+
+
 @pytest.mark.parametrize("length", ["9999", "-1", "x", "1" * 5000])
 def test_a_length_that_is_none_is_refused(address, length):
     status, _, answer = post(address, asked(), inference_header_content_length=length)

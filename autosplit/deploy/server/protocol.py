@@ -217,7 +217,7 @@ def _type(name: str, tensor: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[in
 def _asked(asked: object, is_binary: bool, ports: Sequence[Port]) -> dict[str, bool]:
     """The outputs that are asked for, by default all, each with whether in binary."""
     names = [port.name for port in ports]
-    if asked is None:
+    if asked is None or asked == []:
         return dict.fromkeys(names, is_binary)
     if not isinstance(asked, list):
         raise ConfigError("outputs is no list; name each output")
