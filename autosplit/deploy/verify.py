@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Mapping
@@ -134,12 +135,9 @@ def verify_apart(folder: Path, model: Path | None, **options: Any) -> Verificati
 
     Raises StageError where it did.
     """
-    worker = Worker(open_verification, {})
-    try:
-        job = {"folder": str(folder), "model": model and str(model), "options": options}
+    job = {"folder": str(folder), "model": model and str(model), "options": options}
+    with contextlib.closing(Worker(open_verification, {})) as worker:
         return from_document(Verification, worker.call(job, math.inf))
-    finally:
-        worker.close()
 
 
 def open_verification(_: Mapping[str, Any]) -> Handler:
