@@ -21,9 +21,8 @@ from autosplit.frontend.relax.expressions import variables
 from autosplit.frontend.relax.main_function import bindings, renamed, with_calls
 from autosplit.frontend.source import SourceModel, mark
 from autosplit.lowering.external.backend import Backend
-from autosplit.lowering.fuse.attribution import match
+from autosplit.lowering.fuse.attribution import FlatCalls, match
 from autosplit.lowering.fuse.calls import Call, constants
-from autosplit.lowering.fuse.flat_calls import FlatCalls
 from autosplit.lowering.fuse.passes import adopt_names
 
 
@@ -133,7 +132,7 @@ def _with_marks(source: SourceModel, plain: Any, module: Any) -> Any:
     _, results = match(FlatCalls(source, plain), module)
     names = {}
     calls = (b.var for b in bindings(module["main"]) if isinstance(b.value, relax.Call))
-    for variable, tensors in zip(calls, results.values(), strict=True):
+    for variable, tensors in zip(calls, results, strict=True):
         if len(tensors) == 1 and tensors[0] in number:
             names[variable] = mark(number[tensors[0]])
     return renamed(module, names) if names else module

@@ -5,7 +5,7 @@ Read in this order:
 - ``lowered``: the result, a ``FusedGraph`` and the Relax call of each of its ops (``lower``).
 - ``passes``: the passes that lead there (``fuse``), with ``constants`` among them.
 - ``reader``: walks the fused ``main`` and enters ops and tensors.
-- ``attribution``, ``flat_calls``: which source nodes an op is of.
+- ``attribution``: which source nodes an op is of.
 - ``indices``: which integers an input may hold, and which are drawn at random.
 - ``tensors``: shapes, bytes and types.
 """

@@ -15,7 +15,7 @@ from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import OPAQUE, SourceModel, unused
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.lowering.external.composites import Composite
-from autosplit.lowering.fuse.attribution import attribute
+from autosplit.lowering.fuse.attribution import OpNames, attribute
 from autosplit.lowering.fuse.calls import Call, constants
 from autosplit.lowering.fuse.passes import FusedModule
 from autosplit.lowering.fuse.tensors import bytes_of, flops_of, size_of, static_shape
@@ -91,58 +91,47 @@ class _Reader:
             self._content[var] = self._enter_tensor(
                 signature.name, var.ty, var.name.endswith(SUFFIX)
             )
+        names = iter(self.names.ops)
         for binding in bindings(self._main):
             if isinstance(binding.value, relax.Call):
-                self._enter_call(len(self.calls), binding.var, binding.value)
+                self._enter_call(next(names), binding.var, binding.value)
             else:
                 self._content[binding.var] = self._resolve(binding.value)
         return self._outputs(self._main.body.body)
 
-    def _enter_call(self, position: int, var: Any, value: Any) -> None:
-        kernel = self._kernel(position, value)
+    def _enter_call(self, names: OpNames, var: Any, value: Any) -> None:
+        kernel = _kernel(names, value)
         name = f"op{len(self.ops)}_{kernel}"
         is_tuple = isinstance(var.ty, relax.TupleType)
-        source_names = self.names.results.get(position, ())
         results = []
-        for i, kind in enumerate(var.ty.fields if is_tuple else [var.ty]):
+        kinds = var.ty.fields if is_tuple else [var.ty]
+        for i, (kind, source_name) in enumerate(zip(kinds, names.results, strict=True)):
             # A kernel in the middle of a node makes a tensor that the source has no name for.
-            source_name = source_names[i] if i < len(source_names) else None
             is_last = source_name in self.names.channels_last
             results.append(self._enter_tensor(source_name or f"{name}.{i}", kind, is_last))
         self._content[var] = results if is_tuple else results[0]
         weights = self._composites[kernel].constants if kernel in self._composites else ()
         call = Call(value, {v: self._content[v] for v in variables(value)}, weights)
-        self._enter_op(name, kernel, call, results, position)
-
-    def _kernel(self, position: int, value: Any) -> str:
-        """The name of what a call runs. Raises ModelError for an operator that was not lowered."""
-        if isinstance(value.op, tvm.ir.Op) and not value.op.name.startswith("relax.call_"):
-            names = self.names.sources.get(position, ()) or self.names.parts.get(position, ())
-            raise ModelError(
-                f"op {value.op.name} of node '{' '.join(names)}' has no kernel for this target; "
-                "replace it in the model"
-            )
-        return callee(value)
+        self._enter_op(name, kernel, call, results, names)
 
     def _enter_op(
-        self, name: str, kernel: str, call: Call, results: list[str], position: int
+        self, name: str, kernel: str, call: Call, results: list[str], names: OpNames
     ) -> None:
         read = flat(list(call.reads.values()))
         inputs = dict.fromkeys(tensor for tensor in read if isinstance(tensor, str))
-        sources = self.names.sources.get(position, ())
-        parts = self.names.parts.get(position, ())
-        reasons = [self._source.opaque[n] for n in (*sources, *parts) if n in self._source.opaque]
+        nodes = (*names.sources, *names.parts)
+        reasons = [self._source.opaque[n] for n in nodes if n in self._source.opaque]
         is_opaque = kernel.startswith(OPAQUE) and reasons
         self.ops.append(
             Op(
                 name=name,
                 kernel=kernel,
-                sources=sources,
+                sources=names.sources,
                 inputs=tuple(inputs),
                 outputs=tuple(results),
                 weight_bytes=bytes_of(constants(call)),
                 flops=self._flops.get(kernel, 0.0),
-                parts=parts,
+                parts=names.parts,
                 opaque=reasons[0] if is_opaque else "",
             )
         )
@@ -184,8 +173,18 @@ class _Reader:
         # An op without inputs, so that any stage may have it.
         tensor = self._enter_tensor(name, value.ty)
         op = f"op{len(self.ops)}_constant"
-        self._enter_op(op, "constant", Call(value, {}), [tensor], -1)
+        self._enter_op(op, "constant", Call(value, {}), [tensor], OpNames())
         return tensor
+
+
+def _kernel(names: OpNames, value: Any) -> str:
+    """The name of what a call runs. Raises ModelError for an operator that was not lowered."""
+    if isinstance(value.op, tvm.ir.Op) and not value.op.name.startswith("relax.call_"):
+        raise ModelError(
+            f"op {value.op.name} of node '{' '.join(names.sources or names.parts)}' has no kernel "
+            "for this target; replace it in the model"
+        )
+    return callee(value)
 
 
 def _constant(value: Any) -> Any:
