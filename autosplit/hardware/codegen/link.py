@@ -21,9 +21,8 @@ from autosplit.hardware.codegen.kernels import Kernels
 from autosplit.hardware.codegen.target import foreign_triple
 from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.lowering.external.regions import generate
-from autosplit.lowering.fuse.calls import constants
 from autosplit.lowering.fuse.lowered import Lowered
-from autosplit.lowering.fuse.tensors import bytes_of
+from autosplit.lowering.fuse.tensors import bytes_of, constants
 from autosplit.lowering.layout.order import as_swap, swap_name, to_last
 
 ENTRY = "main"

@@ -22,8 +22,8 @@ from autosplit.frontend.relax.main_function import bindings, renamed, with_calls
 from autosplit.frontend.source import SourceModel, mark
 from autosplit.lowering.external.backend import Backend
 from autosplit.lowering.fuse.attribution import FlatCalls, match
-from autosplit.lowering.fuse.calls import Call, constants
 from autosplit.lowering.fuse.passes import adopt_names
+from autosplit.lowering.fuse.tensors import Call, constants
 
 
 @dataclass(frozen=True)

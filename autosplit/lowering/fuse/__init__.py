@@ -7,5 +7,5 @@ Read in this order:
 - ``reader``: walks the fused ``main`` and enters ops and tensors.
 - ``attribution``: which source nodes an op is of.
 - ``indices``: which integers an input may hold, and which are drawn at random.
-- ``tensors``: shapes, bytes and types.
+- ``tensors``: the call of an op, and shapes, bytes and types.
 """

@@ -15,11 +15,10 @@ from autosplit.frontend.source import Signature, SourceModel, marked
 from autosplit.graph import FusedGraph
 from autosplit.lowering.external.backend import Backend, groups
 from autosplit.lowering.external.composites import Composite, partition
-from autosplit.lowering.fuse.calls import Call, constants
 from autosplit.lowering.fuse.indices import Range, index_ranges, integers_below, most_steps
 from autosplit.lowering.fuse.passes import fuse
 from autosplit.lowering.fuse.reader import read
-from autosplit.lowering.fuse.tensors import bytes_of, dtypes_of, require_static
+from autosplit.lowering.fuse.tensors import Call, bytes_of, constants, dtypes_of, require_static
 from autosplit.lowering.layout.order import swap_kernel, swap_name
 from autosplit.lowering.states import match_states, proposed_pairs
 

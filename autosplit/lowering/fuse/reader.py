@@ -16,9 +16,15 @@ from autosplit.frontend.source import OPAQUE, SourceModel, unused
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.lowering.external.composites import Composite
 from autosplit.lowering.fuse.attribution import OpNames, attribute
-from autosplit.lowering.fuse.calls import Call, constants
 from autosplit.lowering.fuse.passes import FusedModule
-from autosplit.lowering.fuse.tensors import bytes_of, flops_of, size_of, static_shape
+from autosplit.lowering.fuse.tensors import (
+    Call,
+    bytes_of,
+    constants,
+    flops_of,
+    size_of,
+    static_shape,
+)
 from autosplit.lowering.layout.order import SUFFIX, source_shape
 
 Outputs = tuple[tuple[str, str], ...]

@@ -1,16 +1,43 @@
-"""Sizes: shapes, bytes and element types of tensors in Relax, and the arithmetic of kernels."""
+"""What an op calls and reads, and its sizes: shapes, bytes, element types, arithmetic."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.extras import relax, s_tir, tvm
-from autosplit.frontend.relax.expressions import fixed_sizes
+from autosplit.frontend.relax.expressions import fixed_sizes, is_constant
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import SourceModel, marked
+
+
+@dataclass(frozen=True)
+class Call:
+    """The Relax expression of one op: a call, or a constant that is an output of the model.
+
+    ``reads`` says what each variable in it stands for: a tensor name, a constant or, for a tuple,
+    a list of those. ``weights`` are the constants inside a composite, which are no arguments.
+    """
+
+    value: Any
+    reads: Mapping[Any, Any]
+    weights: tuple[Any, ...] = ()
+
+
+def constants(call: Call) -> Iterator[Any]:
+    """The constants an op reads, in order, repeats included."""
+    stack = [call.value, *call.weights, *(v for v in call.reads.values() if not isinstance(v, str))]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, list):
+            stack.extend(value)
+        elif is_constant(value):
+            yield value
+        else:
+            stack.extend(getattr(value, "args", getattr(value, "fields", ())))
 
 
 def static_shape(name: str, kind: Any) -> tuple[int, ...]:

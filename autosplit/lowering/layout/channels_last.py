@@ -48,7 +48,7 @@ def _wide_inputs(main: Any) -> list[Any]:
 
 
 class Values:
-    """What becomes of each binding; ``mutator``, which converts one, emits the new ones.
+    """What becomes of each binding; the ``builder`` of a ``mutator`` emits the new ones.
 
     ``last`` maps a variable of the old ``main`` to its value with channels last, or to a tuple of
     such values. ``tuples`` maps a variable to the tuple it is of variables of the old ``main``.
@@ -56,20 +56,16 @@ class Values:
     """
 
     mutator: Any
+    builder: Any
 
     def __init__(self) -> None:
         self.last: dict[Any, Any] = {}
         self.tuples: dict[Any, Any] = {}
         self.restored: set[Any] = set()
 
-    @property
-    def builder(self) -> Any:
-        """The builder of the mutator."""
-        return self.mutator.builder_
-
     def convert(self, mutator: Any, binding: Any) -> bool:
         """Emit a binding with channels last; False if that is impossible, or of no use."""
-        self.mutator = mutator
+        self.mutator, self.builder = mutator, mutator.builder_
         if self._emit_last(binding.var, binding.value):
             return True
         for var in variables(binding.value):
