@@ -5,5 +5,5 @@ Read in this order:
 - ``channels_last``: the pass that follows the layout through ``main``.
 - ``ops``: how each op is written with channels last; ``order``: what that is.
 - ``tiles``: what part of an output a kernel computes in registers.
-- ``convolution``, ``matmul``: products with packed weights; ``shape``: the sizes of a convolution.
+- ``convolution``, ``matmul``: products with packed weights.
 """

@@ -8,20 +8,14 @@ is one over images of height 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from autosplit.extras import relax, te, tirx
+from autosplit.extras import relax, te, tirx, topi
 from autosplit.frontend.relax.expressions import is_constant, operator, shape_of
-from autosplit.lowering.layout.shape import (
-    ConvolutionShape,
-    convolution_shape,
-    coordinates,
-    with_zeros,
-)
 from autosplit.lowering.layout.tiles import Registers, padded_channels, padded_width, tile_of
 
 PACKED = "conv2d_packed"
@@ -74,6 +68,55 @@ def legalize_convolutions(registers: Registers) -> dict[str, Any]:
     return {f"relax.{name}": legalize for name in SOURCE_LAYOUTS}
 
 
+@dataclass(frozen=True)
+class ConvolutionShape:
+    """The sizes of a convolution over tensors of a rank, 3 for rows and 4 for images.
+
+    The kernel, strides, dilation and sizes are those of height and width, the padding that at the
+    top, left, bottom and right. With ``is_image`` the input has the layout of the source.
+    """
+
+    rank: int
+    batch: int
+    height: int
+    width: int
+    channels: int
+    out_height: int
+    out_width: int
+    out_channels: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilation: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    groups: int
+    is_image: bool
+
+    @property
+    def group_inputs(self) -> int:
+        """The input channels of a group."""
+        return self.channels // self.groups
+
+    @property
+    def group_outputs(self) -> int:
+        """The output channels of a group."""
+        return self.out_channels // self.groups
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether each channel is a group by itself."""
+        return self.group_inputs == 1 and self.group_outputs == 1 and not self.is_image
+
+    def last(self, n: Any, h: Any, w: Any, c: Any) -> tuple[Any, ...]:
+        """A position, or the sizes, of a tensor with channels last."""
+        return (n, h, w, c) if self.rank == 4 else (n, w, c)
+
+    def read(self, n: Any, h: Any, w: Any, c: Any) -> tuple[Any, ...]:
+        """A position, or the sizes, of the input."""
+        if not self.is_image:
+            return self.last(n, h, w, c)
+        return (n, c, h, w) if self.rank == 4 else (n, c, w)
+
+
 class _Kernel(NamedTuple):
     """How a convolution is computed from packed weights, which ``key`` tells from others."""
 
@@ -83,7 +126,7 @@ class _Kernel(NamedTuple):
 
 
 def _kernel(call: Any, name: str, registers: Registers) -> _Kernel:
-    result = shape = convolution_shape(call)
+    result = shape = _shape_of_call(call)
     weight = call.args[1].value.numpy()
     if shape.rank == 3:
         weight = np.expand_dims(weight, 2)
@@ -93,7 +136,7 @@ def _kernel(call: Any, name: str, registers: Registers) -> _Kernel:
         return _Kernel(
             (DEPTHWISE,),
             lambda: np.ascontiguousarray(weight[:, 0].transpose(1, 2, 0)),
-            lambda x, w: _depthwise(shape, with_zeros(shape, x), w),
+            lambda x, w: _depthwise(shape, _with_zeros(shape, x), w),
         )
     padded = padded_channels(shape.group_outputs, registers)
     tile = tile_of(shape.out_height, shape.out_width, padded, registers)
@@ -103,7 +146,7 @@ def _kernel(call: Any, name: str, registers: Registers) -> _Kernel:
         return _packed(shape, weight, padded, tile.channels)
 
     def compute(x: Any, w: Any) -> Any:
-        y = _convolution(shape, with_zeros(shape, x), w, padded, width)
+        y = _convolution(shape, _with_zeros(shape, x), w, padded, width)
         is_whole = padded == shape.group_outputs and width == shape.out_width
         return y if is_whole and result is shape else _cut(result, shape, y, padded)
 
@@ -158,7 +201,7 @@ def _convolution(shape: ConvolutionShape, x: Any, weight: Any, padded: int, widt
     axes = [axis for axis in (rh, rw, rc) if not isinstance(axis, int)]
 
     def product(*at: Any) -> Any:
-        n, h, w, o = coordinates(at)
+        n, h, w, o = _coordinates(at)
         if width != shape.out_width:
             # Rows too many repeat the last one, for there is no input behind it.
             w = tirx.min(w, shape.out_width - 1)
@@ -195,7 +238,7 @@ def _depthwise(shape: ConvolutionShape, x: Any, weight: Any) -> Any:
     rh, rw = _window(shape)
 
     def product(*at: Any) -> Any:
-        n, h, w, o = coordinates(at)
+        n, h, w, o = _coordinates(at)
         pixel = x[shape.last(n, *_covered(shape, h, w, rh, rw), o)]
         axes = [r for r in (rh, rw) if not isinstance(r, int)]
         return te.sum(pixel * weight[rh, rw, o], axis=axes)
@@ -214,7 +257,7 @@ def _cut(result: ConvolutionShape, shape: ConvolutionShape, y: Any, padded: int)
     (top, left, _, _), (sh, sw) = result.padding, result.strides
 
     def pixel(*at: Any) -> Any:
-        n, h, w, o = coordinates(at)
+        n, h, w, o = _coordinates(at)
         channel = o // outputs * padded + o % outputs if result.groups > 1 else o
         if is_transposed:
             channel += ((h + top) % sh * sw + (w + left) % sw) * outputs
@@ -223,3 +266,57 @@ def _cut(result: ConvolutionShape, shape: ConvolutionShape, y: Any, padded: int)
 
     sizes = result.last(result.batch, result.out_height, result.out_width, result.out_channels)
     return te.compute(sizes, pixel, name="cut")
+
+
+def _shape_of_call(call: Any) -> ConvolutionShape:
+    """The sizes of a convolution whose output has channels last."""
+    data, weight = call.args
+    attrs = call.attrs
+    is_image = str(attrs.data_layout)[1] == "C"
+    batch, *sizes = shape_of(data)
+    channels = sizes.pop(0 if is_image else -1)
+    _, *out_sizes, out_channels = shape_of(call)
+    height, width = _two(sizes)
+    out_height, out_width = _two(out_sizes)
+    # Relax writes the padding of every side, whatever it was given.
+    *before, right = map(int, attrs.padding)
+    top, left, bottom = before if len(before) == 3 else (0, *before, 0)
+    return ConvolutionShape(
+        len(data.ty.shape),
+        batch,
+        height,
+        width,
+        channels,
+        out_height,
+        out_width,
+        out_channels,
+        _two(shape_of(weight)[2:]),
+        _two(attrs.strides),
+        _two(attrs.dilation),
+        (top, left, bottom, right),
+        int(attrs.groups),
+        is_image,
+    )
+
+
+def _two(sizes: Sequence[Any]) -> tuple[int, int]:
+    """Those of height and width; a row has height 1."""
+    height, width = map(int, sizes if len(sizes) == 2 else (1, *sizes))
+    return height, width
+
+
+def _with_zeros(shape: ConvolutionShape, x: Any) -> Any:
+    """The input with zeros around each image."""
+    if not any(shape.padding):
+        return x
+    top, left, bottom, right = shape.padding
+    before, after = shape.read(0, top, left, 0), shape.read(0, bottom, right, 0)
+    return topi.nn.pad(x, before, after, name="pad")
+
+
+def _coordinates(position: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
+    """Item, row, column and channel of a position with channels last; a row of pixels is row 0."""
+    n, *pixel, channel = position
+    h, w = pixel if len(pixel) == 2 else (0, *pixel)
+    return n, h, w, channel
+
