@@ -130,12 +130,9 @@ def load(
     file = manifest_file.locate(Path(folder))
     document = manifest_file.read(Path(folder))  # which names the folder in its errors
     pipeline = LoadedPipeline(document, file.parent, devices, depth, trace)
-    return pipeline.with_delay(_delay(document) if delay_ms is None else delay_ms)
-
-
-def _delay(document: Manifest) -> float | None:
-    """The delay of a batch with which a study measured an export; None where it did not."""
-    return document.load.delay_ms if document.load and document.batch > 1 else None
+    if delay_ms is None and document.load and document.batch > 1:
+        delay_ms = document.load.delay_ms
+    return pipeline.with_delay(delay_ms)
 
 
 def _wiring(document: Manifest, folder: Path) -> Wiring:

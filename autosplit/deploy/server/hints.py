@@ -10,9 +10,9 @@ from autosplit.deploy.server.protocol import datatype
 from autosplit.deployment import threads_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.stage_spec import Port
+from autosplit.hardware.runtimes.registry import OPENVINO, TVM, package_of
 
 _ONGOING = 5  # requests of a replica at once, Ray's default
-_BACKENDS = {"onnxruntime": "onnxruntime", "openvino": "openvino", "openvino-bfloat16": "openvino"}
 
 
 def hint(document: Manifest, server: str) -> str:
@@ -21,12 +21,13 @@ def hint(document: Manifest, server: str) -> str:
     Raises ConfigError for several stages, and for a runtime that the server has not.
     """
     runtime = document.stages[0].runtime
+    backend = package_of(runtime)
     if len(document.stages) > 1:
         raise ConfigError(
             f"the export has {len(document.stages)} stages, which '{server}' cannot run as a "
             "pipeline; serve it with `autosplit serve`"
         )
-    if runtime not in _BACKENDS or (server == "ovms" and _BACKENDS[runtime] != "openvino"):
+    if backend == TVM or (server == "ovms" and backend != OPENVINO):
         raise ConfigError(f"'{server}' does not run stages in {runtime}; use `autosplit serve`")
     return HINTS[server](document)
 
@@ -36,7 +37,7 @@ def _triton(document: Manifest) -> str:
     stage, batch, delay = document.stages[0], document.batch, _delay_ms(document)
     lines = [
         f"name: {_text(document.model.name)}",
-        f'backend: "{_BACKENDS[stage.runtime]}"',
+        f'backend: "{package_of(stage.runtime)}"',
         f"max_batch_size: {batch if batch > 1 else 0}",
     ]
     for kind, ports in (("input", document.model.inputs), ("output", document.model.outputs)):

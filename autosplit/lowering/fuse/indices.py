@@ -52,6 +52,7 @@ _SAME_ELEMENTS = frozenset({
     "broadcast_to", "expand_dims", "flatten", "flip", "permute_dims", "repeat", "reshape",
     "squeeze", "tile",
 })  # fmt: skip
+_PARTS = ("strided_slice", "take")  # of one element it is the element
 # What they result in is as large for any values.
 _BOUNDED = frozenset({
     "equal", "greater", "greater_equal", "less", "less_equal", "not_equal", "shape_of",
@@ -158,18 +159,18 @@ def _look_up(call: Any, values: Mapping[Any, Any], depends: frozenset[Any]) -> _
     is_exact, is_wrapped = getattr(call.attrs, "mode", "fast") == "fast", False
     low = high = 0  # of what is added to the elements
     while index in values:
-        value = values[index]
+        value, name = values[index], operator(values[index])
         added = _added(value)
         if isinstance(value, relax.Var):
             index = value
-        elif operator(value) in _SAME_ELEMENTS or _is_only_element(value):
+        elif name in _SAME_ELEMENTS or (name in _PARTS and _has_one_element(value.args[0])):
             index = value.args[0]
-        elif operator(value) == "concat" and len(_fields(value.args[0], values)) == 1:
+        elif name == "concat" and len(_fields(value.args[0], values)) == 1:
             (index,) = _fields(value.args[0], values)
         elif added is not None:
             index, numbers = added
             low, high = low + int(numbers.min()), high + int(numbers.max())
-        elif operator(value) == "astype" and _is_integer_cast(value):
+        elif name == "astype" and _is_integer_cast(value):
             index = value.args[0]
             is_exact = is_exact and bool(np.can_cast(str(index.ty.dtype), str(value.ty.dtype)))
         elif _wraps(value, call.args[0], values):
@@ -179,11 +180,6 @@ def _look_up(call: Any, values: Mapping[Any, Any], depends: frozenset[Any]) -> _
     legal = ((-sizes[0] if is_wrapped else 0) - low, sizes[0] - 1 - high) if sizes else None
     is_sure = is_exact and len(sizes) == 1
     return _LookUp(min(sizes, default=1) - high, index, depends, legal if is_sure else None)
-
-
-def _is_only_element(value: Any) -> bool:
-    """Whether a value is the element of a tensor that has no other."""
-    return operator(value) in ("strided_slice", "take") and _has_one_element(value.args[0])
 
 
 def _has_one_element(tensor: Any) -> bool:
