@@ -171,8 +171,8 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
     """Write the convex set ``ops`` of a model as the library ``file``; returns the manifest.
 
     The manifest, that of a split with one stage, has the suffix .json and the ONNX submodel, if
-    there is one, .onnx. Raises ConfigError for a file name that one of those needs, MachineError
-    where the disk refuses or nothing here can link.
+    there is one, .onnx. Raises ConfigError for a file name that one of those needs, or that the
+    model has, MachineError where the disk refuses or nothing here can link.
     """
     require_path(file)
     suffix = model.runtime.suffix
@@ -181,6 +181,9 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
             f"the part cannot be written to '{file}', whose name its manifest needs; "
             f"name it {file.stem}{suffix}"
         )
+    written = [file, file.with_suffix(".json"), file.with_suffix(".onnx")]
+    if model.path and model.path.resolve() in [each.resolve() for each in written]:
+        raise ConfigError(f"a part called '{file}' would replace the model; choose another name")
     wiring = part(model.graph, ops, model.lowered.outputs)
     # Only its target counts: the part runs wherever it is loaded.
     runtime, place = model.runtime_in_use, str(device.along(1)[0])

@@ -82,6 +82,11 @@ def test_a_part_is_no_json_file(block, tmp_path):
             block.export(tmp_path / name)
 
 
+def test_a_part_does_not_replace_the_model(block):
+    with pytest.raises(ConfigError, match="would replace the model; choose another name"):
+        block.export(block.model.path.with_suffix(".so"))
+
+
 # convex sets of ops, against paths listed one by one
 
 
