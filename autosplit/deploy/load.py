@@ -21,7 +21,7 @@ from autosplit.hardware.execution.wiring import Wiring
 class LoadedPipeline(Pipeline):
     """The pipeline of an export on this machine; ``with``, or the first item, loads its stages.
 
-    ``document`` is the manifest.
+    ``document`` is the manifest in ``folder``, ``places`` are the devices of each stage.
     """
 
     def __init__(
@@ -32,17 +32,17 @@ class LoadedPipeline(Pipeline):
         depth: int = 2,
         trace: bool = False,
     ) -> None:
-        self.document = document
-        self._folder, self._options = folder, (depth, trace)
+        self.document, self.folder = document, folder
+        self._options = depth, trace
         self._whole = _wiring(document, folder)  # that of a batch
-        places = place_replicas(document, devices)
+        self.places = place_replicas(document, devices)
         # Pairs: where two stages name one file, it has to have the digests of both.
         digests = {pair for spec in document.replicas for pair in spec.digests.items()}
         for name, digest in sorted(digests):
             checked(folder, name, digest)
         self._digests = dict(digests)
-        load = partial(load_replicas, document, folder, places)
-        counts = tuple(map(len, places))
+        load = partial(load_replicas, document, folder, self.places)
+        counts = tuple(map(len, self.places))
         super().__init__(self._whole, load, depth, trace, batch=document.batch, counts=counts)
 
     def __enter__(self) -> LoadedPipeline:
@@ -83,7 +83,7 @@ class LoadedPipeline(Pipeline):
         specs = document.replicas
         places = assign(placement, [spec.device for spec in specs], ray.nodes())
         files = self._digests.items()
-        contents = {name: put(self._folder / name, digest) for name, digest in files}
+        contents = {name: put(self.folder / name, digest) for name, digest in files}
         remotes = iter(
             [
                 RayReplica(spec, document.environment, contents, place, len(place.cores.numbers))

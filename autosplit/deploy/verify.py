@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from autosplit import phases
-from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import read_reference
 from autosplit.deploy.load import load
 from autosplit.deploy.manifest import Manifest
-from autosplit.deploy.stages import place_replicas
 from autosplit.errors import ConfigError, MachineError, ModelError
 from autosplit.files import sha256
 from autosplit.frontend import importing
@@ -88,7 +86,7 @@ def verify(
     denormals among the items. Raises ConfigError where there is neither, for fewer than one item
     and a negative seed; MachineError or ModelError where ``model`` cannot be run.
     """
-    pipeline, folder = load(folder), manifest_file.locate(folder).parent
+    pipeline = load(folder)
     document = pipeline.document
     before = document.comparison
     count = items or (before.items if before else ITEMS)
@@ -103,7 +101,7 @@ def verify(
     draw = special_items if special else random_items
     initial = pipeline.wiring.first_states
     if file is None:
-        expected, name = read_reference(folder, document, initial)
+        expected, name = read_reference(pipeline.folder, document, initial)
     else:
         try:
             # States are inputs of the original model.
@@ -118,7 +116,7 @@ def verify(
         except (MachineError, ModelError) as error:
             if model or special or document.reference is None:
                 raise
-            expected, name = read_reference(folder, document, initial)
+            expected, name = read_reference(pipeline.folder, document, initial)
             name = f"{name}, as the model at {file} cannot be run here: {error}"
     allowed_error = tolerance or (before.tolerance if before else DEFAULT_TOLERANCE)
     runtimes = [stage.runtime for stage in document.stages]
@@ -185,7 +183,7 @@ def bench(
         gaps,
         warm_up,
         busy_ms,
-        place_replicas(document),
+        pipeline.places,
         events,
         submitted,
         pipeline.wiring,

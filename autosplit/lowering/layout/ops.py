@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autosplit.extras import relax, tvm
 from autosplit.frontend.relax.expressions import is_constant, shape_of
@@ -37,11 +37,10 @@ _POOLS = frozenset({
 Rule = Callable[["Values", str, Any], Any]
 
 
-class SourceLayout:
+class SourceLayout(NamedTuple):
     """The result of a rule that is the same in both layouts."""
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    value: Any
 
 
 def has_few_channels(data: Any) -> bool:
