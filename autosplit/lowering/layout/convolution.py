@@ -319,4 +319,3 @@ def _coordinates(position: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
     n, *pixel, channel = position
     h, w = pixel if len(pixel) == 2 else (0, *pixel)
     return n, h, w, channel
-
