@@ -14,14 +14,12 @@ runs.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -70,28 +68,22 @@ def main() -> int:
     return finish("decoders", rows, bars=bars, file=args.file)
 
 
-@dataclass
-class Generating:
-    """So many streams in a pipeline; ``over`` has the time of each loop over that in stages."""
+def generating(pipeline: autosplit.Pipeline, streams: int, over: list[float]) -> Loop:
+    """Some streams in a pipeline; ``over`` gets the time of each loop over that in its stages."""
+    items = [item_of(pipeline.wiring.inputs, [1], step) for step in range(STEPS)]
 
-    pipeline: autosplit.Pipeline
-    streams: int
-    over: list[float] = field(default_factory=list)
+    def following(outputs: object, stream: int, step: int) -> Any:
+        return items[step + 1] if step + 1 < STEPS else None
 
-    def seconds(self) -> float:
-        """The time of a loop."""
-        pipeline = self.pipeline
-        items = [item_of(pipeline.wiring.inputs, [1], step) for step in range(STEPS)]
+    def loop() -> float:
         before, start = len(pipeline.events), time.perf_counter()
-
-        def following(outputs: object, stream: int, step: int) -> Any:
-            return items[step + 1] if step + 1 < STEPS else None
-
-        for _ in pipeline.loop(items[:1] * self.streams, following, self.streams):
+        for _ in pipeline.loop(items[:1] * streams, following, streams):
             pass
         seconds = time.perf_counter() - start
-        self.over.append(seconds / sum(e.end - e.start for e in pipeline.events[before:]))
+        over.append(seconds / sum(e.end - e.start for e in pipeline.events[before:]))
         return seconds
+
+    return repeated(loop, streams)
 
 
 def repeated(seconds: Callable[[], float], texts: int = 1) -> Loop:
@@ -109,19 +101,17 @@ def repeated(seconds: Callable[[], float], texts: int = 1) -> Loop:
 def measured(file: Path, runtime: str, seconds: float, loops: Sequence[Loop]) -> list[Spread]:
     """One stream over its stages, and the times of all ways, onnxruntime's own loop and others."""
     model = autosplit.load_model(file, states="auto", runtime=runtime)
-    split, whole = autosplit.plan(model, stages=2), model.split([])
-    states = {state.input: state.output for state in model.graph.states}
-    with contextlib.ExitStack() as stack:
-        pipelines = [
-            stack.enter_context(each.pipeline(devices, trace=True))
-            for each, devices in ((whole, ["cores:0"]), (split, []))
-        ]
-        ways = [Generating(pipeline, n) for n in (1, STREAMS) for pipeline in pipelines]
-        ours = [repeated(way.seconds, way.streams) for way in ways]
-        own = own_loop(file, item_of(pipelines[0].wiring.inputs, [1], 0), states)
+    states, over = {state.input: state.output for state in model.graph.states}, list[float]()
+    with (
+        model.split([]).pipeline(["cores:0"], trace=True) as whole,
+        autosplit.plan(model, stages=2).pipeline(trace=True) as split,
+    ):
+        ours = [generating(whole, 1, []), generating(split, 1, over)]
+        ours += [generating(pipeline, STREAMS, []) for pipeline in (whole, split)]
+        own = own_loop(file, item_of(whole.wiring.inputs, [1], 0), states)
         rounds = list(measure_rounds([*ours, own, *loops], Budget(seconds=seconds), ROUNDS))
     times = [spread([turn.median for turn in turns]) for turns in zip(*rounds, strict=True)]
-    return [spread(ways[1].over), *times]
+    return [spread(over), *times]
 
 
 def own_loop(file: Path, item: Mapping[str, Any], states: Mapping[str, str]) -> Loop:

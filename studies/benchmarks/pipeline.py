@@ -30,7 +30,7 @@ from autosplit.hardware.measurement.measure import Budget, measure_rounds
 from autosplit.hardware.measurement.results import Spread, spread
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import streamed
-from studies.benchmarks.result import Bar, arguments, at_least, at_most, finish
+from studies.benchmarks.result import arguments, at_least, at_most, finish
 from tests.hardware.fakes import FakeStage, fake_pipeline, graph
 
 ROUNDS = 15
@@ -64,16 +64,12 @@ def main() -> int:
             "its interval": f"{share.low:.3f} to {share.high:.3f}",
         }
         rows.append(row)
-    return finish("pipeline", rows, bars=bars(shares, hop_us()), file=args.file)
-
-
-def bars(shares: Sequence[float], hop: float) -> list[Bar]:
-    """What the shares of the limit, and the microseconds of a hop, must reach."""
-    return [
+    bars = [
         at_least("median share of the limit", median(shares), MEDIAN_BAR),
         at_least("least share of the limit", min(shares), LEAST_BAR),
-        at_most("a hop of 1 MB, microseconds", hop, HOP_BAR_US),
+        at_most("a hop of 1 MB, microseconds", hop_us(), HOP_BAR_US),
     ]
+    return finish("pipeline", rows, bars=bars, file=args.file)
 
 
 def contest(net: str, budget: Budget) -> list[list[Spread]]:

@@ -1,8 +1,6 @@
 """The planner on public graphs and on ones too wide to list, against the ways people split today.
 
-  python -m studies.benchmarks.planner [FOLDER] [--wide] [-o FILE]
-  python -m studies.benchmarks.planner [FOLDER] --deployments [-o FILE]
-  python -m studies.benchmarks.planner [FOLDER] --clusters [NUMBER] [-o FILE]
+  python -m studies.benchmarks.planner [FOLDER] [--wide | --deployments | --clusters [N]] [-o FILE]
 
 FOLDER holds the workloads of msr-fiddle/dnn-partitioning (any *.json graph file of that format).
 Printed are, for each workload and number of stages: downsets, period, proven bound, gap, processor
@@ -14,9 +12,9 @@ model, a half, a third and a quarter of it: the periods of a pure pipeline (the 
 of replicas of the whole model, and of the best deployment. Bars: every deployment is proven the
 best, none is worse than a pipeline or replicas, none takes more than 5 s.
 
-With ``--clusters``, on that many seeded clusters of 2 to 6 unlike devices (default 200): how much
-longer the period is when ranges of layers follow a rule of other programs, and how often a rule
-exceeds a memory limit. Bars: every plan is proven the best, none is worse than a rule.
+With ``--clusters``, on N seeded clusters of 2 to 6 unlike devices (default 200): how much longer
+the period is when ranges of layers follow a rule of other programs, and how often one exceeds a
+memory limit. Bars: every plan is proven the best, none is worse than a rule.
 """
 
 from __future__ import annotations
@@ -34,8 +32,8 @@ from autosplit import cuts, planner
 from autosplit.hardware.profiling.graph_document import from_document
 from autosplit.hardware.profiling.graph_file import read_graph_file
 from autosplit.planner import CostModel, Question
-from studies.benchmarks import clusters
-from studies.benchmarks.planned_baselines import planned_baselines, planned_or_none
+from studies.benchmarks import planned_baselines as rules
+from studies.benchmarks.planned_baselines import is_over, planned_or_none
 from studies.benchmarks.result import Bar, arguments, at_most, finish
 
 STAGES = (2, 3, 4, 6)
@@ -53,14 +51,12 @@ def main() -> int:
     large = "also 20 NASNet-like cells, 64 parallel chains and 24 blocks of experts, 10 s each"
     parser.add_argument("--wide", action="store_true", help=large)
     parser.add_argument("--deployments", action="store_true", help="plan for equal cores")
-    parser.add_argument(
-        "--clusters", type=int, nargs="?", const=200, metavar="NUMBER", help="plan unlike devices"
-    )
+    parser.add_argument("--clusters", type=int, nargs="?", const=200, metavar="N")
     args = parser.parse_args()
     files = list(map(read_graph_file, sorted(args.folder.glob("*.json")))) if args.folder else []
     public = [file.costs for file in files]
     if args.clusters:
-        return clusters.compare(public or synthetic(), args.clusters, args.file)
+        return rules.compare_on_clusters(public or synthetic(), args.clusters, args.file)
     if args.deployments:
         return deployments([*public, *synthetic()], args.file)
     asked = [(file.costs, n) for file in files for n in STAGES if n <= (file.limit or n)]
@@ -87,16 +83,15 @@ def bars(exact: Sequence[Mapping[str, Any]], wide: Sequence[Mapping[str, Any]]) 
         yield at_most("largest gap of a wide graph, %", max(row["gap %"] for row in wide), WIDE_GAP)
 
 
-def measure(costs: CostModel, stages: int, seconds: float | None = None) -> dict[str, Any]:
+def measure(costs: CostModel, stages: int, seconds: float = math.inf) -> dict[str, Any]:
     """One row of the table."""
-    start, wall = time.process_time(), time.perf_counter()
-    deadline = None if seconds is None else lambda: time.perf_counter() - wall > seconds
+    start, deadline = time.process_time(), is_over(seconds)
     best = planner.partition(costs, Question.of_split(stages), deadline=deadline)
     spent = time.process_time() - start
     count = cuts.count(costs.contraction)
     longer = {
         way: plan and 100 * (plan.period / best.period - 1)
-        for way, plan in planned_baselines(costs, stages).items()
+        for way, plan in rules.planned_baselines(costs, stages).items()
     }
     return {
         "workload": costs.name,
@@ -139,7 +134,7 @@ def deployment_row(costs: CostModel, cores: int, share: str) -> dict[str, Any]:
     best = planned_or_none(limited, Question.of_cores(cores))
     seconds = time.process_time() - start
     question = Question.of_split(cores, empty=True)
-    pipeline = planned_or_none(limited, question, deadline=clusters.is_over(PIPELINE_SECONDS))
+    pipeline = planned_or_none(limited, question, deadline=is_over(PIPELINE_SECONDS))
     whole = planned_or_none(limited, Question.of_split(1))
     return {
         "graph": costs.name,

@@ -44,8 +44,7 @@ from autosplit.study.storage import silence_optuna_logs
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import finished
 from studies.benchmarks.result import Bar, arguments, at_most, finish, percentile
-from studies.simulation.bench import SimulatedBench, Simulation, costs_of, graph_of, on_devices
-from studies.simulation.command import Hardware, open_bench
+from studies.simulation.bench import Hardware, SimulatedBench, costs_of, graph_of, on_devices
 
 QUANTILES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "median": median,
@@ -118,8 +117,8 @@ def split_search(costs: CostModel, stages: int, sampler: str, seed: int) -> Foun
     most = TRIALS if sampler == "planner" else CAP
     settings = {"sampler": sampler, "trials": most, "seed": seed}
     devices = [f"cores:{i}" for i in range(stages)]
-    question, simulation = on_devices(costs, devices), Simulation(seed=seed)
-    bench = SimulatedBench(graph_of(costs), costs, question, devices, simulation)
+    question, hardware = on_devices(costs, devices), Hardware(seed=seed)
+    bench = SimulatedBench(graph_of(costs), costs, question, devices, hardware)
     return searched(config_of(stages=stages, search=settings), bench)
 
 
@@ -155,7 +154,7 @@ def deployment_search(cores: int, share: str, seed: int) -> Found:
         memory=None if limit is None else 1e6 * OPS * limit,
         search={"trials": TRIALS, "seed": seed},
     )
-    return searched(config, open_bench(config, Hardware(ops=OPS, seed=seed, contention=0.02)))
+    return searched(config, Hardware(ops=OPS, seed=seed, contention=0.02).bench(config))
 
 
 def config_of(**keys: Any) -> StudyConfig:

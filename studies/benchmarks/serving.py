@@ -13,10 +13,11 @@ load, each at its own greatest rate; the export and the best of the others in tu
 the same. Bars: no export serves less than the best rival beyond the step of the search for the
 rate; the geometric mean of the ratios is at least 1.15 on nets with large matrices and at least 1
 on the others. ``--exhaustive`` tries each runtime, shape, batch and delay of the unsplit model
-instead. One that computes less than the best serves is not run under load. ``--simulation``
-compares predicted goodputs with measured ones, of nets and of ``sleep``: stages that sleep.
-``--overhead`` and ``--soak`` are of the server. FOLDER keeps each figure that is measured, so that
-a run goes on where another one ended; each row names its machine. Leave that alone meanwhile.
+instead, and notes what another search finds of them. One that computes less than the best serves is
+not run under load. ``--simulation --only sleep`` compares predicted with measured goodputs, of
+stages that sleep; ``--overhead`` and ``--soak`` are of the server. FOLDER keeps each figure that is
+measured, so that a run goes on where another one ended; each row names its machine. Leave that
+alone meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import product
 from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
@@ -51,7 +51,7 @@ from autosplit.study.export import export_best_split
 from autosplit.study.record import study_record
 from autosplit.versions import machine
 from autosplit.zoo import catalog
-from studies.benchmarks import serving_http, serving_ray, serving_simulation
+from studies.benchmarks import quick_search, serving_http, serving_ray, serving_simulation
 from studies.benchmarks.finished_study import finished, streamed
 from studies.benchmarks.nets import BUILT, model_file
 from studies.benchmarks.result import Bar, arguments, at_least, at_most, each, finish
@@ -62,10 +62,8 @@ from tests.nets import net as built
 TURNS = 3  # of the export and the best other: few hiccups of a machine decide a p99
 LARGE = ("bert", "bvlc_alexnet", "mlp", "transformer", "vgg19", "zfnet512")  # large matrices
 STEP = 0.03  # of the goodput, by which the search for it may err
-DEPLOYMENTS = 10  # that are simulated
-RUNTIMES = ("onnxruntime", "openvino")  # of them, and of the rivals
+RUNTIMES = ("onnxruntime", "openvino")  # of the rivals
 MLP = "mlp"  # a net of nothing but large matrices
-SLEEP = "sleep"  # stages whose times are known, for --simulation
 EXHAUSTIVE = "exhaustive"
 Part = dict[str, Any]
 Run = tuple[UnsplitRun, float | None]  # with the delay of its batches
@@ -106,16 +104,15 @@ class Net:
         items, seconds = self.model.items(3), self.args.seconds
         return serving_simulation.goodputs(load, items, workload, seconds, least)
 
-    def measured(self, runs: Iterable[Run], every: bool = False) -> dict[str, Sequence[float]]:
+    def measured(self, runs: Iterable[Run]) -> dict[str, Sequence[float]]:
         """The goodputs of ways to run the unsplit model.
 
-        One that cannot be the best is not run under load, unless ``every`` one is asked for.
+        One that cannot be the best is not run under load.
         """
         goodputs: dict[str, Sequence[float]] = {}
         for run, delay in runs:
             name = _name(run, delay)
-            most = max((rate for _, rate, _ in goodputs.values()), default=0.0)
-            least = 0.0 if every else most
+            least = max((rate for _, rate, _ in goodputs.values()), default=0.0)
             measured = partial(self.goodputs, partial(self.unsplit, run), delay, least)
             with contextlib.suppress(autosplit.AutosplitError):  # a runtime that cannot run it
                 goodputs[name] = kept(self.folder, f"{self.args.way} {name}", measured)
@@ -148,12 +145,9 @@ def kept(folder: Path, name: str, measured: Callable[[], Any]) -> Any:
 
 
 def main() -> int:
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, cores=2, trials=8, seconds=5.0)
     parser.add_argument("--only", nargs="+", default=[*catalog.NAMES, *BUILT, MLP], metavar="NET")
-    parser.add_argument("--cores", type=int, default=2, metavar="N", help="cores (default 2)")
     parser.add_argument("--batches", default="1,4,16", help="batches (default 1,4,16)")
-    parser.add_argument("--trials", type=int, default=8, help="of each study (default 8)")
-    parser.add_argument("--seconds", type=float, default=5.0, help="a rate takes (default 5)")
     parser.add_argument("--parts", type=Path, metavar="FOLDER", help="what was measured before")
     ways = parser.add_mutually_exclusive_group()
     for way in (EXHAUSTIVE, "simulation", "overhead"):
@@ -164,17 +158,20 @@ def main() -> int:
     args.way = args.way or ("soak" if args.soak else "rivals")
     with tempfile.TemporaryDirectory() as temporary:
 
-        def part(net: str) -> Part:
+        def part_of(net: str) -> Part:
             folder = (args.parts or Path(temporary)) / net
             folder.mkdir(parents=True, exist_ok=True)
             measured: Part = kept(folder, args.way, lambda: WAYS[args.way][0](net, args, folder))
             print(f"{net}: {measured}", file=sys.stderr, flush=True)
             return measured
 
-        parts, failures = each(args.only, part)
+        parts, failures = each(args.only, part_of)
     rows = [{"net": net} | {k: _shown(v) for k, v in p["row"].items()} for net, p in parts.items()]
     bars = [*WAYS[args.way][1](parts), failures]
-    return finish("serving", rows, bars=bars, file=args.file)
+    notes = list[str]()
+    for net, part in parts.items() if args.way == EXHAUSTIVE else ():
+        notes += quick_search.outcomes(net, part["goodputs"])
+    return finish("serving", rows, notes=notes, bars=bars, file=args.file)
 
 
 def compared(name: str, args: Any, folder: Path) -> Part:
@@ -270,57 +267,43 @@ def bars_of_exhaustive(parts: Mapping[str, Part]) -> list[Bar]:
 
 
 def simulation(name: str, args: Any, folder: Path) -> Part:
-    """The predicted and the measured goodputs of deployments of a net."""
-    if name == SLEEP:
-        results: Mapping[str, Sequence[float]] = serving_simulation.of_sleepers(args.seconds)
-    else:
-        ways = product(RUNTIMES, args.batches, range(1, args.cores + 1))
-        runs = (UnsplitRun(way, tuple(along(count)), batch=batch) for way, batch, count in ways)
-        results = Net(name, args, folder).measured(((run, None) for run in runs), every=True)
+    """The predicted and the measured goodputs of pipelines whose stages sleep."""
+    results = serving_simulation.of_sleepers(args.seconds)
     errors = [serving_simulation.error(*result) for result in results.values()]
     row = {"deployments": len(errors), "median error": median(errors), "largest": max(errors)}
-    return {"row": row, "errors": errors, "goodputs": results}
-
-
-def bars_of_simulation(parts: Mapping[str, Part]) -> list[Bar]:
-    """How far the simulation is from what was measured."""
-    errors = [error for part in parts.values() for error in part["errors"]]
-    return [
-        at_most("median error of the predicted goodput", median(errors), 0.05),
-        at_least("deployments", len(errors), DEPLOYMENTS),
-    ]
+    bar = at_most("median error of the predicted goodput", median(errors), 0.05)
+    return {"row": row, "bars": [vars(bar)], "goodputs": results}
 
 
 def server(name: str, args: Any, folder: Path) -> Part:
     """The server of a net in onnxruntime, a replica a core, under load."""
-    net = Net(name, args, folder)
+    net, out = Net(name, args, folder), folder / "replicas"
     devices = list(map(str, along(args.cores)))
     whole = Stage.on(range(len(net.model.graph.ops)), "onnxruntime", devices)
-    write_split(net.model, Deployment((whole,)), folder / "replicas", SplitResults(), onnx=False)
+    write_split(net.model, Deployment((whole,)), out, SplitResults(), onnx=False)
     items, seconds = net.model.items(3), args.seconds
-    load = partial(autosplit.load, folder / "replicas", trace=True)
+    load = partial(autosplit.load, out, trace=True)
     if args.soak:
-        row = {"rate": max(1.0, 0.8 * net.goodputs(load)[1])}
-        bars = serving_http.soak(folder / "replicas", items, row["rate"], args.soak)
+        rate = max(1.0, 0.8 * net.goodputs(load)[1])
+        figures, bars = dict[str, float](), serving_http.soak(out, items, rate, args.soak)
     else:
         with load() as pipeline:
             rate = MS / streamed(pipeline, items, Budget(seconds=seconds)).median / 2
-        figures = serving_http.overhead(folder / "replicas", items, rate, seconds)
-        row, bars = {"rate": rate, **figures}, serving_http.bars_of_overhead(figures)
-    return {"row": row, "bars": [vars(bar) for bar in bars]}
+        figures, bars = serving_http.overhead(out, items, rate, seconds)
+    return {"row": {"rate": rate, **figures}, "bars": [vars(bar) for bar in bars]}
 
 
-def bars_of_server(parts: Mapping[str, Part]) -> list[Bar]:
-    """What the server of each net must reach."""
+def bars_of_each(parts: Mapping[str, Part]) -> list[Bar]:
+    """What each net must reach by itself."""
     return [Bar(**bar) for part in parts.values() for bar in part["bars"]]
 
 
 WAYS: Mapping[str, tuple[Callable[..., Part], Callable[..., list[Bar]]]] = {
     "rivals": (compared, bars_of_rivals),
     EXHAUSTIVE: (compared, bars_of_exhaustive),
-    "simulation": (simulation, bars_of_simulation),
-    "overhead": (server, bars_of_server),
-    "soak": (server, bars_of_server),
+    "simulation": (simulation, bars_of_each),
+    "overhead": (server, bars_of_each),
+    "soak": (server, bars_of_each),
 }
 
 

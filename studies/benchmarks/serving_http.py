@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
@@ -22,16 +22,16 @@ import numpy as np
 import psutil
 
 import autosplit
-from autosplit.deploy.server import protocol
+from autosplit.deploy.server.protocol import DATATYPES, HEADER_LENGTH, read
 from autosplit.hardware.execution.pipeline import Item
 from autosplit.hardware.measurement.open_loop import open_latencies
 from autosplit.hardware.measurement.parity import compare
-from autosplit.planner.workload import Workload, items_measured, quantile
+from autosplit.planner.workload import QUANTILES, Workload, items_measured, quantile
 from studies.benchmarks.result import Bar, at_least, at_most
 
 CLIENTS = 8
 ROUNDS = 3  # of the pipeline and the server in turns
-SHARES = {0.5: 0.3, 0.99: 1.0}  # of the items, and the ms that the server may add to them
+ADDED_MS = {"p50": 0.3, "p99": 1.0}  # that the server may add
 GROWTH = 1.05  # of the server's memory, that is still flat
 LINGER = struct.pack("ii", 1, 0)  # a socket that is reset where it is closed
 
@@ -81,6 +81,20 @@ class Clients:
         return ticket.result()
 
 
+def asking(address: tuple[str, int], request: Callable[[Item], bytes]) -> Callable[[Item], bytes]:
+    """What sends the request of an item on its thread's own connection; it returns the body."""
+    local = threading.local()
+
+    def ask(item: Item) -> bytes:
+        if not hasattr(local, "client"):
+            local.client = Client(address)
+        status, _, body = local.client.ask(request(item))
+        assert status == 200, body
+        return bytes(body)
+
+    return ask
+
+
 def http(path: str, body: bytes, *headers: str) -> bytes:
     """A request as bytes."""
     lines = [f"POST {path} HTTP/1.1", "host: here", f"content-length: {len(body)}", *headers]
@@ -89,26 +103,20 @@ def http(path: str, body: bytes, *headers: str) -> bytes:
 
 def inference(name: str, item: Item) -> bytes:
     """The request for an item, in binary."""
-    tensors, data = [], b""
+    tensors = []
     for key, array in item.items():
-        tensor = {
-            "name": key,
-            "shape": array.shape,
-            "parameters": {"binary_data_size": array.nbytes},
-        }
-        tensors.append({**tensor, "datatype": protocol.DATATYPES[str(array.dtype)]})
-        data += array.tobytes()
+        tensor = {"name": key, "shape": array.shape, "datatype": DATATYPES[str(array.dtype)]}
+        tensors.append({**tensor, "parameters": {"binary_data_size": array.nbytes}})
     document = {"inputs": tensors, "parameters": {"binary_data_output": True}}
-    head = json.dumps(document).encode()
-    length = f"{protocol.HEADER_LENGTH}: {len(head)}"
-    return http(f"/v2/models/{name}/infer", head + data, length)
+    head, data = json.dumps(document).encode(), b"".join(map(np.ndarray.tobytes, item.values()))
+    return http(f"/v2/models/{name}/infer", head + data, f"{HEADER_LENGTH}: {len(head)}")
 
 
 def outputs_of(headers: bytes, body: bytes) -> dict[str, Any]:
     """The outputs in an answer, by name."""
-    length = int(headers.lower().partition(protocol.HEADER_LENGTH.encode() + b": ")[2].split()[0])
+    length = int(headers.lower().partition(HEADER_LENGTH.encode() + b": ")[2].split()[0])
     head = json.dumps({"inputs": json.loads(body[:length])["outputs"]}).encode()
-    return dict(protocol.read(head + body[length:], str(len(head)), ()).item)
+    return dict(read(head + body[length:], str(len(head)), ()).item)
 
 
 @contextlib.contextmanager
@@ -125,51 +133,28 @@ def served(folder: Path) -> Iterator[tuple[psutil.Process, tuple[str, int], str]
             process.terminate()
 
 
-def overhead(folder: Path, items: Sequence[Item], rate: float, seconds: float) -> dict[str, float]:
-    """Latencies of ``pipeline.run`` and of the server at a rate, for the same clients.
-
-    Also the time of the processor that an item takes with its client in the process of the
-    pipeline, and a request in that of the server.
-    """
-    local, count = threading.local(), items_measured(rate, seconds)
-    times, cpu_ms = dict[str, list[list[float]]](run=[], server=[]), {"run": 0.0, "server": 0.0}
-    with served(folder) as (process, address, name), autosplit.load(folder) as pipeline:
-        requests = {id(item): inference(name, item) for item in items}
-
-        def ask(item: Item) -> None:
-            if not hasattr(local, "client"):
-                local.client = Client(address)
-            status, _, body = local.client.ask(requests[id(item)])
-            assert status == 200, body
-
+def overhead(
+    folder: Path, items: Sequence[Item], rate: float, seconds: float
+) -> tuple[dict[str, float], list[Bar]]:
+    """Latencies of ``pipeline.run`` and of the server at a rate, and what the server may add."""
+    times = dict[str, list[list[float]]](run=[], server=[])
+    with served(folder) as (_, address, name), autosplit.load(folder) as pipeline:
         pipeline.with_delay(pipeline.delay_ms or 0.0)
-        ways: dict[str, tuple[Callable[[Item], Any], psutil.Process]] = {
-            "run": (lambda item: pipeline.run([item]), psutil.Process()),
-            "server": (ask, process),
-        }
-        for _ in range(ROUNDS):
-            for way, (answer, worker) in ways.items():
-                clients = Clients(answer, CLIENTS)  # anew: the server ends idle connections
-                before = sum(worker.cpu_times()[:2])
-                all_ms = open_latencies(clients, items, Workload(rate), count)  # type: ignore[arg-type]
-                cpu_ms[way] += 1e3 * (sum(worker.cpu_times()[:2]) - before) / len(all_ms) / ROUNDS
-                times[way].append(all_ms[len(all_ms) // 10 :])
-    quantiles = {
-        f"{way} p{100 * share:g}": median(quantile(np.array(each), share) for each in rounds)
-        for way, rounds in times.items()
-        for share in SHARES
-    }
-    return quantiles | {f"{way} CPU ms": ms for way, ms in cpu_ms.items()}
-
-
-def bars_of_overhead(figures: Mapping[str, float]) -> list[Bar]:
-    """What the server may add to ``pipeline.run``."""
-    bars = []
-    for share, bar in SHARES.items():
-        at = f"p{100 * share:g}"
+        requests = {id(item): inference(name, item) for item in items}
+        ask = asking(address, lambda item: requests[id(item)])
+        ways: dict[str, Callable[[Item], Any]]
+        ways = {"run": lambda item: pipeline.run([item]), "server": ask}
+        for way in list(ways) * ROUNDS:
+            clients: Any = Clients(ways[way], CLIENTS)  # anew: the server ends idle connections
+            all_ms = open_latencies(clients, items, Workload(rate), items_measured(rate, seconds))
+            times[way].append(all_ms[len(all_ms) // 10 :])
+    figures, bars = dict[str, float](), list[Bar]()
+    for at, most in ADDED_MS.items():
+        for way, rounds in times.items():
+            figures[f"{way} {at}"] = median(quantile(np.array(ms), QUANTILES[at]) for ms in rounds)
         added = figures[f"server {at}"] - figures[f"run {at}"]
-        bars.append(at_most(f"ms that the server adds, {at}", added, bar))
-    return bars
+        bars.append(at_most(f"ms that the server adds, {at}", added, most))
+    return figures, bars
 
 
 def soak(folder: Path, items: Sequence[Item], rate: float, minutes: float) -> list[Bar]:
@@ -180,7 +165,7 @@ def soak(folder: Path, items: Sequence[Item], rate: float, minutes: float) -> li
     counts, memory = Counter[str](), list[float]()
     with autosplit.load(folder) as pipeline:
         expected = pipeline.run(items)
-    with served(folder) as (process, address, name):
+    with served(folder) as (process, address, name), ThreadPoolExecutor(CLIENTS + 1) as pool:
         requests = [inference(name, item) for item in items]
         end = time.monotonic() + 60 * minutes
 
@@ -197,10 +182,10 @@ def soak(folder: Path, items: Sequence[Item], rate: float, minutes: float) -> li
                     counts["lost"] += 1
                     client = Client(address)
                     continue
-                is_right = status == 200
-                if is_right:
-                    is_right = compare([outputs_of(headers, body)], [expected[each]]).equal
-                counts["right" if is_right else "refused" if status == 503 else "wrong"] += 1
+                kind = "refused" if status == 503 else "wrong"
+                if status == 200 and compare([outputs_of(headers, body)], [expected[each]]).equal:
+                    kind = "right"
+                counts[kind] += 1
 
         def bad() -> None:
             path = f"/v2/models/{name}/infer"
@@ -223,12 +208,9 @@ def soak(folder: Path, items: Sequence[Item], rate: float, minutes: float) -> li
                 memory.append(process.memory_info().rss)
                 time.sleep(0.5)
 
-        targets = [*(lambda n=n: good(n) for n in range(CLIENTS)), bad]
-        threads = [threading.Thread(target=target) for target in targets]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        tasks = [pool.submit(bad), *(pool.submit(good, number) for number in range(CLIENTS))]
+        for task in tasks:
+            task.result()
     third = len(memory) // 3
     grown = median(memory[-third:]) / median(memory[third : 2 * third]) if third else float("nan")
     what = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))

@@ -22,17 +22,10 @@ from tests.hardware.fakes import fake_pipeline, graph, items
 LIMIT = 5  # times the latency of a single item
 # Stages that sleep: of each the ms and the replicas; and the batch.
 SLEEPERS: Sequence[tuple[Sequence[tuple[float, int]], int]] = (
-    ([(20, 1)], 1),
-    ([(20, 2)], 1),
-    ([(30, 3)], 1),
-    ([(20, 1), (10, 1)], 1),
-    ([(20, 1), (30, 2)], 1),
-    ([(10, 1), (20, 1), (15, 1)], 1),
-    ([(40, 1)], 4),
-    ([(40, 2)], 4),
-    ([(30, 1), (30, 1)], 4),
-    ([(60, 2)], 8),
-)
+    ([(20, 1)], 1), ([(20, 2)], 1), ([(30, 3)], 1), ([(20, 1), (10, 1)], 1),
+    ([(20, 1), (30, 2)], 1), ([(10, 1), (20, 1), (15, 1)], 1),
+    ([(40, 1)], 4), ([(40, 2)], 4), ([(30, 1), (30, 1)], 4), ([(60, 2)], 8),
+)  # fmt: skip
 SPREAD = 0.2  # of how long they sleep
 
 

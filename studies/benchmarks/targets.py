@@ -22,8 +22,6 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-import numpy as np
-
 import autosplit
 from autosplit import api
 from autosplit.deploy import load as loading
@@ -36,7 +34,7 @@ from autosplit.hardware.runtimes.registry import ONNXRUNTIME, TVM
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import streamed
 from studies.benchmarks.result import arguments, at_most, finish
-from tests.deploy.targets.programs import build, checked
+from tests.deploy.targets.programs import build, checked, stacked, words_of
 from tests.hardware.cluster.clusters import Nodes
 from tests.nets import net
 
@@ -132,10 +130,7 @@ def ray(
 
 def cpp(folder: Path, items: Sequence[Item], stack: contextlib.ExitStack) -> Program:
     """The C++ program, built here."""
-    command: list[object] = [build(folder), folder]
-    for number, name in enumerate(items[0]):
-        np.save(folder / f"in{number}.npy", np.stack([item[name] for item in items]))
-        command += ["--input", f"{name}={folder / f'in{number}.npy'}"]
+    command: list[object] = [build(folder), folder, *words_of(folder, stacked(items))]
 
     def period_ms(repeat: int) -> float:
         printed = checked([*command, "--repeat", repeat])

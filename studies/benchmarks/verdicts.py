@@ -38,12 +38,11 @@ def judge_apart(
     worker = Worker(open_judge, setting)
     try:
         for name in names:
-            is_new = fresh
             try:
                 verdict, text = worker.call({"kind": name}, seconds)
             except StageError as error:
-                verdict, text, is_new = FAILS, line_of(error), True
-            if is_new:
+                verdict, text = FAILS, line_of(error)
+            if fresh or verdict == FAILS:
                 worker.close()
                 worker = Worker(open_judge, setting)
             verdicts[name] = (verdict, text)

@@ -18,6 +18,7 @@ from functools import cached_property
 from itertools import cycle, product
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -33,22 +34,24 @@ from autosplit.hardware.measurement.results import (
     LoadTest,
     Measurement,
     Profile,
-    SplitResults,
     Spread,
 )
 from autosplit.hardware.profiling.cost_table import cost_table
 from autosplit.planner import CostModel, Plan, Question, evaluate, partition
-from autosplit.planner.workload import Workload
+from autosplit.study.config.study_file import StudyConfig
 
 NAME = "simulated"  # of the runtime
+THREAD_SHARE = 0.7  # of a core, which each further thread of a replica adds
+OP_BYTES = 1e6  # of an op of a simulated chain
 
 
 @dataclass(frozen=True)
-class Simulation:
-    """How the true costs differ from the known ones.
+class Hardware:
+    """How the true costs differ from the known ones, and what is known of a chain of ``ops`` ops.
 
     ``error``, ``noise`` and ``contention`` (for each further busy device) are relative.
-    ``delay`` is in seconds a measurement, for tests of interruptions.
+    ``delay`` is in seconds a measurement, for tests of interruptions. ``speeds``: of each kind of
+    cores, relative to the known costs.
     """
 
     error: float = 0.35
@@ -56,6 +59,20 @@ class Simulation:
     contention: float = 0.0
     delay: float = 0.0
     seed: int = 0
+    ops: int = 60
+    speeds: Sequence[float] = ()
+
+    def bench(self, config: StudyConfig, **_: Any) -> SimulatedBench:
+        """The bench of a study, in place of the one that its file asks for."""
+        graph, costs = chain_of(self.ops, self.seed)
+        costs = replace(costs, sizes=(OP_BYTES,) * self.ops)
+        if config.cores is None:
+            devices = config.devices or [f"cores:{i}" for i in range(config.most_stages)]
+            question = on_devices(costs, devices, config.stages == "auto")
+            return SimulatedBench(graph, costs, question, devices, self)
+        costs = limited(with_threads(costs, config.rows, self.speeds), config.memory or ())
+        counts = {str(kind): len(cores) for kind, cores in enumerate(config.core_kinds)}
+        return SimulatedBench(graph, costs, Question.of_cores(counts), config.bench_devices, self)
 
 
 class SimulatedBench(Bench):
@@ -70,13 +87,12 @@ class SimulatedBench(Bench):
         costs: CostModel,
         question: Question,
         devices: Sequence[str],
-        simulation: Simulation | None = None,
+        hardware: Hardware,
     ) -> None:
         rows = [replace(r, row=replace(r.row, runtime=NAME)) for r in costs.rows]
         self.costs, self.question = replace(costs, rows=tuple(rows)), question
-        self.simulation = simulation or Simulation()
-        self._graph, self._device_names = graph, tuple(devices)
-        self.true = _hidden(self.costs, self.simulation)
+        self._graph, self._device_names, self.hardware = graph, tuple(devices), hardware
+        self.true = _hidden(self.costs, self.hardware)
 
     @cached_property
     def description(self) -> BenchDescription:
@@ -86,19 +102,15 @@ class SimulatedBench(Bench):
         identity = {
             "model": hashlib.sha256(known.encode()).hexdigest(),
             "devices": " ".join(devices),
-            "simulation": repr(replace(self.simulation, delay=0.0)),
+            "simulation": repr(replace(self.hardware, delay=0.0)),
         }
         return BenchDescription(self._graph, devices, identity, (NAME,), {NAME: ()}, {}, False)
 
-    def cost_table(
-        self, profile: Sequence[Profile], links: Sequence[LinkCost], **limits: Any
-    ) -> CostModel:
+    def cost_table(self, *_: Any, **limits: Any) -> CostModel:
         """The known costs, with the limit of memory."""
         return limited(self.costs, limits.get("memory") or ())
 
-    def device_kinds(
-        self, profile: Sequence[Profile], links: Sequence[LinkCost], memory: Sequence[float]
-    ) -> Sequence[str]:
+    def device_kinds(self, *_: Any, **__: Any) -> Sequence[str]:
         """The kinds of the known costs in their order, or the only one."""
         return kinds_of(self.costs, self._device_names)
 
@@ -117,13 +129,13 @@ class SimulatedBench(Bench):
 
         Raises StageError if a device cannot run an op.
         """
-        return self._measured(deployment, "measure", self.simulation.noise)
+        return self._measured(deployment, "measure", self.hardware.noise)
 
     def compare_interleaved(
         self, candidates: Sequence[Deployment], baselines: Sequence[str]
     ) -> tuple[Sequence[Measurement], Mapping[str, Baseline]]:
         """See Bench. A longer measurement has a quarter of the noise."""
-        noise = self.simulation.noise / 4
+        noise = self.hardware.noise / 4
         measurements = [self._measured(c, "compare", noise) for c in candidates]
         return measurements, {b.name: b for b in self.baselines() if b.name in baselines}
 
@@ -135,9 +147,8 @@ class SimulatedBench(Bench):
         options = {"one device": Option(rows[0]), "replicas": Option(rows[0], most)}
         if len(rows) > 1:
             options["all threads"] = Option(rows[-1])
-        kinds = kinds_of(self.costs, self._device_names)
-        devices = list(zip(kinds, self._device_names, strict=True))
-        baselines = []
+        names, baselines = self._device_names, list[Baseline]()
+        devices = list(zip(kinds_of(self.costs, names), names, strict=True))
         for name, option in options.items():
             whole = Deployment((Stage(ops, (option,)),))
             if self.question.cores:
@@ -149,15 +160,11 @@ class SimulatedBench(Bench):
             baselines.append(Baseline(name, *figures, stage.devices, plan.loads))
         return baselines
 
-    def under_load(
-        self, deployment: Deployment, workload: Workload, period: Spread, least: float = 0.0
-    ) -> LoadTest:
+    def under_load(self, *_: Any, **__: Any) -> LoadTest:
         """Raises ConfigError: there are no items."""
         raise ConfigError("simulated hardware runs no items under load; use a real runtime")
 
-    def export(
-        self, deployment: Deployment, folder: Path, results: SplitResults, format: str, onnx: bool
-    ) -> Path:
+    def export(self, *_: Any, **__: Any) -> Path:
         """Raises ConfigError: there is nothing to export."""
         raise ConfigError("simulated hardware has no stages to export; use a real runtime")
 
@@ -177,7 +184,7 @@ class SimulatedBench(Bench):
         """
         counts, plans = self.question.devices, list[Plan]()
         numbers = [tuple(counts.values())]
-        if self.question.stages is None and not self.question.order and self.simulation.contention:
+        if self.question.stages is None and not self.question.order and self.hardware.contention:
             # Fewer devices slow each other down less.
             numbers = list(product(*(range(most + 1) for most in counts.values())))[1:]
         for used in numbers:
@@ -192,12 +199,12 @@ class SimulatedBench(Bench):
 
     def true_costs(self, busy: int) -> CostModel:
         """The true costs where some devices are busy."""
-        slow = 1 + self.simulation.contention * (busy - 1)
+        slow = 1 + self.hardware.contention * (busy - 1)
         rows = [replace(r, times=tuple(t * slow for t in r.times)) for r in self.true.rows]
         return replace(self.true, rows=tuple(rows))
 
     def _measured(self, deployment: Deployment, purpose: str, noise: float) -> Measurement:
-        time.sleep(self.simulation.delay)
+        time.sleep(self.hardware.delay)
         # The numbers do not depend on the devices.
         pairs = ((s.ops, [replace(o, devices=()) for o in s.options]) for s in deployment.stages)
         stages = tuple(Stage(ops, tuple(options)) for ops, options in pairs)
@@ -208,7 +215,7 @@ class SimulatedBench(Bench):
         # Python's own hash of a text differs from process to process.
         digest = hashlib.sha256(repr((purpose, stages)).encode()).digest()
         entropy = np.frombuffer(digest[:16], dtype=np.uint32).tolist()
-        rng = np.random.default_rng((self.simulation.seed, *entropy))
+        rng = np.random.default_rng((self.hardware.seed, *entropy))
         # Noise of a wide spread must not make a time negative.
         factors = np.maximum(0.1, 1 + noise * rng.normal(size=len(stages)))
         loads = tuple((np.array(plan.loads) * factors).tolist())
@@ -246,19 +253,15 @@ def limited(costs: CostModel, memory: Sequence[float]) -> CostModel:
 
 
 def with_threads(
-    costs: CostModel,
-    pairs: Sequence[tuple[str, int]],
-    thread_share: float,
-    speeds: Sequence[float] = (),
+    costs: CostModel, pairs: Sequence[tuple[str, int]], speeds: Sequence[float] = ()
 ) -> CostModel:
     """The costs of one thread as a table of kinds of cores, each with a number of threads.
 
-    A replica with w threads is as fast as 1 + (w - 1) * ``thread_share`` cores; ``speeds`` are
-    those of the kinds of cores.
+    ``speeds`` are those of the kinds of cores.
     """
     known, rows = costs.rows[0], []
     for kind, threads in pairs:
-        speed = (speeds[int(kind)] if speeds else 1.0) * (1 + (threads - 1) * thread_share)
+        speed = (speeds[int(kind)] if speeds else 1.0) * (1 + (threads - 1) * THREAD_SHARE)
         times = tuple(time / speed for time in known.times)
         rows.append(replace(known, row=Row(kind, known.row.runtime, threads), times=times))
     kinds = [replace(costs.kinds[0], name=kind) for kind in dict(pairs)]
@@ -299,25 +302,26 @@ def graph_of(costs: CostModel) -> FusedGraph:
     return build(costs.name, ops, tensors, (), [name for name in tensors if name not in read])
 
 
-def _hidden(costs: CostModel, simulation: Simulation) -> CostModel:
+def _hidden(costs: CostModel, hardware: Hardware) -> CostModel:
     """The true costs: of an op's errors in several rows half of the variance is the same."""
-    rng = np.random.default_rng((simulation.seed, 0))
+    rng = np.random.default_rng((hardware.seed, 0))
     known = np.array([row.times for row in costs.rows])
-    threads = len({row.row.threads for row in costs.rows})
-    if threads == 1:
-        errors = simulation.error * rng.normal(size=len(costs.names))[None]
+    if len({row.row.threads for row in costs.rows}) == 1:
+        errors = hardware.error * rng.normal(size=len(costs.names))[None]
     else:
         shape = (len(costs.rows) + 1, len(costs.names))
-        drawn = simulation.error * math.sqrt(0.5) * rng.normal(size=shape)
+        drawn = hardware.error * math.sqrt(0.5) * rng.normal(size=shape)
         errors = drawn[0] + drawn[1:]
     times = known * np.exp(errors)
-    rows = [
-        replace(row, times=tuple(of_row))
-        for row, of_row in zip(costs.rows, times.tolist(), strict=True)
-    ]
-    return replace(costs, rows=tuple(rows))
+    pairs = zip(costs.rows, times.tolist(), strict=True)
+    return replace(costs, rows=tuple(replace(r, times=tuple(of_row)) for r, of_row in pairs))
 
 
 def exact(value: float) -> Spread:
     """A value without spread."""
     return Spread(value, value, value)
+
+
+def simulated(hardware: Hardware) -> Any:
+    """A context in which every study runs on simulated hardware."""
+    return patch("autosplit.study.loop.benches.open_bench", hardware.bench)

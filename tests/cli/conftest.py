@@ -3,7 +3,7 @@ import shutil
 import pytest
 
 from autosplit.cli import main
-from studies.simulation.command import Hardware, simulated
+from studies.simulation.bench import Hardware, simulated
 
 STUDY = 'model = "net.onnx"\nstages = 2\n[search]\ntrials = 2\n'
 

@@ -11,7 +11,7 @@ from autosplit.report.documents.study import spread_text
 from autosplit.report.html import page
 from autosplit.study.record import record_of
 from autosplit.units import digits
-from studies.simulation.command import Hardware, simulated
+from studies.simulation.bench import Hardware, simulated
 
 STUDY = 'model = "net.onnx"\nstages = 3\n[search]\ntrials = 9\nsampler = "random"\n'
 

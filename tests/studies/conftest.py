@@ -1,5 +1,3 @@
-"""Fixtures of the benchmarks' tests."""
-
 import sys
 from pathlib import Path
 

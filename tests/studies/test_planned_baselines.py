@@ -39,6 +39,5 @@ def test_rules_for_unlike_devices_give_each_a_range_of_layers():
     }
     roomy = replace(model, kinds=(Kind("0", memory=8.0), kinds[1]))
     assert len(unlike_baselines(roomy, [5.0, 1.0])["memory filled in order"].split) == 1
-    first = plans["layers by memory, largest first"].stages[0]
-    assert first.options[0].row.kind == "1"
+    assert plans["layers by memory, largest first"].stages[0].options[0].row.kind == "1"
     assert not any(fits(model, plan) for plan in plans.values())

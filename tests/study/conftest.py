@@ -1,5 +1,3 @@
-from functools import partial
-
 import numpy as np
 import pytest
 from optuna.trial import TrialState, create_trial
@@ -12,8 +10,7 @@ from autosplit.study.record import RECORD, RESULT, record_of
 from autosplit.study.results import best_of_study
 from autosplit.study.space import Space
 from autosplit.study.storage import storage_url
-from studies.simulation.bench import SimulatedBench, Simulation, chain_of, costs_of, on_devices
-from studies.simulation.command import Hardware, open_bench
+from studies.simulation.bench import Hardware, SimulatedBench, chain_of, costs_of, on_devices
 from tests.hardware.fakes import graph
 
 
@@ -33,7 +30,7 @@ def branchy(blocks, branches, seed=0):
 def bench_of(net, costs, devices, auto=False, **simulation):
     """A bench of a graph along devices, or with any deployment on some of them."""
     question = on_devices(costs, devices, auto)
-    return SimulatedBench(net, costs, question, devices, Simulation(**simulation))
+    return SimulatedBench(net, costs, question, devices, Hardware(**simulation))
 
 
 def space_of(bench):
@@ -86,7 +83,7 @@ def on_hardware(tmp_path, monkeypatch):
     """Run a study of what a file asks for on simulated hardware, which an export opens again."""
 
     def run(hardware=Hardware(contention=0.02), name="c", trials=5, **asked):  # noqa: B008
-        monkeypatch.setattr(benches, "open_bench", partial(open_bench, hardware=hardware))
+        monkeypatch.setattr(benches, "open_bench", hardware.bench)
         document = {"name": name, "model": "net.onnx", "search": {"trials": trials}}
         config = StudyConfig.model_validate(document | asked)
         url = storage_url("s", str(tmp_path / "s.db"))

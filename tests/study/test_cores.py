@@ -10,7 +10,7 @@ from autosplit.report.documents.record import read
 from autosplit.report.documents.study import trial_table, written
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.record import record_of, study_record
-from studies.simulation.command import Hardware
+from studies.simulation.bench import Hardware
 from tests.study.conftest import loss, verdict
 
 FOUR = ["0-3"]

@@ -12,8 +12,7 @@ from autosplit.study.export import export_best_split, export_stored_split
 from autosplit.study.loop import benches
 from autosplit.study.record import record_of, study_record, update
 from autosplit.study.results import best_of_study
-from studies.simulation.bench import SimulatedBench
-from studies.simulation.command import Hardware
+from studies.simulation.bench import Hardware, SimulatedBench
 from tests.study.conftest import chain_bench
 
 
