@@ -145,7 +145,7 @@ def test_a_split_that_does_not_fit_is_not_measured(new_study):
 
 
 # Without transfers many splits are equal.
-@pytest.mark.parametrize("size", [{"ops": 40, "stages": 3, "noise": 0.2}, {"ops": 20, "stages": 4}])
+@pytest.mark.parametrize("size", [{"ops": 20, "stages": 3, "noise": 0.2}, {"ops": 20, "stages": 4}])
 def test_a_study_goes_on_after_its_comparison_as_without(new_study, ran, size):
     search = {"converge": False}
     ran(chain_bench(**size), trials=3, **search)
