@@ -62,9 +62,8 @@ class Goal:
         """
         loads = corrected.loads(batch, costs)
         latencies = corrected.latency_ratio * batch.latencies(loads)
-        values = latencies
-        if self.objective != "latency":
-            values = corrected.ratio * batch.periods(loads)
+        is_latency = self.objective == "latency"
+        values = latencies if is_latency else corrected.ratio * batch.periods(loads)
         if self.is_served:
             with np.errstate(divide="ignore", invalid="ignore"):
                 values = values / _shares(self.workload, corrected, batch)

@@ -45,6 +45,7 @@ def test_a_model_gets_a_study_file_and_the_same_command_resumes(capsys):
     again, err = capsys.readouterr()
     assert "wrote" not in err
     assert json.loads(again)["trials"] == json.loads(shown)["trials"]
+    assert "objective was 'throughput', is 'goodput'" in failed(capsys, 2, *command, "--p99", "20")
     Path("my-net.toml").write_text('model = "other.onnx"')
     assert "study file of another model" in failed(capsys, 2, "run", "my net.onnx")
 

@@ -6,6 +6,7 @@ import pytest
 
 from autosplit.deployment import cores_of
 from autosplit.errors import Infeasible
+from autosplit.hardware.measurement import baselines as compared
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import trial_table, written
 from autosplit.study.config.study_file import StudyConfig
@@ -48,11 +49,17 @@ def test_threads_shorten_the_latency_and_replicas_do_not(on_hardware):
     assert judged["text"].startswith("Leave the model whole: simulated, 4 threads.")
 
 
-def test_a_limit_of_latency_forbids_what_takes_longer(on_hardware):
+def test_a_limit_of_latency_forbids_what_takes_longer(on_hardware, monkeypatch):
+    monkeypatch.setattr(compared, "COMPARED", 1)
     opened = on_hardware(trials=4, cores=FOUR, limits={"latency_ms": 30.0})
     baselines = {b.name: b for b in study_record(opened.study.user_attrs).measured_baselines()}
     assert baselines["replicas"].latency_ms.median > 30 > baselines["all threads"].latency_ms.median
+    final = study_record(opened.study.user_attrs).final_comparison
+    assert [b.name for b in final.baselines] == ["all threads"]
     assert verdict(opened).get("baseline") != "replicas"
+    text = verdict(on_hardware(name="d", trials=2, cores=FOUR, limits={"latency_ms": 1e-3}))["text"]
+    assert text.startswith("Leave the model whole: simulated, 4 threads.")
+    assert text.endswith("No measured deployment computes a lone item within 0.001 ms.")
 
 
 @pytest.mark.integration

@@ -14,6 +14,7 @@ from autosplit.planner.workload import Workload
 from autosplit.study.acquisition import Goal, acquisition
 from autosplit.study.history import TrialReader, measured_baselines
 from autosplit.study.space import Space, useful_threads
+from autosplit.study.surrogate.correction import correct
 
 CORES = Question.of_cores({"big": 3, "little": 2})
 
@@ -88,9 +89,10 @@ def test_a_baseline_of_a_batch_is_measured_as_one_of_that_batch():
     costs = CostModel("net", ("op",), (0,), tuple(rows), (Kind("big"),))
     of_question = Space(costs, Question.of_cores({"big": 1}), cores={"big": (0,)})
     time = Spread(0.5, 0.5, 0.5)
-    baseline = Baseline("a, batch 4", time, time, 1, "a", ("cores:0",), batch=4)
+    baseline = Baseline("a, batch 4", time, time.scaled(4), 1, "a", ("cores:0",), batch=4)
     (measured,) = measured_baselines(of_question, [baseline])
     assert measured.stages[0].options[0].row.batch == 4
+    assert correct(of_question.evaluator, [measured]).latency_ratio == 1
 
 
 def test_a_candidate_with_an_op_that_its_row_cannot_run_does_not_fit():

@@ -16,8 +16,7 @@ from autosplit.study.config.study_file import StudyConfig, checked, overlay, rea
 
 MODEL_SUFFIXES = (".onnx", ".pt2", ".json")
 _KEYS = {
-    "cores", "stages", "devices", "batch", "runtime", "objective", "search", "workload", "shapes",
-    "states",
+    "cores", "stages", "devices", "batch", "runtime", "search", "workload", "shapes", "states",
 }  # fmt: skip
 
 

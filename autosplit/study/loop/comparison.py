@@ -20,7 +20,7 @@ from autosplit.hardware.profiling.cost_table import over_memory
 from autosplit.planner.explain import forbidden_by_states
 from autosplit.planner.workload import served
 from autosplit.study.acquisition import Goal, corrected_costs
-from autosplit.study.config.sections import Workload
+from autosplit.study.config.sections import Limits, Workload
 from autosplit.study.documents import document_of, measured_document
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.verdict import Contender, judge
@@ -63,7 +63,13 @@ def verdict(opened: OpenStudy) -> dict[str, Any] | None:
     record, objective = opened.record, opened.config.objective
     contenders = list(_contenders(opened, record))
     if not any(contender.deployment for contender in contenders):
-        return None
+        if opened.goal.latency_ms == math.inf:
+            return None
+        # Nothing keeps the limit of the latency: whatever takes least comes nearest to it.
+        freed = opened.config.model_copy(update={"objective": "latency", "limits": Limits()})
+        nearest, limit = verdict(replace(opened, config=freed)), opened.goal.latency_ms
+        line = f"\nNo measured deployment computes a lone item within {milliseconds(limit)}."
+        return nearest and {**nearest, "text": nearest["text"] + line}
     loads, workload = record.final_comparison.loads, opened.goal.workload
     served = [c for c in map(partial(_served, opened, record), contenders) if c]
     is_exceeded = opened.goal.is_served and not served
@@ -238,8 +244,8 @@ def _compare_under_load(opened: OpenStudy, asked: Workload) -> None:
 
 
 def _able(goal: Goal, baselines: Sequence[Baseline]) -> Sequence[Baseline]:
-    """Those where an item that comes alone keeps the limit of the workload, or all."""
-    limit = (goal.is_served and goal.workload.limit_ms) or math.inf
+    """Those where an item that comes alone keeps the limits of the latency, or all."""
+    limit = min(goal.latency_ms, (goal.is_served and goal.workload.limit_ms) or math.inf)
     return [b for b in baselines if b.latency_ms.median <= limit] or baselines
 
 

@@ -62,8 +62,7 @@ def commonest_error(counts: Tally) -> str:
 
 def _trials_since_best(counts: Tally) -> int:
     """How many trials have passed since one improved the best value."""
-    best = math.inf
-    since = 0
+    best, since = math.inf, 0
     for trial in sorted((*counts.complete, *counts.failed), key=lambda t: t.number):
         if trial.values and trial.values[0] < best:
             best, since = trial.values[0], 0

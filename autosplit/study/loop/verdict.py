@@ -74,8 +74,7 @@ def judge(contenders: Sequence[Contender], objective: str = "throughput") -> Ver
     ties = [c for c in able if c.time.low <= able[0].time.high]
     winner = min(ties, key=lambda c: (c.complexity, c.time.median))
     fastest = {c.choice: c for c in reversed(able)}
-    others = [c for c in _ORDER if c in fastest and c != winner.choice]
-    rivals = {_CALLED[c]: fastest[c] for c in others}
+    rivals = {_CALLED[c]: fastest[c] for c in _ORDER if c in fastest and c != winner.choice}
     for c in contenders:
         if not c.deployment and c.time.median < winner.time.median:
             rivals[f"{c.baseline}, which this study does not export,"] = c
@@ -113,10 +112,8 @@ def _run(runtime: str, devices: Sequence[str]) -> str:
 def _figure(time: Spread, objective: str) -> str:
     if objective in _UNITS:
         return f"{_shown(time, objective)} within the limit"
-    interval = between(time.low, time.high)
-    return (
-        f"{_shown(time, objective)}{interval} {'latency' if objective == 'latency' else 'an item'}"
-    )
+    unit = "latency" if objective == "latency" else "an item"
+    return f"{_shown(time, objective)}{between(time.low, time.high)} {unit}"
 
 
 def _shown(time: Spread, objective: str) -> str:

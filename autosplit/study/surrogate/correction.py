@@ -159,7 +159,8 @@ def _ratios(evaluator: BatchEvaluator, trials: Sequence[Measured]) -> tuple[floa
         if slowest > 0:
             periods.append(trial.period_ms / slowest)
             if trial.latency_ms > 0:
-                latencies.append(trial.latency_ms / sum(trial.stage_ms))
+                items = trial.stages[0].options[0].row.batch  # a lone item takes as long as a batch
+                latencies.append(trial.latency_ms / (items * sum(trial.stage_ms)))
     ratio = min(max(float(np.median(periods)), 0.5), 2.0) if periods else 1.0
     return ratio, float(np.median(latencies)) if latencies else 1.0
 

@@ -61,19 +61,6 @@ def test_the_first_line_says_how_to_run_it(deployment, advice):
     assert lines[1] == "5 ms (4.9 to 5.1) an item; no other shape was measured."
 
 
-def test_a_split_that_ties_with_faster_replicas_is_not_advised():
-    """The whole model, slower than the split, ties with the replicas, the fastest."""
-    split, replicas = Spread(10.2, 10.15, 10.3), Spread(10.0, 9.6, 10.4)
-    whole_model = contender(LEAVE, Spread(10.5, 10.35, 10.6))
-    verdict = judge([contender(SPLIT, split), contender(REPLICATE, replicas), whole_model])
-    assert verdict.winner.choice == "leave"
-    assert "the best replicas 10 ms (a tie)" in verdict.text
-
-
-def test_of_splits_that_tie_the_one_of_fewer_runtimes_is_advised():
-    assert judge([contender(MIXED, 9.9), contender(SPLIT, 10.0)]).winner.deployment == SPLIT
-
-
 def test_what_cannot_be_exported_is_named_where_it_is_faster_and_never_advised():
     faster, slower = (text(contender(SPLIT, 10.0), contender(None, t)) for t in (8.0, 12.0))
     assert faster[0].startswith("Split")
