@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,18 +45,24 @@ def run(args: argparse.Namespace) -> None:
     from autosplit.hardware.measurement.measure import Budget
     from autosplit.report import trace
 
+    workload = options.workload(args)
+    if args.chart and workload is None:
+        raise ConfigError("--chart draws latencies under load; give --rate or --p99 too")
     budget = Budget(seconds=args.seconds, latency_items=_LATENCY_ITEMS)
-    result = bench(args.folder, budget, options.workload(args), args.streams)
+    result = bench(args.folder, budget, workload, args.streams)
     if args.trace:
         names = [list(map(str, devices)) for devices in result.devices]
         trace.write(result.events, result.submitted, result.wiring, names, args.trace)
-    if args.chart:
-        _draw(result.load, args.chart)
+    if args.chart and result.load:
+        from autosplit.report.drawing.charts import latency_rate  # which imports Optuna
+
+        with atomic_write(args.chart) as temporary:
+            temporary.write_bytes(latency_rate({"": result.load}).draw().render())
     document = {
         **(_under_load(result.load, args.rate) if result.load else {}),
         "period_ms": _distribution(result.period, result.gaps),
         "latency_ms": _distribution(result.latency, result.latency.samples),
-        "items": len(result.gaps) + 1,
+        "items": result.items,
         "warm_up": result.warm_up,
         "stages": list(map(_stage, result.busy_ms, result.devices, result.runtimes)),
         "disturbances": result.disturbances,
@@ -83,7 +88,7 @@ def _shown(result: BenchResult) -> Iterator[str | Table]:
     yield Table(title, ("stage", "runtime", "busy ms", "% of the period"), rows)
     samples = {"between results": result.gaps, "latency": latency.samples}
     percentiles = [(n, *map(digits, _percentiles(s).values())) for n, s in samples.items()]
-    title = f"{len(result.gaps) + 1} items after {result.warm_up} to warm up; "
+    title = f"{result.items} items after {result.warm_up} to warm up; "
     title += f"latency of {len(latency.samples)} single items"
     yield Table(title, ("ms", "min", "p50", "p90", "p99", "max"), percentiles)
     if load:
@@ -102,15 +107,6 @@ def _under_load(load: LoadTest, rate: float | None) -> dict[str, Any]:
         "p99_ms": point and point.quantiles_ms["p99"].median,
         "load": asdict(load),
     }
-
-
-def _draw(load: LoadTest | None, file: Path) -> None:
-    from autosplit.report.drawing.charts import latency_rate
-
-    if load is None:
-        raise ConfigError("--chart draws latencies under load; give --rate or --p99 too")
-    with atomic_write(file) as temporary:
-        temporary.write_bytes(latency_rate({"": load}).draw().render())
 
 
 def _percentiles(samples: Sequence[float]) -> dict[str, float]:

@@ -184,7 +184,7 @@ _milliseconds = partial(_above_zero, "number of milliseconds")
 
 def delay(text: str) -> float:
     """A number of milliseconds, which may be 0."""
-    return 0.0 if text == "0" else _milliseconds(text)
+    return 0.0 if re.fullmatch(r"0+(\.0*)?", text) else _milliseconds(text)
 
 
 TYPES: dict[str, Any] = {

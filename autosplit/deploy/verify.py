@@ -41,7 +41,7 @@ class BenchResult:
     """Times in ms: period, latency, and how long each replica works for a result; with events.
 
     ``load`` is there where a workload was given.
-    ``gaps`` are the times between results, of which the first ``warm_up`` items do not count.
+    ``gaps`` are the times between the results of ``items``, after ``warm_up`` that do not count.
     ``busy_ms`` and ``devices`` have the replicas of each stage. ``disturbances`` say why the times
     cannot be trusted.
     """
@@ -49,6 +49,7 @@ class BenchResult:
     period: Spread
     latency: Spread
     gaps: tuple[float, ...]
+    items: int
     warm_up: int
     busy_ms: tuple[tuple[float, ...], ...]
     devices: tuple[tuple[Device, ...], ...]
@@ -181,7 +182,8 @@ def bench(
         period,
         latency,
         gaps,
-        warm_up,
+        pipeline.batch * len(ends),
+        pipeline.batch * warm_up,
         busy_ms,
         pipeline.places,
         events,

@@ -28,7 +28,7 @@ TARGETS = ["cores:0=llvm -mcpu=x86-64-v3", "rpc:pi:9090=llvm"]
         (options.memory, "3 GB", 3e9),
         (options.memory, "3000MB", 3e9),
         (options.TYPES["seconds"], "1e-9", 1e-9),
-        (options.TYPES["delay"], "0", 0.0),
+        (options.TYPES["delay"], "0.0", 0.0),
     ],
 )
 def test_options_are_read(read, text, value):

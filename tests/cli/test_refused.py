@@ -53,6 +53,8 @@ def folder(finished):
         *((f"plan g.json --stages 2 --{option}", 2, "a graph file has its own costs")
           for option in ("shape x=1", "devices cores:0", "target llvm", "device-target a=b",
                          "runtime onnxruntime")),
+        ("bench nowhere --chart x.svg", 2, "--chart draws latencies under load; give --rate or "),
+        ("bench nowhere --delay 5", 2, "--delay is for items that come by themselves; give --rate"),
         ("plan g.json --stages 2 -o out", 2, "--output writes stages, which a graph file has not"),
         ("plan g.json --stages 2 --save no/saved.json", 2, "saved.json: cannot be written"),
         *((f"plan g.json --cores 2 --{option}", 2, "give --stages instead of --cores")

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -83,14 +82,6 @@ def infer(client, item, binary=True, **options):
     return client.infer("net", tensors(item, binary), outputs=asked, **options).as_numpy("b")
 
 
-@pytest.mark.parametrize("binary", [True, False])
-def test_tritons_client_gets_the_outputs_of_its_items(address, binary):
-    with connected(address) as client:
-        for item in items(6):
-            expected = sequential(CHAIN, item, ["b"])["b"]
-            np.testing.assert_array_equal(infer(client, item, binary), expected)
-
-
 @pytest.mark.parametrize("batch", [1, 4])
 def test_items_of_a_request_are_answered_in_order(batch):
     asked_items = items(6)
@@ -109,7 +100,9 @@ def test_inputs_of_unlike_numbers_of_items_and_those_of_a_variant_are_one_item()
     ):  # fmt: skip
         shapes = zip(ports, rows, strict=True)
         tensors = {p.name: np.zeros((n, *p.shape[1:]), np.float32) for p, n in shapes}
-        assert len(protocol.items_of(tensors, ports, variants)) == count
+        assert len(protocol.items_of(tensors, ports, count, variants)) == count
+    with pytest.raises(ConfigError, match="the request has 10000 items; give 2 at most"):
+        protocol.items_of({"x": np.broadcast_to(np.float32(), (20_000, 3))}, [x], 2)
 
 
 def test_more_items_than_fit_and_those_of_a_stream_are_refused():
@@ -117,19 +110,20 @@ def test_more_items_than_fit_and_those_of_a_stream_are_refused():
         status, _, answer = post(address, asked(shape=[6], data=[0] * 6))
     assert (status, answer["error"]) == (400, "the request has 3 items; give 2 at most")
     with served(stateful) as address:
-        document = asked(shape=[4], data=[0] * 4) | {"parameters": {"sequence_id": 1}}
+        document = of_sequence(1) | asked(shape=[4], data=[0] * 4)
         status, _, answer = post(address, document)
     assert (status, "a stream takes one at a time" in answer["error"]) == (400, True)
 
 
-def test_clients_at_once_get_their_own_outputs(address):
+@pytest.mark.parametrize("binary", [True, False])
+def test_clients_at_once_get_their_own_outputs(address, binary):
     wrong = []
 
     def ask(item):
         with connected(address) as client:
             for _ in range(10):
                 expected = sequential(CHAIN, item, ["b"])["b"]
-                if not np.array_equal(infer(client, item), expected):
+                if not np.array_equal(infer(client, item, binary), expected):
                     wrong.append(item)
 
     with ThreadPoolExecutor(8) as threads:
@@ -292,13 +286,13 @@ def test_requests_that_are_being_computed_are_finished_at_the_end():
 
 
 def test_a_pipeline_that_fails_is_loaded_again():
-    befores = [Mock(side_effect=ValueError("broken")), None]
-    with served(lambda: chain(before={0: befores.pop(0)})()) as address:
+    broken = chain(before={0: Mock(side_effect=ValueError("broken"))})
+    loads = [broken, Mock(side_effect=OSError("a node is gone")), chain()]
+    with served(lambda: loads.pop(0)()) as address:
         status, _, answer = post(address, asked())
         assert (status, "ValueError: broken" in answer["error"]) == (500, True)
-        while (status := post(address, asked())[0]) == 503:
-            time.sleep(0.01)
-        assert status == 200
+        wait_for(lambda: post(address, asked())[0] != 503)
+        assert post(address, asked())[0] == 200
 
 
 @pytest.mark.parametrize("batch", [1, 4])
@@ -319,8 +313,8 @@ def test_an_item_that_fails_leaves_others_their_pipeline(batch):
         assert post(address, asked())[0] == 200
 
 
-def stateful():
-    return fakes.fake_pipeline(STATE, [[0], [1]], ["b", "s"], states={"h": "s"})[0]
+def stateful(**options):
+    return fakes.fake_pipeline(STATE, [[0], [1]], ["b", "s"], states={"h": "s"}, **options)[0]
 
 
 def test_a_sequence_has_its_own_states():
@@ -340,6 +334,23 @@ def test_a_sequence_has_its_own_states():
         ):
             with pytest.raises(triton.InferenceServerException, match=line):
                 infer(client, submitted[0], **options)
+
+
+def of_sequence(sequence, **place):
+    return asked() | {"parameters": {"sequence_id": sequence, **place}}
+
+
+def test_a_sequence_may_begin_anew_while_its_last_item_is_computed():
+    release, answers = threading.Event(), []
+    waits = {0: lambda _: release.wait(PATIENCE_S)}
+    with served(partial(stateful, before=waits)) as address, ThreadPoolExecutor(2) as threads:
+        for inside, ends in ((1, True), (2, False)):
+            document = of_sequence(7, sequence_start=True, sequence_end=ends)
+            answers.append(threads.submit(post, address, document))
+            wait_for(lambda n=inside: f"autosplit_items_inside {n}" in metrics(address))
+        release.set()
+        assert [answer.result(PATIENCE_S)[0] for answer in answers] == [200, 200]
+        assert post(address, of_sequence(7))[0] == 200
 
 
 HEAD = b"POST /v2/models/net/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"
@@ -392,13 +403,9 @@ def test_bodies_that_come_slowly_do_not_fill_the_memory(monkeypatch):
 def test_states_of_sequences_that_nobody_ends_do_not_fill_the_memory(monkeypatch):
     has_memory(monkeypatch, 2 * 16 / app.MOST_OF_MEMORY + 1)  # for two streams
     with served(stateful) as address:
-
-        def ask(sequence, is_first):
-            parameters = {"sequence_id": sequence, "sequence_start": is_first}
-            return post(address, asked() | {"parameters": parameters})[0]
-
-        assert [ask(sequence, True) for sequence in (1, 2, 3)] == [200] * 3
-        assert [ask(sequence, False) for sequence in (1, 2, 3)] == [400, 200, 200]
+        for is_first, statuses in ((True, [200, 200, 200]), (False, [400, 200, 200])):
+            documents = [of_sequence(n, sequence_start=is_first) for n in (1, 2, 3)]
+            assert [post(address, document)[0] for document in documents] == statuses
 
 
 def test_no_answer_waits_for_the_client_s_acknowledgement():

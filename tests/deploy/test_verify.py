@@ -150,8 +150,6 @@ def test_special_values_show_a_stage_that_hides_nan(export, monkeypatch):
 
 
 NO_REFERENCE = "the export has no reference outputs; give the original model with --model FILE"
-NO_ITEMS = "--delay is for items that come by themselves; give --rate or --p99"
-NO_LOAD = "--chart draws latencies under load; give --rate or --p99 too"
 
 
 @pytest.mark.parametrize(
@@ -162,8 +160,6 @@ NO_LOAD = "--chart draws latencies under load; give --rate or --p99 too"
         (["verify", "--items", "0"], "--items 0 is invalid; give 1 or more"),
         (["verify", "--items", "-1"], "--items -1 is invalid; give 1 or more"),
         (["verify", "--seed", "-5"], "--seed -5 is invalid; give 0 or more"),
-        (["bench", "--seconds", "0.1", "--chart", "x.svg"], NO_LOAD),
-        (["bench", "--delay", "5"], NO_ITEMS),
     ],
 )
 def test_what_cannot_be_answered_is_refused_with_the_remedy(export, said, words, line):

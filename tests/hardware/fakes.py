@@ -162,8 +162,6 @@ class Scripted:
         while self._ends:
             yield self._result()
 
-    map = map_streams
-
     def _submit(self) -> None:
         number, ready = len(self.submitted), self.now
         self.submitted.append(ready)

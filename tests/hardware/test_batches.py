@@ -2,12 +2,13 @@ import numpy as np
 import pytest
 
 import autosplit
-from autosplit.deploy.verify import verify
+from autosplit.deploy.verify import bench, verify
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, ModelError
 from autosplit.hardware import batches
 from autosplit.hardware.batches import batched_profiles, checked_profiles
 from autosplit.hardware.devices.device import along
+from autosplit.hardware.measurement.measure import Budget
 from tests.deploy.exports import Export
 from tests.nets import judge, net
 
@@ -133,6 +134,8 @@ def test_an_export_at_a_batch_takes_single_items_and_no_other_batch(save, tmp_pa
     assert document["stages"][0]["inputs"][0]["shape"] == [3, 4]
     judge(model, autosplit.load(tmp_path), items=5)
     assert verify(tmp_path).accuracy.equal
+    result = bench(tmp_path, Budget(seconds=0.01, items=12))
+    assert result.items == 3 * (len(result.gaps) + 1)
     Export(tmp_path).edit(lambda document: document.update(batch=2))
     with pytest.raises(ConfigError, match="which nothing before it produces"):
         autosplit.load(tmp_path)

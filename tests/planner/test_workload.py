@@ -110,10 +110,6 @@ def test_a_batch_waits_as_long_as_serves_most_and_a_single_item_not_at_all():
     assert workload.served(TIGHT, single, [20.0], 20.0)[1] == 0
 
 
-def test_no_rate_keeps_a_limit_below_the_shortest_latency():
-    assert goodput(Server((Station((4.0,)), Station((2.0,)))), Workload(limit_ms=5.9)) == 0.0
-
-
 def test_a_lower_quantile_within_the_same_limit_allows_a_higher_rate():
     server = Server((Station((4.0,)),))
     rates = [goodput(server, Workload(limit_ms=20.0, quantile=q)) for q in ("p99", "p95", "p50")]

@@ -71,7 +71,7 @@ class Server:
             raise ConfigError(f"the queue is {queue}; this pipeline holds at most {limit} items")
         self._queue = limit if queue is None else queue
         self.metrics = Metrics()
-        self._sequences: OrderedDict[int | str, None] = OrderedDict()
+        self._sequences: OrderedDict[Stream, None] = OrderedDict()
         states = sum(state.nbytes for state in wiring.first_states.values())
         room = int(MOST_OF_MEMORY * psutil.virtual_memory().available)
         self._most_sequences = max(1, min(MOST_SEQUENCES, room // max(1, states)))
@@ -175,9 +175,8 @@ class Server:
         asked = protocol.read(body, length, self.pipeline.wiring.outputs)
         items = self._items(asked)
         with self._inside(len(items)):
-            results = await self._computed(self.pipeline, items, self._stream(asked))
-            if asked.end and asked.sequence is not None:
-                self._drop(asked.sequence)
+            ended = asked.sequence if asked.end else None
+            results = await self._computed(self.pipeline, items, self._stream(asked), ended)
         content, headers = protocol.write(asked, results, self.name)
         return Response(content, headers=headers)
 
@@ -260,11 +259,9 @@ class Server:
     def _items(self, asked: protocol.Request) -> list[Item]:
         """The items of a request. Raises ConfigError for more than it may have."""
         wiring = self.pipeline.wiring
-        items = protocol.items_of(asked.item, wiring.inputs, wiring.variants.values())
+        items = protocol.items_of(asked.item, wiring.inputs, self._queue, wiring.variants.values())
         if len(items) == 1:
             return items
-        if len(items) > self._queue:
-            raise ConfigError(f"the request has {len(items)} items; give {self._queue} at most")
         if wiring.first_states:
             raise ConfigError(f"the request has {len(items)} items; a stream takes one at a time")
         scalar = next((port.name for port in wiring.outputs if not port.shape), None)
@@ -273,10 +270,11 @@ class Server:
         return items
 
     async def _computed(
-        self, pipeline: Pipeline, items: Sequence[Item], stream: Stream
+        self, pipeline: Pipeline, items: Sequence[Item], stream: Stream, ended: Stream = None
     ) -> list[dict[str, protocol.Array]]:
         entered = time.perf_counter()
         tickets = [pipeline.enter(item, stream) for item in items]
+        self._drop(ended)  # before another request begins the sequence anew
         for ticket in tickets:
             with contextlib.suppress(StageError):  # ``result`` raises it
                 await asyncio.wrap_future(ticket)
@@ -305,7 +303,7 @@ class Server:
             self._drop(next(iter(self._sequences)))
         return sequence
 
-    def _drop(self, sequence: int | str) -> None:
+    def _drop(self, sequence: Stream) -> None:
         """Forget a sequence and its states."""
         if sequence in self._sequences:
             del self._sequences[sequence]
@@ -318,7 +316,7 @@ class Server:
             try:
                 self.pipeline = await asyncio.to_thread(self._started)
                 break
-            except AutosplitError:
+            except Exception:  # Ray raises errors of many kinds
                 await asyncio.sleep(1)
         self._sequences.clear()
         self._reloading = None

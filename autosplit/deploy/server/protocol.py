@@ -78,11 +78,11 @@ def read(body: bytes, header_length: str | None, outputs: Sequence[Port]) -> Req
 
 
 def items_of(
-    tensors: Mapping[str, Array], ports: Sequence[Port], variants: Iterable[Variant] = ()
+    tensors: Mapping[str, Array], ports: Sequence[Port], most: int, variants: Iterable[Variant] = ()
 ) -> list[Mapping[str, Array]]:
     """The items of a request: one, unless each input has so many times the rows of an item.
 
-    An item of one of the ``variants`` may have more rows too.
+    An item of one of the ``variants`` may have more rows too. Raises ConfigError above ``most``.
     """
     shapes = {name: array.shape for name, array in tensors.items()}
     if any(shapes == {p.name: p.shape for p in variant.inputs} for variant in variants):
@@ -92,6 +92,8 @@ def items_of(
     # A tensor that is no input is refused as such.
     if count == 1 or tensors.keys() != {port.name for port in ports}:
         return [tensors]
+    if count > most:
+        raise ConfigError(f"the request has {count} items; give {most} at most")
     parts = {name: np.split(array, count) for name, array in tensors.items()}
     return [{name: arrays[i] for name, arrays in parts.items()} for i in range(count)]
 

@@ -137,8 +137,8 @@ class IsolatedBench(Bench):
     def __init__(self, setting: BenchSetting, open_handler: OpenHandler = open_bench) -> None:
         self._setting = setting
         self._open_handler = open_handler
-        # One job may measure several pipelines, each for the budget.
-        self._timeout_s = CANDIDATE_TIMEOUT_S + 4 * setting.budget.seconds
+        # A phase may be a rate of a load test, which takes up to 48 times the budget.
+        self._timeout_s = CANDIDATE_TIMEOUT_S + 48 * setting.budget.seconds
         self._worker: Worker | None = None
         # Only a server that has answered before is waited for.
         self._wait_s = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def of_items(wiring: Wiring, batch: int) -> Wiring:
     """The wiring with the inputs and outputs of single items; stages have those of a batch."""
-
     if batch == 1:
         return wiring
 
@@ -49,12 +49,13 @@ def of_batch(ports: Sequence[Port], batch: int) -> tuple[Port, ...]:
 
 @dataclass
 class _Batch:
-    """Items that enter together, at ``due`` at the latest; ``ticket`` once they have."""
+    """``count`` items that enter together, at ``due`` at the latest; ``started``: once done."""
 
     inputs: list[Array]
     due: float
     places: list[Place] = field(default_factory=list)
-    ticket: Ticket | None = None
+    count: int = 0
+    started: float | None = None
 
     def fail(self, error: BaseException) -> None:
         """Let all items of the batch have an error."""
@@ -73,17 +74,17 @@ class Place(Future[Mapping[str, Any]]):
 
     @property
     def started(self) -> float | None:
-        """When its first stage began, in seconds."""
-        return self._batch.ticket.started if self._batch.ticket else None
+        """When its first stage began, in seconds, once it is done."""
+        return self._batch.started
 
     @property
     def items(self) -> int:
         """The items of its batch."""
-        return len(self._batch.places)
+        return self._batch.count
 
     def result(self, timeout: float | None = None) -> dict[str, Any]:
         """The outputs. Without a delay its batch is computed now, since its caller waits."""
-        if self._batches.delay_s is None:
+        if self._batch.due == math.inf:
             self._batches.let_in(self._batch)
         together = super().result(timeout)
         outputs: dict[str, Any] = dict(self._forwarded)
@@ -142,19 +143,19 @@ class Batches:
     def let_in(self, batch: _Batch) -> None:
         """Let a batch enter now, unless it has."""
         with self._entering:
-            if batch.ticket is not None or batch is not self._open:
+            if batch is not self._open:
                 return
-            self._open = None
+            self._open, batch.count = None, len(batch.places)
             for whole in batch.inputs:
-                last = whole[_rows(whole, len(batch.places) - 1, self.size)]
-                for number in range(len(batch.places), self.size):
+                last = whole[_rows(whole, batch.count - 1, self.size)]
+                for number in range(batch.count, self.size):
                     whole[_rows(whole, number, self.size)] = last
             try:
-                batch.ticket = self._engine.enter(batch.inputs, {}, 0)
+                ticket = self._engine.enter(batch.inputs, {}, 0)
             except BaseException:
                 batch.fail(self._engine.closed())
                 raise
-        batch.ticket.add_done_callback(partial(self._leave, batch))
+        ticket.add_done_callback(partial(self._leave, batch))
 
     def close(self) -> None:
         """Stop the engine, and discard the batch that is collected."""
@@ -170,7 +171,7 @@ class Batches:
         shapes = [(self.size * len(array), *array.shape[1:]) for array in arrays]
         pairs = zip(shapes, arrays, strict=True)
         empty = [aligned_empty(shape, array.dtype) for shape, array in pairs]
-        delay = threading.TIMEOUT_MAX if self.delay_s is None else self.delay_s
+        delay = math.inf if self.delay_s is None else self.delay_s
         return _Batch(empty, time.perf_counter() + delay)
 
     def _is_due(self) -> bool:
@@ -194,25 +195,25 @@ class Batches:
         if batch is not None and self._is_due():
             self.let_in(batch)
 
-    def _leave(self, batch: _Batch, ticket: Future[Mapping[str, Any]]) -> None:
+    def _leave(self, batch: _Batch, ticket: Ticket) -> None:
         """Hand out the outputs of a batch, or its failure."""
-        error = ticket.exception()
-        is_only_item = len(batch.places) == 1
-        if isinstance(error, ItemFailed) and not (is_only_item and error.is_certain):
+        error, batch.started = ticket.exception(), ticket.started
+        if isinstance(error, ItemFailed) and not (batch.count == 1 and error.is_certain):
             # The stage's own thread may not wait for items to enter.
             threading.Thread(target=self._run_alone, args=(batch, error), daemon=True).start()
         elif error is not None:
             batch.fail(error)
         else:
             together = ticket.result()
-            for place in batch.places:
+            places, batch.places = batch.places, []  # they refer to each other
+            for place in places:
                 place.set_result(together)
 
     def _run_alone(self, batch: _Batch, error: ItemFailed) -> None:
         """Run each item of a batch that failed again, as a batch of itself alone."""
         try:
             tickets = []
-            if len(batch.places) > 1:
+            if batch.count > 1:
                 for place in batch.places:
                     rows = [w[_rows(w, place.number, self.size)] for w in batch.inputs]
                     alone = [np.concatenate([array] * self.size) for array in rows]

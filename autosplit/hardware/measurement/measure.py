@@ -114,8 +114,6 @@ def period_and_busy(
     events = pipeline.events[begin:]
     period = spread(_period_samples(pipeline, events, warm, last))
     busy = _busy(pipeline, events, warm, last, period)
-    if pipeline.batch == 1:
-        return period, busy
     an_item = [tuple(ms / pipeline.batch for ms in of_stage) for of_stage in busy]
     return period.scaled(1 / pipeline.batch), tuple(an_item)
 

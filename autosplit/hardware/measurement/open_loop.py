@@ -11,11 +11,14 @@ import math
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
+from itertools import islice
+from typing import Any
 
 from autosplit import phases
-from autosplit.hardware.execution.pipeline import Inside, Item, Pipeline
+from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.measurement.measure import MS, items_in_turn, without_full_collections
 from autosplit.hardware.measurement.results import LoadPoint, LoadTest, spread
@@ -44,7 +47,6 @@ def load_test(
     """
     delay_ms = workload.delays(pipeline.batch)[0]
     pipeline.with_delay(delay_ms)
-
     limit = workload.limit_ms
 
     def at(rate: float, limit: float | None = limit) -> LoadPoint:
@@ -52,7 +54,11 @@ def load_test(
         at_rate = replace(workload, rate=rate, limit_ms=limit)
         return load_point(pipeline, items, at_rate, seconds, streams)
 
-    lone = min(_lone(pipeline, item) for item in [*items, *items][:_LONE_ITEMS])
+    lone = math.inf  # the latency of an item that comes alone
+    for stream, item in islice(items_in_turn(pipeline, items, 1), _LONE_ITEMS):
+        start = time.perf_counter()
+        pipeline.run([item], stream)
+        lone = min(lone, (time.perf_counter() - start) * MS)
     # At the rate that is asked for all latencies count, not only whether they keep the limit.
     points = [] if workload.rate is None else [at(workload.rate, limit=None)]
     test = LoadTest((), lone, capacity, delay_ms, quantile=workload.quantile)
@@ -104,12 +110,14 @@ def open_latencies(
     limit_s = math.inf if workload.limit_ms is None else workload.limit_ms / MS
     late, share_late = list[int](), 1 - workload.share
     ends, done = [0.0] * len(due), threading.Semaphore(0)
-    tickets: list[Inside] = []
+    sent, failed = 0, list[Future[Any]]()  # the others are not kept: their outputs may be large
 
-    def note(number: int, _: object) -> None:
+    def note(number: int, ticket: Future[Any]) -> None:
         ends[number] = time.perf_counter()
         if number >= first and ends[number] - start - due[number] > limit_s:
             late.append(number)
+        if ticket.exception() is not None:
+            failed.append(ticket)
         done.release()
 
     start = time.perf_counter()
@@ -120,18 +128,10 @@ def open_latencies(
         if number and (is_enough or now > latest or len(late) > share_late * most):
             break
         time.sleep(max(0.0, at - now))
-        tickets.append(pipeline.enter(item, stream))
-        tickets[-1].add_done_callback(partial(note, number))
-    for _ in tickets:
+        pipeline.enter(item, stream).add_done_callback(partial(note, number))
+        sent += 1
+    for _ in range(sent):
         done.acquire()
-    for ticket in tickets:
-        if ticket.exception() is not None:
-            pipeline.result(ticket)
-    return [(end - start - at) * MS for end, at in zip(ends[: len(tickets)], due, strict=False)]
-
-
-def _lone(pipeline: Pipeline, item: Item) -> float:
-    """The latency in ms of an item that comes alone."""
-    start = time.perf_counter()
-    pipeline.run([item])
-    return (time.perf_counter() - start) * MS
+    for ticket in failed:
+        ticket.result()
+    return [(end - start - at) * MS for end, at in zip(ends[:sent], due, strict=False)]

@@ -54,10 +54,11 @@ def test_an_incomplete_batch_is_computed_once_a_result_is_waited_for():
             pipeline.submit(item)
         require_single_results(in_time(lambda: list(islice(pipeline.results(), 6))), submitted)
         assert len(stages[0].seen) == 2
-        pipeline.submit(submitted[0])
-        require_single_results([in_time(lambda: next(pipeline.results()))], submitted[:1])
         in_time(lambda: pipeline.run(two_inputs(10)))
-    assert [len(stage.seen) for stage in stages] == [2 + 1 + 3] * 2
+        pipeline.submit(submitted[0])
+        pipeline.with_delay(1)  # of those that come later
+        require_single_results([in_time(lambda: next(pipeline.results()))], submitted[:1])
+    assert [len(stage.seen) for stage in stages] == [2 + 3 + 1] * 2
 
 
 @pytest.mark.parametrize("delay_ms", [1e13, 1e300])
@@ -161,6 +162,7 @@ def test_a_batch_that_is_due_goes_on_collecting_while_all_replicas_are_busy():
     submitted = two_inputs(4)
     with pipeline.with_delay(0):
         tickets = [pipeline.enter(item) for item in submitted]
+        assert not tickets[1].cancel()  # others of its batch would never be done
         release.set()
         results = in_time(lambda: [pipeline.result(ticket) for ticket in tickets])
         require_single_results(results, submitted)

@@ -160,20 +160,6 @@ def test_a_stage_that_does_not_fit_is_a_failing_stage(method, instead):
         in_time(lambda: pipeline.run(items(2)))
 
 
-def test_a_failing_stage_wakes_a_caller_that_waits_to_submit():
-    def before(item):
-        full.wait(PATIENCE_S)
-        raise Broken
-
-    full = threading.Event()
-    pipeline, _ = chain(before={1: before})
-    for item in items(pipeline.capacity):
-        pipeline.submit(item)
-    threading.Timer(0.1, full.set).start()
-    with pytest.raises(StageError, match="stage 1 failed: Broken"):
-        in_time(lambda: pipeline.submit(items(1)[0]))
-
-
 def test_the_first_of_two_failures_is_reported():
     def late(item):
         if item == 1:

@@ -191,10 +191,11 @@ def test_a_stream_that_is_reset_halfway_is_forgotten_with_its_last_item():
         net, [[0]], ["y"], before={0: lambda _: goes_on.wait(10)}, replicas=[2], states={"h": "y"}
     )
     with pipeline:
-        pipeline.submit(items(1)[0], stream="a")
+        ticket = pipeline.enter(items(1)[0], stream="a")
         pipeline.reset(stream="a")
+        assert not ticket.cancel()
         goes_on.set()
-        in_time(lambda: next(pipeline.results()))
+        in_time(lambda: pipeline.result(ticket))
         assert plain([pipeline.state("a")]) == plain([{"h": np.zeros(2)}])
         # Its replica has room for other streams; each goes to that with the fewest.
         for stream in "bcd":

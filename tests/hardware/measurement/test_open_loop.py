@@ -1,7 +1,9 @@
 import gc
 import itertools
 import time
+import weakref
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -79,11 +81,25 @@ def test_a_moment_in_which_the_machine_does_nothing_is_not_the_fault_of_a_rate(
 
 
 @pytest.mark.parametrize("batch", [1, 4])
-def test_every_item_of_a_batch_is_timed(batch):
-    with slow_pipeline(0.001, batch).with_delay(1) as pipeline:
-        latencies = open_latencies(pipeline, items(3), Workload(1000.0), 50)
-    assert len(latencies) == 50
+def test_every_item_of_a_batch_is_timed_and_none_is_kept(batch):
+    tickets, alive = [], []
+    pipeline = slow_pipeline(0.001, batch)
+
+    def enter(*item, usual=pipeline.enter):
+        alive.append(sum(ticket() is not None for ticket in tickets))
+        tickets.append(weakref.ref(ticket := usual(*item)))
+        return ticket
+
+    pipeline.enter = enter
+    gc.disable()  # what refers to itself would stay
+    try:
+        with pipeline.with_delay(1):
+            latencies = open_latencies(pipeline, items(3), Workload(500.0), 200)
+    finally:
+        gc.enable()
+    assert len(latencies) == 200
     assert min(latencies) >= 1
+    assert max(alive) <= pipeline.limit
 
 
 def test_a_stage_that_fails_is_an_error():
@@ -153,6 +169,7 @@ def test_a_goodput_below_the_least_stays_unknown(rates, least, tried, goodput):
 
 def test_a_limit_below_the_latency_of_a_lone_item_says_what_is_possible():
     with slow_pipeline(0.002) as pipeline:
+        pipeline.wiring = replace(pipeline.wiring, steps=2)  # items that a stream has room for
         test = load_test(pipeline, items(1), Workload(limit_ms=1.0), 1.0, 100.0)
     assert (test.points, test.goodput) == ((), 0.0)
     assert test.text.startswith("p99 1 ms is not possible: an item that comes alone takes ")
