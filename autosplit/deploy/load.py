@@ -72,8 +72,7 @@ class LoadedPipeline(Pipeline):
                 outputs = pipeline.run(items)
         """
         from autosplit.hardware.cluster.connection import connected, put
-        from autosplit.hardware.cluster.pipeline import pipeline_of
-        from autosplit.hardware.cluster.replica import RayReplica
+        from autosplit.hardware.cluster.pipeline import RayReplica, pipeline_of
         from autosplit.hardware.devices.ray_nodes import assign
 
         if self.document.model.variants:

@@ -20,8 +20,8 @@ from autosplit.hardware.batches import require_batchable
 from autosplit.hardware.cluster import nodes
 from autosplit.hardware.cluster.pipeline import pipeline_of, remote_stage
 from autosplit.hardware.codegen.kernels import DeviceKernels
+from autosplit.hardware.codegen.schedules import RECORDS
 from autosplit.hardware.codegen.target import spelled, target_of
-from autosplit.hardware.codegen.tuning_database import RECORDS
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Device, RayCores
 from autosplit.hardware.devices.session import within
@@ -33,6 +33,7 @@ from autosplit.hardware.measurement.reference import Outputs, Reference, referen
 from autosplit.hardware.measurement.results import Accuracy, LinkCost, Profile
 from autosplit.hardware.measurement.sequences import ITEMS, SEED, Expected, check, drawn, expect
 from autosplit.hardware.model_options import check_options, device_targets, options_there
+from autosplit.hardware.profiling.transfer_costs import link_cost
 from autosplit.hardware.runtimes import registry, stage_files
 from autosplit.hardware.runtimes.interface import Item, Runtime, Stage, StageSource
 from autosplit.hardware.runtimes.registry import AUTO, EXACT, RUNTIMES, TVM, is_installed
@@ -300,14 +301,11 @@ class CompiledModel(StageSource):
     def links(self, places: Sequence[Device]) -> list[LinkCost]:
         """The costs of sending tensors to each device and of calling it.
 
-        They are measured now, those of a Ray node once in a job, and are the same in every runtime
-        that supports the device.
+        They are measured now, those of a Ray node once in a job.
         """
-        names = [TVM] if self.runtime_name == AUTO else list(self.runtimes)
-        runtime = self.runtime_of(names[0])
         distinct = {str(device): device for device in reversed(places)}
         costs = {
-            name: nodes.link(device) if isinstance(device, RayCores) else runtime.link(device)
+            name: nodes.link(device) if isinstance(device, RayCores) else link_cost(device)
             for name, device in distinct.items()
         }
         return [costs[str(device)] for device in places]

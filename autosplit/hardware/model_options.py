@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from autosplit.errors import ConfigError
 from autosplit.frontend.importing import model_files
 from autosplit.hardware.cluster.nodes import TUNING
+from autosplit.hardware.codegen.schedules import RECORDS, WORKLOADS, require
 from autosplit.hardware.codegen.target import spelled, target_of
-from autosplit.hardware.codegen.tuning_database import RECORDS, WORKLOADS, require
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import RayCores
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM

@@ -23,8 +23,8 @@ from autosplit.deploy.server.completions import Decoder
 from autosplit.deploy.server.metrics import Metrics
 from autosplit.errors import AutosplitError, ConfigError, MachineError, StageError
 from autosplit.extras import require
-from autosplit.hardware.execution.edges import Stream
 from autosplit.hardware.execution.pipeline import Item, Pipeline
+from autosplit.hardware.execution.streams import Stream
 from autosplit.versions import VERSION
 
 if TYPE_CHECKING:

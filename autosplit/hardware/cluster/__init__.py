@@ -1,8 +1,8 @@
 """Stages on a Ray cluster: an actor for each replica.
 
-Read ``connection`` (the cluster, its nodes, and files on their way there), ``actor``, what runs on
-the nodes, ``pool``, which starts actors and keeps those that nobody uses, ``replica``, this side of
-a stage there, and ``pipeline``. ``nodes`` profiles a model on a node and measures the link to it.
+Read ``connection`` (the cluster, its nodes, and files on their way there), ``pool``, which starts
+actors and keeps those that nobody uses, and ``pipeline``, with the actors that run stages.
+``nodes`` profiles a model on a node and measures the link to it.
 Ray places the actors and carries the tensors: on this node in a compiled graph for each replica, to
 other nodes by calls.
 

@@ -57,8 +57,10 @@ def connected(address: str | None = None) -> Any:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises errors of many kinds
         if "Version mismatch" in str(error):
+            lines = map(str.strip, str(error).splitlines())
+            versions = ", ".join(line for line in lines if line.startswith(("Ray:", "Python:")))
             raise MachineError(
-                f"the Ray cluster at {where} has other versions ({_versions(error)}); "
+                f"the Ray cluster at {where} has other versions ({versions}); "
                 "install the same Ray and Python on every node"
             ) from error
         remedy = "start one with `ray start --head`, or give its address as HOST:6379"
@@ -157,9 +159,3 @@ def _open_socket(host: str, port: int) -> socket.socket:
     context.set_alpn_protocols(["h2"])
     with connection:
         return context.wrap_socket(connection, server_hostname=host)
-
-
-def _versions(error: Exception) -> str:
-    """What Ray says of the versions, in one line."""
-    lines = (line.strip() for line in str(error).splitlines())
-    return ", ".join(line for line in lines if line.startswith(("Ray:", "Python:")))

@@ -74,12 +74,10 @@ def ask(device: RayCores, functions: Sequence[str]) -> list[str | None]:
 
     Raises MachineError where the node is gone, as all do here.
     """
-
-    def texts_there(actor: PooledActor) -> list[str | None]:
-        texts: list[str | None] = answer(actor.handle.ask.remote(functions), f"device '{device}'")
-        return texts
-
-    return _answered(device, repr(functions), texts_there)
+    name = f"device '{device}'"
+    return _answered(
+        device, repr(functions), lambda actor: answer(actor.handle.ask.remote(functions), name)
+    )
 
 
 def profile(

@@ -18,21 +18,21 @@ from autosplit.versions import VERSION
 
 HEADER_BYTES = 1 << 16  # of a value in a buffer, beside its tensors
 BUFFERS = 4  # an item computed, one that waits, one that a runtime still refers to, and a spare
-# Actors that nobody uses, by job, place and class.
-_idle: dict[tuple[str, RayPlace, type], PooledActor] = {}
+Key = tuple[str, RayPlace, type]  # the job, the node and its cores, and the class
+_idle: dict[Key, PooledActor] = {}  # actors that nobody uses
 
 
 class PooledActor:
     """An actor on a node, by its class; ``handle`` is Ray's. One user has it at a time."""
 
-    def __init__(self, kind: type, place: RayPlace, cpus: int) -> None:
+    def __init__(self, kind: type, place: RayPlace, cpus: int, key: Key | None) -> None:
         ray = self._ray = connected()
         node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(place.node, soft=False)
         options: dict[str, Any] = {"num_cpus": cpus, "scheduling_strategy": node}
         self._is_here = place.node == ray.get_runtime_context().get_node_id()
         if not self._is_here:
             options["runtime_env"] = {"env_vars": IN_CALLS}
-        self._key = None if cpus else _key(kind, place)
+        self._key = key
         self.handle: Any = ray.remote(kind).options(**options).remote(VERSION)
         self._graph: Any = None
         self._size = -1
@@ -81,9 +81,6 @@ class PooledActor:
 
 def take(kind: type, place: RayPlace, cpus: int = 0) -> PooledActor:
     """An actor on a node: one that was left, unless Ray is to reserve ``cpus`` for it."""
-    actor = None if cpus else _idle.pop(_key(kind, place), None)
-    return actor or PooledActor(kind, place, cpus)
-
-
-def _key(kind: type, place: RayPlace) -> tuple[str, RayPlace, type]:
-    return connected().get_runtime_context().get_job_id(), place, kind
+    key = None if cpus else (connected().get_runtime_context().get_job_id(), place, kind)
+    actor = _idle.pop(key, None) if key else None
+    return actor or PooledActor(kind, place, cpus, key)

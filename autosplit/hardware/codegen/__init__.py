@@ -3,10 +3,10 @@
 Read in this order:
 
 - ``kernels``: PrimFuncs to object files, from the cache where it holds them.
-- ``schedules``: which schedule a kernel gets.
+- ``schedules``: which schedule a kernel gets: from a database, or by one of the ``rules``.
 - ``link``: a stage as a program that calls kernels, in memory or as a file.
 - ``target``, ``toolchain``: what code is for, and what links it.
-- ``tuning``, ``tuning_database``: schedules found by trial, and where they are stored.
+- ``tuning``: schedules found by trial, which go into a database.
 
 May import ``lowering``, ``hardware.devices``, ``hardware.execution.wiring`` and ``hardware.cache``.
 """

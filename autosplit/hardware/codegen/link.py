@@ -53,7 +53,7 @@ class Linker:
         with _BUILDING:
             return self._executable(functions, [module] if module else [], merge, weights)
 
-    def write(self, functions: Mapping[str, StageSpec], file: Path, merge: bool = True) -> None:
+    def write(self, functions: Mapping[str, StageSpec], file: Path) -> None:
         """Write stages, each a function by its name, with weights and kernels as a shared library.
 
         It may be for another architecture. Raises MachineError where nothing can link it.
@@ -66,7 +66,7 @@ class Linker:
         symbols = {kernels.symbols[name] for name in names if name in kernels.symbols}
         built = [kernels.built] if kernels.built is not None else []
         with _BUILDING:
-            module = relax.VMExecutable(self._executable(functions, built, merge))
+            module = relax.VMExecutable(self._executable(functions, built))
         module.export_library(
             str(file),
             fcompile=lambda output, objects, **_: toolchain.link_shared(output, objects, triple),
@@ -78,7 +78,7 @@ class Linker:
         self,
         functions: Mapping[str, StageSpec],
         libraries: list[Any],
-        merge: bool,
+        merge: bool = True,
         weights: Sequence[Any] = (),
     ) -> Any:
         builder = relax.BlockBuilder()

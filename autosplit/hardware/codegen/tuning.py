@@ -22,8 +22,7 @@ import numpy as np
 from autosplit.extras import meta_schedule as ms
 from autosplit.extras import tvm
 from autosplit.graph import FusedGraph
-from autosplit.hardware.codegen.schedules import completed, is_scheduled, schedule
-from autosplit.hardware.codegen.tuning_database import database, quiet
+from autosplit.hardware.codegen.schedules import completed, database, is_scheduled, quiet, schedule
 
 # A kernel gets at most so many times the average number of samples.
 MOST = 4

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import ConfigError
-from autosplit.hardware.execution.edges import Closed, ItemFailed, Ticket
 from autosplit.hardware.execution.engine import Engine
 from autosplit.hardware.execution.stage_spec import Port
+from autosplit.hardware.execution.streams import Closed, ItemFailed, Ticket
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.runtimes.arrays import aligned_empty, array_of
 
@@ -66,10 +66,10 @@ class _Batch:
 class Place(Future[Mapping[str, Any]]):
     """An item's place in a batch; its result are its outputs."""
 
-    def __init__(self, batches: Batches, batch: _Batch, forwarded: Mapping[str, Array]) -> None:
+    def __init__(self, batches: Batches, batch: _Batch) -> None:
         super().__init__()
         self.set_running_or_notify_cancel()  # the others would lose theirs
-        self._batches, self._batch, self._forwarded = batches, batch, forwarded
+        self._batches, self._batch = batches, batch
         self.number = len(batch.places)
 
     @property
@@ -86,12 +86,9 @@ class Place(Future[Mapping[str, Any]]):
         """The outputs. Without a delay its batch is computed now, since its caller waits."""
         if self._batch.due == math.inf:
             self._batches.let_in(self._batch)
-        together = super().result(timeout)
-        outputs: dict[str, Any] = dict(self._forwarded)
-        for name in together.keys() - outputs.keys():
-            array, size = array_of(together[name]), self._batches.size
-            outputs[name] = array[_rows(array, self.number, size)]
-        return outputs
+        together = {name: array_of(value) for name, value in super().result(timeout).items()}
+        size = self._batches.size
+        return {name: array[_rows(array, self.number, size)] for name, array in together.items()}
 
 
 def _rows(whole: Array, number: int, size: int) -> slice:
@@ -122,12 +119,12 @@ class Batches:
         self._open: _Batch | None = None
         self._watcher: threading.Thread | None = None
 
-    def add(self, arrays: Sequence[Array], forwarded: Mapping[str, Array]) -> Place:
+    def add(self, arrays: Sequence[Array]) -> Place:
         """Take the arrays of an item's inputs, which are copied; may wait for room."""
         with self._entering:
             self._engine.start()  # here, not where a batch is due: whoever adds gets the error
             batch = self._open = self._open or self._empty(arrays)
-            place = Place(self, batch, forwarded)
+            place = Place(self, batch)
             for whole, array in zip(batch.inputs, arrays, strict=True):
                 whole[_rows(whole, place.number, self.size)] = array
             batch.places.append(place)
@@ -151,7 +148,7 @@ class Batches:
                 for number in range(batch.count, self.size):
                     whole[_rows(whole, number, self.size)] = last
             try:
-                ticket = self._engine.enter(batch.inputs, {}, 0)
+                ticket = self._engine.enter(batch.inputs, 0)
             except BaseException:
                 batch.fail(self._engine.closed())
                 raise
@@ -217,7 +214,7 @@ class Batches:
                 for place in batch.places:
                     rows = [w[_rows(w, place.number, self.size)] for w in batch.inputs]
                     alone = [np.concatenate([array] * self.size) for array in rows]
-                    tickets.append(self._engine.enter(alone, {}, 0))
+                    tickets.append(self._engine.enter(alone, 0))
             errors = [ticket.exception() for ticket in tickets]
             if all(errors) and not error.is_certain:
                 self._engine.stop((error.place, error.cause))

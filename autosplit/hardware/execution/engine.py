@@ -22,9 +22,8 @@ import numpy as np
 from autosplit.errors import StageError, line_of
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.core_kinds import site_of_thread
-from autosplit.hardware.execution.edges import CALLER, Closed, ItemFailed, Stream, Ticket, connect
-from autosplit.hardware.execution.streams import Streams
-from autosplit.hardware.execution.wiring import Wiring
+from autosplit.hardware.execution.streams import Closed, ItemFailed, Stream, Streams, Ticket
+from autosplit.hardware.execution.wiring import CALLER, Wiring, connect
 from autosplit.hardware.runtimes.arrays import array_of
 from autosplit.hardware.runtimes.interface import Stage
 
@@ -160,19 +159,26 @@ class Engine:
                 self.stop(("the stages did not start", error))
                 raise
 
-    def enter(
-        self, values: Sequence[Any], outputs: dict[str, Any], stream: Stream, alone: bool = False
-    ) -> Ticket:
-        """Hand in one item of a stream, with the ``outputs`` that are known; waits for room inside.
+    def enter(self, values: Sequence[Any], stream: Stream, alone: bool = False) -> Ticket:
+        """Hand in one item of a stream; waits for room inside.
 
         ``alone``: the only one of its caller. Raises Closed once the engine is stopped.
         """
         self.start()
+        # Inputs that are outputs too: the caller may change their arrays meanwhile.
+        outputs = {name: np.array(values[place]) for name, place in self._edges.outputs[CALLER]}
         with self._lock:
             self.wait_for(lambda: len(self.inside) < self.limit)
             try:
-                ticket = self._admit(values, outputs, stream)
+                inputs: list[list[Any]] = [[None] * len(ports.inputs) for ports in self._stages]
+                ticket = Ticket(self._entered, inputs, list(self._edges.senders), outputs)
                 ticket.is_alone = alone
+                self.inside.add(ticket)
+                self.streams.begin_item(ticket, stream)
+                self._entered += 1
+                if self._trace:
+                    self.submitted.append(time.perf_counter())
+                self._deliver(CALLER, ticket, values)
                 return ticket
             except BaseException as error:
                 # Some stages may have got the item and others not.
@@ -283,17 +289,6 @@ class Engine:
             if thread.is_alive():
                 text = f"{thread.name} does not end; its thread is abandoned"
                 warnings.warn(text, RuntimeWarning, stacklevel=4)
-
-    def _admit(self, values: Sequence[Any], outputs: dict[str, Any], stream: Stream) -> Ticket:
-        inputs: list[list[Any]] = [[None] * len(ports.inputs) for ports in self._stages]
-        ticket = Ticket(self._entered, inputs, list(self._edges.senders), outputs)
-        self.inside.add(ticket)
-        self.streams.begin_item(ticket, stream)
-        self._entered += 1
-        if self._trace:
-            self.submitted.append(time.perf_counter())
-        self._deliver(CALLER, ticket, values)
-        return ticket
 
     def _watch(self) -> None:
         """Stop where a thread computes one item for longer than a device may be silent.

@@ -17,8 +17,8 @@ import numpy as np
 
 from autosplit.errors import ConfigError, StageError, line_of
 from autosplit.hardware.execution.batches import Batches, Place, of_items
-from autosplit.hardware.execution.edges import Closed, Stream, Ticket
 from autosplit.hardware.execution.engine import Engine, Replicas
+from autosplit.hardware.execution.streams import Closed, Stream, Ticket
 from autosplit.hardware.execution.wiring import Variant, Wiring
 from autosplit.hardware.runtimes.arrays import array_of, dtype_of
 
@@ -95,9 +95,6 @@ class Pipeline:
         self._reading = threading.Lock()
         self._variants = (Variant(self.wiring.inputs), *wiring.variants.values())
         self._steps: dict[Stream, float] = {}  # that each stream has had, where there is a limit
-        self._forwarded = [
-            (c.source, c.outputs) for c in wiring.connections if isinstance(c.source, str)
-        ]
         # The interpreter's end is the engine's own concern: it has to wait for the threads.
         weakref.finalize(self, self._batches.close).atexit = False
 
@@ -182,7 +179,9 @@ class Pipeline:
         window, woken = self.capacity, time.perf_counter()
         for stream, item in items:
             is_full = len(tickets) >= window
-            if is_full or (tickets and tickets[0].done() and _is_late(woken)):
+            # Items come slowly, and a result waits that no window will fill.
+            is_late = time.perf_counter() - woken > 2 * _WINDOW_S
+            if is_full or (is_late and tickets and tickets[0].done()):
                 # The caller works on the cores of the stages. Woken once for many results it
                 # takes less of their time; those still inside keep the stages busy.
                 if is_full:
@@ -194,7 +193,8 @@ class Pipeline:
                     yield self.result(tickets.popleft())
                 before, woken = woken, time.perf_counter()
                 period = (woken - before) / (inside - len(tickets))
-                window = items_inside(period, self.capacity, self.limit)
+                is_short = period * self.limit <= _WINDOW_S
+                window = self.limit if is_short else max(self.capacity, int(_WINDOW_S / period))
             tickets.append(self.enter(item, stream))
         while tickets:
             yield self.result(tickets.popleft())
@@ -386,14 +386,9 @@ class Pipeline:
         arrays = _checked(item, variant, self._variants)
         _require_hashable(stream)
         self._count_step(stream, variant.advance)
-        outputs = {}
-        for source, names in self._forwarded:
-            for name in names:
-                # An input that is an output too: the caller may change its array meanwhile.
-                outputs[name] = arrays[source].copy()
         if self.batch > 1:
-            return self._batches.add(list(arrays.values()), outputs)
-        return self._engine.enter(list(arrays.values()), outputs, stream, alone)
+            return self._batches.add(list(arrays.values()))
+        return self._engine.enter(list(arrays.values()), stream, alone)
 
     def result(self, ticket: Inside) -> dict[str, Array]:
         """The outputs of an item that ``enter`` handed in; waits for them.
@@ -433,18 +428,6 @@ def _require_hashable(stream: Stream) -> None:
         raise ConfigError(
             f"stream {stream!r} is a {kind}, which cannot be a key; use a number or a text"
         ) from None
-
-
-def _is_late(woken: float) -> bool:
-    """Whether results wait because items come slowly, not because a window fills."""
-    return time.perf_counter() - woken > 2 * _WINDOW_S
-
-
-def items_inside(period_s: float, capacity: int, limit: int) -> int:
-    """How many items to have inside: those of some ms where one leaves in each period."""
-    if period_s * limit <= _WINDOW_S:
-        return limit
-    return max(capacity, int(_WINDOW_S / period_s))
 
 
 def _variant_of(item: Item, variants: Sequence[Variant]) -> Variant:

@@ -6,6 +6,7 @@ Ray node and into ``split.json``, and the C++ program is written from it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from pydantic import AfterValidator, Field, NonNegativeInt
 
 from autosplit.files import sha256
 from autosplit.graph import Op
+from autosplit.hardware.runtimes.arrays import dtype_of
 from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
 
 MANIFEST = "split.json"
@@ -37,6 +39,11 @@ class Port:
     shape: tuple[NonNegativeInt, ...]
     dtype: DtypeName
     range: tuple[int, int] | None = field(default=None, compare=False)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the tensor in bytes."""
+        return math.prod(self.shape) * dtype_of(self.dtype).itemsize
 
 
 @dataclass(frozen=True)
@@ -138,11 +145,6 @@ class StageSpec:
         return cls(index, "", "", "", (), sources, tuple(inputs), tuple(outputs))
 
     @property
-    def code(self) -> str:
-        """What is computed from what, as a key."""
-        return repr((self.ops, self.inputs, self.outputs))
-
-    @property
     def state_places(self) -> tuple[tuple[int, int], ...]:
         """The positions of each state among the inputs and, of its successor, the outputs."""
         inputs = [port.name for port in self.inputs]
@@ -150,14 +152,10 @@ class StageSpec:
         return tuple((inputs.index(s.input), outputs.index(s.output)) for s in self.states)
 
     @property
-    def weights(self) -> dict[str, str]:
-        """The file that the stage file reads beside it, where there is one, with its digest."""
-        return self.onnx.weights if self.onnx and self.runtime != TVM else {}
-
-    @property
     def digests(self) -> dict[str, str]:
         """The digest of the stage file and of what it reads beside it, by name."""
-        return {self.file: self.sha256} | self.weights
+        weights = self.onnx.weights if self.onnx and self.runtime != TVM else {}
+        return {self.file: self.sha256} | weights
 
     @property
     def files(self) -> dict[str, str]:

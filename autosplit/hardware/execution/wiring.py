@@ -14,6 +14,8 @@ from autosplit.errors import SplitError
 from autosplit.graph import FusedGraph, State
 from autosplit.hardware.execution.stage_spec import Port, StageSpec, StageState
 
+CALLER = -1  # the sender of the model's inputs, where stages are numbers
+
 
 @dataclass(frozen=True)
 class Connection:
@@ -67,16 +69,9 @@ class Wiring:
 
 
 def wire(
-    graph: FusedGraph,
-    stages: Sequence[Sequence[int]],
-    outputs: Iterable[tuple[str, str]],
-    initial: Mapping[str, Any] = MappingProxyType({}),
-    ranges: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+    graph: FusedGraph, stages: Sequence[Sequence[int]], outputs: Iterable[tuple[str, str]]
 ) -> Wiring:
     """The wiring of a legal split; ``outputs`` pairs each model output with its tensor.
-
-    ``initial`` has, by input, what states begin with that do not begin at zero; ``ranges`` the
-    legal values of inputs.
 
     Raises SplitError where a state would leave its stage.
     """
@@ -100,11 +95,10 @@ def wire(
         states.setdefault(_stage_of(graph, specs, state), []).append(successor)
     inputs = [_port(graph, name) for name in graph.inputs if name not in state_inputs]
     return Wiring(
-        inputs=tuple(replace(port, range=ranges.get(port.name)) for port in inputs),
+        inputs=tuple(inputs),
         outputs=tuple(_port(graph, tensor, name) for name, tensor in visible),
         stages=tuple(replace(s, states=tuple(states.get(s.index, ()))) for s in specs),
         connections=connections_of(inputs, specs, visible),
-        initial=initial,
     )
 
 
@@ -187,3 +181,40 @@ def connections_of(
         for tensor, source in sources.items()
         if tensor in readers or tensor in results
     )
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Where the tensors of each sender go, a stage or CALLER.
+
+    ``readers`` are the stages that read from a sender, each with pairs of the position of a value
+    at the sender and among the inputs of the reader. ``senders`` counts those that each stage reads
+    from, ``outputs`` are the model outputs that each sender has, with their position.
+    """
+
+    readers: Mapping[int, Mapping[int, Sequence[tuple[int, int]]]]
+    senders: tuple[int, ...]
+    outputs: Mapping[int, Sequence[tuple[str, int]]]
+
+
+def connect(wiring: Wiring) -> Edges:
+    """The edges of a wiring; the caller sends what a stage without inputs begins an item by."""
+    stages = range(len(wiring.stages))
+    positions = [{port.name: i for i, port in enumerate(s.inputs)} for s in wiring.stages]
+    input_index = {port.name: i for i, port in enumerate(wiring.inputs)}
+    readers: dict[int, dict[int, list[tuple[int, int]]]] = {s: {} for s in (CALLER, *stages)}
+    outputs: dict[int, list[tuple[str, int]]] = {s: [] for s in (CALLER, *stages)}
+    for connection in wiring.connections:
+        if isinstance(connection.source, str):
+            sender, index = CALLER, input_index[connection.source]
+        else:
+            sender, index = connection.source
+        outputs[sender] += [(name, index) for name in connection.outputs]
+        for reader in connection.stages:
+            pair = index, positions[reader][connection.tensor]
+            readers[sender].setdefault(reader, []).append(pair)
+    for stage in stages:
+        if not any(stage in of_sender for of_sender in readers.values()):
+            readers[CALLER][stage] = []
+    senders = (sum(stage in of_sender for of_sender in readers.values()) for stage in stages)
+    return Edges(readers, tuple(senders), outputs)

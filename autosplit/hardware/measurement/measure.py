@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain, cycle, islice, takewhile
 from statistics import median
 
-from autosplit.hardware.execution.edges import Stream
 from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.execution.pipeline import Item, Pipeline
+from autosplit.hardware.execution.streams import Stream
 from autosplit.hardware.measurement.results import Spread, spread
 
 MS = 1e3

@@ -9,12 +9,29 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.hardware.devices import rpc
+from autosplit.hardware.devices.device import Cores, LocalDevice, Rpc
 from autosplit.hardware.measurement.results import LinkCost
 from autosplit.hardware.profiling.timing import repeated_ms
 
 SIZES = (1 << 10, 1 << 14, 1 << 17, 1 << 20)  # bytes
 _MAX_REPEATS = 9
 _SIZE_S = 0.3  # a slow link gets fewer repeats
+
+
+def link_cost(device: LocalDevice | Rpc) -> LinkCost:
+    """The costs of sending tensors to a device and of calling it.
+
+    None on local cores, where stages share the memory.
+    """
+    if isinstance(device, Cores):
+        return LinkCost(str(device))
+    if isinstance(device, Rpc):
+        connection = rpc.connect(device)
+        with connection.guarded("its link was measured"):
+            return measure(str(device), connection.tvm_device, connection.call)
+    tvm_device = device.tvm_device()
+    return measure(str(device), tvm_device, tvm_device.sync)
 
 
 def measure(device: str, tvm_device: Any, call: Callable[[], object]) -> LinkCost:

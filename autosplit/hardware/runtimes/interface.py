@@ -18,7 +18,7 @@ from autosplit.graph import FusedGraph
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.execution.wiring import Variant, Wiring, wire
-from autosplit.hardware.measurement.results import LinkCost, Profile
+from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.runtimes.registry import OF_24_BITS, rounds
 
 if TYPE_CHECKING:
@@ -72,9 +72,12 @@ class StageSource:
                 if rounds(runtime, self.graph.tensors[name].dtype):
                     least, most = ranges.get(name, OF_24_BITS)
                     ranges[name] = max(least, OF_24_BITS[0]), min(most, OF_24_BITS[1])
-        wiring = wire(self.graph, stages, lowered.outputs, lowered.initial, ranges)
+        wiring = wire(self.graph, stages, lowered.outputs)
+        inputs = tuple(replace(port, range=ranges.get(port.name)) for port in wiring.inputs)
         variants = {name: self._variant(source) for name, source in self.variants.items()}
-        return replace(wiring, steps=lowered.steps, variants=variants)
+        return replace(
+            wiring, inputs=inputs, initial=lowered.initial, steps=lowered.steps, variants=variants
+        )
 
     def _variant(self, other: StageSource) -> Variant:
         """The items of the same model at other shapes."""
@@ -155,10 +158,6 @@ class Runtime(ABC):
         They run at the same time, and may share what is loaded.
         """
 
-    def stage(self, spec: StageSpec, device: Device) -> Stage:
-        """The stage of some ops on one device; raises as ``stages``."""
-        return self.stages(spec, [device])[0]
-
     def whole(
         self, spec: StageSpec, devices: Sequence[Device], by_hint: bool = False
     ) -> list[Stage]:
@@ -172,14 +171,6 @@ class Runtime(ABC):
     @abstractmethod
     def profile(self, device: Device, seconds: float, force: bool) -> Profile:
         """The time of every op on a device; from the cache unless ``force``."""
-
-    def link(self, device: Device) -> LinkCost:
-        """The measured costs of sending tensors to a device and of calling it.
-
-        None on local cores, where stages share the memory. Raises as ``check``.
-        """
-        self.check([device])
-        return LinkCost(str(device))
 
     @abstractmethod
     def write(self, spec: StageSpec, file: Path, device: Device) -> Path | None:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from autosplit import api
 from autosplit.errors import ConfigError
 from autosplit.hardware.codegen import tuning
+from autosplit.hardware.codegen.schedules import RECORDS, database
 from autosplit.hardware.codegen.tuning import MOST, shares, tune, work_of
-from autosplit.hardware.codegen.tuning_database import RECORDS, database
 from autosplit.hardware.devices.device import Cores, along
 from tests.nets import judge, net
 

@@ -49,7 +49,7 @@ def whole(model):
 @contextlib.contextmanager
 def in_thread(model, *_):
     (ports,) = whole(model).stages
-    stage, goes_on = model.runtime_of("tvm").stage(ports, CORES), threading.Event()
+    (stage,), goes_on = model.runtime_of("tvm").stages(ports, [CORES]), threading.Event()
     goes_on.set()
     usual = stage.run
     run = Mock(side_effect=lambda values: goes_on.wait() and usual(values))

@@ -22,7 +22,7 @@ def test_an_empty_array_has_the_strides_that_kernels_expect():
 def test_results_of_onnxruntime_reach_tvm_without_a_copy(branches):
     ports = branches.split([["first"]])
     first = branches.wiring(ports.stages).stages[0]
-    stage = branches.runtime_of("onnxruntime").stage(first, along(1)[0])
+    (stage,) = branches.runtime_of("onnxruntime").stages(first, along(1))
     (item,) = branches.items(1)
     (result, *_) = stage.run([item[port.name] for port in first.inputs])
     assert array_of(tensor_of(result, tvm.cpu())).ctypes.data == result.ctypes.data

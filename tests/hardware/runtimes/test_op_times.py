@@ -7,10 +7,10 @@ import autosplit
 from autosplit.hardware.codegen.kernels import DeviceKernels
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.results import Profile
+from autosplit.hardware.runtimes.onnx.node_groups import TimeShares
 from autosplit.hardware.runtimes.onnx.runtime import calibrated
-from autosplit.hardware.runtimes.onnx.time_shares import TimeShares
-from autosplit.hardware.runtimes.onnxruntime import profile as onnxruntime_profile
-from autosplit.hardware.runtimes.openvino import profile as openvino_profile
+from autosplit.hardware.runtimes.onnxruntime import runtime as onnxruntime
+from autosplit.hardware.runtimes.openvino import runtime as openvino
 from autosplit.hardware.runtimes.openvino.stage import compile_model
 from autosplit.hardware.runtimes.registry import ONNXRUNTIME, OPENVINO
 from tests import nets
@@ -32,7 +32,7 @@ def shares_of(model, nodes):
 def test_the_time_of_an_op_is_that_of_its_nodes(net):
     model = replace(net, runtime_name=ONNXRUNTIME)
     original, groups = model.runtime.original, model.runtime.groups
-    shares = shares_of(model, onnxruntime_profile.executed_nodes(original, original.proto))
+    shares = shares_of(model, onnxruntime.executed_nodes(original, original.proto))
     assert set(shares.of("nobody")) == set(range(len(model.graph.ops)))
     for node in original.proto.graph.node:
         of_node = shares.of(node.name)
@@ -49,7 +49,7 @@ def test_executed_nodes_compute_every_op_of_the_original(net):
     for proto in submodel.graph.node:
         proto.name = proto.output[0]
     compiled = compile_model(submodel.SerializeToString(), HERE)
-    executed = openvino_profile.executed_nodes(model.runtime.original, compiled.get_runtime_model())
+    executed = openvino.executed_nodes(model.runtime.original, compiled.get_runtime_model())
     shares = shares_of(model, executed)
     computed = {op for name, tensors in executed.items() if tensors for op in shares.of(name)}
     assert {i for i, op in enumerate(model.graph.ops) if op.flops > 1e4} <= computed

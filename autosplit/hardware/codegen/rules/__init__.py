@@ -2,7 +2,6 @@
 
 Read in this order:
 
-- ``rule``: picks the rule of a kernel (``scheduled_by_rule``).
 - ``products``: packed convolutions and matrix products, by a tile of the output in registers.
 - ``plain``: pools, reductions, elementwise and copying kernels.
 - ``blocks``: what the rules share.

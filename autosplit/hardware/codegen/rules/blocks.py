@@ -15,12 +15,8 @@ _STEPS = 16
 
 def named_blocks(sch: Any) -> dict[str, Any]:
     """The blocks of a kernel by name, in order."""
-    return {sch.get(block).name_hint: block for block in sch.get_child_blocks(root(sch))}
-
-
-def root(sch: Any) -> Any:
-    """The block around all others."""
-    return sch.get_sblock("root")
+    root = sch.get_sblock("root")
+    return {sch.get(block).name_hint: block for block in sch.get_child_blocks(root)}
 
 
 def extent(sch: Any, loop: Any) -> int:
@@ -43,11 +39,6 @@ def loops_of(sch: Any, block: Any) -> tuple[list[Any], list[Any]]:
     return spatial, [loop for loop, kind in pairs if kind == _REDUCTION]
 
 
-def is_reduction(sch: Any, block: Any) -> bool:
-    """Whether a block reduces over an axis."""
-    return any(int(v.iter_type) == _REDUCTION for v in sch.get(block).iter_vars)
-
-
 def reduces_along_memory(sch: Any, block: Any) -> bool:
     """Whether neighbours in memory are reduced to one number, in all that a block reads."""
     kinds = set()
@@ -65,7 +56,8 @@ def inline_all(sch: Any, blocks: list[Any]) -> None:
     What several blocks read is computed once: it may be expensive, as the exponentials of softmax.
     """
     for block in reversed(blocks):
-        if not is_reduction(sch, block) and len(sch.get_consumers(block)) == 1:
+        kinds = {int(variable.iter_type) for variable in sch.get(block).iter_vars}
+        if _REDUCTION not in kinds and len(sch.get_consumers(block)) == 1:
             try:
                 sch.compute_inline(block)
             except s_tir.ScheduleError:
@@ -76,21 +68,15 @@ def vectorize_last(sch: Any, block: Any, lanes: int) -> None:
     """Vectorise the innermost loop of a block."""
     loop = sch.get_loops(block)[-1]
     length = extent(sch, loop)
-    lanes = lanes_of(length, lanes)
+    # All lanes where little is left over: the rest of the last vector is computed number by number.
+    dividing = dividing_lanes(length, lanes)
+    if dividing >= lanes // 2 or length < 4 * lanes:
+        lanes = dividing
     if lanes > 1:
         outer, lane = sch.split(loop, [None, lanes])
         if length % lanes:
             sch.annotate(outer, PARTITION, 1)
         sch.vectorize(lane)
-
-
-def lanes_of(length: int, lanes: int) -> int:
-    """The lanes of the vectors along a loop: all of them where what is left over is little.
-
-    The rest of the last vector is computed number by number.
-    """
-    dividing = dividing_lanes(length, lanes)
-    return lanes if dividing < lanes // 2 and length >= 4 * lanes else dividing
 
 
 def dividing_lanes(size: int, lanes: int) -> int:

@@ -1,6 +1,6 @@
 """What runtimes of ONNX submodels share.
 
 ``runtime`` holds their base classes. ``submodels`` cuts an ONNX model, ``node_groups``
-finds which ops no cut may separate, ``model_file`` writes, ``time_shares`` makes op times of the
-times of executed nodes.
+finds which ops no cut may separate and makes op times of the times of executed nodes,
+``model_file`` writes.
 """

@@ -12,6 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from autosplit.extras import helper, numpy_helper
 from autosplit.frontend.onnx.nodes import tensors_read
 from autosplit.frontend.onnx.static_shapes import Shape
 
@@ -25,8 +28,6 @@ def with_direct_writes(model: Any, shapes_of: Callable[[str], Sequence[Shape]]) 
 
     ``shapes_of`` has the shapes of a tensor for items of each variant; none where unknown.
     """
-    from onnx import helper
-
     producers = {output: node for node in model.graph.node for output in node.output}
     readers = Counter(tensor for node in model.graph.node for tensor in tensors_read(node))
     outputs = {output.name for output in model.graph.output}
@@ -85,9 +86,6 @@ def _permutation(transpose: Any) -> list[int]:
 
 def _direct(state: str, scatter: Any, after: Any) -> list[Any]:
     """The nodes that write the updates of ``scatter`` into ``state`` as ``after`` returns it."""
-    import numpy as np
-    from onnx import helper, numpy_helper
-
     result, back = after.output[0], _permutation(after)
     axis = back.index(0)
     shape = np.array([-1 if a == axis else 1 for a in range(len(back))])

@@ -9,12 +9,12 @@ from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from autosplit.errors import ConfigError, SplitError
-from autosplit.extras import onnx
+from autosplit.extras import onnx, require
 from autosplit.hardware.codegen.target import toolchain
 from autosplit.hardware.devices.device import Cores, Device, on_its_machine
 from autosplit.hardware.execution.stage_spec import Port, StageSpec
@@ -24,18 +24,21 @@ from autosplit.hardware.profiling.timing import on_cores, repeated_ms
 from autosplit.hardware.runtimes.arrays import array_of
 from autosplit.hardware.runtimes.interface import Item, Runtime, Stage
 from autosplit.hardware.runtimes.onnx import model_file
-from autosplit.hardware.runtimes.onnx.node_groups import NodeGroups, group_ops
-from autosplit.hardware.runtimes.onnx.submodels import NoSubmodel, OnnxModel, read_original
-from autosplit.hardware.runtimes.onnx.time_shares import (
+from autosplit.hardware.runtimes.onnx.node_groups import (
     LEAST_DISTURBED,
     ExecutedNodes,
+    NodeGroups,
     Samples,
     TimeShares,
+    group_ops,
 )
+from autosplit.hardware.runtimes.onnx.submodels import NoSubmodel, OnnxModel, read_original
+from autosplit.hardware.runtimes.registry import package_of
 from autosplit.versions import machine
 
-# A model of one node on one number has these ports.
-_SMALLEST = StageSpec.planned((), [Port("x", (1,), "float32")], [Port("y", (1,), "float32")])
+# A model of one node on one number, and its ports.
+_SMALLEST = '<ir_version: 8, opset_import: ["": 17]> g (float[1] x) => (float[1] y) {y = Relu(x)}'
+_ITS_PORTS = StageSpec.planned((), [Port("x", (1,), "float32")], [Port("y", (1,), "float32")])
 _LEAST_OPS = 0.1  # share of a run that is left to the ops at least
 
 
@@ -59,10 +62,12 @@ class SubmodelStage(Stage):
 class SubmodelRuntime(Runtime):
     """Implements what Runtime asks for beside stages and profiles, on local cores.
 
-    A subclass gives its ``name``, ``version``, ``whole``, ``time_nodes`` and ``load_stages``.
+    A subclass gives its ``name``, ``extra``, ``whole``, ``time_nodes`` and ``load_stages``.
     """
 
     suffix = ".onnx"
+    extra: ClassVar[str]
+    """The extra by which the package of the runtime is installed."""
 
     @property
     def keep_together(self) -> tuple[tuple[int, ...], ...]:
@@ -83,14 +88,10 @@ class SubmodelRuntime(Runtime):
         self.groups  # noqa: B018  a cached property
 
     @property
-    @abstractmethod
-    def version(self) -> str:
-        """The version of the runtime's package. Raises MachineError without it."""
-
-    @property
     def versions(self) -> str:
-        """See Runtime; the graph that is split was fused by TVM."""
-        return f"{toolchain()},{self.name} {self.version}"
+        """See Runtime; the graph that is split was fused by TVM. Raises MachineError without it."""
+        package = require(package_of(self.name), self.extra)
+        return f"{toolchain()},{self.name} {package.__version__}"
 
     def stages(self, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
         """See Runtime; the stages of an export are loaded in the same way."""
@@ -107,8 +108,7 @@ class SubmodelRuntime(Runtime):
             for node in submodel.graph.node:
                 node.name = next(o for o in node.output if o)
             item = source.items(1)[0]
-            self.rehearse(item, cores)
-            samples, nodes = self.time_nodes(self.original, submodel, item, cores, seconds)
+            samples, nodes = self.time_nodes(submodel, item, cores, seconds)
             shares = TimeShares(self.original, source.graph, self.groups, nodes)
             return self._calibrated(shares.profile(cores, samples), item, cores, seconds / 4)
 
@@ -116,34 +116,26 @@ class SubmodelRuntime(Runtime):
         model = self.versions, source.sha256, source.input_shapes, ops
         return profile_cache.cached(("calibrated", *model, str(device), machine()), measure, force)
 
-    def rehearse(self, item: Item, cores: Cores) -> None:
-        """Run the model once where it does no harm if the runtime ends the process.
-
-        Raises StageError where it does.
-        """
-
     def _calibrated(self, profile: Profile, item: Item, cores: Cores, seconds: float) -> Profile:
         """The profile with the time that a profiler hides or adds at each node.
 
         The share that is hidden differs between runtimes, which compete.
         """
-        whole = self.stage(self.source.whole_stage, cores)
+        (whole,) = self.stages(self.source.whole_stage, [cores])
         values = [item[port.name] for port in self.source.whole_stage.inputs]
         whole_ms = _run_ms(whole, values, cores, seconds)
-        with model_file.temporary(_smallest_model()) as file:
-            (smallest,) = self.load_stages(file, _SMALLEST, [cores])
-        number = np.ones(_SMALLEST.inputs[0].shape, np.float32)
-        call_ms = _run_ms(smallest, [number], cores, seconds / 4)
+        with model_file.temporary(onnx.parser.parse_model(_SMALLEST)) as file:
+            (smallest,) = self.load_stages(file, _ITS_PORTS, [cores])
+        call_ms = _run_ms(smallest, [np.ones(1, np.float32)], cores, seconds / 4)
         return calibrated(profile, whole_ms, call_ms)
 
     def write(self, spec: StageSpec, file: Path, device: Device) -> Path | None:
         """Write the submodel; large weights go into a file beside it, which is returned."""
         return model_file.write(self.submodel(spec), file)
 
-    @staticmethod
     @abstractmethod
     def time_nodes(
-        original: OnnxModel, submodel: Any, item: Item, cores: Cores, seconds: float
+        self, submodel: Any, item: Item, cores: Cores, seconds: float
     ) -> tuple[Samples, ExecutedNodes]:
         """Time each node of the whole model on ``cores`` for about ``seconds``."""
 
@@ -184,12 +176,6 @@ class SubmodelRuntime(Runtime):
             raise SplitError(
                 f"{self.name} cannot run a stage that is cut so: {reason}; cut elsewhere"
             ) from reason
-
-
-def _smallest_model() -> Any:
-    """A model of one node on one number."""
-    header, body = '<ir_version: 8, opset_import: ["": 17]>', "{y = Relu(x)}"
-    return onnx.parser.parse_model(f"{header} smallest (float[1] x) => (float[1] y) {body}")
 
 
 def _run_ms(stage: Stage, values: Sequence[Any], cores: Cores, seconds: float) -> float:

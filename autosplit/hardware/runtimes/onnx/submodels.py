@@ -2,6 +2,10 @@
 
 A stage is described by tensors of the fused graph. Where the ONNX graph has them too, the search
 from the stage's outputs back to its inputs gives its nodes.
+
+A stage may compute items of several shapes, by one ONNX model, whose weights are there once. Where
+nodes ask for the shape of a tensor, which may lie in another stage, the answer is looked up in a
+table by the number of the variant, and that number follows from the shape of one input.
 """
 
 from __future__ import annotations
@@ -14,12 +18,19 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import ModelError
-from autosplit.extras import helper, onnx
+from autosplit.extras import helper, numpy_helper, onnx
 from autosplit.frontend.onnx.nodes import tensors_read
-from autosplit.frontend.onnx.static_shapes import Shape, asks_for_shape, inferred_shapes
+from autosplit.frontend.onnx.static_shapes import (
+    Shape,
+    asks_for_shape,
+    inferred_shapes,
+    shape_constant,
+    shape_value,
+)
 from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.runtimes.interface import StageSource
-from autosplit.hardware.runtimes.onnx.variants import answer_nodes, variant_nodes
+
+_VARIANT = "autosplit/variant"  # the tensor with the number of the variant
 
 
 class NoSubmodel(Exception):
@@ -70,7 +81,7 @@ class OnnxModel:
             nodes += self._variant_number(spec)
         for i in sorted(subgraph.nodes):
             node = self.proto.graph.node[i]
-            nodes += answer_nodes(node, answers[i]) if answers[i] else [node]
+            nodes += _answer_nodes(node, answers[i]) if answers[i] else [node]
         graph = helper.make_graph(
             nodes,
             name,
@@ -140,7 +151,7 @@ class OnnxModel:
         for port in spec.inputs:
             for axis, sizes in enumerate(zip(*self.shapes_of(port.name), strict=True)):
                 if len(set(sizes)) == len(sizes):
-                    return variant_nodes(port.name, axis, sizes)
+                    return _variant_nodes(port.name, axis, sizes)
         raise NoSubmodel("its inputs have the same shapes in several variants")
 
     def _value_info(self, port: Port) -> Any:
@@ -198,3 +209,37 @@ def read_original(source: StageSource) -> OnnxModel | None:
             )
         others.append(inferred_shapes(other.proto, other.shapes) | dict(other.shapes))
     return OnnxModel(proto, shapes, tuple(others))
+
+
+def _variant_nodes(name: str, axis: int, sizes: Sequence[int]) -> list[Any]:
+    """The nodes that find the number of the variant by an input's size of ``axis`` in each."""
+    shape, size, equal, flags = (
+        f"{_VARIANT}/{part}" for part in ("shape", "size", "equal", "flags")
+    )
+    return [
+        _constant(f"{_VARIANT}/axis", [axis]),
+        _constant(f"{_VARIANT}/sizes", sizes),
+        helper.make_node("Shape", [name], [shape]),
+        helper.make_node("Gather", [shape, f"{_VARIANT}/axis"], [size]),
+        helper.make_node("Equal", [size, f"{_VARIANT}/sizes"], [equal]),
+        helper.make_node("Cast", [equal], [flags], to=1),  # float32
+        helper.make_node("ArgMax", [flags], [_VARIANT], axis=0, keepdims=0),
+    ]
+
+
+def _answer_nodes(node: Any, shapes: Sequence[Shape]) -> list[Any]:
+    """What a Shape or Size node comes to, given the shape of its input in each variant."""
+    if len(set(shapes)) == 1:
+        return [shape_constant(node, shapes[0])]
+    (output,) = node.output
+    table = f"{output}/variants"
+    values = np.stack([shape_value(node, shape) for shape in shapes])
+    return [
+        _constant(table, values),
+        helper.make_node("Gather", [table, _VARIANT], [output], axis=0),
+    ]
+
+
+def _constant(name: str, values: Any) -> Any:
+    value = numpy_helper.from_array(np.asarray(values, np.int64))
+    return helper.make_node("Constant", [], [name], value=value)

@@ -1,4 +1,4 @@
 """Stages in onnxruntime: ``runtime`` implements the interface on ``session``.
 
-``profile`` times ops with onnxruntime's profiler.
+Ops are timed with onnxruntime's profiler.
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,16 +11,23 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import ModelError
-from autosplit.extras import require
+from autosplit.extras import onnx
 from autosplit.hardware.devices.core_kinds import memory_node
 from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.execution.stage_spec import StageSpec
-from autosplit.hardware.runtimes.interface import Stage
+from autosplit.hardware.profiling.timing import on_cores, repeated_ms
+from autosplit.hardware.runtimes.interface import Item, Stage
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.cache_writes import in_place, with_direct_writes
+from autosplit.hardware.runtimes.onnx.node_groups import ExecutedNodes, Samples
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime, SubmodelStage
-from autosplit.hardware.runtimes.onnxruntime.profile import time_nodes
+from autosplit.hardware.runtimes.onnx.submodels import OnnxModel
 from autosplit.hardware.runtimes.onnxruntime.session import session_on
+
+_US_PER_MS = 1e3
+_MAX_EVENTS = 100_000  # parsing more takes longer than the rounds; onnxruntime stores a million
+_KERNEL = "_kernel_time"
+_BLOCKED = "_nchwc"  # a node that makes tensor x in blocks of channels is called x_nchwc
 
 
 class SessionStage(SubmodelStage):
@@ -70,12 +79,7 @@ class OnnxruntimeRuntime(SubmodelRuntime):
     """Implements Runtime for a model that was read from an ONNX file."""
 
     name = "onnxruntime"
-    time_nodes = staticmethod(time_nodes)
-
-    @property
-    def version(self) -> str:
-        """See SubmodelRuntime."""
-        return str(require("onnxruntime", "onnx").__version__)
+    extra = "onnx"
 
     def submodel(self, spec: StageSpec) -> Any:
         """See SubmodelRuntime."""
@@ -87,6 +91,15 @@ class OnnxruntimeRuntime(SubmodelRuntime):
         """See Runtime; waiting threads spin, as they do by default in onnxruntime."""
         with model_file.temporary(self.submodel(spec)) as file:
             return session_stages(file, spec, map(self.cores, devices), spinning=True)
+
+    def time_nodes(
+        self, submodel: Any, item: Item, cores: Cores, seconds: float
+    ) -> tuple[Samples, ExecutedNodes]:
+        """See SubmodelRuntime; by onnxruntime's profiler."""
+        with tempfile.TemporaryDirectory(prefix="autosplit-profile-") as folder:
+            samples = _run_rounds(submodel, item, cores, Path(folder), seconds)
+            optimised = onnx.load(str(Path(folder, "optimised.onnx")), load_external_data=False)
+            return samples, executed_nodes(self.original, optimised)
 
     @classmethod
     def load_stages(cls, file: Path, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
@@ -123,3 +136,46 @@ def _require_names(kind: str, ports: Sequence[str], tensors: Sequence[Any]) -> N
             f"the stage's {kind} are {', '.join(ports)}, those of its ONNX model are "
             f"{', '.join(names)}; export it again"
         )
+
+
+def executed_nodes(original: OnnxModel, optimised: Any) -> ExecutedNodes:
+    """The nodes of the ONNX graph that onnxruntime saves, which is the one that it runs."""
+    nodes = {}
+    for node in optimised.graph.node:
+        names = [tensor for tensor in node.output if tensor]
+        if len(names) == 1 and names[0] not in original.producers:
+            # The tensor of the original, in another layout.
+            names = [str(node.name).removesuffix(_BLOCKED)]
+        # A node with an output of its own making is no part of the original.
+        nodes[node.name] = names if all(name in original.producers for name in names) else []
+    return nodes
+
+
+def _run_rounds(
+    submodel: Any, item: Item, cores: Cores, folder: Path, seconds: float
+) -> dict[str, list[float]]:
+    """The milliseconds of each node by round, without the first round, which is a warm-up."""
+    model = folder / "model.onnx"
+    model_file.write(submodel, model)
+    entries = {
+        "session.optimized_model_external_initializers_file_name": "weights.bin",
+        "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
+    }
+    session = session_on(
+        model,
+        cores,
+        entries,
+        enable_profiling=True,
+        profile_file_prefix=str(folder / "profile"),
+        optimized_model_filepath=str(folder / "optimised.onnx"),
+    )
+    feed = {i.name: item[i.name] for i in session.get_inputs()}
+    max_rounds = _MAX_EVENTS // (len(submodel.graph.node) + 2)
+
+    on_cores(cores, lambda: repeated_ms(lambda: session.run(None, feed), seconds, most=max_rounds))
+    samples: dict[str, list[float]] = {}
+    for event in json.loads(Path(session.end_profiling()).read_text(encoding="utf-8")):
+        if event.get("cat") == "Node" and event["name"].endswith(_KERNEL):
+            name = event["name"].removesuffix(_KERNEL)
+            samples.setdefault(name, []).append(event["dur"] / _US_PER_MS)
+    return {name: durations[1:] for name, durations in samples.items()}

@@ -6,7 +6,6 @@ the kernel frees it with the last process that maps it, however that ends.
 
 from __future__ import annotations
 
-import math
 import mmap
 import os
 import weakref
@@ -105,7 +104,7 @@ def _mapped(descriptor: int, ports: Sequence[Port]) -> list[np.ndarray[Any, Any]
     memory = np.frombuffer(mmap.mmap(descriptor, 0), np.uint8)
     pieces = [memory[start:] for start in _starts(ports)]
     return [
-        piece[: _bytes(port)].view(dtype_of(port.dtype)).reshape(port.shape)
+        piece[: port.nbytes].view(dtype_of(port.dtype)).reshape(port.shape)
         for piece, port in zip(pieces, ports, strict=False)
     ]
 
@@ -113,9 +112,5 @@ def _mapped(descriptor: int, ports: Sequence[Port]) -> list[np.ndarray[Any, Any]
 def _starts(ports: Sequence[Port]) -> list[int]:
     """Where arrays begin, and where the last of them ends."""
     # TVM's kernels load whole vectors.
-    sizes = (size + -size % ALIGNMENT for size in map(_bytes, ports))
+    sizes = (port.nbytes + -port.nbytes % ALIGNMENT for port in ports)
     return list(accumulate(sizes, initial=0))
-
-
-def _bytes(port: Port) -> int:
-    return math.prod(port.shape) * dtype_of(port.dtype).itemsize

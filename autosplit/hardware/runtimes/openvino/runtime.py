@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from autosplit.errors import ConfigError, ModelError
 from autosplit.hardware.devices.device import Cores, Device, available, can_pin
 from autosplit.hardware.execution.stage_spec import StageSpec
+from autosplit.hardware.profiling.timing import MS, on_cores, repeated_ms
 from autosplit.hardware.runtimes.interface import Item, Stage, closed_on_error
 from autosplit.hardware.runtimes.onnx import model_file
+from autosplit.hardware.runtimes.onnx.node_groups import ExecutedNodes, Samples
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime
 from autosplit.hardware.runtimes.onnx.submodels import OnnxModel
 from autosplit.hardware.runtimes.openvino.process import ProcessStage
-from autosplit.hardware.runtimes.openvino.profile import time_nodes
 from autosplit.hardware.runtimes.openvino.rewrites import with_flat_softmax, with_relayed_inputs
 from autosplit.hardware.runtimes.openvino.stage import (
     OpenvinoStage,
     Precision,
     compile_model,
-    require_openvino,
     supports,
 )
+
+# A counter is the mean of all runs of a compiled model, so each sample needs a model of its own.
+_SAMPLES = 3
+_ORIGINAL_NAMES = "originalLayersNames"
 
 
 def runs_here(cores: Cores) -> bool:
@@ -35,15 +39,9 @@ def runs_here(cores: Cores) -> bool:
 class OpenvinoRuntime(SubmodelRuntime):
     """Implements Runtime for a model that was read from an ONNX file."""
 
-    name = "openvino"
-    time_nodes = staticmethod(time_nodes)
+    name = extra = "openvino"
     has_hint = True
     precision: ClassVar[Precision] = "f32"
-
-    @property
-    def version(self) -> str:
-        """See SubmodelRuntime."""
-        return str(require_openvino().__version__)
 
     @cached_property
     def original(self) -> OnnxModel:
@@ -72,14 +70,35 @@ class OpenvinoRuntime(SubmodelRuntime):
         count = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
         return [OpenvinoStage(compiled, spec, cores) for _ in range(count)]
 
-    def rehearse(self, item: Item, cores: Cores) -> None:
-        """See SubmodelRuntime. OpenVINO 2026.4 ends the process that compiles some models."""
+    def time_nodes(
+        self, submodel: Any, item: Item, cores: Cores, seconds: float
+    ) -> tuple[Samples, ExecutedNodes]:
+        """See SubmodelRuntime; by OpenVINO's performance counters.
+
+        Raises StageError where OpenVINO ends the process, as 2026.4 does in compiling some models.
+        """
+        arrays = [item[tensor.name] for tensor in submodel.graph.input]
         spec = self.source.whole_stage
-        with (
-            model_file.temporary(self.submodel(spec)) as file,
-            closing(ProcessStage(file, spec, cores, self.precision)) as stage,
-        ):
-            stage.run([item[port.name] for port in spec.inputs])
+        samples: dict[str, list[float]] = {}
+        compiled: Any = None
+
+        def infer_for(seconds: float) -> Any:
+            request = compiled.create_infer_request()
+            repeated_ms(lambda: request.infer(arrays, share_inputs=True), seconds)
+            return request
+
+        with model_file.temporary(submodel) as file:
+            # First where its end does no harm.
+            with closing(ProcessStage(file, spec, cores, self.precision)) as stage:
+                stage.run(arrays)
+            for _ in range(_SAMPLES):
+                compiled = compile_model(file, cores, self.precision, PERF_COUNT=True)
+                request = on_cores(cores, lambda: infer_for(seconds / _SAMPLES))
+                for node in request.profiling_info:
+                    if node.status.name == "EXECUTED":
+                        node_ms = node.real_time.total_seconds() * MS
+                        samples.setdefault(node.node_name, []).append(node_ms)
+        return samples, executed_nodes(self.original, compiled.get_runtime_model())
 
     @classmethod
     def load_stages(cls, file: Path, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
@@ -102,7 +121,6 @@ class OpenvinoBfloat16Runtime(OpenvinoRuntime):
     """OpenVINO with the precision that it takes by default on a processor with bfloat16."""
 
     name = "openvino-bfloat16"
-    time_nodes = staticmethod(partial(time_nodes, precision="bf16"))
     precision = "bf16"
     rounds_to = "bfloat16"
 
@@ -118,3 +136,14 @@ class OpenvinoBfloat16Runtime(OpenvinoRuntime):
                 f"runtime '{self.name}' needs a processor with bfloat16, which this one lacks; "
                 "use runtime openvino"
             )
+
+
+def executed_nodes(original: OnnxModel, optimised: Any) -> ExecutedNodes:
+    """The nodes of OpenVINO's runtime model, each named after the first tensor that it makes."""
+    nodes = {}
+    for node in optimised.get_ordered_ops():
+        name, info = node.get_friendly_name(), node.get_rt_info()
+        # Weights and nodes that OpenVINO adds make no tensor of the original.
+        names = info[_ORIGINAL_NAMES].astype(str).split(",") if _ORIGINAL_NAMES in info else [name]
+        nodes[name] = [n for n in names if n in original.producers]
+    return nodes

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from autosplit.errors import ModelError
+from autosplit.extras import relax, tvm
 from autosplit.files import atomic_write
 from autosplit.graph import Op
 from autosplit.hardware import cache
@@ -19,20 +20,13 @@ from autosplit.hardware.codegen.target import spelled, toolchain
 from autosplit.hardware.devices import rpc
 from autosplit.hardware.devices.device import Cores, Device, LocalDevice, Rpc, on_its_machine
 from autosplit.hardware.execution.stage_spec import StageSpec
-from autosplit.hardware.measurement.results import LinkCost, Profile
-from autosplit.hardware.profiling import profile_cache, transfer_costs
+from autosplit.hardware.measurement.results import Profile
+from autosplit.hardware.profiling import profile_cache
 from autosplit.hardware.profiling.timing import on_cores
 from autosplit.hardware.runtimes.interface import Runtime, Stage, closed_on_error
 from autosplit.hardware.runtimes.registry import TVM
 from autosplit.hardware.runtimes.tvm import profile
-from autosplit.hardware.runtimes.tvm.stage import (
-    RpcStage,
-    VmStage,
-    load_library,
-    local_machine,
-    require_whole,
-    server_machine,
-)
+from autosplit.hardware.runtimes.tvm.stage import RpcStage, VmStage, local_machine
 from autosplit.versions import machine
 
 
@@ -86,7 +80,7 @@ class TvmRuntime(Runtime):
 
     def _key(self, linker: Linker, functions: Mapping[str, StageSpec]) -> str:
         """By what a server keeps a loaded library: all that this depends on."""
-        code = [(name, spec.code) for name, spec in functions.items()]
+        code = [(name, s.ops, s.inputs, s.outputs) for name, s in functions.items()]
         symbols = sorted(linker.kernels.symbols.values())
         return cache.digest(self.source.sha256, spelled(linker.target), repr(code), *symbols)
 
@@ -109,18 +103,6 @@ class TvmRuntime(Runtime):
         place = on_its_machine(device)
         return profile_cache.cached(key, lambda: self._profile_single_ops(place, seconds), force)
 
-    def link(self, device: Device) -> LinkCost:
-        """See Runtime."""
-        device = on_its_machine(device)
-        if isinstance(device, Cores):
-            return LinkCost(str(device))
-        if isinstance(device, Rpc):
-            connection = rpc.connect(device)
-            with connection.guarded("its link was measured"):
-                return transfer_costs.measure(str(device), connection.tvm_device, connection.call)
-        tvm_device = device.tvm_device()
-        return transfer_costs.measure(str(device), tvm_device, tvm_device.sync)
-
     def write(self, spec: StageSpec, file: Path, device: Device) -> None:
         """Write a shared library with the stage's kernels and weights."""
         self._require_supported(spec, device)
@@ -130,7 +112,6 @@ class TvmRuntime(Runtime):
     @classmethod
     def load_stages(cls, file: Path, spec: StageSpec, devices: Sequence[Device]) -> list[Stage]:
         """See Runtime."""
-        require_whole(file)
 
         def loaded(device: Device) -> Stage:
             device = on_its_machine(device)
@@ -138,7 +119,7 @@ class TvmRuntime(Runtime):
                 # The system takes a path that is loaded for that library, whatever lies there now.
                 with tempfile.TemporaryDirectory(prefix="autosplit-load-") as private:
                     copy = shutil.copyfile(file, Path(private, file.name))
-                    return VmStage(load_library(copy), device)
+                    return VmStage(tvm.runtime.load_module(str(copy)), device)
             copy_library = partial(shutil.copyfile, file)
             return RpcStage(rpc.connect(device), spec.sha256, copy_library, spec)
 
@@ -199,9 +180,10 @@ class TvmRuntime(Runtime):
             if isinstance(device, Rpc):
                 connection = rpc.connect(device)
                 key = self._key(linker, functions)
-                module = connection.load(key, partial(linker.write, functions, merge=False))
+                module = connection.load(key, partial(linker.write, functions))
                 guarded.enter_context(connection.guarded("it was profiled"))
-                vm, tvm_device = server_machine(module, connection), connection.tvm_device
+                tvm_device = connection.tvm_device
+                vm = relax.VirtualMachine(module, connection.tvm_devices)
             else:
                 module = linker.link(functions, merge=False)
                 vm, tvm_device = local_machine(module, device), device.tvm_device()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,7 +63,7 @@ class RpcStage(Stage):
         self._connection: Any = connection  # till it is closed
         module = connection.load(key, write)
         with connection.guarded("a stage was set up"):
-            self._machine: Any = server_machine(module, connection)
+            self._machine: Any = relax.VirtualMachine(module, connection.tvm_devices)
             self._inputs = [empty(port, connection.tvm_device) for port in spec.inputs]
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
@@ -93,37 +92,6 @@ def local_machine(module: Any, device: LocalDevice) -> Any:
     if not isinstance(device, Cores):
         tvm_devices.append(tvm.cpu())  # what a GPU does not compute, shapes for example
     return relax.VirtualMachine(module, tvm_devices)
-
-
-def load_library(file: Path) -> Any:
-    """The library in a file, whose path no library was loaded from before.
-
-    The loader knows a library by its path and would return the one that it loaded first.
-    """
-    import tvm  # noqa: F401  registers the loaders of TVM's libraries
-    import tvm_ffi
-
-    return tvm_ffi.load_module(str(file))
-
-
-def require_whole(file: Path) -> None:
-    """Raises OSError for a library that is cut off, whose loading would end the process.
-
-    A file of ELF ends with the table of its sections; elf(5) has the places in the header.
-    """
-    with file.open("rb") as stream:
-        header = stream.read(64)
-    if header[:6] != b"\x7fELF\2\1" or len(header) < 64:  # 64 bits, little-endian
-        return  # what else it is the loader says itself
-    (start,) = struct.unpack_from("<Q", header, 40)
-    size, count = struct.unpack_from("<HH", header, 58)
-    if file.stat().st_size < start + size * count:
-        raise OSError("the file is cut off")
-
-
-def server_machine(module: Any, connection: ServerConnection) -> Any:
-    """The virtual machine of a library that was loaded on a server."""
-    return relax.VirtualMachine(module, connection.tvm_devices)
 
 
 def empty(port: Port, tvm_device: Any) -> Any:

@@ -25,7 +25,8 @@ FIRST, SECOND = (CORES[0],) * 2, (CORES[-1],) * 2
 def stage(transformer):
     """Makes the whole model as a stage on some cores."""
     model = replace(transformer, runtime_name="openvino")
-    return lambda cores: model.runtime.stage(model.stage_source.whole_stage, devices.Cores(cores))
+    spec = model.stage_source.whole_stage
+    return lambda cores: model.runtime.stages(spec, [devices.Cores(cores)])[0]
 
 
 @pytest.fixture
