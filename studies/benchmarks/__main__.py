@@ -32,7 +32,6 @@ COMMANDS = {
     "deployment_search": "search --deployments",
     "kernels": "kernels",
     "kernels_avx2": "kernels --target 'llvm -mcpu=x86-64-v3'",
-    "kernels_threads": "kernels --threads 2",
     "pipeline": "pipeline --seconds 3",
     "onnx_cases": "onnx_cases",
     "architectures": "architectures",
