@@ -124,7 +124,7 @@ def _write(
                 sha256=model.sha256,
                 inputs=of_item.inputs,
                 outputs=of_item.outputs,
-                file=str(model.path.resolve()) if model.path else None,
+                file=str(model.path.absolute()) if model.path else None,
                 integers_below=dict(model.lowered.integers_below),
                 states={state.input: state.output for state in model.graph.states},
                 steps=wiring.steps,

@@ -65,7 +65,7 @@ def external_files(path: Path) -> dict[str, Path]:
         return {}
     require("onnx", "onnx")
     tensors = _external_tensors(_inlined(_parse(path), path))
-    return dict(_external_file(tensor, path.resolve().parent) for tensor in tensors)
+    return dict(_external_file(tensor, path) for tensor in tensors)
 
 
 def prepared(model: Any, shapes: Shapes, batch: int = 1) -> Any:
@@ -159,9 +159,11 @@ def _kinds(graph: Any) -> Iterator[tuple[str, str, str]]:
 
 def _load_external_data(model: Any, path: Path) -> None:
     for tensor in _external_tensors(model):
-        _external_file(tensor, path.resolve().parent)
+        _, file = _external_file(tensor, path)
+        for entry in tensor.external_data:  # the package onnx follows no link
+            entry.value = file.name if entry.key == "location" else entry.value
         try:
-            onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
+            onnx.external_data_helper.load_external_data_for_tensor(tensor, str(file.parent))
         except Exception as error:
             reason = line_of(error)[:200]
             raise ModelError(f"weight '{tensor.name}' cannot be read: {reason}") from error
@@ -171,15 +173,17 @@ def _external_tensors(model: Any) -> Iterator[Any]:
     return (t for t in _tensors(model.graph) if t.data_location == onnx.TensorProto.EXTERNAL)
 
 
-def _external_file(tensor: Any, folder: Path) -> tuple[str, Path]:
-    """Location and file of a tensor; raises ModelError where ``folder`` does not hold the file."""
+def _external_file(tensor: Any, path: Path) -> tuple[str, Path]:
+    """Location and file of a tensor of the model ``path``; raises ModelError where it has none."""
     location = next((e.value for e in tensor.external_data if e.key == "location"), "")
+    # A model in the cache of Hugging Face is a link to a file that its data lies beside.
+    folders = path.parent.resolve(), path.resolve().parent
     try:
-        file = (folder / location).resolve()
+        file = (path.parent / location).resolve()
         is_file = file.is_file()
     except (OSError, ValueError, RuntimeError):  # a null character, a loop of links
-        file, is_file = folder, False
-    if os.path.isabs(location) or not file.is_relative_to(folder):
+        file, is_file = folders[0], False
+    if os.path.isabs(location) or not any(map(file.is_relative_to, folders)):
         raise ModelError(
             f"weight '{tensor.name}' lies outside the model's folder, in '{location}'; "
             "move the data beside the model"
@@ -224,9 +228,6 @@ def _tensors(graph: Any) -> Iterator[Any]:
     """Every tensor of a graph and of the graphs inside it."""
     for each in graphs_in(graph):
         yield from each.initializer
-        for sparse in each.sparse_initializer:
-            yield sparse.values
-            yield sparse.indices
         for attribute in chain.from_iterable(node.attribute for node in each.node):
             if attribute.HasField("t"):
                 yield attribute.t

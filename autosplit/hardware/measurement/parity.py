@@ -13,6 +13,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Outputs = Mapping[str, Array]
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2}
 DEFAULT_TOLERANCE = 1e-4
+_FILLING = 1e4  # what fills masked places is as large, or larger: all errors look small beside it
 _DIFFERENT = (np.inf, np.inf)
 
 
@@ -26,10 +27,10 @@ def compare(
 ) -> Accuracy:
     """Compare outputs with the expected ones, item by item.
 
-    Errors are relative to the largest value of the expected output. Names, shapes, types and
-    numbers of items must be equal, no items at all are not equal, and NaN and infinities must be
-    where they are expected. Integers and booleans must be equal to the bit, but integers of 8 bits,
-    which are quantised values, within a tolerance above ``DEFAULT_TOLERANCE``.
+    Errors are relative to the largest value of the expected output that is no equal filling. Names,
+    shapes, types and numbers of items must be equal, no items at all are not equal, and NaN and
+    infinities must be where they are expected. Integers and booleans must be equal to the bit, but
+    integers of 8 bits, which are quantised values, within a tolerance above ``DEFAULT_TOLERANCE``.
     """
     absolute = relative = 0.0
     equal = len(outputs) == len(expected) > 0
@@ -56,10 +57,10 @@ def _errors(output: Array, expected: Array, tolerance: float) -> tuple[float, fl
         return error, np.inf if error else 0.0
     output, expected = output.astype(np.float64), expected.astype(np.float64)
     finite = np.isfinite(expected)
-    if not np.array_equal(output[~finite], expected[~finite], equal_nan=True):
+    unlike = not np.array_equal(output[~finite], expected[~finite], equal_nan=True)
+    if unlike or not np.isfinite(output[finite]).all():
         return _DIFFERENT
-    if not np.isfinite(output[finite]).all():
-        return _DIFFERENT
+    finite &= (np.abs(expected) < _FILLING) | (output != expected)  # equal fillings set no scale
     error = float(np.max(np.abs(output[finite] - expected[finite]), initial=0.0))
     scale = float(np.max(np.abs(expected[finite]), initial=0.0))
     return error, error / scale if scale > 0 else error

@@ -93,10 +93,11 @@ class _Reader:
         }
 
     def walk(self) -> Outputs:
-        for var, signature in zip(self._main.params, self._source.inputs, strict=True):
-            self._content[var] = self._enter_tensor(
-                signature.name, var.ty, var.name.endswith(SUFFIX)
-            )
+        params = self._main.params, self._source.module["main"].params, self._source.inputs
+        for var, before, signature in zip(*params, strict=True):
+            # The name of an input may end in the suffix by itself.
+            is_last = var.name.endswith(SUFFIX) and var.name != before.name
+            self._content[var] = self._enter_tensor(signature.name, var.ty, is_last)
         names = iter(self.names.ops)
         for binding in bindings(self._main):
             if isinstance(binding.value, relax.Call):

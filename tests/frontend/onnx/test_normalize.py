@@ -28,6 +28,7 @@ def one(line, weights, opset):
         one("v, i = TopK<axis=3>(x, k)  y = Relu(v)", {"k": np.array([2])}, 10),
         one("u = Unique(i)  y = Gather<axis=3>(x, u)", {"i": np.array([2, 0, 2])}, 17),
         one("y = Compress<axis=-1>(x, m)", {"m": np.array([True, False, True])}, 17),
+        net("g (float[1,3,4,5] channels_last) => (float[1,3,4,5] y) { y = Relu(channels_last) }"),
         net("""g (float[2] x, int64[2] i) => (float[2] y, int64[2] z) {
             a = Constant<value_float=2.5>()  b = Constant<value_floats=[1.5, 2.5]>()
             c = Constant<value_int=3>()  d = Constant<value_ints=[4, 5]>()

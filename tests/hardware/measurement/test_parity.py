@@ -83,12 +83,13 @@ def test_other_outputs_or_items_and_none_at_all_are_not_equal(outputs, expected)
     assert not compare(outputs, expected).equal
 
 
-def test_the_worst_item_counts_and_each_output_has_a_scale_of_its_own():
+def test_the_worst_item_counts_each_output_has_a_scale_of_its_own_and_fillings_set_none():
     accuracy = compare([{"y": RIGHT}, {"y": RIGHT + 1}, {"y": RIGHT}], [{"y": RIGHT}] * 3)
     assert (accuracy.equal, accuracy.max_abs_error, accuracy.items) == (False, 1.0, 3)
     expected = {"large": np.float32([1e6]), "small": np.float32([1e-3])}
     accuracy = compare([expected | {"small": np.float32([2e-3])}], [expected])
     assert (accuracy.equal, accuracy.max_rel_error) == (False, pytest.approx(1.0, rel=1e-3))
+    assert not accuracy_of(np.float32([0.6, -3e38]), np.float32([0.5, -3e38])).equal
 
 
 @pytest.mark.parametrize(
