@@ -17,7 +17,7 @@ import numpy as np
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.engine import Engine
 from autosplit.hardware.execution.stage_spec import Port
-from autosplit.hardware.execution.streams import Closed, ItemFailed, Ticket
+from autosplit.hardware.execution.streams import Closed, ItemFailed
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.runtimes.arrays import aligned_empty, array_of
 
@@ -192,7 +192,7 @@ class Batches:
         if batch is not None and self._is_due():
             self.let_in(batch)
 
-    def _leave(self, batch: _Batch, ticket: Ticket) -> None:
+    def _leave(self, batch: _Batch, ticket: Any) -> None:
         """Hand out the outputs of a batch, or its failure."""
         error, batch.started = ticket.exception(), ticket.started
         if isinstance(error, ItemFailed) and not (batch.count == 1 and error.is_certain):
