@@ -55,7 +55,8 @@ def require_shares(rows):
     """The third column is the share of each op, the largest first."""
     shares = [float(row[2]) for row in rows]
     assert shares == sorted(shares, reverse=True)
-    assert sum(shares) == pytest.approx(100, abs=1)
+    # OpenVINO counts whole microseconds, and all ops of a tiny net may take none.
+    assert not any(shares) or sum(shares) == pytest.approx(100, abs=1)
 
 
 def test_every_runtime_and_number_of_threads_has_its_times(as_text, net, as_json):
