@@ -194,15 +194,11 @@ class CompiledModel(StageSource):
         local = [place for place in places if not isinstance(place, RayCores)]
         if self.variants and len(local) < len(places):
             raise ConfigError("stages with variants do not run on a Ray cluster; write cores:0")
-        remote = {
-            number: remote_stage(runtime, spec, place)
-            for number, place in enumerate(places)
-            if isinstance(place, RayCores)
-        }
         # For one place there may be several, where a runtime is asked for throughput.
         replicas = list(_loaded_in_time(runtime, spec, local, make)) if local else []
-        for number, stage in remote.items():
-            replicas.insert(number, stage)
+        for number, place in enumerate(places):
+            if isinstance(place, RayCores):
+                replicas.insert(number, remote_stage(runtime, spec, place))
         return replicas
 
     def unsplit(self, device: Device) -> Pipeline:

@@ -275,9 +275,8 @@ class Server:
         entered = time.perf_counter()
         tickets = [pipeline.enter(item, stream) for item in items]
         self._drop(ended)  # before another request begins the sequence anew
-        for ticket in tickets:
-            with contextlib.suppress(StageError):  # ``result`` raises it
-                await asyncio.wrap_future(ticket)
+        # For all of them, also where one fails: ``result`` raises it.
+        await asyncio.gather(*map(asyncio.wrap_future, tickets), return_exceptions=True)
         end = time.perf_counter()
         for ticket in tickets:
             start = ticket.started or entered
