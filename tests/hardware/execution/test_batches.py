@@ -112,7 +112,9 @@ def failing(count, bad, **options):
 @pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("replicas", [(1, 1), (1, 2)])
 def test_a_replica_that_computes_nothing_any_more_closes_the_pipeline(batch, replicas):
-    pipeline, stages = chain(replicas=replicas, batch=batch)
+    # So slow that the items inside keep both replicas busy.
+    slow = {1: lambda _: time.sleep(0.002)}
+    pipeline, stages = chain(replicas=replicas, batch=batch, before=slow)
     with pipeline:
         in_time(lambda: pipeline.run(two_inputs(8 * batch)))
         stages[-1].run = Mock(side_effect=ValueError("the process is gone"))
