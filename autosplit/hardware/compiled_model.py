@@ -190,13 +190,19 @@ class CompiledModel(StageSource):
         self, runtime: Runtime, spec: StageSpec, places: Sequence[Device], make: MakeStages
     ) -> list[Stage]:
         """The stage on each of some places; ``make`` makes those of this machine together."""
-        is_remote = [isinstance(place, RayCores) for place in places]
-        if self.variants and any(is_remote):
-            raise ConfigError("stages with variants do not run on a Ray cluster; write cores:0")
-        remote = iter([remote_stage(runtime, spec, p) for p in places if isinstance(p, RayCores)])
         local = [place for place in places if not isinstance(place, RayCores)]
-        here = iter(_loaded_in_time(runtime, spec, local, make) if local else ())
-        return [next(remote if is_there else here) for is_there in is_remote]
+        if self.variants and len(local) < len(places):
+            raise ConfigError("stages with variants do not run on a Ray cluster; write cores:0")
+        remote = {
+            number: remote_stage(runtime, spec, place)
+            for number, place in enumerate(places)
+            if isinstance(place, RayCores)
+        }
+        # For one place there may be several, where a runtime is asked for throughput.
+        replicas = list(_loaded_in_time(runtime, spec, local, make)) if local else []
+        for number, stage in remote.items():
+            replicas.insert(number, stage)
+        return replicas
 
     def unsplit(self, device: Device) -> Pipeline:
         """The whole model on one device, as fast as the runtime computes it there."""

@@ -134,6 +134,13 @@ def test_every_baseline_is_measured_with_work_for_all_replicas(bench, branches, 
     assert all(len(p.submitted) > verified + BRIEF.items for p in pipelines)
 
 
+def test_a_runtime_asked_for_throughput_has_as_many_replicas_as_it_wants(branches, monkeypatch):
+    three = lambda self, spec, devices, by_hint: self.stages(spec, [*devices] * 3)  # noqa: E731
+    monkeypatch.setattr(type(branches.runtime), "whole", three)
+    with branches.whole("tvm", *api.device.along(1), by_hint=True) as pipeline:
+        assert pipeline.replicas == (3,)
+
+
 @pytest.mark.skipif(not devices.can_pin(), reason="this system keeps no threads on cores")
 def test_a_stage_stays_on_the_cores_of_its_device(branches, stages, monkeypatch):
     threads, real = tvm.get_global_func("runtime.NumThreads"), VmStage.run
