@@ -27,7 +27,6 @@ from autosplit.errors import ConfigError, Infeasible, StageError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.bench.interface import Bench, BenchDescription
 from autosplit.hardware.measurement.results import (
-    Accuracy,
     Baseline,
     LinkCost,
     LoadTest,
@@ -92,15 +91,10 @@ class SimulatedBench(Bench):
 
     def cost_table(
         self, profile: Sequence[Profile], links: Sequence[LinkCost], **limits: Any
-    ) -> CostModel:
-        """The known costs, with the limit of memory."""
-        return limited(self.costs, limits.get("memory") or ())
-
-    def device_kinds(
-        self, profile: Sequence[Profile], links: Sequence[LinkCost], memory: Sequence[float]
-    ) -> Sequence[str]:
-        """The kinds of the known costs in their order, or the only one."""
-        return kinds_of(self.costs, self._device_names)
+    ) -> tuple[CostModel, Sequence[str]]:
+        """The known costs, with the limit of memory; their kinds in order, or the only one."""
+        kinds = kinds_of(self.costs, self._device_names)
+        return limited(self.costs, limits.get("memory") or ()), kinds
 
     def profile(self) -> Sequence[Profile]:
         """The known time of every op on each device."""
@@ -218,7 +212,7 @@ class SimulatedBench(Bench):
             Spread(period, period - half, period + half),
             Spread(latency, latency - half, latency + half),
             loads,
-            Accuracy(True, 0.0, 0.0, 1),
+            0.0,
         )
 
 

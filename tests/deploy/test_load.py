@@ -66,7 +66,7 @@ def test_two_stages_on_a_tracker_s_key_are_on_two_servers(core):
     [
         (["cores:0"] * 2, ConfigError, "3 replicas, but 2 devices"),
         (["cores:0", "cores:0", "cores:9"], MachineError, "needs core 9"),
-        (["ray:pi/cores:0"] * 3, ConfigError, r"on a Ray cluster; use .*on_ray"),
+        (["cores:0", "ray:pi/cores:1", "cores:0"], ConfigError, "pi/cores:1' is on a Ray .*on_ray"),
     ],
 )
 def test_devices_that_are_given_count_and_no_others(devices, kind, text):

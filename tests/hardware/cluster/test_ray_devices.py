@@ -84,7 +84,7 @@ def test_a_candidate_is_measured_on_its_nodes_and_its_export_runs_there(branches
     bench = LocalBench(branches, devices.along(2, [LEFT, RIGHT]), BRIEF)
     split, whole = branches.split([["first"]]), f"tvm, {LEFT}"
     (measured,), baselines = bench.compare_interleaved([deployed(bench, split.stages)], [whole])
-    assert measured.accuracy.equal
+    assert measured.max_rel_error < 1e-4
     assert [*baselines] == [whole]
     split.export(tmp_path, [LEFT, RIGHT])
     assert [stage.device for stage in manifest_file.read(tmp_path).stages] == [LEFT, RIGHT]

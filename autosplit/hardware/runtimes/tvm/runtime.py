@@ -199,9 +199,9 @@ class TvmRuntime(Runtime):
             if isinstance(device, Rpc):
                 connection = rpc.connect(device)
                 key = self._key(linker, functions)
-                module = connection.load(key, partial(linker.write, functions, merge=False))
+                library = connection.load(key, partial(linker.write, functions, merge=False))
                 guarded.enter_context(connection.guarded("it was profiled"))
-                vm, tvm_device = server_machine(module, connection), connection.tvm_device
+                vm, tvm_device = server_machine(library.module, connection), connection.tvm_device
             else:
                 module = linker.link(functions, merge=False)
                 vm, tvm_device = local_machine(module, device), device.tvm_device()
