@@ -13,12 +13,12 @@ MOST = {
     "autosplit/study": 3_845,
     "autosplit/frontend": 3_670,
     "autosplit/lowering": 3_009,
-    "autosplit/hardware": 11_155,
+    "autosplit/hardware": 11_031,
     "autosplit/deploy": 2_737,
     "autosplit/report autosplit/cli autosplit/zoo": 5_590,
-    "autosplit": 35_335,
-    "studies": 3_955,
-    "tests": 23_880,
+    "autosplit": 35_215,
+    "studies": 3_945,
+    "tests": 23_910,
 }
 
 

@@ -114,7 +114,8 @@ def run(args: argparse.Namespace) -> None:
         document["flags"] = planned.layer_flags(document, asked.costs, vars(args)["as"])
     if args.save:
         count = args.cores or (len(asked.devices) if args.stages == "auto" else args.stages)
-        graph_file.save_graph(args.save, asked.costs, count, asked.devices, asked.names)
+        graph = graph_file.to_document(asked.costs, count, asked.devices, asked.names)
+        graph_file.save_graph(args.save, graph)
     file = _export(args, model, best) if model and args.output else None
     shown = _shown(args, asked, document, "" if is_graph else " ms", file)
     output.emit(args.format, document | ({"file": str(file)} if file else {}), shown)

@@ -87,7 +87,7 @@ def read_reference(folder: Path, document: Manifest, initial: Outputs) -> tuple[
     after = [sides["after"][number] for number in sorted(sides["after"])]
     # Where states are large, only what comes of them is recorded.
     states = [initial, *after] if after else []
-    expected = Expected.of_steps(outputs, items, states, document.model.states)
+    expected = Expected.of_steps(outputs, items, states)
     computed_by = document.comparison.reference if document.comparison else "the reference"
     return expected, f"the outputs of {computed_by} recorded in {name}"
 

@@ -96,6 +96,11 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _switch(hidden: Path, folder: Path, old_files: Mapping[str, str]) -> None:
     new_names = sorted(file.name for file in hidden.iterdir() if file.name != NAME)
+    foreign = [name for name in new_names if os.path.lexists(folder / name)]
+    if foreign and not (folder / NAME).exists():
+        raise ConfigError(
+            f"'{folder / foreign[0]}' was not written by an export; choose another folder"
+        )
     for name in (*new_names, NAME):
         replace(hidden / name, folder / name)
     for name, digest in old_files.items():

@@ -50,7 +50,7 @@ class LoadedPipeline(Pipeline):
         return self
 
     def on_ray(self, placement: Sequence[str] = (), address: str | None = None) -> Pipeline:
-        """Close this pipeline, and return that of the export on a Ray cluster.
+        """Return the pipeline of the export on a Ray cluster, and close this one.
 
         Stages that were not loaded yet are not loaded on this machine.
 
@@ -77,20 +77,19 @@ class LoadedPipeline(Pipeline):
 
         if self.document.model.variants:
             raise ConfigError("an export with variants does not run on Ray; use `load` alone")
-        self.close()
         document, ray = self.document, connected(address)
         specs = document.replicas
         places = assign(placement, [spec.device for spec in specs], ray.nodes())
+        self.close()
         files = self._digests.items()
         contents = {name: put(self.folder / name, digest) for name, digest in files}
-        remotes = iter(
-            [
-                RayReplica(spec, document.environment, contents, place, len(place.cores.numbers))
-                for spec, place in zip(specs, places, strict=True)
-            ]
+        remotes = (
+            RayReplica(spec, document.environment, contents, place, len(place.cores.numbers))
+            for spec, place in zip(specs, places, strict=True)
         )
         stages = [[next(remotes) for _ in stage.replicas] for stage in document.stages]
-        return pipeline_of(self._whole, stages, *self._options, document.batch)
+        remote = pipeline_of(self._whole, stages, *self._options, document.batch)
+        return remote.with_delay(self.delay_ms)
 
 
 def load(

@@ -228,8 +228,7 @@ def results_parts(results: SplitResults) -> dict[str, Any]:
     names = ("baselines", "verdict", "streams", "load")
     parts: dict[str, Any] = {name: vars(results)[name] for name in names}
     if measured:
-        error = measured.accuracy.max_rel_error
-        parts["measured"] = {**vars(measured), "max_rel_error": error}
+        parts["measured"] = vars(measured)
     if predicted is not None:
         parts["predicted"] = {"period_ms": predicted}
     return parts

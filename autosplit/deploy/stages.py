@@ -38,8 +38,9 @@ def place_replicas(
         cores = iter(device.along(len(names)))
         # A core of the other machine is any core here; a server is the same from everywhere.
         places = [next(cores) if cores_of(name) else device.parse(name) for name in here]
-    if any(isinstance(place, RayCores) for place in places):
-        raise ConfigError(f"device '{devices[0]}' is on a Ray cluster; use `load(folder).on_ray()`")
+    remote = next((place for place in places if isinstance(place, RayCores)), None)
+    if remote:
+        raise ConfigError(f"device '{remote}' is on a Ray cluster; use `load(folder).on_ray()`")
     placed = iter(device.with_copies(places))
     return tuple(tuple(next(placed) for _ in stage.replicas) for stage in document.stages)
 

@@ -24,13 +24,12 @@ from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import Handler
-from autosplit.hardware.measurement import disturbance, measure
+from autosplit.hardware.measurement import disturbance, measure, sequences
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.open_loop import load_test
 from autosplit.hardware.measurement.parity import DEFAULT_TOLERANCE
 from autosplit.hardware.measurement.reference import reference_of_file
 from autosplit.hardware.measurement.results import Accuracy, LoadTest, Spread
-from autosplit.hardware.measurement.sequences import ITEMS, SEED, check, drawn, expect
 from autosplit.planner.workload import Workload
 from autosplit.serialization import dump
 from autosplit.serialization import load as from_document
@@ -90,8 +89,8 @@ def verify(
     pipeline = load(folder)
     document = pipeline.document
     before = document.comparison
-    count = items or (before.items if before else ITEMS)
-    draw_seed = seed if seed is not None else (before.seed if before else SEED)
+    count = items or (before.items if before else sequences.ITEMS)
+    draw_seed = seed if seed is not None else (before.seed if before else sequences.SEED)
     if items is not None and items < 1:
         raise ConfigError(f"--items {items} is invalid; give 1 or more")
     if draw_seed < 0:
@@ -110,9 +109,9 @@ def verify(
             shapes |= {name: state.shape for name, state in initial.items()}
             reference = reference_of_file(file, shapes)
             below = document.model.integers_below
-            inputs = drawn(pipeline.wiring, draw, count, draw_seed, below)
+            inputs = sequences.drawn(pipeline.wiring, draw, count, draw_seed, below)
             phases.report(f"computing the outputs of {reference.name}")
-            expected = expect(reference, inputs, initial, document.model.states)
+            expected = sequences.expect(reference, inputs, initial, document.model.states)
             name = f"{reference.name} on {file}"
         except (MachineError, ModelError) as error:
             if model or special or document.reference is None:
@@ -125,8 +124,8 @@ def verify(
         stages = [f"{stage.index} ('{stage.file}')" for stage in document.stages]
         threads = {thread: stages[stage] for thread, stage in pipeline.threads.items()}
         phases.report("running the export", threads)
-        accuracy, reason = check(pipeline, expected, allowed_error, runtimes, name)
-    return Verification(accuracy, name, reason)
+        accuracy = sequences.accuracy_of(pipeline, expected, allowed_error)
+    return Verification(accuracy, name, sequences.refusal(accuracy, runtimes, name))
 
 
 def verify_apart(folder: Path, model: Path | None, **options: Any) -> Verification:

@@ -26,11 +26,11 @@ def random_items(
 ) -> list[dict[str, Array]]:
     """``count`` items for inputs given as (name, shape, dtype), alike for the same arguments.
 
-    Floats are normal, of unlike scale in eight items and standard normal in the first. Booleans are
-    true or false with equal probability, in every fourth item many a row whole. Integers of 8 and
-    16 bits are 0 to 7, in every second item any, wider ones 0 and 1. ``below`` gives the upper end
-    of an input's integers by its name. An item depends on its number, not on ``count``; an array on
-    its input's name, not on its place.
+    Floats are normal, of unlike scale in eight items; the first are standard normal, the fourth not
+    negative. Booleans are true or false with equal probability, in every fourth item many a row
+    whole. Integers of 8 and 16 bits are 0 to 7, in every second item any, wider ones 0 and 1.
+    ``below`` gives the upper end of an input's integers by its name. An item depends on its number,
+    not on ``count``; an array on its input's name, not on its place.
 
     Raises:
         ModelError: A dtype is not numeric.
@@ -78,7 +78,8 @@ def _draw(
     generator = np.random.default_rng([seed, item, *name.encode("utf-8", "surrogatepass")])
     if dtype.kind == "f":
         scale = _SCALES[item % len(_SCALES)]
-        return np.asarray(scale * generator.standard_normal(shape)).astype(dtype)
+        array = np.asarray(scale * generator.standard_normal(shape)).astype(dtype)
+        return np.abs(array) if item % len(_SCALES) == 3 else array
     limits = np.iinfo(np.int8 if dtype.kind == "b" else dtype)
     if below is None and dtype.itemsize <= 2 and item % 2 and dtype.kind != "b":
         return np.asarray(generator.integers(limits.min, limits.max, shape, dtype, endpoint=True))

@@ -151,19 +151,16 @@ def mismatch(model: CompiledModel, runtime: str, places: Sequence[Device]) -> st
     return text
 
 
-def _whole_ms(profile: Profile) -> float:
-    return math.fsum(profile.op_ms) + profile.call_ms
-
-
 def _fastest(profiles: Sequence[Profile], count: int) -> list[float]:
     """The time of an item in the fastest runtime on each of so many devices."""
-    return [min(map(_whole_ms, profiles[n::count]), default=math.inf) for n in range(count)]
+    times = [profile.whole_ms for profile in profiles]
+    return [min(times[n::count], default=math.inf) for n in range(count)]
 
 
 def _promising(model: CompiledModel, before: Sequence[Profile], count: int) -> list[str]:
     """The runtimes that may win, by their profiles at the batch before on so many devices."""
     is_hopeful = any(
-        _whole_ms(profile) <= _HOPELESS * least
+        profile.whole_ms <= _HOPELESS * least
         for n, least in enumerate(_fastest(before, count))
         for profile in before[n::count]
         if profile.runtime == TVM

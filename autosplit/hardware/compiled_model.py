@@ -28,10 +28,11 @@ from autosplit.hardware.devices.session import within
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.stage_spec import StageSpec
 from autosplit.hardware.execution.wiring import Wiring
-from autosplit.hardware.measurement.parity import tolerance_of
+from autosplit.hardware.measurement import sequences
+from autosplit.hardware.measurement.parity import has_numbers, tolerance_of
 from autosplit.hardware.measurement.reference import Outputs, Reference, reference_of
 from autosplit.hardware.measurement.results import Accuracy, LinkCost, Profile
-from autosplit.hardware.measurement.sequences import ITEMS, SEED, Expected, check, drawn, expect
+from autosplit.hardware.measurement.sequences import Expected
 from autosplit.hardware.model_options import check_options, device_targets, options_there
 from autosplit.hardware.profiling.transfer_costs import link_cost
 from autosplit.hardware.runtimes import registry, stage_files
@@ -176,7 +177,8 @@ class CompiledModel(StageSource):
     ) -> Pipeline:
         """Link the stages of a wiring as ``pipeline`` does."""
         replicas: list[list[Stage]] = []
-        places = iter(devices.places_of(deployment))
+        names = [name for stage in deployment.stages for name in stage.devices]
+        places = iter(devices.with_copies(list(map(devices.parse, names))))
         with contextlib.ExitStack() as opened:
             for spec, deployed in zip(wiring.stages, deployment.stages, strict=True):
                 here = list(islice(places, len(deployed.devices)))
@@ -226,18 +228,12 @@ class CompiledModel(StageSource):
         if self.runtime_name != AUTO:
             self.runtime.check(places)
 
-    def profile(
-        self,
-        device: Device,
-        seconds: float = PROFILE_S,
-        force: bool = False,
-        runtime: str | None = None,
-    ) -> Profile:
+    def profile(self, device: Device, seconds: float = PROFILE_S, force: bool = False) -> Profile:
         """The time of every op on a device; measured once on this machine unless ``force``.
 
-        Without ``runtime`` it is ``runtime_in_use``. Raises ModelError where that computes nothing.
+        It is that in ``runtime_in_use``. Raises ModelError where that computes nothing.
         """
-        (profile,) = self.profiles([device], seconds, force, [runtime or self.runtime_in_use])
+        (profile,) = self.profiles([device], seconds, force, [self.runtime_in_use])
         if profile.note:
             raise ModelError(profile.note)
         return profile
@@ -326,7 +322,7 @@ class CompiledModel(StageSource):
         phases.report(f"computing the outputs of {self.reference.name}")
         successors = {state.input: state.output for state in self.graph.states}
         initial = self.wiring([range(len(self.graph.ops))]).first_states
-        return expect(self.reference, items, initial, successors)
+        return sequences.expect(self.reference, items, initial, successors)
 
     def expected(self, items: Sequence[Item]) -> Sequence[Outputs]:
         """The outputs, by name, that the original model gives for each item of one stream."""
@@ -338,7 +334,14 @@ class CompiledModel(StageSource):
         if self.batch > 1:
             return self.at_batch(1).reference_outputs
         wiring, below = self.wiring([range(len(self.graph.ops))]), self.lowered.integers_below
-        return self.expect(drawn(wiring, random_items, ITEMS, SEED, below))
+        count, seed = sequences.ITEMS, sequences.SEED
+        expected = self.expect(sequences.drawn(wiring, random_items, count, seed, below))
+        if not any(has_numbers(outputs) for outputs in expected.along):
+            raise ModelError(
+                f"{self.reference.name} computes NaN and infinities alone for random inputs, which "
+                "compare with nothing; give a model of other inputs"
+            )
+        return expected
 
     @property
     def allowed_error(self) -> float:
@@ -353,9 +356,8 @@ class CompiledModel(StageSource):
 
         Raises MismatchError where its outputs differ by more than ``allowed_error``.
         """
-        expected, reference = self.reference_outputs, self.reference
-        accuracy, reason = check(pipeline, expected, self.allowed_error, runtimes, reference.name)
-        if reason:
+        accuracy = sequences.accuracy_of(pipeline, self.reference_outputs, self.allowed_error)
+        if reason := sequences.refusal(accuracy, runtimes, self.reference.name):
             raise MismatchError(reason)
         return accuracy
 

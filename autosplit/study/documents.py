@@ -73,7 +73,7 @@ def measured_document(measurement: Measurement) -> dict[str, Any]:
         "period_ms": measurement.period_ms,
         "latency_ms": measurement.latency_ms,
         "stage_ms": measurement.stage_ms,
-        "max_rel_error": measurement.accuracy.max_rel_error,
+        "max_rel_error": measurement.max_rel_error,
         "disturbed": measurement.disturbances,
     }
     return dict(document_of(document))

@@ -26,7 +26,7 @@ from pydantic import (
 )
 
 from autosplit.deployment import Deployment
-from autosplit.hardware.measurement.results import Accuracy, Baseline, LoadTest, Measurement, Spread
+from autosplit.hardware.measurement.results import Baseline, LoadTest, Measurement, Spread
 from autosplit.study.config.sections import MOST_STAGES
 
 FORMAT = 3  # of the studies that this version writes and continues
@@ -157,8 +157,8 @@ class TrialRecord(Figures):
         if self.period_ms is None:
             raise ValueError("no period is stored")
         latency = self.latency_ms or Spread(0.0, 0.0, 0.0)
-        accuracy = Accuracy(True, 0.0, self.max_rel_error or 0.0, 0)
-        return Measurement(self.period_ms, latency, self.stage_ms, accuracy, self.disturbed)
+        error = self.max_rel_error or 0.0
+        return Measurement(self.period_ms, latency, self.stage_ms, error, self.disturbed)
 
 
 class Entry(Figures):

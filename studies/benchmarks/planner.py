@@ -29,8 +29,7 @@ from random import Random
 from typing import Any
 
 from autosplit import cuts, planner
-from autosplit.hardware.profiling.graph_document import from_document
-from autosplit.hardware.profiling.graph_file import read_graph_file
+from autosplit.hardware.profiling.graph_file import from_document, read_graph_file
 from autosplit.planner import CostModel, Question
 from studies.benchmarks import planned_baselines as rules
 from studies.benchmarks.planned_baselines import is_over, planned_or_none

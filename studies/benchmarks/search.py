@@ -34,8 +34,7 @@ from typing import Any, NamedTuple
 from autosplit import api
 from autosplit.graph import FusedGraph
 from autosplit.hardware.devices.device import available
-from autosplit.hardware.profiling.graph_document import from_document
-from autosplit.hardware.profiling.graph_file import read_graph, to_document
+from autosplit.hardware.profiling.graph_file import from_document, read_graph_file, to_document
 from autosplit.planner import CostModel
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.record import record_of
@@ -198,7 +197,7 @@ def graphs(folder: Path | None, names: Sequence[str]) -> Iterator[CostModel]:
             yield zoo_costs(name)
     for file in sorted(folder.glob("*.json")) if folder else ():
         if not names or file.stem in names:
-            yield read_graph(file)
+            yield read_graph_file(file).costs
 
 
 def zoo_costs(name: str) -> CostModel:

@@ -28,7 +28,6 @@ from autosplit.errors import ConfigError, Infeasible, StageError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.bench.interface import Bench, BenchDescription
 from autosplit.hardware.measurement.results import (
-    Accuracy,
     Baseline,
     LinkCost,
     LoadTest,
@@ -106,13 +105,10 @@ class SimulatedBench(Bench):
         }
         return BenchDescription(self._graph, devices, identity, (NAME,), {NAME: ()}, {}, False)
 
-    def cost_table(self, *_: Any, **limits: Any) -> CostModel:
-        """The known costs, with the limit of memory."""
-        return limited(self.costs, limits.get("memory") or ())
-
-    def device_kinds(self, *_: Any, **__: Any) -> Sequence[str]:
-        """The kinds of the known costs in their order, or the only one."""
-        return kinds_of(self.costs, self._device_names)
+    def cost_table(self, *_: Any, **limits: Any) -> tuple[CostModel, Sequence[str]]:
+        """The known costs, with the limit of memory; their kinds in order, or the only one."""
+        kinds = kinds_of(self.costs, self._device_names)
+        return limited(self.costs, limits.get("memory") or ()), kinds
 
     def profile(self) -> Sequence[Profile]:
         """The known time of every op on each device."""
@@ -225,7 +221,7 @@ class SimulatedBench(Bench):
             Spread(period, period - half, period + half),
             Spread(latency, latency - half, latency + half),
             loads,
-            Accuracy(True, 0.0, 0.0, 1),
+            0.0,
         )
 
 

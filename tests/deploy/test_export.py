@@ -97,7 +97,7 @@ def test_a_worker_exports_a_deployment_with_its_results(branches, tmp_path):
     used = bench.description.devices
     assert [s.device for s in written.stages] == [used[0], used[2]]
     assert written.measured.stage_ms == MEASURED.stage_ms
-    assert written.measured.max_rel_error == MEASURED.accuracy.max_rel_error
+    assert written.measured.max_rel_error == MEASURED.max_rel_error
     assert (written.measured.period_ms.high, written.measured.latency_ms.high) == (3.0, 6.0)
     assert [(b.name, b.copies) for b in written.baselines] == [("replicas", 2)]
     assert (written.predicted.period_ms, written.verdict) == (1.9, "Split.")

@@ -93,6 +93,15 @@ def test_an_export_replaces_the_one_before_and_nothing_else(tmp_path):
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
+def test_a_file_that_is_no_exports_is_not_written_over(tmp_path):
+    (tmp_path / "stage0.so").write_text("mine")
+    with pytest.raises(
+        ConfigError, match=r"stage0.so' was not written by an export; choose another folder"
+    ):
+        write(tmp_path, "new")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("stage0.so", "mine")]
+
+
 def test_an_export_that_fails_leaves_the_old_one(tmp_path):
     write(tmp_path, "old")
     before = names(tmp_path)

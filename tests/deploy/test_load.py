@@ -66,7 +66,7 @@ def test_two_stages_on_a_tracker_s_key_are_on_two_servers(core):
     [
         (["cores:0"] * 2, ConfigError, "3 replicas, but 2 devices"),
         (["cores:0", "cores:0", "cores:9"], MachineError, "needs core 9"),
-        (["ray:pi/cores:0"] * 3, ConfigError, r"on a Ray cluster; use .*on_ray"),
+        (["cores:0", "ray:pi/cores:1", "cores:0"], ConfigError, "pi/cores:1' is on a Ray .*on_ray"),
     ],
 )
 def test_devices_that_are_given_count_and_no_others(devices, kind, text):
@@ -174,8 +174,13 @@ def test_a_stage_runs_on_the_machine_it_was_made_for(monkeypatch, architecture, 
         files.require_here(spec, environment)
 
 
-def test_a_pipeline_that_goes_to_a_cluster_loads_nothing_here(exported, loaded, monkeypatch):
+def test_a_pipeline_loads_nothing_here_before_it_goes_to_a_cluster_and_stays_without_one(
+    exported, loaded, monkeypatch
+):
     monkeypatch.setattr(connection, "connected", lambda _: pytest.fail("reached the cluster"))
+    pipeline = load(exported)
     with pytest.raises(pytest.fail.Exception, match="reached"):
-        load(exported).on_ray()
+        pipeline.on_ray()
     assert loaded == []
+    with pipeline:
+        assert loaded

@@ -5,10 +5,10 @@ import autosplit
 from autosplit.deploy.verify import bench, verify
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, ModelError
-from autosplit.hardware import batches
 from autosplit.hardware.batches import batched_profiles, checked_profiles
 from autosplit.hardware.devices.device import along
 from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.results import Profile
 from tests.deploy.exports import Export
 from tests.nets import judge, net
 
@@ -51,7 +51,8 @@ def test_kernels_may_have_other_names_in_a_batch(save, runtime):
 @pytest.mark.integration
 def test_auto_ends_where_an_item_gets_no_faster(save, monkeypatch):
     model = loaded(save)
-    monkeypatch.setattr(batches, "_whole_ms", lambda p: {1: 8.0, 2: 5.0, 4: 4.9}[p.batch])
+    times = property(lambda profile: {1: 8.0, 2: 5.0, 4: 4.9}[profile.batch])
+    monkeypatch.setattr(Profile, "whole_ms", times)
     profiles = batched_profiles(model, along(1), "auto")
     assert [profile.batch for profile in profiles] == [1, 2, 4]
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.hardware.profiling.graph_document import from_document
+from autosplit.hardware.profiling.graph_file import from_document
 from autosplit.planner import Option, Question, Row, Stage, cut_set, evaluate, partition
 from tests.planner.graphs import chain, on_unlike_devices, random_dag, replicas_of, workload
 

@@ -9,7 +9,7 @@ from autosplit.cuts import downsets
 from autosplit.cuts.stages import stages_between
 from autosplit.deployment import Option, Stage
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.hardware.profiling.graph_document import from_document
+from autosplit.hardware.profiling.graph_file import from_document
 from autosplit.planner import Kind, Question, Transfer, evaluate, front, k_best, partition
 from tests.planner.graphs import Clock, parallel_chains, table, with_times, workload
 from tests.planner.models import models

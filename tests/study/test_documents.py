@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from autosplit.deployment import Deployment
-from autosplit.hardware.measurement.results import Accuracy, LinkCost, Profile, Spread
+from autosplit.hardware.measurement.results import LinkCost, Profile, Spread
 from autosplit.hardware.measurement.results import Measurement as Measured
 from autosplit.study import documents
 from tests.hardware.fakes import graph
@@ -53,11 +53,11 @@ def test_a_split_is_told_by_the_last_ops_of_each_cut_and_what_crosses_it(stages,
 
 def test_a_measurement_is_told_without_its_samples():
     period = Spread(2.0, 1.5, 2.5, (1.5, 2.0, 2.5))
-    accuracy = Accuracy(True, 0.5, 1e-6, 3)
-    measurement = Measured(period, Spread(2.0, 1.5, 2.5), (8.0, 3.0), accuracy, ("a fan",))
+    measurement = Measured(period, Spread(2.0, 1.5, 2.5), (8.0, 3.0), 1e-6, ("a fan",))
     document = stored(documents.measured_document(measurement))
     assert document["period_ms"] == document["latency_ms"]
-    assert (document["stage_ms"], document["disturbed"]) == ([8.0, 3.0], ["a fan"])
+    assert (document["stage_ms"], document["max_rel_error"]) == ([8.0, 3.0], 1e-6)
+    assert document["disturbed"] == ["a fan"]
 
 
 @pytest.mark.parametrize(

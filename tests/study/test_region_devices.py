@@ -37,7 +37,6 @@ def model(save):
 class PlannedBench(LocalBench):
     """A bench in this process that a study may plan with."""
 
-    device_kinds = Bench.device_kinds
     cost_table = Bench.cost_table
 
 

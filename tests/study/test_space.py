@@ -88,8 +88,8 @@ def test_a_baseline_of_a_batch_is_measured_as_one_of_that_batch():
     rows = [RowCosts(Row("big", "a", 1, batch), (2.0 / batch,)) for batch in (1, 4)]
     costs = CostModel("net", ("op",), (0,), tuple(rows), (Kind("big"),))
     of_question = Space(costs, Question.of_cores({"big": 1}), cores={"big": (0,)})
-    time = Spread(0.5, 0.5, 0.5)
-    baseline = Baseline("a, batch 4", time, time.scaled(4), 1, "a", ("cores:0",), batch=4)
+    times = Spread(0.5, 0.5, 0.5), Spread(2.0, 2.0, 2.0)
+    baseline = Baseline("a, batch 4", *times, 1, "a", ("cores:0",), batch=4)
     (measured,) = measured_baselines(of_question, [baseline])
     assert measured.stages[0].options[0].row.batch == 4
     assert correct(of_question.evaluator, [measured]).latency_ratio == 1

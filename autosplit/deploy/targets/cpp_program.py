@@ -131,8 +131,8 @@ def _replica(document: Manifest, replica: StageSpec) -> tuple[Any, ...]:
             "cores, write cores:0"
         )
     target = target_of(replica.replicas[0].target or document.environment.get("target"))
-    features = processor.required_features(target) if replica.runtime == TVM else ()
-    return (replica.file, cores, features)
+    features = processor.required_features(target).values() if replica.runtime == TVM else ()
+    return (replica.file, cores, sorted(features))
 
 
 def _ports(ports: Iterable[Port]) -> list[tuple[Any, ...]]:

@@ -54,18 +54,15 @@ class Bench(Protocol):
         """What is known before anything is measured."""
         ...
 
-    def device_kinds(
-        self, profile: Sequence[Profile], links: Sequence[LinkCost], memory: Sequence[float]
-    ) -> Sequence[str]:
-        """The kind of each device in the cost table."""
-        return device_kinds(profile, links, memory)
-
     def cost_table(
         self, profile: Sequence[Profile], links: Sequence[LinkCost], **limits: Any
-    ) -> CostModel:
-        """The planner's view of a profile and of transfer costs; ``limits``: see ``cost_table``."""
-        known = self.description
-        return cost_table(known.graph, profile, links, known.keep_together, **limits)
+    ) -> tuple[CostModel, Sequence[str]]:
+        """The planner's view of a profile and of transfer costs, and the kind of each device there.
+
+        ``limits``: see ``cost_table``.
+        """
+        known, kinds = self.description, device_kinds(profile, links, limits.get("memory", ()))
+        return cost_table(known.graph, profile, links, known.keep_together, **limits), kinds
 
     def profile(self) -> Sequence[Profile]:
         """The time of every fused op, one Profile a device, in the order of ``devices``."""

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from math import fsum
 from statistics import median
 
 from autosplit import phases
@@ -24,7 +23,6 @@ from autosplit.hardware.measurement.baselines import BRIEFER, UnsplitRun, unspli
 from autosplit.hardware.measurement.measure import Budget, compare_interleaved
 from autosplit.hardware.measurement.open_loop import load_test
 from autosplit.hardware.measurement.results import (
-    Accuracy,
     Baseline,
     LinkCost,
     LoadTest,
@@ -96,10 +94,9 @@ class LocalBench:
         With runtime ``auto`` a runtime whose outputs differ is left out.
         """
         with self.reached():
-            if self.model.runtime_name != AUTO:
-                difference = mismatch(self.model, self.model.runtime_name, self.places)
-                if difference:
-                    raise StageError(difference)
+            name = self.model.runtime_name
+            if name != AUTO and (difference := mismatch(self.model, name, self.places)):
+                raise StageError(difference)
             phases.report("profiling")
             return self._profiles
 
@@ -188,8 +185,9 @@ class LocalBench:
         """Batch 1, and that at which a runtime takes least for an item of the whole model."""
         if self._batches == (1,) or runtime not in self.model.runtimes:
             return [1]
-        times = {p.batch: fsum(p.op_ms) for p in self._profiles if p.runtime == runtime}
-        return sorted({1, min(times, key=times.__getitem__, default=1)})
+        of_runtime = [p for p in self._profiles if p.runtime == runtime]
+        fastest = min(of_runtime, key=lambda profile: profile.whole_ms, default=None)
+        return sorted({1, fastest.batch if fastest else 1})
 
     @contextlib.contextmanager
     def reached(self, in_trial: bool = False) -> Iterator[None]:
@@ -208,9 +206,6 @@ class LocalBench:
                     f"device '{lost[0]}' was lost ({line_of(error)}); start its server again"
                 ) from error
 
-    def close(self) -> None:
-        """See Bench. Pipelines are closed after each job, so nothing is left."""
-
     @contextlib.contextmanager
     def _turns(self, contender: Deployment | UnsplitRun) -> Iterator[_Turns]:
         """A pipeline whose outputs were compared."""
@@ -219,18 +214,14 @@ class LocalBench:
         with self._pipeline(contender) as pipeline:
             pipeline.start()
             phases.report("running", pipeline.threads)
-            if isinstance(contender, UnsplitRun):
-                accuracy = self.model.require_equal(pipeline, [contender.runtime])
-            else:
-                accuracy = self.model.require_equal(pipeline, contender.runtimes)
-            yield _Turns(pipeline, items, self._streams, accuracy)
+            accuracy = self.model.require_equal(pipeline, contender.runtimes)
+            yield _Turns(pipeline, items, self._streams, accuracy.max_rel_error)
 
     def _pipeline(self, contender: Deployment | UnsplitRun) -> Pipeline:
         model = self.model.at_batch(contender.batch)
         if isinstance(contender, UnsplitRun):
-            name, devices = contender.runtime, contender.devices
             phases.report(f"measuring {contender.name}")
-            model.runtime_of(name).prepare(devices)
+            name, devices = contender.runtime, contender.devices
             return model.whole(name, *devices, by_hint=contender.by_hint, trace=True)
         phases.report("compiling kernels")
         for name in dict.fromkeys(contender.runtimes):
@@ -243,10 +234,10 @@ class _Turns:
     """A pipeline with equal outputs, and the latencies and stage times of its turns."""
 
     def __init__(
-        self, pipeline: Pipeline, items: Sequence[Item], streams: int, accuracy: Accuracy
+        self, pipeline: Pipeline, items: Sequence[Item], streams: int, max_rel_error: float
     ) -> None:
         self.pipeline, self.items, self._streams = pipeline, items, streams
-        self._accuracy = accuracy
+        self._max_rel_error = max_rel_error
         self._stage_ms: list[tuple[float, ...]] = []
         self._latencies: list[float] = []
 
@@ -265,4 +256,4 @@ class _Turns:
         # The median over all turns of the time of an item in each stage.
         stage_ms = tuple(map(median, zip(*self._stage_ms, strict=True)))
         reasons = disturbances + disturbance.signs(period, latency)
-        return Measurement(period, latency, stage_ms, self._accuracy, reasons)
+        return Measurement(period, latency, stage_ms, self._max_rel_error, reasons)

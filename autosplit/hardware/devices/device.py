@@ -14,7 +14,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from autosplit.deployment import MOST_CORES, Deployment, cores_of
+from autosplit.deployment import MOST_CORES, cores_of
 from autosplit.errors import ConfigError, MachineError
 
 KINDS = ("cpu", "cuda", "rocm", "opencl", "vulkan", "metal")  # of devices on a server
@@ -212,12 +212,6 @@ def with_copies(devices: Sequence[Device]) -> tuple[Device, ...]:
         else:
             numbered.append(device)
     return tuple(numbered)
-
-
-def places_of(deployment: Deployment) -> tuple[Device, ...]:
-    """The devices of all replicas, stage by stage. Raises as ``parse``."""
-    names = [name for stage in deployment.stages for name in stage.devices]
-    return with_copies(list(map(parse, names)))
 
 
 def _cores(text: str, spelling: str, cores: Container[int]) -> Cores:

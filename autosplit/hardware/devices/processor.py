@@ -39,13 +39,8 @@ def missing_features(target: Any) -> tuple[str, ...]:
     available = cpu_features(CPUINFO)
     if not available:
         return ()
-    required = _required_features(target)
-    return tuple(sorted(name for name in required if _LINUX_NAMES[name] not in available))
-
-
-def required_features(target: Any) -> tuple[str, ...]:
-    """The features, by Linux's names, that code for a tvm Target uses."""
-    return tuple(sorted(_LINUX_NAMES[name] for name in _required_features(target)))
+    names = required_features(target).items()
+    return tuple(sorted(name for name, of_linux in names if of_linux not in available))
 
 
 @cache
@@ -59,10 +54,14 @@ def cpu_features(file: Path) -> frozenset[str]:
     return frozenset.intersection(*features) if features else frozenset()
 
 
-def _required_features(target: Any) -> frozenset[str]:
-    """The known features of a target's ``mcpu`` and ``mattr``; none where it is not LLVM's."""
+def required_features(target: Any) -> dict[str, str]:
+    """The features that code for a tvm Target uses: Linux's names by LLVM's.
+
+    They are the known ones of its ``mcpu`` and ``mattr``; none where it is not LLVM's.
+    """
     from tvm.target import codegen
 
     if target.kind.name != "llvm" or not codegen.llvm_version_major(allow_none=True):
-        return frozenset()
-    return frozenset(map(str, codegen.llvm_get_cpu_features(target))) & _LINUX_NAMES.keys()
+        return {}
+    features = set(map(str, codegen.llvm_get_cpu_features(target)))
+    return {name: of_linux for name, of_linux in _LINUX_NAMES.items() if name in features}

@@ -1,25 +1,148 @@
-"""The connections of this process to TVM RPC servers.
+"""The connections of this process to TVM RPC servers: calls, loaded libraries, and their loss.
 
 A server serves one session at a time, so a process has one connection a server, which all users
-share. It is closed with its last user, because an idle one would keep
-other processes out.
+share. It is closed with its last user, because an idle one would keep other processes out.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
+import os
+import socket
+import struct
+import tempfile
 import threading
-from collections.abc import Iterable, Iterator
-from weakref import WeakValueDictionary
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
+from autosplit.errors import StageError, line_of
+from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Device, Rpc
-from autosplit.hardware.devices.server_connection import ServerConnection
-from autosplit.hardware.devices.session import open_session
+from autosplit.hardware.devices.session import Session, open_session
 
 RETURN_S = 120.0  # for a server that was there before to be back
 
-_CONNECTIONS: WeakValueDictionary[Rpc, ServerConnection] = WeakValueDictionary()
+
+class Library:
+    """A library that a server has loaded, as long as somebody refers to it."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+
+class ServerConnection:
+    """One session with a server. Calls may come from several threads; they run one at a time.
+
+    A call ends after SILENCE_S without an answer, where the system shows the session's socket.
+    """
+
+    def __init__(self, device: Rpc, session: Session) -> None:
+        self.device = device
+        self._session, self._socket = session
+        self._is_silent = False
+        if self._socket is not None:
+            # TVM has no time limit of its own for a call.
+            _limit_silence(self._socket, devices.SILENCE_S)
+            weakref.finalize(self, self._socket.close)
+        self._lock = threading.Lock()
+        self._file_count = 0
+        self._libraries = weakref.WeakValueDictionary[str, Library]()
+        self.tvm_device = self._session.device(device.kind, device.number)
+        # Any function that computes nothing and is in every TVM.
+        self._ping = self._session.get_function("runtime.NumThreads")
+
+    @property
+    def tvm_devices(self) -> list[Any]:
+        """The devices of a virtual machine there: its own and, beside a GPU, the processor."""
+        if self.device.kind == "cpu":
+            return [self.tvm_device]
+        return [self.tvm_device, self._session.cpu(0)]
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the server still answers; a connection that does not is closed."""
+        try:
+            self.call()
+        except Exception as error:  # TVM raises errors of many kinds for a closed connection
+            self._cut_off(error)
+            return False
+        return True
+
+    def call(self) -> int:
+        """A round trip that computes nothing; returns how many threads kernels use there."""
+        return int(self._ping())
+
+    def ask(self, function: str) -> str | None:
+        """The text that a function of the server's TVM returns; None where it has no such one."""
+        try:
+            return str(self._session.get_function(function)())
+        except Exception as error:
+            if self._is_lost(error):
+                raise self._lost("it was asked for its target") from None
+            return None
+
+    def load(self, key: str, write: Callable[[Path], object]) -> Library:
+        """The library that ``write`` makes; one of the same key that is loaded is not sent again.
+
+        Its file is removed from the server as soon as it is loaded.
+        """
+        with self._lock:
+            library = self._libraries.get(key)
+            if library is None:
+                library = self._libraries[key] = Library(self._send(write))
+            return library
+
+    @contextlib.contextmanager
+    def guarded(self, activity: str) -> Iterator[None]:
+        """Turn any error of the block into a StageError, which says whether the server was lost."""
+        try:
+            yield
+        except StageError:
+            raise
+        except Exception as error:
+            if self._is_lost(error):
+                raise self._lost(activity) from error
+            raise StageError(
+                f"device '{self.device}' failed while {activity}: {line_of(error, last=True)}"
+            ) from error
+
+    def _send(self, write: Callable[[Path], object]) -> Any:
+        with tempfile.TemporaryDirectory(prefix="autosplit-rpc-") as folder:
+            # A loader takes two libraries of one name for the same, even if the first is removed.
+            self._file_count += 1
+            file = Path(folder) / f"stage{self._file_count}.so"
+            write(file)
+            with self.guarded("a stage was loaded"):
+                self._session.upload(str(file), target=file.name)
+                try:
+                    return self._session.load_module(file.name)
+                finally:
+                    self._session.remove(file.name)
+
+    def _is_lost(self, error: Exception) -> bool:
+        self._cut_off(error)
+        return not self.is_alive
+
+    def _cut_off(self, error: Exception) -> None:
+        """Close the connection after a silence: the late answer would be taken for the next one."""
+        if self._socket is None or os.strerror(errno.EAGAIN) not in str(error):
+            return
+        self._is_silent = True
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _lost(self, activity: str) -> StageError:
+        silence = f" (no answer in {devices.SILENCE_S:.0f} s)" if self._is_silent else ""
+        return StageError(
+            f"device '{self.device}' was lost while {activity}{silence}; start its server again"
+        )
+
+
+_CONNECTIONS = weakref.WeakValueDictionary[Rpc, ServerConnection]()
 _OPENING: dict[Rpc, threading.Lock] = {}  # a server that is silent holds up nobody else
 
 
@@ -32,15 +155,9 @@ def connect(device: Rpc, wait_s: float = 0.0) -> ServerConnection:
     with _OPENING.setdefault(device, threading.Lock()):
         connection = _CONNECTIONS.get(device)
         if connection is None or not connection.is_alive:
-            session = open_session(device, wait_s)
-            connection = ServerConnection(device, session.remote, session.socket)
+            connection = ServerConnection(device, open_session(device, wait_s))
             _CONNECTIONS[device] = connection
         return connection
-
-
-def is_connected(device: Rpc) -> bool:
-    """Whether this process has a connection to a server."""
-    return device in _CONNECTIONS
 
 
 @contextlib.contextmanager
@@ -55,5 +172,14 @@ def reached(devices: Iterable[Device], wait_s: float = 0.0) -> Iterator[list[Ser
         yield connections
     finally:
         connections.clear()
-        if any(map(is_connected, servers)):
+        if any(server in _CONNECTIONS for server in servers):
             gc.collect()  # the traceback of an error may hold a connection
+
+
+def _limit_silence(connected_socket: socket.socket, seconds: float) -> None:
+    """End a send or receive that makes no progress, whoever calls it, with EAGAIN."""
+    # A struct timeval, as the kernel reads it.
+    whole_seconds = int(seconds)
+    limit = struct.pack("ll", whole_seconds, int((seconds - whole_seconds) * 1e6))
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        connected_socket.setsockopt(socket.SOL_SOCKET, option, limit)

@@ -34,7 +34,7 @@ _ROOT = Path(errors.__file__).resolve().parents[1]
 # The package is found last, where it is not installed: nothing beside it hides another module.
 _START = (
     "import sys; sys.path.append(sys.argv[1]); "
-    f"from {worker.__name__} import main; sys.exit(main(sys.argv[2:]))"
+    f"from {worker.__name__} import main; main(sys.argv[2:])"
 )
 
 
@@ -50,8 +50,6 @@ class Worker:
     def __init__(
         self, open_handler: OpenHandler, setting: Mapping[str, Any], descriptors: Sequence[int] = ()
     ) -> None:
-        self.phase = "starting"
-        self.stages: dict[str, object] = {}
         self._log_start = 0
         address = _address(open_handler)
         self._log = _open_log()
@@ -75,11 +73,6 @@ class Worker:
         self._send({"handler": address, "setting": setting})
 
     @property
-    def pid(self) -> int:
-        """The guard's process, which leads the group."""
-        return self._process.pid
-
-    @property
     def is_alive(self) -> bool:
         """Whether the worker can answer another job."""
         return self._process.poll() is None
@@ -90,9 +83,8 @@ class Worker:
         Raises the AutosplitError of the handler. Raises StageError if the worker crashes, takes
         longer than ``timeout_s`` for a phase or ends without an answer; the worker is then killed.
         """
-        self.phase = str(job.get("kind", "working"))
-        # Threads and output of earlier jobs do not explain the end of this one.
-        self.stages = {}
+        phase, stages = str(job.get("kind", "working")), dict[str, object]()
+        # The output of earlier jobs does not explain the end of this one.
         self._log_start = os.fstat(self._log.fileno()).st_size
         self._send(job)
         deadline = time.monotonic() + timeout_s
@@ -100,16 +92,15 @@ class Worker:
             message = self._receive(deadline)
             if message is None:
                 self.kill()
-                raise StageError(f"timeout {timeout_s:g} s while {self.phase}")
+                raise StageError(f"timeout {timeout_s:g} s while {phase}")
             if "phase" in message:
                 deadline = time.monotonic() + timeout_s
-                self.phase = str(message["phase"])
-                self.stages = message["stages"] or self.stages
-                phases.report(self.phase)
+                phase, stages = str(message["phase"]), message["stages"] or stages
+                phases.report(phase)
             elif "exit" in message:
                 self.kill()
                 status = int(message["exit"])
-                raise StageError(cause_of_death(status, self.phase, self.log_tail(), self.stages))
+                raise StageError(cause_of_death(status, phase, self.log_tail(), stages))
             elif "error" in message:
                 raise error_of(str(message["error"]), str(message["text"]))
             else:

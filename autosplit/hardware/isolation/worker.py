@@ -30,7 +30,7 @@ Handler = Callable[[Mapping[str, Any]], Any]
 OpenHandler = Callable[[Mapping[str, Any]], Handler]
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str]) -> None:
     """Fork; guard in the parent, work in the child."""
     alive, answers = map(int, arguments)
     # Ctrl-C is for the asking process, which then closes the worker.
@@ -39,9 +39,8 @@ def main(arguments: list[str]) -> int:
     if child == 0:
         os.close(alive)
         _work(Connection(answers, readable=False))
-        return 0
-    _guard(child, alive, Connection(answers, readable=False))
-    return 0
+    else:
+        _guard(child, alive, Connection(answers, readable=False))
 
 
 def release_memory() -> None:

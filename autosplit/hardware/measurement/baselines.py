@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
-from autosplit.hardware.devices.device import Cores, Device
+from autosplit.hardware.devices.device import Cores, Device, Rpc
 from autosplit.hardware.measurement.results import Baseline, Measurement
 from autosplit.planner.problem import useful_replicas
 from autosplit.units import counted
@@ -30,34 +31,34 @@ class UnsplitRun:
     batch: int = 1
 
     @property
-    def name(self) -> str:
-        """What the baseline is called."""
-        return self._name if self.batch == 1 else f"{self._name}, batch {self.batch}"
+    def runtimes(self) -> tuple[str, ...]:
+        """What computes it, as of a deployment."""
+        return (self.runtime,)
 
     @property
-    def _name(self) -> str:
-        if self.by_hint:
-            return f"{self.runtime}, throughput hint"
+    def name(self) -> str:
+        """What the baseline is called."""
         device, *others = self.devices
-        if others:
-            return f"{self.runtime}, {len(self.devices)} replicas"
-        if isinstance(device, Cores):
-            return f"{self.runtime}, {counted(len(device.numbers), 'thread')}"
-        return f"{self.runtime}, {device}"
+        if self.by_hint:
+            how = "throughput hint"
+        elif others:
+            how = f"{len(self.devices)} replicas"
+        elif isinstance(device, Cores):
+            how = counted(len(device.numbers), "thread")
+        else:
+            how = str(device)
+        at_batch = "" if self.batch == 1 else f", batch {self.batch}"
+        return f"{self.runtime}, {how}{at_batch}"
 
     def measured(self, measurement: Measurement) -> Baseline:
         """The baseline with its figures."""
         return Baseline(
             self.name,
-            measurement.period_ms,
-            measurement.latency_ms,
-            len(self.devices),
-            self.runtime,
-            () if self.by_hint else tuple(map(str, self.devices)),
-            measurement.stage_ms,
-            measurement.accuracy.max_rel_error,
-            measurement.disturbances,
-            self.batch,
+            copies=len(self.devices),
+            runtime=self.runtime,
+            devices=() if self.by_hint else tuple(map(str, self.devices)),
+            batch=self.batch,
+            **vars(measurement),
         )
 
     def of_streams(self, streams: int) -> UnsplitRun:
@@ -73,15 +74,9 @@ def unsplit_runs(
     With ``has_hint`` the runtime is also asked for throughput on all cores. Each is there at all of
     the batches.
     """
-    numbers: set[int] = set()
-    others: dict[str, Device] = {}
-    for device in devices:
-        if isinstance(device, Cores):
-            numbers.update(device.numbers)
-        else:
-            # Servers with the same spelling are equal for a baseline of one device.
-            others.setdefault(str(device), device)
-    cores = sorted(numbers)
+    numbers = (d.numbers for d in devices if isinstance(d, Cores))
+    cores = sorted({*chain.from_iterable(numbers)})
+    others = list(dict.fromkeys(d for d in devices if not isinstance(d, Cores)))
     runs = []
     if cores:
         runs.append(UnsplitRun(runtime, (Cores((cores[0],)),)))
@@ -90,9 +85,10 @@ def unsplit_runs(
         runs.append(UnsplitRun(runtime, all_cores))
         if has_hint:
             runs.append(UnsplitRun(runtime, all_cores, by_hint=True))
-    runs += [UnsplitRun(runtime, (device,)) for device in others.values()]
-    replicas: list[Device] = [Cores((core,)) for core in cores]
-    replicas += dict.fromkeys(device for device in devices if not isinstance(device, Cores))
+    # All servers of a tracker's key are equal for a baseline of one device.
+    single = (d for d in others if not (isinstance(d, Rpc) and d.copy))
+    runs += [UnsplitRun(runtime, (device,)) for device in single]
+    replicas: list[Device] = [*(Cores((core,)) for core in cores), *others]
     if len(replicas) > 1:
         runs.append(UnsplitRun(runtime, tuple(replicas)))
     return [replace(run, batch=batch) for batch in batches for run in runs]

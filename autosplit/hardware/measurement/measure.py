@@ -94,11 +94,7 @@ def period_and_busy(
     # Results of replicas come in groups, of which at least one is timed whole.
     least = max(-(-budget.items // pipeline.batch), *pipeline.replicas)
     is_enough = False
-
-    def may_enter(_: tuple[Stream, Item]) -> bool:
-        return not is_enough
-
-    in_turn = takewhile(may_enter, items_in_turn(pipeline, items, streams))
+    in_turn = takewhile(lambda _: not is_enough, items_in_turn(pipeline, items, streams))
     for number, _ in enumerate(pipeline.map_streams(in_turn), start=1):
         if is_enough or number % pipeline.batch:
             continue  # the pipeline runs empty, for the last item has entered; or in a batch
@@ -113,9 +109,7 @@ def period_and_busy(
             next_look = last + max(4, sum(pipeline.replicas), (last - warm) // 4)
     events = pipeline.events[begin:]
     period = spread(_period_samples(pipeline, events, warm, last))
-    busy = _busy(pipeline, events, warm, last, period)
-    an_item = [tuple(ms / pipeline.batch for ms in of_stage) for of_stage in busy]
-    return period.scaled(1 / pipeline.batch), tuple(an_item)
+    return period, _busy(pipeline, events, warm, last, period)
 
 
 def warm_up_items(pipeline: Pipeline) -> int:
@@ -168,7 +162,8 @@ def _period_samples(
 ) -> list[float]:
     # Items overtake each other where a stage has replicas, and leave these in groups.
     ends = sorted(completions(events, warm - 1, last))
-    return gaps(ends, max(pipeline.replicas, default=1))
+    of_batches = gaps(ends, max(pipeline.replicas, default=1))
+    return [gap / pipeline.batch for gap in of_batches]
 
 
 def is_known(samples: Sequence[float], budget: Budget) -> bool:
@@ -185,11 +180,11 @@ def _busy(
     """
     ends = completions(events, first - 1, last)
     start, end = min(ends), max(ends)
-    items_ms: list[list[float]] = [[] for _ in pipeline.replicas]
+    spent: list[list[float]] = [[] for _ in pipeline.replicas]
     worked = [[0.0] * count for count in pipeline.replicas]
     for event in events:
         if first <= event.item < last:
-            items_ms[event.stage].append((event.end - event.start) * MS)
+            spent[event.stage].append((event.end - event.start) / pipeline.batch)
         # Replicas compute unequal numbers of these items, so their time is what counts.
         inside = min(event.end, end) - max(event.start, start)
         worked[event.stage][event.replica] += max(0.0, inside)
@@ -199,8 +194,8 @@ def _busy(
         # A replica on another machine may have two calls at once, of which one waits.
         several = tuple(min(share, 1.0) * period.median for share in shares)
         # The same statistic as the period; a median of single items would hide skewed times.
-        times = list(accumulate(items_ms[stage], initial=0.0))
-        single = min(median(gaps([t / MS for t in times])), period.median)
+        times = list(accumulate(spent[stage], initial=0.0))
+        single = min(median(gaps(times)), period.median)
         busy.append(several if count > 1 else (single,))
     return tuple(busy)
 

@@ -45,6 +45,13 @@ def compare(
     return Accuracy(is_equal, float(absolute), float(relative), len(outputs), tolerance)
 
 
+def has_numbers(outputs: Outputs) -> bool:
+    """Whether any value is finite, or there is none at all."""
+    arrays = [np.asarray(array) for array in outputs.values()]
+    floats = [a.astype(np.float64) if a.dtype.kind in "fV" else a for a in arrays]
+    return not any(a.size for a in floats) or any(np.isfinite(a).any() for a in floats)
+
+
 def _errors(output: Array, expected: Array, tolerance: float) -> tuple[float, float]:
     """The absolute and the relative error of one output."""
     if output.shape != expected.shape or output.dtype != expected.dtype:

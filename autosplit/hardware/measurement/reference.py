@@ -42,45 +42,31 @@ class Reference:
     open: Callable[[], Step]
 
 
-def onnxruntime_reference(path: Path) -> Reference:
-    """onnxruntime on the original file."""
-    return Reference("onnxruntime", partial(onnxruntime_step, path))
-
-
-def _unfused_reference(source: SourceModel, target: Any) -> Reference:
-    """TVM on a Relax module, one kernel an op, which are built once."""
-    build = cache(partial(_unfused, source.module, target))
-
-    def open_module() -> Step:
-        main = build()
-
-        def step(item: Item) -> Outputs:
-            output = main(*(tvm.runtime.tensor(np.asarray(item[i.name])) for i in source.inputs))
-            # A module with one output returns a tensor, with several an array of tensors.
-            values = [output] if isinstance(output, tvm.runtime.Tensor) else list(output)
-            pairs = zip(source.outputs, values, strict=True)
-            return {name: value.numpy() for name, value in pairs}
-
-        return step
-
-    return Reference("TVM without fusion", open_module)
-
-
 @native_log.hidden()
-def _unfused(module: Any, target: Any) -> Any:
-    """The function of a Relax module, built op by op."""
+def _unfused_step(source: SourceModel, target: Any) -> Step:
+    """What computes a Relax module, built with one kernel an op."""
+    module = source.module
     with target:
-        for step in (
+        for change in (
             bound_lookups,
             transform.DecomposeOpsForInference(),
             relax.backend.DispatchSortScan(),
             transform.LegalizeOps(),
             tvm.tirx.transform.Apply(keep_special_values),
         ):
-            module = step(module)
+            module = change(module)
         with explained(ModelError, "TVM cannot build the module as it is"):
             built = relax.build(module, target)
-    return relax.VirtualMachine(built, tvm.cpu())["main"]
+    main = relax.VirtualMachine(built, tvm.cpu())["main"]
+
+    def step(item: Item) -> Outputs:
+        output = main(*(tvm.runtime.tensor(np.asarray(item[i.name])) for i in source.inputs))
+        # A module with one output returns a tensor, with several an array of tensors.
+        values = [output] if isinstance(output, tvm.runtime.Tensor) else list(output)
+        pairs = zip(source.outputs, values, strict=True)
+        return {name: value.numpy() for name, value in pairs}
+
+    return step
 
 
 def reference_of(source: SourceModel, path: Path | None, target: Any) -> Reference:
@@ -90,13 +76,14 @@ def reference_of(source: SourceModel, path: Path | None, target: Any) -> Referen
 
         return Reference("torch", partial(importer.open_program, source))
     if source.format == "relax" or path is None:
-        return _unfused_reference(source, target)
-    return onnxruntime_reference(path)
+        built_once = cache(partial(_unfused_step, source, target))
+        return Reference("TVM without fusion", built_once)
+    return Reference("onnxruntime", partial(onnxruntime_step, path))
 
 
 def reference_of_file(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Reference:
     """The reference of a model file with these input shapes; an ONNX file is not read."""
     if path.suffix.lower() not in importing.SUFFIXES:
-        return onnxruntime_reference(path)
+        return Reference("onnxruntime", partial(onnxruntime_step, path))
     # Who runs an export trusts the model that it was made from, which has this digest.
     return reference_of(importing.read(path, shapes, trust_kernels=True), path, target_of())

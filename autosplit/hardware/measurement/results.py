@@ -36,11 +36,6 @@ class Spread:
         """Half the interval as a share of the median; infinite for a median of zero."""
         return self.half_width / self.median if self.median > 0 else math.inf
 
-    def scaled(self, factor: float) -> Spread:
-        """All values times a factor."""
-        low, high = self.low * factor, self.high * factor
-        return Spread(self.median * factor, low, high, tuple(s * factor for s in self.samples))
-
 
 def spread(samples: Sequence[float], share: float = 0.5) -> Spread:
     """The median of samples and its 95 % interval.
@@ -80,13 +75,14 @@ class Accuracy:
 class Measurement:
     """A measured pipeline: steady-state period, latency of one item, and its time in each stage.
 
-    The time in a stage is that of one replica. ``disturbances`` say why it cannot be trusted.
+    The time in a stage is that of one replica. ``max_rel_error`` is that of its outputs.
+    ``disturbances`` say why it cannot be trusted.
     """
 
     period_ms: Spread
     latency_ms: Spread
     stage_ms: tuple[float, ...]
-    accuracy: Accuracy
+    max_rel_error: float
     disturbances: tuple[str, ...] = ()
 
 
@@ -218,6 +214,11 @@ class Profile:
         return not self.op_ms or any(t != math.inf for t in self.op_ms)
 
     @property
+    def whole_ms(self) -> float:
+        """The time of an item in the whole model."""
+        return math.fsum(self.op_ms) + self.call_ms
+
+    @property
     def doubt(self) -> str:
         """Why the times cannot be trusted, in one line; empty where they can."""
         if not self.disturbances:
@@ -294,6 +295,5 @@ class Baseline:
     @property
     def measurement(self) -> Measurement:
         """Its figures as those of a deployment."""
-        accuracy = Accuracy(True, 0.0, self.max_rel_error, 0)
-        figures = self.period_ms, self.latency_ms, self.stage_ms, accuracy
+        figures = self.period_ms, self.latency_ms, self.stage_ms, self.max_rel_error
         return Measurement(*figures, self.disturbances)

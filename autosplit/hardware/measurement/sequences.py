@@ -7,7 +7,7 @@ states that the reference had before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,27 +33,21 @@ class Expected:
     """The outputs of ``items`` by a reference: ``along`` a stream, and of each step ``alone``.
 
     A step alone also has the state that it leaves; without states there are none. ``states`` are
-    those before each item and after the last; none where they are not known. ``successors`` has the
-    output that renews each state, by its input.
+    those before each item and after the last; none where they are not known.
     """
 
     along: Sequence[Outputs]
     alone: Sequence[Outputs] = ()
     items: Sequence[Item] = ()
     states: Sequence[Outputs] = ()
-    successors: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of_steps(
-        cls,
-        outputs: Sequence[Outputs],
-        items: Sequence[Item],
-        states: Sequence[Outputs],
-        successors: Mapping[str, str],
+        cls, outputs: Sequence[Outputs], items: Sequence[Item], states: Sequence[Outputs]
     ) -> Expected:
         """What is expected along a stream, and from each of its steps alone."""
         alone = [o | _named(after) for o, after in zip(outputs, states[1:], strict=False)]
-        return cls(outputs, alone, items, states, successors)
+        return cls(outputs, alone, items, states)
 
 
 def drawn(
@@ -98,7 +92,7 @@ def expect(
                 f"no output {error} is there to renew a state; export again"
             ) from error
         results.append(outputs)
-    return Expected.of_steps(results, items, states if successors else (), successors)
+    return Expected.of_steps(results, items, states if successors else ())
 
 
 def accuracy_of(pipeline: Pipeline, expected: Expected, tolerance: float) -> Accuracy:
@@ -106,7 +100,7 @@ def accuracy_of(pipeline: Pipeline, expected: Expected, tolerance: float) -> Acc
 
     A model with states runs in several streams, interleaved. All of them end.
     """
-    if not expected.successors:
+    if not pipeline.wiring.first_states:
         # So many items that each has been at every place of a batch that has more of them.
         rounds = -(-pipeline.batch // len(expected.items))
         items, along = [*expected.items] * rounds, [*expected.along] * rounds
@@ -124,19 +118,13 @@ def accuracy_of(pipeline: Pipeline, expected: Expected, tolerance: float) -> Acc
     return compare([*along, *alone], [*expected_along, *expected.alone], tolerance)
 
 
-def check(
-    pipeline: Pipeline, expected: Expected, tolerance: float, runtimes: Iterable[str], name: str
-) -> tuple[Accuracy, str]:
-    """The accuracy of a pipeline, and why it is rejected; empty where outputs are equal.
-
-    ``name`` says where the expected outputs are from.
-    """
-    accuracy = accuracy_of(pipeline, expected, tolerance)
-    return accuracy, "" if accuracy.equal else refusal(accuracy, runtimes, name)
-
-
 def refusal(accuracy: Accuracy, runtimes: Iterable[str], reference: str) -> str:
-    """Why outputs that ``runtimes`` computed differ from those of ``reference``; what helps."""
+    """Why outputs that ``runtimes`` computed differ from those of ``reference``; what helps.
+
+    Empty where they are equal.
+    """
+    if accuracy.equal:
+        return ""
     error, tolerance = accuracy.max_rel_error, accuracy.tolerance
     text = f"outputs of {' and '.join(dict.fromkeys(runtimes))} differ from {reference}'s"
     if not np.isfinite(error) or error <= tolerance:

@@ -54,13 +54,12 @@ def cost_table(
     table: dict[Row, RowCosts] = {}
     kinds: dict[str, Kind] = {}
     for (name, batch), each in able.items():
-        together = keep_together.get(name, ())
         for (kind, threads), profile, link in zip(chosen, each, of_device, strict=True):
             # Calls decide between runtimes and batches; in one of them every stage has the same.
             call = profile.call_ms if len(by_runtime) > 1 else 0.0
             row = Row(kind, name, threads, batch)
             times = _times_with_outputs(graph, profile.op_ms, link)
-            groups = tuple(map(bitset, together))
+            groups = tuple(map(bitset, keep_together.get(name, ())))
             overhead = link.call_ms / batch + call
             table.setdefault(row, RowCosts(row, times, overhead, groups))
     for (kind, _), link, limit in zip(chosen, of_device, limits, strict=True):

@@ -25,12 +25,12 @@ def cached(key: Sequence[str], measure: Callable[[], Profile], force: bool = Fal
     A disturbed profile is measured again where the machine gets calm, now or for a later process.
     """
     file = cache.folder() / "profiles" / f"{cache.digest(*key)}.json"
-    profile = None if force or not cache.is_whole(file) else _read(file)
     is_settled = file in _settled and not force
     _settled.add(file)
-    # If a measurement fails, the stored profile stays.
-    if profile is None:
-        profile = _measured(file, measure)
+    if force or not cache.is_whole(file):
+        profile = _measured(file, measure)  # if it fails, the stored one stays
+    else:
+        profile = load(Profile, json.loads(file.read_text(encoding="utf-8")))
     if profile.disturbances and not is_settled:
         phases.report(f"profile of {profile.device} disturbed: {'; '.join(profile.disturbances)}")
         if _is_calm_soon():
@@ -60,9 +60,3 @@ def _measured(file: Path, measure: Callable[[], Profile]) -> Profile:
     text = json.dumps(asdict(profile))
     cache.keep(file, lambda new: new.write_text(text, encoding="utf-8"), again=True)
     return profile
-
-
-def _read(file: Path) -> Profile:
-    # Only the caller knows the runtime, and older profiles lack some of the fields.
-    document = json.loads(file.read_text(encoding="utf-8"))
-    return load(Profile, {key: document[key] for key in document if key != "runtime"})

@@ -257,12 +257,12 @@ def _space(
     """The candidates of a study with these profiles, under the limits of the study file."""
     memory = tuple(config.memory or ())
     limits: dict[str, Any] = {"memory": memory, "streams": config.streams, "rows": config.rows}
-    costs = useful_threads(bench.cost_table(profiles, links, **limits))
+    table, kinds = bench.cost_table(profiles, links, **limits)
+    costs = useful_threads(table)
     if config.cores is not None:
         cores = {str(kind): numbers for kind, numbers in enumerate(config.core_kinds)}
         counts = {kind: len(numbers) for kind, numbers in cores.items()}
         return Space(costs, Question.of_cores(counts), cores=cores)
-    kinds = bench.device_kinds(profiles, links, memory)
     question = Question.along(kinds)
     if config.stages == "auto":
         question = Question(Counter(kinds), replicas=True)

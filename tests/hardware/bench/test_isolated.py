@@ -18,7 +18,7 @@ from autosplit.serialization import dump, load
 from tests.hardware.fakes import graph
 
 SPREAD, LATENCY = results.Spread(2.0, 1.0, 3.0, (1.0, 2.0, 3.0)), results.Spread(5.0, 4.0, 6.0)
-MEASURED = results.Measurement(SPREAD, LATENCY, (1.0, 2.0), results.Accuracy(True, 1e-7, 1e-6, 3))
+MEASURED = results.Measurement(SPREAD, LATENCY, (1.0, 2.0), 1e-6)
 BASELINE = results.Baseline("replicas", SPREAD, SPREAD, 2)
 PROFILE = results.Profile("cores:0", (1.5,), (0.1,))
 DEPLOYMENT = Deployment((Stage.on((0,), "tvm", ("cores:0", "cores:1")),))

@@ -62,6 +62,16 @@ def test_a_device_that_cannot_run_the_whole_model_has_no_baseline(bench, branche
     assert names == (["tvm, 1 thread"] if len(set(places)) > 1 else [])
 
 
+def test_a_baseline_has_the_batch_whose_items_take_least_with_their_calls(branches):
+    bench = LocalBench(branches, api.device.along(1), BRIEF, batches=(1, 4))
+    vars(bench)["_profiles"] = [
+        Profile("cores:0", (ms,), (0.0,), "tvm", call_ms=call, batch=batch)
+        for batch, ms, call in ((1, 2.0, 4.0), (4, 2.5, 1.0))
+    ]
+    names = [run.name for run in bench.unsplit_runs() if run.runtime == "tvm"]
+    assert names == ["tvm, 1 thread", "tvm, 1 thread, batch 4"]
+
+
 def test_a_lost_server_fails_a_trial_or_ends_a_job_and_is_waited_for(branches, stages, monkeypatch):
     connections, waits = [], []
     reached = lambda _, wait_s: waits.append(wait_s) or contextlib.nullcontext(connections)  # noqa: E731

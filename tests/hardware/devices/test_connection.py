@@ -7,9 +7,9 @@ from unittest.mock import Mock
 import pytest
 
 from autosplit.errors import StageError
-from autosplit.hardware.devices import rpc, server_connection, session
+from autosplit.hardware.devices import rpc, session
 from autosplit.hardware.devices.device import Rpc
-from autosplit.hardware.devices.server_connection import DeviceLost, ServerConnection
+from autosplit.hardware.devices.rpc import ServerConnection
 from autosplit.hardware.devices.session import Session
 from tests.hardware.fakes import PATIENCE_S, wait_for
 
@@ -54,32 +54,22 @@ def server():
 
 @pytest.fixture
 def connection(server):
-    return ServerConnection(HERE, server)
+    return ServerConnection(HERE, Session(server))
 
 
 def writes(content):
     return lambda file: file.write_bytes(content)
 
 
-def test_a_module_is_sent_once_a_key_and_leaves_no_file(connection, server):
-    for _ in range(2):
-        assert connection.load("a", writes(b"one")) == ("module", b"one")
-    assert connection.load("b", writes(b"two")) == ("module", b"two")
+def test_a_library_in_use_is_sent_once_a_key_and_leaves_no_file(connection, server):
+    one, again, two = (connection.load(key, writes(key.encode())) for key in "aab")
+    assert one is again
+    assert (one.module, two.module) == (("module", b"a"), ("module", b"b"))
     assert server.log == ["upload stage1.so", "upload stage2.so"]
     assert server.files == {}
-
-
-def test_of_many_large_modules_those_used_longest_ago_go(connection, server, monkeypatch):
-    monkeypatch.setattr(server_connection, "LOADED_BYTES", 10)
-    for key in "abac":  # a is used again, so b goes when c comes
-        connection.load(key, writes(b"12345"))
-    connection.load("a", writes(b"12345"))
+    del one, again
+    connection.load("a", writes(b"a"))
     assert len(server.log) == 3
-    connection.load("b", writes(b"12345"))
-    assert len(server.log) == 4
-    for _ in range(2):  # the last one stays whatever its size
-        connection.load("large", writes(b"x" * 99))
-    assert len(server.log) == 5
 
 
 def test_a_library_that_does_not_load_is_a_failed_stage_and_leaves_no_file(connection, server):
@@ -87,7 +77,7 @@ def test_a_library_that_does_not_load_is_a_failed_stage_and_leaves_no_file(conne
     with pytest.raises(StageError, match=text):
         connection.load("a", writes(b"bad"))
     assert server.files == {}
-    assert connection.load("a", writes(b"good")) == ("module", b"good")
+    assert connection.load("a", writes(b"good")).module == ("module", b"good")
 
 
 def test_a_server_that_went_away_is_lost_whatever_the_error(connection, server):
@@ -97,16 +87,16 @@ def test_a_server_that_went_away_is_lost_whatever_the_error(connection, server):
     assert (connection.ask("present"), connection.ask("absent")) == ("4", None)
     server.is_up = False
     assert not connection.is_alive
-    with pytest.raises(DeviceLost, match="lost while it was asked"):
+    with pytest.raises(StageError, match="lost while it was asked"):
         connection.ask("absent")
     text = "'rpc:host:9090' was lost while a stage ran; start its server again"
-    with pytest.raises(DeviceLost, match=text), connection.guarded("a stage ran"):
+    with pytest.raises(StageError, match=text), connection.guarded("a stage ran"):
         raise ValueError("nonsense")
 
 
 def test_beside_another_kind_of_device_runs_the_processor(server):
-    assert ServerConnection(HERE, server).tvm_devices == [("cpu", 0)]
-    assert ServerConnection(GPU, server).tvm_devices == [("cuda", 1), ("cpu", 0)]
+    assert ServerConnection(HERE, Session(server)).tvm_devices == [("cpu", 0)]
+    assert ServerConnection(GPU, Session(server)).tvm_devices == [("cuda", 1), ("cpu", 0)]
 
 
 def at_once(work):
@@ -149,9 +139,9 @@ def test_the_connection_ends_with_the_block_whatever_refers_to_it(monkeypatch, s
     monkeypatch.setattr(rpc, "open_session", lambda device, wait_s: Session(server))
     with rpc.reached([HERE]) as connections:
         connections[0].itself = connections[0]  # as the traceback of an error may do
-        assert rpc.is_connected(HERE)
+        assert HERE in rpc._CONNECTIONS
     assert connections == []
-    assert not rpc.is_connected(HERE)
+    assert HERE not in rpc._CONNECTIONS
 
 
 def test_an_answer_that_comes_too_late_is_dropped_and_an_error_in_time_is_raised():

@@ -71,6 +71,6 @@ def test_an_export_for_it_loads_and_runs(branches, there, tmp_path):
 def test_a_study_measures_candidates_on_it_and_the_whole_model_there(branches, there):
     bench = LocalBench(branches, devices.along(2, [there, HERE]), BRIEF)
     candidate = deployed(bench, branches.split([["first"]]).stages)
-    assert bench.measure(candidate).accuracy.equal
+    assert bench.measure(candidate).max_rel_error < 1e-4
     names = [baseline.name for baseline in bench.baselines()]
     assert there.startswith("cores") or f"tvm, {there}" in names

@@ -65,11 +65,11 @@ def test_a_pipeline_lets_go_of_its_server_in_time_whatever_became_of_it(split, s
         start = time.monotonic()
         with split.pipeline([server.device] * 3) as pipeline:
             pipeline.run(split.model.items(1))
-            assert rpc.is_connected(there)
+            assert there in rpc._CONNECTIONS
             event()
         assert time.monotonic() - start < LIMIT_S
         gc.collect()
-        assert not rpc.is_connected(there)
+        assert there not in rpc._CONNECTIONS
         if event == server.kill:
             server.start()
     with pytest.raises(MachineError, match="no answer in 4 s"):
@@ -139,7 +139,7 @@ def test_a_server_killed_in_a_trial_fails_it_and_the_next_finds_it_back(split, t
     armed = False
     back = threading.Timer(0.5, server.start)
     back.start()
-    assert there.measure(deployed(there, split.stages)).accuracy.equal
+    assert there.measure(deployed(there, split.stages)).max_rel_error < 1e-4
     back.join()
 
 
@@ -153,7 +153,7 @@ def test_a_tracker_gives_each_stage_a_server_of_its_key(split, servers):  # noqa
         board.wait()
     key = f"tracker:{processes.HOST}:{tracker.port}/board"
     with split.pipeline([key, key, HERE]) as pipeline:
-        assert all(map(rpc.is_connected, devices.along(3, [key, key, "cores:0"])[:2]))
+        assert {*devices.along(2, [key, key])} <= {*rpc._CONNECTIONS}
         nets.judge(split.model, pipeline)
 
 

@@ -65,7 +65,7 @@ def in_process(model, folder, _):
     (ports,) = whole(model).stages
     model.runtime_of("openvino").write(ports, folder / "stage.onnx", CORES)
     stage = process.ProcessStage(folder / "stage.onnx", ports, CORES, "f32")
-    (child,) = psutil.Process(stage._worker.pid).children()
+    (child,) = psutil.Process(stage._worker._process.pid).children()
     with Pipeline(whole(model), [[stage]]) as pipeline:
         yield Host(pipeline, child.suspend, child.kill, f"OpenVINO on {CORES}")
     assert child not in psutil.Process().children(recursive=True)

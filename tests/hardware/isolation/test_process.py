@@ -36,7 +36,7 @@ def start(monkeypatch):
     yield new_worker
     for worker in started:
         worker.close()
-        assert not session_of(worker.pid)
+        assert not session_of(worker._process.pid)
 
 
 def require_end(pid):

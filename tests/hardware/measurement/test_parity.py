@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit import api
-from autosplit.errors import ConfigError
+from autosplit.errors import ConfigError, ModelError
 from autosplit.frontend.source import SourceModel
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import wire
@@ -19,6 +19,7 @@ from autosplit.hardware.measurement.results import Accuracy
 from autosplit.hardware.measurement.sequences import refusal
 from autosplit.lowering.states import match_states
 from tests.hardware.fakes import graph
+from tests.nets import net
 
 RIGHT = np.array([[1.0, -200.0], [3.0, 0.0]], np.float32)
 
@@ -81,6 +82,19 @@ def test_zeros_of_any_sign_are_compared_absolutely_scalars_and_empty_outputs_too
 )
 def test_other_outputs_or_items_and_none_at_all_are_not_equal(outputs, expected):
     assert not compare(outputs, expected).equal
+
+
+def test_where_the_reference_has_no_numbers_there_is_nothing_to_compare(save):
+    nets = ["y = ReduceMean(Log(x))", "y = ReduceMean(Log(Sub(Neg(Abs(x)), Exp(x))))"]
+    never, sometimes = (
+        api.load_model(save(net(f"g (float[1,4] x) => (float[1,1] y) {{ {text} }}"), f"{n}.onnx"))
+        for n, text in enumerate(reversed(nets))
+    )
+    assert np.isfinite([item["y"] for item in sometimes.reference_outputs.along]).sum() == 1
+    with pytest.raises(
+        ModelError, match="onnxruntime computes NaN and infinities alone for random"
+    ):
+        never.reference_outputs  # noqa: B018
 
 
 def test_the_worst_item_counts_each_output_has_a_scale_of_its_own_and_fillings_set_none():

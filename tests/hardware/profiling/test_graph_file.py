@@ -9,8 +9,7 @@ from hypothesis import given
 
 from autosplit.errors import ConfigError, GraphError
 from autosplit.hardware.profiling import graph_file
-from autosplit.hardware.profiling.graph_document import from_document
-from autosplit.hardware.profiling.graph_file import read_graph, read_graph_file, save_graph
+from autosplit.hardware.profiling.graph_file import from_document, read_graph_file, save_graph
 from autosplit.planner import Question, partition
 from tests.deploy.exports import put
 from tests.planner.graphs import chain, on_unlike_devices, random_dag
@@ -22,17 +21,17 @@ def plan(costs, stages):
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    save_graph(file := tmp_path / "g.json", random_dag(12, 0), 3)
+    save_graph(file := tmp_path / "g.json", graph_file.to_document(random_dag(12, 0), 3))
     monkeypatch.setattr(graph_file, "GRAPH_LIMIT", file.stat().st_size)
-    read_graph(file)
+    read_graph_file(file)
     monkeypatch.setattr(graph_file, "GRAPH_LIMIT", file.stat().st_size - 1)
     with pytest.raises(GraphError, match=r"g\.json: is larger than \d+ bytes"):
-        read_graph(file)
+        read_graph_file(file)
 
 
 @pytest.mark.parametrize("most", [None, 0, -1, True, "3", 2.5, []])
 def test_a_file_without_a_number_of_stages_has_no_limit_for_auto(tmp_path, most):
-    save_graph(file := tmp_path / "g.json", random_dag(4, 0), 3)
+    save_graph(file := tmp_path / "g.json", graph_file.to_document(random_dag(4, 0), 3))
     document = json.loads(file.read_text())
     file.write_text(json.dumps(document | {"maxFPGAs": most}))
     with pytest.raises(GraphError, match=r"g\.json: maxFPGAs is .*; give a number of stages"):
@@ -48,16 +47,16 @@ def test_a_file_without_a_number_of_stages_has_no_limit_for_auto(tmp_path, most)
 def test_a_file_that_is_no_graph_is_named(tmp_path, content, problem):
     (file := tmp_path / "g.json").write_bytes(content)
     with pytest.raises(GraphError, match=problem):
-        read_graph(file)
+        read_graph_file(file)
 
 
 def test_what_is_not_there_a_folder_or_a_pipe_is_named(tmp_path):
     os.mkfifo(tmp_path / "pipe.json")
     for file in (tmp_path / "none.json", tmp_path, tmp_path / "pipe.json"):
         with pytest.raises(GraphError, match=r"cannot be read .*; name a graph file"):
-            read_graph(file)
+            read_graph_file(file)
     with pytest.raises(ConfigError, match=r"g\.json: cannot be written"):
-        save_graph(tmp_path / "no" / "g.json", random_dag(4, 0), 2)
+        save_graph(tmp_path / "no" / "g.json", {})
 
 
 GOOD = {
@@ -181,7 +180,7 @@ def test_devices_that_differ_are_saved_with_their_times_and_memory(tmp_path):
     kinds = [replace(k, name=names[n]) for n, k in enumerate(model.kinds[:2])]
     rows = [replace(r, row=replace(r.row, kind=names[n])) for n, r in enumerate(model.rows[:2])]
     model = replace(model, kinds=tuple(kinds), rows=tuple(rows))
-    save_graph(tmp_path / "g.json", model, 3, names)
+    save_graph(tmp_path / "g.json", graph_file.to_document(model, 3, names))
     again = read_graph_file(tmp_path / "g.json")
     assert again.names == names
     assert [row.times for row in again.costs.rows] == [(1.0, math.inf), (3.0, 4.0), (3.0, 4.0)]

@@ -65,8 +65,9 @@ def test_a_runtime_that_cannot_be_profiled_is_left_out(model, monkeypatch):
     alone = replace(model, runtime_name=ONNXRUNTIME)
     with pytest.raises(ModelError, match="cannot load"):
         alone.profiles(HERE[:1])
+    vars(in_use := replace(model))["runtime_in_use"] = ONNXRUNTIME
     with pytest.raises(ModelError, match="cannot load"):
-        model.profile(HERE[0], runtime=ONNXRUNTIME)
+        in_use.profile(HERE[0])
 
 
 def test_a_runtime_with_wrong_outputs_is_left_out_of_a_study(model, monkeypatch):

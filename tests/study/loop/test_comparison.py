@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from autosplit.deployment import Option, Row, Stage
 from autosplit.hardware.measurement import baselines
+from autosplit.hardware.measurement.results import spread
 from autosplit.planner import Question, evaluate
 from autosplit.planner.batch import BatchEvaluator
 from autosplit.study.acquisition import Goal
@@ -56,7 +57,8 @@ def compared_calls(bench, factor=1.0):
     def slowed(candidates, names):
         calls.append((candidates, names))
         measured, known = compare(candidates, names)
-        slower = {n: replace(b, period_ms=b.period_ms.scaled(factor)) for n, b in known.items()}
+        times = {n: spread([factor * b.period_ms.median]) for n, b in known.items()}
+        slower = {n: replace(b, period_ms=times[n]) for n, b in known.items()}
         return measured, slower
 
     bench.compare_interleaved = slowed

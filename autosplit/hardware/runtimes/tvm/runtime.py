@@ -180,10 +180,10 @@ class TvmRuntime(Runtime):
             if isinstance(device, Rpc):
                 connection = rpc.connect(device)
                 key = self._key(linker, functions)
-                module = connection.load(key, partial(linker.write, functions))
+                library = connection.load(key, partial(linker.write, functions))
                 guarded.enter_context(connection.guarded("it was profiled"))
                 tvm_device = connection.tvm_device
-                vm = relax.VirtualMachine(module, connection.tvm_devices)
+                vm = relax.VirtualMachine(library.module, connection.tvm_devices)
             else:
                 module = linker.link(functions, merge=False)
                 vm, tvm_device = local_machine(module, device), device.tvm_device()

@@ -11,7 +11,7 @@ import numpy as np
 from autosplit.extras import relax, tvm
 from autosplit.hardware.codegen.link import ENTRY
 from autosplit.hardware.devices.device import Cores, LocalDevice
-from autosplit.hardware.devices.server_connection import ServerConnection
+from autosplit.hardware.devices.rpc import ServerConnection
 from autosplit.hardware.execution.stage_spec import Port, StageSpec
 from autosplit.hardware.runtimes.arrays import array_of, tensor_of
 from autosplit.hardware.runtimes.interface import Stage
@@ -48,8 +48,8 @@ class RpcStage(Stage):
 
     Its results are arrays in this machine's memory.
 
-    ``write`` makes the stage's library; a library of the same ``key`` is sent once, tensors with
-    every item.
+    ``write`` makes the stage's library; one of the same ``key`` that is loaded is not sent again,
+    tensors are with every item.
     """
 
     def __init__(
@@ -61,13 +61,13 @@ class RpcStage(Stage):
     ) -> None:
         self._output_count = len(spec.outputs)
         self._connection: Any = connection  # till it is closed
-        module = connection.load(key, write)
+        self._library: Any = connection.load(key, write)
         with connection.guarded("a stage was set up"):
-            self._machine: Any = relax.VirtualMachine(module, connection.tvm_devices)
+            self._machine: Any = relax.VirtualMachine(self._library.module, connection.tvm_devices)
             self._inputs = [empty(port, connection.tvm_device) for port in spec.inputs]
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
-        """See Stage. Raises DeviceLost where the server is gone or does not answer."""
+        """See Stage. Raises StageError where the server is gone or does not answer."""
         machine = self._machine
         with self._connection.guarded("a stage ran"):
             for tensor, value in zip(self._inputs, values, strict=True):
@@ -83,7 +83,7 @@ class RpcStage(Stage):
             # Each freed tensor is a call. One question ends the connection to a server that hangs,
             # and the calls fail at once.
             self._connection.is_alive  # noqa: B018
-        self._machine, self._inputs, self._connection = None, [], None
+        self._machine, self._inputs, self._library, self._connection = None, [], None, None
 
 
 def local_machine(module: Any, device: LocalDevice) -> Any:
