@@ -18,7 +18,7 @@ MOST = {
     "autosplit/report autosplit/cli autosplit/zoo": 5_590,
     "autosplit": 35_215,
     "studies": 3_945,
-    "tests": 23_910,
+    "tests": 23_911,
 }
 
 

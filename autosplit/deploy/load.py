@@ -77,8 +77,7 @@ class LoadedPipeline(Pipeline):
 
         if self.document.model.variants:
             raise ConfigError("an export with variants does not run on Ray; use `load` alone")
-        document, ray = self.document, connected(address)
-        specs = document.replicas
+        document, specs, ray = self.document, self.document.replicas, connected(address)
         places = assign(placement, [spec.device for spec in specs], ray.nodes())
         self.close()
         files = self._digests.items()
