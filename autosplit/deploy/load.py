@@ -80,8 +80,7 @@ class LoadedPipeline(Pipeline):
         document, specs, ray = self.document, self.document.replicas, connected(address)
         places = assign(placement, [spec.device for spec in specs], ray.nodes())
         self.close()
-        files = self._digests.items()
-        contents = {name: put(self.folder / name, digest) for name, digest in files}
+        contents = {name: put(self.folder / name, digest) for name, digest in self._digests.items()}
         remotes = (
             RayReplica(spec, document.environment, contents, place, len(place.cores.numbers))
             for spec, place in zip(specs, places, strict=True)
