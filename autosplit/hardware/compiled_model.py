@@ -338,8 +338,8 @@ class CompiledModel(StageSource):
         expected = self.expect(sequences.drawn(wiring, random_items, count, seed, below))
         if not any(has_numbers(outputs) for outputs in expected.along):
             raise ModelError(
-                f"{self.reference.name} computes NaN and infinities alone for random inputs, which "
-                "compare with nothing; give a model of other inputs"
+                f"all outputs of {self.reference.name} are NaN or infinite for random inputs, so that "
+                "nothing can be compared; give a model whose outputs are finite"
             )
         return expected
 
