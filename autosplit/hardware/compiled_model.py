@@ -338,7 +338,7 @@ class CompiledModel(StageSource):
         expected = self.expect(sequences.drawn(wiring, random_items, count, seed, below))
         if not any(has_numbers(outputs) for outputs in expected.along):
             raise ModelError(
-                f"all outputs of {self.reference.name} are NaN or infinite for random inputs, so that "
+                f"all outputs of {self.reference.name} are NaN or infinite for random inputs and "
                 "nothing can be compared; give a model whose outputs are finite"
             )
         return expected
