@@ -2,18 +2,18 @@
 
 Read in this order:
 
-- ``devices``: what there is, and the connections to servers.
+- ``devices``: the names of devices, pinning to cores, and the connections to servers.
 - ``codegen``: kernels compiled for a target, linked into stages.
-- ``runtimes``: what computes a stage, behind one interface.
-- ``profiling``: op times and link costs, as the planner takes them.
+- ``runtimes``: the runtimes that compute stages, behind one interface.
+- ``profiling``: op times and transfer costs, in the form that the planner takes.
 - ``execution``: the wiring of a split, and the pipeline that runs its stages.
 - ``cluster``: stages, profiles and links on the nodes of a Ray cluster.
 - ``measurement``: periods with their spread, and the comparison with a reference.
-- ``compiled_model``: a model with its kernels and its runtime; here the rooms come together.
-  ``model_options`` checks what it is read with.
-- ``batches``: op times of models whose outputs are equal, at one batch or several.
-- ``isolation`` and ``bench``: the same in a process of its own.
-- ``cache``: files that are made once.
+- ``compiled_model``: a model with its kernels and its runtimes; it combines the packages above.
+  ``model_options`` checks the options that a model is read with.
+- ``batches``: op times at one batch or several, for runtimes whose outputs are equal.
+- ``isolation`` and ``bench``: building and measuring candidates, also in a worker process.
+- ``cache``: files that are computed once and kept on the disk.
 
 Imports lowering, frontend and what all rooms may import.
 """

@@ -1,6 +1,6 @@
-"""The op times of a model whose outputs are compared, at one batch or several of them.
+"""Op times of a model at one batch or several, after a comparison of its outputs.
 
-A model whose items influence one another has batch 1 alone.
+A model whose items influence one another can have batch 1 only.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
 
 AUTO_BATCHES = "auto"
-MOST_AUTO = 64  # items at once that "auto" tries
-LEAST_GAIN = 0.05  # of an item's time, for which "auto" doubles the batch again
-# Compiling kernels takes long, so TVM leaves where at the batch before it took this many times as
-# long as the fastest.
+MOST_AUTO = 64  # the largest batch that "auto" tries
+LEAST_GAIN = 0.05  # the share of an item's time that must be saved for "auto" to double again
+# Compiling kernels takes long, so TVM is left out of a batch if at the batch before it took more
+# than this many times as long as the fastest runtime.
 _HOPELESS = 1.5
 
 
 def require_batchable(model: CompiledModel, variant: CompiledModel) -> None:
-    """Raises ModelError where a model loaded for several items at once is not the same model."""
+    """Raise ModelError unless ``variant`` computes ``model`` for several items at once."""
     where = f"batch {variant.batch} of '{model.graph.name}'"
     if model.graph.states:
         raise ModelError(f"{where}: states belong to single items; use batch 1")
@@ -64,7 +64,7 @@ def require_batchable(model: CompiledModel, variant: CompiledModel) -> None:
 
 
 def _structure(graph: FusedGraph) -> list[tuple[object, ...]]:
-    """The ops without the names of kernels, which TVM numbers by their shapes."""
+    """The ops in a form to compare: without kernel names, which TVM numbers by their shapes."""
     places = {t: (n, i) for n, op in enumerate(graph.ops) for i, t in enumerate(op.outputs)}
     return [
         (op.sources, [places.get(t, t) for t in op.inputs], len(op.outputs)) for op in graph.ops
@@ -74,11 +74,11 @@ def _structure(graph: FusedGraph) -> list[tuple[object, ...]]:
 def batched_profiles(
     model: CompiledModel, places: Sequence[Device], batches: Sequence[int] | str = (1,)
 ) -> list[Profile]:
-    """The checked profiles of a model at some batches, in ms for an item.
+    """Profile a model at some batches, in ms for an item, and compare its outputs.
 
-    ``batches`` are numbers, or "auto": 1, doubled while an item's time falls on some device by more
-    than 5 %. At batches above 1 TVM is left out where it cannot win. Raises ModelError for one of
-    the numbers that the model cannot have.
+    ``batches`` are numbers, or "auto": 1, doubled while that shortens an item's time on some device
+    by more than 5 %. At batches above 1 TVM is left out where it cannot win. Raises ModelError for
+    one of the numbers that is not possible for the model.
     """
     is_auto = batches == AUTO_BATCHES
     doubled = [1 << n for n in range(MOST_AUTO.bit_length())]
@@ -106,9 +106,9 @@ def batched_profiles(
 def checked_profiles(
     model: CompiledModel, places: Sequence[Device], runtimes: Sequence[str] = ()
 ) -> list[Profile]:
-    """``profiles``; one of ``auto``, or of a batch, has infinite times where outputs differ.
+    """The profiles of a model, with infinite times for a runtime whose outputs differ.
 
-    Cores of one kind are alike: ops are timed on the first of them.
+    Outputs are compared for runtime ``auto`` and above batch 1. Cores of one kind are timed once.
     """
     alike = [kinds_of(p.numbers) if isinstance(p, Cores) else p for p in places]
     first = dict(zip(alike[::-1], places[::-1], strict=True))
@@ -123,9 +123,9 @@ def checked_profiles(
 
 
 def mismatch(model: CompiledModel, runtime: str, places: Sequence[Device]) -> str:
-    """By how much the outputs of the whole model in a runtime differ from the reference.
+    """A message on how the outputs of the whole model in a runtime differ from the reference.
 
-    Empty where they are equal, or where none of ``places`` runs the whole model.
+    Empty where they are equal, or where none of ``places`` can run the whole model.
     """
     device = next(filter(model.runtime_of(runtime).can_run, places), None)
     if device is None:
@@ -146,19 +146,19 @@ def mismatch(model: CompiledModel, runtime: str, places: Sequence[Device]) -> st
     except MismatchError as error:
         text = str(error)
     except AutosplitError as error:
-        return str(error)  # it may be another next time
+        return str(error)  # not cached, because the next run may succeed
     cache.keep(file, lambda new: new.write_text(text, encoding="utf-8"), again=True)
     return text
 
 
 def _fastest(profiles: Sequence[Profile], count: int) -> list[float]:
-    """The time of an item in the fastest runtime on each of so many devices."""
+    """The time of an item in the fastest runtime on each of ``count`` devices."""
     times = [profile.whole_ms for profile in profiles]
     return [min(times[n::count], default=math.inf) for n in range(count)]
 
 
 def _promising(model: CompiledModel, before: Sequence[Profile], count: int) -> list[str]:
-    """The runtimes that may win, by their profiles at the batch before on so many devices."""
+    """The runtimes that may be the fastest, judged by their profiles at the batch before."""
     is_hopeful = any(
         profile.whole_ms <= _HOPELESS * least
         for n, least in enumerate(_fastest(before, count))
@@ -172,7 +172,7 @@ def _promising(model: CompiledModel, before: Sequence[Profile], count: int) -> l
 def _require_possible(
     model: CompiledModel, variant: CompiledModel, profiles: Sequence[Profile]
 ) -> None:
-    """Raises ModelError where no runtime computes each item of a batch as alone."""
+    """Raise ModelError unless some runtime gives each item of a batch the results it has alone."""
     if any(profile.is_possible for profile in profiles):
         return
     where = f"batch {variant.batch} of '{model.graph.name}'"
@@ -186,9 +186,9 @@ def _require_possible(
 
 
 def mixing_ops(model: CompiledModel, variant: CompiledModel, runtime: str) -> list[str]:
-    """The first ops, in their order, that give an item other results beside others; mostly one.
+    """The first op, or group of ops, whose results for an item depend on the rest of the batch.
 
-    Empty where the runtime does not say. It runs ever shorter beginnings of the model.
+    Found by bisection: the first ops of the model are run alone. Empty where a run fails.
     """
     groups = [bitset(group) for group in model.runtime_of(runtime).keep_together]
     beginnings = ((length, (1 << length) - 1) for length in range(1, len(model.graph.ops) + 1))
@@ -205,7 +205,7 @@ def mixing_ops(model: CompiledModel, variant: CompiledModel, runtime: str) -> li
 
 
 def _mixes(model: CompiledModel, variant: CompiledModel, runtime: str, length: int) -> bool:
-    """Whether so many first ops compute an item of a batch in another way than alone."""
+    """Whether the first ``length`` ops give an item other results in a batch than alone."""
     results = []
     for each in (model, variant):
         wiring = part(each.graph, range(length), each.lowered.outputs)

@@ -21,9 +21,9 @@ def folder() -> Path:
 
 
 def keep(file: Path, make: Callable[[Path], object], again: bool = False) -> Path:
-    """``file``, made by ``make(temporary)`` where it is absent or not that of its digest file.
+    """Return ``file``; ``make(temporary)`` makes it if it is absent or differs from its digest.
 
-    ``again`` replaces one that is there.
+    ``again`` makes it in any case.
 
     Raises MachineError where the cache cannot be written.
     """
@@ -39,12 +39,12 @@ def keep(file: Path, make: Callable[[Path], object], again: bool = False) -> Pat
 
 
 def digest(*parts: str) -> str:
-    """A short key (20 hex digits) of some strings, none of which runs into the next."""
+    """A short key (20 hex digits) of some strings; it also depends on where each string ends."""
     return hashlib.sha256("\0".join(f"{len(p)}:{p}" for p in parts).encode()).hexdigest()[:20]
 
 
 def is_whole(file: Path) -> bool:
-    """Whether a file of the cache is there and that of its digest file."""
+    """Whether a file of the cache exists and matches its digest file."""
     try:
         return _digest_of(file).read_text(encoding="ascii") == sha256(file)
     except (OSError, UnicodeDecodeError):

@@ -52,11 +52,11 @@ PROFILE_S = 2.0  # seconds that ops are timed for on a device
 class CompiledModel(StageSource):
     """A model lowered for a target, and the runtimes that can compute its stages.
 
-    ``path`` is the original file, None for an object. ``reference`` computes the original without
-    stages, and outputs may differ from it by ``tolerance``, which by default follows from the
-    model. Where no runtime is named, ``runtime_in_use`` computes. ``batch`` items are computed at
-    once, although pipelines take and give single ones; ``single`` is then the model at batch 1,
-    whose outputs are expected. ``reload`` loads it at another batch.
+    ``path`` is the original file, or None for an object. ``reference`` computes the original model
+    without stages; outputs may differ from it by ``tolerance``, which by default follows from the
+    model. ``runtime_in_use`` is used where no runtime is named. ``batch`` items are computed at
+    once, although pipelines take and return single items; above 1, ``single`` is the model at batch
+    1, whose outputs are expected. ``reload`` loads the model at another batch.
     """
 
     path: Path | None
@@ -69,7 +69,7 @@ class CompiledModel(StageSource):
 
     @cached_property
     def stage_source(self) -> StageSource:
-        """What a runtime makes the stages from; without a way back to its runtimes."""
+        """The part of the model that runtimes make stages from; it does not refer to runtimes."""
         return StageSource(**{f.name: getattr(self, f.name) for f in fields(StageSource)})
 
     @property
@@ -79,7 +79,7 @@ class CompiledModel(StageSource):
 
     @cached_property
     def runtime_in_use(self) -> str:
-        """What computes where no runtime is named: the first that can run the whole model."""
+        """The runtime used where none is named: the first that can run the whole model."""
         core = devices.along(1)[0]
         able = (name for name, runtime in self.runtimes.items() if runtime.can_run(core))
         return next(able, next(iter(self.runtimes)))
@@ -94,7 +94,7 @@ class CompiledModel(StageSource):
 
     @cached_property
     def left_out(self) -> Mapping[str, str]:
-        """Why runtime ``auto`` leaves out each of the other runtimes, by name."""
+        """The runtimes that ``auto`` leaves out, by name, each with the reason."""
         reasons: dict[str, str] = {}
         for name in EXACT if self.runtime_name == AUTO else ():
             if not is_installed(name):
@@ -115,10 +115,10 @@ class CompiledModel(StageSource):
         return {name: runtime_class(name)(self.stage_source) for name in RUNTIMES}
 
     def at_batch(self, batch: int) -> CompiledModel:
-        """The model that computes so many items at once.
+        """The same model, loaded to compute ``batch`` items at once.
 
-        Raises ModelError, with the reason, for a model that cannot, and ConfigError for one that
-        was loaded at another batch.
+        Raises ModelError, with the reason, if that is not possible, and ConfigError if this model
+        itself was loaded at another batch.
         """
         from autosplit.frontend import importing
 
@@ -162,7 +162,7 @@ class CompiledModel(StageSource):
         Raises:
             ConfigError: A misspelt device.
             MachineError: A device that is not there.
-            SplitError: A runtime that cannot cut so.
+            SplitError: A cut that a runtime does not support.
 
         Example:
             with model.pipeline(autosplit.plan(model, cores=1).deployment) as pipeline:
@@ -192,11 +192,11 @@ class CompiledModel(StageSource):
     def _replicas(
         self, runtime: Runtime, spec: StageSpec, places: Sequence[Device], make: MakeStages
     ) -> list[Stage]:
-        """The stage on each of some places; ``make`` makes those of this machine together."""
+        """Make a stage on each of ``places``; ``make`` makes all but those on Ray nodes at once."""
         local = [place for place in places if not isinstance(place, RayCores)]
         if self.variants and len(local) < len(places):
             raise ConfigError("stages with variants do not run on a Ray cluster; write cores:0")
-        # For one place there may be several, where a runtime is asked for throughput.
+        # A runtime that is asked for throughput may make several replicas for one place.
         replicas = list(_loaded_in_time(runtime, spec, local, make)) if local else []
         for number, place in enumerate(places):
             if isinstance(place, RayCores):
@@ -212,7 +212,7 @@ class CompiledModel(StageSource):
     ) -> Pipeline:
         """The whole model in any runtime, with a replica on each of some places.
 
-        ``by_hint``: with as many replicas as the runtime wants for throughput.
+        ``by_hint``: let the runtime choose the number of replicas for the greatest throughput.
         """
         maker = self.runtime_of(runtime)
         wiring = self.wiring([range(len(self.graph.ops))], [runtime])
@@ -223,15 +223,15 @@ class CompiledModel(StageSource):
     def check(self, places: Sequence[Device]) -> None:
         """Raises ConfigError for a device, ModelError for an op that the runtime cannot use.
 
-        With runtime ``auto`` nothing is checked; such a runtime has infinite times there.
+        With runtime ``auto`` nothing is checked: times are infinite where a runtime cannot be used.
         """
         if self.runtime_name != AUTO:
             self.runtime.check(places)
 
     def profile(self, device: Device, seconds: float = PROFILE_S, force: bool = False) -> Profile:
-        """The time of every op on a device; measured once on this machine unless ``force``.
+        """The time of every op on a device in ``runtime_in_use``.
 
-        It is that in ``runtime_in_use``. Raises ModelError where that computes nothing.
+        Measured once on this machine unless ``force``. Raises ModelError if no op can be computed.
         """
         (profile,) = self.profiles([device], seconds, force, [self.runtime_in_use])
         if profile.note:
@@ -245,9 +245,9 @@ class CompiledModel(StageSource):
         force: bool = False,
         runtimes: Sequence[str] = (),
     ) -> list[Profile]:
-        """``profile`` on each device, for one runtime after the other, by default all.
+        """The time of every op on each device, for one runtime after the other, by default all.
 
-        By default all runtimes together take as long as one alone. With runtime ``auto`` one that
+        By default all runtimes together take PROFILE_S on a device. With ``auto``, a runtime that
         cannot compute the model has infinite times and a note.
         """
         seconds = seconds or PROFILE_S / len(self.runtimes)
@@ -278,7 +278,7 @@ class CompiledModel(StageSource):
         at_batch = f" at batch {self.batch}" if self.batch > 1 else ""
         try:
             runtime.prepare([device])
-            # Where a device cannot compute every op, those have infinite times.
+            # Ops that the device cannot compute get infinite times instead.
             with contextlib.suppress(ModelError):
                 runtime.check([device])
             phases.report(f"profiling {name} on {device}{at_batch}")
@@ -330,7 +330,7 @@ class CompiledModel(StageSource):
 
     @cached_property
     def reference_outputs(self) -> Expected:
-        """What the original model computes for the items that every deployment is compared on."""
+        """The outputs of the original model for the items that every deployment is compared on."""
         if self.batch > 1:
             return self.at_batch(1).reference_outputs
         wiring, below = self.wiring([range(len(self.graph.ops))]), self.lowered.integers_below
@@ -345,16 +345,16 @@ class CompiledModel(StageSource):
 
     @property
     def allowed_error(self) -> float:
-        """The relative error that outputs may have: ``tolerance``, or that of the types."""
+        """The relative error that outputs may have: ``tolerance``, or one that suits the types."""
         if self.tolerance is not None:
             return self.tolerance
         rounded = (runtime.rounds_to for runtime in self.runtimes.values())
         return tolerance_of(self.lowered.dtypes.union(filter(None, rounded)))
 
     def require_equal(self, pipeline: Pipeline, runtimes: Sequence[str]) -> Accuracy:
-        """The accuracy of a pipeline whose stages ``runtimes`` compute.
+        """Compare the outputs of a pipeline, whose stages ``runtimes`` compute, with the reference.
 
-        Raises MismatchError where its outputs differ by more than ``allowed_error``.
+        Raises MismatchError where they differ by more than ``allowed_error``.
         """
         accuracy = sequences.accuracy_of(pipeline, self.reference_outputs, self.allowed_error)
         if reason := sequences.refusal(accuracy, runtimes, self.reference.name):
@@ -363,7 +363,7 @@ class CompiledModel(StageSource):
 
     @property
     def identity(self) -> dict[str, str]:
-        """What must be equal in two measurements, besides the machine, to compare them."""
+        """The properties, besides the machine, that comparable measurements have in common."""
         tuning = self.kernels.tuning
         identity = {
             "model": self.sha256,
@@ -405,18 +405,18 @@ class CompiledModel(StageSource):
             target: The target of the kernels; by default this machine's processor.
             tuning: The folder of a tuning database.
             backends: External code generators for the ops that they match.
-            runtime: What computes the stages; all but "tvm" need an ONNX file or a PyTorch program.
-                With "auto" each stage has the fastest that is installed and can compute it.
-            targets: Those of devices, by their spelling; a device without one is asked.
-            states: By the name of an input, the output that takes its place in the next step of a
-                stream; "auto" are those that ``inspect`` proposes.
+            runtime: The runtime of the stages; all but "tvm" need an ONNX file or a PyTorch
+                program. With "auto" each stage has the fastest installed one that can compute it.
+            targets: The targets of devices by name; a device without one is asked for its target.
+            states: Maps an input to the output that takes its place in the next step of a stream;
+                "auto" means the states that ``inspect`` proposes.
             tolerance: The relative error that outputs may have; by default it follows from the
                 model.
             trust_kernels: Whether a Relax module may have kernels of its own, which are code.
             batch: How many items its kernels compute at once; see ``at_batch``.
-            variants: By a name, further ``shapes`` of dynamic inputs: those of items that the same
-                stages take, such as 64 tokens and one. The smallest items are planned for. For an
-                ONNX file in onnxruntime.
+            variants: Further ``shapes`` of dynamic inputs, by a name, for stages that take items of
+                several sizes, such as 64 tokens and one. The plan is made for the smallest. They
+                need an ONNX file and onnxruntime.
 
         Returns:
             The model, which can be split; its ops are ``graph.ops``.
@@ -458,7 +458,7 @@ class CompiledModel(StageSource):
             kernels=DeviceKernels(lowered.kernels, tvm_target, by_device, tuning),
             reference=reference_of(source, path, tvm_target),
             shapes=static_shapes,
-            # External backends are TVM's.
+            # Only TVM has external backends.
             runtime_name=TVM if backends and runtime == AUTO else runtime,
             onnx_file=path if source.format == "onnx" else None,
             onnx_model=source.onnx_model,
@@ -472,7 +472,7 @@ class CompiledModel(StageSource):
 def _loaded_in_time(
     runtime: Runtime, spec: StageSpec, places: Sequence[Device], make: MakeStages
 ) -> Sequence[Stage]:
-    """The stages that ``make`` links and loads. Raises MachineError where that hangs."""
+    """Link and load stages with ``make``. Raises MachineError if that hangs."""
     runtime.prepare(places)  # compiles, which may take longer than the limit
     try:
         return within(stage_files.LOAD_S, partial(make, spec, places), "it hangs")

@@ -1,4 +1,4 @@
-"""Options of a model, checked before it is read, and those that another machine reads it with."""
+"""Checks of a model's options, and the options with which another machine reads the model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def check_options(
     runtime: str, tuning: Path | None, backends: Sequence[Backend], tolerance: float | None
 ) -> None:
-    """Raises ConfigError for an unknown runtime, options of another one, and no tolerance."""
+    """Raise ConfigError for an unknown runtime, an option it lacks, or an invalid tolerance."""
     if tolerance is not None and not 0 < tolerance < math.inf:
         raise ConfigError(f"tolerance is {tolerance}; give a number above 0")
     if runtime not in (*RUNTIMES, AUTO):
@@ -50,9 +50,9 @@ def device_targets(targets: Mapping[str, str]) -> dict[str, str]:
 
 
 def options_there(model: CompiledModel, device: RayCores) -> tuple[dict[str, Any], dict[str, Path]]:
-    """How the node of a device reads the same model: the options, of JSON's types, and the files.
+    """The options, as JSON types, and the files with which a device's node reads the same model.
 
-    Raises ConfigError for an object, which has no file, and for external backends.
+    Raises ConfigError for a model object, which has no file, and for external backends.
     """
     if model.path is None:
         raise ConfigError(f"device '{device}' needs a model file, not an object; save the model")

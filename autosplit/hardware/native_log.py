@@ -1,7 +1,7 @@
-"""Keeps the lines that C++ code logs away from the terminal and from results.
+"""Hides the log lines of C++ code from the terminal and from results.
 
-TVM's speak of TVM's insides and no option turns them off. Standard error's descriptor leads through
-a pipe, whose reader passes on every other line.
+TVM's log lines are about its internals, and no option turns them off. Standard error's descriptor
+is redirected to a pipe, whose reader drops these lines and passes on all the others.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _DRAIN_S = 1.0  # child processes may keep the pipe open
 
 _lock = threading.Lock()
 _outermost = contextlib.ExitStack()
-_inside = 0  # contexts, of all threads
+_inside = 0  # open contexts in all threads
 
 
 @contextlib.contextmanager
 def hidden(hide: bool = True, in_program: bool = False) -> Iterator[None]:
     """While in the context, drop the lines that TVM writes to standard error.
 
-    Contexts nest, and overlap in threads; what the first one does counts. One that does not
-    ``hide`` shows everything. ``in_program``: Python's own stream goes past the pipe, so it is
-    still a terminal where it was one; what took the stream meanwhile cannot use it afterwards.
+    Contexts may nest, and overlap in threads; the first one decides for all. Without ``hide``
+    all lines are shown. ``in_program``: ``sys.stderr`` bypasses the pipe, so that it stays a
+    terminal if it was one; code that keeps this stream cannot use it after the context.
     """
     global _inside
     with _lock:
@@ -48,7 +48,7 @@ def hidden(hide: bool = True, in_program: bool = False) -> Iterator[None]:
 def _through_a_pipe(in_program: bool) -> Iterator[None]:
     try:
         terminal = os.dup(_STDERR)
-    except OSError:  # whoever started the program has closed it
+    except OSError:  # standard error was already closed when the program started
         yield
         return
     reading, writing = os.pipe()
@@ -70,7 +70,7 @@ def _through_a_pipe(in_program: bool) -> Iterator[None]:
         try:
             yield
         finally:
-            # The last writer's end closes with it, and the reader sees the end of the pipe.
+            # This closes the last write end of the pipe, so the reader sees its end.
             os.dup2(terminal, _STDERR)
             reader.join(_DRAIN_S)
     if not reader.is_alive():

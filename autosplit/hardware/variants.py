@@ -20,9 +20,9 @@ Shapes = Mapping[str, Sequence[int]]
 def with_variants(
     load: Callable[..., ModelType], shapes: Shapes, variants: Mapping[str, Shapes], runtime: str
 ) -> ModelType:
-    """The model that ``load`` loads, for items of each of the ``variants``.
+    """Load, with ``load``, a model whose stages take the items of all ``variants``.
 
-    ``shapes`` are common to them. The model is that of the smallest items.
+    ``shapes`` are common to all variants. The result is the model of the smallest items.
 
     Raises ConfigError where its stages cannot take all of them.
     """
@@ -46,7 +46,7 @@ def with_variants(
 
 
 def _require_same_states(model: CompiledModel, variant: CompiledModel, name: str) -> None:
-    """Raises ConfigError where the states of two variants differ, or how full they are."""
+    """Raise ConfigError where two variants differ in their states, or in whether these fill up."""
     ours, theirs = (
         {s.input: (s.output, m.graph.tensors[s.input].shape) for s in m.graph.states}
         for m in (model, variant)
@@ -54,10 +54,10 @@ def _require_same_states(model: CompiledModel, variant: CompiledModel, name: str
     if ours != theirs:
         different = next(key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key))
         raise ConfigError(
-            f"state '{different}' is another one in variant '{name}'; give it the same shape"
+            f"state '{different}' is different in variant '{name}'; give it the same shape"
         )
     if (model.lowered.steps is None) != (variant.lowered.steps is None):
         raise ConfigError(
-            f"how many places of the states an item of variant '{name}' takes is not known; "
+            f"how much room an item of variant '{name}' takes in the states is not known; "
             "leave the variant out"
         )

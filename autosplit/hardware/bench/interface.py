@@ -1,4 +1,4 @@
-"""What a study needs from hardware."""
+"""The interface through which a study builds and measures candidates."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from autosplit.planner.workload import Workload
 
 @dataclass(frozen=True)
 class BenchDescription:
-    """What is known of a bench before it measures.
+    """The properties of a bench that are known before it measures anything.
 
-    - ``graph``: its stages are measured.
+    - ``graph``: the fused ops that are split into stages.
     - ``devices``: the names of the devices along the pipeline.
     - ``identity``: what all measurements of a study share: model sha256, target, devices, versions.
-    - ``runtimes``: those that can compute a stage.
+    - ``runtimes``: the names of the runtimes that can compute a stage.
     - ``keep_together``: for each runtime the sets of ops, by index, that it cannot separate.
     - ``regions``: the ops that each external backend runs, by its name.
     - ``measures_alone``: whether only one process of this host may measure at a time.
@@ -51,13 +51,13 @@ class Bench(Protocol):
 
     @cached_property
     def description(self) -> BenchDescription:
-        """What is known before anything is measured."""
+        """The properties that are known before anything is measured."""
         ...
 
     def cost_table(
         self, profile: Sequence[Profile], links: Sequence[LinkCost], **limits: Any
     ) -> tuple[CostModel, Sequence[str]]:
-        """The planner's view of a profile and of transfer costs, and the kind of each device there.
+        """The cost model of a profile and of transfer costs, and the kind of each of its devices.
 
         ``limits``: see ``cost_table``.
         """
@@ -65,7 +65,7 @@ class Bench(Protocol):
         return cost_table(known.graph, profile, links, known.keep_together, **limits), kinds
 
     def profile(self) -> Sequence[Profile]:
-        """The time of every fused op, one Profile a device, in the order of ``devices``."""
+        """Op times on ``devices``, in their order, for one runtime and batch after the other."""
         ...
 
     def links(self) -> Sequence[LinkCost]:
@@ -80,7 +80,7 @@ class Bench(Protocol):
         ...
 
     def baselines(self) -> Sequence[Baseline]:
-        """The unsplit model in each runtime and device, as replicas and by its throughput hint.
+        """The unsplit model in each runtime: on single devices, as replicas, by throughput hint.
 
         Each is measured briefly, to choose those that the final comparison measures again.
         """
@@ -89,16 +89,16 @@ class Bench(Protocol):
     def compare_interleaved(
         self, candidates: Sequence[Deployment], baselines: Sequence[str]
     ) -> tuple[Sequence[Measurement], Mapping[str, Baseline]]:
-        """Candidates, and baselines by their names, measured in turns.
+        """Measure candidates and the named baselines, interleaved.
 
-        Names of no baseline are ignored.
+        Unknown names are ignored.
         """
         ...
 
     def under_load(
         self, deployment: Deployment, workload: Workload, period: Spread, least: float = 0.0
     ) -> LoadTest:
-        """A deployment of a known period whose items come by themselves; see ``load_test``.
+        """Measure a deployment, whose period is known, under open load; see ``load_test``.
 
         Raises ConfigError if the bench runs no items.
         """
@@ -109,7 +109,7 @@ class Bench(Protocol):
     ) -> Path:
         """Write a deployment and its results in a format; returns the path of ``split.json``.
 
-        ``onnx``: with the stages of TVM as ONNX models too.
+        ``onnx``: also write the stages of TVM as ONNX models.
 
         Raises ConfigError if the bench has no stages that could be loaded.
         """

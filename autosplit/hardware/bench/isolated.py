@@ -37,12 +37,12 @@ _MODEL_OPTIONS = (
 class BenchSetting:
     """What a bench measures, and where.
 
-    ``target`` is that of this machine's cores, ``targets`` are those of devices by their spelling.
+    ``target`` is for this machine's cores, ``targets`` has those of other devices by their names.
     ``tuning`` is the folder of a tuning database. ``regions`` are the arguments of
     ``autosplit.lowering.external.backend.named``, one mapping for each external backend. ``states``
-    has the output of each state by its input or is "auto"; ``streams`` streams are measured.
-    ``batches`` are those of ``batched_profiles``. Where nothing ``measures``, devices may be cores
-    of another machine.
+    maps the input of each state to its output, or is "auto"; ``streams`` streams are measured.
+    ``batches`` are those of ``batched_profiles``. With ``measures`` false the bench never measures,
+    and its devices may be cores of another machine.
     """
 
     model: Path
@@ -69,7 +69,7 @@ def open_bench(
     """Open a bench as the handler of a worker.
 
     ``document`` has the keys ``setting``, a BenchSetting, and ``wait_s``, the time to wait for
-    servers. A job calls a method of Bench; ``more`` has functions in place of methods, by name.
+    servers. A job calls a method of Bench; ``more`` has functions that replace methods, by name.
     """
     from autosplit.hardware.bench.local import LocalBench
     from autosplit.hardware.compiled_model import CompiledModel
@@ -109,7 +109,7 @@ def open_bench(
 
 
 def _in_worker(method: Method) -> Method:
-    """A method of Bench that the worker runs."""
+    """Make a method of Bench run in the worker."""
     signature, returned = inspect.signature(method), get_type_hints(method)["return"]
 
     @wraps(method)
@@ -122,7 +122,7 @@ def _in_worker(method: Method) -> Method:
 
 
 class IsolatedBench(Bench):
-    """Implements Bench. After a crash, a timeout or an out-of-memory a fresh worker starts.
+    """Implements Bench. A new worker starts after a crash, a timeout or a lack of memory.
 
     ``open_handler`` is what the worker runs; the default only measures, and cannot export.
     """
@@ -175,7 +175,7 @@ class IsolatedBench(Bench):
             )
 
     def ask(self, kind: str, returned: type[T], **arguments: Any) -> T:
-        """What the bench of the worker has or does. Raises StageError if the worker dies."""
+        """Run a job in the worker and return its answer. Raises StageError if the worker dies."""
         if self._worker is None:
             document = {"setting": dump(self._setting), "wait_s": self._wait_s}
             self._worker = Worker(self._open_handler, document)

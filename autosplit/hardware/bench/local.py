@@ -36,12 +36,12 @@ from autosplit.planner.workload import Workload
 
 
 class LocalBench:
-    """Implements Bench, but for its export, for a model whose stage i runs on ``places[i]``.
+    """Implements Bench, except for ``export``, for a model whose stage i runs on ``places[i]``.
 
     Servers are reserved for one job at a time, so that several studies can share them. A server
-    that does not answer is waited for: for the first job ``wait_s``, later RETURN_S. Raises
-    MachineError if it does not come back. The items of ``streams`` come in turn. ``batches`` are
-    those of ``batched_profiles``.
+    that does not answer is waited for: ``wait_s`` seconds for the first job, RETURN_S later. Raises
+    MachineError if it does not come back. The items of ``streams`` streams alternate. ``batches``
+    are those of ``batched_profiles``.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class LocalBench:
                 if run.runtime == self.model.runtime_name:
                     raise
                 continue
-            # A brief measurement has a wide interval, which is no sign that it was disturbed.
+            # A brief measurement has a wide interval even if nothing disturbed it.
             baselines.append(run.measured(replace(measurement, disturbances=())))
         return baselines
 
@@ -156,7 +156,7 @@ class LocalBench:
         self, deployment: Deployment, workload: Workload, period: Spread, least: float = 0.0
     ) -> LoadTest:
         """See Bench."""
-        # The comparison of outputs warms it up, too.
+        # The comparison of outputs also warms the pipeline up.
         with self.reached(), self._turns(deployment) as turns:
             seconds, capacity = self.budget.seconds, measure.MS / period.median
             what = turns.items, workload, seconds, capacity, self._streams, least
@@ -182,7 +182,7 @@ class LocalBench:
         return batched_profiles(self.model, self.places, self._batches)
 
     def _batches_of(self, runtime: str) -> list[int]:
-        """Batch 1, and that at which a runtime takes least for an item of the whole model."""
+        """Batch 1, and the batch at which a runtime takes least time for an item of the model."""
         if self._batches == (1,) or runtime not in self.model.runtimes:
             return [1]
         of_runtime = [p for p in self._profiles if p.runtime == runtime]
@@ -193,7 +193,7 @@ class LocalBench:
     def reached(self, in_trial: bool = False) -> Iterator[None]:
         """Reserve the servers of the stages.
 
-        A server that is lost fails a trial; in any other job it is a MachineError.
+        If a server is lost, a trial fails with StageError, and any other job with MachineError.
         """
         with rpc.reached(self.places, self._wait_s) as connections:
             try:
@@ -208,7 +208,7 @@ class LocalBench:
 
     @contextlib.contextmanager
     def _turns(self, contender: Deployment | UnsplitRun) -> Iterator[_Turns]:
-        """A pipeline whose outputs were compared."""
+        """Build a pipeline, compare its outputs with the reference, and yield it for measuring."""
         # The reference goes first: an item that it refuses could crash a kernel.
         items = self.model.reference_outputs.items
         with self._pipeline(contender) as pipeline:
@@ -231,7 +231,7 @@ class LocalBench:
 
 
 class _Turns:
-    """A pipeline with equal outputs, and the latencies and stage times of its turns."""
+    """A verified pipeline that is measured in turns, with the latencies and stage times of all."""
 
     def __init__(
         self, pipeline: Pipeline, items: Sequence[Item], streams: int, max_rel_error: float
@@ -242,7 +242,7 @@ class _Turns:
         self._latencies: list[float] = []
 
     def __call__(self, budget: Budget) -> Spread:
-        """The period of one turn."""
+        """Measure one turn and return its period in ms."""
         phases.report("running", self.pipeline.threads)
         turn = self.pipeline, self.items, budget
         period, busy = measure.period_and_busy(*turn, self._streams)
@@ -251,7 +251,7 @@ class _Turns:
         return period
 
     def measurement(self, period: Spread, disturbances: tuple[str, ...] = ()) -> Measurement:
-        """The figures over all turns."""
+        """The measurement over all turns, with the given period."""
         latency = spread(self._latencies)
         # The median over all turns of the time of an item in each stage.
         stage_ms = tuple(map(median, zip(*self._stage_ms, strict=True)))

@@ -1,4 +1,4 @@
-"""Which cores of this machine are alike and which share memory, as Linux tells them apart."""
+"""Which cores of this machine are alike and which share memory, as Linux reports it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _DEVICES = Path("/sys/devices")
 
 
 def by_kind(numbers: Sequence[int], devices: Path = _DEVICES) -> tuple[tuple[int, ...], ...]:
-    """Some cores by kind, those of the first core first; one kind where nothing says otherwise.
+    """Group cores by kind, beginning with that of the first core; one group if no kind is known.
 
-    Processors of Arm have a capacity for each core; Intel's hybrid ones list their small cores.
+    Linux reports a capacity for each Arm core, and lists the small cores of Intel's hybrids.
     """
     kinds: dict[Hashable, list[int]] = {}
     for core, kind in zip(numbers, kinds_of(numbers, devices), strict=True):
@@ -24,7 +24,7 @@ def by_kind(numbers: Sequence[int], devices: Path = _DEVICES) -> tuple[tuple[int
 
 
 def kinds_of(numbers: Sequence[int], devices: Path = _DEVICES) -> tuple[Hashable, ...]:
-    """The kind of each of some cores, which is equal where cores are alike."""
+    """The kind of each of some cores: a value that is equal for cores that are alike."""
     listed = system_text(devices / "cpu_atom" / "cpus")
     small = cores_of(f"cores:{listed}") if listed else ()
     cpus = devices / "system" / "cpu"
@@ -32,7 +32,7 @@ def kinds_of(numbers: Sequence[int], devices: Path = _DEVICES) -> tuple[Hashable
 
 
 def site_of_thread() -> Hashable:
-    """What the core of the calling thread shares with those that compute alike from its memory.
+    """The kind and the memory node of the core that the calling thread is pinned to.
 
     None for a thread that may run on several cores.
     """
@@ -41,6 +41,6 @@ def site_of_thread() -> Hashable:
 
 
 def memory_node(core: int, devices: Path = _DEVICES) -> str:
-    """The name of the memory (NUMA node) next to a core; empty where there is one for all."""
+    """The name of the NUMA node of a core; empty where Linux lists none."""
     links = (devices / "system" / "cpu" / f"cpu{core}").glob("node[0-9]*")
     return min((link.name for link in links), default="")

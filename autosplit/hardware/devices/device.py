@@ -1,8 +1,8 @@
 """Devices: local cores, a local GPU, cores of a Ray node, or a TVM RPC server.
 
 They are spelled ``cores:0``, ``cores:0,2`` or ``cores:0-3``; ``cuda:0``; ``ray:NODE/cores:0-3``;
-``rpc:HOST:PORT``, or ``tracker:HOST:PORT/KEY`` for one that a tracker finds. The device on a
-server is its processor, unless a suffix such as ``/cuda:0`` names another.
+``rpc:HOST:PORT``, or ``tracker:HOST:PORT/KEY`` for a server that a tracker finds. The device on
+a server is its processor, unless a suffix such as ``/cuda:0`` names another.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from autosplit.deployment import MOST_CORES, cores_of
 from autosplit.errors import ConfigError, MachineError
 
 KINDS = ("cpu", "cuda", "rocm", "opencl", "vulkan", "metal")  # of devices on a server
-SILENCE_S = 300.0  # a device, or a stage on it, that has no answer for so long hangs
+SILENCE_S = 300.0  # a device or a stage without an answer for this long is taken to hang
 _SPELLINGS = (
     "cores:0, cores:0-3, cuda:0, ray:NODE/cores:0-3, rpc:HOST:PORT or tracker:HOST:PORT/KEY"
 )
@@ -34,7 +34,7 @@ _SERVER = re.compile(
 
 @dataclass(frozen=True)
 class Cores:
-    """Cores of this machine. A stage has one thread a core, pinned where the system can do that."""
+    """Cores of this machine. A stage has one thread per core, pinned if the system supports it."""
 
     numbers: tuple[int, ...]
 
@@ -95,10 +95,10 @@ class Cuda:
         return device
 
     def bind(self) -> None:
-        """The calling thread only waits for the device."""
+        """Do nothing: the calling thread only waits for the device."""
 
     def bind_kernels(self) -> None:
-        """No kernel runs on this machine's cores."""
+        """Do nothing: no kernel runs on this machine's cores."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ class Rpc:
     """A device of a TVM RPC server.
 
     ``host`` and ``port`` are the server's, or with ``by_tracker`` those of a tracker that knows
-    servers by ``key``. ``copy`` counts the servers of one key: two stages on a key are on two
-    servers.
+    servers by ``key``. ``copy`` numbers the servers of one key, since two stages with the same key
+    run on two servers.
     """
 
     host: str
@@ -162,8 +162,8 @@ def available() -> tuple[int, ...]:
 def parse(text: str, *, anywhere: bool = False) -> Device:
     """A device from its spelling, without checking that a GPU, a server or a node exists.
 
-    Cores are those that this process may use, or with ``anywhere`` those of any machine. Raises
-    ConfigError where it is misspelt, MachineError for a core that does not exist.
+    This process must be able to use the cores, unless ``anywhere`` allows those of any machine.
+    Raises ConfigError for misspelt text, MachineError for a core that does not exist.
     """
     kind, _, rest = text.partition(":")
     if kind == "cores" and rest:
@@ -180,12 +180,12 @@ def parse(text: str, *, anywhere: bool = False) -> Device:
 def along(
     stages: int, devices: Sequence[str] = (), things: str = "stages", *, anywhere: bool = False
 ) -> tuple[Device, ...]:
-    """One device a stage: ``devices``, else one core a stage, with stages sharing where needed.
+    """One device per stage: ``devices``, or by default one core each, shared if there are too few.
 
-    Raises ConfigError for another number of devices than stages, or of ``things``, and for what is
-    no list of strings.
+    ``things`` is the word for stages in messages. Raises ConfigError if the numbers of devices and
+    stages differ, and for anything but a list of strings.
     """
-    if isinstance(devices, str):  # its letters would be devices
+    if isinstance(devices, str):  # each of its letters would be taken for a device
         raise ConfigError(f"devices is {devices!r}; give a list of devices: [{devices!r}]")
     for text in devices:
         if not isinstance(text, str):
@@ -202,7 +202,7 @@ def along(
 
 
 def with_copies(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """The devices, with those of one tracker's key numbered: each is another server of the key."""
+    """The devices; those of one tracker key are numbered, since each is another server."""
     count: Counter[Device] = Counter()
     numbered: list[Device] = []
     for device in devices:
@@ -215,7 +215,7 @@ def with_copies(devices: Sequence[Device]) -> tuple[Device, ...]:
 
 
 def _cores(text: str, spelling: str, cores: Container[int]) -> Cores:
-    """The device of ``text``, whose cores have a spelling of their own."""
+    """Parse ``spelling``, the part of the device name ``text`` that lists cores."""
     if not _CORES.fullmatch(spelling):
         raise ConfigError(f"device '{text}' is misspelt; write cores as in cores:0 or cores:0-3")
     try:
@@ -240,7 +240,7 @@ def _ray_cores(text: str, rest: str) -> RayCores:
 
 
 def _server(text: str, rest: str, by_tracker: bool) -> Rpc:
-    # TVM resolves the name; here only what cannot be a name is refused.
+    # TVM resolves the host name; only text that cannot be a host name is refused here.
     match = _SERVER.fullmatch(rest)
     if not match or not 0 < int(match["port"]) < 1 << 16 or (by_tracker and not match["key"]):
         form = "tracker:HOST:PORT/KEY" if by_tracker else "rpc:HOST:PORT"

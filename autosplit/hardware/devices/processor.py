@@ -1,4 +1,4 @@
-"""The features of a processor: code that uses one that is missing ends the process (SIGILL).
+"""Processor features: code that uses one that is missing kills the process (SIGILL).
 
 The names are those of Linux in /proc/cpuinfo (arch/x86/include/asm/cpufeatures.h,
 Documentation/arch/arm64/elf_hwcaps.rst). LLVM has other names for some (X86.td,
@@ -15,7 +15,7 @@ from autosplit.hardware.devices.system_files import system_text
 
 CPUINFO = Path("/proc/cpuinfo")
 
-# Linux's names by LLVM's, for features that a compiler uses of its own accord
+# Maps LLVM's names to Linux's, for the features that a compiler uses by itself
 _LINUX_NAMES = {
     "sse3": "pni", "ssse3": "ssse3", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "popcnt": "popcnt",
     "movbe": "movbe", "lzcnt": "abm", "bmi": "bmi1", "bmi2": "bmi2", "avx": "avx", "avx2": "avx2",
@@ -55,9 +55,9 @@ def cpu_features(file: Path) -> frozenset[str]:
 
 
 def required_features(target: Any) -> dict[str, str]:
-    """The features that code for a tvm Target uses: Linux's names by LLVM's.
+    """The features that code for a tvm Target uses, as a map from LLVM's names to Linux's.
 
-    They are the known ones of its ``mcpu`` and ``mattr``; none where it is not LLVM's.
+    Those of its ``mcpu`` and ``mattr`` with a known Linux name; none if it is no LLVM target.
     """
     from tvm.target import codegen
 

@@ -1,8 +1,8 @@
-"""Where on a Ray cluster replicas run. Pure: the nodes are as ``ray.nodes()`` lists them.
+"""Placement of replicas on a Ray cluster. Pure: nodes are given as ``ray.nodes()`` lists them.
 
 A place is spelled ``ray:NODE/cores:0-3``. NODE is the address, the host name or the id of a node,
-a resource that nodes have, or ``*`` for any. Without cores they are those of the export. A device
-of a study is one node and its cores, so the export runs where it was measured.
+a resource that nodes have, or ``*`` for any. By default the cores are those in the export. A device
+of a study is one node and its cores, so that the export runs where it was measured.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Node = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class RayPlace:
-    """The node of a replica, by its id, and its cores there, as many as Ray reserves CPUs."""
+    """The node of a replica, by its id, and its cores there; Ray reserves as many CPUs."""
 
     node: str
     address: str
@@ -38,10 +38,10 @@ class RayPlace:
 def assign(
     placement: Sequence[str], devices: Sequence[str], nodes: Sequence[Node]
 ) -> list[RayPlace]:
-    """The place of each replica, which was exported for one of ``devices``.
+    """Choose the place of each replica; each was exported for one of ``devices``, in their order.
 
-    The replicas placed by one NODE take the nodes that it names in turn; without a placement it
-    is that of the device, or ``*``. Raises ConfigError for a misspelt placement and one of another
+    Replicas with the same NODE take the nodes that it names in turn; without a placement, NODE is
+    that of the device, or ``*``. Raises ConfigError for a misspelt placement or one of another
     length, MachineError for a node that is not there or has too few cores.
     """
     if placement and len(placement) != len(devices):
@@ -77,7 +77,7 @@ def only_place(device: RayCores, nodes: Sequence[Node]) -> RayPlace:
 
 
 def _matches(device: RayCores, nodes: Sequence[Node]) -> Sequence[Node]:
-    """The nodes alive that a device may be on."""
+    """The live nodes that match the NODE of a device."""
     alive = [node for node in nodes if node["Alive"]]
     matches = [node for node in alive if device.node in ("*", *_names(node))]
     if not matches:
@@ -94,9 +94,9 @@ def _place(node: Node, device: RayCores) -> RayPlace:
 
 
 def _names(node: Node) -> set[str]:
-    """What a device may call a node."""
+    """The names by which a device may refer to a node."""
     names = {node[key] for key in ("NodeID", "NodeManagerAddress", "NodeManagerHostname")}
-    names.add(node["NodeID"][:8])  # as messages have it
+    names.add(node["NodeID"][:8])  # the short form that messages use
     return names | {r for r in node["Resources"] if r not in _COMMON and not r.startswith("node:")}
 
 

@@ -1,7 +1,7 @@
 """The connections of this process to TVM RPC servers: calls, loaded libraries, and their loss.
 
-A server serves one session at a time, so a process has one connection a server, which all users
-share. It is closed with its last user, because an idle one would keep other processes out.
+A server serves one session at a time, so a process has one connection per server, which all its
+users share. The last user closes it, because an idle one would keep other processes out.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Device, Rpc
 from autosplit.hardware.devices.session import Session, open_session
 
-RETURN_S = 120.0  # for a server that was there before to be back
+RETURN_S = 120.0  # how long to wait for a server that was lost to come back
 
 
 class Library:
-    """A library that a server has loaded, as long as somebody refers to it."""
+    """A library that a server has loaded, and keeps as long as this object is referenced."""
 
     def __init__(self, module: Any) -> None:
         self.module = module
@@ -37,7 +37,7 @@ class Library:
 class ServerConnection:
     """One session with a server. Calls may come from several threads; they run one at a time.
 
-    A call ends after SILENCE_S without an answer, where the system shows the session's socket.
+    A call fails after SILENCE_S without an answer, if the system shows the session's socket.
     """
 
     def __init__(self, device: Rpc, session: Session) -> None:
@@ -57,7 +57,7 @@ class ServerConnection:
 
     @property
     def tvm_devices(self) -> list[Any]:
-        """The devices of a virtual machine there: its own and, beside a GPU, the processor."""
+        """The devices for a virtual machine there: its own and, for a GPU, also the processor."""
         if self.device.kind == "cpu":
             return [self.tvm_device]
         return [self.tvm_device, self._session.cpu(0)]
@@ -77,7 +77,7 @@ class ServerConnection:
         return int(self._ping())
 
     def ask(self, function: str) -> str | None:
-        """The text that a function of the server's TVM returns; None where it has no such one."""
+        """The text that a function of the server's TVM returns; None if it has no such function."""
         try:
             return str(self._session.get_function(function)())
         except Exception as error:
@@ -86,7 +86,7 @@ class ServerConnection:
             return None
 
     def load(self, key: str, write: Callable[[Path], object]) -> Library:
-        """The library that ``write`` makes; one of the same key that is loaded is not sent again.
+        """Load the library that ``write`` makes, unless one with the same key is still loaded.
 
         Its file is removed from the server as soon as it is loaded.
         """
@@ -112,7 +112,7 @@ class ServerConnection:
 
     def _send(self, write: Callable[[Path], object]) -> Any:
         with tempfile.TemporaryDirectory(prefix="autosplit-rpc-") as folder:
-            # A loader takes two libraries of one name for the same, even if the first is removed.
+            # A loader takes two libraries of one name for the same one, even after a removal.
             self._file_count += 1
             file = Path(folder) / f"stage{self._file_count}.so"
             write(file)
@@ -128,7 +128,7 @@ class ServerConnection:
         return not self.is_alive
 
     def _cut_off(self, error: Exception) -> None:
-        """Close the connection after a silence: the late answer would be taken for the next one."""
+        """Close the connection after a timeout: the next call would read the late answer."""
         if self._socket is None or os.strerror(errno.EAGAIN) not in str(error):
             return
         self._is_silent = True
@@ -143,14 +143,14 @@ class ServerConnection:
 
 
 _CONNECTIONS = weakref.WeakValueDictionary[Rpc, ServerConnection]()
-_OPENING: dict[Rpc, threading.Lock] = {}  # a server that is silent holds up nobody else
+_OPENING: dict[Rpc, threading.Lock] = {}  # one per server: a silent server blocks no other one
 
 
 def connect(device: Rpc, wait_s: float = 0.0) -> ServerConnection:
-    """The connection to a server, opened if there is none that answers; keep it while in use.
+    """The connection to a server, opened if none answers; keep a reference while it is in use.
 
-    A server that refuses is tried again for ``wait_s`` seconds. Raises MachineError, with the
-    address and the remedy, where it does not answer.
+    If the server refuses, retry for ``wait_s`` seconds. Raises MachineError, with the address and
+    the remedy, where it does not answer.
     """
     with _OPENING.setdefault(device, threading.Lock()):
         connection = _CONNECTIONS.get(device)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from autosplit.errors import MachineError, line_of
 from autosplit.hardware.devices.device import Rpc
 
-ANSWER_S = 60.0  # for a server that may be serving somebody else
+ANSWER_S = 60.0  # to wait for a server, which may be serving another client
 SESSION_S = 7200  # after which a server drops a client that vanished
 RETRY_S = 0.5
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Session(NamedTuple):
-    """TVM's session, and a duplicate of its socket where the system shows it."""
+    """TVM's session, and a duplicate of its socket if the system shows that."""
 
     remote: Any
     socket: socket.socket | None = None
@@ -63,9 +63,9 @@ def greet(device: Rpc, seconds: float) -> Session:
 
 
 def _server_of_tracker(device: Rpc, seconds: float) -> tuple[str, int, str]:
-    """Host, port and match key of a server that a tracker has, which answers when one is free.
+    """Ask a tracker for the host, port and match key of a server; it answers once one is free.
 
-    TVM's own session with a tracker waits for one that is not there.
+    TVM's own tracker session would go on trying to reach a tracker that is not there.
     """
     from tvm.rpc import base
 
@@ -83,9 +83,9 @@ def _server_of_tracker(device: Rpc, seconds: float) -> tuple[str, int, str]:
 def within(
     seconds: float, work: Callable[[], T], reason: str = "it may be serving another client"
 ) -> T:
-    """The result of ``work``; TimeoutError after ``seconds``, and then its result is dropped.
+    """Run ``work`` in a thread and return its result. Raises TimeoutError after ``seconds``.
 
-    The thread of a call that hangs stays behind; a ThreadPoolExecutor would wait for it at exit.
+    A late result is dropped. The thread stays; a ThreadPoolExecutor would wait for it at exit.
     """
     future: Future[T] = Future()
     thread = threading.Thread(target=_fulfil, args=(future, work), name="connect", daemon=True)

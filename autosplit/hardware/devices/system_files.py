@@ -1,6 +1,6 @@
 """Reading the small files by which Linux describes the machine and its processes.
 
-A machine that only runs exports has no psutil.
+psutil is not used, since a machine that only runs exports does not have it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-_TICKS = os.sysconf("SC_CLK_TCK")  # a second
+_TICKS = os.sysconf("SC_CLK_TCK")  # per second
 
 
 class ProcessUsage(NamedTuple):
@@ -40,7 +40,7 @@ def processes() -> dict[int, ProcessUsage]:
 
 
 def cpu_seconds() -> list[float]:
-    """The time of all cores: user, nice, system, idle, iowait, irq, softirq and, if told, steal."""
+    """Seconds of all cores: user, nice, system, idle, iowait, irq, softirq and, if known, steal."""
     line = system_text(Path("/proc/stat")).partition("\n")[0]
-    # What follows, the time of guests, is a part of user and nice.
+    # The fields after these, the time of guests, are already included in user and nice.
     return [int(ticks) / _TICKS for ticks in line.split()[1:9]]

@@ -1,4 +1,4 @@
-"""Items that are computed together: stacked along the first axis, and taken apart again."""
+"""Batches: items are stacked along the first axis, computed together and separated again."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from autosplit.hardware.execution.streams import Closed, ItemFailed
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.runtimes.arrays import aligned_empty, array_of
 
-MOST = 4096  # items at once; the memory of a pipeline grows with them
+MOST = 4096  # the largest batch; the memory of a pipeline grows with it
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def of_items(wiring: Wiring, batch: int) -> Wiring:
-    """The wiring with the inputs and outputs of single items; stages have those of a batch."""
+    """The wiring whose inputs and outputs have the shapes of single items; stages keep theirs."""
     if batch == 1:
         return wiring
 
@@ -38,7 +38,7 @@ def of_items(wiring: Wiring, batch: int) -> Wiring:
 
 
 def of_batch(ports: Sequence[Port], batch: int) -> tuple[Port, ...]:
-    """The ports of single items as those of so many at once."""
+    """The ports of single items, with the shapes of ``batch`` items at once."""
     if batch == 1:
         return tuple(ports)
     scalar = next((port.name for port in ports if not port.shape), None)
@@ -49,7 +49,7 @@ def of_batch(ports: Sequence[Port], batch: int) -> tuple[Port, ...]:
 
 @dataclass
 class _Batch:
-    """``count`` items that enter together, at ``due`` at the latest; ``started``: once done."""
+    """Items that enter together, once the batch is full, or ``due`` while a replica is free."""
 
     inputs: list[Array]
     due: float
@@ -58,32 +58,32 @@ class _Batch:
     started: float | None = None
 
     def fail(self, error: BaseException) -> None:
-        """Let all items of the batch have an error."""
+        """Give an error to all items of the batch."""
         for place in self.places:
             place.set_exception(error)
 
 
 class Place(Future[Mapping[str, Any]]):
-    """An item's place in a batch; its result are its outputs."""
+    """An item's place in a batch, and the future of the item's outputs."""
 
     def __init__(self, batches: Batches, batch: _Batch) -> None:
         super().__init__()
-        self.set_running_or_notify_cancel()  # the others would lose theirs
+        self.set_running_or_notify_cancel()  # if it were cancelled, others would lose their outputs
         self._batches, self._batch = batches, batch
         self.number = len(batch.places)
 
     @property
     def started(self) -> float | None:
-        """When its first stage began, in seconds, once it is done."""
+        """When the first stage of its batch began, in seconds; None until the batch is done."""
         return self._batch.started
 
     @property
     def items(self) -> int:
-        """The items of its batch."""
+        """The number of items in its batch."""
         return self._batch.count
 
     def result(self, timeout: float | None = None) -> dict[str, Any]:
-        """The outputs. Without a delay its batch is computed now, since its caller waits."""
+        """Wait for the outputs. Without a delay, the batch enters now even if it is not full."""
         if self._batch.due == math.inf:
             self._batches.let_in(self._batch)
         together = {name: array_of(value) for name, value in super().result(timeout).items()}
@@ -100,13 +100,13 @@ def _rows(whole: Array, number: int, size: int) -> slice:
 class Batches:
     """Collects the items of any number of threads into batches of ``size``.
 
-    A batch enters once it is complete. Without a delay it also enters once somebody waits for one
-    of its items; else once its first item has waited for ``delay_s`` and some replica is free. It
-    is then filled up with its last item, whose further outputs nobody reads.
+    A batch enters the engine once it is complete. An incomplete one enters when a caller waits for
+    one of its items or, with a delay, when its first item has waited for ``delay_s`` and a replica
+    is free. It is then padded with copies of its last item, whose outputs are ignored.
 
-    Where a stage fails on a batch, each of its items runs again alone, so that one that cannot be
-    computed does not fail the others. If all of them fail, and nothing was computed before, the
-    replica is broken.
+    Where a stage fails on a batch, each of its items runs again alone, so that an item that cannot
+    be computed does not fail the others. If all of them fail, and the stage has computed nothing
+    before, its replica counts as broken and the engine stops.
     """
 
     def __init__(self, size: int, engine: Engine, replicas: int) -> None:
@@ -114,7 +114,7 @@ class Batches:
         self.delay_s: float | None = None
         self._engine = engine
         self._replicas = replicas
-        # Re-entrant, since a pipeline that nobody uses any more is closed in any thread.
+        # Re-entrant, since garbage collection may close a pipeline in any thread, at any point.
         self._entering = threading.RLock()
         self._open: _Batch | None = None
         self._watcher: threading.Thread | None = None
@@ -122,7 +122,7 @@ class Batches:
     def add(self, arrays: Sequence[Array]) -> Place:
         """Take the arrays of an item's inputs, which are copied; may wait for room."""
         with self._entering:
-            self._engine.start()  # here, not where a batch is due: whoever adds gets the error
+            self._engine.start()  # here and not when a batch is due, so that errors reach callers
             batch = self._open = self._open or self._empty(arrays)
             place = Place(self, batch)
             for whole, array in zip(batch.inputs, arrays, strict=True):
@@ -138,7 +138,7 @@ class Batches:
         return place
 
     def let_in(self, batch: _Batch) -> None:
-        """Let a batch enter now, unless it has."""
+        """Let a batch enter the engine now, unless it has entered already."""
         with self._entering:
             if batch is not self._open:
                 return
@@ -155,7 +155,7 @@ class Batches:
         ticket.add_done_callback(partial(self._leave, batch))
 
     def close(self) -> None:
-        """Stop the engine, and discard the batch that is collected."""
+        """Stop the engine, and discard the batch that is being collected."""
         if self._engine.is_forked:
             return
         self._engine.stop()  # first, so that nobody waits for room inside
@@ -172,7 +172,7 @@ class Batches:
         return _Batch(empty, time.perf_counter() + delay)
 
     def _is_due(self) -> bool:
-        """Whether the batch that is collected enters although it is not full."""
+        """Whether the batch that is being collected should enter although it is not full."""
         batch, is_free = self._open, len(self._engine.inside) < self._replicas
         return batch is not None and is_free and time.perf_counter() >= batch.due
 
@@ -183,9 +183,9 @@ class Batches:
                 self._await(self._open)
 
     def _await(self, batch: _Batch | None) -> None:
-        """Let a batch in when it is due; returns once another one is collected."""
+        """Let a batch in when it is due; returns once another one is being collected."""
         wait = min(batch.due - time.perf_counter(), threading.TIMEOUT_MAX) if batch else 0.0
-        # One that is overdue waits for a replica.
+        # A batch that is overdue waits for a free replica, without a time limit.
         self._engine.wait_for(
             lambda: self._open is not batch or self._is_due(), wait if wait > 0 else None
         )
@@ -196,18 +196,18 @@ class Batches:
         """Hand out the outputs of a batch, or its failure."""
         error, batch.started = ticket.exception(), ticket.started
         if isinstance(error, ItemFailed) and not (batch.count == 1 and error.is_certain):
-            # The stage's own thread may not wait for items to enter.
+            # This is the thread of a stage, which must not wait until items can enter.
             threading.Thread(target=self._run_alone, args=(batch, error), daemon=True).start()
         elif error is not None:
             batch.fail(error)
         else:
             together = ticket.result()
-            places, batch.places = batch.places, []  # they refer to each other
+            places, batch.places = batch.places, []  # ends a reference cycle
             for place in places:
                 place.set_result(together)
 
     def _run_alone(self, batch: _Batch, error: ItemFailed) -> None:
-        """Run each item of a batch that failed again, as a batch of itself alone."""
+        """Run each item of a failed batch again, in a batch filled with copies of that item."""
         try:
             tickets = []
             if batch.count > 1:

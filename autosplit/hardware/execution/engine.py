@@ -31,7 +31,7 @@ from autosplit.hardware.runtimes.interface import Stage
 class StageEvent(NamedTuple):
     """A replica of stage ``stage`` computed item ``item`` from ``start`` to ``end``.
 
-    A pipeline writes seconds of ``time.perf_counter``, a drawing takes milliseconds.
+    A pipeline records seconds of ``time.perf_counter``, a drawing takes milliseconds.
     """
 
     stage: int
@@ -44,16 +44,16 @@ class StageEvent(NamedTuple):
 Replicas = Sequence[Sequence[Stage]] | Callable[[], Sequence[Sequence[Stage]]]
 CLOSE_TIMEOUT_S = 5.0
 _IDLE = -1
-_TICKS = 10  # in a silence
+_TICKS = 10  # checks for a stage that hangs, in each SILENCE_S
 _MOST = 4  # the limit of items inside, as a multiple of the capacity
 _running: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 class Lane(threading.Thread):
-    """A thread that runs a stage on one of its replicas, on the core ``site``.
+    """A thread that runs one replica of a stage; ``site`` tells on which kind of core, if pinned.
 
-    It takes items that are ``ready``, and computes ``item``: it holds ``running`` meanwhile. So
-    does the thread of another lane that goes on in this one, its ``following``.
+    It takes items from ``ready`` and holds ``running`` while it computes ``item``. It may go on
+    with an item in place of the thread of the lane ``following``, and then holds that ``running``.
     """
 
     def __init__(self, work: Callable[[Lane], None], stage: int, replica: int, name: str) -> None:
@@ -67,19 +67,19 @@ class Lane(threading.Thread):
 
 
 class Engine:
-    """``lanes[i]`` threads for each replica of stage i, by default one.
+    """Runs the stages, with ``lanes[i]`` threads (by default one) for each replica of stage i.
 
     Items enter one by one. A free lane takes the next item that has all inputs of its stage, so a
     slow replica takes fewer items. In a stage with states a lane takes the items of whole streams.
 
-    At most ``limit`` items are ``inside``, and ``capacity`` keep all replicas busy: ``depth`` for
-    each, and for the caller. Where a stage fails on an item, its replica computes the first item of
-    the stage again. If it can, only that item has the failure; else the engine stops. Where nothing
-    was computed before, it stops too, unless it ``isolates`` items: its caller then tries others.
-    With states the later items of its stream fail with it, and other streams go on.
+    At most ``limit`` items are ``inside``; ``capacity`` of them keep all replicas busy: ``depth``
+    for each lane and for the caller. If a stage fails on an item, its replica computes the first
+    item of the stage again. If that works, only the failed item gets the error; else the engine
+    stops. If the stage has computed nothing before, the engine stops too, unless it ``isolates``
+    items for a caller that then tries others. With states, later items of its stream fail with it.
 
-    ``replicas`` may be a function that loads so many of each stage as ``counts`` says; it is called
-    when the engine starts.
+    ``replicas`` may be a function, called when the engine starts, which loads ``counts[i]``
+    replicas of each stage i.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Engine:
         self._replicas = () if callable(replicas) else replicas
         self._isolates = isolates
         self._stages = wiring.stages
-        # By stage, the inputs of the first item that it computed, but states.
+        # By stage, the inputs of the first item that it computed, without the states.
         self._examples: dict[int, list[Any]] = {}
         self._edges = connect(wiring)
         self._pid = os.getpid()
@@ -117,13 +117,13 @@ class Engine:
         self._is_stopped = False
         self._ended = threading.Event()
         self._failure: tuple[str, BaseException] | None = None
-        self._lost_items: list[int] = []  # numbers, counted from 0, of those it discarded
+        self._lost_items: list[int] = []  # the numbers, from 0, of the items that were discarded
         self._starting = threading.Lock()
         self._is_started = False
         self._lanes: list[list[Lane]] = [[] for _ in threads]
         for stage, row in enumerate(self._lanes):
             for number in range(threads[stage]):
-                # The first lanes of all replicas come first: so streams are dealt to all replicas.
+                # Lanes alternate between the replicas, so that streams spread over all replicas.
                 replica = number % counts[stage]
                 name = replica_name(stage, replica, counts[stage])
                 row.append(Lane(self._work, stage, replica, name))
@@ -137,7 +137,7 @@ class Engine:
         return {f"0x{t.ident:016x}": t.stage for t in lanes if t.ident is not None}
 
     def start(self) -> None:
-        """Load the replicas and start the threads, unless they run; raises as the loading does.
+        """Load the replicas and start the threads, unless they run; errors of loading are raised.
 
         Raises Closed once the engine is stopped.
         """
@@ -162,10 +162,10 @@ class Engine:
     def enter(self, values: Sequence[Any], stream: Stream, alone: bool = False) -> Ticket:
         """Hand in one item of a stream; waits for room inside.
 
-        ``alone``: the only one of its caller. Raises Closed once the engine is stopped.
+        ``alone``: its caller has no other item. Raises Closed once the engine is stopped.
         """
         self.start()
-        # Inputs that are outputs too: the caller may change their arrays meanwhile.
+        # Copies of inputs that are outputs too: the caller may change their arrays meanwhile.
         outputs = {name: np.array(values[place]) for name, place in self._edges.outputs[CALLER]}
         with self._lock:
             self.wait_for(lambda: len(self.inside) < self.limit)
@@ -186,7 +186,7 @@ class Engine:
                 raise
 
     def reset(self, stream: Stream, state: Mapping[str, Any] | None) -> None:
-        """Let the next item of a stream begin anew. Raises Closed once the engine is stopped."""
+        """Reset a stream, see ``Streams.reset``. Raises Closed once the engine is stopped."""
         self.require_process()
         with self._lock:
             if self._is_stopped:
@@ -203,9 +203,9 @@ class Engine:
         return {name: np.array(array_of(value)) for name, value in values.items()}
 
     def wait_for(self, condition: Callable[[], object], timeout: float | None = None) -> None:
-        """Wait until a condition holds: looks when an item leaves, and at each ``notify``.
+        """Wait until a condition holds; it is checked when an item leaves and at each ``notify``.
 
-        No longer than ``timeout`` seconds. Raises Closed once the engine is stopped.
+        Waits no longer than ``timeout`` seconds. Raises Closed once the engine is stopped.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._is_stopped or condition(), timeout)
@@ -213,12 +213,12 @@ class Engine:
                 raise self.closed()
 
     def notify(self) -> None:
-        """Let those who ``wait_for`` a condition look again."""
+        """Make all threads in ``wait_for`` check their conditions again."""
         with self._changed:
             self._changed.notify_all()
 
     def closed(self) -> Closed:
-        """The reason why the engine is stopped."""
+        """The error to raise after the engine has stopped, with the reason."""
         if self._failure is None:
             return Closed("the pipeline is closed; make a new one")
         text, cause = self._failure
@@ -233,12 +233,12 @@ class Engine:
 
     @property
     def has_failed(self) -> bool:
-        """Whether something else than ``close`` stopped the engine."""
+        """Whether the engine was stopped by anything other than ``close``."""
         return self._failure is not None
 
     @property
     def is_forked(self) -> bool:
-        """Whether this is a fork of its process: threads that are not here may hold the locks."""
+        """Whether this process is a fork, where threads that do not exist may hold the locks."""
         return os.getpid() != self._pid
 
     def require_process(self) -> None:
@@ -278,7 +278,7 @@ class Engine:
             return
         with self._starting:
             if not self._is_started:
-                # Stages are closed by their threads, which were never started.
+                # The threads, which close their stages at the end, were never started.
                 for stage in chain.from_iterable(self._replicas):
                     stage.close()
             self._is_started = True
@@ -291,11 +291,11 @@ class Engine:
                 warnings.warn(text, RuntimeWarning, stacklevel=4)
 
     def _watch(self) -> None:
-        """Stop where a thread computes one item for longer than a device may be silent.
+        """Stop the engine if a thread computes one item for longer than SILENCE_S.
 
-        Wherever a stage runs: a device that ends a call itself does so before. In a replica of
-        several lanes an item may wait for those of the others. Ticks are counted and not seconds,
-        since this process may be stopped too.
+        This covers all devices; those that limit a call themselves end it earlier. With several
+        lanes the limit is a multiple, as an item may wait for those of the other lanes. Ticks are
+        counted rather than seconds, since this process may be suspended too.
         """
         lanes = list(chain(*self._lanes))
         items, ticks = [_IDLE] * len(lanes), [0] * len(lanes)
@@ -308,7 +308,7 @@ class Engine:
                     self.stop((f"{lane.name} failed", StageError(text)))
 
     def _work(self, home: Lane) -> None:
-        """Run items in a lane until the engine stops, and go on with them in the lanes after it."""
+        """Run the items of a lane until the engine stops, and go on in the ``following`` lanes."""
         replica = self._replicas[home.stage][home.replica]
         lane = home
         try:
@@ -323,13 +323,13 @@ class Engine:
                 lane = home
                 # Otherwise its outputs would stay in memory during the next wait.
                 del ticket
-        except BaseException as error:  # raised again in the thread of whoever waits; or ``closed``
+        except BaseException as error:  # raised again for waiting callers; or ``closed``
             self.stop((f"{lane.name} failed", error))
         finally:
             replica.close()
 
     def _step(self, lane: Lane, ticket: Ticket, home: Lane) -> None:
-        """Run an item in a lane that the thread of ``home`` holds."""
+        """Run an item in a lane, in the thread of the lane ``home``."""
         stage = lane.stage
         try:
             if self._is_stopped:
@@ -375,7 +375,7 @@ class Engine:
         return None
 
     def _works(self, stage: int, replica: Stage) -> bool:
-        """Whether a replica that failed computes what its stage has computed before, if anything.
+        """Whether a replica that failed can still compute the first item of its stage, if any.
 
         A process that has died and a device that is lost fail again.
         """
@@ -401,7 +401,7 @@ class Engine:
                 self._arrive(stage, ticket.step.following)
             if not ticket.uncomputed:
                 self.inside.discard(ticket)
-                ticket.before = None  # they refer to each other
+                ticket.before = None  # ends a reference cycle
                 self._changed.notify_all()
             # One that ``stop`` discarded has its exception already.
             is_complete = not ticket.uncomputed and not self._is_stopped
@@ -419,10 +419,10 @@ class Engine:
             self._arrive(reader, ticket, home)
 
     def _arrive(self, stage: int, ticket: Ticket, home: Lane | None = None) -> None:
-        """Note that a stage has one more of the senders that it waits for.
+        """Record that one more of the senders has sent an item's values to a stage.
 
-        With the last one it is ready. To wake a thread takes longer than to go on in that of
-        ``home``, which does so where the cores are alike and no other item needs its own.
+        With the last one the item is ready. Waking a thread takes longer than going on in that of
+        ``home``, which is done where their cores are alike and no other item is inside.
         """
         ticket.missing[stage] -= 1
         if ticket.missing[stage]:
@@ -438,7 +438,7 @@ class Engine:
 
 
 def replica_name(stage: int, number: int, count: int) -> str:
-    """What a replica is called; the only one of a stage has the name of the stage."""
+    """The name of a replica in messages; the only one of a stage has the name of the stage."""
     return f"stage {stage}" if count == 1 else f"replica {number} of stage {stage}"
 
 

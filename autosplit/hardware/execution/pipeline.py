@@ -27,45 +27,45 @@ Item = Mapping[str, Array]
 Inside = Ticket | Place
 # The next item of a stream from its last outputs, the stream and the step; None at its end.
 Following = Callable[[dict[str, Array], int, int], Item | None]
-# For how long items inside keep the stages busy while the caller sleeps, if items are short.
+# How long the items inside should keep the stages busy while the caller sleeps, if items are short.
 _WINDOW_S = 10e-3
 
 
 class Pipeline:
     """Runs items through stages, one thread a replica; results come in the order of the items.
 
-    Where ``loop`` has one stream, the thread of its first stage goes on with those after it, if
-    each has one core and these are alike: another thread would have to be woken for each.
+    If ``loop`` has one stream, and each stage one core of the same kind, the thread of the first
+    stage also runs the later ones, because waking another thread for each would take longer.
 
     A stage may have several replicas, ``replicas[i]`` those of stage i. A free replica takes the
     item that has waited longest for its stage, so unequal replicas share the items by their speed.
-    Where ``replicas`` is a function, it loads as many as ``counts`` says for the first item.
+    ``replicas`` may be a function, called at the first item, that loads ``counts[i]`` of stage i.
 
     Any number of threads may call ``run``, ``submit`` and ``results`` at once, in any mixture: a
     call of ``run`` returns the results of its items, and ``results`` yields those of the submitted
     items. When ``run`` ends by an exception, its items inside are computed and discarded. An item
-    on which a stage fails gets a StageError, and the pipeline goes on where the replica still
-    computes an item that was computed before. With states so do the later items of its stream,
-    until that is ``reset``. Any other failure closes the pipeline, and whoever uses it gets a
-    StageError.
+    on which a stage fails gets a StageError; the pipeline goes on if the replica can still compute
+    an earlier item. With states, the later items of the stream also get a StageError, until the
+    stream is ``reset``. Any other failure closes the pipeline, and all its users get a StageError.
 
-    For each replica ``depth`` items are inside, at most ``capacity`` together. Where
-    an item takes less than some ms, ``map`` and ``run`` have up to four times as many inside: a
-    caller that is woken for many results at once leaves more time to the stages.
-    Where the model has states, an item gets those that the last item of its stream left. A stream
-    has any hashable name and begins with its first item, its states at zero or at what
-    the model begins with. A replica holds whole streams. ``reset`` ends one.
+    For each replica ``depth`` items are inside, at most ``capacity`` together. If an item takes
+    less than some ms, ``map`` and ``run`` have up to four times as many inside: a caller that is
+    woken once for many results leaves more time to the stages.
 
-    ``lanes[i]`` threads call each replica of stage i at once, so that one that sends tensors away
-    can send those of the next item while it computes.
+    If the model has states, an item gets the states that the previous item of its stream left. A
+    stream has any hashable name and begins with its first item, its states at zero or at the
+    initial values of the model. A stream stays on one replica of each stage. ``reset`` ends it.
 
-    Stages that take ``batch`` items at once still get and give single ones here: those that come
-    next to each other are stacked. A batch that is incomplete is computed when its result is
-    waited for, or as ``with_delay`` says. Where a batch fails, each of its items runs again alone,
-    and only those that fail alone get the StageError. Such a model has no states.
+    ``lanes[i]`` threads call each replica of stage i at once, so that a replica on another machine
+    can get the tensors of the next item while it computes.
+
+    Where stages compute ``batch`` items at once, callers still give and get single items, and
+    consecutive ones are stacked. An incomplete batch is computed when one of its results is waited
+    for, or as ``with_delay`` says. Where a batch fails, each of its items runs again alone, and
+    only those that fail alone get the StageError. A model with batches has no states.
 
     With ``trace`` the times of every stage are recorded in ``events``. A fork of the process
-    cannot use the pipeline. One that is no longer referenced is closed.
+    cannot use the pipeline. A pipeline that is no longer referenced is closed.
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class Pipeline:
         self._submitting = threading.Lock()  # they enter in the order of ``_unread``
         self._reading = threading.Lock()
         self._variants = (Variant(self.wiring.inputs), *wiring.variants.values())
-        self._steps: dict[Stream, float] = {}  # that each stream has had, where there is a limit
-        # The interpreter's end is the engine's own concern: it has to wait for the threads.
+        self._steps: dict[Stream, float] = {}  # how many each stream has had, if there is a limit
+        # When the interpreter exits, ``stop_all`` of the engine waits for the threads instead.
         weakref.finalize(self, self._batches.close).atexit = False
 
     def __enter__(self) -> Pipeline:
@@ -127,11 +127,11 @@ class Pipeline:
         """Compute all items of one stream.
 
         Args:
-            items: Of each the array of every input, but states, by name.
+            items: The items, each with the array of every input, except states, by name.
             stream: The stream that they belong to.
 
         Returns:
-            Of each item, in order, the array of every output by name.
+            For each item, in order, the array of every output by name.
 
         Raises:
             ConfigError: An item whose names, shapes or dtypes are not those of the model.
@@ -179,14 +179,14 @@ class Pipeline:
         window, woken = self.capacity, time.perf_counter()
         for stream, item in items:
             is_full = len(tickets) >= window
-            # Items come slowly, and a result waits that no window will fill.
+            # Items come slowly: a result must not wait until the window is full.
             is_late = time.perf_counter() - woken > 2 * _WINDOW_S
             if is_full or (is_late and tickets and tickets[0].done()):
-                # The caller works on the cores of the stages. Woken once for many results it
-                # takes less of their time; those still inside keep the stages busy.
+                # The caller shares the stages' cores. If it is woken once for many results, it
+                # takes less of their time; the items still inside keep the stages busy.
                 if is_full:
                     tickets[window - self.capacity + self.capacity // 3].result()
-                # Read before the next item enters: results that wait are bounded too.
+                # Results are read before the next item enters, so few of them ever wait.
                 inside = len(tickets)
                 yield self.result(tickets.popleft())
                 while tickets and tickets[0].done():
@@ -205,9 +205,9 @@ class Pipeline:
         """Run streams whose items follow from their outputs, as the tokens of a text do.
 
         Args:
-            first: The first item of each stream, which are numbered from 0; they may be many.
-            following: Makes the next item of a stream from the outputs of its last one, the number
-                of the stream and that of the step, from 0. None ends the stream, and its states.
+            first: The first item of each stream. Streams are numbered from 0; any number may come.
+            following: Returns the next item of a stream, given the outputs of its last item and the
+                numbers of the stream and of the step, from 0; None ends the stream and its states.
             streams: How many streams run at once. Where one ends, the next one begins.
 
         Returns:
@@ -229,7 +229,7 @@ class Pipeline:
             while inside:
                 is_done = (place for place, (ticket, *_) in enumerate(inside) if ticket.done())
                 inside.rotate(-next(is_done, 0))
-                # Until its next item is inside it stays, so that what is raised here ends it too.
+                # A stream stays in ``inside`` until its next item has entered: errors end it too.
                 ticket, number, step = inside[0]
                 outputs = self.result(ticket)
                 # The next item enters before the caller has the outputs: stages stay busy.
@@ -242,7 +242,7 @@ class Pipeline:
                         inside.append((enter(item, new), new, 0))
                 inside.popleft()
                 yield number, step, outputs
-        finally:  # streams that the caller did not wait for end too
+        finally:  # also end the streams that the caller did not wait for
             with contextlib.suppress(StageError):
                 for _, number, _ in inside:
                     self.reset(number)
@@ -251,8 +251,8 @@ class Pipeline:
         """Hand in one item; waits while ``capacity`` submitted items are unread in ``results``.
 
         Args:
-            item: The array of every input, but states, by name. The arrays are not copied and must
-                not change until the result is there.
+            item: The array of every input, except states, by name. The arrays are not copied and
+                must not change until the result is there.
             stream: The stream that it belongs to; errors are those of ``run``.
 
         Example:
@@ -260,7 +260,7 @@ class Pipeline:
         """
         self._engine.require_process()
         with self._submitting:
-            # Only this method puts, so the room is still there when the item has entered.
+            # Only this method appends, so there is still room when the item has entered.
             self._engine.wait_for(lambda: len(self._unread) < self.capacity)
             self._unread.append(self.enter(item, stream))
             self._engine.notify()
@@ -280,7 +280,7 @@ class Pipeline:
                 with self._reading:
                     self._engine.wait_for(lambda: self._unread)
                     ticket = self._unread[0]
-                    # An interrupted reader leaves the item to the next one.
+                    # An interrupted reader leaves the item to the next reader.
                     with contextlib.suppress(StageError):
                         ticket.result()
                     self._unread.popleft()
@@ -293,14 +293,14 @@ class Pipeline:
             yield result
 
     def reset(self, stream: Stream = 0, state: Mapping[str, Array] | None = None) -> None:
-        """Let the next item of a stream begin anew; items inside are not affected.
+        """Reset the states of a stream for its next item; items inside are not affected.
 
         Args:
             stream: The stream.
-            state: The array of each state by name, as ``state`` gave them; by default as the first.
+            state: The array of each state by name, as from ``state``; by default the initial ones.
 
         Raises:
-            ConfigError: Values that are no states.
+            ConfigError: Values that are not states of the model.
 
         Example:
             pipeline.reset(stream="a")
@@ -312,7 +312,7 @@ class Pipeline:
         self._engine.reset(stream, state)
         self._steps.pop(stream, None)
         if state:
-            self._steps[stream] = -math.inf  # nobody knows how far these states are
+            self._steps[stream] = -math.inf  # how full these states are is not known
 
     def state(self, stream: Stream = 0) -> dict[str, Array]:
         """The states of a stream, once its items inside are computed.
@@ -373,7 +373,7 @@ class Pipeline:
             stream: The stream that it belongs to; errors are those of ``run``.
 
         Returns:
-            The future, of which ``result`` makes the outputs.
+            The future, from which ``result`` gets the outputs.
 
         Example:
             outputs = pipeline.result(pipeline.enter(items[0]))
@@ -406,7 +406,7 @@ class Pipeline:
         return {port.name: array_of(outputs[port.name]) for port in self.wiring.outputs}
 
     def _count_step(self, stream: Stream, advance: int) -> None:
-        """Raises ConfigError for an item that its stream's states have no room for."""
+        """Count an item. Raise ConfigError if the states of its stream have no room for it."""
         if self.wiring.steps is None:
             return
         steps = self._steps.get(stream, 0)
@@ -431,7 +431,7 @@ def _require_hashable(stream: Stream) -> None:
 
 
 def _variant_of(item: Item, variants: Sequence[Variant]) -> Variant:
-    """The variant whose shapes an item has most of."""
+    """The variant whose input shapes agree best with those of an item."""
     if not isinstance(item, Mapping):
         kind = type(item).__name__
         raise ConfigError(f"item is a {kind}; give the array of each input by its name")
@@ -453,15 +453,15 @@ def _checked(item: Item, variant: Variant, variants: Sequence[Variant]) -> dict[
     for port in ports:
         if port.name not in item:
             raise ConfigError(f"item lacks the input '{port.name}'; give all of {', '.join(names)}")
-        # Lists and scalars are welcome, as long as their type is exact.
+        # Lists and scalars are accepted too, if their type is exactly that of the input.
         try:
             array = np.asarray(item[port.name])
-        except Exception as error:  # the object may convert itself, and raises what it likes
+        except Exception as error:  # the object's own conversion may raise any error
             raise ConfigError(f"input '{port.name}' is no array: {line_of(error)}") from error
         dtype = dtype_of(port.dtype)
         if array.shape != port.shape or array.dtype != dtype:
             others = [p for v in variants for p in v.inputs if p.name == port.name]
-            # One that another variant takes does not go with the other inputs.
+            # An array that fits another variant does not fit the other inputs of this item.
             accepted = [port] if array.shape in [p.shape for p in others] else others
             taken = dict.fromkeys(f"{p.dtype}{list(p.shape)}" for p in accepted)
             raise ConfigError(
@@ -470,12 +470,12 @@ def _checked(item: Item, variant: Variant, variants: Sequence[Variant]) -> dict[
             )
         if port.range is not None and array.size:
             _require_in_range(array, port.name, *port.range)
-        arrays[port.name] = np.asarray(array, dtype)  # of two that are equal, runtimes know one
+        arrays[port.name] = np.asarray(array, dtype)  # runtimes know one of two equal numpy types
     return arrays
 
 
 def _require_in_range(array: Array, name: str, least: int, most: int) -> None:
-    """An index out of its axis: some runtimes raise, others compute with any memory."""
+    """Raise ConfigError for an index out of range: some runtimes would read any memory there."""
     for value in (array.min(), array.max()):
         if not least <= value <= most:
             raise ConfigError(f"input '{name}' holds {value}; its values are {least} to {most}")

@@ -1,7 +1,7 @@
-"""What a stage is: its ops and ports, and once it is written its files and its replicas.
+"""The description of a stage: ops and ports and, once it is written, files and replicas.
 
-The plan makes the description, and writing the stage fills in the files. It goes to a runtime, to a
-Ray node and into ``split.json``, and the C++ program is written from it.
+The plan makes the description, and writing the stage fills in the files. Runtimes and Ray nodes get
+it, ``split.json`` stores it, and the C++ program is generated from it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from autosplit.hardware.runtimes.arrays import dtype_of
 from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
 
 MANIFEST = "split.json"
-MOST_REPLICAS = 1024  # of all stages: each has a thread
+MOST_REPLICAS = 1024  # of all stages together, since each replica has a thread
 
-# The types of this machine: another byte order would be read as other numbers.
+# Types in this machine's byte order only: another order would be read as different numbers.
 DtypeName = Annotated[
     str, Field(pattern="^(bool|u?int(8|16|32|64)|float(16|32|64)|bfloat16|float8_[a-z0-9]+)$")
 ]
@@ -30,9 +30,9 @@ DtypeName = Annotated[
 
 @dataclass(frozen=True)
 class Port:
-    """A tensor where it enters or leaves a stage or the model.
+    """An input or output tensor of a stage or of the model.
 
-    ``range`` has the least and the largest legal value of an input of the model, where it is known.
+    ``range`` has the smallest and the largest legal value of a model input, where they are known.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Port:
 
 @dataclass(frozen=True)
 class StageState:
-    """A tensor that one item leaves for the next item of its stream, by the stage's ports."""
+    """A tensor that one item leaves for the next item of its stream, as two ports of a stage."""
 
     input: str
     output: str
@@ -59,7 +59,7 @@ class StageState:
 def _file_name(name: str) -> str:
     if name in ("", ".", "..", MANIFEST) or not {"/", "\\", "\0"}.isdisjoint(name):
         raise ValueError(f"'{name}' must be the name of a file in the folder")
-    name.encode()  # a lone surrogate, which no file name can hold, is a ValueError
+    name.encode()  # raises ValueError for a lone surrogate, which no file name can hold
     return name
 
 
@@ -90,13 +90,13 @@ class OnnxFile:
 
     @classmethod
     def of(cls, file: Path, weights: Path | None) -> OnnxFile:
-        """A file that was written, and that of its weights if there is one."""
+        """Describe an ONNX file that was written, and the file of its weights if there is one."""
         data = (weights.name, sha256(weights)) if weights else ()
         return cls(file.name, sha256(file), *data)
 
     @property
     def weights(self) -> dict[str, str]:
-        """The digest of the file of its weights by its name, where there is one."""
+        """The digest of the weights file by its name; empty if there is no such file."""
         return {self.data: self.data_sha256 or ""} if self.data else {}
 
 
@@ -105,7 +105,7 @@ class Replica:
     """One replica of a stage and the device it was measured on.
 
     ``file`` and ``sha256`` are None where it runs the file of the stage. ``target`` is what its
-    file was compiled for; without one it is that of the export's environment.
+    file was compiled for; None means the target in the export's environment.
     """
 
     device: str
@@ -146,26 +146,26 @@ class StageSpec:
 
     @property
     def state_places(self) -> tuple[tuple[int, int], ...]:
-        """The positions of each state among the inputs and, of its successor, the outputs."""
+        """For each state its position among the inputs, and its successor's among the outputs."""
         inputs = [port.name for port in self.inputs]
         outputs = [port.name for port in self.outputs]
         return tuple((inputs.index(s.input), outputs.index(s.output)) for s in self.states)
 
     @property
     def digests(self) -> dict[str, str]:
-        """The digest of the stage file and of what it reads beside it, by name."""
+        """The digests of the stage file and of the weights file that it reads, by file name."""
         weights = self.onnx.weights if self.onnx and self.runtime != TVM else {}
         return {self.file: self.sha256} | weights
 
     @property
     def files(self) -> dict[str, str]:
-        """The digest of every file by its name, those of replicas and ONNX models among them."""
+        """The digest of every file by its name, including those of replicas and ONNX models."""
         others = {replica.file: replica.sha256 or "" for replica in self.replicas if replica.file}
         onnx = {self.onnx.file: self.onnx.sha256} | self.onnx.weights if self.onnx else {}
         return onnx | others | self.digests
 
     def each_replica(self) -> list[StageSpec]:
-        """The stage as every replica has it: with its file, and with itself alone."""
+        """One description of the stage for each replica, with its own file and no other replica."""
         return [
             replace(
                 self,

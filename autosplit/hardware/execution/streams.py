@@ -23,9 +23,9 @@ class Closed(StageError):
 
 
 class ItemFailed(StageError):
-    """A stage failed on an item, ``place`` says which, by ``cause``; the pipeline goes on.
+    """Stage ``place`` failed on an item, with the error ``cause``; the pipeline goes on.
 
-    ``is_certain``: its replica computed an item again that it had computed before.
+    ``is_certain``: the item is at fault, since the replica could still compute an earlier item.
     """
 
     def __init__(self, place: str, cause: BaseException, is_certain: bool) -> None:
@@ -34,12 +34,12 @@ class ItemFailed(StageError):
 
 
 class Ticket(Future[Mapping[str, Any]]):
-    """One item inside a pipeline. Its result are the outputs by name, once every stage ran it.
+    """One item inside a pipeline: the future of its outputs by name, set once every stage ran it.
 
-    ``inputs`` are those of each stage, which waits for so many ``missing`` senders. ``uncomputed``:
-    the stages that have not run it. Where the model has states, it is a ``step`` of its stream, and
-    gets those of the one ``before``. ``started`` is when its first stage began, in seconds, and
-    ``items`` the items in it. One that ``is_alone`` is the only one of its caller.
+    ``inputs[i]`` are those of stage i, which still waits for ``missing[i]`` senders. ``uncomputed``
+    are the stages that have not run it. If the model has states, the item is the ``step`` of its
+    stream and gets the states that the step ``before`` left. ``started`` is when its first stage
+    began, in seconds; ``items`` is how many it holds; ``is_alone``: its caller has no other item.
     """
 
     items = 1
@@ -52,7 +52,7 @@ class Ticket(Future[Mapping[str, Any]]):
         self, number: int, inputs: list[list[Any]], missing: list[int], outputs: dict[str, Any]
     ) -> None:
         super().__init__()
-        self.set_running_or_notify_cancel()  # its stages would go on
+        self.set_running_or_notify_cancel()  # it cannot be cancelled: its stages would go on
         self.number = number
         self.inputs = inputs
         self.missing = missing
@@ -62,9 +62,9 @@ class Ticket(Future[Mapping[str, Any]]):
 
     @property
     def failure(self) -> StageError | None:
-        """Of the stage that failed on it, or on an item before it in its stream.
+        """The failure of a stage on this item, or on an earlier item of its stream.
 
-        No stage computes it from then on.
+        Further stages do not compute the item.
         """
         if self._failure is None and self.step and self.step.failures:
             number, earlier = min(self.step.failures, key=itemgetter(0))
@@ -73,7 +73,7 @@ class Ticket(Future[Mapping[str, Any]]):
         return self._failure
 
     def fail(self, failure: ItemFailed) -> None:
-        """Let it, and later items of its stream, have a failure."""
+        """Set the failure of this item, and so of the later items of its stream."""
         self._failure = failure
         if self.step:
             self.step.failures.append((self.number, failure))
@@ -81,12 +81,12 @@ class Ticket(Future[Mapping[str, Any]]):
 
 @dataclass(eq=False)
 class StreamStep:
-    """What an item of a stream left in each stage, or what a stream begins with.
+    """The states that an item of a stream left in each stage, or the initial states of a stream.
 
-    Each stage with states has the stream in one of its ``lanes``. ``uncomputed``: the stages that
-    have not run the item; the next one, ``following``, waits for them. States that are
-    ``is_shared`` are copied for it, as its stage may overwrite what it gets. ``failures`` are those
-    of the stream, each with the number of its item.
+    Each stage with states runs the stream in one of its ``lanes``. ``uncomputed`` are the stages
+    that have not run the item; the next item, ``following``, waits for them. If the states are
+    ``is_shared``, the next item gets copies, as its stages may overwrite their inputs. ``failures``
+    are those of the whole stream, each with the number of its item.
     """
 
     lanes: Mapping[int, int]
@@ -100,16 +100,16 @@ class StreamStep:
 class Streams:
     """The streams of a pipeline that has ``lanes[i]`` lanes for stage i.
 
-    The lock of the engine guards all but ``restore`` and ``keep``: those are called by whoever runs
-    the lane that has the stream.
+    The lock of the engine guards all methods but ``restore`` and ``keep``, which only the thread
+    that runs the lane of the stream calls.
     """
 
     def __init__(self, wiring: Wiring, lanes: Sequence[int]) -> None:
         self._stages = wiring.stages
         self._places = [ports.state_places for ports in wiring.stages]
         self._lanes = {stage: lanes[stage] for stage, places in enumerate(self._places) if places}
-        # Outputs of stages that others get too: the caller may change them, and the next item may
-        # overwrite the state while another stage reads it.
+        # The outputs that the caller or another stage gets: a state among them is copied, since the
+        # caller may change it, and the next item may overwrite it while another stage reads it.
         self._shared = {connection.source for connection in wiring.connections}
         self._first = wiring.first_states
         self._last: dict[Stream, StreamStep] = {}
@@ -121,7 +121,7 @@ class Streams:
         return sorted(str(name) for name, step in steps if step.uncomputed or step.failures)
 
     def begin_item(self, ticket: Ticket, name: Stream) -> None:
-        """Note that an item enters; stages with states begin it after the last of its stream."""
+        """Register an item that enters; stages with states run it after the last of its stream."""
         if not self._first:
             return
         before = ticket.before = self._last.get(name) or self._begun(name, self._first)
@@ -137,7 +137,7 @@ class Streams:
         return name not in self._last or not self._last[name].uncomputed
 
     def restore(self, stage: int, ticket: Ticket, values: list[Any]) -> None:
-        """Add its states to the inputs of a stage, which may overwrite them."""
+        """Add the states for an item to the inputs of a stage, which may overwrite them."""
         if ticket.before is None or stage not in self._lanes:
             return
         left = ticket.before.left.pop(stage)
@@ -147,13 +147,13 @@ class Streams:
             values[place] = value
 
     def begin(self, stage: int, values: list[Any]) -> None:
-        """Add the states that a stream begins with to the inputs of a stage."""
+        """Add the initial states of a stream to the inputs of a stage."""
         states = zip(self._places[stage], self._stages[stage].states, strict=True)
         for (place, _), state in states:
             values[place] = np.array(self._first[state.input])
 
     def keep(self, stage: int, ticket: Ticket, results: Sequence[Any]) -> None:
-        """Keep what an item leaves in a stage."""
+        """Keep the states that an item leaves in a stage."""
         if ticket.step is None or stage not in self._lanes:
             return
         left = [results[output] for _, output in self._places[stage]]
@@ -163,7 +163,7 @@ class Streams:
         ticket.step.left[stage] = left
 
     def reset(self, name: Stream, state: Mapping[str, Any] | None) -> None:
-        """Let the next item of a stream begin anew: at ``state``, or at what the model begins with.
+        """Let the next item of a stream start from ``state``, or from the model's initial states.
 
         Raises ConfigError for values that are no states of the model.
         """
@@ -177,8 +177,8 @@ class Streams:
                     f"state '{key}' is {np.asarray(value).dtype}{list(np.shape(value))}, "
                     f"but the model takes {first.dtype}{list(first.shape)}"
                 )
-        # Copies, since the caller may go on to use its arrays; of two types that are equal, as are
-        # those of 64 bits, runtimes know one.
+        # Copies, since the caller may go on to use its arrays. They are cast, since runtimes know
+        # only one of two numpy types that are equal, such as the two of 64 bits.
         values = {k: np.asarray(v).astype(self._first[k].dtype) for k, v in (state or {}).items()}
         if values:
             self._last[name] = self._begun(name, {**self._first, **values})
@@ -207,9 +207,9 @@ class Streams:
         }
 
     def _begun(self, name: Stream, values: Mapping[str, Any]) -> StreamStep:
-        """What a stream begins with, as if an item had left it.
+        """The first states of a stream, ``values``, in the form that an item leaves them in.
 
-        A new stream goes to the lane with the fewest in each stage.
+        In each stage a new stream goes to the lane with the fewest streams.
         """
         left, lanes = {}, {}
         for stage, count in self._lanes.items():

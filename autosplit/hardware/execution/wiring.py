@@ -1,4 +1,4 @@
-"""Which tensor goes from where to where in a split. Pure."""
+"""The connections of a split: which tensor goes from which stage to which. Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from autosplit.errors import SplitError
 from autosplit.graph import FusedGraph, State
 from autosplit.hardware.execution.stage_spec import Port, StageSpec, StageState
 
-CALLER = -1  # the sender of the model's inputs, where stages are numbers
+CALLER = -1  # stands for the caller, which sends the model's inputs, among the stage numbers
 
 
 @dataclass(frozen=True)
 class Connection:
-    """One tensor and all that read it.
+    """One tensor, its source and its readers.
 
     ``source`` is (stage, output index), or the name of a model input. ``stages`` are the stages
-    that read it, under the input name ``tensor``. ``outputs`` are the model outputs it is.
+    that read it, under the input name ``tensor``. ``outputs`` names the model outputs that it is.
     """
 
     tensor: str
@@ -33,9 +33,9 @@ class Connection:
 
 @dataclass(frozen=True)
 class Variant:
-    """Items of other shapes that the same stages compute, by what the caller gives.
+    """Items of other shapes that the same stages compute; ``inputs`` is what the caller gives.
 
-    One takes the room of ``advance`` items in the states.
+    One such item takes as much room in the states as ``advance`` usual items.
     """
 
     inputs: tuple[Port, ...]
@@ -46,10 +46,10 @@ class Variant:
 class Wiring:
     """A pipeline without its programs: all ports, and the connections between them.
 
-    States are neither inputs nor outputs of the pipeline; ``initial`` has, by its input, what a
-    state begins with that does not begin at zero. ``steps``: how many items a stream may have
-    before its states are full, where that is known. ``variants``: the other shapes of items by
-    their name; all ports have those of an item of none.
+    States are neither inputs nor outputs of the pipeline. ``initial`` has, by input, the initial
+    values of the states that do not begin at zero. ``steps`` is how many items a stream may have
+    before its states are full, if known. ``variants`` has the other shapes of items, by name; the
+    ports have the shapes of usual items.
     """
 
     inputs: tuple[Port, ...]
@@ -62,7 +62,7 @@ class Wiring:
 
     @property
     def first_states(self) -> dict[str, Any]:
-        """What a stream begins with, by the input of each state. Zeros are read-only."""
+        """The initial value of each state, by its input. Arrays of zeros are read-only."""
         states = [state for stage in self.stages for state in stage.states]
         zeros = {s.input: np.broadcast_to(np.zeros((), s.dtype), s.shape) for s in states}
         return {name: self.initial.get(name, zero) for name, zero in zeros.items()}
@@ -103,7 +103,7 @@ def wire(
 
 
 def _stage_of(graph: FusedGraph, stages: Sequence[StageSpec], state: State) -> int:
-    """The stage that has a state. Raises SplitError where there is no such one."""
+    """The one stage that reads and renews a state. Raises SplitError if there is no such stage."""
     port = _port(graph, state.input)
     # Several ops of one stage may read it; the stage then has one input for all.
     readers = [s for s, stage in enumerate(stages) if port in stage.inputs]
@@ -120,8 +120,8 @@ def _stage_of(graph: FusedGraph, stages: Sequence[StageSpec], state: State) -> i
 def part(graph: FusedGraph, ops: Sequence[int], outputs: Iterable[tuple[str, str]]) -> Wiring:
     """The wiring of a convex set of ops alone, with ``outputs`` as for ``wire``.
 
-    Its inputs are the tensors produced outside, its outputs those read outside. A set whose results
-    nobody reads has them all as outputs.
+    Its inputs are the tensors produced outside, its outputs those read outside. If nobody reads
+    the results of the set, they all are outputs.
     """
     spec = _spec(graph, 0, ops, {tensor for _, tensor in outputs})
     if not spec.outputs:
@@ -141,7 +141,7 @@ def _spec(
 ) -> StageSpec:
     """A planned stage; ``results`` are the tensors that are model outputs.
 
-    ``unread`` are inputs that no op reads, each with an op whose stage has it all the same.
+    ``unread`` maps each input that no op reads to the op whose stage has this input nevertheless.
     """
     inside = set(ops)
     inputs: dict[str, Port] = {}
@@ -151,7 +151,7 @@ def _spec(
             if graph.tensors[tensor].producer not in inside:
                 inputs[tensor] = _port(graph, tensor)
         for tensor in graph.ops[i].outputs:
-            # What only ops of the stage read never leaves it.
+            # A tensor that only ops of this stage read is not an output.
             if tensor in results or not inside.issuperset(graph.tensors[tensor].consumers):
                 outputs.append(_port(graph, tensor))
     inputs |= {name: _port(graph, name) for name, op in unread.items() if op in inside}
@@ -185,11 +185,11 @@ def connections_of(
 
 @dataclass(frozen=True)
 class Edges:
-    """Where the tensors of each sender go, a stage or CALLER.
+    """Where the tensors of each sender go; a sender is a stage or CALLER.
 
-    ``readers`` are the stages that read from a sender, each with pairs of the position of a value
-    at the sender and among the inputs of the reader. ``senders`` counts those that each stage reads
-    from, ``outputs`` are the model outputs that each sender has, with their position.
+    ``readers`` has, by sender and reading stage, pairs of positions: of a tensor at the sender, and
+    among the inputs of the reader. ``senders`` counts, for each stage, the senders that it reads
+    from. ``outputs`` has, by sender, the model outputs with their positions at the sender.
     """
 
     readers: Mapping[int, Mapping[int, Sequence[tuple[int, int]]]]
@@ -198,7 +198,7 @@ class Edges:
 
 
 def connect(wiring: Wiring) -> Edges:
-    """The edges of a wiring; the caller sends what a stage without inputs begins an item by."""
+    """The edges of a wiring. A stage without inputs waits for the caller, to begin each item."""
     stages = range(len(wiring.stages))
     positions = [{port.name: i for i, port in enumerate(s.inputs)} for s in wiring.stages]
     input_index = {port.name: i for i, port in enumerate(wiring.inputs)}

@@ -2,8 +2,8 @@
 
 The group is a guard and the worker it forked, in a session of their own. The worker answers jobs,
 one JSON line each. The guard watches both ends: when the worker dies, or the asking process dies or
-closes the worker, it kills all descendants. The asking process keeps the deadline. Only text
-crosses the border, never an object of a compiler.
+closes the worker, it kills all descendants. The asking process enforces the time limit. The two
+exchange text only, never an object of a compiler.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from autosplit.hardware.isolation import worker
 from autosplit.hardware.isolation.worker import OpenHandler
 
 _GRACE_S = 5.0
-_LONGEST_WAIT_S = 3600.0  # the system takes milliseconds in 31 bits
+_LONGEST_WAIT_S = 3600.0  # the system's poll takes milliseconds as a 31-bit number
 _TAIL_BYTES = 4096
 _OUT_OF_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory")
 _ROOT = Path(errors.__file__).resolve().parents[1]
-# The package is found last, where it is not installed: nothing beside it hides another module.
+# The folder of the package comes last on the path, so that no file there hides another module.
 _START = (
     "import sys; sys.path.append(sys.argv[1]); "
     f"from {worker.__name__} import main; main(sys.argv[2:])"
@@ -43,7 +43,7 @@ class Worker:
 
     ``open_handler`` is a top-level function of a module. The process calls it with ``setting`` and
     hands every job to the handler it returns. What the process prints goes to a temporary file,
-    whose end is ``log_tail``. It has the open ``descriptors`` of this process by the same numbers.
+    whose end is ``log_tail``. It inherits the open ``descriptors`` under the same numbers.
     This process reports the phases of the jobs as its own.
     """
 
@@ -111,7 +111,7 @@ class Worker:
         if self._log.closed:
             return ""
         size = os.fstat(self._log.fileno()).st_size
-        # A log that grew too large was begun anew.
+        # The guard truncates a log that has grown too large.
         start = self._log_start if self._log_start <= size else 0
         length = min(size - start, _TAIL_BYTES)
         # The offset of the file is shared with the worker and must not change.
@@ -139,7 +139,7 @@ class Worker:
 
     def _send(self, message: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # ``call`` says how it died
+        with contextlib.suppress(BrokenPipeError):  # ``call`` reports how the worker died
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
 
@@ -150,7 +150,7 @@ class Worker:
                 return None
         try:
             message: dict[str, Any] = json.loads(self._answers.recv_bytes())
-        except (EOFError, OSError, ValueError):  # the guard itself was killed, or halfway
+        except (EOFError, OSError, ValueError):  # the guard was killed, or the message is cut off
             return {"exit": -int(signal.SIGKILL)}
         return message
 
@@ -165,7 +165,7 @@ def _address(function: OpenHandler) -> str:
 
 def _open_log() -> IO[bytes]:
     try:
-        # A file without a name: nothing is left of it, however this process ends.
+        # A file without a name, of which nothing is left however this process ends.
         return tempfile.TemporaryFile()
     except OSError as error:
         raise MachineError(

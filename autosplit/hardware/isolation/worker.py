@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> None:
 def release_memory() -> None:
     """Return freed memory to the system.
 
-    The C library of Linux holds it back, and lowering a model frees twice the size of its weights.
+    The C library of Linux keeps it, and lowering a model frees twice the size of its weights.
     """
     with contextlib.suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
@@ -91,7 +91,7 @@ def _work(answers: Connection) -> None:
     import faulthandler
     import resource
 
-    # The guard may be killed too.
+    # If the guard itself is killed, the system kills this process.
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     faulthandler.enable(sys.stderr)
     # A crash is expected here; a core file of several gigabytes is not.
@@ -104,7 +104,7 @@ def _work(answers: Connection) -> None:
 
     def report(phase: str, stages: Mapping[str, object]) -> None:
         if stages:
-            # TVM's own handler, which names no thread, took the place when TVM was imported.
+            # When TVM was imported, it installed its own handler, which names no thread.
             faulthandler.disable()
             faulthandler.enable(sys.stderr)
         send({"phase": phase, "stages": dict(stages)})

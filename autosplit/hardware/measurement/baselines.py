@@ -21,8 +21,8 @@ BRIEFER = 4
 class UnsplitRun:
     """A baseline before it is measured: a copy of the model in ``runtime`` on each of ``devices``.
 
-    With ``by_hint`` the runtime is asked for throughput on the one device and chooses by itself how
-    many of ``batch`` items each it computes side by side.
+    With ``by_hint`` there is one device. The runtime is then asked for throughput, and itself
+    chooses how many batches of ``batch`` items it computes side by side.
     """
 
     runtime: str
@@ -32,12 +32,12 @@ class UnsplitRun:
 
     @property
     def runtimes(self) -> tuple[str, ...]:
-        """What computes it, as of a deployment."""
+        """The runtimes that compute it, as ``Deployment`` has them."""
         return (self.runtime,)
 
     @property
     def name(self) -> str:
-        """What the baseline is called."""
+        """The name of the baseline."""
         device, *others = self.devices
         if self.by_hint:
             how = "throughput hint"
@@ -62,17 +62,17 @@ class UnsplitRun:
         )
 
     def of_streams(self, streams: int) -> UnsplitRun:
-        """The run without the replicas that would get none of so few streams with states."""
+        """The run with only as many replicas as are useful for ``streams`` streams with states."""
         return replace(self, devices=self.devices[: useful_replicas(len(self.devices), streams)])
 
 
 def unsplit_runs(
     runtime: str, devices: Sequence[Device], has_hint: bool, batches: Sequence[int] = (1,)
 ) -> list[UnsplitRun]:
-    """One core, all cores, each other device, and replicas on every core and other device.
+    """The runs on one core, all cores, each other device, and as replicas on every core and device.
 
-    With ``has_hint`` the runtime is also asked for throughput on all cores. Each is there at all of
-    the batches.
+    With ``has_hint`` the runtime is also asked for throughput on all cores. All these runs are
+    repeated for each of the batches.
     """
     numbers = (d.numbers for d in devices if isinstance(d, Cores))
     cores = sorted({*chain.from_iterable(numbers)})

@@ -1,8 +1,8 @@
-"""What disturbs a measurement on this machine, and how its figures show it.
+"""What disturbs a measurement on this machine, and how its results show it.
 
-The load of others, time that a hypervisor stole, and throttling are read where the system reports
-them: from /proc/stat, from the counters below /sys, and from the control group of a container. What
-cannot be read counts as no disturbance; ``doctor`` lists it.
+The load of other processes, time that a hypervisor stole, and throttling are read where the system
+reports them: in /proc/stat, in the counters below /sys, and in the control group of a container.
+``doctor`` lists what cannot be read; that never counts as a disturbance.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ T = TypeVar("T")
 CPUS = Path("/sys/devices/system/cpu")
 CONTROL_GROUP = Path("/sys/fs/cgroup/cpu.stat")
 
-# A hypervisor that takes more than this share of the processor moves a period beyond the 1 % that
-# it is measured to, even where all stages lose equally.
+# A hypervisor that takes more than this share of the processor changes a period by more than the
+# 1 % to which periods are measured, even where all stages lose equally.
 MOST_STEAL = 0.02
-# Other processes with this share disturb where no core is idle, and with the larger one anywhere:
-# they take the clock and the memory's bandwidth from the cores that are left.
+# Load of other processes disturbs above the first share where less than LEAST_IDLE is idle, and
+# above the last one always: it takes clock speed and memory bandwidth from the other cores.
 MOST_LOAD, LEAST_IDLE, MOST_LOAD_BESIDE = 0.05, 0.05, 1 / 3
 # Half an interval, as a share of the median. Candidates that matter differ by less than this.
 MOST_SPREAD = 0.1
-# Stages side by side are slower than one item alone only where something else slows them.
+# A pipeline whose period is much longer than its latency is slowed by something else.
 MOST_OVER_LATENCY = 1.5
 # Limits in multiples of the time of one measurement: for all waiting and repeating of a run, and
 # for waiting before one repetition.
 _PATIENCE, _WAIT = 12, 4
-_LEAST_S = 0.5  # of a window: the system counts in hundredths of a second on each core
+_LEAST_S = 0.5  # the shortest window: the system counts hundredths of a second on each core
 
 
 @dataclass(frozen=True)
 class Counters:
-    """What the processor did since the system was started, in seconds of all cores.
+    """Processor times since the system was started, in seconds, summed over all cores.
 
-    ``process`` is the time of this process and its children, ``throttled`` counts slowed clocks and
-    withheld time.
+    ``process`` is the time of this process and its children. ``throttled`` is the number of times
+    that clocks were slowed, plus the withheld time in µs; it grows with each throttling.
     """
 
     total: float
@@ -60,7 +60,7 @@ class Counters:
 
 
 def _own_seconds() -> float:
-    """The time of this process and of those that compute stages for it."""
+    """The time of this process and of all its descendants, which compute stages for it."""
     usages, family = processes(), {os.getpid()}
     while children := {pid for pid, usage in usages.items() if usage.parent in family} - family:
         family |= children
@@ -69,9 +69,9 @@ def _own_seconds() -> float:
 
 @dataclass(frozen=True)
 class Conditions:
-    """The state of the machine during some time: shares of all its cores.
+    """The state of the machine during a measurement, as shares of the time of all its cores.
 
-    ``load`` is that of other processes, ``throttled`` whether clocks or time were cut.
+    ``load`` is that of other processes. ``throttled``: clocks were slowed or time was withheld.
     """
 
     load: float = 0.0
@@ -81,7 +81,7 @@ class Conditions:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """What disturbs a measurement; empty on a calm machine."""
+        """The disturbances of a measurement, as texts; empty on a calm machine."""
         reasons = []
         most_load = MOST_LOAD if self.idle < LEAST_IDLE else MOST_LOAD_BESIDE
         if self.load > most_load:
@@ -94,7 +94,7 @@ class Conditions:
 
 
 def since(start: Counters) -> Conditions:
-    """The conditions between some counters and now; calm where the time is too short to tell."""
+    """The conditions from ``start`` until now; calm where the time is too short to tell."""
     end = Counters.now()
     total = end.total - start.total
     if total < _LEAST_S * (os.cpu_count() or 1):
@@ -105,11 +105,11 @@ def since(start: Counters) -> Conditions:
 
 
 def signs(period: Spread, latency: Spread) -> tuple[str, ...]:
-    """How the figures of a pipeline show that it was disturbed."""
+    """The signs of a disturbance in the results of a pipeline; empty if there are none."""
     if period.relative_half_width > MOST_SPREAD:
         return (f"an interval of more than {MOST_SPREAD:.0%} to each side",)
     if period.low > MOST_OVER_LATENCY * latency.high:
-        return ("results come more slowly than items one by one",)
+        return ("a period well above the latency of a single item",)
     return ()
 
 
@@ -126,7 +126,7 @@ def wait_until_calm(limit_s: float, sleep: Callable[[float], None] = time.sleep)
 
 
 class Calm:
-    """Repeats disturbed measurements once the machine is calm, for a limited time in all.
+    """Repeats disturbed measurements once the machine is calm, within a limited total time.
 
     A measurement takes ``seconds``; ``note`` is called with a message for each repetition.
     """
@@ -171,7 +171,7 @@ def unreadable() -> tuple[str, ...]:
 
 
 def _throttled() -> int:
-    """The counts of clocks that were slowed, and the time that the control group withheld."""
+    """How often clocks were slowed, plus the time in µs that the control group withheld."""
     counts = [system_text(file) for file in _throttle_files()]
     for line in system_text(CONTROL_GROUP).splitlines():
         key, _, value = line.partition(" ")

@@ -16,22 +16,22 @@ from autosplit.hardware.execution.streams import Stream
 from autosplit.hardware.measurement.results import Spread, spread
 
 MS = 1e3
-_GROUPS = 16  # of neighbouring results, over which a stream is averaged
+_GROUPS = 16  # groups of neighbouring results; the gaps in each group are averaged
 _MIN_GAPS = 6  # fewer give no 95 % interval
-_MIN_ITEMS = 4  # of a turn of an interleaved comparison
-# Of an interleaved comparison. After an even number each contender has gone first and last equally
-# often, which cancels a steady drift, and a disturbance of two turns in a row leaves two thirds of
-# the samples of each contender.
+_MIN_ITEMS = 4  # in each turn of an interleaved comparison
+# Rounds of an interleaved comparison. After an even number, each contender has been first and last
+# equally often, which cancels a steady drift. With six, a disturbance of two turns in a row leaves
+# two thirds of the samples of each contender.
 ROUNDS = 6
-_NEVER = 1_000_000  # collections of younger objects before a full one
+_NEVER = 1_000_000  # collections of younger objects before a full collection
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The end of a measurement: after ``seconds``, or when the period is known well enough.
+    """When a measurement ends: after ``seconds``, or when the period is known well enough.
 
-    It is when the half width of its interval is ``share`` of the median. At least ``items`` results
-    are timed in steady state. ``latency_items`` are timed one by one.
+    That is when half the width of its interval is at most ``share`` of the median. At least
+    ``items`` results are timed in steady state, and ``latency_items`` one by one.
     """
 
     seconds: float = 5.0
@@ -40,16 +40,16 @@ class Budget:
     latency_items: int = 3
 
 
-# Works for a budget and returns its period in ms, with the samples.
+# Runs within a budget and returns its period in ms, with the samples.
 Contender = Callable[[Budget], Spread]
 Clock = Callable[[], float]  # the time in seconds
 
 
 @contextlib.contextmanager
 def without_full_collections() -> Iterator[None]:
-    """Keep Python's garbage collector from looking through all objects, as a server does.
+    """Keep Python's garbage collector from full collections, as a server does.
 
-    That takes 0.1 s where a compiler was imported, and stops all stages.
+    A full collection takes 0.1 s where a compiler was imported, and stops all stages.
     """
     thresholds = gc.get_threshold()
     gc.set_threshold(*thresholds[:2], _NEVER)
@@ -62,7 +62,7 @@ def without_full_collections() -> Iterator[None]:
 def items_in_turn(
     pipeline: Pipeline, items: Sequence[Item], streams: int
 ) -> Iterator[tuple[Stream, Item]]:
-    """The items for ever, in turn for each stream; one whose states are full begins anew."""
+    """Repeat the items endlessly, dealt to the streams in turn; full streams are reset."""
     steps = pipeline.wiring.steps
     for number, item in enumerate(cycle(items)):
         step, stream = divmod(number, streams)
@@ -79,25 +79,25 @@ def period_and_busy(
     streams: int = 1,
     clock: Clock = time.perf_counter,
 ) -> tuple[Spread, tuple[tuple[float, ...], ...]]:
-    """The period and how long each replica of each stage works for a result, in ms.
+    """Measure the period, and how long each replica of each stage works per result, in ms.
 
-    The replicas of a stage work in all as long as an item takes there. The pipeline has ``trace``.
-    ``items`` are repeated, in turn for each of the streams. Results count from the moment the
-    pipeline is full to the moment the last item enters. Those of a batch are there at once; what is
-    timed are batches.
+    The replicas of a stage together work as long as an item takes there. The pipeline needs
+    ``trace``. ``items`` are repeated, dealt to the streams in turn. Results count from when the
+    pipeline is full until the last item enters. The results of a batch come all at once, so whole
+    batches are timed.
     """
     begin = len(pipeline.events)
     last = len(pipeline.submitted)
     warm = last + warm_up_items(pipeline)
     deadline = clock() + budget.seconds
     next_look = warm
-    # Results of replicas come in groups, of which at least one is timed whole.
+    # The results of replicas come in groups; at least one whole group is timed.
     least = max(-(-budget.items // pipeline.batch), *pipeline.replicas)
     is_enough = False
     in_turn = takewhile(lambda _: not is_enough, items_in_turn(pipeline, items, streams))
     for number, _ in enumerate(pipeline.map_streams(in_turn), start=1):
         if is_enough or number % pipeline.batch:
-            continue  # the pipeline runs empty, for the last item has entered; or in a batch
+            continue  # the last item has entered and the pipeline drains, or a batch is incomplete
         last += 1
         if last - warm < least:
             continue
@@ -105,7 +105,7 @@ def period_and_busy(
         if budget.share and last >= next_look and not is_enough:
             samples = _period_samples(pipeline, pipeline.events[begin:], warm, last)
             is_enough = is_known(samples, budget)
-            # A look takes time in proportion to the results, on the cores of the stages.
+            # This check takes time in proportion to the results, on the cores of the stages.
             next_look = last + max(4, sum(pipeline.replicas), (last - warm) // 4)
     events = pipeline.events[begin:]
     period = spread(_period_samples(pipeline, events, warm, last))
@@ -113,7 +113,7 @@ def period_and_busy(
 
 
 def warm_up_items(pipeline: Pipeline) -> int:
-    """How many results, or batches of them, do not count: the pipeline is not full yet."""
+    """How many results, or batches, are not timed because the pipeline is not full yet."""
     return pipeline.capacity // pipeline.batch + sum(pipeline.replicas)
 
 
@@ -137,7 +137,7 @@ def latency(
 
 
 def completions(events: Sequence[StageEvent], first: int, last: int) -> list[float]:
-    """When the items from ``first`` to before ``last`` left their last stage, in seconds."""
+    """The times in seconds at which items ``first`` to ``last - 1`` left their last stage."""
     ends: dict[int, float] = {}
     for event in events:
         if first <= event.item < last:
@@ -160,7 +160,7 @@ def gaps(ends: Sequence[float], sources: int = 1) -> list[float]:
 def _period_samples(
     pipeline: Pipeline, events: Sequence[StageEvent], warm: int, last: int
 ) -> list[float]:
-    # Items overtake each other where a stage has replicas, and leave these in groups.
+    # With replicas, items overtake each other and leave the stage in groups.
     ends = sorted(completions(events, warm - 1, last))
     of_batches = gaps(ends, max(pipeline.replicas, default=1))
     return [gap / pipeline.batch for gap in of_batches]
@@ -174,9 +174,9 @@ def is_known(samples: Sequence[float], budget: Budget) -> bool:
 def _busy(
     pipeline: Pipeline, events: Sequence[StageEvent], first: int, last: int, period: Spread
 ) -> tuple[tuple[float, ...], ...]:
-    """The time of an item in a single replica; of several, their shares of the period.
+    """The busy time per result of each replica; for several replicas, their shares of the period.
 
-    Never more than the period: a replica computes one item at a time.
+    Never more than the period, since a replica computes one item at a time.
     """
     ends = completions(events, first - 1, last)
     start, end = min(ends), max(ends)
@@ -185,13 +185,13 @@ def _busy(
     for event in events:
         if first <= event.item < last:
             spent[event.stage].append((event.end - event.start) / pipeline.batch)
-        # Replicas compute unequal numbers of these items, so their time is what counts.
+        # Replicas compute different numbers of these items, so their total time is needed.
         inside = min(event.end, end) - max(event.start, start)
         worked[event.stage][event.replica] += max(0.0, inside)
     busy = []
     for stage, count in enumerate(pipeline.replicas):
         shares = [seconds / (end - start) for seconds in worked[stage]]
-        # A replica on another machine may have two calls at once, of which one waits.
+        # A replica on another machine may have two calls at once, one of which waits.
         several = tuple(min(share, 1.0) * period.median for share in shares)
         # The same statistic as the period; a median of single items would hide skewed times.
         times = list(accumulate(spent[stage], initial=0.0))

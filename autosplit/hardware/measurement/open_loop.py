@@ -1,8 +1,8 @@
-"""A pipeline under an open load: items come by themselves, whether or not earlier ones are done.
+"""Load tests with open load: items come at a given rate, whether or not earlier ones are done.
 
-Latencies count from the moment an item is due, so that an item that is sent late, because the
-pipeline was full, is late. A load that waits for results would leave these out (coordinated
-omission).
+Latencies count from the moment an item is due, so they include the wait of an item that is sent
+late because the pipeline was full. A load that waits for results would leave such waits out
+(coordinated omission).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from autosplit.hardware.measurement.measure import MS, items_in_turn, without_fu
 from autosplit.hardware.measurement.results import LoadPoint, LoadTest, spread
 from autosplit.planner.workload import QUANTILES, WARM_UP, Workload, items_measured
 
-_FIRST = 0.8  # of the capacity, at which a search for the goodput begins
-STEPS = 6  # rates that it tries
-_LATE = 2.0  # after this multiple of its time no further item is sent
+_FIRST = 0.8  # the share of the capacity at which the search for the goodput begins
+STEPS = 6  # rates that the search tries
+_LATE = 2.0  # after this multiple of the planned time no further item is sent
 _LONE_ITEMS = 3
 
 
@@ -39,11 +39,11 @@ def load_test(
     streams: int = 1,
     least: float = 0.0,
 ) -> LoadTest:
-    """A pipeline at the rate of the workload, and its goodput where that has a limit.
+    """Measure a pipeline at the workload's rate, and its goodput if the workload has a limit.
 
-    Each rate takes about so many seconds, and longer where too few items would come; ``capacity``
-    is what the pipeline computes a second with all items waiting. The goodput is found by
-    bisection; it stays unknown where it is below ``least``.
+    Each rate takes about ``seconds``, and longer where too few items would come; ``capacity`` is
+    how many items a second the pipeline computes if all are there at once. The goodput is found by
+    bisection; it is None where it is below ``least``.
     """
     delay_ms = workload.delays(pipeline.batch)[0]
     pipeline.with_delay(delay_ms)
@@ -59,7 +59,7 @@ def load_test(
         start = time.perf_counter()
         pipeline.run([item], stream)
         lone = min(lone, (time.perf_counter() - start) * MS)
-    # At the rate that is asked for all latencies count, not only whether they keep the limit.
+    # At the workload's own rate the test does not stop early, as it may at a limit.
     points = [] if workload.rate is None else [at(workload.rate, limit=None)]
     test = LoadTest((), lone, capacity, delay_ms, quantile=workload.quantile)
     if limit is None:
@@ -95,13 +95,13 @@ def load_point(
 def open_latencies(
     pipeline: Pipeline, items: Sequence[Item], workload: Workload, count: int, streams: int = 1
 ) -> list[float]:
-    """The latencies in ms of about so many items, repeated, that come at the workload's rate.
+    """The latencies in ms of about ``count`` items that come at the workload's rate.
 
-    The first one comes at once, however low the rate is. The items belong to the streams in turn.
-    Where too many of them exceed the limit of the workload as many come once more, since a machine
-    that was busy for a moment delays all that wait. The last items are not sent where the pipeline
-    falls behind so far that it takes twice the time, or once so many have exceeded the limit that
-    the quantile of all does.
+    ``items`` are repeated, dealt to the streams in turn. The first one comes at once, however low
+    the rate is. If too many exceed the limit of the workload, as many are sent once more, since a
+    machine that was busy for a moment delays all waiting items. The test ends early if the pipeline
+    falls behind so far that it takes twice the time, or once so many items have exceeded the limit
+    that the quantile of all must exceed it.
     """
     most = count if workload.limit_ms is None else 2 * count
     arrivals = workload.arrivals(most) / MS
@@ -110,7 +110,7 @@ def open_latencies(
     limit_s = math.inf if workload.limit_ms is None else workload.limit_ms / MS
     late, share_late = list[int](), 1 - workload.share
     ends, done = [0.0] * len(due), threading.Semaphore(0)
-    sent, failed = 0, list[Future[Any]]()  # the others are not kept: their outputs may be large
+    sent, failed = 0, list[Future[Any]]()  # other tickets are not kept: outputs may be large
 
     def note(number: int, ticket: Future[Any]) -> None:
         ends[number] = time.perf_counter()

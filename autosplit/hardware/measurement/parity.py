@@ -13,12 +13,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Outputs = Mapping[str, Array]
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2}
 DEFAULT_TOLERANCE = 1e-4
-_FILLING = 1e4  # what fills masked places is as large, or larger: all errors look small beside it
+_FILLING = 1e4  # masked places are filled with values at least this large, which would hide errors
 _DIFFERENT = (np.inf, np.inf)
 
 
 def tolerance_of(dtypes: Iterable[str]) -> float:
-    """The relative error that a model may have by default: that of its coarsest element type."""
+    """The relative error that a model may have by default, given by its coarsest element type."""
     return max((TOLERANCE.get(dtype, 0.0) for dtype in dtypes), default=0.0) or DEFAULT_TOLERANCE
 
 
@@ -27,10 +27,10 @@ def compare(
 ) -> Accuracy:
     """Compare outputs with the expected ones, item by item.
 
-    Errors are relative to the largest value of the expected output that is no equal filling. Names,
-    shapes, types and numbers of items must be equal, no items at all are not equal, and NaN and
-    infinities must be where they are expected. Integers and booleans must be equal to the bit, but
-    integers of 8 bits, which are quantised values, within a tolerance above ``DEFAULT_TOLERANCE``.
+    Errors are relative to the largest value of the expected output, without equal fill values of
+    masked places. Names, shapes, types and numbers of items must be equal, and NaN and infinities
+    in the same places; no items at all count as unequal. Integers and booleans must be the same,
+    except that 8-bit (quantised) integers may differ by a tolerance above ``DEFAULT_TOLERANCE``.
     """
     absolute = relative = 0.0
     equal = len(outputs) == len(expected) > 0
@@ -46,7 +46,7 @@ def compare(
 
 
 def has_numbers(outputs: Outputs) -> bool:
-    """Whether any value is finite, or there is none at all."""
+    """Whether any value is finite; also true if there are no values at all."""
     arrays = [np.asarray(array) for array in outputs.values()]
     floats = [a.astype(np.float64) if a.dtype.kind in "fV" else a for a in arrays]
     return not any(a.size for a in floats) or any(np.isfinite(a).any() for a in floats)
@@ -67,14 +67,14 @@ def _errors(output: Array, expected: Array, tolerance: float) -> tuple[float, fl
     unlike = not np.array_equal(output[~finite], expected[~finite], equal_nan=True)
     if unlike or not np.isfinite(output[finite]).all():
         return _DIFFERENT
-    finite &= (np.abs(expected) < _FILLING) | (output != expected)  # equal fillings set no scale
+    finite &= (np.abs(expected) < _FILLING) | (output != expected)  # no scale from equal fillings
     error = float(np.max(np.abs(output[finite] - expected[finite]), initial=0.0))
     scale = float(np.max(np.abs(expected[finite]), initial=0.0))
     return error, error / scale if scale > 0 else error
 
 
 def _integer_error(output: Array, expected: Array) -> float:
-    """The largest difference of integers or booleans, subtracted unsigned against overflow."""
+    """The largest difference of integers or booleans, as unsigned numbers to avoid overflow."""
     high, low = np.maximum(output, expected), np.minimum(output, expected)
     # A difference of two signed integers may not fit their type.
     unsigned = f"u{output.dtype.itemsize}"

@@ -33,8 +33,8 @@ Step = Callable[[Item], Outputs]
 class Reference:
     """Computes the outputs of a model by other means than its stages; ``name`` is for messages.
 
-    ``open()`` returns what computes the outputs of an item by name; it raises ModelError for a
-    wrong item. States are inputs and outputs like any others. Opening raises MachineError if a
+    ``open()`` returns a function from an item to its outputs by name, which raises ModelError for
+    a wrong item. States are inputs and outputs like any others. Opening raises MachineError if a
     package is missing, ModelError if the reference refuses the model.
     """
 
@@ -44,7 +44,7 @@ class Reference:
 
 @native_log.hidden()
 def _unfused_step(source: SourceModel, target: Any) -> Step:
-    """What computes a Relax module, built with one kernel an op."""
+    """A function that computes a Relax module, built with one kernel per op."""
     module = source.module
     with target:
         for change in (

@@ -40,9 +40,9 @@ class Spread:
 def spread(samples: Sequence[float], share: float = 0.5) -> Spread:
     """The median of samples and its 95 % interval.
 
-    With another ``share`` it is that quantile. The interval is that of order statistics, which
-    assume nothing of the distribution but that samples are independent. Fewer than six samples give
-    their range, which covers less. Raises ValueError without any.
+    Another ``share`` gives that quantile. The interval is one of order statistics, which assumes
+    nothing about the distribution, only that samples are independent. For fewer than six samples it
+    is their range, which covers less than 95 %. Raises ValueError without samples.
     """
     if not samples:
         raise ValueError("a spread needs at least one sample")
@@ -75,8 +75,8 @@ class Accuracy:
 class Measurement:
     """A measured pipeline: steady-state period, latency of one item, and its time in each stage.
 
-    The time in a stage is that of one replica. ``max_rel_error`` is that of its outputs.
-    ``disturbances`` say why it cannot be trusted.
+    The time in a stage is that of one replica. ``max_rel_error`` is that of the outputs.
+    ``disturbances`` say why the measurement cannot be trusted.
     """
 
     period_ms: Spread
@@ -101,8 +101,8 @@ class LoadPoint:
 
     @property
     def text(self) -> str:
-        """All of it in one line."""
-        from autosplit.planner.workload import ENOUGH, WARM_UP  # which no running export needs
+        """A summary in one line."""
+        from autosplit.planner.workload import ENOUGH, WARM_UP  # not needed to run an export
 
         p50, p99 = self.quantiles_ms["p50"], self.quantiles_ms["p99"]
         doubts = f"; not to be trusted: {'; '.join(self.disturbances)}" if self.disturbances else ""
@@ -133,13 +133,13 @@ class LoadTest:
     quantile: str = "p99"
 
     def at(self, rate: float | None) -> LoadPoint | None:
-        """What was measured at a rate, by default at the goodput."""
+        """The point measured at a rate, by default at the goodput; None if there is none."""
         asked = self.goodput if rate is None else rate
         return next((point for point in self.points if point.rate == asked), None)
 
     @property
     def text(self) -> str:
-        """What the limit costs, in one line; empty without a limit."""
+        """The goodput and its share of the capacity, in one line; empty without a limit."""
         if self.limit_ms is None or self.goodput is None:
             return ""
         limit = f"{self.quantile} {milliseconds(self.limit_ms)}"
@@ -154,16 +154,16 @@ class LoadTest:
 
     @property
     def disturbances(self) -> tuple[str, ...]:
-        """Those of all points, each kind once."""
+        """The disturbances of all points, each kind once."""
         every = [reason for point in self.points for reason in point.disturbances]
         return tuple({reason.translate(_NO_DIGITS): reason for reason in every}.values())
 
 
 @dataclass(frozen=True)
 class SplitResults:
-    """What is known of a split when it is exported; ``predicted`` is a period in ms.
+    """What is known about a split when it is exported; ``predicted`` is a period in ms.
 
-    ``streams``: how many it is for.
+    ``streams`` is the number of streams that the split is for.
     """
 
     measured: Measurement | None = None
@@ -178,8 +178,8 @@ class SplitResults:
 class Profile:
     """The time of every fused op on one device; ``spread_ms`` is half its interval.
 
-    Where ``batch`` items are computed at once, all times are those of one of them.
-    ``call_ms`` is what a stage takes beside its ops, where that is known.
+    Where ``batch`` items are computed at once, all times are per item.
+    ``call_ms`` is the time that a stage takes besides its ops, where that is known.
     Times are infinite where the runtime cannot compute ops there; ``note`` says why. ``load`` is
     the share of the processor that other processes had meanwhile, ``disturbances`` say why the
     times cannot be trusted. ``measured_at`` is the time in UTC.
@@ -198,7 +198,7 @@ class Profile:
 
     @classmethod
     def of_samples(cls, device: str, samples_ms: Sequence[Sequence[float]]) -> Profile:
-        """The profile of the times of each op in ms: their median, and half its interval."""
+        """The profile from samples of each op's time in ms: the median, and half its interval."""
         spreads = list(map(spread, samples_ms))
         op_ms, spread_ms = [s.median for s in spreads], [s.half_width for s in spreads]
         return cls(device, tuple(op_ms), tuple(spread_ms))
@@ -230,7 +230,7 @@ class Profile:
         )
 
     def of_batch(self, batch: int) -> Profile:
-        """The times of an item, where these are of so many that are computed at once."""
+        """The profile per item, where these times are those of ``batch`` items at once."""
         return replace(
             self,
             op_ms=tuple(t / batch for t in self.op_ms),
@@ -240,7 +240,7 @@ class Profile:
         )
 
     def without_times(self, reason: str) -> Profile:
-        """The profile of a runtime that is left out; without a ``reason`` as it is."""
+        """The profile with infinite times if there is a ``reason``, which becomes its note."""
         times = (math.inf,) * len(self.op_ms) if reason else self.op_ms
         return replace(self, op_ms=times, note=reason)
 
@@ -286,7 +286,7 @@ class Baseline:
     batch: int = 1
 
     def deployment(self, ops: int) -> Deployment | None:
-        """The whole model of so many ops as it ran; None where no deployment says how."""
+        """The deployment that ran, for a model of ``ops`` ops; None if none describes it."""
         if not self.devices:
             return None
         copies = [len(self.devices)]
@@ -294,6 +294,6 @@ class Baseline:
 
     @property
     def measurement(self) -> Measurement:
-        """Its figures as those of a deployment."""
+        """The results of the baseline, as the measurement of a deployment."""
         figures = self.period_ms, self.latency_ms, self.stage_ms, self.max_rel_error
         return Measurement(*figures, self.disturbances)

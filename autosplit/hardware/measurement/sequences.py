@@ -1,7 +1,7 @@
-"""The comparison of a pipeline with the reference, of single items or of streams with states.
+"""The comparison of a pipeline with the reference, for single items or for streams with states.
 
-Errors may grow along a stream. So each step is compared twice: along the stream, and alone, on the
-states that the reference had before it.
+Errors may grow along a stream. So each step is compared twice: along the stream, and alone, from
+the states that the reference had before it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from autosplit.hardware.measurement.reference import Item, Outputs, Reference
 from autosplit.hardware.measurement.results import Accuracy
 
 Draw = Callable[..., list[dict[str, Any]]]
-ITEMS = 8  # that every comparison has, of unlike scale, see ``random_items``
+ITEMS = 8  # in every comparison, of different scales, see ``random_items``
 SEED = 0  # of these items
-STEPS = 32  # of a stream that are compared at least, since errors may grow along it
-STREAMS = 3  # that are compared side by side, since they must not see each other's states
+STEPS = 32  # the fewest steps of a stream that are compared, since errors may grow along it
+STREAMS = 3  # streams compared side by side, since they must not see each other's states
 ROUNDING = 0.1  # a larger error is not caused by rounding
 
 
@@ -32,8 +32,8 @@ ROUNDING = 0.1  # a larger error is not caused by rounding
 class Expected:
     """The outputs of ``items`` by a reference: ``along`` a stream, and of each step ``alone``.
 
-    A step alone also has the state that it leaves; without states there are none. ``states`` are
-    those before each item and after the last; none where they are not known.
+    A step alone also has the states that it leaves; without states, ``alone`` is empty. ``states``
+    are those before each item and after the last one; empty where they are not known.
     """
 
     along: Sequence[Outputs]
@@ -55,7 +55,7 @@ def drawn(
 ) -> list[dict[str, Any]]:
     """The items of a comparison: one of each variant, then ``count``, or more along a stream.
 
-    A stream has no more than its states have room for. Raises ConfigError where that is not one.
+    A stream has no more items than its states have room for; ConfigError if that is none.
     """
 
     def of(inputs: Sequence[Port], number: int) -> list[dict[str, Any]]:
@@ -80,7 +80,7 @@ def expect(
 ) -> Expected:
     """What a reference computes for the items of a stream that begins with the states ``initial``.
 
-    Raises as ``Reference.open``; ConfigError for a successor that is no output of its own.
+    Raises as ``Reference.open``; ConfigError unless each successor is an output of its own.
     """
     step, results, states = reference.open(), [], [initial]
     for item in items:
@@ -98,10 +98,10 @@ def expect(
 def accuracy_of(pipeline: Pipeline, expected: Expected, tolerance: float) -> Accuracy:
     """Compare what a pipeline computes with what is expected.
 
-    A model with states runs in several streams, interleaved. All of them end.
+    A model with states runs in several streams, interleaved, which are reset at the end.
     """
     if not pipeline.wiring.first_states:
-        # So many items that each has been at every place of a batch that has more of them.
+        # The items are repeated until they fill a batch.
         rounds = -(-pipeline.batch // len(expected.items))
         items, along = [*expected.items] * rounds, [*expected.along] * rounds
         return compare(pipeline.run(items), along, tolerance)
@@ -119,7 +119,7 @@ def accuracy_of(pipeline: Pipeline, expected: Expected, tolerance: float) -> Acc
 
 
 def refusal(accuracy: Accuracy, runtimes: Iterable[str], reference: str) -> str:
-    """Why outputs that ``runtimes`` computed differ from those of ``reference``; what helps.
+    """A message on how outputs of ``runtimes`` differ from those of ``reference``, with a remedy.
 
     Empty where they are equal.
     """
@@ -136,5 +136,5 @@ def refusal(accuracy: Accuracy, runtimes: Iterable[str], reference: str) -> str:
 
 
 def _named(states: Outputs) -> Outputs:
-    """States by names that no output has."""
+    """The states under names that differ from those of all outputs."""
     return {f"state {name}": value for name, value in states.items()}
