@@ -1,4 +1,4 @@
-"""Which frontend reads a model: by the suffix of its file, or by what the object is."""
+"""Chooses the frontend for a model: by the suffix of a file, or by the type of an object."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ SUFFIXES = (file.SUFFIX, importer.SUFFIX)  # any other file is ONNX
 
 
 def read(model: Any, shapes: Shapes, *, trust_kernels: bool = False, batch: int = 1) -> SourceModel:
-    """Import a file (a Path) or an object: a TVM IRModule, a ``torch.export.ExportedProgram``.
+    """Import a file (a Path), a TVM IRModule or a ``torch.export.ExportedProgram``.
 
-    A file is a saved module if it ends in .json, a saved exported program in .pt2, and else ONNX.
-    ``trust_kernels`` allows a module to have kernels of its own, which are code. The first axis of
-    the inputs is ``batch`` times as long as ``shapes`` and the model say; that of a Relax module
-    only where it is dynamic.
+    A file is a saved Relax module if it ends in .json, a saved exported program if it ends in .pt2,
+    and otherwise ONNX. ``trust_kernels`` allows a module to have its own kernels, which are code.
+    The first axis of the inputs is ``batch`` times as long as ``shapes`` and the model say; for a
+    Relax module this holds only for the inputs in ``shapes``.
 
     Raises:
-        ModelError: The model cannot be read, holds what cannot be split, or code that is not
-            trusted.
+        ModelError: The model cannot be read, cannot be split, or holds code that is not trusted.
         ConfigError: ``shapes`` do not fit the inputs.
     """
     if not isinstance(model, Path):
@@ -68,7 +67,7 @@ def require_unchanged(path: Path, loaded: str) -> None:
 
 
 def model_files(path: Path) -> dict[str, Path]:
-    """A model file, and those that hold its weights, by their names beside it.
+    """The model file and the files with its weights, by their names relative to its folder.
 
     Raises as ``digest``.
     """
@@ -79,7 +78,7 @@ def model_files(path: Path) -> dict[str, Path]:
 
 
 def _require_regular_file(path: Path) -> None:
-    """Raise ModelError for a path that is no file; opening a pipe would wait for its writer."""
+    """Raise ModelError if a path is not a file; opening a pipe would wait for its writer."""
     try:
         open_regular(path).close()
     except (OSError, ValueError) as error:  # ValueError: a null character or a lone surrogate

@@ -12,25 +12,25 @@ from autosplit.errors import ModelError
 Array = np.ndarray[Any, np.dtype[Any]]
 Signature = Sequence[tuple[str, Sequence[int], str]]
 
-# The upper end of random integers by their bytes, if nothing else is known of the input. Narrow
-# integers are quantities. Wide ones are indices, and the shortest table has two rows (token types),
-# or masks, in which only 0 and 1 mean anything.
+# The exclusive upper limit of random integers, by size in bytes, if nothing else is known of the
+# input. Narrow integers are quantities. Wide ones are indices, and the shortest table has two rows
+# (token types), or masks, where only 0 and 1 have a meaning.
 _INTEGERS = {1: 8, 2: 8, 4: 2, 8: 2}
-# The standard deviation of the floats of items 0 to 7, and so on: saturation, rounding to a grid
-# and the range of narrow types show at some scales only.
+# The standard deviations of the floats of items 0 to 7, repeated for all further items: saturation,
+# rounding to a grid and the range of narrow types show at some scales only.
 _SCALES = (1.0, 0.25, 4.0, 1.0, 0.0625, 2.0, 0.5, 8.0)
 
 
 def random_items(
     signature: Signature, count: int, seed: int, below: Mapping[str, int] | None = None
 ) -> list[dict[str, Array]]:
-    """``count`` items for inputs given as (name, shape, dtype), alike for the same arguments.
+    """Draw ``count`` items for inputs given as (name, shape, dtype), the same for equal arguments.
 
-    Floats are normal, of unlike scale in eight items; the first are standard normal, the fourth not
-    negative. Booleans are true or false with equal probability, in every fourth item many a row
-    whole. Integers of 8 and 16 bits are 0 to 7, in every second item any, wider ones 0 and 1.
-    ``below`` gives the upper end of an input's integers by its name. An item depends on its number,
-    not on ``count``; an array on its input's name, not on its place.
+    Floats are normal, with scales that repeat every eight items: the first item is standard normal,
+    the fourth not negative. Booleans are true or false with equal probability; in every fourth item
+    many rows have one value. Integers of 8 and 16 bits are 0 to 7, in every second item any; wider
+    ones are 0 or 1. ``below`` gives the exclusive limit of integers by input name. An item depends
+    on its number but not on ``count``, an array on the name of its input but not on its position.
 
     Raises:
         ModelError: A dtype is not numeric.
@@ -49,10 +49,10 @@ def random_items(
 def special_items(
     signature: Signature, count: int, seed: int, below: Mapping[str, int] | None = None
 ) -> list[dict[str, Array]]:
-    """Random items with special values among their floats, one kind for each item, in turn.
+    """Draw random items with special values among their floats: one kind per item, in turn.
 
     The kinds are NaN, both infinities, denormals, negative zeros and the largest finite number.
-    Few elements are special, so that an op that hides one is seen behind an op that spreads it.
+    Few elements are special: an op that hides one is noticed even if another op spreads others.
     """
     items = random_items(signature, count, seed, below)
     for number, item in enumerate(items):
@@ -86,7 +86,7 @@ def _draw(
     limit = 2 if dtype.kind == "b" else min(below or _INTEGERS[dtype.itemsize], int(limits.max))
     array = np.asarray(generator.integers(0, limit, shape)).astype(dtype)
     if dtype.kind == "b" and item % 4 == 3 and shape:
-        # A mask that hides everything is treated apart by many a kernel.
+        # Many kernels treat a mask that hides everything as a special case.
         rows = generator.integers(0, 3, (*shape[:-1], 1))
         array = np.where(rows == 2, array, rows == 1)
     return array

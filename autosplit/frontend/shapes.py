@@ -9,15 +9,15 @@ from typing import Any
 from autosplit.errors import ConfigError, ModelError
 
 _NAME = re.compile(r"[^\W\d]\w*")
-_SYMBOL_OF_TORCH = re.compile(r"s\d+")  # which torch numbers by itself
-_ITEMS = re.compile(r"[nb]|batch\w*", re.IGNORECASE)  # names of a number of items
+_SYMBOL_OF_TORCH = re.compile(r"s\d+")  # numbered by torch
+_ITEMS = re.compile(r"[nb]|batch\w*", re.IGNORECASE)  # usual names of the batch size
 
 Shapes = Mapping[str, tuple[int, ...]]
-Sizes = Sequence[Any] | None  # numbers, symbols, None for what is unknown; None of unknown rank
+Sizes = Sequence[Any] | None  # numbers, symbols, None for an unknown size; None for an unknown rank
 
 
 def of_one_item(inputs: Mapping[str, Sizes], shapes: Shapes) -> Shapes:
-    """``shapes``; without any those of one item, where the inputs leave open how many there are."""
+    """``shapes``, or if there are none and only batch sizes are open, the shapes of one item."""
     if shapes:
         return shapes
     first_sizes = {name: sizes[0] for name, sizes in inputs.items() if sizes}
@@ -29,7 +29,7 @@ def of_one_item(inputs: Mapping[str, Sizes], shapes: Shapes) -> Shapes:
 
 
 def bound_symbols(inputs: Mapping[str, Sizes], shapes: Shapes) -> dict[Any, int]:
-    """The numbers that ``shapes`` give to the symbols of inputs.
+    """The sizes that ``shapes`` give to the symbols of inputs.
 
     Raises:
         ConfigError: A shape is given for no input, or does not fit.
@@ -80,6 +80,6 @@ def _text(sizes: Sizes) -> str:
 
 
 def _size_text(size: Any) -> str:
-    """A size by its number, or by the name that the model gives it; others are of no use here."""
+    """A size as its number or as the name that the model gives it, else as a question mark."""
     is_named = _NAME.fullmatch(str(size)) and not _SYMBOL_OF_TORCH.fullmatch(str(size))
     return str(size) if isinstance(size, int) or (size is not None and is_named) else "?"

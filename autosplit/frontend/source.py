@@ -1,4 +1,4 @@
-"""What a frontend returns: a Relax module whose variables tell which source tensor they hold."""
+"""The result of a frontend: a Relax module whose variable names identify source tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 _MARK = re.compile(r"src(\d+)_")
 OPAQUE = "opaque_"
-"""The beginning of the name of a function whose code ``main`` calls without having it."""
+"""The prefix of the name of a function that ``main`` calls without having its code."""
 
 
 def mark(index: int) -> str:
@@ -26,7 +26,7 @@ def marked(name: str) -> int | None:
 def unused(name: str, used: set[str], separator: str = ".") -> str:
     """``name``, or the first of ``name.2``, ``name.3`` and so on that is not in ``used``.
 
-    It is added to ``used``.
+    The result is added to ``used``.
     """
     number, unused_name = 2, name
     while unused_name in used:
@@ -46,10 +46,10 @@ class Signature:
 
 @dataclass(frozen=True)
 class SourceState:
-    """A state that the source itself keeps, under a ``name`` of its own, from ``initial`` on.
+    """A state that the source itself keeps; ``initial`` is its initial value.
 
-    The name is empty where the source changes an input in place. Its ``input`` and its successor
-    ``output`` are among those of the model.
+    ``name`` is its name in the source, empty where the source changes an input in place. ``input``
+    and its successor ``output`` are an input and an output of the model.
     """
 
     name: str
@@ -60,7 +60,7 @@ class SourceState:
 
 @dataclass(frozen=True)
 class SourceNode:
-    """A node of the source graph; ``name`` is unique, an unnamed node has that of its output.
+    """A node of the source graph; ``name`` is unique, an unnamed node has the name of its output.
 
     ``modules`` are the modules of PyTorch that it lies in, such as "stages" and "stages.1".
     """
@@ -73,7 +73,7 @@ class SourceNode:
 
     @property
     def unknown_size(self) -> str:
-        """The message for a node with a result that has no fixed size."""
+        """The message for a node whose result has no fixed size."""
         return (
             f"node '{self.name}' ({self.kind}) makes a tensor whose size depends on the data, and "
             "a split needs fixed sizes; replace the node, or leave it and what follows it out of "
@@ -86,13 +86,13 @@ class SourceModel:
     """A model as imported, from a file or an object.
 
     ``format`` is "onnx", "relax" or "torch"; ``program`` is torch's exported program, else None.
-    ``onnx_model`` is the ONNX model that torch made of it, in the names of ``tensors``.
-    ``module`` is an IRModule with the function ``main``; a variable of it called ``mark(i)`` holds
-    ``tensors[i]``. ``alias`` maps a source tensor that is only another name of an earlier one to
-    that one; ``constants`` are the source tensors known without running the model. Names in
-    ``inputs`` and ``outputs`` are the source's, in its order. ``tupled``: ``main`` returns a tuple
-    even if it has one output. ``opaque``: by the name of a node that ``main`` calls without its
-    code, why TVM cannot compute it. ``states``: those that the source itself keeps.
+    ``onnx_model`` is the ONNX model that torch exported the program to, with the names of
+    ``tensors``. ``module`` is an IRModule with the function ``main``; its variable ``mark(i)``
+    holds ``tensors[i]``. ``alias`` maps a source tensor that is only another name of an earlier one
+    to the earlier one; ``constants`` are the source tensors known without running the model. Names
+    in ``inputs`` and ``outputs`` are the source's, in its order. ``tupled``: ``main`` returns a
+    tuple even if it has one output. ``opaque`` maps each node that ``main`` calls without its code
+    to the reason why TVM cannot compute it. ``states`` are those that the source itself keeps.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Convex sets of fused ops: what can be taken out of a graph and run by itself."""
+"""Convex sets of fused ops: sets that can be taken out of a graph and run by themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autosplit.graph import FusedGraph
 def between(graph: FusedGraph, first: Iterable[int], last: Iterable[int]) -> tuple[int, ...]:
     """The ops on any path from an op of ``first`` to one of ``last``, both included, ascending.
 
-    The set is convex. Raises SplitError for an op of either that is on no such path.
+    The set is convex. Raises SplitError for an op of ``first`` or ``last`` that is on no such path.
     """
     start, end = bitset(first), bitset(last)
     on_paths = _descendants(graph, start) & closure(graph, end)
@@ -24,9 +24,9 @@ def between(graph: FusedGraph, first: Iterable[int], last: Iterable[int]) -> tup
 
 
 def require_convex(graph: FusedGraph, ops: Iterable[int]) -> tuple[int, ...]:
-    """The ops, ascending, each once.
+    """Return the ops of a convex set in ascending order, each once.
 
-    Raises SplitError for an empty set, and for one that a path leaves and enters again.
+    Raises SplitError if the set is empty, or if a path leaves it and enters it again.
     """
     inside = bitset(ops)
     if not inside:

@@ -1,8 +1,8 @@
-"""NaN and infinities in kernels: they come out where numpy and onnxruntime give them.
+"""Make kernels propagate NaN and infinities as numpy and onnxruntime do.
 
-TVM's ``max(x, 0)`` is the processor's maximum, which is 0 for a NaN, so that a ReLU, a clip or a
-pool hides it. A comparison and a selection keep it, and cost no more where one side is a constant:
-LLVM makes the same instruction of them with its operands exchanged.
+TVM's ``max(x, 0)`` is the processor's maximum, which returns 0 for a NaN, so that a ReLU, a clip or
+a pool hides it. A comparison with a selection returns the NaN, at no extra cost where one operand
+is a constant: LLVM compiles it to the same instruction with the operands exchanged.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _LARGEST = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7
 
 
 def keep_special_values(function: Any) -> Any:
-    """The PrimFunc with maxima, minima and comparisons of floats in a form that keeps NaN.
+    """Rewrite maxima, minima and comparisons of floats in a PrimFunc so that they keep NaN.
 
-    Reductions start at an infinity instead of the largest finite number. Apply it after
+    Reductions start at an infinity instead of the largest finite number. Apply this after
     scheduling: the schedule primitives recognise a reduction by TVM's own ``max`` and ``min``.
     """
     return tvm_ffi.structural_map(
@@ -52,7 +52,7 @@ def _kept(node: Any, wins: Callable[[Any, Any], Any]) -> Any:
 
 
 def _compared(node: Any, result: Callable[[Any], Any]) -> Any:
-    """A comparison of a float with itself asks whether it is a NaN; TVM folds it to a constant."""
+    """Rewrite a comparison of a float with itself as a NaN test; TVM folds it to a constant."""
     is_float = str(node.a.ty.dtype).startswith("float")
     if is_float and tvm_ffi.structural_equal(node.a, node.b):
         return result(tirx.isnan(node.a))
@@ -66,7 +66,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _with_infinite_start(block: Any) -> Any:
-    """A block whose reduction starts at the largest finite number starts at infinity instead."""
+    """Start a block's reduction at an infinity instead of the largest finite number."""
 
     def infinite(store: Any) -> Any:
         value = store.value

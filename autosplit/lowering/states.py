@@ -1,8 +1,8 @@
-"""States: tensors that one item leaves for the next item of its stream. Pure.
+"""States: tensors that one item leaves for the next item of its stream. This module is pure.
 
 A state is a pair of a model input and the model output that takes its place in the next step. The
 ops that read the input and the op that makes the output share a stage, so that the state never
-leaves it. No op may read the input, as that of a counter which each item sets anew.
+leaves it. No op has to read the input: an example is a counter that every item sets anew.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from autosplit.graph import FusedGraph, State, Tensor
 def match_states(
     graph: FusedGraph, outputs: Iterable[tuple[str, str]], pairs: Mapping[str, str]
 ) -> tuple[State, ...]:
-    """The states of a graph; ``pairs`` has the output by the input that it feeds.
+    """The states of a graph; ``pairs`` maps each input to the output that becomes its next value.
 
     ``outputs`` pairs each model output with its tensor.
 
     Raises:
-        ConfigError: A name is unknown or used twice, the tensors differ, or no op is between them.
+        ConfigError: A name is unknown or used twice, the tensors differ, or the output is an input.
     """
     tensor_of = dict(outputs)
     states: list[State] = []
@@ -54,20 +54,20 @@ def _require_pair(before: Tensor, after: Tensor, name: str, output: str) -> None
         )
     if after.producer is None:
         raise ConfigError(
-            f"state '{name}={output}': output '{output}' is an input as it is; let an op "
-            "make it, or leave the state out and give the last item's input beside the next"
+            f"state '{name}={output}': output '{output}' is an unchanged input; let an op "
+            "make it, or drop the state and pass the previous item's input with each item"
         )
 
 
-# The word that tells a state from its successor: past_3 and present_3, mem_in and mem_out, h and
-# next_h, and p1 and n1.
+# The words that distinguish the name of a state from that of its successor: past_3 and present_3,
+# mem_in and mem_out, h and next_h, p1 and n1.
 _BEFORE = r"past(_key_values)?|prev(ious)?|old|in(put)?|last|p(?=_?\d)"
 _AFTER = r"present(_key_values)?|next|new|updated|out(put)?|n(?=_?\d)"
-_PORTS = {"in", "input", "out", "output"}  # by themselves they name no state
+_PORTS = {"in", "input", "out", "output"}  # a name that is one of these words suggests no state
 
 
 def _stems(name: str, words: str) -> set[str]:
-    """What is left of a name without the first, or without any, of some words."""
+    """The stems of a name: the name without all matches of ``words``, and without the first one."""
     if name.lower() in _PORTS:
         return set()
     name = re.sub(r"(?<![^\W_])([hc])_?[0n](?![^\W_])", r"\1", name)  # h0 and hn
@@ -79,10 +79,10 @@ def _stems(name: str, words: str) -> set[str]:
 def propose_states(
     graph: FusedGraph, outputs: Sequence[tuple[str, str]]
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """The states that names and tensors suggest: the output by the input that it alone fits.
+    """Propose states by name, shape and type: map each input to the only output that fits it.
 
-    The two have one shape and type, and their names one stem. The second mapping has the outputs by
-    each input that several fit, or one that fits another input too.
+    An output fits an input of the same shape and type if their names have a stem in common. The
+    second mapping has all fitting outputs of each input for which the choice is ambiguous.
     """
     stems = {output: _stems(output, _AFTER) for output, _ in outputs}
     fitting: dict[str, list[str]] = {}
@@ -102,7 +102,7 @@ def propose_states(
 
 
 def proposed_pairs(graph: FusedGraph, outputs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """The states that are proposed. Raises ConfigError where there are none, or several fit."""
+    """The proposed states. Raises ConfigError if there are none, or if any of them is ambiguous."""
     clear, ambiguous = propose_states(graph, outputs)
     if ambiguous:
         fitting = "; ".join(f"'{name}': {', '.join(o)}" for name, o in ambiguous.items())

@@ -1,8 +1,8 @@
-"""Elementary functions of 32-bit floats in arithmetic that vectorises.
+"""Elementary functions of 32-bit floats, written as arithmetic that can be vectorised.
 
-TVM has LLVM call the C library, one number at a time. The polynomials here take a few instructions
-for a whole vector. Their errors are a few units in the last place; NaN, infinities and denormals
-come out as from the C library.
+Code that TVM compiles with LLVM calls the C library, one number at a time. The polynomials here
+take a few instructions for a whole vector. Their errors are a few units in the last place; their
+results for NaN, infinities and denormals are those of the C library.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Once = Callable[[Any], Any]
 # log(2) in two parts, the first with few digits so that its multiples are exact (Cody and Waite,
 # "Software Manual for the Elementary Functions", 1980).
 _LOG2_HIGH, _LOG2_LOW = 0.693359375, -2.12194440e-4
-# exp(r) - 1 - r over r^2 for |r| <= log(2)/2 (Moshier, "Cephes", expf).
+# (exp(r) - 1 - r) / r^2 for |r| <= log(2)/2 (Moshier, "Cephes", expf).
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5)
-# Beyond these exp is infinite and zero.
+# Below the first limit exp is zero, above the second it is infinite.
 _EXP_LIMITS = (-104.0, 89.0)
-# Added to a number below 2^22 this leaves the nearest integer in the last bits.
+# Adding this to a number below 2^22 leaves the nearest integer in the last bits.
 _ROUNDING, _ROUNDING_BITS = 12582912.0, 0x4B400000
-# Rational approximations of erf and tanh, odd over even powers, highest first (Eigen,
-# "MathFunctionsImpl.h"), and where the functions are 1 to the last place.
+# Rational approximations of erf and tanh: odd numerator and even denominator, highest power first
+# (Eigen, "MathFunctionsImpl.h"), and the argument from which the function rounds to 1.
 _ERF = (
     (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
      -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02),
@@ -41,21 +41,21 @@ _TANH = (
     (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03),
     7.90531110763549805,
 )  # fmt: skip
-# sinh(x) - x over x^3 for |x| <= 1, by Taylor's series.
+# (sinh(x) - x) / x^3 for |x| <= 1, by its Taylor series.
 _SINH = (1 / math.factorial(9), 1 / math.factorial(7), 1 / math.factorial(5), 1 / math.factorial(3))
-# TVM has rules for them in 32 bits only.
+# TVM has lowering rules for these functions in 32 bits only.
 _NOT_IN_HALF = frozenset(
     f"tirx.{function}"
     for function in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh")
 )
-# Below it tanh(x) and erf(x) are linear.
+# For |x| below this limit, tanh(x) and erf(x) are linear to the last place.
 _TINY = 4e-4
 
 
 def vectorize_math(function: Any) -> Any:
-    """The PrimFunc with exp, erf, tanh, sigmoid and powers of 32-bit floats as arithmetic.
+    """Rewrite exp, erf, tanh, sigmoid and powers of 32-bit floats in a PrimFunc as arithmetic.
 
-    Functions that TVM does not build for vectors, or not for 16-bit floats, are computed by others.
+    Functions that TVM cannot vectorise (cosh, sinh) use exp; those it lacks in 16 bits use 32 bits.
     """
     rules: dict[str, Callable[..., Any]] = {
         "tirx.exp": _exp,
@@ -84,7 +84,7 @@ def vectorize_math(function: Any) -> Any:
 
 
 def sharing(write: Callable[..., Any], *arguments: Any) -> Any:
-    """The expression ``write(once, *arguments)``; a value that ``once`` gets is computed once."""
+    """The expression ``write(once, *arguments)``; ``once`` binds a value that is computed once."""
     shared: list[tuple[Any, Any]] = []
 
     def once(value: Any) -> Any:
@@ -104,7 +104,7 @@ def _number(value: float) -> Any:
 
 
 def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
-    """Horner's scheme, the coefficient of the highest power first."""
+    """Evaluate a polynomial by Horner's scheme; the coefficient of the highest power is first."""
     result = _number(coefficients[0])
     for coefficient in coefficients[1:]:
         result = result * x + _number(coefficient)
@@ -112,16 +112,16 @@ def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
 
 
 def _exp(once: Once, x: Any) -> Any:
-    """2^n exp(r) for the integer n nearest to x / log(2)."""
+    """exp(x) as 2^n * exp(r), where n is the integer nearest to x / log(2)."""
     x = once(x)
     low, high = map(_number, _EXP_LIMITS)
-    # A NaN is neither below nor above.
+    # NaN fails both comparisons and is kept.
     x = once(tirx.Select(x < low, low, tirx.Select(x > high, high, x)))
     rounded = once(x * _number(1 / math.log(2)) + _number(_ROUNDING))
     n = rounded - _number(_ROUNDING)
     r = once(x - n * _number(_LOG2_HIGH) - n * _number(_LOG2_LOW))
     exponent = once(tirx.reinterpret("int32", rounded) - tirx.const(_ROUNDING_BITS, "int32"))
-    # 2^n in two factors, for n may be beyond the exponents of normal numbers.
+    # 2^n as two factors, since n may exceed the exponents of normal numbers.
     half = once(exponent >> 1)
     scaled = r * r * _polynomial(r, _EXP) + r + _number(1)
     return scaled * _power_of_two(half) * _power_of_two(exponent - half)
@@ -135,7 +135,7 @@ def _power_of_two(exponent: Any) -> Any:
 def _rational(
     once: Once, x: Any, approximation: tuple[Sequence[float], Sequence[float], float], slope: float
 ) -> Any:
-    """An odd function that is ``slope`` * x near 0 and 1 or -1 from a limit on."""
+    """Approximate an odd function that is ``slope`` * x near 0 and 1 or -1 beyond a limit."""
     above, below, limit = approximation
     high, low = _number(limit), _number(-limit)
     x = once(x)
@@ -163,7 +163,7 @@ def _sinh(once: Once, x: Any) -> Any:
 
 
 def _power(once: Once, x: Any, exponent: Any) -> Any:
-    """Square roots and products where the exponent is a multiple of 1/4, else the C library's."""
+    """A power by square roots and products for small multiples of 1/4, else by the C library."""
     quarters = exponent.value * 4 if isinstance(exponent, tirx.FloatImm) else math.nan
     if quarters not in (1, 2, 3, 4, 6, 8, 12):
         return tirx.pow(x, exponent)

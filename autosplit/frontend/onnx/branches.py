@@ -1,4 +1,4 @@
-"""An ``If`` whose condition is known without running the model: its branch takes its place."""
+"""Replaces each ``If`` whose condition is known without running the model by its branch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autosplit.frontend.source import unused
 
 def take_known_branches(model: Any) -> None:
     """Replace every If of the graph whose condition follows from weights and shapes."""
-    # A resolved If may give the shape that the next condition asks for.
+    # The branch of one If may give the shape that the condition of the next asks for.
     while any(node.op_type == "If" for node in model.graph.node):
         nodes = _resolved(model)
         if nodes is None:
@@ -50,7 +50,7 @@ def _resolved(model: Any) -> list[Any] | None:
 
 
 def _taken(node: Any, values: Mapping[str, Any]) -> Any:
-    """The branch that an If of a known condition takes; None for other nodes."""
+    """The branch that an If with a known condition takes; None for other nodes."""
     if node.op_type != "If" or not node.output or not node.input or node.input[0] not in values:
         return None
     name = "then_branch" if values[node.input[0]].all() else "else_branch"
@@ -58,13 +58,13 @@ def _taken(node: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _nodes_of(node: Any, branch: Any, names: set[str]) -> list[Any]:
-    """The nodes of a branch of an If, whose results are those of the If.
+    """The nodes of a branch of an If, with results named as those of the If.
 
-    ``names`` are the tensors of the graph; those inside the branch are renamed where they clash,
-    and added.
+    ``names`` are the tensors of the graph. Tensors of the branch get new names where they clash,
+    and their names are added.
     """
     inner = [t for child in branch.node for t in child.output if t]
-    # A result has the name of the If's, unless it only passes another tensor on.
+    # A result of the branch gets the name of the If's, unless the branch only passes it on.
     results = {t.name: o for o, t in zip(node.output, branch.output, strict=False) if o}
     renamed = {tensor: results[tensor] for tensor in inner if tensor in results}
     for tensor in (*inner, *(w.name for w in branch.initializer)):

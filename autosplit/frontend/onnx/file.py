@@ -1,4 +1,4 @@
-"""Reads an untrusted ONNX file: it is whole, and its weights lie in its folder."""
+"""Reads an untrusted ONNX file: checks that it is whole and that its weights lie in its folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from autosplit.frontend.onnx.shapes import bind_shapes, enlarge
 from autosplit.frontend.shapes import Shapes
 
 _LONGEST_NAME = 10_000
-_MOST_NODES = 1_000_000  # of a model whose functions are inlined
+_MOST_NODES = 1_000_000  # of a model after its functions are inlined
 
 
 def read(path: Path, shapes: Shapes | None = None, batch: int = 1) -> Any:
@@ -43,7 +43,7 @@ def read(path: Path, shapes: Shapes | None = None, batch: int = 1) -> Any:
 
 
 def digest(path: Path) -> str:
-    """The sha256 of a model file; with external data, that of the digests of all its files.
+    """The sha256 of a model file; with external data, the sha256 of the digests of all files.
 
     Raises what ``read`` raises.
     """
@@ -56,11 +56,11 @@ def digest(path: Path) -> str:
 
 
 def external_files(path: Path) -> dict[str, Path]:
-    """The files with weights beside a model file, by their location.
+    """The external weight files of a model file, by the location that it gives for them.
 
     Raises what ``read`` raises.
     """
-    # Only external data has this key, and most files need not be parsed again.
+    # Only external data has this key, so most files need not be parsed again.
     if b"location" not in path.read_bytes():
         return {}
     require("onnx", "onnx")
@@ -99,7 +99,7 @@ def _parse(path: Path) -> Any:
         missing = "outputs" if model.graph.node else "nodes"
         raise ModelError(f"model '{path}' has a graph without {missing}; there is nothing to split")
     for name in chain(_names(model.graph), *map(_names, model.functions)):
-        # Protobuf returns bytes for what is not UTF-8.
+        # Protobuf returns bytes for a name that is not UTF-8.
         if isinstance(name, bytes) or "\0" in name or len(name) > _LONGEST_NAME:
             raise ModelError(
                 f"model '{path}' has the name {name[:40]!r}; rename it in UTF-8, without null "
@@ -134,7 +134,7 @@ def _inlined(model: Any, path: Path) -> Any:
             "export a smaller one"
         )
     with explained(ModelError, f"model '{path}' has functions that cannot be inlined", last=False):
-        # TVM's importer knows no functions of a model.
+        # TVM's importer does not support functions of a model.
         return require("onnx.inliner", "onnx").inline_local_functions(model)
 
 
@@ -152,7 +152,7 @@ def _inlined_nodes(model: Any) -> int:
 
 
 def _kinds(graph: Any) -> Iterator[tuple[str, str, str]]:
-    """What each node in a graph or a function computes, by domain, name and overload."""
+    """The op of each node in a graph or a function, as its domain, name and overload."""
     for node in chain.from_iterable(each.node for each in graphs_in(graph)):
         yield node.domain, node.op_type, node.overload
 
@@ -160,7 +160,7 @@ def _kinds(graph: Any) -> Iterator[tuple[str, str, str]]:
 def _load_external_data(model: Any, path: Path) -> None:
     for tensor in _external_tensors(model):
         _, file = _external_file(tensor, path)
-        for entry in tensor.external_data:  # the package onnx follows no link
+        for entry in tensor.external_data:  # the package onnx does not follow links
             entry.value = file.name if entry.key == "location" else entry.value
         try:
             onnx.external_data_helper.load_external_data_for_tensor(tensor, str(file.parent))
@@ -174,9 +174,9 @@ def _external_tensors(model: Any) -> Iterator[Any]:
 
 
 def _external_file(tensor: Any, path: Path) -> tuple[str, Path]:
-    """Location and file of a tensor of the model ``path``; raises ModelError where it has none."""
+    """The location and file of a tensor of the model ``path``; ModelError if there is no file."""
     location = next((e.value for e in tensor.external_data if e.key == "location"), "")
-    # A model in the cache of Hugging Face is a link to a file that its data lies beside.
+    # In the cache of Hugging Face, a model is a link, and its data lies beside the link's target.
     folders = path.parent.resolve(), path.resolve().parent
     try:
         file = (path.parent / location).resolve()
@@ -211,7 +211,7 @@ def _check_weights(graph: Any) -> None:
 
 def _store_constants_as_tensors(graph: Any) -> None:
     """Give every Constant its value as a tensor, the only form that TVM's importer reads."""
-    # A branch that is taken comes into the graph.
+    # Inner graphs too: a branch that is taken becomes part of the graph.
     for node in chain.from_iterable(each.node for each in graphs_in(graph)):
         if node.op_type != "Constant" or len(node.attribute) != 1:
             continue

@@ -1,7 +1,7 @@
-"""Converts ONNX to Relax with the name of every source tensor kept on the variable that holds it.
+"""Converts ONNX to Relax and keeps the name of each source tensor on the variable that holds it.
 
-TVM's importer sets no spans. Its name table sees every converted value, though, so a table that
-emits each value under a name of ours leaves that name on the binding (see ``source.mark``).
+TVM's importer sets no spans, but it enters every converted value in a name table. The table used
+here emits each value under a name of ours, which stays on the binding (see ``source.mark``).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _DOMAINS = {"", "ai.onnx", "com.microsoft"}
 def convert(model: Any, name: str, nodes: tuple[SourceNode, ...] | None = None) -> SourceModel:
     """Import a ModelProto with static input shapes; ``nodes`` are its nodes as messages name them.
 
-    A node that TVM's importer cannot convert becomes an opaque op. Raises ModelError for one that
-    onnxruntime refuses too, and for a graph that is not sound.
+    A node that TVM's importer cannot convert becomes an opaque op. Raises ModelError for a node
+    that onnxruntime refuses too, and for a graph that is not valid.
     """
     nodes = nodes or source_nodes(model.graph)
     _check_order(model.graph, nodes)
@@ -59,7 +59,7 @@ def convert(model: Any, name: str, nodes: tuple[SourceNode, ...] | None = None) 
 
 
 def source_nodes(graph: Any) -> tuple[SourceNode, ...]:
-    """The nodes of a GraphProto under unique names; an unnamed one has that of its output."""
+    """The nodes of a GraphProto under unique names; unnamed ones are named after an output."""
     outputs = [[o for o in node.output if o] for node in graph.node]
     first_outputs = [names[0] if names else f"node{i}" for i, names in enumerate(outputs)]
     names = [node.name or o for node, o in zip(graph.node, first_outputs, strict=True)]
@@ -75,7 +75,7 @@ def source_nodes(graph: Any) -> tuple[SourceNode, ...]:
 
 
 def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
-    """Every tensor is made once, and before it is read."""
+    """Raise ModelError unless every tensor is made once, and before it is read."""
     weights = [w.name for w in graph.initializer]
     filled = set(weights)
     # Files of the first IR versions list their weights among the inputs too.
@@ -105,7 +105,7 @@ def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
 
 
 def _check_types(graph: Any, values: Mapping[str, Any]) -> None:
-    """What the graph declares of a node's result is its type; onnxruntime refuses any other."""
+    """Raise ModelError if a result's type differs from the declared one, as onnxruntime does."""
     for info in (*graph.value_info, *graph.output):
         value, kind = values.get(info.name), info.type.WhichOneof("value")
         if value is None or kind is None or not isinstance(value.ty, relax.TensorType):
@@ -120,10 +120,10 @@ def _check_types(graph: Any, values: Mapping[str, Any]) -> None:
 
 
 def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[Any, Any]:
-    """The importer after its work, and the module."""
+    """Run TVM's importer; return it and the module."""
     opsets = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
     importer, graph = _importer(model, nodes), model.graph
-    # The nodes are converted one by one.
+    # The nodes are left out, because the importer's subclass converts them one by one.
     without_nodes = SimpleNamespace(
         node=(), initializer=graph.initializer, input=graph.input, output=graph.output
     )
@@ -134,7 +134,7 @@ def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[Any, Any]:
             module = importer.from_onnx(without_nodes, opsets[0] if opsets else 1)
     except Exception as error:
         with contextlib.suppress(Exception):
-            # A block left open makes the builder write a warning when it goes.
+            # An open block makes the builder print a warning when it is destroyed.
             importer.bb._end_block()
         if isinstance(error, AutosplitError):
             raise
@@ -151,17 +151,17 @@ def _reason(error: Exception) -> str:
 
 
 def _importer(model: Any, nodes: tuple[SourceNode, ...]) -> Any:
-    """TVM's importer with our name table, in which a node that it cannot convert is opaque."""
+    """TVM's importer with our name table, in which nodes that it cannot convert become opaque."""
     from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
 
     class Importer(_NodeByNode, ONNXGraphImporter):  # type: ignore[misc]
-        """TVM's importer, loaded with TVM."""
+        """TVM's importer, a class that exists only once TVM is imported."""
 
     return Importer(model, nodes, frozenset({*_get_convert_map(), "Constant"}) - _CONTROL_FLOW)
 
 
 class _NodeByNode:
-    """What takes the place of methods of TVM's importer; ``kinds`` are the ops it converts."""
+    """Overrides methods of TVM's importer; ``kinds`` are the ops that TVM can convert."""
 
     bb: Any  # TVM's block builder
 
@@ -179,7 +179,7 @@ class _NodeByNode:
         self._limits = Limits(model)
 
     def _check_for_unsupported_ops(self, graph: Any) -> None:
-        """Unsupported ops become opaque."""
+        """Do nothing: unsupported ops become opaque."""
 
     def _construct_nodes(self, graph: Any) -> None:
         self.table.builder = self.bb
@@ -191,7 +191,7 @@ class _NodeByNode:
                     f"node '{node.name}' ({node.kind}) draws random numbers, so no split can be "
                     "compared with the model; make them an input of the model"
                 )
-            # All shapes are known, so what asks for one is constant.
+            # All shapes are known, so a node that asks for a shape is constant.
             of_constants = asks_for_shape(proto) or self._varying.isdisjoint(node.inputs)
             if not of_constants:
                 self._varying.update(node.outputs)
@@ -221,7 +221,7 @@ class _NodeByNode:
                 self.bb.emit_normalized(binding)
 
     def _compute(self, proto: Any, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> bool:
-        """Whether the results of a node that reads constants alone are small, and now constants."""
+        """Store the results of a node of constants; return False if they are not known or small."""
         first = values.get(proto.input[0]) if proto.input else None
         sizes = None if first is None else fixed_sizes(first.ty)
         shape = None if sizes is None else tuple(sizes)
@@ -238,7 +238,7 @@ class _NodeByNode:
         return ""
 
     def _open_size(self, proto: Any, bindings: Any) -> str:
-        """Why TVM cannot compute a node whose sizes depend on the values of an input."""
+        """Why TVM cannot compute a node whose sizes depend on input values; empty if it can."""
         steering = proto.input[1:] or proto.input
         if self._varying.isdisjoint(steering) and not self._varying.isdisjoint(proto.input):
             return ""
@@ -290,7 +290,7 @@ def _small_arrays(values: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def _is_static(value: Any) -> bool:
-    """Whether no size of a tensor is open; other values have none."""
+    """Whether all sizes of a tensor are known; other values have no sizes."""
     return not isinstance(value.ty, relax.TensorType) or fixed_sizes(value.ty) is not None
 
 
@@ -304,7 +304,7 @@ def _trains(inputs: Any, attrs: Any) -> bool:
 
 
 class NameTable(dict[str, Any]):
-    """Source tensor to Relax expression; emits each converted value under the mark of its tensor.
+    """Maps source tensors to Relax expressions; emits each value under the mark of its tensor.
 
     ``tensors`` are the marked tensors in order; see SourceModel for ``alias`` and ``constants``.
     Nothing is emitted before ``builder`` is set: until then the table takes inputs and weights.
@@ -324,13 +324,13 @@ class NameTable(dict[str, Any]):
             self._tensor_of[value.name] = tensor
 
     def _marked(self, tensor: str, value: Any) -> Any:
-        # What is known of a conversion that failed does not hold.
+        # Drop what a failed conversion has recorded of the tensor.
         self.alias.pop(tensor, None)
         self.constants.discard(tensor)
         if isinstance(value, relax.Var) and value.name in self._tensor_of:
             self.alias[tensor] = self._tensor_of[value.name]
             return value
-        # TVM joins constant shapes number by number, which takes long for many.
+        # TVM joins constant shapes number by number, which is slow for long ones.
         sizes = fixed_sizes(value) if isinstance(value, relax.ShapeExpr) else None
         if sizes is not None:
             value = constant(np.array(sizes, np.int64))

@@ -1,7 +1,7 @@
-"""Limits of what a model file makes its import compute or expand.
+"""Limits of what the import of a model file may compute or allocate.
 
-A few bytes can ask for a terabyte of constants or a day of arithmetic. The sizes follow from shapes
-before anything is computed.
+A file of a few bytes can ask for a terabyte of constants or a day of arithmetic. The sizes are
+derived from shapes before anything is computed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from autosplit.frontend.onnx.shapes import inputs
 from autosplit.frontend.onnx.static_shapes import Shape
 from autosplit.frontend.relax.expressions import fixed_sizes, is_constant
 
-# Of all nodes that read constants alone, each for what the model stores, and beyond it.
+# Limits for all nodes that read only constants: per number stored in the model, plus a fixed part.
 _ELEMENTS_EACH, _MORE_ELEMENTS = 8, 1 << 28
 _WORK_EACH, _MORE_WORK = 64, 1 << 34  # multiplications and additions, of TVM's plain kernels
 _LARGEST = (1 << 31) - 1  # elements of a tensor; TVM's loops count in 32 bits
@@ -27,10 +27,10 @@ _QUADRATIC = ("Attention", "DFT", "Det", "GRU", "LSTM", "MultiHeadAttention", "R
 
 
 class Limits:
-    """What is left of the limits while the nodes of a model are imported, one by one.
+    """The remaining limits while the nodes of a model are imported, one by one.
 
-    A model with an input that is too large raises ModelError. Every method raises ValueError, which
-    does not name the node, where a limit is exceeded.
+    Raises ModelError for an input that is too large. Every method raises ValueError, without the
+    name of the node, where a limit is exceeded.
     """
 
     def __init__(self, model: Any) -> None:
@@ -42,14 +42,14 @@ class Limits:
         self._elements = _ELEMENTS_EACH * stored + _MORE_ELEMENTS
         self._work = _WORK_EACH * stored + _MORE_WORK
         self._items = _MOST_ITEMS
-        self._is_counted = False  # whether the results of the node at hand are taken off already
+        self._is_counted = False  # whether the results of the current node are subtracted already
 
     def check_node(
         self, node: Any, values: Mapping[str, Any], shapes: Sequence[Shape] | None
     ) -> None:
-        """Before ``node`` is converted, whose inputs are the expressions ``values``.
+        """Check ``node``, whose inputs are the expressions ``values``, before it is converted.
 
-        ``shapes`` are those of its results, where it reads constants alone and they are known.
+        ``shapes`` are the shapes of its results if it reads only constants and they are known.
         """
         if len(node.input) > _MOST_TENSORS:
             raise ValueError(f"it reads {len(node.input)} tensors; at most {_MOST_TENSORS} work")
@@ -64,7 +64,7 @@ class Limits:
             self._spend(node, values, shapes)
 
     def _spend(self, node: Any, values: Mapping[str, Any], shapes: Sequence[Shape]) -> None:
-        """Take the results of a node that reads constants alone from what is left."""
+        """Subtract the results of a node that reads only constants from the remaining limits."""
         elements = sum(map(math.prod, shapes))
         self._elements -= elements
         self._work -= work(node, [_shape(values.get(name)) for name in node.input], elements)
@@ -78,17 +78,17 @@ class Limits:
     def check_computed(
         self, node: Any, values: Mapping[str, Any], shapes: Sequence[Sequence[Any]]
     ) -> None:
-        """Before onnxruntime computes a node of constants, of whose results it knows ``shapes``."""
+        """Check a node of constants before onnxruntime computes results of ``shapes``."""
         if self._is_counted or node.op_type in _NEVER_LARGER:
-            return  # counted already, or not larger than what has been
+            return  # counted already, or bounded by its input
         if not all(shape and all(isinstance(size, int) for size in shape) for shape in shapes):
-            raise ValueError("nothing says how large its result is; store it as a weight")
+            raise ValueError("the size of its result is not known; store it as a weight")
         self._spend(node, values, [tuple(shape) for shape in shapes])
 
     def check_results(
         self, node: Any, values: Mapping[str, Any], results: Iterable[Any], *, of_constants: bool
     ) -> None:
-        """After ``node`` is converted to expressions, ``results``."""
+        """Check ``node`` after it is converted to the expressions ``results``."""
         shapes = list(map(_shape, results))
         largest = max(map(math.prod, shapes), default=0)
         if largest > _LARGEST:
@@ -115,7 +115,7 @@ def _items(node: Any, values: Mapping[str, Any]) -> int:
 
 
 def work(node: Any, shapes: Sequence[Shape], elements: int) -> int:
-    """About how many numbers are added up at most for ``elements`` results of such tensors."""
+    """Estimate how many numbers are added up at most for ``elements`` results of such tensors."""
     kind, weight = node.op_type, shapes[1] if len(shapes) > 1 else ()
     if kind == "Einsum":
         return math.prod(map(math.prod, shapes))

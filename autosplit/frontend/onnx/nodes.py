@@ -51,9 +51,9 @@ def tensors_read(node: Any) -> list[str]:
 
 
 def scopes_of(node: Any) -> list[str]:
-    """What torch's exporter writes beside a node: the modules that it lies in, and its name.
+    """What torch's exporter notes for a node: the modules that it lies in, then its own name.
 
-    It writes a list of quoted names, the model's first and the node's last.
+    The note is a list of quoted names, the model's first and the node's last.
     """
     texts = [p.value for p in node.metadata_props if p.key == "pkg.torch.onnx.name_scopes"]
     return re.findall("'([^']*)'", texts[0]) if texts and isinstance(texts[0], str) else []

@@ -1,8 +1,8 @@
 """Rewrites ONNX ops that TVM's converters would misread: old opsets, attributes they ignore.
 
-A converter that ignores an attribute gives another result than the model. Such a node is rewritten
-in terms that the converter knows (``rewrites``), or refused. Semantics: the ONNX operator
-specification.
+If a converter ignores an attribute, the result differs from the model's. Such a node is rewritten
+in terms that the converter knows (``rewrites``), or refused. The semantics are those of the ONNX
+operator specification.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from autosplit.extras import relax
 from autosplit.frontend.onnx.rewrites import REWRITES, Attributes, Convert, Node
 from autosplit.frontend.relax.expressions import is_constant, shape_of
 
-# The converters leave out the further results of these.
+# Ops of which the converters return the first result only.
 _FIRST_RESULT_ONLY = frozenset({
     "Attention", "Dropout", "LayerNormalization", "MaxPool", "SkipLayerNormalization",
 })  # fmt: skip
-# What TVM's converters make something else of, whatever the operands.
+# Ops that TVM's converters misread whatever the operands, and how.
 _MISREAD = {
-    "BitShift": "TVM leaves amounts that the type has no bits for to the processor",
+    "BitShift": "TVM leaves a shift by more bits than the type has to the processor",
     "DynamicQuantizeLinear": "TVM divides by 0 where all numbers are 0",
     "MeanVarianceNormalization": "TVM subtracts squares, which cancel out far from 0",
     "NonMaxSuppression": "TVM makes its result as large as all boxes would need",
@@ -40,7 +40,7 @@ def converted(
 ) -> Any:
     """The Relax expression of the NodeProto ``node``; ``convert`` is the importer's conversion.
 
-    ``read`` names the tensors that are read.
+    ``read`` has the names of all tensors that a node reads or the model returns.
 
     Raises:
         ValueError: The node cannot be rewritten; the text does not name it.
@@ -61,12 +61,12 @@ def converted(
 def _refused(kind: str, attrs: Attributes, inputs: Any, opset: int) -> str:
     """Why TVM would compute another result than the model; empty where it would not."""
     axis = attrs.get("axis", -1)  # of norms
-    # Before opset 11 a Resize had scales alone, as Upsample.
+    # Before opset 11, Resize took only scales, as Upsample does.
     if kind == "Resize" and opset < 11:
         return _MISREAD["Upsample"]
     if kind == "BatchNormalization" and attrs.get("training_mode", 0):
         return "it normalises by batch statistics (training_mode=1); export the model for inference"
-    # The converter is that of com.microsoft, where the attribute is mandatory.
+    # TVM's converter is for the Attention of com.microsoft, where the attribute is mandatory.
     if kind == "Attention" and "num_heads" not in attrs:
         return "TVM's importer has no Attention of the ONNX standard"
     if kind.startswith(("Reduce", "Arg", "Global")) and 0 in shape_of(inputs[0]):
@@ -76,7 +76,7 @@ def _refused(kind: str, attrs: Attributes, inputs: Any, opset: int) -> str:
     if kind == "ReduceMean" and "int" in str(inputs[0].ty.dtype):
         return "TVM's mean of integers has another type"
     if kind == "Sign" and not str(inputs[0].ty.dtype).startswith("int"):
-        return "TVM compares with -1 and 0, which NaN and unsigned integers are not made for"
+        return "TVM compares with -1 and 0, which fails for NaN and unsigned integers"
     if kind == "ScatterElements" and not _reaches_all(inputs, attrs.get("axis", 0)):
         return "TVM scatters along whole axes"
     if kind == "RMSNormalization" and axis in (0, -len(inputs[0].ty.shape)):
@@ -92,9 +92,9 @@ def _refused(kind: str, attrs: Attributes, inputs: Any, opset: int) -> str:
     if kind == "Cast" and attrs["to"] == _FLOAT8 and not is_constant(inputs[0]):
         return "TVM's conversion to float8 neither saturates nor keeps NaN"
     if kind == "Gemm" and attrs.get("alpha", 1) == 0:
-        return "TVM takes a product with 0 for 0, where NaN is lost"
+        return "TVM replaces a product with 0 by 0, which loses NaN"
     if kind == "Mod" and not attrs.get("fmod", 0) and "float" in str(inputs[0].ty.dtype):
-        return "TVM multiplies a rounded quotient, which large ones make wrong; fmod=1 is exact"
+        return "TVM uses a rounded quotient, which is wrong if it is large; fmod=1 is exact"
     if kind in ("Div", "Mod") and "int" in str(inputs[0].ty.dtype) and not _divides(inputs[1]):
         return "TVM ends the process where an integer is divided by 0"
     if kind == "MaxUnpool" and any(attrs.get("pads", ())):
@@ -105,17 +105,17 @@ def _refused(kind: str, attrs: Attributes, inputs: Any, opset: int) -> str:
         return f"TVM has powers of floats only, its base is {inputs[0].ty.dtype}"
     pads = inputs[1:2] if kind == "Pad" and attrs.get("mode") == b"wrap" else ()
     if any(is_constant(p) and (p.value.numpy() < 0).any() for p in pads):
-        return "TVM wraps a tensor whole"
+        return "TVM wraps the whole tensor, even where negative padding crops it"
     return ""
 
 
 def _reaches_all(inputs: Any, axis: int) -> bool:
-    """Whether indices are as many as the data along all axes that a kernel counts as one."""
+    """Whether indices cover the data along all axes that TVM's kernel merges into one."""
     sizes = list(zip(shape_of(inputs[0]), shape_of(inputs[1]), strict=True))
     first = axis % len(sizes)
     return all(size == number for size, number in (sizes[1:first] + sizes[first + 2 :]))
 
 
 def _divides(divisor: Any) -> bool:
-    """Whether a processor can divide all integers by it: the least one by -1 overflows."""
+    """Whether it is a constant without 0 and -1: by -1, the division of the least one overflows."""
     return is_constant(divisor) and not np.isin(divisor.value.numpy(), (0, -1)).any()

@@ -25,7 +25,7 @@ from autosplit.frontend.onnx.static_shapes import (
 from autosplit.frontend.relax.expressions import is_constant
 from autosplit.frontend.source import OPAQUE
 
-# Larger weights have no part in shapes, and a protobuf holds no more than 2 GB.
+# Larger weights do not affect shapes, and a protobuf holds no more than 2 GB.
 _MAX_ELEMENTS = 1 << 20
 
 
@@ -34,12 +34,12 @@ def results(
 ) -> dict[str, Any]:
     """The Relax expressions of the results of ``node``, by name.
 
-    ``values`` are the expressions of the tensors that it reads. What depends on constants alone is
+    ``values`` are the expressions of the tensors that it reads. A node that reads only constants is
     computed here, within ``limits``. ``unknown`` is the message for a result without a fixed size.
 
     Raises:
-        ValueError: onnxruntime refuses the node, a result is no tensor of numbers, or what
-            depends on constants alone is a loop or exceeds the limits.
+        ValueError: onnxruntime refuses the node, a result is not a tensor of numbers, or a node
+            that reads only constants has a loop or exceeds the limits.
         ModelError: A result has no fixed size.
         MachineError: The package onnxruntime is missing.
     """
@@ -54,7 +54,7 @@ def results(
     outputs = session.get_outputs()
     if not inputs:
         if any(True for _ in inner_graphs(node)):
-            # Its file alone says how long it runs.
+            # Only the file, which is not trusted, determines how long this would run.
             raise ValueError("it computes a constant step by step; store its result as a weight")
         limits.check_computed(node, values, [output.shape for output in outputs])
         arrays = session.run(None, {})
@@ -81,7 +81,7 @@ def results(
 
 
 def _agree(inferred: Sequence[Any], shape: Shape) -> bool:
-    """Whether a shape has the sizes that are known of it."""
+    """Whether ``shape`` has all sizes that are known in ``inferred``."""
     return len(inferred) == len(shape) and all(
         known == size or not isinstance(known, int)
         for known, size in zip(inferred, shape, strict=True)
@@ -103,10 +103,10 @@ def _type(output: Any, shapes: Mapping[str, Shape], unknown: str) -> Any:
 
 
 def _loop_shapes(model: Any) -> dict[str, Shape]:
-    """The static shapes of the results of a Loop, the only node of ``model``, as far as known.
+    """The known static shapes of the results of a Loop, the only node of ``model``.
 
-    ONNX does not infer them. They are known where one trip leaves the shapes of all carried tensors
-    as they are: that of a scan output also needs a fixed number of trips.
+    ONNX does not infer them. They are known if one trip leaves the shapes of all carried tensors
+    unchanged; a scan output also needs a fixed number of trips.
     """
     (node,) = model.graph.node
     body = next((a.g for a in node.attribute if a.name == "body"), None)
@@ -127,19 +127,19 @@ def _loop_shapes(model: Any) -> dict[str, Shape]:
 
 
 def _trips(node: Any, body: Any, weights: Mapping[str, Any]) -> int | None:
-    """How often a Loop runs its body, None where data decides that."""
+    """How often a Loop runs its body; None where data determines that."""
     maximum = weights.get(node.input[0])
     condition = node.input[1]
     if maximum is None:
         return None
-    # Without a condition that of the body is ignored.
+    # Without a condition for the Loop, the condition of its body is ignored.
     if condition and not (_is_true(weights.get(condition)) and _stays_true(body)):
         return None
     return max(0, int(numpy_helper.to_array(maximum).item()))
 
 
 def _stays_true(body: Any) -> bool:
-    """Whether the condition that a body makes is true where the one it gets is."""
+    """Whether the condition that a body returns is true if the condition that it gets is true."""
     makers = {name: node for node in body.node for name in node.output}
     name = body.output[0].name
     while name in makers and makers[name].op_type in ("Cast", "Identity"):
@@ -155,7 +155,7 @@ def _is_true(tensor: Any) -> bool:
 def _after_trip(
     model: Any, body: Any, carried: list[str], shapes: Mapping[str, Shape]
 ) -> list[Shape | None]:
-    """The shapes of what a body makes, but for its condition, in the first trip."""
+    """The shapes of the outputs of a body, except its condition, after the first trip."""
     inputs = [*body.input[:2]]
     elements = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
     elements |= {weight.name: weight.data_type for weight in model.graph.initializer}

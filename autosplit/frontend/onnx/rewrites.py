@@ -1,7 +1,7 @@
-"""Nodes that TVM's converters misread, in terms that they read: a table by op.
+"""Rewrites, by op, of nodes that TVM's converters misread into nodes that they convert correctly.
 
-A rewrite makes the Relax expression of a node, mostly by the importer's own conversion of a node
-that means the same.
+A rewrite returns the Relax expression of a node, mostly by the importer's own conversion of an
+equivalent node.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Convert = Callable[[str, Any, dict[str, Any], int], Any]
 
 @dataclass(frozen=True)
 class Node:
-    """A node as the importer's conversion ``convert`` takes it."""
+    """A node in the form that the importer's conversion ``convert`` takes."""
 
     convert: Convert
     kind: str
@@ -36,7 +36,7 @@ class Node:
         return str(self.inputs[0].ty.dtype)
 
     def converted(self, **changed: Any) -> Any:
-        """What the importer makes of the node, where some of it is ``changed``.
+        """The importer's conversion of the node, with some of its fields ``changed``.
 
         ``inputs`` may be a list, in which None is an absent input.
         """
@@ -47,9 +47,9 @@ class Node:
 
 
 def _resize(node: Node) -> Any:
-    """With the sizes of all axes, which the converter gets right.
+    """Resize with the sizes of all axes given, which is the form that the converter gets right.
 
-    Raises ValueError if TVM would resize otherwise.
+    Raises ValueError if TVM would resize in another way.
     """
     inputs, attrs = node.inputs, node.attrs
     before = list(shape_of(inputs[0]))
@@ -70,7 +70,7 @@ def _resize(node: Node) -> Any:
     if scales is None:
         after = values.tolist()
     elif mode != b"align_corners":
-        # TVM scales by the ratio of the sizes; only align_corners is defined by it.
+        # TVM scales by the ratio of the sizes, which the standard does for align_corners alone.
         for axis, (n, factor, size) in enumerate(zip(before, values, after, strict=True)):
             if abs(n * factor - size) > 1e-3:
                 raise ValueError(
@@ -86,7 +86,7 @@ def _resize(node: Node) -> Any:
 
 
 def _slice(node: Node) -> Any:
-    """Starts, ends and axes became inputs in opset 10."""
+    """Pass starts, ends and axes as inputs, which they are since opset 10."""
     if node.opset >= 10:
         return node.converted()
     items = [node.inputs[0]]
@@ -97,18 +97,18 @@ def _slice(node: Node) -> Any:
 
 
 def _top_k(node: Node) -> Any:
-    """Its number is an input since opset 10, which the importer knows since 11."""
+    """Convert opset 10 as 11: k is an input since opset 10, but to the importer only since 11."""
     return node.converted(opset=11 if node.opset == 10 else node.opset)
 
 
 def _pow(node: Node) -> Any:
-    """The exponent has any type; the result has the base's."""
+    """Cast the exponent, which may have any type, to the type of the base and of the result."""
     base, exponent = node.inputs
     return node.converted(inputs=[base, _cast(exponent, base)])
 
 
 def _pool(node: Node) -> Any:
-    """The padding in numbers: the converter gets it wrong where a stride divides no size."""
+    """Give padding as numbers: the converter errs where a stride does not divide a size."""
     attrs = dict(node.attrs)
     mode = attrs.get("auto_pad")
     if mode not in (b"SAME_UPPER", b"SAME_LOWER"):
@@ -139,9 +139,9 @@ def _negated(condition: Any) -> Any:
 
 
 def _by_zero(node: Node) -> Any:
-    """A product with the number 0, and 0 divided by anything, is 0 to TVM; NaN is lost.
+    """Give a constant 0 one axis: TVM simplifies ``0 * x`` and ``0 / x`` to 0, where NaN is lost.
 
-    With a tensor of one element it computes.
+    With a tensor of one element it computes them.
     """
     zeros = [_is_zero(operand) for operand in node.inputs]
     if sum(zeros) != 1 or not shape_of(node.inputs[zeros.index(False)]):
@@ -153,14 +153,14 @@ def _by_zero(node: Node) -> Any:
 
 
 def _is_zero(operand: Any) -> bool:
-    """Whether an operand is the number 0 as a constant of floats without axes."""
+    """Whether an operand is a constant 0 of a floating-point type without axes."""
     if not is_constant(operand) or shape_of(operand):
         return False
     return "float" in str(operand.ty.dtype) and not operand.value.numpy()
 
 
 def _compress(node: Node) -> Any:
-    """With a known condition it takes known places."""
+    """Take the elements by index if the condition is constant, so that their number is known."""
     data, condition = node.inputs
     if not is_constant(condition):
         return node.converted()
@@ -170,7 +170,7 @@ def _compress(node: Node) -> Any:
 
 
 def _layer_normalization(node: Node) -> Any:
-    """The specification computes that of bfloat16 in float32."""
+    """Compute bfloat16 in float32, as the specification does."""
     if node.dtype != "bfloat16":
         return node.converted()
     normalized = relax.BlockBuilder.current().normalize
@@ -180,9 +180,9 @@ def _layer_normalization(node: Node) -> Any:
 
 
 def _pairwise(node: Node) -> Any:
-    """An op of any number of tensors as a chain of ops of two.
+    """Convert an op of any number of tensors to a chain of binary ops.
 
-    TVM's importer would stack the tensors, which copies every one and which no pass fuses.
+    TVM's importer would stack the tensors, which copies each of them and which no pass fuses.
     """
     if all(map(is_constant, node.inputs)):
         return node.converted()
@@ -197,7 +197,7 @@ def _pairwise(node: Node) -> Any:
 
 
 def _dropout(node: Node) -> Any:
-    """One that drops nothing passes its input on."""
+    """Return the input: a dropout that drops values was refused before."""
     return node.inputs[0]
 
 

@@ -13,7 +13,7 @@ from autosplit.frontend.shapes import Shapes, Sizes, bound_symbols, of_one_item,
 from autosplit.frontend.source import Signature
 
 _NO_NUMBERS = ("undefined", "string")
-# The input of a node that gives the shape of its result.
+# The position of the input that gives the shape of a node's result.
 _SHAPE_INPUT = {"Reshape": 1, "Expand": 1, "Resize": 3}
 
 
@@ -71,7 +71,7 @@ def free_inputs(model: Any) -> list[Any]:
 
 
 def _size(dim: Any) -> Any:
-    # onnxruntime takes a negative size for an unknown one, too.
+    # onnxruntime takes a negative size as unknown, too.
     is_number = dim.HasField("dim_value") and dim.dim_value >= 0
     return dim.dim_value if is_number else dim.dim_param or None
 
@@ -92,10 +92,10 @@ def _require_numeric_tensor(value: Any) -> None:
 def enlarge(model: Any, batch: int) -> None:
     """Let a ModelProto with static inputs take ``batch`` items at once.
 
-    Sizes that the graph itself fixes to those of one item grow along. Whether the model still
-    computes each item as alone is for the comparison of outputs to say.
+    Constant shapes in the graph that are made for one item are multiplied too. Whether the model
+    still computes each item as it does alone is left to the comparison of outputs.
 
-    Raises ModelError where its inputs have no axis in common along which items could lie.
+    Raises ModelError if its inputs have no first axis in common along which items could lie.
     """
     sizes: dict[str, int] = {}  # of the first axis, by input
     for value in free_inputs(model):
@@ -110,7 +110,7 @@ def enlarge(model: Any, batch: int) -> None:
                 "axis, so they share no axis for a batch; use batch 1"
             )
         shape[0].dim_value *= batch
-    # What the model states of other tensors holds for one item only.
+    # The shapes that the model states for other tensors hold for one item only.
     del model.graph.value_info[:]
     for value in model.graph.output:
         value.type.tensor_type.ClearField("shape")
@@ -118,7 +118,7 @@ def enlarge(model: Any, batch: int) -> None:
 
 
 def _enlarge_shapes(graph: Any, item: int, batch: int) -> None:
-    """Multiply the first of the constant shapes that nodes give to what depends on the inputs."""
+    """Multiply the first size of constant shapes of results that depend on the inputs."""
     constants = constants_of(graph.node, graph.initializer)
     varying = {value.name for value in graph.input} - constants.keys()
     for node in graph.node:

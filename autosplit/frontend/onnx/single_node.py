@@ -1,6 +1,6 @@
-"""A node by itself: the shapes of its results, and what onnxruntime makes of it.
+"""Single nodes: infers the shapes of their results, and computes small results by onnxruntime.
 
-A shape that is computed in the graph follows from constants, and TVM's converters want it as one.
+A shape that is computed in the graph depends only on constants, and TVM needs it as a constant.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from autosplit.frontend.relax.expressions import fixed_sizes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-SMALL = 1024  # elements; what is larger is no shape, and is folded later
+SMALL = 1024  # elements; a larger tensor is not a shape, and is folded later
 _LITTLE_WORK = 1 << 20
 _NUMBER = re.compile(r"tensor\((float|double|float16|bfloat16|bool|u?int(?:8|16|32|64))\)")
 _NAMES = {"float": "float32", "double": "float64"}  # of types that ONNX calls otherwise
-# One may drop values at random; quantised weights stay small, for backends that compute with them.
+# Dropout may be random; quantised weights stay small, for backends that compute with them.
 _NOT_COMPUTED = frozenset({"Dropout", "QuantizeLinear", "DequantizeLinear"})
 
 
@@ -66,7 +66,7 @@ def result_shapes(
         for name, tensor in tensors.items():
             types[name] = helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
         results = onnx.shape_inference.infer_node_outputs(
-            # TVM's importer takes the ops of other domains for the standard ones.
+            # TVM's importer takes ops of other domains for the standard ops.
             onnx.defs.get_schema(node.op_type, opset, ""),
             node,
             types,
@@ -85,7 +85,7 @@ def result_shapes(
 def known_results(
     model: Any, node: Any, arrays: Mapping[str, Array], shape: Shape | None
 ) -> dict[str, Array]:
-    """The results of a node that asks for the ``shape`` of its input, or reads ``arrays`` alone.
+    """The results of a node that asks for the ``shape`` of its input, or reads only ``arrays``.
 
     Empty where they are not known, or not small.
     """
@@ -95,7 +95,7 @@ def known_results(
 
 
 def computed(model: Any, node: Any, arrays: Mapping[str, Array]) -> dict[str, Array] | None:
-    """The small results of a node that reads small ones of ``arrays`` alone; None for any other."""
+    """The small results of a node that reads only small ``arrays``; None for any other node."""
     arrays = {name: arrays[name] for name in node.input if name in arrays}
     if not arrays or len(arrays) < len({*node.input} - {""}):
         return None

@@ -15,7 +15,7 @@ from autosplit.frontend.onnx.shapes import sizes_of
 Shape = tuple[int, ...]
 Sizes = tuple[Any, ...]
 
-_MOST_JOINED = 1 << 20  # numbers of shapes
+_MOST_JOINED = 1 << 20  # numbers that all Concat nodes join
 _SHAPE_OPS = ("Shape", "Size")
 # The result has the shape of the first input.
 _ELEMENTWISE = ("Abs", "Cast", "CastLike", "Exp", "Log", "Neg", "Relu", "Sigmoid", "Sqrt", "Tanh")
@@ -36,7 +36,7 @@ def shape_value(node: Any, shape: Shape) -> Any:
 
 
 def shape_constant(node: Any, shape: Shape | None) -> Any:
-    """The Constant node that a Shape or Size node comes to; None where the shape is not known."""
+    """The Constant that a Shape or Size node is replaced by; None where the shape is not known."""
     if shape is None:
         return None
     value = numpy_helper.from_array(shape_value(node, shape))
@@ -44,10 +44,10 @@ def shape_constant(node: Any, shape: Shape | None) -> Any:
 
 
 def inferred_shapes(model: Any, known: Mapping[str, Shape]) -> dict[str, Shape]:
-    """The static shapes that ONNX infers for a model; ``known`` are some of the fused graph."""
+    """The static shapes that ONNX infers for a model; ``known`` adds shapes of the fused graph."""
     light = _without_weights(model)
     inferred: dict[str, Shape] = {}
-    # Each answered Shape node may allow further inference.
+    # Each Shape node that becomes a constant may allow further inference.
     while (further := declared_shapes(_inferred(light))).keys() - inferred.keys():
         inferred = further
         for node in light.graph.node:
@@ -61,10 +61,10 @@ def inferred_shapes(model: Any, known: Mapping[str, Shape]) -> dict[str, Shape]:
 
 
 def implied_shapes(model: Any) -> dict[str, Shape]:
-    """The static shapes that follow backwards from those that a model declares.
+    """Infer static shapes backwards from the shapes that a model declares.
 
-    ONNX's inference names an unknown size where it arises and repeats the name wherever the same
-    size comes back, at an output of declared shape too.
+    ONNX's inference gives an unknown size a name where it arises, and repeats the name wherever the
+    same size occurs, even at an output of declared shape.
     """
     light = _without_weights(model)
     for output in light.graph.output:
@@ -72,7 +72,7 @@ def implied_shapes(model: Any) -> dict[str, Shape]:
     static, inferred = declared_shapes(model), _sizes(_inferred(light))
     sizes: dict[Any, int] = {}
     for tensor in static.keys() & inferred.keys():
-        # An open size without a name says nothing of another one.
+        # An unknown size without a name tells nothing about others.
         pairs = zip(inferred[tensor], static[tensor], strict=False)
         if any(name is not None and sizes.setdefault(name, size) != size for name, size in pairs):
             return {}  # the declared shapes contradict each other
@@ -89,12 +89,12 @@ def _inferred(model: Any) -> Any:
     """The model with the shapes that ONNX infers."""
     try:
         return onnx.shape_inference.infer_shapes(model, data_prop=_joins_little(model.graph))
-    except Exception:  # without inference the missing tensor is reported as a dependency
+    except Exception:  # a failed inference leaves the shapes unknown
         return onnx.ModelProto()
 
 
 def _joins_little(graph: Any) -> bool:
-    """Whether few values can come together: ONNX keeps each one where it propagates data."""
+    """Whether Concat nodes join few values: ONNX keeps each one where it propagates data."""
     sizes = {weight.name: math.prod(weight.dims) for weight in graph.initializer}
     total = 0
     for node in graph.node:
@@ -117,14 +117,14 @@ def _static(shapes: Mapping[str, Sizes]) -> dict[str, Shape]:
 
 
 def _sizes(model: Any) -> dict[str, Sizes]:
-    """The shapes that a model states: a size is a number, a name, or None where it is open."""
+    """The shapes that a model states: a size is a number, a name, or None where it is unknown."""
     graph = model.graph
     shapes = ((v.name, sizes_of(v)) for v in (*graph.value_info, *graph.input, *graph.output))
     return {name: tuple(sizes) for name, sizes in shapes if sizes is not None}
 
 
 def _without_weights(model: Any) -> Any:
-    """A model with weights as inputs of their shape: with them a protobuf can be too large.
+    """A model with weights as inputs of the same shape: a protobuf with weights can be too large.
 
     Scalars and integers stay, because shapes can depend on their values.
     """

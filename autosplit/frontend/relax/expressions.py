@@ -1,4 +1,4 @@
-"""What Relax expressions are and read: constants, variables, tuples, sizes."""
+"""Queries on Relax expressions: constants, variables, tuples, sizes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def operator(value: Any) -> str:
 
 
 def callee(call: Any) -> str:
-    """The name of what a call runs: a kernel, a symbol, an operator, a function."""
+    """The name of what a call runs: a kernel, a symbol, an operator or a function."""
     is_operator = isinstance(call.op, tvm.ir.Op)
     if is_operator and not call.op.name.startswith("relax.call_"):
         return str(call.op.name)
@@ -49,10 +49,10 @@ def callee(call: Any) -> str:
 
 
 def resolve(value: Any, contents: Mapping[Any, Any], other: Callable[[Any], Any]) -> Any:
-    """The content of an expression without computation; for a tuple it is a list.
+    """The content of an expression that computes nothing; the content of a tuple is a list.
 
-    ``contents`` are those of variables, ``other`` gives that of whatever else there is. Raises
-    ModelError for an item that its tuple does not have.
+    ``contents`` has the contents of variables; ``other`` returns those of all other expressions.
+    Raises ModelError for an item that its tuple does not have.
     """
     if isinstance(value, relax.Tuple):
         return [resolve(field, contents, other) for field in value.fields]
@@ -70,7 +70,7 @@ def resolve(value: Any, contents: Mapping[Any, Any], other: Callable[[Any], Any]
 
 
 def flat(content: Any) -> Iterator[Any]:
-    """The items of nested lists, or what is no list itself; without None."""
+    """Yield the items of nested lists, or the content itself if it is no list; omit None."""
     if isinstance(content, list):
         for item in content:
             yield from flat(item)

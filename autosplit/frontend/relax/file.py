@@ -17,7 +17,7 @@ SUFFIX = ".json"
 
 
 def read(path: Path, *, trust_kernels: bool = False) -> Any:
-    """The IRModule of a JSON file; none of its code is run, for one that is not trusted has none.
+    """Read the IRModule of a JSON file. No code is run: a file that is not trusted must have none.
 
     Raises:
         ModelError: The file cannot be read, or holds code and is not trusted.

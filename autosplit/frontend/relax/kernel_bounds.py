@@ -1,4 +1,4 @@
-"""Keeps kernels inside of their buffers: an index that is read from data is clamped.
+"""Keeps kernels inside their buffers: clamps indices that are read from tensors.
 
 TVM compiles a kernel as it is written, so a wrong index overwrites the memory of the process.
 """
@@ -12,7 +12,7 @@ from autosplit.extras import ir, tirx, tvm_ffi
 
 
 def clamped(kernel: Any) -> Any:
-    """The kernel with each load and store that has an index read from a tensor in its buffer."""
+    """Clamp the loads and stores of a kernel to their buffers if an index is read from a tensor."""
 
     def bounded(access: Any) -> Any:
         if not any(map(_reads_a_tensor, access.indices)):
@@ -22,7 +22,6 @@ def clamped(kernel: Any) -> Any:
         indices = _clamped(access.buffer, access.indices)
         return tirx.BufferStore(access.buffer, access.value, indices)
 
-    # Before its children: an access is known by its identity.
     return tvm_ffi.structural_map(kernel, ((ir.TensorLoad, tirx.BufferStore), bounded), order="pre")
 
 

@@ -48,7 +48,7 @@ def with_calls(module: Any, change: Callable[[Any, Any], Any]) -> Any:
 
 
 def with_bindings(module: Any, change: Callable[[Any, Any], bool]) -> Any:
-    """The module with bindings of ``main`` changed, and what the mutator's builder has added.
+    """The module with bindings of ``main`` changed, and with all that the builder has added.
 
     ``change`` gets a mutator and a binding; where it returns False the binding stays.
     """
@@ -59,7 +59,7 @@ def with_bindings(module: Any, change: Callable[[Any, Any], bool]) -> Any:
 
 @cache
 def _mutator() -> Any:
-    """The one class of mutators: TVM never lets go of a class, nor of what its methods refer to."""
+    """The only mutator class: TVM never frees a class, nor anything that its methods refer to."""
 
     @relax.expr_functor.mutator
     class Mutator(relax.PyExprMutator):  # type: ignore[misc]
@@ -75,9 +75,9 @@ def _mutator() -> Any:
 
 
 def rebind(mutator: Any, var: Any, value: Any, name: str = "") -> Any:
-    """Inside a mutator, replace ``var`` by a variable bound to ``value``, and return that.
+    """Inside a mutator, replace ``var`` by a new variable bound to ``value``, and return that one.
 
-    ``name`` renames it.
+    Its name is ``name``, by default that of ``var``.
     """
     value = mutator.builder_.normalize(value)
     kind = relax.DataflowVar if isinstance(var, relax.DataflowVar) else relax.Var
@@ -94,7 +94,7 @@ def with_main(module: Any, main: Any) -> Any:
 
 
 def inlined(module: Any) -> Any:
-    """The module with every Relax function that ``main`` calls inside ``main``.
+    """The module with all Relax functions that ``main`` calls inlined into ``main``.
 
     Raises:
         ModelError: There is no ``main``, or a function calls itself.
@@ -114,7 +114,7 @@ def inlined(module: Any) -> Any:
     with explained(ModelError, f"functions {names} cannot be inlined into '{ENTRY}'"):
         main = main.inline_functions(callees) if callees else main
     remaining = {g: f for g, f in module.functions.items() if g.name_hint not in callees}
-    # All calls are inside now: one that is left calls itself, directly or through others.
+    # All calls are inlined now: a function still called calls itself, directly or through others.
     called = {variable.name_hint for variable in relax.analysis.all_global_vars(main)}
     for name in sorted(called & {ENTRY, *callees}):
         raise ModelError(

@@ -36,7 +36,7 @@ class MainReader:
         main = self._module[ENTRY]
         inputs = tuple(self._input(param) for param in main.params)
         in_order = bindings(main)
-        # An item may be taken out of a tuple after other ops have read it.
+        # Collected first: an item may be taken out of a tuple after other ops have read the tuple.
         item_names = _item_names(in_order)
         for binding in in_order:
             self._read_binding(binding.var, binding.value, item_names.get(binding.var, {}))
@@ -89,7 +89,7 @@ class MainReader:
         return resolve(value, self._values, lambda _: None)
 
     def _outputs(self, body: Any) -> tuple[str, ...]:
-        """A name for each result, numbered if it is a constant or is there twice."""
+        """The name of each result; constants and repeated results get their position appended."""
         result = self._resolve(body)
         names: list[str] = []
         for i, field in enumerate(result if isinstance(result, list) else [result]):

@@ -1,9 +1,9 @@
-"""Reads the JSON of ``tvm.ir.save_json``; what may run code is refused unless it is trusted.
+"""Reads the JSON of ``tvm.ir.save_json`` and refuses anything that may run code unless trusted.
 
-TVM compiles and runs kernels as early as constant folding, so that a module with kernels of its own
-is code. One whose functions are Relax ops alone is data. Its JSON is checked before TVM loads it:
-the loader runs code for some node types, and follows references that form a cycle until the process
-crashes. TVM is then given the checked document written anew, so that both have read the same.
+TVM compiles and runs kernels as early as constant folding, so a module that brings its own kernels
+is code. A module whose functions are only Relax ops is data. Its JSON is checked before TVM loads
+it: the loader runs code for some node types, and follows references that form a cycle until the
+process crashes. TVM loads the checked document serialised anew, so that both have read the same.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _DATA_NODES = """
     relax.expr.VarBinding tirx.IndexMap tirx.IterVar ir.Range
 """
 _NODE_TYPES = frozenset(_DATA_NODES.split())
-# Attributes of ops are numbers, texts and index maps; the list of ops decides what they do.
+# Attributes of ops are numbers, strings and index maps; the list of ops decides what they do.
 _OP_ATTRIBUTES = "relax.attrs."
-# In these namespaces an op that TVM lowers to a kernel of its own computes, and so do a few others.
-# The rest call functions by their names, print, or reach the memory.
+# An op in these namespaces only computes if TVM lowers it to a kernel, or if it is in _COMPUTING.
+# All other ops call functions by their names, print, or access memory.
 _NAMESPACES = ("", "image", "nn", "vision")
 _COMPUTING = frozenset((
     "argsort", "cumprod", "cumsum", "ewise_fma", "multinomial_from_uniform", "nonzero", "shape_of",
@@ -54,12 +54,12 @@ _NULLABLE = frozenset(
 )
 _MAX_DEPTH = 1000  # TVM walks a module recursively: what nests deeper overflows its stack
 _TENSOR_MAGIC = 0xDD5E40F096B4A13F
-_HANDLE = 3  # DLPack's code of a pointer
+_HANDLE = 3  # DLPack's type code of pointers
 _TENSOR_HEADER = struct.Struct("<QQiiiBBH")
 
 
 def require_data(module: Any) -> None:
-    """Raise ModelError, naming the function and the thing, unless a module is Relax ops alone."""
+    """Raise ModelError, naming function and cause, unless a module has only Relax ops."""
     with explained(ModelError, "the module cannot be saved as JSON", last=False):
         text = tvm.ir.save_json(module)
     _Document(json.loads(text)).check()
@@ -70,9 +70,9 @@ def load(text: str, *, trust_kernels: bool = False) -> Any:
 
     Raises:
         ModelError: It may run code, and is not trusted.
-        ValueError: The text is no such document, or TVM cannot read it.
+        ValueError: The text is not such a document, or TVM cannot read it.
     """
-    importlib.import_module("tvm.relax")  # TVM knows the attributes of ops from then on
+    importlib.import_module("tvm.relax")  # registers the attributes of ops in TVM
     try:
         document = json.loads(text)
         if not trust_kernels:
@@ -99,7 +99,7 @@ class _Document:
                 self._functions[self._text(self._nodes[name]["data"]["name_hint"])] = function
 
     def check(self) -> None:
-        """Raise ModelError for the first node that is not on the list."""
+        """Raise ModelError for the first node that is not allowed, or nests too deep."""
         for name, function in self._functions.items():
             if not _NAME.fullmatch(name):
                 raise ModelError(f"function {name[:80]!r} has no identifier as its name; rename it")
@@ -123,7 +123,7 @@ class _Document:
                     yield f"the attribute '{self._text(key)}'"
 
     def _code(self, node: Mapping[str, Any]) -> Iterator[str]:
-        """What a node is or names that is not on the list."""
+        """Describe what a node is or names that is not allowed."""
         kind: str = node["type"]
         data: Any = node.get("data")
         if kind == "relax.expr.ExternFunc":
@@ -151,7 +151,7 @@ class _Document:
                     yield f"the attribute '{name}'"
 
     def _references(self, index: int) -> Iterator[int]:
-        """The nodes that a node refers to. Each must come before it, so that none is in a cycle."""
+        """The nodes that a node refers to. Each must precede it, which rules out cycles."""
         node = self._nodes[index]
         data: Any = node.get("data")
         fields: list[tuple[str, Any]] = []

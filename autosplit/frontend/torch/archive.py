@@ -1,7 +1,8 @@
-"""Copies an untrusted program (.pt2) down to data: a graph of aten calls and plain tensors.
+"""Reduces an untrusted program (.pt2) to data: a graph of aten calls and plain tensors.
 
 ``torch.export.load`` unpickles sample inputs and some constants, evaluates symbolic sizes and
-guards as Python, and looks functions up by any dotted name under ``torch``. The copy has none.
+guards as Python, and looks functions up by any dotted name under ``torch``. The copy made here has
+none of these.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _TARGET = re.compile(
     r"torch\.ops\.higher_order\.(cond|while_loop|map_impl|scan|associative_scan|wrap_with_\w+)|"
     r"_operator\.(getitem|add|sub|mul|floordiv|truediv|mod|neg|pow|eq|ne|lt|le|gt|ge|and_|or_)"
 )
-# Arithmetic on sizes, without powers, which can grow for ever.
+# Arithmetic on sizes, without powers, which could grow without limit.
 _SIZE_WORDS = """
     Symbol|Integer|Rational|Add|Mul|Max|Min|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv|Eq|Ne|Lt|Le|Ge|
     Gt|oo|int_oo|positive|nonnegative|integer|True|False|[su]?\\d+
@@ -38,7 +39,7 @@ _SIZE_WORDS = """
 _SIZE = re.compile(rf"((?!\*\*)([ '\-+*/(),<>=!]|\b({''.join(_SIZE_WORDS.split())})\b))*")
 _MODULES = re.compile(r"[\w.@]+,[\w.@]*,[\w.]+(;[\w.@]+,[\w.@]*,[\w.]+)*")  # key, name, class
 _CONTAINERS = {"builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict", None}
-# What is raised for a damaged archive, an encrypted one, and a document that nests too deep.
+# Errors raised for a damaged or an encrypted archive, and for a document that nests too deep.
 _DAMAGED = (OSError, zipfile.BadZipFile, RuntimeError)
 _OF_ANOTHER_FORM = (LookupError, TypeError, AttributeError, ValueError)
 _MEMBER_LIMIT = 256 << 20  # bytes of a JSON member
@@ -49,7 +50,7 @@ def without_code(path: Path) -> Iterator[IO[bytes]]:
     """A readable copy of the archive without pickles and code.
 
     Raises:
-        ModelError: The file is no archive, or its program needs what is left out.
+        ModelError: The file is not an archive, or its program needs a part that is left out.
     """
     with tempfile.TemporaryFile() as copy:
         try:
@@ -99,7 +100,7 @@ def _copy(path: Path, archive: zipfile.ZipFile, clean: zipfile.ZipFile) -> None:
 
 
 def _check_config(path: Path, document: dict[str, Any]) -> None:
-    """Tensors are stored as plain bytes, in files of the archive, and are no Python objects."""
+    """Raise ModelError unless all tensors are stored as plain bytes in files of the archive."""
     for name, entry in document["config"].items():
         file_name = str(entry.get("path_name"))
         is_plain = entry.get("use_pickle") is False and re.fullmatch(r"\w+", file_name)
@@ -111,11 +112,11 @@ def _check_config(path: Path, document: dict[str, Any]) -> None:
 
 
 def _checked_graph(path: Path, document: dict[str, Any]) -> dict[str, Any]:
-    """The graph without guards and notes, but for those of modules.
+    """The graph without guards and without metadata, except for the names of modules.
 
-    Raises ModelError for what torch would evaluate.
+    Raises ModelError for anything that torch would evaluate.
     """
-    # Python that torch would compile.
+    # Guards are Python that torch would compile.
     document["guards_code"] = []
     for name in document.get("range_constraints", {}):
         _require(path, _is_size(name), "size", name)
@@ -130,8 +131,8 @@ def _checked_graph(path: Path, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_values(path: Path, document: Any) -> None:
-    """Check what torch would look up or evaluate, everywhere, and drop most notes of the nodes."""
-    # A stack instead of recursion, since the document may nest as deep as it likes.
+    """Check all that torch would look up or evaluate, and drop most of the metadata of nodes."""
+    # A stack instead of recursion, since the document may nest to any depth.
     stack = [document]
     while stack:
         value = stack.pop()
@@ -142,7 +143,7 @@ def _check_values(path: Path, document: Any) -> None:
         if "target" in value and "inputs" in value:
             is_op = _TARGET.fullmatch(str(value["target"])) is not None
             _require(path, is_op, "op", value["target"])
-            # Notes hold stack traces and names, which torch parses; those of modules are plain.
+            # Metadata has stack traces and names, which torch parses; plain names of modules stay.
             stack_text = str((value.get("metadata") or {}).get("nn_module_stack", ""))
             is_plain = _MODULES.fullmatch(stack_text) is not None
             value["metadata"] = {"nn_module_stack": stack_text} if is_plain else {}
@@ -159,9 +160,9 @@ def _is_size(text: Any) -> bool:
 
 
 def _plain_tree(tree: dict[str, Any]) -> dict[str, Any]:
-    """Inputs and outputs come in Python's own containers; any other, like a cache, is a tuple.
+    """A tree of inputs or outputs in which any container that is not Python's own is a tuple.
 
-    What torch would import and call to rebuild it is left out.
+    The class of such a container, e.g. a cache, is left out: torch would import and call it.
     """
     if tree["type"] not in _CONTAINERS:
         tree = {**tree, "type": "builtins.tuple", "context": "null"}

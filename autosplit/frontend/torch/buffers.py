@@ -1,7 +1,7 @@
-"""Buffers and inputs that a program updates: states of a stream where they decide its outputs.
+"""Buffers and inputs that a program updates: they become states if outputs depend on them.
 
-An exported program keeps buffers from call to call, and changes the caller's tensors. A split has
-no memory outside of its states, so buffers become inputs, and new values outputs.
+An exported program keeps buffers from call to call, and may change its caller's tensors. A split
+has no memory except its states, so buffers become inputs, and their new values outputs.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from autosplit.frontend.torch.checks import require_array
 
 
 def expose_states(program: Any, outputs: Sequence[str]) -> tuple[SourceState, ...]:
-    """Make the states of a functional program inputs and outputs of it, by their names.
+    """Make the states of a functional program inputs and outputs of it, and return them.
 
-    They are what it updates and its outputs depend on, in the order of its inputs. Their new values
-    come before ``outputs``. The graph of the program and its signature are changed. Raises
-    ModelError for a buffer of a type that numpy lacks.
+    States are the buffers and inputs that the program updates and that its outputs depend on, in
+    the order of its inputs. Their new values precede ``outputs``. The program's graph and signature
+    are changed. Raises ModelError for a buffer of a type that numpy lacks.
     """
     signature, kinds = program.graph_signature, torch.export.graph_signature
     renewals = _renewals(signature)
@@ -45,7 +45,7 @@ def expose_states(program: Any, outputs: Sequence[str]) -> tuple[SourceState, ..
 
 
 def _renewals(signature: Any) -> dict[str, str]:
-    """By the placeholder of a buffer or an input, the node that makes its new value."""
+    """Map the placeholder of each updated buffer or input to the node that makes its new value."""
     placeholder_of = {spec.target: spec.arg.name for spec in signature.input_specs if spec.target}
     renewals = {}
     for spec in signature.output_specs:
@@ -61,7 +61,7 @@ def _states(
 ) -> dict[str, SourceState]:
     """The states of a functional program that returns ``outputs``, by placeholder.
 
-    Each has the name of its buffer, or of its placeholder where something else has that name. The
+    Each has the name of its buffer, or of its placeholder if something else has that name. The
     new value of an input may be an output already.
     """
     values = {**program.constants, **program.state_dict}
@@ -90,11 +90,11 @@ def _states(
 def _deciding(program: Any, renewals: Mapping[str, str]) -> set[str]:
     """The placeholders that a program updates and its outputs depend on.
 
-    They may depend on one through others, in a later step.
+    An output may depend on a state through other states, in a later step.
     """
     needed = set(program.graph_signature.user_outputs)
     while True:
-        # Ops come after what they read, so that one pass backwards meets all.
+        # Nodes come after what they read, so one pass backwards finds all that is needed.
         for node in reversed(program.graph.nodes):
             if node.name in needed:
                 needed.update(n.name for n in node.all_input_nodes)

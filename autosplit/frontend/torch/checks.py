@@ -9,10 +9,10 @@ from autosplit.extras import torch
 
 
 def require_computation(program: Any) -> None:
-    """Raise ModelError for an op that reaches out of the program: to files, storages, Python.
+    """Raise ModelError for an op with effects outside the program: on files, storages, Python.
 
-    Torch runs the ops of a program while it decomposes them. What its dispatcher does not know
-    (``aten.save``, ``aten.manual_seed``) are functions of TorchScript and no kernels.
+    Torch runs the ops of a program while it decomposes them. Ops that its dispatcher does not know
+    (``aten.save``, ``aten.manual_seed``) are TorchScript functions, not kernels.
     """
     graphs = [
         m.graph for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)
@@ -31,7 +31,7 @@ def require_computation(program: Any) -> None:
 
 
 def require_inference(program: Any) -> None:
-    """Raise ModelError for a norm that uses the statistics of its input, and updates its own."""
+    """Raise ModelError for a batch norm in training mode that updates its statistics."""
     for node in program.graph.nodes:
         is_norm = target_name(node.target) == "batch_norm.default"
         if is_norm and node.args[5] is True and node.args[3] is not None:
@@ -42,9 +42,9 @@ def require_inference(program: Any) -> None:
 
 
 def require_arrays(program: Any) -> None:
-    """Raise ModelError for an input or output that is no tensor of a type that numpy has.
+    """Raise ModelError for an input or output that is not a tensor of a type that numpy has.
 
-    A stage may return bfloat16, as an array of bits. ONNX has complex numbers as pairs.
+    An output may be bfloat16, returned as an array of bits. ONNX has complex numbers as pairs only.
     """
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     signature = program.graph_signature

@@ -1,6 +1,6 @@
 """Imports a program of ``torch.export`` as a source model, its nodes under torch's names.
 
-Torch exports it as ONNX, and the frontend for ONNX reads that.
+Torch exports the program as ONNX, which the frontend for ONNX reads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_program(value: Any) -> bool:
 
 
 def read(path: Path) -> Any:
-    """The exported program of a .pt2 file. Raises ModelError for more than a graph and tensors.
+    """Read a .pt2 file; raise ModelError if its program needs more than a graph and tensors.
 
     ``torch.export.load`` unpickles and evaluates parts of such a file; it gets a copy without them.
     """
@@ -43,14 +43,14 @@ def read(path: Path) -> Any:
 
 
 def _require_torch() -> Any:
-    """Torch, if its exporter's packages are there too. Raises MachineError if one is missing."""
+    """Import torch and the packages of its exporter; raise MachineError if one is missing."""
     require("onnx", "torch")
     require("onnxscript", "torch")
     return require("torch", "torch")
 
 
 def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 1) -> SourceModel:
-    """Import an exported program, which then takes ``batch`` items at once.
+    """Import an exported program, made to take ``batch`` items at once.
 
     Raises:
         ModelError: The program cannot be imported.
@@ -86,7 +86,7 @@ def convert(program: Any, name: str, shapes: Shapes | None = None, batch: int = 
 
 
 def _static_shapes(program: Any, shapes: Shapes) -> Shapes:
-    """The shape of each input that ``shapes`` determines: ``n + 1`` follows from ``n``.
+    """The shape of each input that ``shapes`` determine, such as ``n + 1`` if ``n`` is given.
 
     Raises:
         ConfigError: A shape is given for no input, or does not fit the others.
@@ -117,7 +117,7 @@ def _sizes(node: Any) -> list[Any]:
 
 
 def _value(size: Any, symbols: Mapping[Any, int]) -> Any:
-    """A size with the numbers of symbols put in; an int if that determines it."""
+    """A size with symbols replaced by their numbers; an int if that determines it."""
     if isinstance(size, int):
         return size
     size = size.subs({symbol: n for symbol, n in symbols.items() if symbol.is_Symbol})
@@ -125,19 +125,19 @@ def _value(size: Any, symbols: Mapping[Any, int]) -> Any:
 
 
 def open_program(source: SourceModel) -> Callable[[Mapping[str, Any]], dict[str, Array]]:
-    """What torch computes for an item, by output name. It raises ModelError if torch refuses."""
+    """A function that computes an item in torch, by output name. Raises ModelError on failure."""
     torch = require("torch", "torch")
     program, pytree = source.program, torch.utils._pytree
     module = program.module()
     buffer_states = [state for state in source.states if state.name]
     of_buffers = {state.input for state in buffer_states}
     inputs = [i.name for i in source.inputs if i.name not in of_buffers]
-    # New values of states come first.
+    # The new values of states precede the outputs of the program.
     outputs = source.outputs[-len(program.graph_signature.user_outputs) :]
 
     def step(item: Mapping[str, Any]) -> dict[str, Array]:
         tensors = {name: torch.from_numpy(np.array(array)) for name, array in item.items()}
-        # The program updates these in place of its buffers.
+        # The program updates these tensors instead of its buffers.
         buffers = {state.name: tensors[state.input] for state in buffer_states}
         with explained(ModelError, "torch cannot run the program", last=False), torch.no_grad():
             leaves = [tensors[name] for name in inputs]
@@ -152,7 +152,7 @@ def open_program(source: SourceModel) -> Callable[[Mapping[str, Any]], dict[str,
 
 
 def _array(tensor: Any) -> Array:
-    """A tensor of torch as an array. Torch has no arrays of bfloat16; TVM has."""
+    """A torch tensor as an array. Torch converts no bfloat16 to numpy; TVM does."""
     if str(tensor.dtype) == "torch.bfloat16":
         tensor = tvm.runtime.from_dlpack(tensor.contiguous())
     return np.asarray(tensor.numpy())

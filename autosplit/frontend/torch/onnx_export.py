@@ -24,8 +24,8 @@ from autosplit.frontend.torch.checks import target_name
 
 _FAILED_NODE = re.compile(r"translating node %(\w+)[^\n]*target=([\w.]+)")
 _ATTENTION = "scaled_dot_product_attention.default"
-# Torch decomposes these. Its exporter writes a wrong Conv for a conv3d without bias, stacks by a
-# function of sequences, reads what a copy overwrites, and combines numbers of unlike types.
+# Ops that torch decomposes first. Its exporter writes a wrong Conv for conv3d without bias, stacks
+# by a function of sequences, reads what a copy overwrites, and mixes operands of different types.
 _DECOMPOSED = frozenset(
     f"{_ATTENTION} conv3d.default hstack.default vstack.default dstack.default "
     "column_stack.default atleast_1d.Sequence atleast_2d.Sequence atleast_3d.Sequence "
@@ -35,10 +35,10 @@ _DECOMPOSED = frozenset(
 
 
 def export(program: Any, outputs: Sequence[str]) -> tuple[Any, Any, tuple[SourceState, ...]]:
-    """A program, which returns ``outputs``, as a ModelProto, and what it was decomposed into.
+    """Export a program that returns ``outputs``: a ModelProto, the decomposed program, its states.
 
-    Its states are further inputs and outputs. Raises ModelError, which names the node that has no
-    ONNX.
+    States become further inputs and outputs. Raises ModelError, naming the node that cannot be
+    exported.
     """
     states: list[SourceState] = []
 
@@ -47,10 +47,10 @@ def export(program: Any, outputs: Sequence[str]) -> tuple[Any, Any, tuple[Source
         states.extend(expose_states(functional, outputs))
         return functional
 
-    # The exporter drops the updates of buffers, which are known once it decomposes the program.
+    # The exporter drops updates of buffers, so they are read when it decomposes the program.
     observed = copy(program)
     observed.run_decompositions = decomposed
-    # Attention has other strides where gradients are wanted, which a view of it may not allow.
+    # With gradients, attention returns other strides, which a view of its result may not allow.
     with quiet(), torch.no_grad():
         try:
             exported = torch.onnx.export(observed, dynamo=True, optimize=False, verbose=False)
@@ -62,7 +62,7 @@ def export(program: Any, outputs: Sequence[str]) -> tuple[Any, Any, tuple[Source
 
 
 def _name_entries(graph: Any, program: Any) -> None:
-    """Name inputs and weights after their placeholders, which no node of the program is called."""
+    """Name inputs and weights after their placeholders, names that no node of the program has."""
     for value, name in zip(graph.inputs, program.graph_signature.user_inputs, strict=True):
         value.name = name
     for value in list(graph.initializers.values()):
@@ -70,10 +70,11 @@ def _name_entries(graph: Any, program: Any) -> None:
 
 
 def _hide_keys(graph: Any) -> None:
-    """Let boolean masks hide keys of attention by -inf, as torch does.
+    """Make boolean masks hide keys of attention by -inf, as torch does.
 
-    The exporter takes the least number. Where a mask hides all keys from a query, that gives the
-    mean of the values; torch gives 0, as do the exporter's further nodes of the NaN of -inf.
+    The exporter writes the least finite number instead. Where a mask hides all keys from a query,
+    that gives the mean of the values. Torch gives 0, and so does the exported model with -inf: its
+    further nodes replace the NaN that results by 0.
     """
     for node in graph:
         attribute = node.attributes.get("value") if node.op_type == "Constant" else None
@@ -86,7 +87,7 @@ def _hide_keys(graph: Any) -> None:
 
 
 def named_nodes(graph: Any, decomposed: Any, program: Any) -> list[SourceNode]:
-    """The nodes of an ONNX graph, each called as the node of the program that it was made for."""
+    """The nodes of an ONNX graph, each named after the node of the program that it was made for."""
     names = _names(decomposed, program)
     return [
         replace(node, name=names.get((scopes_of(proto) or [""])[-1], node.name))
@@ -95,7 +96,7 @@ def named_nodes(graph: Any, decomposed: Any, program: Any) -> list[SourceNode]:
 
 
 def joined(nodes: Iterable[SourceNode], program: Any) -> tuple[SourceNode, ...]:
-    """The nodes with those of one name as one node, then the program's that have no ONNX."""
+    """The nodes, with nodes of one name joined, then the program's nodes that have no ONNX node."""
     parts: dict[str, list[SourceNode]] = {}
     for node in nodes:
         parts.setdefault(node.name, []).append(node)
@@ -116,7 +117,7 @@ def _joined(parts: Sequence[SourceNode]) -> SourceNode:
 def _names(decomposed: Any, program: Any) -> dict[str, str]:
     """For each node of a decomposed program, the node of the program that it came from.
 
-    The nodes inside a call that wraps a part of the program have names of their own.
+    Nodes inside a call that wraps a part of the program have names of their own.
     """
     plain = _plain(program)
     names: dict[str, str] = {}
@@ -134,14 +135,14 @@ def _names(decomposed: Any, program: Any) -> dict[str, str]:
 
 
 def _plain(program: Any) -> dict[str, str]:
-    """What the nodes of a program compute, by name, without items and calls that wrap a part."""
+    """The ops of a program's nodes by node name, without getitem and calls that wrap a part."""
     kinds = {node.name: node.target for node in program.graph.nodes if node.op == "call_function"}
     aside = ("getitem", "wrap_with_")
     return {n: str(op) for n, op in kinds.items() if not target_name(op).startswith(aside)}
 
 
 def _origin(node: Any, graph_id: int) -> str:
-    """The name in the graph of that id, which is one of those that the node went through."""
+    """The name of the node in graph ``graph_id`` that a node came from; empty if there is none."""
     sources = list(node.meta.get("from_node", ()))
     while sources:
         source = sources.pop()
@@ -165,7 +166,7 @@ def quiet() -> Iterator[None]:
 
 
 def _decompositions(program: Any) -> dict[Any, Any]:
-    """Those of ops, or forms of them, that the exporter or TVM misreads, for a program with any."""
+    """Decompositions of ops that the exporter or TVM misreads, if the program has any of them."""
     if not any(map(_is_lacking, program.graph.nodes)):
         return {}
     table, aten = torch.export.default_decompositions(), torch.ops.aten
@@ -177,7 +178,7 @@ def _decompositions(program: Any) -> dict[Any, Any]:
 
 
 def _copy(target: Any, source: Any, non_blocking: bool = False) -> Any:
-    """The source alone: the exporter would read the old values of the target for their type."""
+    """Return the source: the exporter would read old values of the target to know their type."""
     return source.to(target.dtype).expand(target.shape).clone()
 
 
@@ -189,7 +190,7 @@ def _is_lacking(node: Any) -> bool:
 
 
 def _refusal(error: BaseException) -> str:
-    """The node that the exporter stopped at, and its reason."""
+    """The error message: the node at which the exporter stopped, and the reason."""
     chain = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)

@@ -1,8 +1,8 @@
-"""External backends, by object or by name, and the regions of ops that the user asks for.
+"""External backends, given by object or by name, and the regions of ops that the user asks for.
 
 Study files and worker processes can give only a name. An installed package offers a backend under
 the entry point group ``autosplit.backends``: a function without arguments that registers the code
-generator and returns a Backend. Without such a package TVM's own registry is asked for patterns.
+generator and returns a Backend. Without such a package the patterns come from TVM's own registry.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Backend:
     """An external backend: the code generator ``relax.ext.<name>``.
 
     - ``patterns``: TVM FusionPatterns or the tuples that make one, named ``<name>.<layer>``; the
-      first that matches wins. Without any, those in TVM's registry whose names begin so.
+      first that matches wins. By default, those in TVM's registry whose names begin so.
     - ``merge``: neighbouring layers in a stage become one region.
-    - ``markers``: Relax ops (``relax.astype``) that do not break a region. One that lies between
-      two layers is taken too, as the layer ``<name>.astype``.
-    - ``regions``: ops or source nodes that stay together.
+    - ``markers``: Relax ops (``relax.astype``) that do not break a region. A marker between two
+      layers becomes a layer too, ``<name>.astype``.
+    - ``regions``: groups of ops or source nodes that stay together.
     """
 
     name: str
@@ -45,14 +45,14 @@ def named(
     markers: Sequence[str] = (),
     keep_together: Sequence[Sequence[str]] = (),
 ) -> Backend:
-    """The backend ``name``; ``markers`` add to those it has, ``keep_together`` are its regions.
+    """The backend ``name``, with ``markers`` added to its own and ``keep_together`` as its regions.
 
-    Raises MachineError where its package fails, ConfigError where that returns something else.
+    Raises MachineError if its package fails, ConfigError if that returns something else.
     """
     backend = _installed(name) or Backend(name)
     return replace(
         backend,
-        # A backend that cannot merge stays so, whatever the user asks for.
+        # A backend that cannot merge never merges, whatever the user asks for.
         merge=backend.merge and merge,
         markers=tuple(dict.fromkeys((*backend.markers, *markers))),
         regions=tuple(map(tuple, keep_together)),
@@ -81,8 +81,8 @@ def groups(
 ) -> tuple[tuple[int, ...], ...]:
     """The op indices of every region the backends ask for; ``ops_of`` are the ops of each backend.
 
-    Raises SplitError naming the ops where one is unknown or not the backend's, and where a region
-    is not convex, with the ops that it lacks.
+    Raises SplitError, naming the ops, if an op is unknown or not one of the backend's, and if a
+    region is not convex; then the message names the missing ops.
     """
     regions: list[tuple[int, ...]] = []
     for backend in backends:

@@ -1,7 +1,7 @@
-"""Composites: what a code generator outside TVM computes, as opaque calls in ``main``.
+"""Composites: layers that a code generator outside TVM computes, as opaque calls in ``main``.
 
 A composite is one match of a backend's pattern; TVM calls it a layer. It is taken out of ``main``
-before anything is lowered, so that no pass and no cut gets inside. ``regions`` puts it back into
+before anything is lowered, so that no pass and no cut can divide it. ``regions`` puts it back into
 a stage.
 """
 
@@ -28,7 +28,7 @@ from autosplit.lowering.fuse.tensors import Call, constants
 
 @dataclass(frozen=True)
 class Composite:
-    """A layer: the function that computes it, and the symbol its opaque call goes by."""
+    """A layer: the function that computes it, and the symbol of its opaque call."""
 
     symbol: str
     backend: Backend
@@ -36,18 +36,18 @@ class Composite:
 
     @property
     def region(self) -> str:
-        """The symbol that TVM gives the region of this composite alone."""
+        """The symbol that TVM gives a region that consists of this composite alone."""
         return f"{self.symbol}_{self.backend.name}"
 
     @cached_property
     def key(self) -> str:
-        """Changes with what the composite computes and with its backend."""
+        """The name of the backend and a digest of the function that the composite computes."""
         digest = hashlib.sha256(tvm.ir.save_json(self.function).encode()).hexdigest()
         return f"{self.backend.name}-{digest[:20]}"
 
     @cached_property
     def constants(self) -> tuple[Any, ...]:
-        """The weights inside."""
+        """The constants inside the composite, each once."""
         read = (constants(Call(b.value, {})) for b in bindings(self.function))
         return tuple(dict.fromkeys(chain.from_iterable(read)))
 
@@ -55,7 +55,7 @@ class Composite:
 def partition(source: SourceModel, backends: Sequence[Backend]) -> tuple[Any, dict[str, Composite]]:
     """The module of ``source`` with composites as opaque calls, and the composites by symbol.
 
-    An earlier backend takes what it can before a later one. Raises ConfigError for a backend
+    Patterns of an earlier backend are applied first. Raises ConfigError for a backend
     without patterns, ModelError where TVM cannot apply them.
     """
     plain = transform.CanonicalizeBindings()(adopt_names(source.module))
@@ -96,7 +96,7 @@ def _layer(module: Any, value: Any) -> str:
 
 
 def _with_markers(module: Any, backend: Backend) -> Any:
-    """The module with those markers as layers that lie between two layers of their backend."""
+    """The module with each marker between two layers of its backend as a layer of its own."""
     between = _markers_between(module, backend)
 
     def lies_between(context: Any) -> bool:
@@ -127,7 +127,7 @@ def _markers_between(module: Any, backend: Backend) -> set[Any]:
 
 
 def _with_marks(source: SourceModel, plain: Any, module: Any) -> Any:
-    """The module with the results of composites marked again, which the pass has renamed."""
+    """The module with the marks restored on results of composites, which the pass has renamed."""
     number = {tensor: i for i, tensor in enumerate(source.tensors)}
     _, results = match(FlatCalls(source, plain), module)
     names = {}
@@ -139,7 +139,7 @@ def _with_marks(source: SourceModel, plain: Any, module: Any) -> Any:
 
 
 def _composites(module: Any, backends: Sequence[Backend]) -> dict[Any, Composite]:
-    """The composites by the variable of the function, each under a symbol of its own.
+    """The composites by the global variable of their function, each with a unique symbol.
 
     They are in the order of the calls.
     """
@@ -159,7 +159,7 @@ def _composites(module: Any, backends: Sequence[Backend]) -> dict[Any, Composite
 
 
 def _opaque(module: Any, composites: Mapping[Any, Composite]) -> Any:
-    """``main`` with the call of each composite as a call by symbol, and no composite beside it."""
+    """The module with composites called by symbol, and without the functions that compute them."""
 
     def by_symbol(_: Any, call: Any) -> Any:
         if call.op not in composites:

@@ -1,8 +1,8 @@
 """The composites of one stage merged into regions and compiled by their backends.
 
 TVM's contract: a region is a function with the attribute ``Codegen``; its layers are local
-functions with the attribute ``Composite``, which hold no further function. Calls of equal layers
-share one.
+functions with the attribute ``Composite``, which hold no further function. Equal layers share one
+function.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def generate(
     """The stage's module with its regions compiled, in the attribute ``external_mods``.
 
     ``names`` maps the symbol of each composite to the name of its op, for messages. Neighbouring
-    composites of one backend become one region unless the backend or ``merge`` forbids it; one that
-    stays alone has the symbol ``Composite.region``. Raises MachineError, naming the ops, where a
-    code generator is missing or fails.
+    composites of one backend become one region unless the backend or ``merge`` forbids it; a
+    composite that stays alone has the symbol ``Composite.region``. Raises MachineError, naming the
+    ops, where a code generator is missing or fails.
     """
     _require_generators(composites, names)
     alone = {s for s, c in composites.items() if not (merge and c.backend.merge)}
-    # TVM merges what it is given, so composites that stay alone are regions before it runs.
+    # TVM merges all composites that it sees, so those that stay alone become regions before.
     module = transform.MergeCompositeFunctions()(_with_functions(module, composites, alone))
     backends = ", ".join(sorted({c.backend.name for c in composites.values()}))
     problem = f"backend {backends} cannot compile ops {', '.join(names.values())}"
@@ -48,7 +48,7 @@ def _require_generators(composites: Mapping[str, Composite], names: Mapping[str,
 
 
 def _with_functions(module: Any, composites: Mapping[str, Composite], alone: set[str]) -> Any:
-    """The module with the calls of composites as calls of functions; those ``alone`` are regions.
+    """The module with composites called as functions; those in ``alone`` are called as regions.
 
     Kernels are called directly, since the pass that merges cannot walk over ``call_dps_packed``.
     """
@@ -68,7 +68,7 @@ def _with_functions(module: Any, composites: Mapping[str, Composite], alone: set
 
 
 def _by_symbol(_: Any, call: Any) -> Any:
-    """A direct call of a kernel as ``call_dps_packed``, other calls as they are."""
+    """Turn a direct call of a kernel into ``call_dps_packed``; return other calls as they are."""
     if not isinstance(call.op, relax.ExternFunc):
         return call
     return call_by_symbol(call.op, list(call.args), call.ty_args[0])

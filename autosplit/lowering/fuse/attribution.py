@@ -1,8 +1,8 @@
 """Which source nodes each fused op came from, and what its results are called.
 
-The calls of the flat module, before fusion, hold source tensors where their variables are marked.
-An unmarked one computes a part of the node that its first reader belongs to. The same walk reads a
-fused module: FuseOps moves calls without changing what they call on what.
+In the flat module (before fusion), a call whose variable is marked computes a source tensor. A call
+with an unmarked variable computes a part of the node that its first reader belongs to. The same
+walk reads a fused module: FuseOps moves calls, but keeps what each one calls and its arguments.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from autosplit.lowering.layout.order import SUFFIX
 
 MERGED = "merged away by simplification"
 Environment = dict[Any, Any]
-"""Variable to its content: ("call", number, item), ("input", index), ("const", object) or, for a
-tuple, a list of those."""
+"""Maps a variable to its content: ("call", number, item), ("input", index), ("const", object) or,
+for a tuple, a list of contents."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class OpNames:
 class Attribution:
     """The source names of the fused ops, in the order of their calls in the fused ``main``.
 
-    ``channels_last`` are the source tensors in that layout.
+    ``channels_last`` are the source tensors that have channels last between ops.
     """
 
     ops: tuple[OpNames, ...]
@@ -70,7 +70,7 @@ def attribute(source: SourceModel, module: FusedModule) -> Attribution:
 
 
 class FlatCalls:
-    """The calls of the flat ``main`` by number, in order."""
+    """The calls of the flat ``main``, numbered in order."""
 
     def __init__(self, source: SourceModel, module: Any) -> None:
         self.producer = {
@@ -84,11 +84,11 @@ class FlatCalls:
         self._read(source, module["main"])
 
     def take(self, call: Any, environment: Environment) -> int:
-        """The number of the flat call that ``call`` is; each flat call is taken once."""
+        """The number of the flat call that equals ``call``; each number is returned only once."""
         return self._by_key[self._key(call, environment)].pop(0)
 
     def name(self, content: Any) -> str | None:
-        """The source tensor that a content is; None where none matches."""
+        """The source tensor of a content; None if no source tensor matches."""
         if content[0] != "call":
             return None
         _, number, item = content
@@ -131,9 +131,9 @@ class FlatCalls:
         return number
 
     def _key(self, call: Any, environment: Environment) -> tuple[Any, ...]:
-        """What is called on which contents.
+        """What a call runs and the contents of its arguments.
 
-        Calls that compute the same stand for each other, for a pass may reorder them.
+        Calls with the same key are interchangeable, since a pass may reorder them.
         """
         key: list[Any] = [callee(call)]
         arguments = [a for a in call.args if not isinstance(a, tvm.ir.GlobalVar)]
@@ -148,7 +148,7 @@ class FlatCalls:
             self.tensors[content[1]].setdefault(content[2], tensor)
 
     def _assign_nodes(self, readers: Mapping[int, list[int]]) -> None:
-        # From the last call on, so that the readers of a call have their nodes already.
+        # Backwards, so that the readers of a call have their nodes already.
         for number in reversed(range(len(self.tensors))):
             nodes = [self.producer[t] for t in self.tensors[number].values() if t in self.producer]
             nodes += [self.node_of[r] for r in readers.get(number, ()) if r in self.node_of]
@@ -164,7 +164,7 @@ def match(
     results: list[tuple[str | None, ...]] = []
 
     def take(call: Any, environment: Environment) -> Any:
-        """The content of a call, whose flat calls, inside a function too, join the members."""
+        """The content of a call; its flat calls, even those inside a function, become members."""
         if not isinstance(call.op, tvm.ir.GlobalVar):
             members[-1].append(flat_calls.take(call, environment))
             return _results_of(members[-1][-1], call)
@@ -203,7 +203,7 @@ def _results_of(number: int, call: Any) -> Any:
 def _walk(
     function: Any, environment: Environment, of_call: Callable[[Any, Environment], Any]
 ) -> Iterator[tuple[Any, Any]]:
-    """The bindings of a function with their contents, which join the environment."""
+    """Yield each binding of a function with its content, which is added to the environment."""
     for binding in bindings(function):
         is_call = isinstance(binding.value, relax.Call)
         content = (of_call if is_call else _content_of)(binding.value, environment)
@@ -212,14 +212,14 @@ def _walk(
 
 
 def _content_of(value: Any, environment: Environment) -> Any:
-    """The content of an expression without computation."""
+    """The content of an expression that computes nothing."""
     return resolve(value, environment, lambda constant: ("const", constant))
 
 
 def _op_of_node(
     source: SourceModel, flat_calls: FlatCalls, members: list[list[int]], reasons: Sequence[str]
 ) -> dict[int, int]:
-    """By source node the position of the op that computes it or took it in; folded ones absent."""
+    """By source node, the position of the op that computes or absorbed it, without folded nodes."""
     op_of: dict[int, int] = {}
     for position, calls in enumerate(members):
         for call in calls:
@@ -259,7 +259,7 @@ def folded_reasons(source: SourceModel) -> list[str]:
 
 def _reason(source: SourceModel, outputs: Sequence[str], is_live: bool, depends: bool) -> str:
     if outputs and all(t in source.constants or t in source.alias for t in outputs):
-        # The mask of a dropout is a constant beside the tensor that is passed on.
+        # A dropout passes on its input as the first output; its second, the mask, is a constant.
         if outputs[0] in source.alias and outputs[0] not in source.constants:
             return f"identity: passes '{source.alias[outputs[0]]}' on"
         return "constant: known without running the model"

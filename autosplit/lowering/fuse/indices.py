@@ -1,10 +1,10 @@
-"""Indices: kept inside the tensor they look into, and which of them an input may hold.
+"""Indices: keeps lookups inside their tensors and finds which integers an input may hold.
 
-TVM's kernels of lookups do not check their indices: one that is out of bounds reads or overwrites
-memory that is not the tensor's. The indices of a model file are constants as often as inputs.
+TVM's lookup kernels do not check their indices: an index that is out of bounds reads or overwrites
+memory outside the tensor. In a model file, indices are constants as often as inputs.
 
-A range of an input is sure: every element is an index of an op that an output depends on. Random
-integers need more: nothing else is looked up at indices that depend on how large they are.
+The range of an input is certain if each element is an index of an op that an output depends on. The
+limit of random integers also considers all other lookups whose indices depend on their values.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ LOOKUPS = frozenset({
     "relax.multinomial_from_uniform", "relax.nn.nll_loss", "relax.reverse_sequence",
     "relax.scatter_elements", "relax.scatter_nd", "relax.take",
 })  # fmt: skip
-Range = tuple[int, int]  # the least and the largest
-_ALWAYS_LEGAL, _LARGEST = 2, 1 << 31  # limits of random integers
+Range = tuple[int, int]  # the least and the largest value, both included
+_ALWAYS_LEGAL, _LARGEST = 2, 1 << 31  # exclusive limits of random integers
 _WIDE_INTEGERS = ("int32", "int64", "uint32", "uint64")
 _SIZED = frozenset({"take", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd"})
 _UNKNOWN = {"", "call_dps_packed", "call_pure_packed", "call_tir"}.union(
     name.removeprefix("relax.") for name in LOOKUPS
 )
-# How the names of opaque ops begin that compute with any integers and look nothing up.
+# Prefixes of the names of opaque ops that compute with any integers and look nothing up.
 _OPAQUE_OF_NUMBERS = tuple(
     OPAQUE + kind
     for kind in (
@@ -52,15 +52,15 @@ _SAME_ELEMENTS = frozenset({
     "broadcast_to", "expand_dims", "flatten", "flip", "permute_dims", "repeat", "reshape",
     "squeeze", "tile",
 })  # fmt: skip
-_PARTS = ("strided_slice", "take")  # of one element it is the element
-# What they result in is as large for any values.
+_PARTS = ("strided_slice", "take")  # a part of a tensor with one element is that element
+# The range of their results does not depend on the values that they read.
 _BOUNDED = frozenset({
     "equal", "greater", "greater_equal", "less", "less_equal", "not_equal", "shape_of",
 })  # fmt: skip
 
 
 def bound_lookups(module: Any) -> Any:
-    """Make the kernels of lookups, where an index out of bounds means the nearest element.
+    """Lower lookups to kernels that take the nearest element where an index is out of bounds.
 
     Other calls stay as they are. A target must be in scope.
     """
@@ -71,7 +71,7 @@ def bound_lookups(module: Any) -> Any:
 
 
 def _legalize_take(builder: Any, call: Any) -> Any:
-    # TVM warns on standard error of its mode without a check.
+    # For mode "fast", which checks nothing, TVM prints a warning to standard error.
     mode = "clip" if call.attrs.mode == "fast" else call.attrs.mode
     data, indices = call.args
     return builder.call_te(topi.take, data, indices, call.attrs.axis, mode=mode)
@@ -79,11 +79,11 @@ def _legalize_take(builder: Any, call: Any) -> Any:
 
 @dataclass(frozen=True)
 class _LookUp:
-    """An op that reads a tensor at indices.
+    """An op that accesses a tensor at indices.
 
-    ``size``: of the smallest axis that they look into. The indices are the elements of ``origin``
-    and depend on the parameters ``depends``. ``legal`` are the only integers that ``origin`` may
-    hold, where that is sure.
+    ``size`` is the exclusive limit of random elements of ``origin``, by the smallest axis that is
+    indexed. The indices are these elements, perhaps with constants added, and depend on the inputs
+    ``depends``. ``legal`` is the range of integers that ``origin`` may hold, where it is certain.
     """
 
     size: int
@@ -93,7 +93,7 @@ class _LookUp:
 
 
 def index_ranges(source: SourceModel) -> Mapping[str, Range]:
-    """The legal values by input; inputs whose legal values are not sure are left out."""
+    """The range of legal values by input; inputs whose range is not certain are left out."""
     names = _names(source)
     ranges: dict[str, Range] = {}
     for look_up in _look_ups(relax.analysis.remove_all_unused(source.module["main"])):
@@ -105,13 +105,13 @@ def index_ranges(source: SourceModel) -> Mapping[str, Range]:
 
 
 def integers_below(source: SourceModel) -> Mapping[str, int]:
-    """By input of integers the number that random values stay below.
+    """The exclusive upper limit of random values, by integer input.
 
-    It is the size of the smallest axis that they index. An input is left out where nothing limits
-    it, and one of wide integers where only 0 and 1 are safe.
+    It is the size of the smallest axis that they index. Inputs that nothing limits are left out,
+    and so are wide integers if only 0 and 1 are safe, which is their default.
     """
     limits: dict[Any, int] = {}
-    # A reference may compute what no output depends on, too.
+    # Unused lookups count too, since a reference may compute them.
     for look_up in _look_ups(source.module["main"]):
         for param in look_up.depends:
             size = look_up.size if param == look_up.origin else _ALWAYS_LEGAL
@@ -135,7 +135,7 @@ def _look_ups(main: Any) -> Iterator[_LookUp]:
         name = operator(value)
         read = list(value.args) if isinstance(value, relax.Call) else [value]
         if name in _SIZED:
-            # The elements that are read do not depend on how large legal indices are.
+            # The indices only select elements, so the values that are read do not depend on them.
             yield _look_up(value, values, _depends(read.pop(1), depends))
         elif isinstance(value, relax.Call) and _is_unknown(value):
             yield _LookUp(_ALWAYS_LEGAL, None, _depends(value, depends), None)
@@ -145,7 +145,7 @@ def _look_ups(main: Any) -> Iterator[_LookUp]:
 
 
 def _is_unknown(call: Any) -> bool:
-    """Whether a call may look something up at integers that it reads."""
+    """Whether a call may use integers that it reads as indices in a way not known here."""
     return operator(call) in _UNKNOWN and not callee(call).startswith(_OPAQUE_OF_NUMBERS)
 
 
@@ -157,7 +157,7 @@ def _depends(value: Any, depends: Mapping[Any, frozenset[Any]]) -> frozenset[Any
 def _look_up(call: Any, values: Mapping[Any, Any], depends: frozenset[Any]) -> _LookUp:
     sizes, index = _axis_sizes(call), call.args[1]
     is_exact, is_wrapped = getattr(call.attrs, "mode", "fast") == "fast", False
-    low = high = 0  # of what is added to the elements
+    low = high = 0  # bounds of the constants that are added to the elements
     while index in values:
         value, name = values[index], operator(values[index])
         added = _added(value)
@@ -188,7 +188,7 @@ def _has_one_element(tensor: Any) -> bool:
 
 
 def _added(value: Any) -> tuple[Any, Any] | None:
-    """The integer that constants are added to, and these; None for any other value."""
+    """The integer that constants are added to, and the constants; None for any other value."""
     if operator(value) != "add":
         return None
     number, constant = value.args if is_constant(value.args[1]) else value.args[::-1]
@@ -208,10 +208,10 @@ def _fields(value: Any, values: Mapping[Any, Any]) -> list[Any]:
 def most_steps(
     source: SourceModel, pairs: Mapping[str, str], ranges: Mapping[str, Range]
 ) -> tuple[int, int] | None:
-    """How many items a stream may have, and by how much one counts; None where it is not known.
+    """The most items of a stream, and how far each advances its counter; None if not known.
 
-    A counter says so: a state in ``pairs`` that an item increases and that, by ``ranges``, is where
-    it writes into a cache.
+    The counter is a state in ``pairs`` that every item increases and that is an index, with a range
+    in ``ranges``, of where the item writes into a cache.
     """
     main = source.module["main"]
     values = {binding.var: binding.value for binding in bindings(main)}

@@ -1,4 +1,4 @@
-"""The fused model: the pure graph, and beside each of its ops the Relax call that computes it."""
+"""The fused model: the pure graph, and for each of its ops the Relax call that computes it."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Lowered:
 
     - ``calls[i]`` computes ``graph.ops[i]``; ``kernels`` are the PrimFuncs by name.
     - ``outputs`` pairs each output name of the model with the tensor that holds it.
-    - ``composites``: by the symbol an op calls, what external backends compute.
+    - ``composites``: what external backends compute, by the symbol that an op calls.
     - ``keep_together``: the ops of each region and of each state, which no cut may divide.
-    - ``dtypes``: the element types it computes in, inside fused ops too.
-    - ``channels_last``: names of tensors that lie so between the ops of a stage; at cuts they
+    - ``dtypes``: the element types that the model computes in, also inside fused ops.
+    - ``channels_last``: names of tensors with that layout between the ops of a stage; at cuts they
       have the layout of the source.
-    - ``integers_below``: by input of integers what random values of it stay below, where known.
-    - ``index_ranges``: by input of integers the values that are legal, where that is sure.
-    - ``initial``: by input what a state begins with, where that is not zero.
-    - ``steps``: how many items a stream may have, and ``advance``: by how much one counts towards
-      the places of its states, where that is known.
+    - ``integers_below``: for integer inputs, the exclusive upper limit of random values, if known.
+    - ``index_ranges``: for integer inputs, the least and largest legal value, where certain.
+    - ``initial``: the initial value of each state that does not start at zero, by its input.
+    - ``steps``: the most items that a stream may have; ``advance``: how far each item advances the
+      counter of positions in its states. Both are None where unknown.
     """
 
     graph: FusedGraph
@@ -58,7 +58,7 @@ class Lowered:
 
     @cached_property
     def regions(self) -> Mapping[str, tuple[int, ...]]:
-        """By the name of an external backend the ops that it runs, by index."""
+        """The indices of the ops that each external backend runs, by the name of the backend."""
         ops: dict[str, list[int]] = {}
         for i, op in enumerate(self.graph.ops):
             if op.kernel in self.composites:
@@ -77,11 +77,11 @@ def lower(
     backends: Sequence[Backend] = (),
     states: Mapping[str, str] | Literal["auto"] | None = None,
 ) -> Lowered:
-    """Fuse ``source`` for ``target`` (a tvm Target) and name everything.
+    """Fuse ``source`` for ``target`` (a tvm Target) and name all ops and tensors.
 
-    What a pattern of ``backends`` matches is an op of its own: nothing is fused with it, and no
-    cut divides it. ``states`` has the output by the input that it feeds in the next step; "auto"
-    are those that ``propose_states`` proposes, where the source itself keeps none.
+    Each match of a pattern of ``backends`` is an op of its own: nothing is fused with it, and no
+    cut divides it. ``states`` maps each input to the output that feeds it in the next step; "auto"
+    takes the states that ``propose_states`` proposes, unless the source itself keeps some.
 
     Raises ModelError where the model cannot be split, ConfigError for a wrong state.
     """
@@ -125,7 +125,7 @@ def lower(
 
 
 def _node_at_fault(source: SourceModel, target: Any) -> str:
-    """The first node up to which a model cannot be lowered either, as a message begins."""
+    """The start of a message: the first node that cannot be lowered with all nodes before it."""
     main = source.module["main"]
     in_order = bindings(main)
 

@@ -1,8 +1,8 @@
-"""Fusing once, before any cut, so that a split never undoes a fusion.
+"""Fuses a model once, before any cut, so that a split never undoes a fusion.
 
-Source names go along: passes rename variables, split one op into several and fuse several into one.
-A variable that only renames another holds the same tensor (``adopt_names``), and FuseOps moves
-calls without changing what they call on what (``attribution.match``).
+Source names are kept, although passes rename variables, split one op into several and fuse several
+into one: a variable that only renames another holds the same tensor (``adopt_names``), and FuseOps
+moves calls, but keeps what each one calls and its arguments (``attribution.match``).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from autosplit.lowering.layout.tiles import registers_of
 
 @dataclass(frozen=True)
 class FusedModule:
-    """One module at three moments.
+    """A module before, during and after fusion.
 
-    ``flat`` has a kernel an op. ``grouped`` calls fused functions; equal ones share one. ``fused``
-    has one PrimFunc a fused op. The last two bind the same calls in the same order.
+    ``flat`` has one kernel per op. ``grouped`` calls fused functions; equal ones share one.
+    ``fused`` has one PrimFunc per fused op. The last two bind the same calls in the same order.
     """
 
     flat: Any
@@ -53,7 +53,7 @@ def fuse(module: Any, target: Any) -> FusedModule:
         layout, packed = [], {}
     legalise = [
         transform.CanonicalizeBindings(),
-        # LegalizeOps leaves sorting to it.
+        # LegalizeOps does not lower sorting.
         relax.backend.DispatchSortScan(),
         transform.LegalizeOps(packed),
         transform.AnnotateTIROpPattern(),
@@ -78,7 +78,7 @@ def adopt_names(module: Any) -> Any:
     Run before a pass that removes such renamings, so that whichever name survives has the mark.
     """
     main, params = module["main"], set(module["main"].params)
-    # A set of variables that hold the same value by its first one. Parameters are in none, for they
+    # For each variable, the first one with the same value. Parameters are left out, because they
     # keep their names.
     first_of: dict[Any, Any] = {}
     marks: dict[Any, str] = {}

@@ -1,4 +1,4 @@
-"""Reading a fused ``main``: its calls as ops of a graph, with names and sizes."""
+"""Reads a fused ``main``: enters its calls as ops of a graph, with names and sizes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Outputs = tuple[tuple[str, str], ...]
 def read(
     source: SourceModel, module: FusedModule, composites: Mapping[str, Composite]
 ) -> tuple[FusedGraph, tuple[Call, ...], Outputs, frozenset[str]]:
-    """The graph and what ``Lowered`` says of it: ``calls``, ``outputs`` and ``channels_last``.
+    """The graph, and the fields ``calls``, ``outputs`` and ``channels_last`` of ``Lowered``.
 
     Raises ModelError for an op without a kernel and for a size that is not known.
     """
@@ -54,13 +54,13 @@ def read(
 
 
 def _modules(source: SourceModel, graph: FusedGraph) -> dict[str, tuple[int, ...]]:
-    """The ops of each module, by index."""
+    """The indices of the ops of each PyTorch module."""
     modules_of = {node.name: node.modules for node in source.nodes}
     ops: dict[str, dict[int, None]] = {}
     for i, op in enumerate(graph.ops):
         for name in (*op.sources, *op.parts):
             for module in modules_of[name]:
-                # Torch numbers the second call of a module, and notes the items of lists alone.
+                # Torch adds @N to repeated calls, and records the items of a list but not the list.
                 path = re.sub(r"@\d+", "", module).split(".")
                 for part in accumulate(path, "{}.{}".format):
                     ops.setdefault(part, {})[i] = None
@@ -85,7 +85,7 @@ class _Reader:
         self._main = module.fused["main"]
         self._composites = composites
         self._content: dict[Any, Any] = {}
-        # Counted once a kernel: many ops share one.
+        # Estimated once per kernel, since many ops share one.
         self._flops = {
             gvar.name_hint: flops_of(function)
             for gvar, function in module.fused.functions.items()
@@ -95,7 +95,7 @@ class _Reader:
     def walk(self) -> Outputs:
         params = self._main.params, self._source.module["main"].params, self._source.inputs
         for var, before, signature in zip(*params, strict=True):
-            # The name of an input may end in the suffix by itself.
+            # The source itself may have given an input a name with the suffix.
             is_last = var.name.endswith(SUFFIX) and var.name != before.name
             self._content[var] = self._enter_tensor(signature.name, var.ty, is_last)
         names = iter(self.names.ops)
@@ -145,9 +145,9 @@ class _Reader:
         self.calls.append(call)
 
     def _enter_tensor(self, name: str, kind: Any, is_last: bool = False) -> str:
-        """Enter a tensor under ``name``, numbered if that is taken.
+        """Enter a tensor under ``name``, with a number appended if that name is taken.
 
-        One that lies with channels last has the shape of the source all the same.
+        A tensor with channels last is entered with its shape in the source.
         """
         unique = unused(name, set(self.tensors))
         shape = static_shape(unique, kind)
@@ -174,7 +174,7 @@ class _Reader:
         return tuple(outputs)
 
     def _constant_output(self, name: str, value: Any) -> str:
-        """Enter an output that is known without running the model: some stage must return it."""
+        """Enter an output that is a constant as an op, since some stage must return it."""
         if not is_constant(value):
             raise ModelError(f"output '{name}' is not a tensor; only tensors can leave a pipeline")
         # An op without inputs, so that any stage may have it.
@@ -185,7 +185,7 @@ class _Reader:
 
 
 def _kernel(names: OpNames, value: Any) -> str:
-    """The name of what a call runs. Raises ModelError for an operator that was not lowered."""
+    """The name of what a call runs. Raises ModelError for an operator that has not been lowered."""
     if isinstance(value.op, tvm.ir.Op) and not value.op.name.startswith("relax.call_"):
         raise ModelError(
             f"op {value.op.name} of node '{' '.join(names.sources or names.parts)}' has no kernel "
@@ -195,7 +195,7 @@ def _kernel(names: OpNames, value: Any) -> str:
 
 
 def _constant(value: Any) -> Any:
-    """A constant itself. Raises ModelError for anything else."""
+    """Return a constant as it is. Raises ModelError for anything else."""
     if not is_constant(value):
         raise ModelError(
             f"the model holds a {type(value).__name__} between its ops, which cannot cross a cut"

@@ -18,8 +18,8 @@ from autosplit.frontend.source import SourceModel, marked
 class Call:
     """The Relax expression of one op: a call, or a constant that is an output of the model.
 
-    ``reads`` says what each variable in it stands for: a tensor name, a constant or, for a tuple,
-    a list of those. ``weights`` are the constants inside a composite, which are no arguments.
+    ``reads`` maps each variable in it to its content: a tensor name, a constant or, for a tuple, a
+    list of these. ``weights`` are the constants inside a composite, which are not arguments.
     """
 
     value: Any
@@ -43,7 +43,7 @@ def constants(call: Call) -> Iterator[Any]:
 def static_shape(name: str, kind: Any) -> tuple[int, ...]:
     """The shape of tensor ``name``, whose Relax type is ``kind``.
 
-    Raises ModelError where it is no tensor, or one whose sizes are not all known.
+    Raises ModelError if it is not a tensor, or a tensor with a size that is not known.
     """
     sizes = fixed_sizes(kind) if isinstance(kind, relax.TensorType) else None
     if sizes is None:
@@ -55,15 +55,15 @@ def static_shape(name: str, kind: Any) -> tuple[int, ...]:
 
 
 def require_static(source: SourceModel) -> None:
-    """Raises ModelError, naming the node, for a tensor whose size depends on values.
+    """Raise ModelError, naming the node, for a tensor whose size depends on values.
 
     All input sizes are known, so only an op such as NonZero, Compress or Range can leave a size
-    open. One that is an expression may still become a number, once constants are folded.
+    unknown. A size that is an expression may still become a number once constants are folded.
     """
     is_open = False
     for binding in bindings(source.module["main"]):
         is_open = is_open or any(t.shape is None for t in tensor_types(binding.var.ty))
-        # The variable with the open size may be part of a node: the next marked one names it.
+        # This variable may hold a part of a node's result: the next marked one identifies the node.
         index = marked(binding.var.name) if is_open else None
         if index is None:
             continue
@@ -73,19 +73,19 @@ def require_static(source: SourceModel) -> None:
 
 
 def size_of(shape: tuple[int, ...], dtype: str) -> int:
-    """The bytes of a dense tensor, whole bytes an element."""
+    """The size of a dense tensor in bytes; an element takes a whole number of bytes."""
     kind = tvm.DataType(dtype)
     return prod(shape) * ((int(kind.bits) * int(kind.lanes) + 7) // 8)
 
 
 def bytes_of(constants: Iterable[Any]) -> int:
-    """The bytes of constants, each counted once."""
+    """The total bytes of some constants, each distinct constant counted once."""
     unique = dict.fromkeys(constants)
     return sum(size_of(tuple(map(int, c.value.shape)), str(c.value.dtype)) for c in unique)
 
 
 def dtypes_of(function: Any) -> frozenset[str]:
-    """The element types of all that a Relax function binds."""
+    """The element types of all tensors that a Relax function binds."""
     return frozenset(str(t.dtype) for b in bindings(function) for t in tensor_types(b.var.ty))
 
 

@@ -1,9 +1,9 @@
-"""Channels last: convolutions, and what lies between them, with the channels as innermost axis.
+"""Channels last: convolutions and the ops between them with the channels as innermost axis.
 
 A vector register then holds neighbouring channels of one pixel, whatever the width of an image.
 The pass walks ``main`` once and follows the layout from the convolutions on. A variable may exist
-as the source has it, with channels last, or both; a permutation is emitted where an op needs the
-layout that is missing. The inputs and outputs of a stage have the layout of the source.
+in the layout of the source, with channels last, or in both; a permutation is emitted where an op
+needs the missing layout. The inputs and outputs of a stage have the layout of the source.
 
 ``ops`` has the rewriting of each op, ``order`` the order of axes for tensors of any rank.
 """
@@ -24,7 +24,7 @@ from autosplit.lowering.layout.order import SUFFIX, to_last, to_source
 
 
 def channels_last(module: Any) -> Any:
-    """The module with the convolutions of ``main`` and what follows them with channels last."""
+    """Convert the convolutions of ``main``, and the ops that follow them, to channels last."""
 
     main = module["main"]
     values = Values()
@@ -48,10 +48,10 @@ def _wide_inputs(main: Any) -> list[Any]:
 
 
 class Values:
-    """What becomes of each binding; the ``builder`` of a ``mutator`` emits the new ones.
+    """Converts each binding of ``main``; the ``builder`` of a ``mutator`` emits the new ones.
 
     ``last`` maps a variable of the old ``main`` to its value with channels last, or to a tuple of
-    such values. ``tuples`` maps a variable to the tuple it is of variables of the old ``main``.
+    such values. ``tuples`` maps a variable to the tuple of old variables that it is bound to.
     ``restored`` are the variables that exist in the layout of the source too.
     """
 
@@ -64,7 +64,7 @@ class Values:
         self.restored: set[Any] = set()
 
     def convert(self, mutator: Any, binding: Any) -> bool:
-        """Emit a binding with channels last; False if that is impossible, or of no use."""
+        """Emit a binding with channels last; return False if that is impossible or of no use."""
         self.mutator, self.builder = mutator, mutator.builder_
         if self._emit_last(binding.var, binding.value):
             return True
@@ -93,7 +93,7 @@ class Values:
         return True
 
     def restore(self, var: Any) -> None:
-        """Have a variable in the layout of the source too."""
+        """Emit a variable in the layout of the source too."""
         if var in self.restored or var not in {**self.last, **self.tuples}:
             return
         self.restored.add(var)
@@ -111,7 +111,7 @@ class Values:
         self.mutator.set_var_remap(var, self.builder.emit(restored))
 
     def _tuple(self, var: Any, value: Any) -> None:
-        """A tuple is made where it is read, in the layout that its reader needs."""
+        """Record a tuple, which is built where it is read, in the layout that its reader needs."""
         self.tuples[var] = value
         if not isinstance(var, relax.DataflowVar):
             # The result of ``main``.
@@ -141,7 +141,7 @@ class Values:
             array = array.reshape((1,) * (rank - array.ndim) + array.shape)
             return relax.const(np.ascontiguousarray(array.transpose(to_last(rank))))
         if not isinstance(expression, relax.Var):
-            # A number among the arguments, as of clip.
+            # An argument that is a number, such as a bound of clip.
             return None if isinstance(expression, relax.Tuple) else expression
         sizes = getattr(expression.ty, "shape", None)
         if sizes is None or len(sizes) not in (0, rank):

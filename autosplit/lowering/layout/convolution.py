@@ -1,9 +1,9 @@
 """Convolutions with channels last whose weights are packed in the order a kernel reads them.
 
 Packed weights are [blocks of output channels, KH, KW, input channels, channels of a block]: the
-innermost loop of a kernel reads them from front to back. Where the channels of a group are no
-multiple of the vector, zeros are appended and the result is cut. A convolution over rows of pixels
-is one over images of height 1.
+innermost loop of a kernel reads them from front to back. If the channels of a group do not fill
+whole vectors, zeros are appended and the result is cropped. A 1-D convolution is computed as a 2-D
+one over images of height 1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from autosplit.lowering.layout.tiles import Registers, padded_channels, padded_w
 
 PACKED = "conv2d_packed"
 DEPTHWISE = "conv2d_depthwise"
-# How each op calls the layouts of the source: its data and its weight.
+# The layouts of the data and the weight in the source, by op.
 SOURCE_LAYOUTS = {
     "nn.conv1d": ("NCW", "OIW"),
     "nn.conv2d": ("NCHW", "OIHW"),
@@ -40,7 +40,7 @@ def can_pack(call: Any) -> bool:
     is_plain = is_plain and str(attrs.out_layout) in ("", layouts[0])
     dtypes = {str(value.ty.dtype) for value in (data, weight, call)}
     if layouts[1].startswith("IO"):
-        # Wider padding would take pixels away from the input.
+        # Wider padding would crop the input of the equivalent convolution.
         kernel = shape_of(weight)[2:]
         is_plain = is_plain and all(int(step) == 1 for step in attrs.dilation)
         is_plain = is_plain and max(map(int, attrs.padding)) < min(kernel)
@@ -70,10 +70,10 @@ def legalize_convolutions(registers: Registers) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ConvolutionShape:
-    """The sizes of a convolution over tensors of a rank, 3 for rows and 4 for images.
+    """The sizes of a convolution over tensors of ``rank`` 3 (rows of pixels) or 4 (images).
 
-    The kernel, strides, dilation and sizes are those of height and width, the padding that at the
-    top, left, bottom and right. With ``is_image`` the input has the layout of the source.
+    ``kernel``, ``strides`` and ``dilation`` are for height and width, ``padding`` is for the top,
+    left, bottom and right. With ``is_image`` the input has the layout of the source.
     """
 
     rank: int
@@ -107,18 +107,18 @@ class ConvolutionShape:
         return self.group_inputs == 1 and self.group_outputs == 1 and not self.is_image
 
     def last(self, n: Any, h: Any, w: Any, c: Any) -> tuple[Any, ...]:
-        """A position, or the sizes, of a tensor with channels last."""
+        """An index, or the shape, of a tensor with channels last."""
         return (n, h, w, c) if self.rank == 4 else (n, w, c)
 
     def read(self, n: Any, h: Any, w: Any, c: Any) -> tuple[Any, ...]:
-        """A position, or the sizes, of the input."""
+        """An index, or the shape, of the input."""
         if not self.is_image:
             return self.last(n, h, w, c)
         return (n, c, h, w) if self.rank == 4 else (n, c, w)
 
 
 class _Kernel(NamedTuple):
-    """How a convolution is computed from packed weights, which ``key`` tells from others."""
+    """How to pack weights and compute a convolution from them; ``key`` identifies the packing."""
 
     key: tuple[Any, ...]
     pack: Callable[[], Any]
@@ -156,9 +156,9 @@ def _kernel(call: Any, name: str, registers: Registers) -> _Kernel:
 def _as_convolution(shape: ConvolutionShape, weight: Any) -> tuple[ConvolutionShape, Any]:
     """The sizes and weights of a convolution that computes a transposed one.
 
-    With a stride s the output pixels h with the same (h + padding) % s read the same of the
-    weights, every s-th: they are the output of a convolution with stride 1. Its channels are the
-    pixels of a stride and their channels: [groups, s, s, channels of a group].
+    With stride s, the output pixels h with the same (h + padding) % s use the same weights, every
+    s-th: they are the output of a convolution with stride 1. Its output channels hold all pixels
+    of a stride with their channels: [groups, s, s, channels of a group].
     """
     (top, left, _, _), (sh, sw) = shape.padding, shape.strides
     taps = tuple(-(-k // s) for k, s in zip(shape.kernel, shape.strides, strict=True))
@@ -170,7 +170,7 @@ def _as_convolution(shape: ConvolutionShape, weight: Any) -> tuple[ConvolutionSh
     wide[:, :, : shape.kernel[0], : shape.kernel[1]] = weight
     outputs = shape.group_outputs
     by_phase = wide.reshape(shape.groups, -1, outputs, taps[0], sh, taps[1], sw)
-    # The input is read backwards: output q reads input q - t for tap t.
+    # The kernel is flipped, since output q reads input q - t for tap t.
     turned = by_phase[:, :, :, ::-1, :, ::-1].transpose(0, 4, 6, 2, 1, 3, 5)
     channels = shape.out_channels * sh * sw
     convolution = replace(
@@ -203,7 +203,7 @@ def _convolution(shape: ConvolutionShape, x: Any, weight: Any, padded: int, widt
     def product(*at: Any) -> Any:
         n, h, w, o = _coordinates(at)
         if width != shape.out_width:
-            # Rows too many repeat the last one, for there is no input behind it.
+            # Pixels beyond the row repeat its last one, since there is no input for them.
             w = tirx.min(w, shape.out_width - 1)
         channel = o // padded * shape.group_inputs + rc if shape.groups > 1 else rc
         row, column = _covered(shape, h, w, rh, rw)
@@ -223,7 +223,7 @@ def _convolution(shape: ConvolutionShape, x: Any, weight: Any, padded: int, widt
 
 
 def _window(shape: ConvolutionShape) -> tuple[Any, Any]:
-    """The axes that a convolution reduces over in an image; row 0 where there are no others."""
+    """The reduction axes over the rows and columns of a kernel; in rank 3 the row is always 0."""
     rh = te.reduce_axis((0, shape.kernel[0]), "rh") if shape.rank == 4 else 0
     return rh, te.reduce_axis((0, shape.kernel[1]), "rw")
 
@@ -248,9 +248,9 @@ def _depthwise(shape: ConvolutionShape, x: Any, weight: Any) -> Any:
 
 
 def _cut(result: ConvolutionShape, shape: ConvolutionShape, y: Any, padded: int) -> Any:
-    """The result without appended channels and rows too many.
+    """Crop the appended channels and surplus pixels of the result ``y``.
 
-    The pixels of a stride of a transposed convolution lie in the channels of ``y``.
+    For a transposed convolution, the channels of ``y`` hold the pixels of a stride.
     """
     outputs = result.group_outputs
     is_transposed = result is not shape
@@ -278,7 +278,7 @@ def _shape_of_call(call: Any) -> ConvolutionShape:
     _, *out_sizes, out_channels = shape_of(call)
     height, width = _two(sizes)
     out_height, out_width = _two(out_sizes)
-    # Relax writes the padding of every side, whatever it was given.
+    # Relax stores the padding of every side, however it was given.
     *before, right = map(int, attrs.padding)
     top, left, bottom = before if len(before) == 3 else (0, *before, 0)
     return ConvolutionShape(
@@ -300,7 +300,7 @@ def _shape_of_call(call: Any) -> ConvolutionShape:
 
 
 def _two(sizes: Sequence[Any]) -> tuple[int, int]:
-    """Those of height and width; a row has height 1."""
+    """The values for height and width; a row of pixels has height 1."""
     height, width = map(int, sizes if len(sizes) == 2 else (1, *sizes))
     return height, width
 
@@ -315,7 +315,7 @@ def _with_zeros(shape: ConvolutionShape, x: Any) -> Any:
 
 
 def _coordinates(position: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
-    """Item, row, column and channel of a position with channels last; a row of pixels is row 0."""
+    """Item, row, column and channel of an index with channels last; a row of pixels is row 0."""
     n, *pixel, channel = position
     h, w = pixel if len(pixel) == 2 else (0, *pixel)
     return n, h, w, channel

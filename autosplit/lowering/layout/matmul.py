@@ -1,8 +1,8 @@
-"""Matrix products whose right-hand side lies in the order a kernel reads it.
+"""Matrix products whose right-hand side is stored in the order in which a kernel reads it.
 
-A constant right-hand side is packed now, to [blocks of columns, K, columns of a block], with zeros
-appended where no vector divides the columns. One that is computed is read as it is, or packed by
-the kernel.
+A constant right-hand side is packed here to [blocks of columns, K, columns of a block], with zeros
+appended if the columns do not fill whole vectors. A right-hand side that is computed is read as it
+is, or packed by the kernel.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def legalize_matmul(registers: Registers) -> Any:
         def compute(x: Any, w: Any) -> Any:
             y = _product(x, w, sizes, padded, tile, is_packed)
             is_whole = padded == columns and padded_width(rows, tile) == rows
-            # Without appended columns and rows too many.
+            # The result is cropped to the columns and rows of the product.
             return y if is_whole else te.compute(sizes, lambda *at: y[at], name="cut")
 
         return builder.call_te(compute, left, right, primfunc_name_hint="matmul")
@@ -51,10 +51,10 @@ def legalize_matmul(registers: Registers) -> Any:
 
 
 def _fits(call: Any, registers: Registers) -> bool:
-    """Whether it is a product of matrices of 32-bit floats with more rows than one.
+    """Whether a call is a product of matrices of 32-bit floats that these kernels make faster.
 
-    A product with one row reads every number of the matrix once: packing gains nothing where
-    vectors divide its rows as they are.
+    A product with one row reads every number of the matrix only once, so packing the matrix gains
+    nothing if its rows are whole vectors anyway.
     """
     left, right = call.args
     dtypes = {str(left.ty.dtype), str(right.ty.dtype), str(call.ty.dtype)}
@@ -76,7 +76,7 @@ def _packed(weight: Any, padded: int, block: int) -> Any:
 def _product(
     left: Any, right: Any, sizes: tuple[int, ...], padded: int, tile: Tile, is_packed: bool
 ) -> Any:
-    """The product, whose last two dimensions are computed up to whole tiles."""
+    """The product, with its last two dimensions rounded up to whole tiles."""
     *batch, rows, columns = sizes
     depth = int(left.shape[len(left.shape) - 1])
     k = te.reduce_axis((0, depth), "k")
@@ -89,7 +89,7 @@ def _product(
     def product(*position: Any) -> Any:
         *outer, m, n = position
         if padded_width(rows, tile) != rows:
-            # Rows too many repeat the last one, for there is no input behind it.
+            # Rows beyond the last one repeat it, since there is no input for them.
             m = tirx.min(m, rows - 1)
         x = left[(*_batch_position(left, outer), m, k)]
         if is_packed:
@@ -105,7 +105,7 @@ def _product(
 
 
 def _batch_position(operand: Any, outer: list[Any]) -> list[Any]:
-    """Where an operand is read for a position in the batch, which it may have to repeat."""
+    """The batch index at which an operand is read; axes of size 1 are broadcast."""
     sizes = list(map(int, operand.shape))[:-2]
     position = outer[len(outer) - len(sizes) :]
     return [0 if size == 1 else index for size, index in zip(sizes, position, strict=True)]

@@ -1,8 +1,8 @@
-"""How each op is written with channels last.
+"""The rewriting of each op to channels last.
 
 A rule gets the values of the pass, the name of the op and its call in the source. It returns the
-new expression, or None where the op needs the layout of the source. ``order`` says what channels
-last is of a tensor of any rank.
+new expression, or None where the op needs the layout of the source. ``order`` defines channels last
+for tensors of any rank.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from autosplit.lowering.layout.order import pixel_axes, to_last
 if TYPE_CHECKING:
     from autosplit.lowering.layout.channels_last import Values
 
-# An input of so few channels is read as it lies: a kernel loads it number by number anyway.
+# With so few channels an input keeps the source's layout: kernels load it number by number anyway.
 _IMAGE_CHANNELS = 4
 _ELEMENTWISE = frozenset({
     "abs", "add", "astype", "ceil", "clip", "cos", "divide", "equal", "erf", "exp", "floor",
@@ -44,7 +44,7 @@ class SourceLayout(NamedTuple):
 
 
 def has_few_channels(data: Any) -> bool:
-    """Whether an input is read as it lies."""
+    """Whether an input has so few channels that it is read in the layout of the source."""
     return shape_of(data)[1] <= _IMAGE_CHANNELS
 
 
@@ -58,7 +58,7 @@ def _elementwise(values: Values, _: str, call: Any) -> Any:
 def _quantize(values: Values, _: str, call: Any) -> Any:
     data, *parameters = call.args
     if any(not is_constant(p) or prod(shape_of(p)) != 1 for p in parameters):
-        # They differ along an axis, as those of weights do.
+        # Parameters that differ along an axis, as those of weights do.
         return None
     operand = values.operand(data, len(call.ty.shape))
     return relax.Call(call.op, [operand, *parameters], call.attrs, call.ty_args)
@@ -84,7 +84,7 @@ def _pool(values: Values, _: str, call: Any) -> Any:
 
 
 def _layouts(rank: int) -> tuple[str, str]:
-    """What TVM calls the layout of the source and channels last."""
+    """TVM's names of the layout of the source and of channels last."""
     return ("NCW", "NWC") if rank == 3 else ("NCHW", "NHWC")
 
 
@@ -124,7 +124,7 @@ def _reduction(values: Values, name: str, call: Any) -> Any:
         return reduce(data, axes_in_memory, True)
     if not set(pixel_axes(rank)) <= set(axes):
         return None
-    # Without the pixels nothing is left whose order a layout could change.
+    # Without the axes of pixels, both layouts are the same.
     return SourceLayout(reduce(data, axes_in_memory))
 
 
@@ -165,7 +165,7 @@ def _permute_dims(values: Values, _: str, call: Any) -> Any:
     axes = [int(a) % rank for a in call.attrs.axes or reversed(range(rank))]
     data = values.operand(call.args[0], rank)
     if axes == to_last(rank):
-        # The source permutes to what lies in memory.
+        # The source permutes to the order that memory has already.
         return SourceLayout(relax.op.reshape(data, shape_of(call)))
     pixels = pixel_axes(rank)
     if axes[0] != 0 or axes[-len(pixels) :] != pixels:

@@ -1,8 +1,8 @@
 """The order of axes in memory.
 
-With channels last a tensor (N, C..., H, W) of any rank from 4 on lies as (N, H, W, C...), one
-(N, C, W) as (N, W, C). The name of a variable that lies so ends in ``SUFFIX``, which passes carry
-along.
+With channels last, a tensor (N, C..., H, W) of rank 4 or more is stored as (N, H, W, C...), and
+(N, C, W) as (N, W, C). The name of a variable with this layout ends in ``SUFFIX``, which passes
+preserve.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ SWAP = "swap_channels"
 
 
 def pixel_axes(rank: int) -> list[int]:
-    """The axes of a tensor of the source that are those of its images, or rows."""
+    """The axes of the pixels of a source tensor: height and width, or width alone."""
     return list(range(max(2, rank - 2), rank))
 
 
 def to_last(rank: int) -> list[int]:
-    """The axes of a tensor of the source in the order of memory."""
+    """The axes of a source tensor in the order of channels last."""
     pixels = pixel_axes(rank)
     return [0, *pixels, *range(1, rank - len(pixels))]
 
@@ -33,7 +33,7 @@ def to_source(rank: int) -> list[int]:
 
 
 def source_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in the source of a tensor that lies as ``shape``."""
+    """The shape in the source of a tensor that has ``shape`` with channels last."""
     return tuple(shape[axis] for axis in to_source(len(shape)))
 
 
@@ -43,10 +43,10 @@ def swap_name(dtype: str) -> str:
 
 
 def swap_kernel(dtype: str) -> Any:
-    """A PrimFunc that copies (n, a, b) to (n, b, a), of any size.
+    """A PrimFunc that copies (n, a, b) to (n, b, a), for any sizes.
 
-    Stages call it for a tensor that crosses a cut: it has the layout of the source there, whatever
-    the runtimes on both sides.
+    Stages call it for a tensor that crosses a cut: the tensor has the layout of the source there,
+    whatever the runtimes on both sides.
     """
     n, a, b = (tirx.Var(name, "int64") for name in "nab")
     x = te.placeholder((n, a, b), dtype, name="x")

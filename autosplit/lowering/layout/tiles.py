@@ -4,8 +4,8 @@ Every multiplication of a convolution or a matrix product reads a number of the 
 of weights. A tile of ``rows`` output pixels by ``vectors`` of channels reads ``rows`` numbers and
 ``vectors`` vectors for ``rows * vectors`` multiplications, so the larger and the squarer it is, the
 more arithmetic a load feeds (Goto and van de Geijn, "Anatomy of High-Performance Matrix
-Multiplication", 2008). It must fit into the registers with the vectors of weights and one number
-of the input.
+Multiplication", 2008). The tile must fit into the registers together with its vectors of weights
+and one number of the input.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def registers_of(target: Any) -> Registers:
 
 
 def padded_channels(channels: int, registers: Registers) -> int:
-    """The channels of one group with zeros appended, so that vectors divide them.
+    """The channels of one group with zeros appended, so that they fill whole vectors.
 
-    Zeros cost time in proportion, so a few lanes are wasted at most: below one vector as little as
-    half a vector, above it as few vectors as there are.
+    Zeros cost time in proportion, so few are appended: up to one vector, half or a quarter of a
+    vector is used where that is enough; above, as few whole vectors as possible.
     """
     lanes = registers.lanes
     if channels <= lanes:
@@ -68,10 +68,10 @@ def padded_channels(channels: int, registers: Registers) -> int:
 
 
 def tile_of(height: int, width: int, channels: int, registers: Registers) -> Tile:
-    """The tile that takes the least time for an output of some size.
+    """The tile that takes the least time for an output of a given size.
 
     ``channels`` is a number that ``padded_channels`` returns. The tile divides it and the height,
-    but perhaps not the width: then the last tile also computes pixels that are thrown away.
+    but perhaps not the width: then the last tile also computes pixels that are discarded.
     """
     lanes = min(registers.lanes, channels)
     best = Tile(1, 1, 1, lanes)
@@ -99,9 +99,9 @@ def _fits(tile: Tile, registers: Registers) -> bool:
 
 
 def _cost(tile: Tile, width: int) -> tuple[float, int]:
-    """Time for a multiplication of the output: the multiplication and its loads.
+    """Relative time of one multiplication with its loads; the height breaks ties.
 
-    Of two alike the lower tile is better, whose rows are neighbours in memory.
+    Of two tiles with the same time the lower one is better: its pixels are neighbours in memory.
     """
     rows = tile.height * tile.width
     loads = (rows + tile.vectors) / (rows * tile.vectors)

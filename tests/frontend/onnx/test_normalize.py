@@ -43,7 +43,7 @@ def test_every_spelling_is_read(save, model):
 
 @pytest.mark.parametrize(
     ("line", "dtype", "reason"),
-    [('BitShift<direction="LEFT">', "uint8", "no bits for"), ("Mod<fmod=0>", "float", "fmod=1"),
+    [('BitShift<direction="LEFT">', "uint8", "more bits than"), ("Mod<fmod=0>", "float", "fmod=1"),
      ("Mod", "int32", "divided by 0"), ("Div", "int8", "divided by 0"),
      ("Pow", "int64", "powers of floats only, its base is int64")],
 )  # fmt: skip
