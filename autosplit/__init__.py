@@ -1,9 +1,9 @@
 """autosplit: the pipeline of a neural network that runs fastest on the target devices.
 
 The public names are imported when first used, so that ``import autosplit`` costs nothing. Read
-``api`` first. The packages stand on each other in one order: ``cli``, ``report``, ``study``,
-``deploy``, ``hardware``, ``lowering``, ``frontend``; all of them stand on ``planner``, ``cuts``,
-``graph`` and the small modules beside this file.
+``api`` first. Each package imports only later ones of ``cli``, ``report``, ``study``, ``deploy``,
+``hardware``, ``lowering``, ``frontend``; all of them may import ``planner``, ``cuts``, ``graph``
+and the small modules beside this file.
 """
 
 from __future__ import annotations

@@ -33,33 +33,33 @@ from autosplit.study.space import useful_threads
 
 SINGLE = (1,)  # batches: items are computed one by one
 Batches = int | Sequence[int] | Literal["auto"]
-SEARCH_S = 10.0  # for the search of a plan; the best one that was found by then is returned
+SEARCH_S = 10.0  # the time limit of the search for a plan, which returns the best one so far
 
 
 class Model(CompiledModel):
     """A model ready to be split; ``graph`` holds its fused ops."""
 
     def __repr__(self) -> str:
-        """Short: the fields hold whole graphs and kernels."""
+        """A short text: the fields hold whole graphs and kernels."""
         return f"<Model '{self.graph.name}' of {len(self.graph.ops)} ops>"
 
     def split(self, after: Sequence[Iterable[str]], replicas: Sequence[int] = ()) -> Split:
         """Split by hand.
 
-        A cut is the smallest downset that holds the named ops, the whole of every state they are
-        part of, and everything before the cut ahead of it.
+        A cut is the smallest downset that contains the named ops and the previous cut, and that
+        separates no ops that share a state.
 
         Args:
             after: For each cut, from input to output, a list of the ops, nodes or modules that must
-                lie before it. A text in place of a list is one name.
+                lie before it. A string instead of a list is one name.
             replicas: The number of replicas of each stage; one by default.
 
         Returns:
             The split, which runs (``pipeline``) and can be written (``export``).
 
         Raises:
-            SplitError: An unknown name, an empty stage, a cut that does not hold the one ahead of
-                it, a cut between ops that are fused, or other numbers of replicas.
+            SplitError: An unknown name, an empty stage, a cut that does not contain the previous
+                one, a cut between ops that are fused, or a wrong number of replicas.
 
         Example:
             split = model.split(after=[["first"], ["halves", "hinted"]])
@@ -73,13 +73,13 @@ class Model(CompiledModel):
         downsets: list[int] = []
         states = list(map(cuts.bitset, self.graph.ops_of_states))
         for number, names in enumerate(after, 1):
-            # A text by itself is one name; as an iterable it would be its letters.
+            # A string is one name; iterating over it would give its letters.
             names = [names] if isinstance(names, str) else list(names)
             downset = cuts.closure(self.graph, self._ops(names))
             # A state is kept in one stage.
             downset = cuts.with_whole_groups(self.graph, downset, states)
             previous = downsets[-1] if downsets else 0
-            # The named ops lie before the last cut already: no new stage would begin there.
+            # The new cut lies inside the previous one: no new stage would begin there.
             if previous & ~downset and not downset & ~previous:
                 last = self.graph.ops[max(cuts.members(previous & ~downset))].name
                 raise SplitError(
@@ -87,7 +87,7 @@ class Model(CompiledModel):
                     f"{number - 1}: it does not contain op '{last}'; "
                     "list the cuts from input to output"
                 )
-            # Nested cuts: each holds the one ahead of it.
+            # Cuts are nested: each contains the previous one.
             downsets.append(previous | downset)
             self._require_whole_groups(number, downsets[-1])
         return Split(self, cuts.stages(self.graph, downsets), replicas=tuple(replicas))
@@ -95,12 +95,12 @@ class Model(CompiledModel):
     def extract(
         self, ops: Iterable[str] = (), *, first: Iterable[str] = (), last: Iterable[str] = ()
     ) -> Part:
-        """A part of the model that runs by itself: a convex set of ops.
+        """Extract a part of the model, a convex set of ops, that runs by itself.
 
         Args:
-            ops: Names of ops or source nodes.
-            first: Instead, or in addition, all on a path from these ops or source nodes,
-            last: to these.
+            ops: Names of ops or source nodes of the part.
+            first: Names where paths begin; the part includes all ops on paths to ``last``.
+            last: Names where these paths end.
 
         Returns:
             The part, which runs (``pipeline``) and can be written (``export``).
@@ -124,7 +124,7 @@ class Model(CompiledModel):
         return ops
 
     def _require_whole_groups(self, number: int, downset: int) -> None:
-        """Raises SplitError for a cut where every runtime runs the ops on both sides as one."""
+        """Raises SplitError for a cut that, in every runtime, separates ops that run as one."""
         messages: list[str] = []
         for name, runtime in self.runtimes.items():
             groups = list(map(cuts.bitset, runtime.keep_together))
@@ -137,18 +137,18 @@ class Model(CompiledModel):
 
 @dataclass(frozen=True)
 class Part:
-    """A convex set of a model's ops that runs by itself; inputs and outputs are its tensors."""
+    """A convex set of a model's ops that runs by itself, from its own inputs to its outputs."""
 
     model: Model
     ops: tuple[int, ...]
 
     @property
     def wiring(self) -> Wiring:
-        """Its inputs and outputs, as of a pipeline of one stage."""
+        """The inputs and outputs of the part, as a pipeline of one stage."""
         return part(self.model.graph, self.ops, self.model.lowered.outputs)
 
     def pipeline(self, on: str | None = None) -> Pipeline:
-        """Link it into a pipeline of one stage.
+        """Link the part into a pipeline of one stage.
 
         Args:
             on: The device; the first core by default.
@@ -158,7 +158,7 @@ class Part:
 
         Raises:
             ConfigError: A misspelt device.
-            MachineError: A device that is not there.
+            MachineError: A device that does not exist.
 
         Example:
             with part.pipeline(on="cores:0") as pipeline:
@@ -170,17 +170,17 @@ class Part:
         return self.model.run_on(self.wiring, deployment)
 
     def export(self, file: str | Path) -> Path:
-        """Write it as a library, with its manifest and, where it can be, as ONNX.
+        """Write the part as a library with a manifest and, where possible, as an ONNX model.
 
         Args:
-            file: The library.
+            file: The path of the library.
 
         Returns:
             The path of the manifest, which ``autosplit.load`` takes.
 
         Raises:
-            ConfigError: A file name that the manifest needs.
-            MachineError: The disk refuses, or nothing here links.
+            ConfigError: The file name is needed by the manifest, or is that of the model.
+            MachineError: A file cannot be written, or no linker is installed.
 
         Example:
             part.export("part.so")
@@ -190,14 +190,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """A model and its stages, each a tuple of op indices, and how they run.
+    """A model divided into stages, each a tuple of op indices, and how the stages run.
 
-    ``predicted_ms`` is the period planned for them, ``devices`` are those it was planned for.
-    ``runtimes`` are those of the stages; without any each stage has the one that computes it
-    fastest by the measured profile. ``replicas`` are those of the stages, by default one; then
-    there is a device for each replica of the first stage, then of the next. ``batch`` items are
-    computed at once; the pipeline takes and gives single ones. ``streams`` share it, where the
-    model has states.
+    ``predicted_ms`` is the planned period. ``devices`` has one device for each replica of the first
+    stage, then of the next. ``runtimes`` has the runtime of each stage; if it is empty, each stage
+    gets the one that computes it fastest by the measured profile. ``replicas`` has the number of
+    replicas of each stage, one by default. Stages compute ``batch`` items at once; the pipeline
+    takes and returns single items. ``streams`` is how many streams share a model with states.
     """
 
     model: Model
@@ -213,14 +212,14 @@ class Split:
     def of(
         cls, model: Model, deployment: Deployment, period: float | None = None, streams: int = 1
     ) -> Split:
-        """The split that a deployment makes of a model, with its planned period in ms."""
+        """The split of a model that a deployment describes, with its planned period in ms."""
         devices = tuple(chain.from_iterable(stage.devices for stage in deployment.stages))
         parts = deployment.split, period, devices, deployment.runtimes, deployment.replicas
         return cls(model, *parts, deployment.batch, streams)
 
     @property
     def deployment(self) -> Deployment:
-        """The stages on the devices they were planned for, else on one core each."""
+        """The stages on the devices they were planned for, or on one core each without a plan."""
         return self._along(())
 
     def pipeline(
@@ -233,8 +232,8 @@ class Split:
         """Link the stages into a running pipeline.
 
         Args:
-            devices: One a replica; by default those it was planned for, else one core each.
-            depth: Items inside for each replica, see ``Pipeline``.
+            devices: One device per replica; by default the planned ones, else one core each.
+            depth: How many items are inside per replica, see ``Pipeline``.
             trace: Whether the times of every stage are recorded, in ``events``.
             delay_ms: The longest wait to fill a batch, see ``Pipeline.with_delay``.
 
@@ -242,9 +241,9 @@ class Split:
             The pipeline, to be closed or used in ``with``.
 
         Raises:
-            ConfigError: Another number of devices than replicas.
-            MachineError: A device that is not there.
-            SplitError: A runtime that cannot cut so.
+            ConfigError: The number of devices is not that of the replicas.
+            MachineError: A device does not exist.
+            SplitError: A runtime cannot compute a stage as it is cut.
 
         Example:
             with split.pipeline(["cores:0", "cores:0"]) as pipeline:
@@ -260,22 +259,22 @@ class Split:
         onnx: bool = True,
         **results: Any,
     ) -> Path:
-        """Write ``split.json`` and one loadable file a stage, compared with the model first.
+        """Write ``split.json`` and one loadable file per stage, which are compared with the model.
 
         Args:
-            folder: Where to; an export that is there is replaced in one step.
+            folder: The folder to write; an existing export there is replaced in one step.
             devices: As in ``pipeline``.
-            format: "onnx" or "cpp" adds a program that runs the stages in that way.
+            format: "onnx" or "cpp" adds a program that runs the stages without autosplit.
             onnx: Whether the stages of TVM are written as ONNX models too.
-            results: What is known of the split, see ``SplitResults``.
+            results: Fields of ``SplitResults`` to store, such as ``predicted``.
 
         Returns:
             The path of ``split.json``; ``autosplit.load`` takes the folder.
 
         Raises:
-            ConfigError: A format that lacks a stage; else as ``pipeline``.
-            MismatchError: Outputs that differ from those of the model.
-            MachineError: The disk refuses, or nothing here links a stage's file.
+            ConfigError: The format cannot run a stage or the model; or as ``pipeline``.
+            MismatchError: Outputs differ from those of the model.
+            MachineError: A file cannot be written, or no linker is installed.
 
         Example:
             split.export("out")
@@ -286,12 +285,12 @@ class Split:
     def _along(self, devices: Sequence[str]) -> Deployment:
         replicas = self.replicas or (1,) * len(self.stages)
         names, runtimes = self.devices, self.runtimes
-        # A plan may be for another machine, whose devices are not here.
+        # A plan may be for another machine, whose devices do not exist here.
         if devices or not (names and runtimes):
             things = "replicas" if self.replicas else "stages"
             places = device.along(sum(replicas), devices or names, things)
             names = tuple(map(str, places))
-            # All replicas of a stage have the runtime that is fastest on the device of the first.
+            # All replicas of a stage have the runtime that is fastest for the first of them.
             firsts = [places[n] for n in accumulate(replicas[:-1], initial=0)]
             runtimes = runtimes or fastest_runtimes(self.model, self.stages, firsts)
         return Deployment.of_split(self.stages, names, runtimes, replicas, self.batch)
@@ -317,14 +316,14 @@ def plan(
 
     Args:
         model: The model, of ``load_model``.
-        stages: How many (default 2), or "auto": any number up to the devices. Where ``devices``
-            share no cores, "auto" also weighs replicas of a stage on several, also unlike ones.
-        devices: One a stage, such as "cores:0"; by default a core each. The loads of stages on one
-            core add up.
-        regions: By the name of an external backend the device that its ops run on.
-        cores: Instead of stages: plan stages, replicas, threads and runtimes on so many cores.
-        memory: With ``cores``: bytes that a replica may hold.
-        streams: With ``cores``: streams that share the deployment of a model with states.
+        stages: The number of stages (default 2), or "auto": up to one per device. If ``devices``
+            share no cores, "auto" also considers replicas of a stage, even on unlike devices.
+        devices: One device per stage, such as "cores:0"; by default one core each. The loads of
+            stages on the same core add up.
+        regions: The device that the ops of an external backend run on, by the backend's name.
+        cores: Instead of stages: how many cores to plan stages, replicas, threads and runtimes on.
+        memory: With ``cores``: the memory limit of each replica in bytes.
+        streams: With ``cores``: how many streams share the deployment of a model with states.
         batch: How many items may be computed at once: a number, several to choose from, or "auto".
 
     Returns:
@@ -332,9 +331,9 @@ def plan(
 
     Raises:
         Infeasible: Too many stages or too little memory.
-        ModelError: A batch of a model whose items influence one another.
-        ConfigError: Arguments that make no sense or do not go together.
-        MachineError: A device or cores that are not there.
+        ModelError: A batch above 1 for a model whose items influence one another.
+        ConfigError: Arguments that are invalid or exclude each other.
+        MachineError: A device or cores that do not exist.
 
     Example:
         split = autosplit.plan(model, stages=2)
@@ -367,7 +366,7 @@ def plan(
 
 
 def _batches(batch: Batches) -> Sequence[int] | str:
-    """The batches to choose from. Raises ConfigError for what is none."""
+    """The batches to choose from. Raises ConfigError for an invalid one."""
     if batch == AUTO_BATCHES:
         return AUTO_BATCHES
     numbers = batch if isinstance(batch, Sequence) and not isinstance(batch, str) else [batch]
@@ -392,24 +391,24 @@ def _on_cores(
 
 
 def _number(name: str, value: object, alternative: str = "") -> int:
-    """An argument as an int. Raises ConfigError for what is no whole number from 1."""
+    """An argument as an int. Raises ConfigError unless it is a whole number from 1."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise ConfigError(f"{name} is {value!r}; give a whole number from 1{alternative}")
     return int(value)
 
 
 def _search_limit() -> Callable[[], bool]:
-    """Whether the time for the search of a plan is over."""
+    """A function that says whether ``SEARCH_S`` seconds have passed since this call."""
     end = time.perf_counter() + SEARCH_S
     return lambda: time.perf_counter() > end
 
 
 @dataclass(frozen=True)
 class MeasuredCosts:
-    """The planner's costs of a model, in ms, and the profiles that they rest on.
+    """The planner's costs of a model, in ms, and the profiles that they come from.
 
-    A profile has the row that its times stand in, on its own device. ``slowed``: the costs where
-    devices share cores; None where none do.
+    ``profiles`` maps each row of the cost table to the profile of its times. ``slowed``: the costs
+    for devices that share cores; None if none do.
     """
 
     costs: CostModel
@@ -420,9 +419,9 @@ class MeasuredCosts:
 def costs_by_threads(
     model: CompiledModel, cores: int, batches: Sequence[int] | str = SINGLE
 ) -> MeasuredCosts:
-    """The costs of a replica with 1, 2, 4 threads and so on, as far as more of them are faster.
+    """The costs of a replica with 1, 2, 4, ... threads, as long as more threads are faster.
 
-    They end at ``cores`` and at the cores of this machine.
+    There are at most ``cores`` threads, and no more than this machine has cores.
     """
     numbers = device.available()
     counts = [1 << n for n in range(min(cores, len(numbers)).bit_length())]
@@ -433,16 +432,16 @@ def costs_by_threads(
 
 
 def most_stages(devices: Sequence[str]) -> int:
-    """The largest number of stages: one a device, or one a core that this process may use."""
+    """The largest number of stages: one per device, or without devices one per available core."""
     return len(devices) or len(device.available())
 
 
 def fastest_runtimes(
     model: CompiledModel, stages: Stages, devices: Sequence[Device]
 ) -> tuple[str, ...]:
-    """The runtime of each stage by the measured profile, where several compete.
+    """The runtime that computes each stage fastest by the measured profile.
 
-    Raises SplitError where no runtime can cut so.
+    Raises SplitError if no runtime can compute a stage as it is cut.
     """
     if len(model.runtimes) == 1:
         return (model.runtime_in_use,) * len(stages)
@@ -466,7 +465,7 @@ def fastest_runtimes(
 def _why_not_computed(
     graph: FusedGraph, costs: CostModel, stages: Stages, number: int, place: str
 ) -> str:
-    """Why each runtime cannot compute a stage on its device, and where a cut would be free."""
+    """Why each runtime cannot compute a stage on its device, and the nearest possible cut."""
     # The cuts on both sides of the stage.
     downsets = cuts.cuts_of(graph, stages)[max(number - 1, 0) : number + 1]
     reasons = []
@@ -483,7 +482,7 @@ def _why_not_computed(
 
 
 def _separated(graph: FusedGraph, runtime: str, groups: Sequence[int], downset: int) -> str:
-    """Which ops, that a runtime runs as one, a cut separates; empty where it separates none."""
+    """Why a runtime forbids a cut: it separates ops that run as one. Empty if it does not."""
     separated = next((g for g in groups if g & downset and g & ~downset), None)
     if separated is None:
         return ""
@@ -510,9 +509,9 @@ def costs_along(
     regions: Mapping[str, str] | None = None,
     batches: Sequence[int] | str = SINGLE,
 ) -> MeasuredCosts:
-    """The costs on ``devices``, each a kind of its own.
+    """The costs on ``devices``, each of which is a kind by itself.
 
-    ``regions``: by the name of an external backend the device that its ops run on.
+    ``regions``: the device that the ops of an external backend run on, by the backend's name.
     """
     names = list(map(str, devices))
     rows = [(name, 1) for name in names]
@@ -527,7 +526,7 @@ def costs_along(
 def _cost_table_of(
     model: CompiledModel, devices: Sequence[Device], rows: Sequence[tuple[str, int]]
 ) -> Callable[[Sequence[Profile]], CostModel]:
-    """What makes costs of profiles, with the links as they are now; ``rows`` as in ``_by_row``."""
+    """A function from profiles to costs, with links measured now; ``rows`` as in ``_by_row``."""
     with reached(devices):
         links = model.links(devices)
     groups = {name: runtime.keep_together for name, runtime in model.runtimes.items()}
@@ -535,7 +534,7 @@ def _cost_table_of(
 
 
 def _by_row(profiles: Sequence[Profile], rows: Sequence[tuple[str, int]]) -> Mapping[Row, Profile]:
-    """The profiles by the row of each; ``rows``: the kind and the threads of each device."""
+    """The profiles keyed by row; ``rows`` has the kind and the threads of each device."""
     pairs = zip(profiles, cycle(rows))
     return {Row(kind, p.runtime, threads, p.batch): p for p, (kind, threads) in pairs}
 

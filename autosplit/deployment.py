@@ -6,17 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-MOST_CORES = 1 << 16  # numbers above are no cores, and a long list of them fills memory
+MOST_CORES = 1 << 16  # an upper limit of core numbers: a huge range would fill the memory
 
 __all__ = ["Deployment", "Option", "Row", "Stage"]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the cost table.
+    """A row of the cost table: a device kind, a runtime, and the threads of a replica.
 
-    It is a kind of device, a runtime, the threads of a replica, and how many items it computes at
-    once.
+    ``batch`` is how many items a replica computes at once.
     """
 
     kind: str = ""
@@ -27,10 +26,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Option:
-    """A way to run a stage: so many replicas as a row of the cost table says.
+    """A way to run a stage: a number of replicas, each as a row of the cost table says.
 
-    ``devices``: that of each replica once they are placed, spelled as everywhere, such as
-    ``cores:0-1``.
+    ``devices`` has the device of each replica, such as ``cores:0-1``, once they are placed.
     """
 
     row: Row
@@ -42,7 +40,7 @@ class Option:
 class Stage:
     """The ops of a stage, and how it runs.
 
-    Several options are replicas on devices of several kinds, in one runtime and with one batch.
+    A stage has one option for each kind of device; all have the same runtime and batch.
     """
 
     ops: tuple[int, ...]
@@ -50,18 +48,18 @@ class Stage:
 
     @classmethod
     def on(cls, ops: Sequence[int], runtime: str, devices: Sequence[str], batch: int = 1) -> Stage:
-        """A stage with a replica on each of some devices, all alike."""
+        """A stage with one replica on each of ``devices``, which are all alike."""
         row = Row("", runtime, threads_of(devices[0]), batch)
         return cls(tuple(ops), (Option(row, len(devices), tuple(devices)),))
 
     @property
     def runtime(self) -> str:
-        """What computes the stage."""
+        """The runtime that computes the stage."""
         return self.options[0].row.runtime
 
     @property
     def replicas(self) -> int:
-        """How many copies take items in turn."""
+        """The number of replicas, which take items in turn."""
         return sum(option.replicas for option in self.options)
 
     @property
@@ -71,7 +69,7 @@ class Stage:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The device of each replica; none before they are placed."""
+        """The device of each replica; empty before they are placed."""
         return tuple(device for option in self.options for device in option.devices)
 
 
@@ -90,10 +88,10 @@ class Deployment:
         replicas: Sequence[int] = (),
         batch: int = 1,
     ) -> Deployment:
-        """Stage i in runtime i on the next ``replicas[i]`` devices, by default on one.
+        """A deployment of stage i in runtime i on the next ``replicas[i]`` devices, by default one.
 
         ``batch`` items are computed at once. An empty stage leaves its devices unused. Raises
-        ValueError for another number of devices.
+        ValueError if the number of devices is not that of all replicas.
         """
         counts = replicas or [1] * len(stages)
         if len(devices) != sum(counts):
@@ -106,9 +104,9 @@ class Deployment:
         return cls(tuple(deployed))
 
     def on_cores(self, cores: Mapping[str, Sequence[int]]) -> Deployment:
-        """The deployment on the cores of each kind in their order, a core for each thread.
+        """The deployment placed on cores: the replicas take those of their kind in order.
 
-        Raises ValueError for fewer cores.
+        Each thread takes one core. Raises ValueError if there are too few cores.
         """
         free = {kind: iter(numbers) for kind, numbers in cores.items()}
 
@@ -123,10 +121,10 @@ class Deployment:
         return self._placed(device)
 
     def on_devices(self, devices: Sequence[tuple[str, str]], in_order: bool) -> Deployment:
-        """The deployment on devices, each given with its kind: a replica takes the first free one.
+        """The deployment placed on devices, given as (kind, name) pairs.
 
-        ``in_order``: along the pipeline, so that none before the last one taken is free. Raises
-        ValueError for fewer devices.
+        A replica takes the first free device of its kind; with ``in_order``, devices before the
+        last one taken are no longer free. Raises ValueError if there are too few devices.
         """
         free = list(devices)
 
@@ -141,7 +139,7 @@ class Deployment:
         return self._placed(device)
 
     def _placed(self, device: Callable[[Row], str]) -> Deployment:
-        """The deployment with what ``device`` gives to each replica."""
+        """The deployment with the device that ``device`` returns for the row of each replica."""
         stages = []
         for stage in self.stages:
             options = [
@@ -188,9 +186,9 @@ class Deployment:
 
 
 def cores_of(device: str) -> tuple[int, ...]:
-    """The core numbers in the spelling of a device; none for a GPU, a server and a Ray node.
+    """The core numbers in the name of a device; empty for a GPU, a server or a Ray node.
 
-    Raises ValueError for a range that is none, and for more cores than there may be.
+    Raises ValueError for an invalid range, and for core numbers from ``MOST_CORES`` on.
     """
     kind, _, rest = device.partition(":")
     if kind != "cores":
@@ -205,7 +203,7 @@ def cores_of(device: str) -> tuple[int, ...]:
 
 
 def on_its_machine(device: str) -> str:
-    """A device as its own machine spells it: without the node of ``ray:NODE/cores:0``."""
+    """The name of a device on its own machine: without the node of ``ray:NODE/cores:0``."""
     return device.partition("/")[2] if device.startswith("ray:") else device
 
 
@@ -215,9 +213,9 @@ def threads_of(device: str) -> int:
 
 
 def resources_of(device: str) -> tuple[str, ...]:
-    """What two stages on one device would have to share: cores, a GPU or a server.
+    """The resources that stages on the same device share: its cores, a GPU or a server.
 
-    A tracker finds another server for each stage, so those share nothing.
+    A tracker finds a different server for each stage, so such stages share nothing.
     """
     cores = cores_of(on_its_machine(device))
     if cores or device.startswith("tracker:"):

@@ -1,7 +1,7 @@
-"""The errors of autosplit: one tree, one line each.
+"""The errors of autosplit: one class hierarchy, with messages of one line.
 
-Every message names the thing, its value and the remedy. ``exit_code`` is what the command line
-returns.
+Every message names what is wrong, its value and the remedy. ``exit_code`` is the exit code of the
+command line.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ConfigError(AutosplitError):
 
 
 class Infeasible(AutosplitError):
-    """The question is well put, but nothing satisfies it."""
+    """A question that is valid, but has no solution."""
 
     exit_code = 1
 
@@ -93,7 +93,7 @@ def line_of(error: BaseException, last: bool = False) -> str:
 
 @contextlib.contextmanager
 def explained(kind: type[AutosplitError], problem: str, last: bool = True) -> Iterator[None]:
-    """Raise any error of the block, as libraries have of many kinds, as one of ours in one line."""
+    """Raise any error of the block, such as one of a library, as ``kind`` with one line of text."""
     try:
         yield
     except Exception as error:

@@ -1,7 +1,7 @@
-"""Packages that are imported late: they take long, or may be missing.
+"""Packages that are imported on first use: they take long to import, or may be missing.
 
-The names here stand for packages that are imported when something of them is first used, so that
-``from autosplit.extras import relax, tvm`` costs nothing. ``require`` says how to install a
+Each name here stands for a package that is imported when one of its attributes is first read, so
+that ``from autosplit.extras import relax, tvm`` costs nothing. ``require`` says how to install a
 package that is missing.
 """
 
@@ -15,7 +15,7 @@ from autosplit.errors import MachineError
 
 
 class _Late:
-    """Stands for a module, which it imports when an attribute of it is first asked for."""
+    """A stand-in for a module, which is imported when an attribute is first read."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -22,7 +22,7 @@ def atomic_write(file: Path, remedy: str = REMEDY, durable: bool = True) -> Iter
     """A temporary path beside ``file`` that replaces it when the block ends without an error.
 
     Another process or a full disk never leaves a partial file, nor does a power cut unless
-    ``durable`` is False. Raises MachineError with ``remedy`` where the disk refuses.
+    ``durable`` is False. Raises MachineError with ``remedy`` if the file cannot be written.
     """
     temporary = file.parent / f".{file.stem[:40]}-{secrets.token_hex(8)}{file.suffix}"
     try:
@@ -40,25 +40,25 @@ def atomic_write(file: Path, remedy: str = REMEDY, durable: bool = True) -> Iter
 
 
 def replace(temporary: Path, file: Path, durable: bool = True) -> None:
-    """Store ``temporary`` on the disk, executable by nobody, then rename it to ``file``."""
+    """Store ``temporary`` on the disk, make it non-executable, and rename it to ``file``."""
     with temporary.open("rb") as stream:
         if durable:
-            # Renamed before its content is stored, the file could be empty after a power cut.
+            # If it were renamed before it is stored, a power cut could leave an empty file.
             os.fsync(stream.fileno())
-        # A linker makes a program, which a stage is not.
+        # A linker marks its output as executable, but a stage is not a program.
         os.fchmod(stream.fileno(), os.fstat(stream.fileno()).st_mode & 0o666)
     os.replace(temporary, file)
 
 
 def refused(path: Path, error: OSError, remedy: str = REMEDY) -> MachineError:
-    """The error for a path that the disk refuses to write."""
+    """The error for a path that cannot be written."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         remedy = remedy.removeprefix("free the disk or ")
     return MachineError(f"cannot write '{path}': {error.strerror or error}; {remedy}")
 
 
 def require_path(path: Path) -> None:
-    """Raise ConfigError for a path that no system takes: with a null or a lone surrogate."""
+    """Raise ConfigError for an invalid path: with a null character or a lone surrogate."""
     try:
         os.lstat(path)
     except OSError:  # a path that does not exist yet

@@ -1,8 +1,8 @@
-"""The graph of fused ops that a split is made of. Pure data.
+"""The graph of fused ops, which a split divides into stages. Pure data.
 
-Ops are in a topological order and everywhere inside the package known by their index; tensors are
-known by name. Constants (weights) are no tensors here: they never cross a cut, because each stage
-has its own.
+Ops are in topological order. Throughout the package an op is identified by its index, a tensor by
+its name. Constants (weights) are not tensors here: they never cross a cut, because each stage has
+its own copy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Folded", "FusedGraph", "Op", "State", "Tensor"]
 
 @dataclass(frozen=True)
 class Tensor:
-    """A value that an op or the caller makes and ops or the caller read.
+    """A value that an op or the caller produces, and that ops or the caller read.
 
     ``producer`` is the index of the op that makes it, None for a model input; ``consumers`` are the
     indices of the ops that read it, each once, ascending. ``bytes`` is its dense size.
@@ -41,10 +41,10 @@ class Tensor:
 class Op:
     """A fused op: one kernel call, one composite of an external backend, or one opaque op.
 
-    ``sources`` are the names of the source nodes whose result it makes, ``parts`` of those it makes
-    only a part of (a node may take several kernels); ``inputs`` and ``outputs`` are tensor names.
+    ``sources`` names the source nodes whose result the op computes, ``parts`` those it computes
+    only in part (a node may take several kernels); ``inputs`` and ``outputs`` are tensor names.
     ``weight_bytes`` is the size of the constants it reads; ``flops`` an estimate of its arithmetic,
-    0 where unknown. ``opaque`` is why TVM cannot compute it, empty for every op that it can.
+    0 where unknown. ``opaque`` is the reason why TVM cannot compute the op; empty if it can.
     """
 
     name: str
@@ -68,10 +68,10 @@ class Folded:
 
 @dataclass(frozen=True)
 class State:
-    """What an item leaves for the next one of its stream.
+    """A tensor that one item leaves for the next item of its stream.
 
-    The model output ``output``, whose tensor is ``tensor``, is the model input ``input`` of the
-    next step.
+    The model output ``output``, whose tensor is ``tensor``, becomes the model input ``input`` of
+    the next step.
     """
 
     input: str
@@ -83,10 +83,10 @@ class State:
 class FusedGraph:
     """Fused ops in topological order, their tensors, and the model's inputs and outputs by name.
 
-    ``modules`` has the ops of each module of PyTorch, those that compute some of it.
+    ``modules`` maps each PyTorch module to the ops that compute at least a part of it.
 
     Raises:
-        GraphError: A name is unknown or used twice, or an op reads what is only made later.
+        GraphError: A name is unknown or used twice, or an op reads a tensor that is made later.
     """
 
     name: str
@@ -133,7 +133,7 @@ class FusedGraph:
     def ops_of_states(self) -> tuple[tuple[int, ...], ...]:
         """For each state the ops that have to share a stage: its readers and the op that renews it.
 
-        What lies between them joins them when they are contracted.
+        Ops on paths between them join them when they are contracted.
         """
         groups = []
         for state in self.states:
@@ -148,8 +148,8 @@ class FusedGraph:
         Nodes are op names in topological order, with the attributes ``index``, ``kernel``,
         ``sources``, ``flops`` and ``weight_bytes``. An edge leads from the op that makes some
         tensors to an op that reads them, with ``tensors`` (names, in the order of the producer's
-        outputs) and ``bytes`` (their sum). Model inputs and outputs are no nodes; the graph has
-        their names as the attributes ``inputs`` and ``outputs``.
+        outputs) and ``bytes`` (their sum). Model inputs and outputs are not nodes; the attributes
+        ``inputs`` and ``outputs`` of the graph have their names.
         """
         import networkx
 
@@ -187,7 +187,7 @@ def build(
     outputs: Iterable[str],
     folded: Iterable[Folded] = (),
 ) -> FusedGraph:
-    """A FusedGraph from its ops; producers and consumers follow from them.
+    """Build a FusedGraph from its ops, which determine the producers and consumers of tensors.
 
     ``shapes`` has (shape, dtype, bytes) of every tensor by name.
 
@@ -243,7 +243,7 @@ def _check(graph: FusedGraph) -> None:
 
 
 def op_title(op: Op) -> str:
-    """How people know an op: its last source node and its short name, relu7 (op20)."""
+    """The display name of an op: its last source node and its short name, relu7 (op20)."""
     return shown_name(op.name, op.sources)
 
 
@@ -265,7 +265,7 @@ def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:
     ops = tuple(i for i, op in enumerate(graph.ops) if name in op.sources)
     # A tensor's name comes last: a node and its output often have the same one.
     ops = ops or tuple(i for i, op in enumerate(graph.ops) if name in op.outputs)
-    # Nobody types op5_fused_conv2d_add_relu.
+    # op5 is short for op5_fused_conv2d_add_relu.
     if not ops and name[:2] == "op" and name[2:].isdigit():
         ops = tuple(i for i, op in enumerate(graph.ops) if op.name.startswith(f"{name}_"))
     ops = ops or graph.modules.get(name, ())

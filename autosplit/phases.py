@@ -1,4 +1,4 @@
-"""The phases of long work, such as ``lowering``, for whoever listens: a command on a terminal."""
+"""Progress reports: sends the phases of long work, such as ``lowering``, to listeners."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _steps = [""]
 
 
 def report(phase: str, stages: Mapping[str, object] | None = None) -> None:
-    """Tell every listener what is done next.
+    """Tell every listener which phase begins.
 
-    ``stages``: the stage that each thread runs, by the thread's hexadecimal identifier: its number
-    or text that begins with it.
+    ``stages``: the stage that each thread runs, by the thread's hexadecimal identifier. It is the
+    number of the stage, or text that begins with the number.
     """
     phase = f"{_steps[-1]}: {phase}" if _steps[-1] else phase
     for listener in _listeners:
@@ -23,7 +23,7 @@ def report(phase: str, stages: Mapping[str, object] | None = None) -> None:
 
 @contextmanager
 def step(text: str) -> Iterator[None]:
-    """The phases inside are parts of this step of the whole, such as ``candidate 3 of 20``."""
+    """Report the phases inside as parts of a step, such as ``candidate 3 of 20``."""
     _steps.append(text)
     try:
         yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def printable(text: object) -> str:
-    r"""``text`` in one line, with everything that a terminal would obey written as an escape.
+    r"""``text`` in one line, with all that a terminal would interpret written as an escape.
 
     Names in model files, studies and exports may hold control characters, escape sequences,
     bidirectional controls, line breaks and lone surrogates. They are shown as ``\x1b``, ``\u202e``.

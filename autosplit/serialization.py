@@ -1,4 +1,4 @@
-"""Frozen dataclasses as plain JSON documents and back, checked by pydantic."""
+"""Conversion of frozen dataclasses to plain JSON documents and back, checked by pydantic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def dump(value: object) -> Any:
 
 
 def load(kind: type[T], document: object) -> T:
-    """The ``kind`` that a document stands for. Raises pydantic's ValidationError."""
+    """The object of type ``kind`` in a document. Raises pydantic's ValidationError."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind).validate_python(document)

@@ -1,4 +1,4 @@
-"""Numbers as people read them: a time, a size, a count; never in powers of ten."""
+"""Numbers formatted for people: times, sizes and counts, never in scientific notation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _FACTORS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 
 
 def digits(value: float) -> str:
-    """A number with three significant digits, all before the point and at most six after it."""
+    """A number with three significant digits, or all integer digits; at most six decimals."""
     if abs(value) >= 0.001:
         return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return f"{value:.6f}".rstrip("0").rstrip(".")
@@ -21,7 +21,7 @@ def milliseconds(value: float) -> str:
 
 
 def bound_text(bound_ms: float, best_ms: float | None) -> str:
-    """The predicted bound, never without a word where a measurement is below it."""
+    """The predicted bound as text, with a remark if a measurement is below it."""
     is_below = best_ms is not None and best_ms < bound_ms
     return f"{milliseconds(bound_ms)} by the profile{', which was too slow' if is_below else ''}"
 

@@ -1,4 +1,4 @@
-"""What is installed and on which machine, and which versions of TVM fit together."""
+"""The installed packages, the machine, and which versions of TVM fit together."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def environment() -> dict[str, str]:
 
 
 def machine() -> str:
-    """What a time depends on besides the code: processor, number of cores, host name."""
+    """The machine that a time was measured on: processor, number of cores, host name."""
     name = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.exists() else []
@@ -53,7 +53,7 @@ def machine() -> str:
 
 
 def wrong_pair() -> str | None:
-    """What is wrong with the TVM that is installed, with the remedy; None where it fits."""
+    """What is wrong with the installed versions of TVM, with the remedy; None if nothing is."""
     tvm, ffi = installed(TVM), installed(FFI)
     if tvm is None or ffi is None:
         missing = TVM if tvm is None else FFI
@@ -66,7 +66,7 @@ def wrong_pair() -> str | None:
 
 
 def require_pair() -> None:
-    """Raises MachineError where the TVM that is installed would crash."""
+    """Raises MachineError if TVM is missing or its installed versions do not fit together."""
     problem = wrong_pair()
     if problem:
         raise MachineError(problem)

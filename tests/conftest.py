@@ -1,4 +1,4 @@
-"""What tests share: a cache of the tests' own, the zoo's small nets loaded and compiled once."""
+"""Fixtures of all tests: a cache of their own, and small nets, loaded and compiled once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import sqlalchemy
 from alembic.script import ScriptDirectory
 from hypothesis.internal.conjecture import providers
 
-# A second thread of numpy's for a small product waits busily, on the core of another process.
+# For a small product, a second thread of numpy would spin on the core of another process.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from autosplit import versions
@@ -28,8 +28,8 @@ from autosplit.hardware import compiled_model
 from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.runtimes import registry
 
-# Most tests are about other things than runtimes, and one runtime needs one profile. Those of
-# runtime "auto" name it.
+# Most tests do not depend on the runtime, and with a single one they need a single profile. Tests
+# of runtime "auto" ask for it.
 registry.DEFAULT = registry.TVM
 VERIFY_APART = verify.verify_apart
 
@@ -50,15 +50,15 @@ hypothesis.settings.register_profile("ci", max_examples=50, **PATIENT)
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
 hypothesis.settings.load_profile(PROFILE)
 if PROFILE == "dev":
-    # It would parse all of our modules for constants to draw, which takes longer than most tests.
+    # Hypothesis would parse all our modules for constants, which takes longer than most tests.
     providers._get_local_constants = lambda: providers._local_constants
 
 
 @sqlalchemy.event.listens_for(sqlalchemy.Engine, "connect")
 def _do_not_wait_for_the_disk(connection: Any, _: object) -> None:
-    """A study of a test need not outlive the machine, and its commits wait longer than they work.
+    """Turn off fsync, which commits mostly wait for: tests' studies need not survive a power cut.
 
-    A process may still be killed: what it wrote is with the system.
+    Processes may still be killed: what they wrote is in the cache of the operating system.
     """
     if isinstance(connection, sqlite3.Connection):
         connection.execute("PRAGMA synchronous = OFF")
@@ -66,7 +66,7 @@ def _do_not_wait_for_the_disk(connection: Any, _: object) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup():
-    """Skip what needs a compiler where there is none."""
+    """Skip tests that need a compiler if none is installed."""
     try:
         return (yield)
     except MachineError as error:
@@ -80,7 +80,7 @@ pytest_runtest_call = pytest_runtest_setup
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_load_of_migrations():
-    """Optuna would load its migrations again for each database that is opened."""
+    """Load Optuna's migrations once; Optuna would do so again for each database it opens."""
     load, loaded = ScriptDirectory.from_config, {}
 
     def load_once(config):
@@ -96,7 +96,7 @@ def _one_load_of_migrations():
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_cache(tmp_path_factory):
-    """Kernels are compiled once a run, or once for many runs with AUTOSPLIT_TEST_CACHE; so is C++.
+    """Compile kernels and C++ once per run, or once for many runs with AUTOSPLIT_TEST_CACHE.
 
     The processes of pytest-xdist share one folder; the user's cache is left alone.
     """
@@ -114,18 +114,18 @@ def shared_cache(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_waiting():
-    """Nothing here waits for a calm machine, as tests disturb each other, or times ops for long."""
+    """Do not wait for a calm machine, since tests disturb each other, and time ops only briefly."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disturbance, "wait_until_calm", lambda limit: limit)
         patch.setattr(compiled_model, "PROFILE_S", 0.1)
-        # A process takes longer to start than to compare.
+        # Starting a process takes longer than the comparison.
         patch.setattr(verify, "verify_apart", verify.verify)
         yield
 
 
 @pytest.fixture(scope="module")
 def database_server():
-    """A server of PostgreSQL."""
+    """A running PostgreSQL server."""
     from tests.study.server import postgresql
 
     with postgresql() as running:
@@ -235,13 +235,13 @@ def pretend(monkeypatch):
 
 @pytest.fixture
 def apart(monkeypatch):
-    """The command ``verify`` starts a process."""
+    """Let the command ``verify`` start a process, as it does for users."""
     monkeypatch.setattr(verify, "verify_apart", VERIFY_APART)
 
 
 @pytest.fixture(scope="session")
 def exported(branches, tmp_path_factory):
-    """Branches in three stages, exported once; a test that changes it takes ``export``."""
+    """Branches in three stages, exported once; a test that changes files uses ``export``."""
     folder = tmp_path_factory.mktemp("exports") / "branches"
     branches.split([["first"], ["hinted"]]).export(folder)
     return folder
@@ -261,5 +261,5 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish():
-    """No collection of garbage looks through the modules and the tests again."""
+    """Exclude modules and tests from all further garbage collections."""
     gc.freeze()

@@ -1,7 +1,7 @@
 """Small nets that splitters got wrong, written in ONNX's text form, and the judge that compares a
 split with onnxruntime.
 
-A node has no name in the text, so it goes by its first output.
+A node has no name in the text, so it is named by its first output.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def net(text: str, weights: Mapping[str, Any] | None = None, opset: int = 17) ->
 
 
 def _flat(text: str) -> str:
-    """Each call that is an argument as a line of its own, ahead of the one that reads it."""
+    """Move each call that is an argument into a line of its own, before the line that reads it."""
     number = 0
     while inner := re.search(r"(?<=[(,])\s*(\w+(<[^<>]*>)?\([^()]*\))", text):
         *_, outer = re.finditer(r"[\w, ]+ = ", text[: inner.start()])
@@ -118,7 +118,7 @@ def parallel() -> Any:
 
 
 def amplifier(folder: Path, runtime: str = "auto", layers: int = 3) -> Any:
-    """A model with a state in each of its layers, which end at ``layerN.sum``; its file is new."""
+    """A model with a state in each layer; layer N ends at ``layerN.sum``. The file is written."""
     import onnx
 
     from autosplit import load_model
@@ -156,11 +156,10 @@ def tuples() -> Any:
 
 
 def boundaries() -> Any:
-    """Two inputs, five outputs, a shared weight: ``x`` is read early and late, ``late`` late only,
-    ``early`` leaves early.
+    """Two inputs, five outputs, a shared weight: ``x`` is read early and late, ``late`` only late;
+    ``early`` is an early output.
 
-    ``both`` is an output that later nodes read; ``skip`` is read two products later; ``alone``
-    reads weights alone.
+    ``both`` is an output that later nodes also read; ``skip`` is read again after three products.
     """
     return net(
         """g (float[4,4] x, float[4,4] late) =>
@@ -181,7 +180,7 @@ def boundaries() -> Any:
 
 
 def judge(model: Any, split: Any, items: int = 3) -> None:
-    """Assert that a split, or a pipeline, computes what the reference does on random items."""
+    """Assert that the outputs of a split or pipeline on random items are those of the reference."""
     inputs = model.items(items)
     with split if isinstance(split, Pipeline) else split.pipeline() as pipeline:
         accuracy = compare(pipeline.run(inputs), model.expected(inputs), model.allowed_error)

@@ -1,10 +1,10 @@
-"""The command line: one file a command, and ``main``, which runs one of them.
+"""The command line: one module per command, and ``main``, which runs one of them.
 
-A command has a docstring, which is its help, ``OPTIONS``, ``run(args)``, which returns an exit code
-where that is not 0, and where its user should know what an interrupt leaves behind
-``AFTER_INTERRUPT``. It puts parts together and holds no logic of its own. ``options`` holds what
-several commands read, ``output`` everything they print. Commands import every other package, late:
-``--help`` loads nothing heavy.
+The module of a command has a docstring, which is its help, ``OPTIONS``, and ``run(args)``, which
+returns an exit code or None for 0. ``AFTER_INTERRUPT``, if there is one, tells the user what an
+interrupt leaves behind. A command combines parts of other packages and has no logic of its own.
+``options`` holds options that several commands share, ``output`` everything that is printed. Other
+packages are imported late, so that ``--help`` loads nothing heavy.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MODULES = (
     dashboard, zoo, doctor,
 )  # fmt: skip
 COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
-# Options of earlier versions, and what to do without them.
+# Options of earlier versions, and what replaces them.
 FORMER_OPTIONS = {
     "--backend": "is now called --runtime",
     "--items-per-second": "is now called --rate",
@@ -62,7 +62,7 @@ FORMER_OPTIONS = {
     "--precision": "is gone, and so are the less exact kernels; leave it out",
 }
 INTERRUPTED = 130
-EXPORTING = ("export", "split")  # their --format is that of the export
+EXPORTING = ("export", "split")  # commands whose --format is the format of the export
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,7 +90,7 @@ def _run(args: argparse.Namespace, argv: Sequence[str] | None) -> int:
             if args.progress or sys.stderr.isatty():
                 stack.enter_context(phases.listening(output.PhaseLines()))
             code = int(command.run(args) or 0)
-        # A reader that has left is noticed here, not when Python ends.
+        # A closed pipe is noticed here rather than when Python exits.
         output.flush()
         return code
     except AutosplitError as error:
@@ -110,7 +110,7 @@ def _run(args: argparse.Namespace, argv: Sequence[str] | None) -> int:
 
 
 def _parse(args: argparse.Namespace, argv: Sequence[str] | None) -> None:
-    """Fill in the arguments; without any the help is the result."""
+    """Parse the arguments into ``args``; without any arguments, print the help."""
     parser = _parser()
     _, unknown = parser.parse_known_args(argv, args)
     if args.command is None and not unknown:
@@ -129,7 +129,7 @@ def _parse(args: argparse.Namespace, argv: Sequence[str] | None) -> None:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """One line, in the words of the other messages."""
+        """Print the error as one line, worded like other messages, and exit."""
         message = message.replace("the following arguments are required:", "missing")
         if unknown := re.match(r"argument COMMAND: invalid choice: (['\"])(.*)\1 \(", message):
             commands = f"; commands are {', '.join(COMMANDS)}"
@@ -139,7 +139,7 @@ class _Parser(argparse.ArgumentParser):
         raise SystemExit(ConfigError.exit_code)
 
     def _print_message(self, message: str, file: object = None) -> None:
-        """Print help or version as every result: argparse ignores a full disk."""
+        """Print help or version like any result: argparse would ignore a full disk."""
         output.emit_text(message)
 
 
@@ -155,7 +155,7 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def _open_closed_streams() -> None:
-    """Whoever started the program may have closed its output; what is printed then goes nowhere."""
+    """Open the null device for an output stream that the parent process has closed."""
     for stream in ("stdout", "stderr"):
         if getattr(sys, stream) is None:
             setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
@@ -169,21 +169,21 @@ def _parser() -> argparse.ArgumentParser:
     for name, module in COMMANDS.items():
         line = (module.__doc__ or "").partition(".\n")[0]
         line = line[:1].lower() + line[1:]
-        # Raw, since the examples in a command's docstring are lines of their own.
+        # The formatter keeps the lines of the examples in a command's docstring.
         command = commands.add_parser(
             name, help=line, description=module.__doc__, formatter_class=_HelpFormatter
         )
         for names, settings in module.OPTIONS:
             command.add_argument(*names, **settings)
         _add_common(command, name)
-        # Without the options, of which a command may have twenty.
+        # The usage line leaves out the options, since a command may have twenty.
         places = [a.metavar for a in command._actions if not a.option_strings]
         command.usage = " ".join(["%(prog)s", "[options]", *map(str, places)])
     return parser
 
 
 def _add_common(parser: argparse.ArgumentParser, command: str) -> None:
-    """The options of every command; where something is exported, --format is that of the export."""
+    """Add the options of every command; if it exports, --format is the format of the export."""
     common = parser.add_argument_group("options of every command")
     flags = ("-f",) if command in EXPORTING else ("-f", "--format")
     choices = ("table", "csv", "json")

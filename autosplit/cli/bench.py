@@ -1,7 +1,7 @@
 """Measure an exported split: period, latency, and how long each replica works for a result.
 
 autosplit bench out/ --seconds 10
-autosplit bench out/ --rate 100             latencies of 100 items a second that come by themselves
+autosplit bench out/ --rate 100             latencies when 100 items per second arrive (open load)
 autosplit bench out/ --p99 20               the goodput: the greatest rate with p99 within 20 ms
 autosplit bench out/ --trace run.json       when each stage computed which item, for Perfetto
 """
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _LATENCY_ITEMS = 20
 OPTIONS = (
     *options.of("""
-        --seconds S    longest time to measure; under load that of a rate, or until 1,000 items
-                       [default: 5.0]
+        --seconds S    longest time to measure; under load, the time for each rate, extended until
+                       1,000 items have come [default: 5.0]
         --chart FILE   draw the latency against the rate, as SVG
         --streams N    streams whose items come in turn (default: as many as the export is for)
         --trace FILE   write the run as a Chrome or Perfetto trace
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _shown(result: BenchResult) -> Iterator[str | Table]:
-    """The measurement for people."""
+    """The lines and tables of the measurement."""
     from autosplit.hardware.execution.engine import replica_name
 
     period, latency, load = result.period, result.latency, result.load
@@ -98,7 +98,7 @@ def _shown(result: BenchResult) -> Iterator[str | Table]:
 
 
 def _under_load(load: LoadTest, rate: float | None) -> dict[str, Any]:
-    """The rate that was asked for, else the goodput, with its latencies; and all that was tried."""
+    """The requested rate, or else the goodput, with its latencies; and the whole load test."""
     point = load.at(rate)
     return {
         "rate": point and point.rate,
@@ -121,7 +121,7 @@ def _distribution(spread: Spread, samples: Sequence[float]) -> dict[str, float]:
 
 
 def _stage(busy_ms: Sequence[float], devices: Sequence[object], runtime: str) -> dict[str, Any]:
-    """The time of an item in a stage, and what each replica works of it."""
+    """The busy time per item of a stage, and the part of each replica in it."""
     pairs = zip(devices, busy_ms, strict=True)
     replicas = [{"device": str(device), "busy_ms": ms} for device, ms in pairs]
     return {"runtime": runtime, "busy_ms": sum(busy_ms), "replicas": replicas}

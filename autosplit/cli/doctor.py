@@ -15,7 +15,7 @@ OPTIONS: tuple[options.Option, ...] = ()
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print one line a check."""
+    """Print one line per check."""
     from autosplit.report.doctor import examine
 
     checks = examine()

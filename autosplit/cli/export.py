@@ -26,7 +26,7 @@ OPTIONS = (
 
 
 def run(args: argparse.Namespace) -> None:
-    """Export and say where."""
+    """Export, and print the path."""
     from autosplit.report.documents import exported
     from autosplit.report.documents.study_reader import find_study
     from autosplit.study.export import export_stored_split

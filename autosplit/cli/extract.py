@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> None:
     """Extract, write, print."""
     from autosplit.report.documents import part as documents
 
-    # argparse has no groups in which two options go together against a third.
+    # argparse cannot express two options that belong together and exclude a third.
     if not (args.ops or (args.first and args.last)) or (args.ops and (args.first or args.last)):
         raise ConfigError("extract needs --from OP and --to OP, or --ops OP,OP")
     model = options.load_model(args)

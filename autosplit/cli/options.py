@@ -29,11 +29,11 @@ _SHAPE = re.compile(r"(.+)=(\d+(?:x\d+)*|)", re.DOTALL | re.IGNORECASE | re.ASCI
 
 
 def of(text: str, settings: Mapping[str, Mapping[str, Any]] | None = None) -> tuple[Option, ...]:
-    """Options as help lists them: what it is, two spaces or more, and its text.
+    """Parse options from the layout of a help page: an option, two or more spaces, its help text.
 
-    ``--name VALUE`` has a value, ``--name {a,b}`` one of these, ``--name VALUE ...`` may stand
-    several times, ``--name`` has none, and ``NAME`` is an argument by its place. A text may end in
-    a default as in ``[default: 5]``, and goes on in lines that begin further to the right.
+    ``--name VALUE`` takes a value, ``--name {a,b}`` one of these, ``--name VALUE ...`` may be
+    repeated, ``--name`` is a flag, and ``NAME`` is a positional argument. A help text may end in a
+    default such as ``[default: 5]``, and continues on lines that are indented further.
     ``settings``: other arguments of ``add_argument`` by the names of options.
     """
     entries = re.split(r"\n(?=\S)", textwrap.dedent(text).strip())
@@ -73,7 +73,7 @@ def workload(args: argparse.Namespace) -> Workload | None:
 
 
 def load_model(args: argparse.Namespace) -> Model:
-    """The model the options name."""
+    """Load the model that the options name."""
     from autosplit import api
 
     # `inspect` and `tune` have no --runtime: fused ops and kernels are TVM's.
@@ -205,8 +205,8 @@ TYPES: dict[str, Any] = {
 }
 SHAPE = of("--shape INPUT=1x3x224x224 ...  shape of a dynamic input; one item by default")
 STATE = of("""
-    --state INPUT=OUTPUT ...  input that the next item of a stream gets from an output, or auto:
-        those that inspect proposes
+    --state INPUT=OUTPUT ...  input whose value is an output of the previous item of the stream, or
+        auto: those that inspect proposes
 """)
 TRUST = of("--trust-kernels  read a Relax module with kernels of its own, which are code")
 MODEL = (
@@ -238,7 +238,7 @@ BATCH = of("""
         is faster (default: 1)
 """)
 WORKLOAD = of("""
-    --rate R    items a second that come by themselves
+    --rate R    items per second that arrive, whether or not earlier ones are done
     --p99 MS    latency that 99 %% of the items keep within
     --delay MS  longest time that a batch waits to be full (default: what serves most)
 """)

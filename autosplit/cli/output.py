@@ -23,13 +23,13 @@ from autosplit.errors import MachineError
 from autosplit.printable import printable
 from autosplit.report.documents.table import Table
 
-# How the running command prints tables, and whether the line of a phase is on the terminal.
+# Whether tables are printed as CSV, and whether a progress line is on the terminal.
 _forms = {"csv": False, "line": False}
-_ERASE = "\r\x1b[K"  # the line of the terminal
+_ERASE = "\r\x1b[K"  # erases the current line of the terminal
 
 
 def use_csv(is_wanted: bool) -> None:
-    """Print tables as CSV from now on, and what stands around them on standard error."""
+    """Print tables as CSV from now on, and the lines around them on standard error."""
     _forms["csv"] = is_wanted
 
 
@@ -40,7 +40,7 @@ def note(text: str) -> None:
 
 
 def _broken(text: str, stream: TextIO) -> str:
-    """A text whose lines fit a terminal; only a single word may be longer."""
+    """Wrap a text to the width of the terminal; only a single word may be longer."""
     width = shutil.get_terminal_size().columns
     if not stream.isatty() or max(map(len, text.splitlines()), default=0) <= width:
         return text
@@ -49,9 +49,9 @@ def _broken(text: str, stream: TextIO) -> str:
 
 
 class PhaseLines:
-    """A listener that shows the phase of a command: one line that changes on a terminal.
+    """A listener that shows the phase of a command. On a terminal it updates a single line.
 
-    Elsewhere each new phase is a line; of those that count, one a second.
+    Elsewhere each new phase is a line; a phase that counts up prints at most one line per second.
     """
 
     def __init__(self) -> None:
@@ -76,20 +76,20 @@ class PhaseLines:
 
 
 def erase_progress() -> None:
-    """Take the line of a phase off the terminal."""
+    """Erase the progress line from the terminal."""
     if _forms["line"]:
         _forms["line"] = False
         print(_ERASE, end="", file=sys.stderr, flush=True)
 
 
 def flush() -> None:
-    """Write out what was printed. Raises MachineError where standard output takes no more."""
+    """Flush standard output. Raises MachineError if it cannot be written."""
     with _to_standard_output():
         sys.stdout.flush()
 
 
 def drop_unwritten() -> None:
-    """Leave nothing for the end of the interpreter, which would report a full disk once more."""
+    """Discard unwritten output, for which the interpreter would report a full disk again."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -97,7 +97,7 @@ def drop_unwritten() -> None:
 
 
 def emit_text(text: str) -> None:
-    """Print text of our own as it is, such as help, at once."""
+    """Print a text of our own, such as help, unchanged and at once."""
     _write(text)
     flush()
 
@@ -112,7 +112,7 @@ def _write(text: str) -> None:
 def _to_standard_output() -> Iterator[None]:
     try:
         yield
-    except BrokenPipeError:  # its reader has left
+    except BrokenPipeError:  # the reader has closed the pipe
         raise
     except OSError as error:
         raise MachineError(
@@ -121,7 +121,7 @@ def _to_standard_output() -> Iterator[None]:
 
 
 def emit_line(text: object) -> None:
-    """Print a line of the result, on a terminal broken between words."""
+    """Print a line of the result; on a terminal it is wrapped between words."""
     if _forms["csv"] and text:
         note(str(text))
         return
@@ -129,7 +129,7 @@ def emit_line(text: object) -> None:
 
 
 def emit(form: str, document: Any, shown: str | Iterable[str | Table]) -> None:
-    """Print a result: the document as ``json``, else the lines and tables of it for people."""
+    """Print a result: ``document`` if ``form`` is ``json``, else the lines and tables ``shown``."""
     if form == "json":
         emit_json(document)
         return
@@ -150,10 +150,10 @@ def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table, a row a line; columns of numbers are right-aligned.
+    """Print a table with one line per row; columns of numbers are right-aligned.
 
-    Off a terminal all texts are whole, whatever the width. On a terminal long texts end in an
-    ellipsis and intervals are left out, and columns without room are named below.
+    Without a terminal all texts are complete. On a terminal that is too narrow, intervals are left
+    out, long texts are shortened in the middle, and columns that do not fit are named below.
     """
     texts = [list(map(printable, row)) for row in rows]
     if _forms["csv"]:

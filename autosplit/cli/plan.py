@@ -9,8 +9,8 @@
 Prints the stages, their loads, the period, and a lower bound on the period of every plan. If both
 are equal, the plan is optimal. The interval of a model's period goes from the low to the high end
 of the time of each op. With --cores a stage may have several replicas that share the items; its
-load is then divided by their number. A replica of a stage with states holds whole streams, so with
-one stream it has no use for a second.
+load is then divided by their number. A replica of a stage with states holds whole streams, so a
+single stream uses only one replica.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from autosplit.hardware.measurement.results import Profile
     from autosplit.planner import CostModel, Plan, Row
 
-# What is asked of models, and of a fixed number of stages.
+# Options for models only, and options for a number of stages only.
 MODEL_OPTIONS = (
     "shape", "devices", "target", "device_target", "runtime", "tuning", "state", "tolerance",
     "batch",
@@ -75,9 +75,9 @@ OPTIONS = (
 class _Asked:
     """The costs to plan with.
 
-    ``devices``: kinds of the costs along the pipeline, and ``names`` where the document has these;
-    ``titles``: how people know the ops of a model; ``profiles``: what its costs rest on;
-    ``slowed``: the costs of devices that share cores; ``note`` on the number of stages.
+    ``devices``: the kind of each device along the pipeline; ``names``: its name, if the graph file
+    has names; ``titles``: display names of the ops; ``profiles``: the profiles behind the costs;
+    ``slowed``: the costs of devices that share cores; ``note``: about the number of stages.
     """
 
     costs: CostModel
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> None:
     _refuse(args, is_graph)
     model = None if is_graph else options.load_model(args)
     asked = _graph_costs(args) if model is None else _model_costs(args, model)
-    # After profiling: --timeout and ``seconds`` are of planning alone.
+    # Starts after profiling: --timeout and ``seconds`` cover the planning alone.
     start = time.perf_counter()
     best = _planned(args, asked, start)
     document = planned.document(asked.costs, best)
@@ -192,7 +192,7 @@ def _planned(args: argparse.Namespace, asked: _Asked, start: float) -> Plan:
     from autosplit import planner
 
     def deadline() -> bool:
-        """Whether the time is over: the planner knows no clock, and asks between steps."""
+        """Whether the time is over. The planner has no clock, and calls this between steps."""
         return time.perf_counter() - start > (args.timeout or math.inf)
 
     if args.cores is not None:
@@ -223,20 +223,20 @@ def _export(args: argparse.Namespace, model: Model, best: Plan) -> Path:
 
 
 def _is_graph_file(args: argparse.Namespace) -> bool:
-    """Whether it is a .json file, but no Relax module as ``tvm.ir.save_json`` writes it."""
+    """Whether the model is a graph file: a .json file, but not one of ``tvm.ir.save_json``."""
     if args.model.suffix.lower() != ".json":
         return False
     try:
         with open_regular(args.model) as file:
             return b'"root_index"' not in file.read(64)
-    except OSError:  # said when the graph is read
+    except OSError:  # reading the graph reports it
         return True
 
 
 def _shown(
     args: argparse.Namespace, asked: _Asked, document: dict[str, Any], unit: str, file: Path | None
 ) -> Iterator[str | Table]:
-    """A plan for people; ``unit`` is that of its times, empty for a graph file."""
+    """The lines and tables of a plan; ``unit`` is that of its times, empty for a graph file."""
     from autosplit.report.documents import exported
 
     yield _summary(asked.costs.name, document, unit)
@@ -253,13 +253,13 @@ def _shown(
 def _stage_columns(
     document: dict[str, Any], asked: _Asked, unit: str
 ) -> dict[str, Sequence[object]]:
-    """The columns of the table of stages: their devices, or those of a deployment's replicas."""
+    """The columns of the table of stages: for a split with devices, else with replicas."""
     stages = document["stages"]
     columns: dict[str, Sequence[object]] = {"stage": range(len(stages))}
     if "devices" in document:
-        # Those of a graph file have their names in the document, or numbers.
+        # For a graph file the document has the names or numbers of the devices.
         columns["device"] = [asked.devices[d] if unit else d for d in document["devices"]]
-    # The costs of a graph file are of no runtime.
+    # The costs of a graph file have no runtime.
     if any(document["runtimes"]):
         columns["runtime"] = [name or "" for name in document["runtimes"]]
     if document["batch"] > 1:
@@ -271,7 +271,7 @@ def _stage_columns(
     if "devices" not in document:
         columns["load / replicas"] = list(map(digits, document["periods"]))
     columns["memory"] = list(map(size, document["memory"]))
-    # Of one op, which is both, its name alone.
+    # A single op is first and last, and shown once.
     ends = (dict.fromkeys((*ops[:1], *ops[-1:])) for ops in stages)
     texts = ([asked.titles.get(op, str(op)) for op in pair] for pair in ends)
     columns["first to last op"] = list(map(" … ".join, texts))
@@ -288,7 +288,7 @@ def _summary(name: str, document: dict[str, Any], unit: str) -> str:
 
 
 def _proof(document: Mapping[str, Any]) -> str:
-    """What is proven of a plan."""
+    """What is proven about a plan, in words."""
     if document["optimal"]:
         return "optimal"
     if math.isinf(document["gap"]):

@@ -1,7 +1,7 @@
 """Time every fused op of a model on devices, inside the whole model.
 
-The slowest op comes first. Profiles are cached, each by itself; --force measures again. With
---runtime auto there is one for each runtime that can compute the model.
+The slowest op comes first. Each profile is cached; --force measures again. With --runtime auto
+there is one for each runtime that can compute the model.
 
 autosplit profile net.onnx --device cores:0
 autosplit profile net.onnx --runtime auto --device cores:0 --device cores:0-1   with 1 and 2 threads
@@ -63,9 +63,9 @@ def _document(profile: Profile, names: list[str]) -> dict[str, Any]:
 
 
 def _table(graph: FusedGraph, profiles: list[dict[str, Any]], fastest: dict[str, Any]) -> Table:
-    """The slowest op first: its time, or its times in each runtime on each device.
+    """One row per op, the slowest first, with its time in each runtime on each device.
 
-    Shares are those of the fastest.
+    Percentages are those of the fastest profile.
     """
     total, count = fastest["total_ms"] or 1, counted(len(graph.ops), "fused op")
     columns = ["fused op", "%", "ms", "± ms"]

@@ -27,7 +27,7 @@ OPTIONS = (
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the page and say where."""
+    """Write the page, and print its path."""
     from autosplit.report.documents.record import read
     from autosplit.report.documents.study_reader import find_study
     from autosplit.report.html import page

@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> None:
             stack.callback(bench.close)
             _ = bench.description  # reads the model
         except BaseException:
-            if is_new:  # of a study that never began nothing is left
+            if is_new:  # leave no file of a study that never began
                 args.study.unlink()
             raise
         if is_new:
@@ -130,13 +130,13 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _open_dashboard(url: str, study: str) -> Thread:
-    """Serve the study on a free port, show it in the browser, and return who serves it."""
+    """Serve the study on a free port, show it in the browser, and return the server's thread."""
     from autosplit.report.dashboard.app import open_server
     from autosplit.report.documents.study_reader import StudyReader
 
     server, address = open_server(StudyReader(url, study), port=0)
     output.note(f"dashboard: {address}")
-    # It ends with the process: nothing that it holds outlives it.
+    # A daemon thread ends with the process, and holds nothing that outlives it.
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     webbrowser.open(address)
@@ -169,7 +169,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     workload = {"rate": args.rate, "p99_ms": args.p99, "delay_ms": args.delay}
     return {
         "stages": args.stages,
-        # The study file checks which of both it is.
+        # A number or a list of cores; the study file checks it.
         "cores": int(cores) if cores is not None and cores.isdecimal() else cores,
         "devices": args.devices,
         "runtime": args.runtime,

@@ -1,4 +1,4 @@
-"""Tables as texts: a row a line, whole or fitted into a terminal."""
+"""Tables as text with one line per row, complete or fitted into the width of a terminal."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 _SIGNS = str.maketrans("", "", ".,-% ")
 _INTERVAL = re.compile(r"^([\d.]+) \(\S+ to \S+\)$")
-LEGIBLE = 16  # places that a text is not shortened below
+LEGIBLE = 16  # characters, below which no text is shortened
 _GAP = "  "
 
 
 def fitted(
     names: Sequence[str], rows: Sequence[Sequence[str]], room: int | None
 ) -> tuple[str, list[str]]:
-    """A table in so many places, and the columns left out; without ``room`` the whole table.
+    """A table of at most ``room`` characters a line, and the names of the columns left out.
 
-    Where room is lacking, intervals are left out, then columns at the right; texts are shortened.
+    First intervals are left out, then columns at the right; texts are shortened. None: no limit.
     """
     table = [Column(name, [row[i] for row in rows]) for i, name in enumerate(names)]
     if room is None:
@@ -49,12 +49,12 @@ class Column(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The places of the longest text."""
+        """The width of the longest text."""
         return max(map(_places, (self.name, *self.cells)))
 
     @property
     def least(self) -> int:
-        """The places that it takes at least: numbers stay whole."""
+        """The least width of the column: numbers are never shortened."""
         return self.width if self.is_numeric else min(self.width, LEGIBLE)
 
     def without_intervals(self) -> Column:
@@ -63,7 +63,7 @@ class Column(NamedTuple):
 
 
 def _total(columns: Sequence[Column], limit: int) -> int:
-    """The places of a table whose texts have at most ``limit``."""
+    """The width of a table whose texts are at most ``limit`` wide."""
     widths = [max(column.least, min(column.width, limit)) for column in columns]
     return sum(widths) + len(_GAP) * (len(columns) - 1)
 
@@ -80,7 +80,7 @@ def _drawn(columns: Sequence[Column], limit: int) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """A text of at most so many places, its middle left out."""
+    """A text, whose middle is left out if it is wider than ``width``."""
     if _places(text) <= width:
         return text
     head = tail = ""
@@ -95,5 +95,5 @@ def shortened(text: str, width: int) -> str:
 
 
 def _places(text: str) -> int:
-    """The places that a text takes on a terminal, where a Chinese letter takes two."""
+    """The width of a text on a terminal, where a Chinese character takes two places."""
     return len(text) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)

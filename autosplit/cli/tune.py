@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
     model = options.load_model(args)
     kernels = model.lowered.kernels
     start = time.monotonic()
-    # time.monotonic: a clock that is set must not end the tuning.
+    # time.monotonic: setting the system clock must not end the tuning.
     end = start + args.timeout if args.timeout is not None else float("inf")
     results = []
     for result in tuning.tune(

@@ -23,7 +23,7 @@ _REQUIREMENT = re.compile(r"""([\w-]+)[^;]*(?:;\s*extra == ['"](\w+)['"])?$""")
 
 @dataclass(frozen=True)
 class Check:
-    """One check: what there is, and the remedy if something is to be done."""
+    """The result of one check: what was found, and the remedy if there is a problem."""
 
     name: str
     ok: bool
@@ -32,7 +32,7 @@ class Check:
     needed: bool = True
 
     def __str__(self) -> str:
-        """A line; no row of a table, which the few long remedies would make too wide."""
+        """One line of text: a table would be too wide because of a few long remedies."""
         failed = "MISSING" if self.needed else "absent"
         remedy = f"; {self.remedy}" if self.remedy else ""
         return f"{'ok' if self.ok else failed:7} {self.name:16} {self.value}{remedy}"
@@ -40,7 +40,7 @@ class Check:
 
 def examine() -> list[Check]:
     """All checks. TVM is loaded only if its versions fit together."""
-    # Where this runs, Python is recent enough: pip has seen to that.
+    # pip installs autosplit only where Python is recent enough.
     python = Check("python", True, sys.version.split()[0])
     return [python, _tvm(), *_packages(), _linker(), _cores(), _calm(), _cuda(), _cache()]
 
@@ -117,7 +117,7 @@ def _cuda() -> Check:
 def _cache() -> Check:
     folder = cache.folder()
     try:
-        # Only a real file shows whether the disk takes one.
+        # Only writing a file shows whether the disk accepts one.
         with files.atomic_write(folder / "doctor") as temporary:
             temporary.write_bytes(b"")
         (folder / "doctor").unlink(missing_ok=True)

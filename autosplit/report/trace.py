@@ -29,7 +29,7 @@ def write(
     names: Sequence[Sequence[str]],
     file: Path,
 ) -> None:
-    """Write a run as ``file``; raises MachineError where the disk refuses.
+    """Write a run to ``file``. Raises MachineError if it cannot be written.
 
     ``events`` and ``submitted`` are those of the pipeline. ``names`` has the devices of the
     replicas of each stage.
@@ -55,12 +55,12 @@ def _tracks(names: Sequence[Sequence[str]]) -> Iterator[dict[str, Any]]:
 def _spans(
     events: Iterable[StageEvent], ready: Mapping[tuple[int, int], float], begin: float
 ) -> Iterator[dict[str, Any]]:
-    """A box for each item on the track of its replica, and boxes for what it waited for before."""
+    """A box for each item on the track of its replica, and boxes for the waits before it."""
     ends: dict[tuple[int, int], float] = {}
     for event in sorted(events, key=lambda event: event.start):
         track = event.stage, event.replica
         previous_end = ends.get(track, begin)
-        # Clocks of two threads may disagree by a little, so it stays within the gap.
+        # The clocks of two threads may differ slightly: keep the time within the gap.
         ready_at = min(max(ready[event.stage, event.item], previous_end), event.start)
         ends[track] = event.end
         times = previous_end, ready_at, event.start, event.end

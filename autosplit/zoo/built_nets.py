@@ -11,10 +11,10 @@ from autosplit.zoo.onnx_builder import FLOAT, INT64, Builder, Net
 
 
 def transformer(layers: int = 4, width: int = 128, length: int = 64, heads: int = 4) -> Net:
-    """An encoder over ``tokens`` (1, length, width); ``mask`` (1, length) is 1 where one counts.
+    """An encoder over ``tokens`` (1, length, width); ``mask`` (1, length) is 1 for valid tokens.
 
-    The attention of every layer reads the bias that comes from the mask: wherever the net is cut,
-    it skips the stages in between.
+    The attention of every layer reads a bias that is computed from the mask: wherever the net is
+    cut, this bias skips stages.
     """
     shape = (1, length, width)
     net = Builder({"tokens": shape, "mask": (1, length)}, {"encoded": shape})

@@ -1,8 +1,8 @@
 """Real nets with usable weights, made offline and the same for the same seed.
 
-Nine nets come inside the installed onnx package as files without weights: each weight there is one
-value repeated, so the output is one constant whatever the wiring. They keep their structure and get
-random weights. Six more are built here, four of them with states.
+Nine nets come with the installed onnx package as files without real weights: each weight is one
+value repeated, so the output is the same constant even if ops are wired wrongly. These nets keep
+their structure and get random weights. Six more are built here, four of them with states.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def cached(name: str, seed: int = 0) -> Path:
 
 
 def _place(target: Path) -> Path:
-    """The file behind links. Raises OSError for a missing folder."""
+    """Resolve symbolic links. Raises OSError for a missing folder."""
     place = Path(os.path.realpath(target))
     if not place.parent.is_dir():
         raise NotADirectoryError(f"no folder {place.parent}")

@@ -16,7 +16,7 @@ Net = tuple[Any, dict[str, Shape]]  # a model without its weights, and the shape
 class Builder:
     """Collects nodes between ``inputs`` and ``outputs``.
 
-    A layer returns the name of its output; its names start with the layer's.
+    Each method that adds a layer returns the name of its output, which starts with the layer's.
     """
 
     def __init__(self, inputs: Mapping[str, Shape], outputs: Mapping[str, Shape]) -> None:
@@ -46,7 +46,7 @@ class Builder:
         return name
 
     def model(self, name: str, last: str = "") -> Net:
-        """The model; ``last``: the output that the last node makes under another name."""
+        """Build the model; ``last``, if given, is a new name for the output of the last node."""
 
         def values(shapes: Mapping[str, Shape]) -> list[Any]:
             return [helper.make_tensor_value_info(n, FLOAT, s) for n, s in shapes.items()]

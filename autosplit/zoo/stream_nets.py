@@ -1,4 +1,4 @@
-"""Small nets with states, for streams: each layer reads what it left in the step before.
+"""Small nets with states, for streams: each layer reads the state that its last step left.
 
 The input ``past_NAME`` of a state gets the value of the output ``present_NAME``.
 """
@@ -19,19 +19,19 @@ class _StreamBuilder(Builder):
         self.constant("one", FLOAT, [1.0])
 
     def past(self, name: str, *shape: int) -> str:
-        """The input of a state; ``present`` makes its successor."""
+        """Declare the input of a state; the output ``present_NAME`` will be its next value."""
         self.inputs[f"past_{name}"] = self.outputs[f"present_{name}"] = shape
         return f"past_{name}"
 
     def remember(self, name: str, x: str, shape: Shape, axis: int, new: int) -> str:
-        """What the last step left and then ``x``, along an axis; the end of it is the next state.
+        """Concatenate a state and ``x`` along an axis; the end of the result is the next state.
 
         ``shape`` is that of the state, ``new`` the size of ``x`` along the axis.
         """
         joined = self.op("Concat", f"{name}.joined", self.past(name, *shape), x, axis=axis)
         bounds = [
             self.constant(f"{name}.start", INT64, [new]),
-            # Beyond any size: ONNX cuts it off there.
+            # Larger than any size: ONNX clamps it to the end of the axis.
             self.constant(f"{name}.end", INT64, [2**31]),
             self.constant(f"{name}.axis", INT64, [axis]),
         ]
@@ -39,7 +39,7 @@ class _StreamBuilder(Builder):
         return joined
 
     def attention(self, name: str, query: str, key: str, value: str, width: int) -> str:
-        """What a query reads of values by their keys, and a linear layer."""
+        """Scaled dot-product attention, and a linear layer."""
         key = self.op("Transpose", f"{name}.key.turned", key, perm=[0, 2, 1])
         scores = self.op("MatMul", f"{name}.scores", query, key)
         scaled = self.op("Mul", f"{name}.scaled", scores, "scale")
@@ -73,7 +73,7 @@ def amplifier(layers: int = 12, channels: int = 64, frames: int = 256) -> Net:
 
 
 def enhancer(layers: int = 4, width: int = 384, bands: int = 257) -> Net:
-    """A mask from gated recurrent units over ``spectrum`` (1, bands), as speech enhancers have."""
+    """A mask for ``spectrum`` (1, bands) by gated recurrent units, as in speech enhancement."""
     net = _StreamBuilder({"spectrum": (1, bands)}, {"enhanced": (1, bands)})
     x = net.op("Relu", "enter.relu", net.linear("enter", "spectrum", (bands, width)))
     for layer in range(layers):
@@ -153,7 +153,7 @@ def _convolved(net: _StreamBuilder, name: str, x: str, sizes: tuple[int, int]) -
 
 
 def decoder(layers: int = 6, width: int = 256, length: int = 64) -> Net:
-    """A decoder of one ``token`` (1, 1, width) at a time, with keys and values of the last ones."""
+    """A decoder of one ``token`` (1, 1, width) at a time that caches the last keys and values."""
     shape = (1, 1, width)
     net = _StreamBuilder({"token": shape}, {"decoded": shape})
     net.constant("scale", FLOAT, [1 / math.sqrt(width)])

@@ -22,9 +22,9 @@ Shape = tuple[int, ...]
 
 _LINEAR = ("Conv", "Gemm", "MatMul")
 _NORM = ("BatchNormalization", "LayerNormalization")
-# The deviation that a linear layer aims at: 1, but a few units before a softmax, so that its
-# outputs differ clearly and none takes all, and so much before a local response
-# normalisation (its alpha is about 1e-4) that leaving it out would show.
+# The standard deviation that the output of a linear layer should have: 1 as a rule; more before a
+# softmax, so that its outputs differ clearly but none dominates; much more before a local response
+# normalisation (its alpha is about 1e-4), so that leaving it out would change the outputs visibly.
 _AIM, _AIM_SOFTMAX, _AIM_LRN = 1.0, 2.0, 50.0
 # Half the width of uniform distributions, as a share of the deviation of what the weight is added
 # to or scales. Biases and means are the same for every input: large ones would drown the input.
@@ -99,7 +99,7 @@ def _range(node: Any, place: int, shape: Shape, data: Moments, aim: float) -> tu
 
 
 def _outcome(node: Any, data: Sequence[Moments], weights: int, aim: float) -> Moments:
-    """Moments of the outputs of a node that reads ``data`` and so many weights."""
+    """Moments of the outputs of a node that reads ``data`` and a number of ``weights``."""
     kind, offset, scale = node.op_type, _OFFSET**2 / 3, 1 + _SCALE**2 / 3
     if not data:
         return Moments(0.0, 1.0)
@@ -146,7 +146,7 @@ def _rectified(data: Moments) -> Moments:
 
 
 def _aim(node: Any, readers: Mapping[str, list[Any]]) -> float:
-    """The deviation that a linear layer aims at, by the reader behind its shape changes."""
+    """The deviation that the output of a linear layer should have, by the op that reads it."""
     if node.op_type not in _LINEAR:
         return _AIM
     direct = readers.get(node.output[0], [])

@@ -4,9 +4,9 @@
 
 NAME is that of a result; without one all are made. FOLDER holds the graph files of
 msr-fiddle/dnn-partitioning, which the planner and the search are tried on besides other graphs.
-After a failure, as where a package is missing, the others are run. All of them take most of a day:
-``--stale`` goes on where an earlier run on this machine was interrupted. Prints a summary and exits
-1 where a benchmark fails or a bar is missed. Leave the machine alone while it runs. No benchmark
+If one fails, for example because a package is missing, the others still run. All of them take most
+of a day: ``--stale`` continues a run that was interrupted on this machine. Prints a summary and
+exits 1 if a benchmark fails or a bar is missed. Leave the machine alone while it runs. No benchmark
 needs a network.
 """
 
@@ -43,7 +43,7 @@ COMMANDS = {
     "winners_drawn": "winners timm/convnext_atto_rms timm/tf_efficientnetv2_b1 timm/resnet26t "
     "timm/mobilevitv2_150 timm/iformer_l timm/mobilenetv1_100 transformers/squeezebert "
     "transformers/mobilebert",
-    # The others round to what differs by more than 5 %, and are refused.
+    # The other nets differ by more than 5 % in bfloat16, and are refused.
     "winners_bfloat16": "winners densenet121 inception_v1 resnet50 squeezenet transformer bert vit "
     "convnext --runtime openvino-bfloat16",
     "targets": "targets",

@@ -1,4 +1,4 @@
-"""Public PyTorch architectures through autosplit: how many are split and equal torch.
+"""How many public PyTorch architectures autosplit can split, with outputs equal to torch's.
 
     python -m studies.benchmarks.architectures [--count N] [-o FILE]
 
@@ -7,9 +7,9 @@ weights. Each is exported by torch, split into three stages of about the same nu
 compared with torch: in TVM, or in onnxruntime where an op is opaque.
 Images have at most 256 pixels a side where the architecture allows it. Transformers have two
 layers, 1,000 words, and half the width if that is above 2,048. Batch norms have the statistics of
-random images: without, signals grow until torch itself is 70 % off in float32. Needs the packages
-timm and transformers. Bars: at least 55 of 60 are equal, none differs, crashes or hangs, and the
-remaining ones are refused by name.
+random images: without these, signals grow until torch itself is 70 % off in float32. Needs the
+packages timm and transformers. Bars: at least 55 of 60 are equal, none differs, crashes or hangs,
+and the remaining ones are refused by name.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _net_and_inputs(name: str) -> tuple[Any, dict[str, Any]]:
 
 
 def _set_statistics(net: Any, images: Any) -> None:
-    """Give the batch norms of a net the means and variances that some images have there."""
+    """Set the statistics of a net's batch norms to the means and variances of some images."""
     import torch
 
     net.eval()

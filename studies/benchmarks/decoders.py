@@ -4,12 +4,11 @@
 
 A Llama with random weights is exported by transformers. In each runtime it generates in ``loop``,
 whole on one core and as two stages on two, all ways in turns. Times are those of a token. ``over
-the stages`` is the time of one stream in two stages over what the stages compute in it. Beside them
-runs onnxruntime's own loop with two threads, which binds the caches as inputs and outputs, and
-where it is installed onnxruntime-genai, with one text and with four as a batch. Bars:
-one stream takes at most 1.1 times what its stages compute, four streams on two cores have at least
-1.6 times the throughput of one core. Needs torch and transformers. Leave the machine alone while it
-runs.
+the stages`` is the time of one stream in two stages over the time that the stages compute. Rivals
+are onnxruntime's own loop with two threads, which binds the caches as inputs and outputs, and, if
+it is installed, onnxruntime-genai, with one text and with four as a batch. Bars: one stream takes
+at most 1.1 times as long as its stages compute, four streams on two cores have at least 1.6 times
+the throughput of one core. Needs torch and transformers. Leave the machine alone while it runs.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def generating(pipeline: autosplit.Pipeline, streams: int, over: list[float]) ->
 
 
 def repeated(seconds: Callable[[], float], texts: int = 1) -> Loop:
-    """What measures the time of a token in ms; a loop generates STEPS tokens of so many texts."""
+    """A function that measures the ms per token; a loop generates STEPS tokens of each text."""
 
     def measure(budget: Budget) -> Spread:
         samples, deadline = list[float](), time.perf_counter() + budget.seconds
@@ -115,7 +114,7 @@ def measured(file: Path, runtime: str, seconds: float, loops: Sequence[Loop]) ->
 
 
 def own_loop(file: Path, item: Mapping[str, Any], states: Mapping[str, str]) -> Loop:
-    """onnxruntime's loop with two threads, which has two sets of caches and changes them."""
+    """onnxruntime's loop with two threads, which alternates between two sets of caches."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -125,7 +124,7 @@ def own_loop(file: Path, item: Mapping[str, Any], states: Mapping[str, str]) -> 
     inputs = [each for each in session.get_inputs() if each.name in states]
     empty = {each.name: np.zeros(each.shape, types[each.type]) for each in inputs}
     make = ort.OrtValue.ortvalue_from_numpy
-    # It shares the memory of its array.
+    # An OrtValue shares the memory of its array.
     caches = [{name: make(zeros.copy()) for name, zeros in empty.items()} for _ in range(2)]
     bindings = []
     for before, after in (caches, caches[::-1]):
@@ -157,7 +156,7 @@ def genai_model(llama: Any, folder: Path) -> Path:
     from transformers import PreTrainedTokenizerFast
 
     source, built = folder / "transformers", folder / "genai"
-    # No token ends a text, but its configuration wants one.
+    # No token ends a text, but the configuration requires one.
     llama.config.eos_token_id = llama.config.pad_token_id = llama.config.vocab_size - 1
     llama.config.bos_token_id = 1
     llama.save_pretrained(source)
@@ -171,7 +170,7 @@ def genai_model(llama: Any, folder: Path) -> Path:
 
 
 def genai_loop(folder: Path, texts: int) -> Loop:
-    """onnxruntime-genai's loop, where so many texts are generated at once."""
+    """onnxruntime-genai's loop, which generates a number of ``texts`` at once."""
     import onnxruntime_genai
 
     model = onnxruntime_genai.Model(str(folder))

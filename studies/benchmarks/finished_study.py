@@ -1,4 +1,4 @@
-"""A study of its own that is kept only while it is looked at, and the period of a pipeline."""
+"""A finished study in a temporary database, and the period of a pipeline."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from autosplit.study.loop.run import run_study
 
 @contextlib.contextmanager
 def finished(config: StudyConfig, bench: Bench | None = None) -> Iterator[OpenStudy]:
-    """A study that was run to its end in a temporary database, with its bench still open.
+    """Run a study to its end in a temporary database; its bench is still open inside.
 
-    Without a ``bench`` it is that of the study file, and the lines of the study are shown.
+    Without ``bench``, that of the study file is used, and messages of the study are printed.
     """
     notify = silent if bench else lambda line: print(line, file=sys.stderr, flush=True)
     notify(f"study of {config.zoo or config.model}, {config.runtime} stages")

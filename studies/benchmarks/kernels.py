@@ -39,7 +39,7 @@ from tests import user_nets
 # Largest geometric mean over the zoo, and largest ratio of a net.
 AVX512, AVX2, SEVERAL_THREADS = (1.1, 1.5), (1.45, 2.1), (1.25, 1.5)
 _AVX512_LANES = 16
-# Runtimes round to neighbouring steps of a quantisation; the probabilities have steps of 1/256.
+# Runtimes may round to neighbouring quantisation steps, which are 1/256 for the probabilities.
 QUANTISED = {"resnet50_qdq": 0.05}
 
 
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def bars_of(ratios: dict[str, float], threads: int, target: str | None) -> list[Bar]:
-    """The demands on the ratios of some nets."""
+    """The bars for the ratios of some nets."""
     mean, largest = AVX2
     if registers_of(target_of(target)).lanes == _AVX512_LANES:
         mean, largest = AVX512 if threads == 1 else SEVERAL_THREADS
@@ -80,7 +80,7 @@ def bars_of(ratios: dict[str, float], threads: int, target: str | None) -> list[
 def measure(
     path: Path, rounds: int, threads: int, target: str | None
 ) -> tuple[list[float], list[float]]:
-    """Milliseconds of each round by TVM and by onnxruntime; their outputs are equal first."""
+    """The time of each round in ms in TVM and in onnxruntime, after their outputs are compared."""
     model = api.load_model(path, target=target)
     session: Any = onnxruntime_session(path, threads=threads)
     (item,) = model.items(1)
@@ -96,12 +96,12 @@ def measure(
         raise MismatchError(f"{path.stem}: outputs differ from onnxruntime's")
     feeds = dict(item)
     ways: list[Callable[[], Any]] = [lambda: stage.run(values), lambda: session.run(None, feeds)]
-    # With one thread all work is the caller's, and its own time does not count other programs'.
+    # With one thread the caller does all the work, and its CPU time excludes other programs.
     clock = time.thread_time if threads == 1 else time.perf_counter
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(rounds):
         for way, samples in zip(ways, times, strict=True):
-            # The threads of the other way wait busily for some time after its last run.
+            # The threads of the other way spin for some time after its last run.
             way()
             start = clock()
             way()

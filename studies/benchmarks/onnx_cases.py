@@ -1,11 +1,11 @@
-"""ONNX's own node cases through autosplit: how many equal onnxruntime, and how many are refused.
+"""How many of ONNX's own node test cases equal onnxruntime in autosplit, and how many are refused.
 
     python -m studies.benchmarks.onnx_cases [TEXT ...] [-o FILE]
 
-TEXT keeps the cases with it in their names. The cases come with the package onnx. Those count that
-have tensors of numbers alone and that onnxruntime runs. Each is split after its first op and run
-with the inputs of the case: in TVM, or in onnxruntime where an op is opaque. Bars: at least 97 %
-are equal, none differs, crashes or hangs, and the remaining ones are refused by name.
+TEXT selects the cases that have it in their names. The cases come with the package onnx. Only those
+count whose tensors are all numeric and that onnxruntime runs. Each is split after its first op and
+run with the inputs of the case: in TVM, or in onnxruntime where an op is opaque. Bars: at least
+97 % are equal, none differs, crashes or hangs, and the remaining ones are refused by name.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def cases() -> dict[str, Any]:
     """ONNX's node cases by name."""
     from onnx.backend.test.loader import load_model_tests
 
-    # Collecting them computes their outputs, at times beyond the range of a type.
+    # Loading the cases computes their outputs, some of which overflow their type.
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         return {case.name: case for case in load_model_tests(kind="node")}
@@ -81,7 +81,7 @@ def judge(name: str) -> verdicts.Verdict:
 
 
 def _after_first_op(model: api.Model) -> api.Split:
-    """The model cut after its first op, or where that is refused as one stage."""
+    """The model cut after its first op, or as one stage if that cut is refused."""
     if len(model.graph.ops) > 1:
         with contextlib.suppress(AutosplitError):
             return model.split([[model.graph.ops[0].name]])

@@ -30,7 +30,7 @@ from studies.benchmarks.result import at_most, finish, percentile
 ALONG = "best split, devices in this order"
 GAP = 1e-6  # relative difference of two periods that are equal
 SECONDS = 20.0  # of the processor, for one plan
-_SPARE = 1.2  # times its weights is what a part of a model takes
+_SPARE = 1.2  # the memory that a part of a model takes, as a multiple of its weights
 # Weights of the groups of ops, the share of each device in them, and the devices in their order.
 Rule = tuple[Sequence[float], Sequence[float], Sequence[int]]
 
@@ -44,11 +44,11 @@ def planned_or_none(costs: CostModel, question: Question, **options: Any) -> Pla
 
 
 def planned_baselines(costs: CostModel, stages: int) -> dict[str, Plan | None]:
-    """Splits on devices of the one kind of the costs; None where no split of it fits.
+    """The split of each rule on devices of the only kind of the costs; None if it does not fit.
 
-    By ``ops``, ``params`` and ``FLOPs`` stages have equal shares of these. No rule that cuts the
-    model's own order is better than the best over ``1 order``; torchgpipe's block partition and
-    Coral's bisection are such rules. Groups of ops stay together in each.
+    ``ops``, ``params`` and ``FLOPs`` give stages equal shares of these. ``1 order`` is the best
+    split along the model's own order of ops: no rule that cuts this order, such as torchgpipe's
+    block partition or Coral's bisection, is better. Each rule keeps groups of ops together.
     """
     question = Question.of_split(stages, costs.kinds[0].name)
     (problem,) = problems(costs, question)
@@ -65,10 +65,10 @@ def planned_baselines(costs: CostModel, stages: int) -> dict[str, Plan | None]:
 
 
 def unlike_baselines(costs: CostModel, speeds: Sequence[float]) -> dict[str, Plan]:
-    """What rules of other programs give unlike devices, by name: each a range of ops.
+    """The plans of other programs' rules for unlike devices, by rule: a range of ops per device.
 
     Device i has row and kind i of the costs, and speed i. The ranges follow the order of the
-    devices, or the largest memory comes first. No rule looks at limits: a plan may exceed them.
+    devices, or the largest memory comes first. The rules ignore limits: a plan may exceed them.
     OpenVINO's HETERO fills one device after another.
     """
     counts, memory = _counts(costs), [kind.memory for kind in costs.kinds]
@@ -88,9 +88,9 @@ def unlike_baselines(costs: CostModel, speeds: Sequence[float]) -> dict[str, Pla
 
 
 def _filled(memory: Sequence[float], size: float) -> list[float]:
-    """What fits each device with a fifth to spare, of a model of that size; the last has the rest.
+    """The parts of a model of some size that fill the devices in order, with a fifth to spare.
 
-    Devices after that are left out. So does OpenVINO's policy PIPELINE_PARALLEL.
+    The last part is the rest; unneeded devices are left out, as in OpenVINO's PIPELINE_PARALLEL.
     """
     parts: list[float] = []
     for room in memory[:-1]:
@@ -110,7 +110,7 @@ def _sums(costs: CostModel, values: Sequence[float]) -> list[float]:
 
 
 def _plans(costs: CostModel, rules: Mapping[str, Rule]) -> dict[str, Plan]:
-    """What rules give: a range of groups on each device, none empty; nothing without weights."""
+    """The plan of each rule, unless its weights are 0: a nonempty range of groups per device."""
     plans = {}
     for name, (weights, shares, devices) in rules.items():
         if not sum(weights):
@@ -160,7 +160,7 @@ def compare_on_clusters(graphs: Sequence[CostModel], number: int, file: Path | N
 
 
 def is_over(seconds: float) -> Callable[[], bool]:
-    """Says whether this process has had the processor for so many seconds from now on."""
+    """A function that says whether this process has used so much CPU time since this call."""
     end = time.process_time() + seconds
     return lambda: time.process_time() > end
 

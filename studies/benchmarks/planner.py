@@ -1,4 +1,4 @@
-"""The planner on public graphs and on ones too wide to list, against the ways people split today.
+"""The planner on public graphs and on ones with too many cuts to list, against common splits.
 
   python -m studies.benchmarks.planner [FOLDER] [--wide | --deployments | --clusters [N]] [-o FILE]
 
@@ -73,7 +73,7 @@ def main() -> int:
 
 
 def bars(exact: Sequence[Mapping[str, Any]], wide: Sequence[Mapping[str, Any]]) -> Iterator[Bar]:
-    """What the rows of graph files, and those of wide graphs, must reach."""
+    """The bars for the rows of graph files and for those of wide graphs."""
     if exact:
         gap = max(row["gap %"] for row in exact)
         yield at_most("largest gap of a graph file, %", gap, EXACT_GAP)
@@ -121,7 +121,7 @@ def deployments(models: Sequence[CostModel], file: Path | None) -> int:
 
 
 def synthetic() -> list[CostModel]:
-    """Graphs with a size for each op: it weighs as much as it takes time."""
+    """Graphs in which the size of each op is equal to its time."""
     graphs = (cells(2), chains(3, 12), chains(1, 48))
     return [replace(costs, sizes=costs.rows[0].times) for costs in graphs]
 

@@ -32,7 +32,7 @@ _SHOWN = ("autosplit", "machine", "python", "apache-tvm", "onnxruntime", "openvi
 
 @dataclass(frozen=True)
 class Bar:
-    """A demand: ``what`` was found to be ``value``, and must be as ``bar`` says."""
+    """A target: the measured ``value`` of ``what``, and the ``bar`` that it must satisfy."""
 
     what: str
     value: str
@@ -78,19 +78,19 @@ class Result:
 
     @property
     def made(self) -> str:
-        """The line that says how it came about."""
+        """One line on how the result was made: command, date and versions."""
         known = self.environment
         versions = ", ".join(f"{key} {known[key]}" for key in _SHOWN if key in known)
         return f"{self.command}, {self.date}, {versions}"
 
 
 def at_least(what: str, value: float, bar: float, form: str = ".3g") -> Bar:
-    """A value that must reach a bar; what is no number does not."""
+    """A value that must reach a bar; NaN does not reach it."""
     return Bar(what, format(value, form), f"at least {bar:g}", value >= bar)
 
 
 def at_most(what: str, value: float, bar: float, form: str = ".3g") -> Bar:
-    """A value that must not exceed a bar; what is no number does."""
+    """A value that must not exceed a bar; NaN counts as exceeding it."""
     return Bar(what, format(value, form), f"at most {bar:g}", value <= bar)
 
 
@@ -135,9 +135,9 @@ def arguments(
 
 
 def each(names: Sequence[str], measure: Callable[[str], T]) -> tuple[dict[str, T], Bar]:
-    """What is measured of each, by name, without those that fail, and the bar that none does.
+    """Measure each of ``names``: the results by name, and the bar that no measurement fails.
 
-    A failure after an hour must not lose the others. Raises it where there are no others.
+    A failure is printed and does not lose other results; it is raised if there are no others.
     """
     measured: dict[str, T] = {}
     for name in names:
@@ -183,7 +183,7 @@ def write(file: Path, document: Mapping[str, Any]) -> None:
 
 
 def read(file: Path) -> Result:
-    """What ``finish`` wrote. Raises ConfigError for any other file."""
+    """Read a result that ``finish`` wrote. Raises ConfigError for any other file."""
     try:
         return load(Result, json.loads(file.read_text(encoding="utf-8")))
     except ValueError as error:

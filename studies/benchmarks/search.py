@@ -12,8 +12,8 @@ Graphs: the zoo's, with times by the operations and bytes of each op, and the gr
 - "ends after": the trials after which the study stops by itself, at most 20. "at loss %": how
   far what it ends with is from the optimum.
 
-Median / 90th percentile over the seeds. Beside them the medians of Optuna's TPE and of random
-search on the same space over some of the seeds, up to a cap (> 40: not within it), and the loss of
+Median / 90th percentile over the seeds. Further columns have the medians of Optuna's TPE and of
+random search on the same space over some of the seeds, up to 40 trials (>40: more), and the loss of
 the plan alone. --deployments searches stages, replicas and threads instead, for a chain of 60 ops
 on 8 and 16 cores, where each busy core slows the others down by 2 % and a further thread adds 0.7
 of a core; a replica may hold the whole model, or a share of it.
@@ -53,19 +53,19 @@ NEAR = 0.01  # of the true optimum
 BARS = {4: (4, 8), 8: (6, 10)}  # stages: median and 90th percentile of the trials
 DEPLOYMENT_BARS = 6, 12
 OPS, CORES = 60, (8, 16)
-SHARES = {"1": None, "1/2": 1 / 2, "1/3": 1 / 3, "1/4": 1 / 4}  # of the model, a replica's memory
+SHARES = {"1": None, "1/2": 1 / 2, "1/3": 1 / 3, "1/4": 1 / 4}  # of the model that a replica holds
 TRIALS = 20  # of a study at most, its own default
 CAP = 40  # trials of the other samplers
-SHARE = 4  # the other samplers are tried on every so many of the seeds
+SHARE = 4  # the other samplers are tried on every fourth seed
 SAMPLERS = ("tpe", "random")
 # A core of a small machine: operations and bytes a ms, and ms for a call.
 FLOPS_MS, BYTES_MS, CALL_MS = 2e7, 1e7, 0.005
 
 
 class Found(NamedTuple):
-    """The trials until one was near the optimum, infinite for never; all trials.
+    """The trials until one was near the optimum, infinite if none was; all trials.
 
-    How far above the optimum the first trial and the one that the study ended with are, relative.
+    ``first_loss`` and ``loss``: how far, as a share, the first and best trial exceed the optimum.
     """
 
     trials: float
@@ -112,7 +112,7 @@ def splits(
 
 
 def split_search(costs: CostModel, stages: int, sampler: str, seed: int) -> Found:
-    """The search for a split on a device a stage; another sampler goes on to its cap."""
+    """Search for a split with one device per stage; other samplers have up to ``CAP`` trials."""
     most = TRIALS if sampler == "planner" else CAP
     settings = {"sampler": sampler, "trials": most, "seed": seed}
     devices = [f"cores:{i}" for i in range(stages)]
@@ -122,7 +122,7 @@ def split_search(costs: CostModel, stages: int, sampler: str, seed: int) -> Foun
 
 
 def split_bars(trials: Mapping[tuple[int, str], Sequence[float]]) -> Iterator[Bar]:
-    """Those of the default sampler: of each graph, the worst one named, and of all."""
+    """The bars of the default sampler: for the worst graph, by name, and for all graphs."""
     for stages, limits in BARS.items():
         of_graphs = {name: values for (count, name), values in trials.items() if count == stages}
         for (what, of), limit in zip(QUANTILES.items(), limits, strict=True):
@@ -162,7 +162,7 @@ def config_of(**keys: Any) -> StudyConfig:
 
 
 def searched(config: StudyConfig, bench: SimulatedBench) -> Found:
-    """One study, up to its own end."""
+    """Run one study until it ends by itself."""
     silence_optuna_logs()
     with finished(config, bench) as opened:
         best, trials = best_of_study(opened.study), opened.study.get_trials()
@@ -186,7 +186,7 @@ def cells_of(results: Sequence[Found]) -> dict[str, str]:
 
 
 def number(trials: float, cap: int) -> str:
-    """A number of trials; beyond the cap where there is none."""
+    """A number of trials as text; more than the cap if it is infinite."""
     return f"{trials:g}" if trials < math.inf else f">{cap}"
 
 
@@ -207,7 +207,7 @@ def zoo_costs(name: str) -> CostModel:
 
 
 def op_times(graph: FusedGraph) -> list[float]:
-    """The roofline of each op in ms: its operations or bytes, what takes longer, and its call."""
+    """The roofline time of each op in ms: operations or bytes, whichever is longer, and a call."""
     times = []
     for op in graph.ops:
         tensors = sum(graph.tensors[t].bytes for t in (*op.inputs, *op.outputs))

@@ -1,4 +1,4 @@
-"""How much a model serves within a limit of the latency, against what a user would pick.
+"""The goodput of a model within a latency limit, compared with what a user would pick.
 
     python -m studies.benchmarks.serving [--only NET ...] [--cores N] [--batches N,N] [--trials N]
         [--seconds S] [--parts FOLDER] [-o FILE]
@@ -6,18 +6,18 @@
 
 NET is a net of the zoo, one of tests.user_nets or one of tests.mobile_nets. The limit of p99 is
 five times the latency of a single item in onnxruntime on all cores. A study searches the deployment
-of the greatest goodput at these batches. Its export and the unsplit model, in onnxruntime and in
-OpenVINO with one thread, with all (OpenVINO's hint of latency), in replicas and by OpenVINO's hint
-of throughput, and in Ray Serve with a replica a core and its default batching, then run under open
-load, each at its own greatest rate; the export and the best of the others in turns, unless they are
-the same. Bars: no export serves less than the best rival beyond the step of the search for the
-rate; the geometric mean of the ratios is at least 1.15 on nets with large matrices and at least 1
-on the others. ``--exhaustive`` tries each runtime, shape, batch and delay of the unsplit model
-instead, and notes what another search finds of them. One that computes less than the best serves is
-not run under load. ``--simulation --only sleep`` compares predicted with measured goodputs, of
-stages that sleep; ``--overhead`` and ``--soak`` are of the server. FOLDER keeps each figure that is
-measured, so that a run goes on where another one ended; each row names its machine. Leave that
-alone meanwhile.
+of the greatest goodput at these batches. Rivals are the unsplit model in onnxruntime and in
+OpenVINO, with one thread, with all (OpenVINO's latency hint), in replicas and with OpenVINO's
+throughput hint, and Ray Serve with one replica per core and its default batching. The export and
+the rivals run under open load, each at its own greatest rate; the export and the best rival take
+turns, unless they are the same. Bars: no export serves less than the best rival beyond the step of
+the search for the rate; the geometric mean of the ratios is at least 1.15 on nets with large
+matrices and at least 1 on the others. ``--exhaustive`` tries each runtime, shape, batch and delay
+of the unsplit model instead, and notes what Triton's quick search would find; what computes less
+than the best serves is not run under load. ``--simulation --only sleep`` compares predicted with
+measured goodputs of stages that sleep; ``--overhead`` and ``--soak`` test the server. FOLDER keeps
+all measured figures, so that a later run continues; each row names its machine. Leave the machine
+alone while it runs.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ from studies.benchmarks.result import write as write_json
 from studies.benchmarks.serving_simulation import LIMIT
 from tests.nets import net as built
 
-TURNS = 3  # of the export and the best other: few hiccups of a machine decide a p99
+TURNS = 3  # of the export and the best rival, since a few pauses of a machine decide a p99
 LARGE = ("bert", "bvlc_alexnet", "mlp", "transformer", "vgg19", "zfnet512")  # large matrices
-STEP = 0.03  # of the goodput, by which the search for it may err
+STEP = 0.03  # the relative error of the search for the goodput
 RUNTIMES = ("onnxruntime", "openvino")  # of the rivals
 MLP = "mlp"  # a net of nothing but large matrices
 EXHAUSTIVE = "exhaustive"
@@ -70,7 +70,7 @@ Run = tuple[UnsplitRun, float | None]  # with the delay of its batches
 
 
 class Net:
-    """A net with the limit of its p99 in ms; all that is measured of it is kept in a folder."""
+    """A net with the limit of its p99 in ms; all its measured figures are kept in a folder."""
 
     def __init__(self, name: str, args: Any, folder: Path) -> None:
         self.name, self.args, self.folder = name, args, folder
@@ -88,7 +88,7 @@ class Net:
             return LIMIT * measure.latency(lone, self.model.items(3), Budget()).median
 
     def unsplit(self, run: UnsplitRun) -> Pipeline:
-        """A pipeline of the unsplit model with equal outputs, trace and all."""
+        """A traced pipeline of the unsplit model, after a check of its outputs."""
         variant = self.model.at_batch(run.batch)
         variant.runtime_of(run.runtime).prepare(run.devices)
         how = {"by_hint": run.by_hint, "trace": True}
@@ -99,7 +99,7 @@ class Net:
     def goodputs(
         self, load: Callable[[], Pipeline], delay: float | None = None, least: float = 0.0
     ) -> tuple[float, float, float]:
-        """Those of a pipeline within the limit."""
+        """The ``serving_simulation.goodputs`` of a pipeline within the limit."""
         workload = Workload(limit_ms=self.limit, delay_ms=delay)
         items, seconds = self.model.items(3), self.args.seconds
         return serving_simulation.goodputs(load, items, workload, seconds, least)
@@ -107,7 +107,7 @@ class Net:
     def measured(self, runs: Iterable[Run]) -> dict[str, Sequence[float]]:
         """The goodputs of ways to run the unsplit model.
 
-        One that cannot be the best is not run under load.
+        A way that cannot be the best is not run under load.
         """
         goodputs: dict[str, Sequence[float]] = {}
         for run, delay in runs:
@@ -137,7 +137,7 @@ class Net:
 
 
 def kept(folder: Path, name: str, measured: Callable[[], Any]) -> Any:
-    """A figure that is in the folder, or is measured and put there."""
+    """A figure from the folder; if it is missing, it is measured and stored there."""
     file = folder / f"{name}.json"
     if not file.exists():
         write_json(file, {"value": measured()})
@@ -175,11 +175,11 @@ def main() -> int:
 
 
 def compared(name: str, args: Any, folder: Path) -> Part:
-    """The export of a net's study for its goodput beside ways to run the unsplit model."""
+    """Compare the goodput of a study's export with that of ways to run the unsplit model."""
     net, is_exhaustive = Net(name, args, folder), args.way == EXHAUSTIVE
     tried = kept(folder, "study", net.study)
     bench = LocalBench(net.model, along(args.cores))
-    # Replicas come last there and mostly serve most, so that fewer of the others are run.
+    # Replicas, the last ones, mostly serve most: run first, they rule out many others.
     unsplit = [run for run in reversed(bench.unsplit_runs()) if run.runtime in RUNTIMES]
     every: list[Run] = [*_every(net)] if is_exhaustive else [(run, None) for run in unsplit]
     goodputs = net.measured(every)
@@ -246,7 +246,7 @@ def _ray_serve(net: Net) -> float:
 
 
 def bars_of_rivals(parts: Mapping[str, Part]) -> list[Bar]:
-    """What the exports of all nets must reach."""
+    """The bars for the exports of all nets."""
     ratios = {net: part["row"]["ratio"] for net, part in parts.items()}
     bars = [at_least("smallest ratio to the best rival", min(ratios.values()), 1 - STEP)]
     for name, bar, is_large in (("large matrices", 1.15, True), ("other nets", 1.0, False)):
@@ -257,7 +257,7 @@ def bars_of_rivals(parts: Mapping[str, Part]) -> list[Bar]:
 
 
 def bars_of_exhaustive(parts: Mapping[str, Part]) -> list[Bar]:
-    """How near the best studies come, and with how few measurements."""
+    """The bars for how near studies come to the best, and with how few measurements."""
     rows = [part["row"] for part in parts.values()]
     share = max(row["measured"] / row["others"] for row in rows)
     return [
@@ -294,7 +294,7 @@ def server(name: str, args: Any, folder: Path) -> Part:
 
 
 def bars_of_each(parts: Mapping[str, Part]) -> list[Bar]:
-    """What each net must reach by itself."""
+    """The bars for each net by itself."""
     return [Bar(**bar) for part in parts.values() for bar in part["bars"]]
 
 

@@ -1,4 +1,4 @@
-"""The server of an export under load: what HTTP adds to a pipeline, and a soak with bad clients."""
+"""The server of an export under load: overhead of HTTP, and a soak test with bad clients."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from studies.benchmarks.result import Bar, at_least, at_most
 CLIENTS = 8
 ROUNDS = 3  # of the pipeline and the server in turns
 ADDED_MS = {"p50": 0.3, "p99": 1.0}  # that the server may add
-GROWTH = 1.05  # of the server's memory, that is still flat
-LINGER = struct.pack("ii", 1, 0)  # a socket that is reset where it is closed
+GROWTH = 1.05  # of the server's memory at most
+LINGER = struct.pack("ii", 1, 0)  # closing such a socket resets the connection
 
 
 class Client:
@@ -58,7 +58,7 @@ class Client:
 
 
 class Clients:
-    """What ``load_test`` takes as a pipeline: each item is a request of one of some clients."""
+    """A stand-in for a pipeline in ``load_test``: each item is a request of one of the clients."""
 
     batch, threads, wiring = 1, {}, SimpleNamespace(steps=None)  # type: ignore[var-annotated]
 
@@ -66,7 +66,7 @@ class Clients:
         self._ask, self._pool = ask, ThreadPoolExecutor(count)
 
     def with_delay(self, _: float) -> None:
-        """The server has its own."""
+        """Do nothing: the server has a delay of its own."""
 
     def enter(self, item: Item, _: object = 0) -> Future[Any]:
         """The future of an answer."""
@@ -82,7 +82,7 @@ class Clients:
 
 
 def asking(address: tuple[str, int], request: Callable[[Item], bytes]) -> Callable[[Item], bytes]:
-    """What sends the request of an item on its thread's own connection; it returns the body."""
+    """A function that sends an item's request on its thread's connection and returns the body."""
     local = threading.local()
 
     def ask(item: Item) -> bytes:
@@ -145,7 +145,7 @@ def overhead(
         ways: dict[str, Callable[[Item], Any]]
         ways = {"run": lambda item: pipeline.run([item]), "server": ask}
         for way in list(ways) * ROUNDS:
-            clients: Any = Clients(ways[way], CLIENTS)  # anew: the server ends idle connections
+            clients: Any = Clients(ways[way], CLIENTS)  # new: the server closes idle connections
             all_ms = open_latencies(clients, items, Workload(rate), items_measured(rate, seconds))
             times[way].append(all_ms[len(all_ms) // 10 :])
     figures, bars = dict[str, float](), list[Bar]()
@@ -158,9 +158,9 @@ def overhead(
 
 
 def soak(folder: Path, items: Sequence[Item], rate: float, minutes: float) -> list[Bar]:
-    """The server at a rate for some minutes, with killed clients and bad requests in between.
+    """Run the server at a rate for some minutes, with killed clients and bad requests in between.
 
-    A client that is killed is a connection that is reset, with a request on its way.
+    A killed client is a connection that is reset while a request is being sent.
     """
     counts, memory = Counter[str](), list[float]()
     with autosplit.load(folder) as pipeline:
@@ -197,7 +197,7 @@ def soak(folder: Path, items: Sequence[Item], rate: float, minutes: float) -> li
             }
             while time.monotonic() < end:
                 for request, status in answers.items():
-                    with contextlib.suppress(ConnectionError):  # it stops reading what is too long
+                    with contextlib.suppress(ConnectionError):  # it may stop reading a long body
                         is_right = Client(address).ask(request)[0] == status
                         counts["refused rightly" if is_right else "wrong"] += 1
                     client = Client(address)

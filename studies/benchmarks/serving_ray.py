@@ -1,4 +1,4 @@
-"""Ray Serve as a rival: a replica of the model a core in onnxruntime, with its default batching."""
+"""Ray Serve as a rival: one replica per core in onnxruntime, with Ray's default batching."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from studies.benchmarks.serving_http import Clients, asking, http
 
 PORT = 8123
 CLIENTS = 32
-SECONDS = 2.0  # that its capacity is measured for
+SECONDS = 2.0  # of the measurement of its capacity
 TOLERANCE = 1e-3  # of outputs, relative
 
 
 def of_any_batch(path: Path) -> bytes:
-    """The model with a dynamic first axis, as one exports it for a server."""
+    """The model with a dynamic first axis, as models are exported for a server."""
     import onnx
 
     model = onnx.load(path)
@@ -31,7 +31,7 @@ def of_any_batch(path: Path) -> bytes:
 
 
 def application(content: bytes, replicas: int) -> Any:
-    """A deployment that stacks the requests of a batch, or runs them singly where it must."""
+    """A deployment that stacks the requests of a batch, or runs them singly if that fails."""
     from ray import serve
 
     @serve.deployment(num_replicas=replicas, max_ongoing_requests=CLIENTS)
@@ -52,7 +52,7 @@ def application(content: bytes, replicas: int) -> Any:
                 stacked = {name: np.concatenate([i[name] for i in items]) for name in items[0]}
                 outputs = self.session.run(None, stacked)
                 results = zip(*(np.split(output, len(items)) for output in outputs), strict=True)
-            except Exception:  # its nodes have the batch of one item in them
+            except Exception:  # nodes of the model are fixed to a batch of one item
                 results = [self.session.run(None, item) for item in items]
             return [b"".join(array.tobytes() for array in each) for each in results]
 
@@ -76,7 +76,7 @@ def application(content: bytes, replicas: int) -> Any:
 
 @contextlib.contextmanager
 def served(path: Path, model: Any, cores: int) -> Iterator[tuple[Clients, float]]:
-    """Clients of the model in Ray Serve, whose outputs are equal, and its items a second."""
+    """Clients of the model in Ray Serve, and its items per second; its outputs are checked."""
     import ray
     from ray import serve
 

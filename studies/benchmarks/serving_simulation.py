@@ -20,7 +20,7 @@ from autosplit.planner.workload import Server, Station, Workload, goodput, items
 from tests.hardware.fakes import fake_pipeline, graph, items
 
 LIMIT = 5  # times the latency of a single item
-# Stages that sleep: of each the ms and the replicas; and the batch.
+# Pipelines of stages that sleep: the (ms, replicas) of each stage, and the batch.
 SLEEPERS: Sequence[tuple[Sequence[tuple[float, int]], int]] = (
     ([(20, 1)], 1), ([(20, 2)], 1), ([(30, 3)], 1), ([(20, 1), (10, 1)], 1),
     ([(20, 1), (30, 2)], 1), ([(10, 1), (20, 1), (15, 1)], 1),
@@ -30,7 +30,7 @@ SPREAD = 0.2  # of how long they sleep
 
 
 def sleeper(stages: Sequence[tuple[float, int]], batch: int) -> Pipeline:
-    """A pipeline of stages that sleep, each for so many ms, in so many replicas."""
+    """A pipeline of stages that sleep; ``stages`` has the (ms, replicas) of each."""
     names = ["x", *(f"y{number}" for number in range(len(stages)))]
     chain = graph([(after, [before]) for before, after in pairwise(names)], ["x"], names[-1:])
 
@@ -49,10 +49,10 @@ def goodputs(
     seconds: float,
     least: float = 0.0,
 ) -> tuple[float, float, float]:
-    """The goodput of a pipeline with ``trace`` by simulation and as measured, and what exceeds it.
+    """A traced pipeline's simulated goodput, its measured one, and the lowest rate found too high.
 
-    Service times are drawn from those with all items waiting. A goodput below ``least`` is 0, and
-    is not measured where the pipeline computes no more with all items waiting.
+    Service times are drawn from those measured with all items waiting. A goodput below ``least`` is
+    0; it is not measured if the throughput with all items waiting is no more than ``least``.
     """
     with load() as pipeline:
         period = measure.period_and_busy(pipeline, inputs, Budget(seconds=seconds))[0].median
@@ -62,7 +62,7 @@ def goodputs(
         workload = replace(workload, delay_ms=workload.delays(pipeline.batch)[0])
         stations = tuple(map(Station, map(tuple, times), pipeline.replicas))
         server = Server(stations, pipeline.batch, workload.delay_ms or 0.0)
-        # Threads hand over and wait, which takes part of the period too.
+        # Handing items over between threads takes part of the period too.
         server = server.scaled(server.capacity * period / MS)
         predicted = goodput(server, workload, partial(items_measured, seconds=seconds))
         if MS / period <= least:
@@ -80,8 +80,8 @@ def error(predicted: float, measured: float, exceeded: float) -> float:
 def of_sleepers(seconds: float) -> dict[str, tuple[float, float, float]]:
     """The ``goodputs`` of pipelines that sleep, all at once, since they leave the processor idle.
 
-    Where the system allows it they wake before everything else, so that a busy machine is no
-    disturbance.
+    Where the system allows it their threads have real-time priority, so that a busy machine does
+    not disturb them.
     """
 
     def of_one(case: tuple[Sequence[tuple[float, int]], int]) -> tuple[float, float, float]:

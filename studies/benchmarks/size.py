@@ -2,9 +2,9 @@
 
     python -m studies.benchmarks.size [--starts N] [-o FILE]
 
-All lines of a room's files count: of Python, of the pages in docs, of the C++ of exports. The start
-is that of a new process that imports autosplit, in turns with one that imports nothing. Packages
-are as large as the files that they say they installed here. Bars: each room is within its budget.
+All lines of a room's files count: Python, the pages in docs, the C++ of exports. The start time is
+that of a new process that imports autosplit, in turns with one that imports nothing. The size of a
+package is that of its installed files, as it lists them. Bars: each room is within its budget.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def counted(places: str) -> tuple[int, int]:
-    """The number of lines of some files, and of these."""
+    """The number of lines in some files, and the number of files."""
     patterns = (place if "*" in place else f"{place}/**/*.py" for place in places.split())
     files = list(chain.from_iterable(map(ROOT.glob, patterns)))
     return sum(len(f.read_text(encoding="utf-8").splitlines()) for f in files), len(files)
@@ -76,7 +76,7 @@ def start_ms(code: str) -> float:
 
 
 def installed(requirement: str) -> str:
-    """How large the packages are that a requirement brings beside autosplit itself."""
+    """The total size of the packages that a requirement installs besides autosplit, as text."""
     todo, visited, sizes = [Requirement(requirement)], set[str](), dict[str, int | None]()
     while todo:
         asked = todo.pop()

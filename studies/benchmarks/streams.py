@@ -4,9 +4,9 @@
 
 NET is a net of the zoo with states. A study searches the split into two stages, in any runtime. Its
 final comparison measures, in turns, the best splits and the unsplit model in each runtime with one
-thread and with two. ``planned ratio``: the throughput over one core that the op times allow. The
-bar holds for nets whose plan allows it: at least 1.6 times the throughput of the fastest single
-core. Leave the machine alone while it runs.
+thread and with two. ``planned ratio``: the throughput that the op times allow, over that of one
+core. The bar is at least 1.6 times the throughput of the fastest single core; it holds for nets
+whose planned ratio is as high. Leave the machine alone while it runs.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def _measured(net: str, trials: int, seconds: float) -> tuple[dict[str, object],
     with finished(StudyConfig.model_validate(document)) as opened:
         study = read(opened.study)
     best, record = study.best(), study.record
-    # Else the study would have raised.
+    # Without a result the study would have raised an error.
     assert best
     assert best.figures.period_ms
     names = {b.name for b in record.final_comparison.baselines if b}
     compared = [b for b in study.baselines if b.name in names]
     one_core, two_threads = _fastest(compared, "1 thread"), _fastest(compared, "2 threads")
-    assert one_core  # the final comparison takes four, and runtimes are three
+    assert one_core  # of three runtimes; the final comparison has four baselines
     least = min(sum(profile.op_ms) for profile in record.profile if profile.op_ms)
     planned = least / min(t.record.predicted_ms for t in study.trials if t.record.predicted_ms)
     ratio = one_core.period_ms.median / best.figures.period_ms.median

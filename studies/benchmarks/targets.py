@@ -4,11 +4,11 @@
 
 Each format's program runs an export in turns with ``autosplit.load``, in many short rounds. The
 ratio of a round is the program's period over load's; that of a net is the median over its rounds.
-For C++ it is the plan's two-stage split of each net. For Ray, on a cluster of two nodes that this
-machine starts, it is two stages of about 5 ms, with a tensor of 1 MB between them: on the node of
-the program, and with the second one on the other node, in onnxruntime and in TVM. A hop is how much
-longer than with load one item takes that is alone in the pipeline, half of it for each stage. Needs
-g++, cmake and ray. Leave the machine alone while it runs.
+For C++, each net is split by the plan into two stages. For Ray, on a cluster of two nodes on this
+machine, two stages of about 5 ms have a tensor of 1 MB between them: both on the node of the
+program, then with the second one on the other node, in onnxruntime and in TVM. A hop costs half of
+the extra latency of a single item, compared with load. Needs g++, cmake and ray. Leave the machine
+alone while it runs.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def splits(nets: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...], api.Spli
 
 
 def products(runtime: str, file: Path) -> tuple[int, api.Split]:
-    """A split into two stages of so many products each, which take about STAGE_MS."""
+    """The number of products per stage, and a split into two stages of about STAGE_MS each."""
     file.write_bytes(multiplied(1))
     model = api.load_model(file, runtime=runtime)
     with model.split([]).pipeline(trace=True) as pipeline:
@@ -113,7 +113,7 @@ def contest(
     load, *others = zip(*rounds, strict=True)
     for target, periods, samples in zip(targets, others, latencies[1:], strict=True):
         ratio = spread([mine / theirs for mine, theirs in zip(periods, load, strict=True)])
-        # What one of two stages takes longer than with load.
+        # The extra time of each of the two stages, compared with load.
         hop = f"{(median(samples) - median(latencies[0])) / 2:.3f}" if samples else None
         times = {"load ms": spread(load), "target ms": spread(periods)}
         yield target, ratio, {**times, "target / load": ratio, "hop ms": hop}

@@ -29,9 +29,9 @@ Items = Sequence[dict[str, np.ndarray[Any, Any]]]
 def judge_apart(
     benchmark: str, names: Collection[str], seconds: float, fresh: bool = False
 ) -> dict[str, Verdict]:
-    """The verdict on each name and its reason, by ``judge`` of the module of a benchmark.
+    """The verdict on each name and its reason, by the function ``judge`` of a benchmark's module.
 
-    ``fresh``: in a new process each, so that a large model leaves no memory behind.
+    ``fresh``: each name gets a new process, so that a large model leaves no memory behind.
     """
     setting = {"judge": f"studies.benchmarks.{benchmark}:judge"}
     verdicts: dict[str, Verdict] = {}
@@ -53,7 +53,7 @@ def judge_apart(
 
 
 def open_judge(setting: Mapping[str, str]) -> Handler:
-    """An OpenHandler; a job names in ``kind`` what is judged."""
+    """An OpenHandler; the ``kind`` of a job is the name that is judged."""
     judge = pkgutil.resolve_name(setting["judge"])
     return lambda job: judge(job["kind"])
 
@@ -64,10 +64,10 @@ def judge(
     items: Items | None = None,
     expected: Items | None = None,
 ) -> Verdict:
-    """The verdict on a model, in TVM or where an op is opaque in onnxruntime, and the reason.
+    """The verdict on a model, in TVM or, if an op is opaque, in onnxruntime, and the reason.
 
-    ``load`` takes the runtime. Without ``items`` they are random; without ``expected`` the model's
-    own reference computes it.
+    ``load`` takes the runtime. Without ``items`` they are random; without ``expected`` the outputs
+    are compared with the model's own reference.
     """
     try:
         model = load(TVM)
@@ -96,9 +96,9 @@ def report(
     listed: Collection[str],
     file: Path | None,
 ) -> int:
-    """Finish with a row a verdict; ``others`` are those that do not count.
+    """Report one row per verdict; ``others`` are verdicts that do not count.
 
-    ``share`` of ``what`` have to be equal. There is a note on each with a verdict in ``listed``.
+    A ``share`` of ``what`` must be equal. Each name whose verdict is in ``listed`` gets a note.
     """
     count = Counter(verdict for verdict, _ in verdicts.values())
     total = sum(count[v] for v in COUNTED)

@@ -1,4 +1,4 @@
-"""What studies of deployments end with, against what a user would pick without them.
+"""The deployments that studies find, compared with those that a user would pick without a study.
 
     python -m studies.benchmarks.winners [NET ...] [--runtime NAME] [--cores N | --stages N]
         [--trials N] [--seconds S] [-o FILE]
@@ -63,7 +63,7 @@ class Winner(NamedTuple):
     def outcome(self) -> str:
         """``gain``, ``loss``, ``tie`` or ``same`` against the fastest unsplit model."""
         if self.unsplit == self.rival:
-            return "same"  # measured twice it differs by chance alone
+            return "same"  # two measurements of it differ by chance alone
         if self.period.high < self.rival_period.low:
             return "gain"
         return "loss" if self.period.low > self.rival_period.high else "tie"
@@ -89,7 +89,7 @@ def main() -> int:
 
 
 def bars_of(winners: Collection[Winner], runtime: str) -> list[Bar]:
-    """What the winners of all nets must reach; a tie is no gain."""
+    """The bars for the winners of all nets; a tie is not a gain."""
     outcomes = [w.outcome for w in winners]
     errors = [error for w in winners for error in w.errors]
     difference = max(abs(w.export_ratio - 1) for w in winners)
@@ -105,9 +105,9 @@ def bars_of(winners: Collection[Winner], runtime: str) -> list[Bar]:
 
 
 def winner(net: str, settings: Mapping[str, Any]) -> Winner:
-    """The study of a net, its winner beside the unsplit model, and the export beside the winner.
+    """Run the study of a net; compare its winner with the unsplit model and with the export.
 
-    ``settings`` are keys of its study file.
+    ``settings`` are keys of the study file.
     """
     with tempfile.TemporaryDirectory() as temporary:
         path, folder = model_file(net, Path(temporary)), Path(temporary, "out")
@@ -119,7 +119,7 @@ def winner(net: str, settings: Mapping[str, Any]) -> Winner:
         model = api.load_model(path, runtime=settings["runtime"])
         advised = study.best() if "stages" in settings else study.advised()
         rival = study.rival
-        # Else the study would have raised.
+        # Without a result the study would have raised an error.
         assert advised
         assert rival
         deployment: Deployment | None

@@ -46,11 +46,11 @@ OP_BYTES = 1e6  # of an op of a simulated chain
 
 @dataclass(frozen=True)
 class Hardware:
-    """How the true costs differ from the known ones, and what is known of a chain of ``ops`` ops.
+    """How the true costs differ from the known ones, which are those of a chain of ``ops`` ops.
 
     ``error``, ``noise`` and ``contention`` (for each further busy device) are relative.
-    ``delay`` is in seconds a measurement, for tests of interruptions. ``speeds``: of each kind of
-    cores, relative to the known costs.
+    ``delay``: seconds that a measurement takes, for tests of interruptions. ``speeds``: the speed
+    of each kind of cores, relative to the known costs.
     """
 
     error: float = 0.35
@@ -117,7 +117,7 @@ class SimulatedBench(Bench):
         return [Profile(name, row.times, zeros) for name, row in pairs]
 
     def links(self) -> Sequence[LinkCost]:
-        """None: ``cost_table`` has the transfers."""
+        """No links: ``cost_table`` has the transfers."""
         return ()
 
     def measure(self, deployment: Deployment) -> Measurement:
@@ -226,9 +226,9 @@ class SimulatedBench(Bench):
 
 
 def on_devices(costs: CostModel, devices: Sequence[str], is_auto: bool = False) -> Question:
-    """A stage on each of some devices, which are of the kinds of the costs in their order.
+    """The question of one stage per device; the devices have the kinds of the costs in order.
 
-    ``is_auto``: any deployment on some of them.
+    ``is_auto``: the question of any deployment on some of them.
     """
     kinds = kinds_of(costs, devices)
     if not is_auto:
@@ -242,7 +242,7 @@ def kinds_of(costs: CostModel, devices: Sequence[str]) -> list[str]:
 
 
 def limited(costs: CostModel, memory: Sequence[float]) -> CostModel:
-    """The costs with limits of the memory of each kind of devices, or one of all, or none."""
+    """The costs with a memory limit for each kind of devices, one for all kinds, or none."""
     pairs = zip(costs.kinds, cycle(memory or [math.inf]), strict=False)
     limits = [replace(kind, memory=min(kind.memory, limit)) for kind, limit in pairs]
     return replace(costs, kinds=tuple(limits))
@@ -251,9 +251,9 @@ def limited(costs: CostModel, memory: Sequence[float]) -> CostModel:
 def with_threads(
     costs: CostModel, pairs: Sequence[tuple[str, int]], speeds: Sequence[float] = ()
 ) -> CostModel:
-    """The costs of one thread as a table of kinds of cores, each with a number of threads.
+    """Costs of one thread, extended to a row for each pair (kind of cores, number of threads).
 
-    ``speeds`` are those of the kinds of cores.
+    ``speeds``: the speed of each kind of cores.
     """
     known, rows = costs.rows[0], []
     for kind, threads in pairs:
@@ -265,8 +265,8 @@ def with_threads(
 
 
 def chain_of(ops: int, seed: int) -> tuple[FusedGraph, CostModel]:
-    """A chain of ops, and its known costs: their times are lognormal about 1 ms."""
-    # The stream of the hidden costs has number 0.
+    """A chain of ops, and its known costs: their times are lognormal with a median of 1 ms."""
+    # Random stream 0 is that of the hidden costs.
     rng = np.random.default_rng((seed, 1))
     times = tuple(rng.lognormal(0.0, 0.7, ops).tolist())
     names = tuple(f"op{i}" for i in range(ops))
@@ -299,7 +299,7 @@ def graph_of(costs: CostModel) -> FusedGraph:
 
 
 def _hidden(costs: CostModel, hardware: Hardware) -> CostModel:
-    """The true costs: of an op's errors in several rows half of the variance is the same."""
+    """The true costs. The errors of an op in different rows share half of their variance."""
     rng = np.random.default_rng((hardware.seed, 0))
     known = np.array([row.times for row in costs.rows])
     if len({row.row.threads for row in costs.rows}) == 1:

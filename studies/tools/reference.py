@@ -38,7 +38,7 @@ of an error, `--progress` for progress even where standard error is no terminal,
 """
 COMMON = {"--help", "-f", "--debug", "--progress"}
 TICK = "`"
-SHARED = 3  # commands with the same argument, which then stands above all of them
+SHARED = 3  # an argument of at least this many commands is listed once, above all of them
 
 
 def main() -> None:

@@ -3,9 +3,9 @@
     python -m studies.tools.tables
 
 A marker is ``<!-- results: NAME -->`` and ends with ``<!-- end -->``; the text between is replaced.
-NAME is that of a file in studies/results: its table, notes, the targets that it meets and misses,
-and the line that says how it was made. ``summary`` is a line for each result, with the targets that
-it misses. A missing result is named as such. A test says where a table differs from the results.
+For the NAME of a file in studies/results, it becomes its table, notes, the targets met and missed,
+and the line that says how it was made. ``summary`` becomes a line for each result, with the targets
+that it misses. A missing result is named as such. A test finds tables that differ from the results.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def filled(text: str, results: Path) -> str:
-    """A page with what its markers ask for.
+    """A page with the text between its markers filled in.
 
     Raises ConfigError where a result is malformed, or a marker has no end.
     """
@@ -48,7 +48,7 @@ def filled(text: str, results: Path) -> str:
 
 
 def asked(results: Path, name: str) -> str:
-    """What a marker asks for, as Markdown."""
+    """The text for a marker, as Markdown."""
     if name == "summary":
         return summary({file.stem: result.read(file) for file in sorted(results.glob("*.json"))})
     file = results / f"{name}.json"

@@ -1,4 +1,4 @@
-"""Stages made of numpy, and graphs to wire them by: a pipeline without a compiler."""
+"""Fake stages that compute with numpy, and graphs for them: pipelines without a compiler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring, wire
 from autosplit.lowering.states import match_states
 
-# A busy machine takes long to start servers; a test that passes waits no longer than it needs.
+# Seconds. A busy machine takes long to start servers; a passing test waits only while it must.
 PATIENCE_S = 120.0
 
 
@@ -32,7 +32,7 @@ def graph(
 
 
 def compute(name: str, values: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """The op that produces ``name``: its result depends on every input, its position and the op."""
+    """Compute the op that makes ``name``; the result depends on it, each input and its place."""
     weight = float(sum(name.encode()))
     start = np.zeros_like(values[0]) if values else np.zeros(2)
     return sum(((i + 2) * v for i, v in enumerate(values)), start) * 0.5 + weight
@@ -54,14 +54,14 @@ def plain(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def computed(
     graph: FusedGraph, items: Iterable[dict[str, Any]], outputs: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """What the unsplit graph computes of items, as lists of numbers."""
+    """The outputs of the unsplit graph for items, as lists of numbers."""
     return plain(sequential(graph, item, outputs) for item in items)
 
 
 class FakeStage:
-    """Runs the ops of a stage with numpy; ``before`` gets the number of each item first.
+    """Runs the ops of a stage with numpy; ``before`` is called first with the number of each item.
 
-    It overwrites states, as a stage may.
+    Like a real stage, it may overwrite the states it is given.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ def fake_pipeline(
     batch: int = 1,
     kind: type[FakeStage] = FakeStage,
 ) -> tuple[Pipeline, list[FakeStage]]:
-    """A pipeline of fake stages, one replica each by default, and all replicas in order."""
+    """A pipeline of fake stages, one replica each by default, and the list of all replicas."""
     pairs = [(o, o) for o in outputs]
     graph = replace(graph, states=match_states(graph, pairs, states or {}))
     larger = {n: replace(t, shape=(batch * t.shape[0],)) for n, t in graph.tensors.items()}
@@ -134,12 +134,12 @@ CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
 
 
 def chain(**options: Any) -> tuple[Pipeline, list[FakeStage]]:
-    """A pipeline of three stages, each of an op that reads the one before, and their replicas."""
+    """A pipeline of three stages, each with one op that reads the previous, and their replicas."""
     return fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], **options)
 
 
 class Scripted:
-    """A pipeline of times: stage 1 takes ``takes(i)`` ms for item i, other stages 0.25 ms.
+    """A simulated pipeline: stage 1 takes ``takes(i)`` ms for item i, other stages 0.25 ms.
 
     ``now`` is its clock, in seconds.
     """
@@ -186,7 +186,7 @@ def items(count: int, inputs: Sequence[str] = ("x",)) -> list[dict[str, Any]]:
 
 
 def in_time(work: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
-    """The result of ``work``, done in a thread of its own; TimeoutError where it hangs."""
+    """The result of ``work``, run in a thread; raises TimeoutError if that takes too long."""
     outcome: Future[Any] = Future()
 
     def run() -> None:
@@ -200,7 +200,7 @@ def in_time(work: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """Returns once ``condition`` holds; fails where it does not in time."""
+    """Return once ``condition`` holds; fail if that takes too long."""
     deadline = time.monotonic() + PATIENCE_S
     pause = threading.Event()
     while not condition():

@@ -1,7 +1,7 @@
-"""The report of a study, live, beside optuna-dashboard, read-only.
+"""A live, read-only dashboard: the report of a study beside optuna-dashboard.
 
-- ``app``  the pages of one study, and the server over them
-- ``guard``, ``server``  which requests are answered, and the HTTP server with its bounds
+- ``app``  the pages of one study, and their server
+- ``guard``, ``server``  which requests are answered, and the HTTP server with its limits
 - ``optuna_copy``  the study as optuna-dashboard shows it
 
 optuna-dashboard and waitress come with the extra ``dashboard``.

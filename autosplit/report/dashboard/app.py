@@ -1,7 +1,7 @@
-"""The report of a study, live, and optuna-dashboard over it, both read-only.
+"""A server of the live report of a study and of optuna-dashboard, both read-only.
 
-The storage of the study is never opened for writing. The study is copied into memory, again when it
-has changed, so that a running study can be watched.
+The storage of the study is never opened for writing. The study is copied into memory, and copied
+again when it has changed, so that a running study can be watched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from autosplit.report.dashboard.server import Server
 
 REFRESH = 3.0  # seconds after which a request looks whether the study has changed
-# optuna-dashboard has no read-only look: what could change the study is hidden by its icons.
+# optuna-dashboard has no read-only mode: controls with these icons, which edit, are hidden.
 _EDITORS = ", ".join(
     f'{tag}:has([data-testid="{icon}Icon"])'
     for icon in ("Edit", "Delete", "AddBox", "DriveFileRenameOutline")
@@ -51,7 +51,7 @@ def open_server(
     Raises:
         ConfigError: the address is outside this machine, without ``allow_remote``, or the storage
             has no such study.
-        MachineError: a package is missing, or the storage or the port cannot be had.
+        MachineError: a package is missing, or the storage or the port is not available.
     """
     if not is_loopback(host) and not allow_remote:
         raise ConfigError(
@@ -85,13 +85,13 @@ class _StudyCopy:
     def current_app(self) -> WSGIApplication:
         """The application for one request."""
         is_due = time.monotonic() - self._updated >= REFRESH
-        # Requests that come while one thread updates are answered from what was read before.
+        # While one thread updates, other requests are answered from the previous copy.
         if is_due and self._lock.acquire(blocking=False):
             try:
                 self._update()
                 self._last_error = ""
             except AutosplitError as error:
-                # what was read before can still be looked at
+                # the previous copy is still served
                 self._print_once(str(error))
             finally:
                 self._updated = time.monotonic()
@@ -99,9 +99,9 @@ class _StudyCopy:
         return self._app
 
     def _update(self) -> None:
-        """Read the study again, and take it over if something has changed.
+        """Read the study again, and replace the copy if something has changed.
 
-        The report stands before optuna-dashboard, whose pages lead back and say they are read-only.
+        The report is the start page; pages of optuna-dashboard link to it, and say "Read-only".
         """
         from optuna_dashboard import wsgi
 
@@ -110,7 +110,7 @@ class _StudyCopy:
             report = page(record, f"/dashboard/studies/{STUDY_ID}")
             if report == self._report:
                 return
-            app: Any = wsgi(copy(study, record)._storage)  # of bottle; a later route replaces one
+            app: Any = wsgi(copy(study, record)._storage)  # bottle: later routes replace earlier
         index = resources.files("optuna_dashboard").joinpath("index.html").read_text("utf-8")
         marked = index.replace("</body>", _MARK)
         app.route("/", callback=lambda: report)

@@ -1,8 +1,8 @@
-"""A guard before optuna-dashboard, which asks for no password and checks no Host or Origin.
+"""A guard in front of optuna-dashboard, which has no password and checks neither Host nor Origin.
 
-Without it a page anywhere on the web could reach the dashboard through the browser of whoever runs
-it (DNS rebinding). The guard refuses requests for another host or from pages of another origin, and
-all that could write. Its headers keep a page from loading or running anything from elsewhere.
+Without the guard any page on the web could reach the dashboard through the browser of its user (DNS
+rebinding). The guard refuses requests for another host, from pages of another origin, and with
+methods that could write. Its headers keep a page from loading or running anything from elsewhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from autosplit.report.html.page import LIVE_POLICY
 
 _SAFE_METHODS = ("GET", "HEAD")
-# The dashboard's parallel coordinates compile their shaders with eval; its styles are set in place.
+# The dashboard's parallel coordinates compile their shaders with eval; its styles are inline.
 _PAGE_POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'self'; "

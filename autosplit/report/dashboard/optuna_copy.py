@@ -19,10 +19,10 @@ _MAX_ATTRIBUTE = 2000  # characters
 def copy(study: optuna.Study, record: Study) -> optuna.Study:
     """The trials, numbers and short attributes of a study.
 
-    Notes and artifacts stay behind: they may come from anybody.
+    Notes and artifacts are not copied: they may come from anybody.
     """
     storage = optuna.storages.InMemoryStorage()
-    # Pages take identity 0 for none.
+    # The pages take a study ID of 0 for a missing one.
     first = storage.create_new_study([optuna.study.StudyDirection.MINIMIZE])
     storage.create_new_trial(first)
     storage.delete_study(first)
@@ -54,7 +54,7 @@ def _bare(trial: FrozenTrial, read: Trial) -> FrozenTrial:
 
 
 def _attributes(trial: Trial) -> dict[str, Any]:
-    """What is short in the record of a trial, and its figures one by one: they become axes."""
+    """The short values in the record of a trial, and each of its figures, for axes of plots."""
     record = trial.record
     short: dict[str, Any] = {
         key: value

@@ -1,4 +1,4 @@
-"""The HTTP server of the dashboard: waitress, with bounds on what a client can take."""
+"""The HTTP server of the dashboard: waitress, with limits on the resources of clients."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Server:
     Port 0 picks a free one, see ``port``.
 
     Raises:
-        ConfigError: the port is no port.
-        MachineError: the address or port cannot be had.
+        ConfigError: the port is invalid.
+        MachineError: the address or port is not available.
     """
 
     def __init__(self, app: WSGIApplication, host: str, port: int) -> None:

@@ -1,4 +1,4 @@
-"""What was written into an export, as lines."""
+"""Lines that describe a written export."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autosplit.units import counted, size
 
 def lines(file: Path) -> list[str]:
     """Where an export is, its size, how exact its outputs are, and which runtimes were left out."""
-    # Quoted, since the command is there to be copied into a shell.
+    # Quoted, so that the command can be copied into a shell.
     command = f"`autosplit verify {shlex.quote(str(file.parent))}`"
     document = manifest_file.read(file)
     comparison = document.comparison

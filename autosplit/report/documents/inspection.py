@@ -21,7 +21,7 @@ from autosplit.units import counted, digits, size
 
 
 def document(model: CompiledModel) -> dict[str, Any]:
-    """The document of ``inspect -f json``, whose keys stay as they are."""
+    """The document of ``inspect -f json``; its keys are stable."""
     graph, lowered = model.graph, model.lowered
     outputs = []
     for name, source in lowered.outputs:
@@ -64,10 +64,10 @@ def _states(model: CompiledModel) -> list[dict[str, Any]]:
 
 
 def _balance(graph: FusedGraph) -> dict[str, Any] | None:
-    """The arithmetic of the larger of two stages as a share of all; None without states.
+    """The least share of the arithmetic that the larger of two stages has; None without states.
 
-    It is at least ``with_states``, and would be ``without_states``; ``forbidden``: why no split
-    exists, or empty.
+    ``with_states``: that share where each state is kept in one stage, ``without_states``: in any
+    split. ``forbidden``: why no split exists; empty if one does.
     """
     total = sum(op.flops for op in graph.ops)
     if not graph.states or not total:
@@ -111,7 +111,7 @@ def _state_lines(document: dict[str, Any]) -> Iterator[str]:
 
 
 def tensor(graph: FusedGraph, name: str) -> dict[str, Any]:
-    """A tensor with the op that produces it, None for an input, and those that read it."""
+    """A tensor with the op that produces it, None for a model input, and the ops that read it."""
     value = graph.tensors[name]
     return {
         "name": name,
@@ -166,10 +166,10 @@ def shape_text(shape: Sequence[int]) -> str:
 
 
 def _op_table(graph: FusedGraph, op_ms: Sequence[float]) -> Table:
-    """One row an op, with its time where it is known."""
+    """One row per op, with its time where it is known."""
     rows = []
     for i, op in enumerate(graph.ops):
-        # An op may compute a part of a node alone, which is a source of another op.
+        # An op may compute only parts of nodes; these are the sources of other ops.
         sources = " ".join(op.sources) or f"(part of {' '.join(op.parts)})"
         produced = size(sum(graph.tensors[t].bytes for t in op.outputs))
         shapes = " ".join(shape_text(graph.tensors[t].shape) for t in op.outputs)

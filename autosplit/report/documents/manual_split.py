@@ -1,4 +1,4 @@
-"""The document of ``split``: the ops that each cut took along, and the tensors that cross it."""
+"""The document of ``split``: the ops that each cut adds, and the tensors that cross it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ NAMED = 6  # ops of a cut that a line has room for
 def document(split: Split, after: Sequence[Sequence[str]]) -> dict[str, Any]:
     """The document of ``split -f json`` for ``Model.split(after)``.
 
-    The ops of a cut are those since the cut before; ``took`` are the ones that nobody named.
+    ``ops`` of a cut are those after the previous cut; ``took`` are those that were not named.
     """
     graph = split.model.graph
     cut_documents, before = [], 0
     for number, (names, cut) in enumerate(
         zip(after, cuts.cuts_of(graph, split.stages), strict=False), 1
     ):
-        # Cuts nest: what an earlier one took along is not named again.
+        # Cuts are nested: ops of an earlier cut are not listed again.
         ops = [graph.ops[i] for i in cuts.members(cut & ~before)]
         tensors = [tensor(graph, name) for name in cuts.live(graph, cut)]
         named = {i for name in names for i in ops_named(graph, name)}
@@ -59,7 +59,7 @@ def document(split: Split, after: Sequence[Sequence[str]]) -> dict[str, Any]:
 
 
 def shown(document: dict[str, Any], file: Path | None) -> Iterator[str | Table]:
-    """What ``split`` prints: a table a cut, a line a stage, and what was written."""
+    """What ``split`` prints: a table per cut, a line per stage, and what was written."""
     ops = [op for stage in document["stages"] for op in stage["ops"]]
     titles = {op["name"]: shown_name(op["name"], op["sources"]) for op in ops}
     columns = ("tensor", "shape", "dtype", "size", "made by", "read by")
@@ -82,7 +82,7 @@ def _title(cut: dict[str, Any]) -> str:
     text = f"cut {cut['number']} after {', '.join(cut['after'])}"
     took = [shown_name(op["name"], op["sources"]) for op in cut["took"]]
     if len(took) > NAMED:
-        # The last ones are those beside the cut.
+        # The last ops are next to the cut.
         took = [f"{len(took) - NAMED} other ops (-f json lists them)", *took[-NAMED:]]
     if took:
         text += f"; also contains {', '.join(took)}"

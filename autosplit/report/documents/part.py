@@ -35,7 +35,7 @@ def document(part: Part, manifest: Path | None) -> dict[str, Any]:
 
 
 def shown(document: dict[str, Any]) -> Iterator[str | Table]:
-    """What ``extract`` prints: the ops, a row a tensor at the boundary, and the files."""
+    """What ``extract`` prints: the ops, a row per tensor at the boundary, and the files."""
     op_names = ", ".join(op["name"] for op in document["ops"])
     rows = []
     for direction, side in (("reads", "inputs"), ("makes", "outputs")):

@@ -12,11 +12,11 @@ from autosplit.errors import ConfigError
 from autosplit.hardware.measurement.results import Profile
 from autosplit.planner import CostModel, Plan
 
-_PROOF = ("lower_bound", "gap", "optimal", "note")  # what a plan says of itself
+_PROOF = ("lower_bound", "gap", "optimal", "note")  # fields of a plan about its quality
 
 
 def document(costs: CostModel, plan: Plan) -> dict[str, Any]:
-    """The document of ``plan -f json`` without ``seconds``, whose keys stay as they are.
+    """The document of ``plan -f json`` without ``seconds``; its keys are stable.
 
     Times are in the unit of the costs.
     """
@@ -24,7 +24,7 @@ def document(costs: CostModel, plan: Plan) -> dict[str, Any]:
         "stages": [[costs.ids[i] for i in ops] for ops in plan.split],
         "replicas": [stage.replicas for stage in plan.stages],
         "threads": [stage.threads for stage in plan.stages],
-        # A graph file names no runtime.
+        # A plan of a graph file has no runtime.
         "runtimes": [stage.runtime or None for stage in plan.stages],
         "batch": plan.stages[0].options[0].row.batch,
         "loads": list(plan.loads),
@@ -38,7 +38,7 @@ def document(costs: CostModel, plan: Plan) -> dict[str, Any]:
 
 
 def placed(plan: Plan, devices: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
-    """Where the stages of a split run: the places of their ``devices``, or ``names``."""
+    """Where the stages of a split run: indices of their devices in ``devices``, or ``names``."""
     free: dict[str, list[int]] = {}
     for place, device in enumerate(devices):
         free.setdefault(device, []).append(place)
@@ -76,12 +76,12 @@ def layer_flags(document: Mapping[str, Any], costs: CostModel, tool: str) -> str
 
 
 def certainty(plan: Plan, profiles: Mapping[Row, Profile]) -> dict[str, Any]:
-    """What is known of the ``profiles`` that a plan rests on: keys of its document.
+    """How certain the ``profiles`` behind a plan are, as keys of its document.
 
-    ``period_interval``, None without a known spread of every stage, ``disturbances``, and when each
-    profile was measured. The interval is that of the largest period, each of a load between the
-    sums of the low and of the high ends of its ops: what makes one op slow for a while, such as the
-    processor's clock, makes all slow.
+    These are ``period_interval``, ``disturbances``, and when each profile was measured. The
+    interval goes from the largest stage period with all op times at their low ends to that with all
+    at their high ends, since what slows one op for a while, such as the processor's clock, slows
+    all. It is None if the spread of a stage is unknown.
     """
     ends: list[tuple[float, float]] = []
     used: dict[Row, Profile] = {}
@@ -92,7 +92,7 @@ def certainty(plan: Plan, profiles: Mapping[Row, Profile]) -> dict[str, Any]:
         row = replace(row, kind=stage.devices[0]) if stage.devices else row
         profile = used[row] = profiles[row]
         half = sum(profile.spread_ms[op] for op in stage.ops)
-        # A runtime that times an op once knows no spread, whatever it is.
+        # A spread of 0 means that the runtime timed each op once: it is unknown.
         is_spread_known &= half > 0 or load == 0
         share = half / load if load else 0.0
         ends.append((period * max(0.0, 1 - share), period * (1 + share)))

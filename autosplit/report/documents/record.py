@@ -1,4 +1,4 @@
-"""A study as the report reads it: plain values, whatever a database holds."""
+"""A study as the report reads it: plain values, checked since a database may hold anything."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _CORES = re.compile(r"cores:\d{1,4}(,\d{1,4}){0,1023}", re.ASCII)
 
 @dataclass(frozen=True)
 class Trial:
-    """One candidate: its record as the search stored it, and ``final``, its figures when compared.
+    """One candidate: its record from the search, and ``final``, its figures when compared.
 
-    ``state`` is complete, fail, interrupted, running, pruned or waiting. ``values`` are those that
-    Optuna has. What makes no sense in the record is left out: stages are a legal split.
+    ``state`` is complete, fail, interrupted, running, pruned or waiting. ``values`` are Optuna's
+    objective values. Invalid parts of the record are left out, so that stages are a legal split.
     """
 
     number: int
@@ -41,17 +41,17 @@ class Trial:
 
     @property
     def figures(self) -> Figures:
-        """The measurements that count: of the final comparison where it took part in one."""
+        """The measurements that count: those of the final comparison if the trial was in it."""
         return self.final or self.record
 
     @property
     def is_failed(self) -> bool:
-        """Whether it was measured in vain."""
+        """Whether the trial failed or has an error; an interrupted trial has not failed."""
         return self.state == "fail" or bool(self.error and self.state != "interrupted")
 
     @property
     def busy_ms(self) -> tuple[float, ...]:
-        """How long each stage works for an item, shared by its replicas."""
+        """The time of each stage per item, divided by the number of its replicas."""
         replicas = self.record.replicas or (1,) * len(self.figures.stage_ms)
         return tuple(t / r for t, r in zip(self.figures.stage_ms, replicas, strict=False))
 
@@ -134,7 +134,7 @@ class Study:
         return [*self.record.devices, *[""] * count][:count]
 
     def title_of(self, op: str) -> str:
-        """The name that people know an op by."""
+        """The display name of an op."""
         known = self.graph is not None and op in self.graph.index
         return op_title(self.graph.ops[self.graph.index[op]]) if self.graph and known else op
 
@@ -162,7 +162,7 @@ class Study:
 
 
 def read(study: optuna.Study) -> Study:
-    """The record of an Optuna study; attributes that make no sense are left out."""
+    """The record of an Optuna study; invalid attributes are left out."""
     record = study_record(study.user_attrs)
     graph = stored_graph(record.graph)
     trials = sorted(study.get_trials(deepcopy=False), key=lambda t: t.number)
@@ -199,7 +199,7 @@ def _trial(trial: optuna.trial.FrozenTrial, graph: FusedGraph | None, study: Stu
 
 
 def _place(device: str, profiled: Sequence[str]) -> int:
-    """The index of the profile for a device: its own, or that of the last before with its size."""
+    """The index of the profile for a device: its own, or that of the last before it of its size."""
     if device in profiled:
         return profiled.index(device)
     cores = _cores(device)
@@ -209,22 +209,22 @@ def _place(device: str, profiled: Sequence[str]) -> int:
 
 
 def _cores(device: str) -> tuple[int, ...]:
-    """The cores of a device as a database spells it; none where that makes no sense."""
+    """The cores of a device that a database names; empty if the name is invalid."""
     return cores_of(device) if _CORES.fullmatch(device) else ()
 
 
 def resources(device: str) -> tuple[str, ...]:
-    """The cores of a device as a database spells it, or the device."""
+    """The resources of a device that a database names; the name itself if it is invalid."""
     try:
         return resources_of(device) or (device,)
-    except ValueError:  # no spelling of cores
+    except ValueError:  # invalid core numbers
         return (device,)
 
 
 def _legal(
     graph: FusedGraph | None, periods: Sequence[tuple[int, float]]
 ) -> tuple[tuple[int, float], ...]:
-    """The legal cuts of a graph among some, by the number of ops before them."""
+    """Those of some cuts that are legal, sorted by the number of ops before them."""
     legal = [pair for pair in periods if graph and is_downset(graph, pair[0])]
     return tuple(sorted(legal, key=lambda pair: (pair[0].bit_count(), pair)))
 
@@ -237,7 +237,7 @@ def _days(trials: Sequence[optuna.trial.FrozenTrial]) -> str:
 
 
 def _is_split(graph: FusedGraph | None, stages: Sequence[Sequence[int]]) -> bool:
-    """Whether the stages are a legal split of the graph; unknown without a graph."""
+    """Whether the stages are a legal split of the graph; True without a graph."""
     try:
         if graph:
             cuts_of(graph, stages)
@@ -247,20 +247,20 @@ def _is_split(graph: FusedGraph | None, stages: Sequence[Sequence[int]]) -> bool
 
 
 def states_of(graph: FusedGraph | None, stages: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
-    """Each state with its stage, which is None where no split is."""
+    """Each state with the stage that keeps it; the stage is None without a split."""
     if graph is None:
         return []
     stage_of = {op: number for number, ops in enumerate(stages) for op in ops}
     rows = []
     for state, ops in zip(graph.states, graph.ops_of_states, strict=True):
-        # All of its ops share a stage, so that any of them tells which.
+        # All ops of a state share a stage, so the first one tells which.
         place = {"shape": list(graph.tensors[state.input].shape), "stage": stage_of.get(ops[0])}
         rows.append({"input": state.input, "output": state.output, **place})
     return rows
 
 
 def stored_graph(document: Any) -> FusedGraph | None:
-    """The stored graph; None if it is none."""
+    """The graph in a stored document; None if the document is invalid."""
     try:
         ops = []
         for op in document["ops"]:
@@ -271,7 +271,7 @@ def stored_graph(document: Any) -> FusedGraph | None:
             for name, t in document["tensors"].items()
         }
         graph = build(str(document["name"]), ops, shapes, document["inputs"], document["outputs"])
-        # Studies of before have none.
+        # Older studies have no states.
         states = [(s["input"], s["output"], s["tensor"]) for s in document.get("states", ())]
         tensors = [(output, tensor) for _, output, tensor in states]
         pairs = {name: output for name, output, _ in states}

@@ -1,6 +1,6 @@
 """The document of ``show`` and its tables, which the report shows too.
 
-What the search measured and what the final comparison measured stand in columns of their own.
+Measurements of the search and those of the final comparison are in separate columns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STORED = _FIGURES | {
 
 
 def written(study: Study, url: str) -> dict[str, Any]:
-    """The record of a study as the document of ``show -f json``, whose keys stay as they are."""
+    """The record of a study as the document of ``show -f json``; its keys are stable."""
     record, config, best = study.record, study.record.config, study.best()
     cores = {} if config.get("cores") is None else {"cores": config["cores"]}
     name = study.graph.name if study.graph else None
@@ -76,7 +76,7 @@ def _best(study: Study, best: Trial) -> dict[str, Any]:
 
 
 def shown(study: Study, export: str | None = None) -> Iterator[str | Table]:
-    """What ``show`` and ``run`` print of a study; ``export``: where it went."""
+    """What ``show`` and ``run`` print of a study; ``export``: the folder of its export, if any."""
     yield from study.record.verdict.text.splitlines()
     tables = [trial_table(study)]
     if best := study.best():
@@ -86,7 +86,7 @@ def shown(study: Study, export: str | None = None) -> Iterator[str | Table]:
     if study.baselines:
         tables.append(way_table(study))
     for table in tables:
-        yield table if table.rows else table.title  # names of columns alone tell nothing
+        yield table if table.rows else table.title  # an empty table needs no header
         yield ""
     batches = sorted({profile.batch for profile in study.record.profile})
     if batches[1:] or (batches and study.record.config.get("batch") == "auto"):
@@ -98,7 +98,7 @@ def shown(study: Study, export: str | None = None) -> Iterator[str | Table]:
 
 
 def trial_table(study: Study) -> Table:
-    """One row a trial; columns that tell nothing are left out."""
+    """One row per trial; columns without information are left out."""
     trials, advised = study.trials, study.advised()
     columns: dict[str, list[object]] = {
         "trial": [trial.number for trial in trials],
@@ -114,7 +114,7 @@ def trial_table(study: Study) -> Table:
         "runtimes": [", ".join(trial.record.runtimes) for trial in trials],
         "memory": [_optional(size, trial.record.memory_bytes) for trial in trials],
     }
-    # What is the same in all trials tells nothing, and so does a column without values.
+    # A column that is empty, or the same in all trials, has no information.
     if {trial.state for trial in trials} == {"complete"}:
         del columns["state"]
     if len({name for trial in trials for name in trial.record.runtimes}) < 2:
@@ -148,7 +148,7 @@ def _title(study: Study) -> str:
 
 
 def cut_table(study: Study, best: Trial) -> Table:
-    """One row a cut of a trial, with the tensors that cross it."""
+    """One row per cut of a trial, with the tensors that cross it."""
     title = f"best {study.kind_of(best)}: trial {best.number}"
     title += f", {spread_text(best.figures.period_ms)} ms an item"
     title += ", in the final comparison" if best.final else ""
@@ -161,7 +161,7 @@ def cut_table(study: Study, best: Trial) -> Table:
 
 
 def stage_table(study: Study, trial: Trial) -> Table:
-    """One row a stage: device, ops, the last one, busy time, and the tensors it sends on."""
+    """One row per stage: device, number of ops, last op, busy time, and the tensors it sends."""
     record, graph = trial.record, study.graph
     period = trial.figures.period_ms
     slowest = (period.median if period else 0.0) or max([*trial.busy_ms, 1e-9])
@@ -180,7 +180,7 @@ def stage_table(study: Study, trial: Trial) -> Table:
 
 
 def state_table(study: Study, trial: Trial) -> Table | None:
-    """One row a state, with the stage that keeps it; None without states."""
+    """One row per state, with the stage that keeps it; None without states."""
     states, rows = states_of(study.graph, trial.record.stages), []
     for state in states:
         rows.append(tuple("" if cell is None else cell for cell in state.values()))
@@ -188,7 +188,7 @@ def state_table(study: Study, trial: Trial) -> Table | None:
 
 
 def way_table(study: Study) -> Table:
-    """One row a way to run the model: the baselines, and the best trial beside them."""
+    """One row per way to run the model: each baseline, and the best trial."""
     best, advised = study.best(), study.advised()
     final = {b.name: b.period_ms for b in study.record.final_comparison.baselines if b}
     first = {b.name: b.period_ms for b in study.record.baselines if b}
@@ -210,7 +210,7 @@ def way_table(study: Study) -> Table:
 
 
 def legal_cuts(study: Study) -> Table:
-    """One row a legal cut: its last ops, what is before it, what is sent, and its best period."""
+    """One row per legal cut: last ops, number of ops before it, bytes sent, and best period."""
     graph, rows = study.graph, []
     for cut, period in study.cut_periods if graph else ():
         assert graph
@@ -265,7 +265,7 @@ def _shapes(trial: Trial) -> list[str]:
 
 
 def _is_plain(trial: Trial) -> bool:
-    """Whether a trial has one replica with one thread of each of several stages."""
+    """Whether each of several stages of a trial has one replica with one thread."""
     shapes = _shapes(trial)
     return len(shapes) != 1 and all(shape == "1 x 1" for shape in shapes)
 

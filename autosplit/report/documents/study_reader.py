@@ -1,4 +1,4 @@
-"""Finds the study that a user names, and opens it so that nothing in it can change.
+"""Finds the study that a user names, and opens it read-only.
 
 Databases are untrusted: a reader writes nothing and runs no function that a database names.
 """
@@ -73,7 +73,7 @@ class StudyReader:
 
     @contextlib.contextmanager
     def _one_line_errors(self) -> Iterator[None]:
-        """Turn what a missing, locked, damaged or hostile storage raises into one line."""
+        """Turn any error of a missing, locked, damaged or hostile storage into a one-line error."""
         try:
             yield
         except (AutosplitError, BrokenPipeError):
@@ -96,7 +96,7 @@ class StudyReader:
             raise ConfigError(f"storage '{self.location}' {problem}") from error
 
     def _check(self) -> None:
-        """Raises ConfigError for a URL that is none, and for a file that is no SQLite database."""
+        """Raises ConfigError for an invalid URL, and for a file that is not an SQLite database."""
         with storages.storage_errors(self.url):
             file = self.file
         if file is None:
@@ -181,7 +181,7 @@ def _connect(file: Path) -> sqlite3.Connection:
     uri = file.absolute().as_uri() + "?mode=ro"
     connection = sqlite3.connect(uri, uri=True, timeout=_LOCK_TIMEOUT, check_same_thread=False)
     try:
-        # Opening alone reads nothing; the first query meets a journal that is left.
+        # Opening reads nothing; only the first query finds a leftover journal.
         connection.execute("SELECT 1 FROM sqlite_master")
     except sqlite3.OperationalError as error:
         connection.close()

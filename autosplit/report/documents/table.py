@@ -1,4 +1,4 @@
-"""A table as every reader gets it: the terminal, CSV and the report."""
+"""A table for all outputs: the terminal, CSV and the report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 class Table:
     """A title, columns, and rows of as many cells.
 
-    ``marks`` say for rows, by their numbers, that they are ``best`` or ``fail``.
+    ``marks`` maps the indices of some rows to ``best`` or ``fail``.
     """
 
     title: str

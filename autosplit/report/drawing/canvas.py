@@ -52,10 +52,10 @@ def ticks(low: float, high: float, most: int = 8, whole: bool = False) -> list[f
 
 
 class Canvas:
-    """A picture of a size in pixels. Whatever text it is given, it shows it as text.
+    """A picture with a size in pixels. All texts are escaped.
 
-    ``about`` tells what it shows. A ``fluid`` one is as wide as its page: a group ``at_right`` then
-    has x from the right edge.
+    ``about`` describes the picture. A ``fluid`` picture is as wide as its page, so what is drawn
+    inside ``at_right`` has x relative to the right edge.
     """
 
     def __init__(self, width: float, height: float, about: str, *, fluid: bool = False) -> None:
@@ -72,28 +72,28 @@ class Canvas:
         self._parts.append(f"<text{_class(kind)}{place}>{_escaped(text)}</text>")
 
     def path(self, way: str, kind: str = "", **style: object) -> None:
-        """A path in the language of SVG."""
+        """Draw a path, given as SVG path data."""
         self._parts.append(f'<path{_class(kind)} d="{way}"{_attributes(**style)}/>')
 
     def line(
         self, xs: Sequence[float], ys: Sequence[float], kind: str = "", **style: object
     ) -> None:
-        """A line through points."""
+        """Draw a line through points."""
         points = (f"{_number(float(x))} {_number(float(y))}" for x, y in zip(xs, ys, strict=True))
         self.path(f"M{'L'.join(points)}", kind, **style)
 
     def rectangle(
         self, x: float, y: float, width: float | str, height: float, kind: str = "", **style: object
     ) -> None:
-        """A rectangle by its upper left corner and its size; a width may be ``100%``."""
+        """Draw a rectangle by its upper left corner and its size; a width may be ``100%``."""
         place = _attributes(x=x, y=y, width=width, height=height, **style)
         self._parts.append(f"<rect{_class(kind)}{place}/>")
 
     @contextlib.contextmanager
     def group(self, title: str, *, ops: str = "") -> Iterator[None]:
-        """What is drawn inside belongs together; ``title`` says what it is when pointed at.
+        """Group what is drawn inside; ``title`` is its tooltip.
 
-        ``ops``: the ops it stands for, a bitset in hexadecimal.
+        ``ops``: the ops that the group stands for, a bitset in hexadecimal.
         """
         marks = _attributes(data_ops=ops)
         self._parts.append(f'<g class="node"{marks}><title>{_escaped(title)}</title>')
@@ -102,18 +102,18 @@ class Canvas:
 
     @contextlib.contextmanager
     def at_right(self) -> Iterator[None]:
-        """What is drawn inside has x from the right edge, so below 0."""
+        """Draw what is inside with x relative to the right edge, so that x is negative."""
         self._parts.append('<svg x="100%" overflow="visible">')
         yield
         self._parts.append("</svg>")
 
     def inline(self) -> str:
-        """The element for a page that has ``STYLE``."""
+        """The SVG element for a page that includes ``STYLE``."""
         size = {"viewBox": f"0 0 {_number(self.width)} {_number(self.height)}"}
         if self._fluid:
             size = {"width": "100%", "height": _number(self.height)}
         head = " ".join(f'{key}="{value}"' for key, value in size.items())
-        # A group and not an image: readers then find the texts in it.
+        # A group and not an image, so that screen readers find the texts in it.
         about = f'role="group" aria-label="{_escaped(self.about)}"'
         return f'<svg class="picture" {head} {about}>{"".join(self._parts)}</svg>'
 

@@ -1,4 +1,4 @@
-"""The charts of a study; each mark says what it is when pointed at."""
+"""The charts of a study; each mark has a tooltip."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autosplit.units import digits
 _BEST, _BASELINE, _FINAL = PALETTE[5], PALETTE[2], PALETTE[3]
 _INK = ""  # text and lines on white paper; on dark paper they are white
 _WIDTH, _TOP, _PLOT, _FOOT, _LEFT, _RIGHT = 440, 76, 250, 44, 52, 14
-_CHARACTER, _LINE, _LETTERS = 6.2, 11, 24  # pixels of a label's letters and lines; its letters
+_CHARACTER, _LINE, _LETTERS = 6.2, 11, 24  # of labels: pixels a letter and a line; most letters
 _REACH = 60  # pixels that a label may be away from its mark, up or down
 _SHAPES = {
     "circle": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
@@ -30,7 +30,7 @@ Point = tuple[float, float, str]  # x, y and what it is
 class Series:
     """Points, steps from left to right, or a ``level`` across the chart.
 
-    ``spreads`` are the intervals of points. Names of points stand beside them where ``labelled``.
+    ``spreads`` are the intervals of points. If ``labelled``, each point has its name beside it.
     """
 
     name: str
@@ -44,9 +44,9 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Series with the titles of their axes; ``counts`` says that x counts.
+    """Series with the titles of their axes; ``counts`` says that x is a whole number.
 
-    ``about`` tells how to read it.
+    ``about`` tells how to read the chart.
     """
 
     title: str
@@ -137,7 +137,7 @@ def latency_rate(tests: Mapping[str, LoadTest]) -> Chart:
 
 
 def goodput_cores(study: Study, tests: Mapping[str, LoadTest]) -> Chart:
-    """What some deployments serve within the limit, by the devices that they take; the front."""
+    """The goodput of some deployments against the devices that they take; the Pareto front."""
     devices: dict[str, Iterable[str]] = {b.name: b.devices for b in study.baselines}
     devices |= {f"trial {t.number}": chain(*t.record.devices) for t in study.trials}
     points = []
@@ -153,7 +153,7 @@ def goodput_cores(study: Study, tests: Mapping[str, LoadTest]) -> Chart:
 
 
 def pareto_front(points: Sequence[Point]) -> list[Point]:
-    """The points of which no other has less x and more y, by x."""
+    """The Pareto front of points for small x and large y, sorted by x."""
     best: list[Point] = []
     for point in sorted(points, key=lambda point: (point[0], -point[1])):
         if not best or point[1] > best[-1][1]:
@@ -162,7 +162,7 @@ def pareto_front(points: Sequence[Point]) -> list[Point]:
 
 
 def _places(named: Iterable[tuple[str, Figures | Baseline]]) -> list[Point]:
-    """Latency and throughput of what has both."""
+    """The points (latency, throughput) of those figures that have both."""
     points = []
     for name, figures in named:
         latency, period = figures.latency_ms, figures.period_ms
@@ -173,7 +173,7 @@ def _places(named: Iterable[tuple[str, Figures | Baseline]]) -> list[Point]:
 
 @dataclass
 class _Plot:
-    """A chart being drawn; ``taken`` are left end, middle and right end of each mark and label."""
+    """A chart being drawn; ``taken`` has the left end, y and right end of each mark and label."""
 
     chart: Chart
     taken: list[tuple[float, float, float]] = field(default_factory=list)
@@ -188,7 +188,7 @@ class _Plot:
         self.top = (max([y for _, y, _ in points] + highs, default=0.0) or 1.0) * 1.08
         self._legend()
         self._grid()
-        # Marks above lines, so that each can be pointed at.
+        # Marks are drawn above lines, so that the pointer reaches each of them.
         for series in sorted(self.chart.series, key=lambda s: s.kind == "points"):
             getattr(self, f"_{series.kind}")(series)
         for series in self.chart.series:
@@ -225,12 +225,12 @@ class _Plot:
             canvas.text(self._x(value), bottom + 13, f"{value:.6g}", "middle")
         canvas.line((_LEFT, right), (bottom, bottom), "line")
         canvas.text((_LEFT + right) / 2, bottom + 32, self.chart.x, "middle", px=12)
-        # Level, since text on its side is hard to read.
+        # Horizontal, since rotated text is hard to read.
         canvas.text(_LEFT, _TOP - 12, self.chart.y)
 
     @property
     def _unit(self) -> str:
-        """That of the axis upwards: ``ms`` of ``period, ms``."""
+        """The unit of the y axis: ``ms`` of ``period, ms``."""
         return self.chart.y.rpartition(", ")[2]
 
     def _level_text(self, series: Series) -> str:
@@ -269,7 +269,7 @@ class _Plot:
         return f"{text}\n{self.chart.x}: {digits(x)}\n{self.chart.y}: {digits(y)}"
 
     def _label(self, text: str, x: float, y: float) -> None:
-        """A name near its mark, where nothing else is; without such a place the mark tells it."""
+        """Write a name at a free place near its mark; without one, only the tooltip has it."""
         length = _CHARACTER * len(text)
         for step in range(2 * _REACH):
             middle = y + (step + 1) // 4 * (2 if step % 4 < 2 else -2)

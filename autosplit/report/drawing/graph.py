@@ -1,6 +1,6 @@
-"""The fused graph from top to bottom: a row an op, coloured by stage, and the cuts between stages.
+"""The fused graph from top to bottom: one row per op, coloured by stage, and the cuts in between.
 
-Beside the rows run the tensors, in lanes. The time of an op is a bar, darker the slower it is.
+Tensors are lines in lanes beside the rows. A bar shows the time of an op, darker for slower ops.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from autosplit.units import counted, milliseconds, size
 _ROW, _SIDE, _LANE, _NODE = 22, 8, 14, 5
 _MAX_LANES = 240  # pixels of all lanes
 _TIME, _BAR = 62, 60  # pixels at the right for the text and the bar of a time
-_MAX_TENSORS = 6  # named on a cut; of more the largest
-_MAX_NAMES = 12  # of source nodes that an op names when pointed at
+_MAX_TENSORS = 6  # named on a cut: the largest ones
+_MAX_NAMES = 12  # of source nodes in the tooltip of an op
 _HEAT = PALETTE[5]
 _ABOUT = (
     "The fused graph, coloured by stage; times as profiled; on the cuts the live tensors. An op "
@@ -33,8 +33,8 @@ _ABOUT = (
 class _Row:
     """A line of the picture.
 
-    ``about`` says more when it is pointed at. ``aside`` are a shape and a size. ``op`` is the index
-    of an op.
+    ``about`` is the tooltip. ``aside`` are the texts of a shape and a size. ``op`` is the index of
+    an op.
     """
 
     kind: Literal["title", "stage", "op", "port", "cut", "tensor"]
@@ -60,7 +60,7 @@ class SplitGraph:
     op_ms: Sequence[float] = ()
 
     def draw(self, title: str = "") -> Canvas:
-        """The picture. Raises SplitError if ``stages`` are no split of the graph."""
+        """Draw the picture. Raises SplitError if ``stages`` are not a split of the graph."""
         rows = list(self._rows())
         head = [_Row("title", title)] if title else []
         return _drawn([*head, *rows], self.op_ms)
@@ -167,7 +167,7 @@ def _draw_row(
 
 
 def _draw_time(canvas: Canvas, stage: int, y: float, ms: float, share: float) -> None:
-    # On a phone a long name ends below the time.
+    # On a narrow screen the time covers the end of a long name.
     width = _SIDE + _TIME + _BAR
     canvas.rectangle(-width, y - _ROW / 2, width, _ROW, "paper")
     canvas.rectangle(-width, y - _ROW / 2, width, _ROW, **_tint(stage))

@@ -1,4 +1,4 @@
-"""The ways of tensors beside a list of rows, as ``git log --graph`` draws branches.
+"""The lines of tensors beside a list of rows, as ``git log --graph`` draws branches.
 
 A tensor keeps one lane from the row that makes it to the last row that reads it.
 """
@@ -23,7 +23,7 @@ class Way:
 def lanes(rows: Sequence[tuple[Sequence[str], Sequence[str]]]) -> tuple[list[int], list[Way]]:
     """The lane of the node of each row, and the way of each tensor that a row reads.
 
-    ``rows`` have the tensors that they read, and those that they make.
+    Each of ``rows`` has the tensors that it reads, and those that it makes.
     """
     readers: dict[str, list[int]] = {}
     for number, (reads, _) in enumerate(rows):

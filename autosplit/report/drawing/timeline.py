@@ -14,7 +14,7 @@ from autosplit.serialization import problem_of
 from autosplit.units import digits
 
 _WIDTH, _ROW, _BAR, _TOP, _FOOT, _SIDE = 900, 44, 20, 8, 34, 12
-_ITEMS = 12  # computed by the first stage while the picture lasts
+_ITEMS = 12  # computed by the first stage in the time that is shown
 _LETTER = 6.5  # pixels of a letter
 _US, _MAX_EVENTS = 1000.0, 1_000_000  # microseconds in a millisecond
 
@@ -38,10 +38,10 @@ class _Trace(BaseModel):
 
 
 def timeline(file: Path) -> Canvas:
-    """A dozen items in the middle of a run.
+    """Draw a dozen items from the middle of a run.
 
     Raises:
-        ConfigError: the file is no trace of a pipeline.
+        ConfigError: the file is not a trace of a pipeline.
     """
     try:
         with open_regular(file) as stream:

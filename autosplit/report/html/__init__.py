@@ -1,4 +1,4 @@
 """The page of a study.
 
-- ``page``  fills the template ``page.html``; ``page.js`` makes it answer
+- ``page``  fills the template ``page.html``; ``page.js`` makes the page interactive
 """

@@ -1,7 +1,7 @@
 """A study as one HTML page for people without the tool: verdict, pictures, trials, machine, steps.
 
-The page holds all it needs. It runs its own script alone, and without scripts no fact is missing.
-Names and texts come from model files and databases: the template escapes each.
+The page is self-contained. It runs only its own script, and shows all facts without scripts too.
+Names and texts come from model files and databases, so the template escapes each of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from autosplit.units import milliseconds
 _FOLDER = Path(__file__).parent
 _MAX_STUDY_FILE = 20_000  # characters of a study file that are shown
 _MAX_TEXT = 4000  # characters of a text that are shown
-_MAX_VALUE = 60  # characters of a fact about the machine that is shown without asking
+_MAX_VALUE = 60  # characters of a fact about the machine; longer ones are collapsed
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 SCRIPT = (_FOLDER / "page.js").read_text(encoding="utf-8")
 _HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
@@ -49,7 +49,7 @@ def write(study: Study, file: Path, trace: Path | None = None) -> None:
 
 
 def page(study: Study, live: str = "", shown: Canvas | None = None) -> str:
-    """The page of a study; ``live`` is the address of all trials, on a page that renews itself."""
+    """The page of a study; ``live`` is the URL of all trials, for a page that updates itself."""
     best = study.best()
     advice, *details = study.record.verdict.text.splitlines() or [""]
     return _template().render(
@@ -79,7 +79,7 @@ def page(study: Study, live: str = "", shown: Canvas | None = None) -> str:
 
 
 def plain(text: str, limit: int = _MAX_TEXT) -> str:
-    """Text on one line of at most ``limit`` characters, with nothing in it that cannot be seen."""
+    """Text on one line of at most ``limit`` characters, with invisible characters replaced."""
     text = " ".join("".join(c if c.isprintable() or c.isspace() else "?" for c in text).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -100,7 +100,7 @@ def status(study: Study) -> str:
 @cache
 def _template() -> jinja2.Template:
     def shown(value: object) -> object:
-        # Markup is a string too, of which nothing may be left out.
+        # Markup is a string too, but must not be shortened.
         return plain(value) if type(value) is str else value
 
     environment = jinja2.Environment(
@@ -146,7 +146,7 @@ def _graph(study: Study, trial: Trial) -> Canvas | None:
 
 
 def _machine(study: Study) -> dict[str, Mapping[str, str]]:
-    """What all trials share, and on demand of it digests and compiler targets."""
+    """The facts that all trials share; digests, targets and long values are collapsed."""
     record = study.record
     known = {"machine": record.machine, "measured": study.days, "autosplit": record.version}
     facts = {key: value for key, value in known.items() if value} | record.identity
@@ -167,10 +167,10 @@ def _steps(study: Study) -> dict[str, str]:
 
 
 def study_file(config: Mapping[str, Any]) -> str:
-    """The TOML text of a recorded configuration, with the files it names beside it.
+    """The TOML text of a recorded configuration, with the files it names in the same folder.
 
-    ``storage`` is left out: a URL may hold a password. So are defaults. Empty where this version
-    cannot read the configuration.
+    ``storage`` is left out, since a URL may hold a password, and so are defaults. The text is empty
+    if this version cannot read the configuration.
     """
     try:
         known = StudyConfig.model_validate(config)
